@@ -1,0 +1,1 @@
+//! Teams, keys, quotas, templates: who may do what.

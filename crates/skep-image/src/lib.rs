@@ -1,0 +1,1 @@
+//! Templates: recipes, layers, the content store.

@@ -1,0 +1,172 @@
+//! A backend without sandboxes, for tests of everything above.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use skep_types::{SandboxId, Usage};
+use tokio::sync::watch;
+
+use crate::{
+    AdoptError, DestroyError, Exit, Isolation, LaunchError, LaunchRecord, LaunchRequest, Launched,
+    Sandbox, Swept, Tier, UsageError,
+};
+
+/// A backend whose sandboxes live in memory. Clones share them, so a test can drop the
+/// "server" around one clone and adopt the sandboxes through another.
+#[derive(Debug, Clone, Default)]
+pub struct FakeIsolation {
+    /// The living sandboxes and the next failure to report.
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    living: Vec<Arc<FakeSandbox>>,
+    fail_next: Option<LaunchError>,
+}
+
+#[derive(Debug)]
+struct FakeSandbox {
+    id: SandboxId,
+    exit: watch::Sender<Option<Exit>>,
+}
+
+impl FakeIsolation {
+    /// Makes the next launch fail like this.
+    pub fn fail_next_launch(&self, error: LaunchError) {
+        self.lock().fail_next = Some(error);
+    }
+
+    /// Ends the first process of a sandbox, as a crash would.
+    pub fn crash(&self, id: &SandboxId) {
+        if let Some(sandbox) = self.find(id) {
+            sandbox.exit.send_replace(Some(Exit::Signal(11)));
+        }
+    }
+
+    /// The sandboxes that have not been destroyed.
+    pub fn living(&self) -> Vec<SandboxId> {
+        self.lock()
+            .living
+            .iter()
+            .map(|sandbox| sandbox.id.clone())
+            .collect()
+    }
+
+    fn find(&self, id: &SandboxId) -> Option<Arc<FakeSandbox>> {
+        self.lock()
+            .living
+            .iter()
+            .find(|sandbox| sandbox.id == *id)
+            .cloned()
+    }
+
+    fn handle(&self, sandbox: Arc<FakeSandbox>) -> Launched {
+        Arc::new(FakeHandle {
+            sandbox,
+            state: Arc::clone(&self.state),
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("no holder panics")
+    }
+}
+
+impl Isolation for FakeIsolation {
+    fn tier(&self) -> Tier {
+        Tier::Native
+    }
+
+    fn launch(&self, request: LaunchRequest) -> BoxFuture<'_, Result<Launched, LaunchError>> {
+        async move {
+            if let Some(error) = self.lock().fail_next.take() {
+                return Err(error);
+            }
+            let sandbox = Arc::new(FakeSandbox {
+                id: request.id,
+                exit: watch::Sender::new(None),
+            });
+            self.lock().living.push(Arc::clone(&sandbox));
+            Ok(self.handle(sandbox))
+        }
+        .boxed()
+    }
+
+    fn adopt(&self, record: LaunchRecord) -> BoxFuture<'_, Result<Launched, AdoptError>> {
+        async move {
+            let id = record
+                .0
+                .parse()
+                .map_err(|error| AdoptError::Record(Box::new(error)))?;
+            self.find(&id)
+                .filter(|sandbox| sandbox.exit.borrow().is_none())
+                .map(|sandbox| self.handle(sandbox))
+                .ok_or(AdoptError::Gone)
+        }
+        .boxed()
+    }
+
+    fn sweep(&self) -> BoxFuture<'_, Result<Swept, DestroyError>> {
+        async move {
+            let mut dead = Vec::new();
+            self.lock().living.retain(|sandbox| {
+                let alive = sandbox.exit.borrow().is_none();
+                if !alive {
+                    dead.push(sandbox.id.clone());
+                }
+                alive
+            });
+            Ok(Swept { sandboxes: dead })
+        }
+        .boxed()
+    }
+}
+
+#[derive(Debug)]
+struct FakeHandle {
+    sandbox: Arc<FakeSandbox>,
+    state: Arc<Mutex<State>>,
+}
+
+impl Sandbox for FakeHandle {
+    fn address(&self) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::LOCALHOST)
+    }
+
+    fn record(&self) -> LaunchRecord {
+        LaunchRecord(self.sandbox.id.to_string())
+    }
+
+    fn exited(&self) -> BoxFuture<'_, Exit> {
+        async move {
+            let mut exit = self.sandbox.exit.subscribe();
+            let exit = exit
+                .wait_for(Option::is_some)
+                .await
+                .expect("the sender is in self");
+            exit.expect("waited for Some")
+        }
+        .boxed()
+    }
+
+    fn usage(&self) -> BoxFuture<'_, Result<Usage, UsageError>> {
+        async { Ok(Usage::default()) }.boxed()
+    }
+
+    fn destroy(&self) -> BoxFuture<'_, Result<Usage, DestroyError>> {
+        async move {
+            self.sandbox.exit.send_if_modified(|exit| {
+                let first = exit.is_none();
+                exit.get_or_insert(Exit::Signal(9));
+                first
+            });
+            let mut state = self.state.lock().expect("no holder panics");
+            state.living.retain(|sandbox| sandbox.id != self.sandbox.id);
+            Ok(Usage::default())
+        }
+        .boxed()
+    }
+}

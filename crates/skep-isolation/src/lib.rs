@@ -1,0 +1,211 @@
+//! The trait every isolation backend implements.
+//!
+//! Above this crate nobody knows how a sandbox is held: by namespaces, by gVisor or by a
+//! virtual machine. The agent is reached over TCP in every tier.
+
+mod contract;
+mod fake;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use skep_types::{Egress, ExecutionId, Redacted, Resources, SandboxId, Usage};
+
+pub use contract::{ContractSubject, check_contract};
+pub use fake::FakeIsolation;
+
+/// How strong the wall is, from the always available to the strongest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    /// Linux namespaces, cgroups, seccomp and id-mapped users.
+    Native,
+    /// A user-space kernel.
+    Gvisor,
+    /// A virtual machine of its own.
+    MicroVm,
+}
+
+/// Everything a backend needs to know about one sandbox.
+#[derive(Debug, Clone)]
+pub struct LaunchRequest {
+    /// Its name; the backend may use it in paths, cgroups and interface names as it is.
+    pub id: SandboxId,
+    /// Which run of it this is.
+    pub execution: ExecutionId,
+    /// Read-only layers of its root, the lowest first.
+    pub layers: Vec<PathBuf>,
+    /// Limits, in force before the first untrusted instruction.
+    pub resources: Resources,
+    /// Whom it may talk to.
+    pub egress: Egress,
+    /// What the agent reads at its start, from a descriptor nobody else holds. Opaque here.
+    pub agent_config: Redacted<Vec<u8>>,
+}
+
+/// What a backend needs to find a living sandbox again after the server was restarted.
+///
+/// Opaque above the backend; kept in the record as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchRecord(pub String);
+
+/// How the first process of a sandbox ended, as far as anybody could see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// It returned this code.
+    Code(i32),
+    /// This signal ended it.
+    Signal(i32),
+    /// It is gone, and was not our child (the server was restarted in between).
+    Unknown,
+}
+
+/// A sandbox that runs.
+pub trait Sandbox: fmt::Debug + Send + Sync {
+    /// Where its agent and its own services are reached.
+    fn address(&self) -> IpAddr;
+
+    /// What [`Isolation::adopt`] will need.
+    fn record(&self) -> LaunchRecord;
+
+    /// Waits until the first process is gone. Level-triggered: any number of callers, any
+    /// number of times, also after the end.
+    fn exited(&self) -> BoxFuture<'_, Exit>;
+
+    /// What it has used so far.
+    ///
+    /// # Errors
+    ///
+    /// [`UsageError`] if the counters are gone, which they are after [`Sandbox::destroy`].
+    fn usage(&self) -> BoxFuture<'_, Result<Usage, UsageError>>;
+
+    /// Kills every process of the sandbox and removes everything it held on the host:
+    /// processes, cgroups, mounts, links, rules, files. Returns what it had used.
+    ///
+    /// Safe to call twice and from two tasks; each call returns when all is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`DestroyError`] names what is left. Calling again tries again.
+    fn destroy(&self) -> BoxFuture<'_, Result<Usage, DestroyError>>;
+}
+
+/// A handle to a sandbox that runs.
+pub type Launched = Arc<dyn Sandbox>;
+
+/// A way to hold sandboxes.
+pub trait Isolation: fmt::Debug + Send + Sync {
+    /// How strong it is.
+    fn tier(&self) -> Tier;
+
+    /// Starts a sandbox and returns when its agent accepts connections.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call leaves nothing behind: what was acquired is released in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`LaunchError`]; nothing of the sandbox is left.
+    fn launch(&self, request: LaunchRequest) -> BoxFuture<'_, Result<Launched, LaunchError>>;
+
+    /// Finds a sandbox that was launched by an earlier server.
+    ///
+    /// # Errors
+    ///
+    /// [`AdoptError`]: it is gone. [`Isolation::sweep`] removes what it left.
+    fn adopt(&self, record: LaunchRecord) -> BoxFuture<'_, Result<Launched, AdoptError>>;
+
+    /// Removes what belongs to this installation and to no sandbox that was launched or
+    /// adopted by this server. Called once at start, after adoption.
+    ///
+    /// # Errors
+    ///
+    /// [`DestroyError`] names the first thing that could not be removed; the rest is removed.
+    fn sweep(&self) -> BoxFuture<'_, Result<Swept, DestroyError>>;
+}
+
+/// What [`Isolation::sweep`] found and removed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Names of the sandboxes of which something was left.
+    pub sandboxes: Vec<SandboxId>,
+}
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a sandbox could not be launched. Nothing of it is left.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The machine has no room for another sandbox: no free slot, address or id range.
+    #[error("no free {0} for another sandbox")]
+    NoRoom(&'static str),
+    /// Something on the host could not be made ready.
+    #[error("cannot {operation}")]
+    Host {
+        /// What was tried, with the thing it was tried on.
+        operation: String,
+        /// What the system said.
+        source: Source,
+    },
+    /// The launcher gave up inside the new namespaces and said where.
+    #[error("launcher failed while {step}")]
+    Step {
+        /// The step it was at.
+        step: String,
+        /// What the system said.
+        source: Source,
+    },
+    /// The sandbox came up but its agent never answered.
+    #[error("agent did not answer within {} s", .0.as_secs_f32())]
+    AgentSilent(std::time::Duration),
+    /// The first process ended before it answered.
+    #[error("agent ended before it answered: {0:?}")]
+    AgentEnded(Exit),
+}
+
+impl LaunchError {
+    /// Whether the same request may succeed later.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::NoRoom(_) | Self::AgentSilent(_) => true,
+            Self::Host { .. } | Self::Step { .. } | Self::AgentEnded(_) => false,
+        }
+    }
+}
+
+/// Why a sandbox of an earlier server could not be taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptError {
+    /// The record was not written by this backend.
+    #[error("cannot read the launch record")]
+    Record(#[source] Source),
+    /// Its first process is gone.
+    #[error("first process is gone")]
+    Gone,
+    /// It was launched before the machine was last booted.
+    #[error("machine was restarted")]
+    HostRestarted,
+}
+
+/// The counters of a sandbox could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {what}")]
+pub struct UsageError {
+    /// Which counter.
+    pub what: String,
+    /// What the system said.
+    pub source: Source,
+}
+
+/// Something of a sandbox could not be removed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot remove {what}")]
+pub struct DestroyError {
+    /// What is left.
+    pub what: String,
+    /// What the system said.
+    pub source: Source,
+}

@@ -1,0 +1,1 @@
+//! The launch plan and the single-threaded launcher that carries it out.

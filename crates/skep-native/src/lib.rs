@@ -1,0 +1,1 @@
+//! Isolation by namespaces, cgroups, overlay and seccomp.

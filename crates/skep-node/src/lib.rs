@@ -1,0 +1,1 @@
+//! The sandboxes of this machine: a driver task each.

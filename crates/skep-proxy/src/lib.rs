@@ -1,0 +1,1 @@
+//! The proxy edge: one port, by host name and by headers.

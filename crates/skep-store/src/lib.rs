@@ -1,0 +1,1 @@
+//! The record in SQLite: migrations and one module per aggregate.

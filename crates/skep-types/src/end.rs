@@ -1,0 +1,117 @@
+//! Why a sandbox is gone, and what it used.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Why a sandbox ended. Kept after death, shown wherever the sandbox is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EndReason {
+    /// Somebody asked for it.
+    Killed,
+    /// Its deadline passed.
+    Timeout,
+    /// The kernel had to kill inside it because its memory limit was reached, and it did not
+    /// survive that.
+    OutOfMemory,
+    /// It filled its disk and could not go on.
+    DiskFull,
+    /// Its first process ended by itself.
+    Crashed,
+    /// Its first process lives but no longer answers.
+    AgentLost,
+    /// It never came up.
+    StartFailed,
+    /// The machine was restarted under it.
+    HostRestart,
+    /// The server was told to end its sandboxes when it stops.
+    ServerStopped,
+}
+
+impl EndReason {
+    const ALL: [Self; 9] = [
+        Self::Killed,
+        Self::Timeout,
+        Self::OutOfMemory,
+        Self::DiskFull,
+        Self::Crashed,
+        Self::AgentLost,
+        Self::StartFailed,
+        Self::HostRestart,
+        Self::ServerStopped,
+    ];
+
+    /// The stable code of the reason.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Killed => "killed",
+            Self::Timeout => "timeout",
+            Self::OutOfMemory => "out_of_memory",
+            Self::DiskFull => "disk_full",
+            Self::Crashed => "crashed",
+            Self::AgentLost => "agent_lost",
+            Self::StartFailed => "start_failed",
+            Self::HostRestart => "host_restart",
+            Self::ServerStopped => "server_stopped",
+        }
+    }
+}
+
+impl fmt::Display for EndReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl FromStr for EndReason {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|reason| reason.as_str() == text)
+            .ok_or_else(|| format!("`{text}` is not an end reason"))
+    }
+}
+
+/// What a sandbox used, as its cgroup counted it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Processor time of all its processes, the dead ones included.
+    pub cpu_time: Duration,
+    /// Memory in use now, in bytes.
+    pub memory_bytes: u64,
+    /// Page cache within `memory_bytes` that the kernel can take back.
+    pub cache_bytes: u64,
+    /// The most memory ever in use, in bytes.
+    pub memory_peak_bytes: u64,
+    /// What it has written to its own disk and still holds, in bytes.
+    pub disk_bytes: u64,
+    /// Processes and threads now.
+    pub pids: u32,
+    /// How often the kernel killed inside it for lack of memory.
+    pub out_of_memory_kills: u64,
+}
+
+/// A sandbox's end: why, and the bill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ending {
+    /// Why it ended.
+    pub reason: EndReason,
+    /// What it had used by then.
+    pub usage: Usage,
+    /// When.
+    pub at: jiff::Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_reads_back_from_its_code() {
+        for reason in EndReason::ALL {
+            assert_eq!(reason.as_str().parse(), Ok(reason));
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The vocabulary of the domain.
+//!
+//! Everything here is a value: no clock, no files, no sockets, no runtime. A type that can be
+//! constructed is valid, so nothing below the edges checks the same thing twice.
+
+mod end;
+mod id;
+mod network;
+mod phase;
+mod redacted;
+mod resources;
+mod sandbox;
+mod template;
+
+pub use end::{EndReason, Ending, Usage};
+pub use id::{ExecutionId, IdError, SandboxId, TeamId, TemplateId};
+pub use network::{Egress, PLATFORM_DENIED};
+pub use phase::{Event, Phase, Refused, Verdict};
+pub use redacted::Redacted;
+pub use resources::Resources;
+pub use sandbox::{AccessToken, SandboxSpec, SandboxStatus};
+pub use template::{ReferenceError, TemplateImage, TemplateReference};

@@ -1,0 +1,25 @@
+//! What a sandbox may reach.
+
+/// Whom the sandbox may talk to, beyond what is never reachable ([`PLATFORM_DENIED`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Egress {
+    /// Everything public.
+    #[default]
+    Internet,
+    /// Nothing at all: not even names are resolved.
+    None,
+}
+
+/// Address ranges no sandbox reaches, whatever its owner allows: private networks, link-local
+/// (where cloud metadata lives), carrier-grade NAT, loopback, multicast and reserved.
+pub const PLATFORM_DENIED: &[&str] = &[
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "224.0.0.0/4",
+    "240.0.0.0/4",
+];

@@ -1,0 +1,134 @@
+//! Where a sandbox is in its life, as a pure state machine.
+
+use Event::{AgentReady, Exited, Kill, Pause, Resume};
+use Phase::{Gone, Paused, Running, Starting, Stopping};
+
+/// Where a sandbox is in its life.
+///
+/// ```text
+/// Starting ──► Running ◄──► Paused
+///     └───────────┼───────────┘   kill
+///                 ▼
+///             Stopping ──► Gone
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Being launched; its agent has not answered yet.
+    Starting,
+    /// Reachable.
+    Running,
+    /// Kept, but not running.
+    Paused,
+    /// Being killed and cleaned up.
+    Stopping,
+    /// Ended; only its record is left.
+    Gone,
+}
+
+/// Something that happened to a sandbox or was asked of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// The agent answered for the first time.
+    AgentReady,
+    /// Somebody asked for a pause.
+    Pause,
+    /// Somebody asked to go on.
+    Resume,
+    /// Somebody, or the deadline, asked for the end.
+    Kill,
+    /// The first process is gone.
+    Exited,
+}
+
+/// What an event means in a phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Go to this phase and do what it takes.
+    Enter(Phase),
+    /// Already so; nothing to do.
+    Stay,
+}
+
+/// The event makes no sense in this phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{event:?} is not possible while {phase:?}")]
+pub struct Refused {
+    /// Where the sandbox was.
+    pub phase: Phase,
+    /// What was asked.
+    pub event: Event,
+}
+
+impl Phase {
+    /// Says what `event` means in this phase, and does nothing about it.
+    ///
+    /// Asking twice is no error here; what a caller is told about it is the edge's business
+    /// (the SDKs expect 409 for a second pause and 404 for a second kill).
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] if the event is impossible in this phase; nothing changes.
+    pub fn on(self, event: Event) -> Result<Verdict, Refused> {
+        match (self, event) {
+            (Starting, AgentReady) | (Paused, Resume) => Ok(Verdict::Enter(Running)),
+            (Running, Pause) => Ok(Verdict::Enter(Paused)),
+            (Starting | Running | Paused, Kill) => Ok(Verdict::Enter(Stopping)),
+            (Starting | Running | Paused | Stopping, Exited) => Ok(Verdict::Enter(Gone)),
+            (Running, AgentReady | Resume)
+            | (Paused, Pause)
+            | (Stopping | Gone, Kill)
+            | (Gone, Exited) => Ok(Verdict::Stay),
+            (Starting, Pause | Resume)
+            | (Paused | Stopping | Gone, AgentReady)
+            | (Stopping | Gone, Pause | Resume) => Err(Refused { phase: self, event }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(start: Phase, events: &[Event], end: Result<Phase, Refused>) {
+        let walked = events.iter().try_fold(start, |phase, event| {
+            phase.on(*event).map(|verdict| match verdict {
+                Verdict::Enter(next) => next,
+                Verdict::Stay => phase,
+            })
+        });
+        assert_eq!(walked, end);
+    }
+
+    #[test]
+    fn a_killed_sandbox_ends_gone_whatever_it_was_doing() {
+        check(Starting, &[Kill, Exited], Ok(Gone));
+        check(Running, &[Pause, Kill, Kill, Exited], Ok(Gone));
+        check(Running, &[Exited, Kill, Exited], Ok(Gone));
+    }
+
+    #[test]
+    fn a_paused_sandbox_comes_back_and_a_dead_one_does_not() {
+        check(
+            Starting,
+            &[AgentReady, Pause, Resume, AgentReady],
+            Ok(Running),
+        );
+        check(
+            Gone,
+            &[Resume],
+            Err(Refused {
+                phase: Gone,
+                event: Resume,
+            }),
+        );
+        check(
+            Running,
+            &[Kill, Pause],
+            Err(Refused {
+                phase: Stopping,
+                event: Pause,
+            }),
+        );
+    }
+}

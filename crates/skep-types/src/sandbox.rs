@@ -1,0 +1,88 @@
+//! A sandbox as it is ordered, and as it is seen.
+
+use jiff::Timestamp;
+use subtle::ConstantTimeEq;
+
+use crate::{Egress, Ending, ExecutionId, Phase, Redacted, SandboxId, TemplateImage};
+
+/// What opens a sandbox's agent: 64 hexadecimal characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessToken(Redacted<Box<str>>);
+
+impl AccessToken {
+    /// A new token that nobody can guess.
+    pub fn random() -> Self {
+        use std::fmt::Write as _;
+
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes).expect("the kernel's random source is always there");
+        let mut text = String::with_capacity(64);
+        for byte in bytes {
+            write!(text, "{byte:02x}").expect("writing to a string cannot fail");
+        }
+        Self(Redacted::new(text.into()))
+    }
+
+    /// A token kept earlier, from the record.
+    pub fn from_record(text: &str) -> Self {
+        Self(Redacted::new(text.into()))
+    }
+
+    /// The text of the token, for the one who may have it.
+    pub fn reveal(&self) -> &str {
+        self.0.reveal()
+    }
+
+    /// Whether `candidate` is this token, in a time that does not depend on where they differ.
+    pub fn matches(&self, candidate: &str) -> bool {
+        self.reveal().as_bytes().ct_eq(candidate.as_bytes()).into()
+    }
+}
+
+/// Everything a node needs to run a sandbox.
+#[derive(Debug, Clone)]
+pub struct SandboxSpec {
+    /// Its name.
+    pub id: SandboxId,
+    /// What it is made of.
+    pub template: TemplateImage,
+    /// The caller's environment, for every process in it.
+    pub env: Redacted<Vec<(String, String)>>,
+    /// What opens its agent; `None` for a sandbox whose owner asked for no token.
+    pub access_token: Option<AccessToken>,
+    /// Whom it may talk to.
+    pub egress: Egress,
+    /// How long it lives, counted from the moment it is ready.
+    pub lifetime: std::time::Duration,
+}
+
+/// A sandbox as seen from outside its node, at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxStatus {
+    /// Its name.
+    pub id: SandboxId,
+    /// Which run of it this is.
+    pub execution: ExecutionId,
+    /// Where it is in its life.
+    pub phase: Phase,
+    /// When it became ready.
+    pub started_at: Timestamp,
+    /// When it will end if nobody asks for more time; for one that is gone, when it ended.
+    pub ends_at: Timestamp,
+    /// How it ended, if it did.
+    pub ending: Option<Ending>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_matches_itself_alone_and_never_prints() {
+        let token = AccessToken::random();
+        assert!(token.matches(token.reveal()));
+        assert!(!token.matches(&token.reveal()[1..]));
+        assert!(!token.matches(AccessToken::random().reveal()));
+        assert!(!format!("{token:?}").contains(token.reveal()));
+    }
+}

@@ -1,0 +1,56 @@
+//! What the server tells an agent about its sandbox. Between our own two ends; no SDK sees it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The port of the agent's process and file services.
+pub const AGENT_PORT: u16 = 49983;
+
+/// The header that carries [`AgentConfig::control_token`] on the agent's control routes.
+pub const CONTROL_HEADER: &str = "x-skep-control";
+
+/// Paths of the agent that only the server may use. The proxy refuses them.
+///
+/// A path is a control route if it is one of these or lies below one of these.
+pub const CONTROL_PATHS: &[&str] = &[
+    "/init",
+    "/freeze",
+    "/unfreeze",
+    "/collapse",
+    "/fsfreeze",
+    "/fsthaw",
+    "/upgrade",
+    "/skep",
+];
+
+/// What an agent reads as JSON from the descriptor named in its arguments, before it listens,
+/// and again as the body of `POST /init`, which replaces all of it but the control token.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AgentConfig {
+    /// Opens the control routes. Known to the server and this agent alone.
+    pub control_token: String,
+    /// What callers must show; `None` opens the agent to whoever reaches it.
+    pub access_token: Option<String>,
+    /// The name of the sandbox.
+    pub sandbox_id: String,
+    /// The id of its template.
+    pub template_id: String,
+    /// For every process: the template's environment, then the caller's over it.
+    pub env: BTreeMap<String, String>,
+    /// Who runs a command when the caller names nobody.
+    pub default_user: String,
+    /// Where a command runs when the caller names no folder; `None` is the user's home.
+    pub default_workdir: Option<String>,
+}
+
+impl std::fmt::Debug for AgentConfig {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("AgentConfig")
+            .field("sandbox_id", &self.sandbox_id)
+            .field("template_id", &self.template_id)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,3 @@
+//! The `skep` executable.
+
+fn main() {}
