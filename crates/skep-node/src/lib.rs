@@ -1,1 +1,21 @@
-//! The sandboxes of this machine: a driver task each.
+//! The sandboxes of this machine.
+//!
+//! Each sandbox is owned by one driver task. Everybody else sends it requests over a bounded
+//! queue and watches the status it publishes, so no two parts ever disagree about the phase of
+//! a sandbox, and nobody holds a lock while something is launched or destroyed.
+//!
+//! The node knows nothing of teams, keys or HTTP.
+
+mod clock;
+mod driver;
+mod journal;
+mod node;
+mod record;
+mod route;
+
+pub use clock::Deadline;
+pub use journal::{Journal, MemoryJournal};
+pub use node::{
+    Adoption, CreateError, ExtendMode, Living, Node, NodeOptions, NotHere, WhenStopped,
+};
+pub use route::NodeRoute;

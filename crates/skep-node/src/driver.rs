@@ -1,0 +1,313 @@
+//! The task that owns one sandbox.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use skep_isolation::{Exit, LaunchRequest, Launched};
+use skep_telemetry::Chain;
+use skep_types::{
+    AccessToken, EndReason, Ending, Event, ExecutionId, Phase, Redacted, SandboxSpec,
+    SandboxStatus, Usage, Verdict,
+};
+use skep_wire::agent::AgentConfig;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Deadline, wall_now};
+use crate::node::{CreateError, ExtendMode, Inner};
+use crate::record::DriverRecord;
+use crate::route::NodeRoute;
+
+/// What others ask of a driver.
+pub(crate) enum Request {
+    /// End the sandbox; answers whether this request is the one that does it.
+    End {
+        reason: EndReason,
+        answer: oneshot::Sender<bool>,
+    },
+    /// Move the deadline; answers with the status after it.
+    Deadline {
+        deadline: Deadline,
+        mode: ExtendMode,
+        answer: oneshot::Sender<SandboxStatus>,
+    },
+    /// Read the counters.
+    Usage { answer: oneshot::Sender<Usage> },
+}
+
+/// Who waits for a new sandbox.
+pub(crate) type Waiting = oneshot::Sender<Result<SandboxStatus, CreateError>>;
+
+/// One sandbox, its queue, and what is published about it.
+pub(crate) struct Driver {
+    pub(crate) node: Arc<Inner>,
+    pub(crate) queue: mpsc::Receiver<Request>,
+    pub(crate) status: watch::Sender<SandboxStatus>,
+    pub(crate) route: watch::Sender<Option<NodeRoute>>,
+    pub(crate) stop: CancellationToken,
+}
+
+/// A sandbox that runs, as its driver holds it.
+struct Running {
+    launched: Launched,
+    record: DriverRecord,
+    ended: CancellationToken,
+}
+
+/// Why a driver stops driving.
+enum Stop {
+    /// The sandbox is to be ended, or has ended.
+    End(EndReason),
+    /// The server stops and leaves the sandbox to the next one.
+    Leave,
+}
+
+impl Driver {
+    /// Launches the sandbox, tells `waiting`, and drives it to its end.
+    pub(crate) async fn launch_and_drive(mut self, spec: SandboxSpec, waiting: Waiting) {
+        let execution = ExecutionId::random();
+        self.node.journal.starting(&spec.id, execution);
+        let access_token = spec.access_token.clone();
+        let lifetime = spec.lifetime;
+        let control_token = Redacted::new(AccessToken::random().reveal().to_owned());
+        let request = launch_request(spec, execution, control_token.reveal());
+        let launched = match self.node.isolation.launch(request).await {
+            Ok(launched) => launched,
+            Err(error) => {
+                self.finish(EndReason::StartFailed, Usage::default());
+                answer(waiting, Err(CreateError::Launch(error)));
+                return;
+            }
+        };
+        let started_at = wall_now();
+        let deadline = Deadline::counted_from(started_at, lifetime);
+        let launch = launched.record();
+        let record = DriverRecord {
+            execution,
+            launch,
+            access_token,
+            control_token,
+            deadline,
+        };
+        let running = self.enter_running(launched, record, started_at);
+        let status = self.status.borrow().clone();
+        self.journal_started(&running.record, &status);
+        answer(waiting, Ok(status));
+        self.drive_to_end(running).await;
+    }
+
+    /// Drives a sandbox that an earlier server launched.
+    pub(crate) async fn adopt_and_drive(mut self, launched: Launched, record: DriverRecord) {
+        let started_at = self.status.borrow().started_at;
+        let running = self.enter_running(launched, record, started_at);
+        self.drive_to_end(running).await;
+    }
+
+    fn journal_started(&self, record: &DriverRecord, status: &SandboxStatus) {
+        self.node.journal.started(
+            &status.id,
+            record.execution,
+            record.to_text(),
+            status.started_at,
+            status.ends_at,
+        );
+    }
+
+    async fn drive_to_end(&mut self, mut running: Running) {
+        match self.drive(&mut running).await {
+            Stop::Leave => tracing::debug!("left to the next server"),
+            Stop::End(reason) => self.end(running, reason).await,
+        }
+    }
+
+    /// Serves requests until the sandbox is to be ended or left.
+    async fn drive(&mut self, running: &mut Running) -> Stop {
+        let launched = Arc::clone(&running.launched);
+        let exited = launched.exited();
+        tokio::pin!(exited);
+        loop {
+            let deadline = running.record.deadline.instant;
+            tokio::select! {
+                biased;
+                exit = &mut exited => return Stop::End(self.explain(running, exit).await),
+                () = tokio::time::sleep_until(deadline) => return Stop::End(EndReason::Timeout),
+                () = self.stop.cancelled() => return Stop::Leave,
+                request = self.queue.recv() => match request {
+                    Some(Request::End { reason, answer: caller }) => {
+                        // The route goes first: when the caller has its answer the proxy has
+                        // already stopped.
+                        self.close(running);
+                        answer(caller, true);
+                        return Stop::End(reason);
+                    }
+                    Some(Request::Deadline { deadline, mode, answer: caller }) => {
+                        self.move_deadline(running, deadline, mode);
+                        answer(caller, self.status.borrow().clone());
+                    }
+                    Some(Request::Usage { answer: caller }) => match running.launched.usage().await {
+                        Ok(usage) => answer(caller, usage),
+                        // The caller sees a sandbox that is no longer here, which is what a
+                        // missing counter means.
+                        Err(error) => tracing::debug!(error = %Chain(&error), "no usage"),
+                    },
+                    // The map drops its sender only after this task has ended.
+                    None => return Stop::Leave,
+                },
+            }
+        }
+    }
+
+    fn move_deadline(&mut self, running: &mut Running, deadline: Deadline, mode: ExtendMode) {
+        let moves = match mode {
+            ExtendMode::Set => true,
+            ExtendMode::OnlyExtend => deadline.instant > running.record.deadline.instant,
+        };
+        if !moves {
+            return;
+        }
+        running.record.deadline = deadline;
+        self.status
+            .send_modify(|status| status.ends_at = deadline.wall);
+        let id = self.status.borrow().id.clone();
+        let record = &running.record;
+        self.node
+            .journal
+            .deadline(&id, record.execution, record.to_text(), deadline.wall);
+    }
+
+    /// Kills what is left of the sandbox and writes down its end.
+    async fn end(&mut self, running: Running, reason: EndReason) {
+        self.close(&running);
+        self.enter(Event::Kill);
+        let mut queue = std::mem::replace(&mut self.queue, mpsc::channel(1).1);
+        queue.close();
+        let usage = match running.launched.destroy().await {
+            Ok(usage) => usage,
+            Err(error) => {
+                // The sweep of the next start tries again; the sandbox itself is over.
+                tracing::error!(error = %Chain(&error), "sandbox left something behind");
+                Usage::default()
+            }
+        };
+        self.finish(reason, usage);
+        // Whoever asked in the meantime learns from a dropped answer that it is gone.
+        drop(queue);
+    }
+
+    /// Says why the first process ended although nobody asked for it.
+    async fn explain(&self, running: &Running, exit: Exit) -> EndReason {
+        let starved = running
+            .launched
+            .usage()
+            .await
+            .is_ok_and(|usage| usage.out_of_memory_kills > 0);
+        let reason = match exit {
+            Exit::Signal(9) | Exit::Unknown if starved => EndReason::OutOfMemory,
+            Exit::Code(_) | Exit::Signal(_) | Exit::Unknown => EndReason::Crashed,
+        };
+        tracing::warn!(?exit, %reason, "first process ended by itself");
+        reason
+    }
+
+    fn enter_running(
+        &mut self,
+        launched: Launched,
+        record: DriverRecord,
+        started_at: jiff::Timestamp,
+    ) -> Running {
+        let ended = CancellationToken::new();
+        self.status.send_modify(|status| {
+            status.execution = record.execution;
+            status.started_at = started_at;
+            status.ends_at = record.deadline.wall;
+        });
+        self.enter(Event::AgentReady);
+        self.route.send_replace(Some(NodeRoute {
+            id: self.status.borrow().id.clone(),
+            execution: record.execution,
+            address: launched.address(),
+            access_token: record.access_token.clone(),
+            control_token: record.control_token.clone(),
+            ended: ended.clone(),
+        }));
+        Running {
+            launched,
+            record,
+            ended,
+        }
+    }
+
+    /// Stops all traffic to the sandbox, at once.
+    fn close(&self, running: &Running) {
+        self.route.send_replace(None);
+        running.ended.cancel();
+    }
+
+    fn finish(&mut self, reason: EndReason, usage: Usage) {
+        let ending = Ending {
+            reason,
+            usage,
+            at: wall_now(),
+        };
+        let id = self.status.borrow().id.clone();
+        self.node.journal.ended(&id, &ending);
+        tracing::info!(%reason, "sandbox ended");
+        self.status.send_modify(|status| {
+            status.ends_at = ending.at;
+            status.ending = Some(ending);
+        });
+        self.enter(Event::Exited);
+    }
+
+    fn enter(&mut self, event: Event) {
+        self.status
+            .send_if_modified(|status| match status.phase.on(event) {
+                Ok(Verdict::Enter(phase)) => {
+                    status.phase = phase;
+                    true
+                }
+                Ok(Verdict::Stay) => false,
+                Err(refused) => {
+                    tracing::error!(%refused, "driver and phase disagree");
+                    debug_assert!(false, "{refused}");
+                    false
+                }
+            });
+        debug_assert!(event != Event::Exited || self.status.borrow().phase == Phase::Gone);
+    }
+}
+
+fn launch_request(spec: SandboxSpec, execution: ExecutionId, control_token: &str) -> LaunchRequest {
+    let template = spec.template;
+    let caller = spec.env.reveal().iter().cloned();
+    let env: BTreeMap<_, _> = template.env.into_iter().chain(caller).collect();
+    let config = AgentConfig {
+        control_token: control_token.to_owned(),
+        access_token: spec
+            .access_token
+            .as_ref()
+            .map(|token| token.reveal().to_owned()),
+        sandbox_id: spec.id.to_string(),
+        template_id: template.id.to_string(),
+        env,
+        default_user: template.user,
+        default_workdir: template.workdir,
+    };
+    LaunchRequest {
+        id: spec.id,
+        execution,
+        layers: template.layers,
+        resources: template.resources,
+        egress: spec.egress,
+        agent_config: Redacted::new(
+            serde_json::to_vec(&config).expect("strings and maps of strings serialise"),
+        ),
+    }
+}
+
+/// Answers a caller who may have gone away, which is no error.
+fn answer<T>(caller: oneshot::Sender<T>, value: T) {
+    if caller.send(value).is_err() {
+        tracing::debug!("caller went away");
+    }
+}

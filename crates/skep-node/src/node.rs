@@ -1,0 +1,409 @@
+//! The sandboxes of this machine, by name.
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use skep_isolation::{AdoptError, Isolation, LaunchError};
+use skep_telemetry::{Chain, Tasks};
+use skep_types::{
+    EndReason, Ending, ExecutionId, Phase, SandboxId, SandboxSpec, SandboxStatus, Usage,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::clock::{Deadline, wall_now};
+use crate::driver::{Driver, Request};
+use crate::journal::Journal;
+use crate::record::DriverRecord;
+use crate::route::NodeRoute;
+
+/// How many requests may wait for one driver. A caller beyond that waits its turn.
+const QUEUE: usize = 32;
+
+/// The sandboxes of this machine. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Node {
+    inner: Arc<Inner>,
+}
+
+/// What a node is made of.
+#[derive(Debug)]
+pub struct NodeOptions {
+    /// What holds the sandboxes.
+    pub isolation: Arc<dyn Isolation>,
+    /// Where the node writes what must outlive the server.
+    pub journal: Arc<dyn Journal>,
+}
+
+/// What happens to the sandboxes when the server stops in good order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenStopped {
+    /// They run on; the next server adopts them.
+    Leave,
+    /// They end, with the reason `server_stopped`.
+    End,
+}
+
+/// How a new deadline relates to the old one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExtendMode {
+    /// It replaces it, earlier or later.
+    Set,
+    /// The later of the two holds.
+    OnlyExtend,
+}
+
+/// A sandbox that, by the record, was alive when the last server ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Living {
+    /// Its name.
+    pub id: SandboxId,
+    /// What [`Journal::started`] was given; `None` if it never got so far.
+    pub record: Option<String>,
+    /// When it became ready.
+    pub started_at: Timestamp,
+    /// Its deadline as people know it.
+    pub ends_at: Timestamp,
+}
+
+/// What became of the sandboxes of the last server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Adoption {
+    /// These run on.
+    pub adopted: Vec<SandboxId>,
+    /// These were gone.
+    pub lost: Vec<(SandboxId, EndReason)>,
+}
+
+/// Why there is no new sandbox. Nothing of it is left.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// The id is taken.
+    #[error("sandbox `{0}` exists already")]
+    Exists(SandboxId),
+    /// It could not be launched.
+    #[error("cannot launch sandbox")]
+    Launch(#[source] LaunchError),
+    /// It was killed before it was ready.
+    #[error("sandbox was killed while it started")]
+    Killed,
+    /// The server is stopping.
+    #[error("server is stopping")]
+    Stopping,
+}
+
+/// There is no such sandbox on this node, or no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no such sandbox on this node")]
+pub struct NotHere;
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) isolation: Arc<dyn Isolation>,
+    pub(crate) journal: Arc<dyn Journal>,
+    /// The sandboxes that are not gone. Held only for a look-up or a change of the map.
+    sandboxes: RwLock<HashMap<SandboxId, Entry>>,
+    tasks: Tasks,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    requests: mpsc::Sender<Request>,
+    status: watch::Receiver<SandboxStatus>,
+    route: watch::Receiver<Option<NodeRoute>>,
+}
+
+impl Node {
+    /// A node without sandboxes. [`Node::adopt`] brings back those of the last server.
+    pub fn new(options: NodeOptions) -> Self {
+        let NodeOptions { isolation, journal } = options;
+        Self {
+            inner: Arc::new(Inner {
+                isolation,
+                journal,
+                sandboxes: RwLock::default(),
+                tasks: Tasks::default(),
+            }),
+        }
+    }
+
+    /// Starts a sandbox and returns when its agent is reachable.
+    ///
+    /// # Cancel safety
+    ///
+    /// A caller that goes away changes nothing: the sandbox comes up and lives its time.
+    ///
+    /// # Errors
+    ///
+    /// [`CreateError`]; nothing of the sandbox is left, and its end is in the journal.
+    pub async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus, CreateError> {
+        if self.inner.tasks.stopping().is_cancelled() {
+            return Err(CreateError::Stopping);
+        }
+        let (answer, ready) = oneshot::channel();
+        let id = spec.id.clone();
+        self.drive(&id, wall_now(), |driver| {
+            driver.launch_and_drive(spec, answer)
+        })
+        .map_err(|Taken| CreateError::Exists(id))?;
+        ready.await.unwrap_or(Err(CreateError::Killed))
+    }
+
+    /// Takes over the sandboxes of the last server, then removes whatever nobody owns.
+    ///
+    /// Call it once, before the first [`Node::create`].
+    pub async fn adopt(&self, living: Vec<Living>) -> Adoption {
+        let mut adoption = Adoption::default();
+        for sandbox in living {
+            let id = sandbox.id.clone();
+            match self.adopt_one(sandbox).await {
+                Ok(()) => adoption.adopted.push(id),
+                Err(reason) => {
+                    let ending = Ending {
+                        reason,
+                        usage: Usage::default(),
+                        at: wall_now(),
+                    };
+                    self.inner.journal.ended(&id, &ending);
+                    adoption.lost.push((id, reason));
+                }
+            }
+        }
+        match self.inner.isolation.sweep().await {
+            Ok(swept) if swept.sandboxes.is_empty() => {}
+            Ok(swept) => tracing::info!(count = swept.sandboxes.len(), "removed leftovers"),
+            Err(error) => tracing::error!(error = %Chain(&error), "leftovers remain"),
+        }
+        adoption
+    }
+
+    async fn adopt_one(&self, living: Living) -> Result<(), EndReason> {
+        // Without a record the server was killed while it launched: the sandbox may be
+        // anywhere between nothing and running, and nobody was told of it. It is swept.
+        let text = living.record.ok_or(EndReason::StartFailed)?;
+        let record = DriverRecord::from_text(&text, living.ends_at).map_err(|error| {
+            tracing::error!(sandbox = %living.id, error = %Chain(&error), "cannot adopt sandbox");
+            EndReason::Crashed
+        })?;
+        let launched = self
+            .inner
+            .isolation
+            .adopt(record.launch.clone())
+            .await
+            .map_err(|error| {
+                tracing::warn!(sandbox = %living.id, error = %Chain(&error), "sandbox was lost");
+                match error {
+                    AdoptError::HostRestarted => EndReason::HostRestart,
+                    AdoptError::Gone | AdoptError::Record(_) => EndReason::Crashed,
+                }
+            })?;
+        self.drive(&living.id, living.started_at, |driver| {
+            driver.adopt_and_drive(launched, record)
+        })
+        .map_err(|Taken| EndReason::Crashed)?;
+        // Whoever was told of the adoption may look at once.
+        let mut status = self.entry(&living.id).ok_or(EndReason::Crashed)?.status;
+        let settled = status
+            .wait_for(|status| status.phase != Phase::Starting)
+            .await;
+        settled.map(drop).map_err(|_| EndReason::Crashed)
+    }
+
+    /// Ends a sandbox and returns when nothing of it is left. The proxy stops routing to it at
+    /// once, before anything is cleaned up.
+    ///
+    /// # Errors
+    ///
+    /// [`NotHere`] if it is unknown, gone, or already being ended by somebody else.
+    pub async fn kill(&self, id: &SandboxId, reason: EndReason) -> Result<(), NotHere> {
+        let entry = self.entry(id).ok_or(NotHere)?;
+        let (answer, accepted) = oneshot::channel();
+        entry
+            .requests
+            .send(Request::End { reason, answer })
+            .await
+            .map_err(|_| NotHere)?;
+        if !accepted.await.map_err(|_| NotHere)? {
+            return Err(NotHere);
+        }
+        let mut status = entry.status;
+        // The driver ends by publishing `Gone`; a dropped sender means the same.
+        let gone = status
+            .wait_for(|status| status.phase == Phase::Gone)
+            .await
+            .is_ok();
+        tracing::debug!(sandbox = %id, gone, "kill finished");
+        Ok(())
+    }
+
+    /// Gives a running sandbox another deadline, `lifetime` from now, and returns its status.
+    ///
+    /// # Errors
+    ///
+    /// [`NotHere`] if it is not running.
+    pub async fn set_lifetime(
+        &self,
+        id: &SandboxId,
+        lifetime: Duration,
+        mode: ExtendMode,
+    ) -> Result<SandboxStatus, NotHere> {
+        let entry = self.entry(id).ok_or(NotHere)?;
+        let (answer, done) = oneshot::channel();
+        let deadline = Deadline::after(lifetime);
+        let request = Request::Deadline {
+            deadline,
+            mode,
+            answer,
+        };
+        entry.requests.send(request).await.map_err(|_| NotHere)?;
+        done.await.map_err(|_| NotHere)
+    }
+
+    /// What a running sandbox has used so far.
+    ///
+    /// # Errors
+    ///
+    /// [`NotHere`] if it is not running.
+    pub async fn usage(&self, id: &SandboxId) -> Result<Usage, NotHere> {
+        let entry = self.entry(id).ok_or(NotHere)?;
+        let (answer, done) = oneshot::channel();
+        entry
+            .requests
+            .send(Request::Usage { answer })
+            .await
+            .map_err(|_| NotHere)?;
+        done.await.map_err(|_| NotHere)
+    }
+
+    /// The sandbox as it is now; `None` if it is unknown or gone.
+    pub fn status(&self, id: &SandboxId) -> Option<SandboxStatus> {
+        self.entry(id)
+            .map(|entry| entry.status.borrow().clone())
+            .filter(|status| status.phase != Phase::Gone)
+    }
+
+    /// All sandboxes that are not gone, in no order.
+    pub fn list(&self) -> Vec<SandboxStatus> {
+        let sandboxes = self.inner.sandboxes.read().expect("no holder panics");
+        sandboxes
+            .values()
+            .map(|entry| entry.status.borrow().clone())
+            .collect()
+    }
+
+    /// How to reach a running sandbox.
+    pub fn route(&self, id: &SandboxId) -> Option<NodeRoute> {
+        self.entry(id)
+            .and_then(|entry| entry.route.borrow().clone())
+    }
+
+    /// The running sandbox that `token` opens.
+    pub fn route_by_token(&self, token: &str) -> Option<NodeRoute> {
+        let sandboxes = self.inner.sandboxes.read().expect("no holder panics");
+        sandboxes.values().find_map(|entry| {
+            let route = entry.route.borrow();
+            let owned = route.as_ref()?.access_token.as_ref()?.matches(token);
+            owned.then(|| route.clone()).flatten()
+        })
+    }
+
+    /// Takes no more sandboxes and leaves or ends those that run. Returns when all drivers
+    /// have finished.
+    pub async fn shut_down(&self, when_stopped: WhenStopped) {
+        if when_stopped == WhenStopped::End {
+            let ids: Vec<_> = self.list().into_iter().map(|status| status.id).collect();
+            for id in ids {
+                if self.kill(&id, EndReason::ServerStopped).await.is_err() {
+                    tracing::debug!(sandbox = %id, "already ending");
+                }
+            }
+        }
+        self.inner.tasks.finish().await;
+    }
+
+    fn entry(&self, id: &SandboxId) -> Option<Entry> {
+        self.inner
+            .sandboxes
+            .read()
+            .expect("no holder panics")
+            .get(id)
+            .cloned()
+    }
+
+    /// Enters the sandbox into the map and starts its driver.
+    fn drive<F>(
+        &self,
+        id: &SandboxId,
+        started_at: Timestamp,
+        work: impl FnOnce(Driver) -> F,
+    ) -> Result<(), Taken>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (requests, queue) = mpsc::channel(QUEUE);
+        let (route_sender, route) = watch::channel(None);
+        let (status_sender, status) = watch::channel(SandboxStatus {
+            id: id.clone(),
+            execution: ExecutionId(0),
+            phase: Phase::Starting,
+            started_at,
+            ends_at: started_at,
+            ending: None,
+        });
+        {
+            let mut sandboxes = self.inner.sandboxes.write().expect("no holder panics");
+            if sandboxes.contains_key(id) {
+                return Err(Taken);
+            }
+            sandboxes.insert(
+                id.clone(),
+                Entry {
+                    requests,
+                    status,
+                    route,
+                },
+            );
+        }
+        let guard = Forget {
+            inner: Arc::clone(&self.inner),
+            id: id.clone(),
+        };
+        let driver = Driver {
+            node: Arc::clone(&self.inner),
+            queue,
+            status: status_sender,
+            route: route_sender,
+            stop: self.inner.tasks.stopping(),
+        };
+        let work = work(driver);
+        tracing::info_span!("sandbox", sandbox = %id).in_scope(|| {
+            self.inner.tasks.spawn("driver", async move {
+                // Dropped also when the driver panics, so that a dead entry never stays.
+                let _guard = guard;
+                work.await;
+            });
+        });
+        Ok(())
+    }
+}
+
+/// The id is in the map already.
+#[derive(Debug)]
+struct Taken;
+
+/// Takes the sandbox out of the map when its driver is over.
+struct Forget {
+    inner: Arc<Inner>,
+    id: SandboxId,
+}
+
+impl Drop for Forget {
+    fn drop(&mut self) {
+        self.inner
+            .sandboxes
+            .write()
+            .expect("no holder panics")
+            .remove(&self.id);
+    }
+}
