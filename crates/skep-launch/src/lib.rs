@@ -1,1 +1,22 @@
-//! The launch plan and the single-threaded launcher that carries it out.
+//! The launch plan and the launcher that carries it out.
+//!
+//! The server has many threads, so it must not run code of its own between fork and exec, and
+//! it never enters a namespace. It starts the launcher instead: the same executable, with one
+//! thread, which reads a [`LaunchPlan`] from its standard input, carries it out step by step,
+//! and reports either the running process or the step that failed.
+
+mod channel;
+mod descriptors;
+mod plan;
+mod report;
+mod spawn;
+mod step;
+
+pub use descriptors::{Descriptor, Descriptors};
+pub use plan::{
+    Bind, LaunchPlan, Lifetime, Link, Network, PlannedFile, Privileges, Process, Program, Root,
+    Top, Users,
+};
+pub use report::Ended;
+pub use spawn::{Launcher, SpawnError, Started, sealed_file};
+pub use step::Step;

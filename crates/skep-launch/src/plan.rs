@@ -1,0 +1,196 @@
+//! What the launcher is told to do.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Descriptor, Step};
+
+/// Everything the launcher needs to know to start one process in namespaces of its own.
+///
+/// The process always gets its own mount, pid, ipc, uts and cgroup namespaces, a root made of
+/// read-only layers and a writable top, a minimal `/dev`, its own `/proc` with the dangerous
+/// parts masked, and a `/sys` that holds only what programs look for. It never gets more
+/// capabilities than [`Privileges`] says, and always runs under the filter.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LaunchPlan {
+    /// Open `cgroup.procs` files, one per hierarchy, that the launcher joins before it does
+    /// anything else, so that everything it does is already counted and limited.
+    pub cgroups: Vec<Descriptor>,
+    /// Whose users the process runs as.
+    pub users: Users,
+    /// What the process may talk to.
+    pub network: Network,
+    /// Where its files come from.
+    pub root: Root,
+    /// Host files and directories that appear in the root.
+    pub binds: Vec<Bind>,
+    /// Size limit of `/dev/shm`, in bytes. It counts as memory of whoever writes there.
+    pub shared_memory_bytes: u64,
+    /// Size limit of `/run`, in bytes. `None` leaves `/run` on the root, where what is
+    /// written stays.
+    pub run_bytes: Option<u64>,
+    /// Files written into the root before the program starts.
+    pub files: Vec<PlannedFile>,
+    /// The host name the process sees.
+    pub hostname: String,
+    /// What is run.
+    pub process: Process,
+    /// What the process may do.
+    pub privileges: Privileges,
+    /// How long it lives.
+    pub lifetime: Lifetime,
+    /// Fails at this step, as if the system had refused. For tests of the clean-up.
+    pub fail_at: Option<Step>,
+}
+
+/// Whose users a process runs as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Users {
+    /// The machine's own; root is root. Only for code that the operator trusts.
+    Host,
+    /// A user namespace in which id 0 is `first` of the machine, and so on. Layers and the
+    /// writable top are id-mapped, so ids on disk are the natural ones.
+    Range {
+        /// The machine's id for the namespace's 0.
+        first: u32,
+        /// How many ids there are.
+        count: u32,
+    },
+}
+
+/// What a process may talk to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Network {
+    /// The machine's own network.
+    Host,
+    /// A namespace with nothing but a loopback.
+    Loopback,
+    /// A namespace with a loopback and one link to the machine.
+    Link(Link),
+}
+
+/// A pair of connected interfaces: one on the machine, one in the namespace, called `eth0`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Name of the interface on the machine.
+    pub host_name: String,
+    /// Group of the interface on the machine; packet filter rules refer to it.
+    pub host_group: u32,
+    /// Address in the namespace. The machine gets a route to it over the link.
+    pub address: Ipv4Addr,
+    /// Where everything is sent, not necessarily in the same network.
+    pub gateway: Ipv4Addr,
+}
+
+/// Where the files of a process come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Root {
+    /// An existing, empty directory of the machine. Mounts are put together on it, in a
+    /// namespace of the launcher's own: the machine never sees them.
+    pub staging: PathBuf,
+    /// Read-only layers, the lowest first. At least one.
+    pub layers: Vec<PathBuf>,
+    /// Where changes go.
+    pub top: Top,
+}
+
+/// Where changes to the root go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Top {
+    /// Two existing directories on the same filesystem.
+    Directories {
+        /// Receives the changes.
+        upper: PathBuf,
+        /// Empty; the overlay's own.
+        work: PathBuf,
+    },
+    /// A file that holds an ext4 filesystem. It is attached to a loop device and mounted for
+    /// the process only, and let go when the last process is gone.
+    Image(PathBuf),
+}
+
+/// A file or directory of the machine that appears in the root.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bind {
+    /// On the machine.
+    pub source: PathBuf,
+    /// Absolute, inside the root. Made (empty) if it is missing; symlinks on the way are
+    /// followed inside the root only.
+    pub target: String,
+    /// Whether it can be written to.
+    pub writable: bool,
+}
+
+/// A file that is written into the root before the program starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedFile {
+    /// Absolute, inside the root. What is there is replaced, also if it is a symlink.
+    pub path: String,
+    /// What it holds.
+    pub content: String,
+    /// Permission bits.
+    pub mode: u32,
+}
+
+/// What is run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Process {
+    /// The file to execute.
+    pub program: Program,
+    /// Its arguments, the zeroth included.
+    pub arguments: Vec<String>,
+    /// Its whole environment.
+    pub environment: Vec<(String, String)>,
+    /// Absolute, inside the root.
+    pub working_directory: String,
+    /// User and group, as seen inside.
+    pub user: u32,
+    /// See [`Process::user`].
+    pub group: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// Descriptor 0; `None` is `/dev/null`.
+    pub stdin: Option<Descriptor>,
+    /// Descriptor 1; `None` is `/dev/null`.
+    pub stdout: Option<Descriptor>,
+    /// Descriptor 2; `None` is `/dev/null`.
+    pub stderr: Option<Descriptor>,
+    /// Descriptors 3, 4 and so on, in this order. Nothing else stays open.
+    pub pass: Vec<Descriptor>,
+    /// Most descriptors it may open: what it starts with, and what it may raise that to.
+    pub open_files: (u64, u64),
+    /// How readily the kernel kills it when the machine is out of memory, -1000 to 1000.
+    pub oom_score_adjust: i16,
+}
+
+/// The file to execute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Program {
+    /// An open file of the machine, which need not be visible in the root.
+    Descriptor(Descriptor),
+    /// Absolute, inside the root.
+    Path(String),
+}
+
+/// What a process may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Privileges {
+    /// What root needs to install packages, and device nodes (which cannot be opened).
+    Build,
+    /// What root needs to install packages. The first process has one more capability than
+    /// anything it starts can ever have, so nothing inside can trace it.
+    Sandbox,
+}
+
+/// How long a process lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Lifetime {
+    /// Until it ends: it outlives the launcher and the server. Whoever started the launcher
+    /// becomes its parent if it is a child subreaper.
+    Detached,
+    /// The launcher stays, reports how the process ended, and takes the process with it if it
+    /// dies; it dies with the thread that started it.
+    Tied,
+}

@@ -1,0 +1,37 @@
+//! What the launcher answers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Step;
+
+/// One message of the launcher to whoever started it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// The program runs. Carries one descriptor: its pidfd.
+    Started {
+        /// The machine's id of the process.
+        pid: i32,
+        /// How long each step took, in microseconds.
+        timings: Vec<(Step, u32)>,
+    },
+    /// The launcher gave up; nothing of the process is left.
+    Failed {
+        /// Where.
+        step: Step,
+        /// What the system said.
+        errno: i32,
+        /// On what, where the step alone does not say it.
+        thing: Option<String>,
+    },
+    /// The process of a tied launch ended.
+    Ended(Ended),
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ended {
+    /// It returned this code.
+    Code(i32),
+    /// This signal ended it.
+    Signal(i32),
+}

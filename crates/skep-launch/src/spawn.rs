@@ -1,0 +1,248 @@
+//! The server's side of a launch: starts the launcher and hears what became of it.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{MemfdFlags, SealFlags};
+
+use crate::channel::Channel;
+use crate::report::Report;
+use crate::{Descriptors, Ended, LaunchPlan, Step};
+
+/// The launcher program: how to start it.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    executable: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+/// A process that the launcher has started.
+#[derive(Debug)]
+pub struct Started {
+    /// The machine's id of the process.
+    pub pid: i32,
+    /// The process itself: readable when it has ended.
+    pub pidfd: OwnedFd,
+    /// How long each step took, in microseconds.
+    pub timings: Vec<(Step, u32)>,
+    /// The launcher of a tied process, which stays until the process ends.
+    tied: Option<Tied>,
+}
+
+#[derive(Debug)]
+struct Tied {
+    channel: Channel,
+    launcher: Reaped,
+}
+
+/// A child that is killed and reaped when it is let go, so that it never outlives its owner.
+#[derive(Debug)]
+struct Reaped(Child);
+
+/// Why a process could not be launched.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// The launcher itself could not be started.
+    #[error("cannot start the launcher `{}`", executable.display())]
+    Start {
+        /// The program that was to be the launcher.
+        executable: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The launcher could not be told what to do.
+    #[error("cannot send the launch plan")]
+    Send(#[source] io::Error),
+    /// Its answer could not be read.
+    #[error("cannot read the launcher's report")]
+    Receive(#[source] io::Error),
+    /// It gave up and said where. Nothing of the process is left.
+    #[error("launcher failed while {step}{}", thing.as_ref().map(|thing| format!(" `{thing}`")).unwrap_or_default())]
+    Step {
+        /// Where.
+        step: Step,
+        /// On what, where the step alone does not say it.
+        thing: Option<String>,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It ended without a word, which is a bug or a kill from outside.
+    #[error("launcher ended without a report ({0})")]
+    Died(ExitStatus),
+    /// It did not answer in time and was killed.
+    #[error("launcher did not answer within {} s", .0.as_secs_f32())]
+    Silent(Duration),
+}
+
+impl Launcher {
+    /// A launcher that is started as `executable` with `arguments`, and then calls
+    /// [`crate::run`] before it starts any thread.
+    pub fn new<A: Into<OsString>>(
+        executable: impl Into<PathBuf>,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Self {
+        Self {
+            executable: executable.into(),
+            arguments: arguments.into_iter().map(Into::into).collect(),
+        }
+    }
+
+    /// Carries out `plan` and returns when the program has been executed.
+    ///
+    /// Blocks up to `deadline`: call it where blocking is allowed.
+    ///
+    /// # Errors
+    ///
+    /// [`SpawnError`]. The launcher is gone then, and so is the process, unless the launcher
+    /// was killed at the very moment it was handing the process over: whoever plans a
+    /// detached process puts it into a cgroup and empties that.
+    pub fn launch(
+        &self,
+        plan: &LaunchPlan,
+        descriptors: Descriptors,
+        deadline: Duration,
+    ) -> Result<Started, SpawnError> {
+        let end = Instant::now() + deadline;
+        let (channel, theirs) = Channel::pair().map_err(SpawnError::Send)?;
+        // The socket is the launcher's standard input: that is inherited without any code of
+        // ours between fork and exec.
+        let launcher = Command::new(&self.executable)
+            .args(&self.arguments)
+            .stdin(Stdio::from(theirs.into_descriptor()))
+            .stdout(Stdio::null())
+            .env_clear()
+            .spawn()
+            .map_err(|source| SpawnError::Start {
+                executable: self.executable.clone(),
+                source,
+            })?;
+        let mut launcher = Reaped(launcher);
+        send_plan(&channel, plan, &descriptors).map_err(SpawnError::Send)?;
+        drop(descriptors);
+
+        if !readable(channel.as_fd(), Some(end)).map_err(SpawnError::Receive)? {
+            return Err(SpawnError::Silent(deadline));
+        }
+        let report = channel.receive::<Report>().map_err(SpawnError::Receive)?;
+        match report {
+            Some((Report::Started { pid, timings }, mut sent)) => {
+                let pidfd = sent.pop().ok_or_else(no_pidfd)?;
+                let tied = match plan.lifetime {
+                    crate::Lifetime::Tied => Some(Tied { channel, launcher }),
+                    crate::Lifetime::Detached => {
+                        launcher.wait().map_err(SpawnError::Receive)?;
+                        None
+                    }
+                };
+                Ok(Started {
+                    pid,
+                    pidfd,
+                    timings,
+                    tied,
+                })
+            }
+            Some((Report::Failed { step, errno, thing }, _)) => Err(SpawnError::Step {
+                step,
+                thing,
+                source: io::Error::from_raw_os_error(errno),
+            }),
+            Some((Report::Ended(_), _)) => Err(no_pidfd()),
+            None => Err(SpawnError::Died(
+                launcher.wait().map_err(SpawnError::Receive)?,
+            )),
+        }
+    }
+}
+
+impl Started {
+    /// Waits until a tied process has ended and says how. `None` when `deadline` has passed
+    /// before; ask again.
+    ///
+    /// Dropping a tied [`Started`] kills the process.
+    ///
+    /// # Errors
+    ///
+    /// If the launcher was killed from outside; the process is dead then, too. If the launch
+    /// was not tied.
+    pub fn wait(&mut self, deadline: Option<Duration>) -> Result<Option<Ended>, SpawnError> {
+        let Some(tied) = &mut self.tied else {
+            return Err(SpawnError::Receive(rustix::io::Errno::CHILD.into()));
+        };
+        let end = deadline.map(|deadline| Instant::now() + deadline);
+        if !readable(tied.channel.as_fd(), end).map_err(SpawnError::Receive)? {
+            return Ok(None);
+        }
+        let report = tied.channel.receive::<Report>();
+        match report.map_err(SpawnError::Receive)? {
+            Some((Report::Ended(ended), _)) => Ok(Some(ended)),
+            Some((Report::Started { .. } | Report::Failed { .. }, _)) | None => Err(
+                SpawnError::Died(tied.launcher.wait().map_err(SpawnError::Receive)?),
+            ),
+        }
+    }
+}
+
+impl Reaped {
+    fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.0.wait()
+    }
+}
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        // Both fail only when the child has been reaped already, which is what is wanted.
+        if self.0.kill().is_ok() {
+            self.0.wait().ok();
+        }
+    }
+}
+
+fn no_pidfd() -> SpawnError {
+    SpawnError::Receive(rustix::io::Errno::PROTO.into())
+}
+
+/// Sends the plan in a sealed file, because a packet is too small for a long environment.
+fn send_plan(channel: &Channel, plan: &LaunchPlan, descriptors: &Descriptors) -> io::Result<()> {
+    let file = sealed_file("launch-plan", &serde_json::to_vec(plan)?)?;
+    let mut all = vec![file.as_fd()];
+    all.extend(descriptors.iter());
+    channel.send(&(), &all)
+}
+
+/// A file in memory that holds `content` and can never be changed again, by anybody.
+///
+/// # Errors
+///
+/// If the system has no memory for it.
+pub fn sealed_file(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(rustix::fs::memfd_create(name, flags)?);
+    file.write_all(content)?;
+    rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))?;
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(file.into())
+}
+
+/// Waits until there is something to read, or the end of it. False when the time is over.
+fn readable(descriptor: BorrowedFd<'_>, end: Option<Instant>) -> io::Result<bool> {
+    loop {
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let left = left
+            .map(Timespec::try_from)
+            .transpose()
+            .map_err(io::Error::other)?;
+        let mut descriptors = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+        match rustix::event::poll(&mut descriptors, left.as_ref()) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The steps of a launch, in their order.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! steps {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {
+        /// One step of a launch. A failed launch names the step it failed at.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum Step {
+            $($(#[$doc])* $name,)+
+        }
+
+        impl Step {
+            /// Every step, in the order of a launch.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+        }
+
+        impl fmt::Display for Step {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(match self {
+                    $(Self::$name => $text,)+
+                })
+            }
+        }
+    };
+}
+
+steps! {
+    /// The plan is read from the socket.
+    ReadPlan = "reading the plan",
+    /// The launcher moves itself into the cgroups.
+    JoinCgroups = "joining the cgroups",
+    /// The launcher leaves the machine's mount and network namespaces.
+    LeaveNamespaces = "leaving the machine's namespaces",
+    /// The first process is made, in the namespaces that it owns.
+    CloneProcess = "making the first process",
+    /// Ids are mapped.
+    MapUsers = "mapping the users",
+    /// The link to the machine is made.
+    MakeLink = "making the network link",
+    /// Addresses and routes inside.
+    ConfigureNetwork = "configuring the network",
+    /// A loop device is attached to the image and its filesystem mounted.
+    MountImage = "mounting the disk image",
+    /// Layers are id-mapped and attached.
+    MapLayers = "mapping the layers",
+    /// The overlay is mounted.
+    MountOverlay = "mounting the overlay",
+    /// `/dev` is made.
+    MakeDevices = "making the devices",
+    /// `/run` and `/sys`.
+    MountSystem = "mounting the system directories",
+    /// Host files appear.
+    BindFiles = "binding the host's files",
+    /// The new root becomes the root.
+    PivotRoot = "pivoting the root",
+    /// `/proc` is mounted and masked.
+    MountProc = "mounting proc",
+    /// The first process takes its own mount namespace.
+    OwnMounts = "taking the mounts over",
+    /// The first process becomes the user 0 of its namespace.
+    BecomeRoot = "becoming root",
+    /// Nothing inside may make namespaces.
+    LimitNamespaces = "limiting namespaces",
+    /// Files are written into the root.
+    WriteFiles = "writing files",
+    /// Host name, session, resource limits.
+    SetUpProcess = "setting up the process",
+    /// Descriptors are put in their places, all others closed.
+    PlaceDescriptors = "placing the descriptors",
+    /// The bounding set is cut.
+    DropCapabilities = "dropping capabilities",
+    /// The filter is installed.
+    InstallFilter = "installing the filter",
+    /// User, groups and the last capabilities.
+    BecomeUser = "becoming the user",
+    /// The program is executed.
+    Execute = "executing the program",
+    /// The process is handed over to the server.
+    HandOver = "handing the process over",
+}
