@@ -1,3 +1,42 @@
-//! Checks and chores of the workspace.
+//! Checks and chores of the workspace: `cargo xtask <command>`.
 
-fn main() {}
+mod ci;
+mod environment;
+mod tidy;
+mod tree;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "Checks and chores of the workspace")]
+enum Command {
+    /// Check layers, unsafe, names, licences and the rest of what no compiler checks.
+    Tidy,
+    /// Run everything that must pass before a change is taken.
+    Ci(ci::Options),
+    /// Write the pages that are generated from code.
+    Docs {
+        /// Only say whether they are up to date.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let root = workspace_root();
+    match Command::parse() {
+        Command::Tidy => tidy::run(&root),
+        Command::Ci(options) => ci::run(&root, &options),
+        Command::Docs { check } => environment::write_page(&root, check),
+    }
+}
+
+fn workspace_root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask is a folder of the workspace")
+        .to_path_buf()
+}

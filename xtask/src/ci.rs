@@ -1,0 +1,135 @@
+//! Everything that must pass before a change is taken, in the order of how soon it answers.
+
+mod counts;
+mod step;
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use counts::Counts;
+use step::Step;
+
+/// What `cargo xtask ci` can be told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only what answers in seconds: formatting, lints and tidy.
+    #[arg(long)]
+    quick: bool,
+    /// Only the step of this name.
+    #[arg(long, value_name = "STEP")]
+    only: Option<String>,
+}
+
+/// Runs the steps, all of them even when one fails, and sums up.
+#[expect(clippy::print_stdout, reason = "the report is this command's output")]
+pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<ExitCode> {
+    let steps = chosen(steps(root), options)?;
+    let start = Instant::now();
+    let mut outcomes = Vec::new();
+    for step in &steps {
+        println!("\n── {} ──", step.name);
+        let outcome = step.run(root, &mut std::io::stdout())?;
+        println!("── {} ──", outcome.line(step.name));
+        outcomes.push((step.name, outcome));
+    }
+    println!();
+    for (name, outcome) in &outcomes {
+        println!("{}", outcome.line(name));
+    }
+    let total: Counts = outcomes.iter().map(|(_, outcome)| outcome.counts).sum();
+    println!("{total} in {:.0} s", start.elapsed().as_secs_f32());
+    let passed = outcomes.iter().all(|(_, outcome)| outcome.succeeded);
+    Ok(if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn steps(root: &Path) -> Vec<Step> {
+    vec![
+        Step::new("format", cargo(&["fmt", "--all", "--check"])).quick(),
+        Step::new("tidy", cargo(&["xtask", "tidy"])).quick(),
+        Step::new(
+            "lint",
+            cargo(&[
+                "clippy",
+                "--locked",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ]),
+        )
+        .quick(),
+        Step::new(
+            "test",
+            cargo(&["test", "--locked", "--workspace", "--no-fail-fast"]),
+        ),
+        Step::new("conformance", program(&root.join("conformance/run"))),
+    ]
+}
+
+fn chosen(mut steps: Vec<Step>, options: &Options) -> anyhow::Result<Vec<Step>> {
+    if let Some(name) = &options.only {
+        let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
+        anyhow::ensure!(
+            names.contains(&name.as_str()),
+            "no step `{name}`; there are {}",
+            names.join(", ")
+        );
+        steps.retain(|step| step.name == name);
+    }
+    steps.retain(|step| step.is_quick || !options.quick);
+    Ok(steps)
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    // The cargo that runs us, so that `cargo +toolchain xtask ci` means that toolchain throughout.
+    let mut command = Command::new(env!("CARGO"));
+    command.args(arguments);
+    if std::io::stdout().is_terminal() {
+        command.env("CARGO_TERM_COLOR", "always");
+    }
+    command
+}
+
+fn program(path: &Path) -> Command {
+    Command::new(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(quick: bool, only: Option<&str>) -> Result<Vec<&'static str>, String> {
+        let options = Options {
+            quick,
+            only: only.map(str::to_owned),
+        };
+        chosen(steps(Path::new(".")), &options)
+            .map(|steps| steps.iter().map(|step| step.name).collect())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn all_steps_run_unless_told_otherwise() {
+        assert_eq!(
+            names(false, None).unwrap(),
+            ["format", "tidy", "lint", "test", "conformance"]
+        );
+        assert_eq!(names(true, None).unwrap(), ["format", "tidy", "lint"]);
+        assert_eq!(names(false, Some("test")).unwrap(), ["test"]);
+    }
+
+    #[test]
+    fn an_unknown_step_is_refused_with_the_known_ones() {
+        assert_eq!(
+            names(false, Some("tests")).unwrap_err(),
+            "no step `tests`; there are format, tidy, lint, test, conformance"
+        );
+    }
+}

@@ -1,0 +1,392 @@
+//! The layer table of `ARCHITECTURE.md` as data, compared with what cargo says.
+
+use std::collections::BTreeMap;
+
+use super::Violation;
+
+const RULE: &str = "layers";
+
+/// The rows of the table, the lowest first. A lower row never depends on a higher one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Row {
+    Vocabulary,
+    Mechanism,
+    Service,
+    Edge,
+    Binary,
+}
+
+/// Where the code of a crate runs. A crate takes nothing from another place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In the server and in a sandbox.
+    Anywhere,
+    /// On the host, trusted.
+    Server,
+    /// In a sandbox, beside untrusted code.
+    Sandbox,
+    /// In tests and nowhere else.
+    Tests,
+}
+
+struct Entry {
+    name: &'static str,
+    row: Row,
+    place: Place,
+    /// What it must not know, ours or not. Arrows that row and place forbid already are left out.
+    never: &'static [&'static str],
+}
+
+const fn entry(
+    name: &'static str,
+    row: Row,
+    place: Place,
+    never: &'static [&'static str],
+) -> Entry {
+    Entry {
+        name,
+        row,
+        place,
+        never,
+    }
+}
+
+const TABLE: &[Entry] = &[
+    entry("skep", Row::Binary, Place::Server, &[]),
+    // edges
+    entry("skep-api", Row::Edge, Place::Server, NODE_INTERNALS),
+    entry("skep-proxy", Row::Edge, Place::Server, NODE_INTERNALS),
+    entry("skep-agent", Row::Edge, Place::Sandbox, &[]),
+    // services
+    entry(
+        "skep-control",
+        Row::Service,
+        Place::Server,
+        &[
+            "axum",
+            "hyper",
+            "http",
+            "skep-node",
+            "skep-isolation",
+            "skep-native",
+            "skep-wire",
+        ],
+    ),
+    entry(
+        "skep-node",
+        Row::Service,
+        Place::Server,
+        &["axum", "skep-control", "skep-native"],
+    ),
+    // mechanisms
+    entry("skep-store", Row::Mechanism, Place::Server, HTTP),
+    entry(
+        "skep-image",
+        Row::Mechanism,
+        Place::Server,
+        &["axum", "skep-isolation", "skep-native", "skep-launch"],
+    ),
+    entry(
+        "skep-isolation",
+        Row::Mechanism,
+        Place::Server,
+        &["axum", "hyper", "http", "skep-native", "skep-launch"],
+    ),
+    entry(
+        "skep-native",
+        Row::Mechanism,
+        Place::Server,
+        &["axum", "hyper", "http", "rusqlite", "skep-store"],
+    ),
+    entry(
+        "skep-launch",
+        Row::Mechanism,
+        Place::Server,
+        &["tokio", "axum", "hyper", "http", "skep-image"],
+    ),
+    // vocabulary
+    entry(
+        "skep-types",
+        Row::Vocabulary,
+        Place::Anywhere,
+        &[
+            "tokio",
+            "axum",
+            "hyper",
+            "http",
+            "serde",
+            "serde_json",
+            "skep-wire",
+            "skep-linux",
+            "skep-telemetry",
+        ],
+    ),
+    entry(
+        "skep-wire",
+        Row::Vocabulary,
+        Place::Anywhere,
+        &[
+            "tokio",
+            "axum",
+            "hyper",
+            "skep-types",
+            "skep-linux",
+            "skep-telemetry",
+        ],
+    ),
+    entry(
+        "skep-linux",
+        Row::Vocabulary,
+        Place::Anywhere,
+        &[
+            "tokio",
+            "axum",
+            "hyper",
+            "http",
+            "skep-types",
+            "skep-wire",
+            "skep-telemetry",
+        ],
+    ),
+    // beside
+    entry(
+        "skep-telemetry",
+        Row::Vocabulary,
+        Place::Anywhere,
+        &["axum", "hyper", "http"],
+    ),
+    entry("skep-testkit", Row::Vocabulary, Place::Tests, &[]),
+    entry("xtask", Row::Vocabulary, Place::Tests, &["tokio"]),
+];
+
+const HTTP: &[&str] = &["axum", "hyper", "http"];
+const NODE_INTERNALS: &[&str] = &[
+    "skep-node",
+    "skep-isolation",
+    "skep-native",
+    "skep-launch",
+    "skep-store",
+];
+
+/// A crate of the workspace, as cargo knows it.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    /// What its code is built with, build scripts included.
+    pub(crate) dependencies: Vec<String>,
+    /// What only its tests are built with.
+    pub(crate) dev_dependencies: Vec<String>,
+}
+
+pub(super) fn check(members: &[Member]) -> Vec<Violation> {
+    let table: BTreeMap<&str, &Entry> = TABLE.iter().map(|entry| (entry.name, entry)).collect();
+    let mut violations = Vec::new();
+    for member in members {
+        match table.get(member.name.as_str()) {
+            None => violations.push(Violation::new(
+                RULE,
+                &member.name,
+                "is not in the layer table (xtask/src/tidy/layers.rs and ARCHITECTURE.md)",
+            )),
+            Some(entry) => {
+                let complaints = complaints(member, entry, &table);
+                violations.extend(
+                    complaints
+                        .into_iter()
+                        .map(|message| Violation::new(RULE, &member.name, message)),
+                );
+            }
+        }
+    }
+    let gone = TABLE
+        .iter()
+        .filter(|entry| !members.iter().any(|member| member.name == entry.name));
+    violations.extend(gone.map(|entry| {
+        Violation::new(
+            RULE,
+            entry.name,
+            "is in the layer table but not in the workspace",
+        )
+    }));
+    violations
+}
+
+fn complaints(member: &Member, entry: &Entry, table: &BTreeMap<&str, &Entry>) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for name in &member.dependencies {
+        complaints.extend(complaint(entry, name, table));
+        let for_tests = table
+            .get(name.as_str())
+            .is_some_and(|other| other.place == Place::Tests);
+        if for_tests && entry.place != Place::Tests {
+            complaints.push(format!(
+                "depends on {name}, which is for tests; make it a dev-dependency"
+            ));
+        }
+    }
+    for name in &member.dev_dependencies {
+        complaints.extend(complaint(entry, name, table));
+    }
+    complaints
+}
+
+/// What is wrong with `entry` depending on `name`.
+fn complaint(entry: &Entry, name: &str, table: &BTreeMap<&str, &Entry>) -> Option<String> {
+    if entry.never.contains(&name) {
+        return Some(format!("must not know {name}"));
+    }
+    let other = table.get(name)?;
+    if other.place == Place::Tests {
+        return None;
+    }
+    if other.row > entry.row {
+        return Some(format!(
+            "depends on {name}, which is above it ({:?} on {:?})",
+            entry.row, other.row
+        ));
+    }
+    if entry.row == Row::Edge && other.row == Row::Edge {
+        return Some(format!("depends on {name}; edges do not know each other"));
+    }
+    let same_place = other.place == Place::Anywhere || other.place == entry.place;
+    if !same_place && entry.row != Row::Binary {
+        return Some(format!(
+            "depends on {name}, which runs elsewhere ({:?}, not {:?})",
+            other.place, entry.place
+        ));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The messages about one crate with the given dependencies, the rest of the table being well.
+    fn messages(name: &str, dependencies: &[&str], dev_dependencies: &[&str]) -> Vec<String> {
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let members: Vec<Member> = TABLE
+            .iter()
+            .map(|entry| {
+                let is_it = entry.name == name;
+                Member {
+                    name: entry.name.to_owned(),
+                    dependencies: if is_it {
+                        list(dependencies)
+                    } else {
+                        Vec::new()
+                    },
+                    dev_dependencies: if is_it {
+                        list(dev_dependencies)
+                    } else {
+                        Vec::new()
+                    },
+                }
+            })
+            .collect();
+        check(&members)
+            .into_iter()
+            .map(|violation| violation.message)
+            .collect()
+    }
+
+    #[test]
+    fn arrows_that_point_down_are_fine() {
+        assert_eq!(
+            messages(
+                "skep",
+                &["skep-api", "skep-agent", "skep-native", "tokio"],
+                &["skep-testkit"]
+            ),
+            [""; 0]
+        );
+        assert_eq!(
+            messages(
+                "skep-native",
+                &["skep-isolation", "skep-launch", "skep-linux"],
+                &[]
+            ),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn a_lower_row_does_not_depend_on_a_higher_one() {
+        assert_eq!(
+            messages("skep-store", &["skep-control"], &[]),
+            ["depends on skep-control, which is above it (Mechanism on Service)"]
+        );
+        assert_eq!(messages("skep-types", &[], &["skep-store"]).len(), 1);
+    }
+
+    #[test]
+    fn edges_do_not_know_each_other() {
+        assert_eq!(
+            messages("skep-api", &["skep-proxy"], &[]),
+            ["depends on skep-proxy; edges do not know each other"]
+        );
+    }
+
+    #[test]
+    fn what_runs_in_a_sandbox_knows_no_server_crate() {
+        assert_eq!(
+            messages(
+                "skep-agent",
+                &["skep-wire", "skep-linux", "skep-telemetry"],
+                &[]
+            ),
+            [""; 0]
+        );
+        for name in [
+            "skep-store",
+            "skep-native",
+            "skep-launch",
+            "skep-image",
+            "skep-control",
+        ] {
+            assert_eq!(
+                messages("skep-agent", &[name], &[]),
+                [format!(
+                    "depends on {name}, which runs elsewhere (Server, not Sandbox)"
+                )]
+            );
+        }
+    }
+
+    #[test]
+    fn forbidden_knowledge_is_named() {
+        assert_eq!(
+            messages("skep-types", &["tokio"], &[]),
+            ["must not know tokio"]
+        );
+        assert_eq!(
+            messages("skep-control", &["skep-node"], &[]),
+            ["must not know skep-node"]
+        );
+    }
+
+    #[test]
+    fn the_testkit_is_for_tests() {
+        assert_eq!(messages("skep-types", &[], &["skep-testkit"]), [""; 0]);
+        assert_eq!(
+            messages("skep-node", &["skep-testkit"], &[]),
+            ["depends on skep-testkit, which is for tests; make it a dev-dependency"]
+        );
+    }
+
+    #[test]
+    fn table_and_workspace_have_the_same_crates() {
+        let stranger = Member {
+            name: "skep-common".to_owned(),
+            dependencies: Vec::new(),
+            dev_dependencies: Vec::new(),
+        };
+        let violations = check(&[stranger]);
+        assert!(
+            violations[0]
+                .message
+                .starts_with("is not in the layer table")
+        );
+        assert_eq!(violations.len(), 1 + TABLE.len());
+    }
+}
