@@ -1,1 +1,37 @@
-//! The record in SQLite: migrations and one module per aggregate.
+//! The record: who there is, what runs, and how it ended.
+//!
+//! SQLite in one file, written by one thread. A write is put into a bounded queue and gives a
+//! [`Receipt`]; the thread commits whatever has gathered in one transaction, and the receipt
+//! resolves. No commit waits for the disk, so a caller waits for a memory copy and not for a
+//! platter:
+//!
+//! - **The process is killed** (`kill -9`, a crash, an upgrade): nothing whose receipt resolved
+//!   is lost, because the kernel already has it.
+//! - **The machine loses power**: up to about [`CHECKPOINT_INTERVAL`] of the newest writes are
+//!   lost, always the newest and never a part of one. [`Store::flush`] waits until nothing can
+//!   be lost either way.
+//!
+//! Reads use connections of their own and see every write whose receipt has resolved.
+
+mod checkpoint;
+mod column;
+mod error;
+mod idempotency;
+mod keys;
+mod migrations;
+mod readers;
+mod sandboxes;
+mod store;
+mod teams;
+mod writer;
+
+pub use checkpoint::CHECKPOINT_INTERVAL;
+pub use error::StoreError;
+pub use idempotency::{Idempotency, IdempotentRequest};
+pub use keys::{Key, Keys};
+pub use sandboxes::{
+    Deadline, NewSandbox, Position, Run, SandboxFilter, SandboxRecord, Sandboxes, Spawns,
+};
+pub use store::Store;
+pub use teams::{Standing, Team, Teams};
+pub use writer::Receipt;

@@ -1,0 +1,84 @@
+//! Moving what is committed from the log into the file, with the disk's confirmation.
+//!
+//! This is the only place that waits for the disk. It has a thread and a connection of its own,
+//! so that neither writers nor readers wait with it.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use skep_telemetry::Chain;
+
+use crate::StoreError;
+
+/// How old the newest write may get before the disk has it for certain.
+pub const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct Checkpointer {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Checkpointer {
+    pub(crate) fn start(
+        connection: Connection,
+        dirty: Receiver<()>,
+    ) -> Result<Self, std::io::Error> {
+        let (stop, stopped) = std::sync::mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("skep-store-checkpoint".to_owned())
+            .spawn(move || run(&connection, &dirty, &stopped))?;
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Checkpointer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the checkpointer of the record panicked");
+        }
+    }
+}
+
+fn run(connection: &Connection, dirty: &Receiver<()>, stopped: &Receiver<()>) {
+    // The writer holds the other end of `dirty` and is dropped first, which ends this loop.
+    while dirty.recv().is_ok() {
+        match stopped.recv_timeout(CHECKPOINT_INTERVAL) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if let Err(error) = checkpoint(connection, Mode::Passive) {
+            tracing::warn!(error = %Chain(&error), "checkpoint of the record failed, will try again");
+        }
+    }
+}
+
+pub(crate) enum Mode {
+    /// Does what it can without waiting for anybody.
+    Passive,
+    /// Waits for readers and writers until everything is on the disk.
+    Full,
+}
+
+pub(crate) fn checkpoint(connection: &Connection, mode: Mode) -> Result<(), StoreError> {
+    let operation = "bring the record to the disk";
+    let statement = match mode {
+        Mode::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
+        Mode::Full => "PRAGMA wal_checkpoint(FULL)",
+    };
+    let busy: bool = connection
+        .query_row(statement, [], |row| row.get(0))
+        .map_err(|source| StoreError::of(operation, source))?;
+    match (mode, busy) {
+        (Mode::Full, true) => Err(StoreError::Busy { operation }),
+        (Mode::Full, false) | (Mode::Passive, _) => Ok(()),
+    }
+}

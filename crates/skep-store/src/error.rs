@@ -1,0 +1,139 @@
+//! What can go wrong with the record.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rusqlite::ErrorCode;
+
+/// Why something could not be written to the record or read from it.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// The file cannot be used at all: no such folder, no permission, not a database.
+    #[error("cannot open the record `{}`", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<dyn std::error::Error + Send + Sync>,
+    },
+    /// A newer server wrote the file. Only that one, or a newer one still, can use it.
+    #[error(
+        "record `{}` is of version {found}, and this server knows versions up to {known}",
+        path.display()
+    )]
+    TooNew {
+        /// The file.
+        path: PathBuf,
+        /// The version it has.
+        found: u32,
+        /// The newest version this server knows.
+        known: u32,
+    },
+    /// The file is of an older version and could not be brought up to date. It is unchanged.
+    #[error("cannot bring the record to version {version}")]
+    Migrate {
+        /// The version that was tried.
+        version: u32,
+        /// What SQLite said.
+        source: Arc<rusqlite::Error>,
+    },
+    /// The disk is full. Nothing was changed; the same call works when there is room again.
+    #[error("cannot {operation}: the disk is full")]
+    DiskFull {
+        /// What was tried.
+        operation: &'static str,
+        /// What SQLite said.
+        source: Arc<rusqlite::Error>,
+    },
+    /// Another process holds the record for longer than we wait. The same call may work later.
+    #[error("cannot {operation}: the record is held by another process")]
+    Busy {
+        /// What was tried.
+        operation: &'static str,
+    },
+    /// Writes come faster than the disk takes them. The same call may work in a moment.
+    #[error("cannot {operation}: too many writes are waiting")]
+    QueueFull {
+        /// What was tried.
+        operation: &'static str,
+    },
+    /// The write is queued but was not done in time. It may still happen.
+    #[error("gave up waiting to {operation}")]
+    Late {
+        /// What was tried.
+        operation: &'static str,
+    },
+    /// The store has been closed, or its writer died.
+    #[error("cannot {operation}: the record is closed")]
+    Closed {
+        /// What was tried.
+        operation: &'static str,
+    },
+    /// There is one of that name already.
+    #[error("{kind} `{name}` exists already")]
+    Taken {
+        /// What kind of thing.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// There is none of that name, or it is not in the state the write was meant for.
+    #[error("no {kind} `{name}`")]
+    Missing {
+        /// What kind of thing.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// Anything else that SQLite reports.
+    #[error("cannot {operation}")]
+    Query {
+        /// What was tried.
+        operation: &'static str,
+        /// What SQLite said.
+        source: Arc<rusqlite::Error>,
+    },
+}
+
+impl StoreError {
+    /// Whether the same call may succeed later, without anybody doing anything.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Busy { .. } | Self::QueueFull { .. } | Self::Late { .. } => true,
+            Self::Open { .. }
+            | Self::TooNew { .. }
+            | Self::Migrate { .. }
+            | Self::DiskFull { .. }
+            | Self::Closed { .. }
+            | Self::Taken { .. }
+            | Self::Missing { .. }
+            | Self::Query { .. } => false,
+        }
+    }
+
+    pub(crate) fn of(operation: &'static str, source: rusqlite::Error) -> Self {
+        match source.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::DiskFull {
+                operation,
+                source: Arc::new(source),
+            },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy { operation },
+            #[expect(
+                clippy::wildcard_enum_match_arm,
+                reason = "SQLite's codes grow, and the rest are all the same to callers"
+            )]
+            _ => Self::Query {
+                operation,
+                source: Arc::new(source),
+            },
+        }
+    }
+}
+
+/// Whether a row was refused because one with the same key is there.
+pub(crate) fn is_taken(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| {
+        error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_PRIMARYKEY
+            || error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE
+    })
+}

@@ -1,0 +1,188 @@
+//! API keys: only their hashes and what may be shown of them.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use skep_types::TeamId;
+
+use crate::error::is_taken;
+use crate::{Receipt, Store, StoreError, Team, column, teams};
+
+/// A key as far as it is kept: enough to recognise it, not enough to use it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// Its id, a UUID.
+    pub id: String,
+    /// Whose it is.
+    pub team: TeamId,
+    /// What people call it.
+    pub name: String,
+    /// What its text hashes to.
+    pub hash: String,
+    /// How many characters follow the prefix.
+    pub value_length: u32,
+    /// The first characters after the prefix, for showing.
+    pub mask_prefix: String,
+    /// The last characters, for showing.
+    pub mask_suffix: String,
+    /// Since when it is there.
+    pub created_at: Timestamp,
+    /// When it was last used, to the minute.
+    pub last_used: Option<Timestamp>,
+}
+
+/// The keys in the record.
+#[derive(Debug)]
+pub struct Keys<'a>(pub(crate) &'a Store);
+
+impl Keys<'_> {
+    /// How often the last use of a key is written at most.
+    pub const LAST_USED_STEP: Duration = Duration::from_mins(1);
+
+    /// Adds a key. The receipt fails with [`StoreError::Taken`] if it is there already.
+    pub fn insert(&self, key: Key) -> Receipt {
+        self.0.write("record a key", move |connection| {
+            insert(connection, &key).map_err(|source| {
+                if is_taken(&source) {
+                    return StoreError::Taken {
+                        kind: "key",
+                        name: key.name.clone(),
+                    };
+                }
+                StoreError::of("record a key", source)
+            })
+        })
+    }
+
+    /// Gives a key another name; says whether the team has such a key.
+    pub fn rename(&self, team: TeamId, id: String, name: String) -> Receipt<bool> {
+        self.change(
+            "rename a key",
+            "UPDATE keys SET name = ?3 WHERE team = ?1 AND id = ?2",
+            move |update| update.execute(params![team.as_str(), id, name]),
+        )
+    }
+
+    /// Takes a key away for good; says whether the team had such a key.
+    pub fn revoke(&self, team: TeamId, id: String) -> Receipt<bool> {
+        self.change(
+            "revoke a key",
+            "DELETE FROM keys WHERE team = ?1 AND id = ?2",
+            move |delete| delete.execute(params![team.as_str(), id]),
+        )
+    }
+
+    /// Notes that a key was used, unless that was noted within [`Keys::LAST_USED_STEP`]; says
+    /// whether it was noted.
+    pub fn used(&self, id: String, at: Timestamp) -> Receipt<bool> {
+        self.change(
+            "record the use of a key",
+            "UPDATE keys SET last_used = ?2
+             WHERE id = ?1 AND (last_used IS NULL OR last_used <= ?2 - ?3)",
+            move |update| {
+                update.execute(params![
+                    id,
+                    column::micros(at),
+                    column::duration_micros(Self::LAST_USED_STEP),
+                ])
+            },
+        )
+    }
+
+    /// The key with this hash, and its team.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StoreError`].
+    pub async fn find(&self, hash: String) -> Result<Option<(Key, Team)>, StoreError> {
+        let operation = "find a key";
+        self.0
+            .read(operation, move |connection| {
+                find(connection, &hash).map_err(|source| StoreError::of(operation, source))
+            })
+            .await
+    }
+
+    /// The keys of a team, the oldest first.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StoreError`].
+    pub async fn list(&self, team: TeamId) -> Result<Vec<Key>, StoreError> {
+        let operation = "list the keys of a team";
+        self.0
+            .read(operation, move |connection| {
+                list(connection, &team).map_err(|source| StoreError::of(operation, source))
+            })
+            .await
+    }
+
+    fn change<F>(&self, operation: &'static str, sql: &'static str, change: F) -> Receipt<bool>
+    where
+        F: FnOnce(&mut rusqlite::CachedStatement<'_>) -> rusqlite::Result<usize> + Send + 'static,
+    {
+        self.0.write(operation, move |connection| {
+            connection
+                .prepare_cached(sql)
+                .and_then(|mut statement| change(&mut statement))
+                .map(|changed| changed > 0)
+                .map_err(|source| StoreError::of(operation, source))
+        })
+    }
+}
+
+fn insert(connection: &Connection, key: &Key) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO keys (id, team, name, hash, value_length, mask_prefix, mask_suffix,
+             created_at, last_used) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )?
+        .execute(params![
+            key.id,
+            key.team.as_str(),
+            key.name,
+            key.hash,
+            key.value_length,
+            key.mask_prefix,
+            key.mask_suffix,
+            column::micros(key.created_at),
+            key.last_used.map(column::micros),
+        ])?;
+    Ok(())
+}
+
+fn find(connection: &Connection, hash: &str) -> rusqlite::Result<Option<(Key, Team)>> {
+    let key = connection
+        .prepare_cached("SELECT * FROM keys WHERE hash = ?1")?
+        .query_row([hash], read)
+        .optional()?;
+    let Some(key) = key else {
+        return Ok(None);
+    };
+    let team = connection
+        .prepare_cached("SELECT * FROM teams WHERE id = ?1")?
+        .query_row([key.team.as_str()], teams::read)?;
+    Ok(Some((key, team)))
+}
+
+fn list(connection: &Connection, team: &TeamId) -> rusqlite::Result<Vec<Key>> {
+    connection
+        .prepare_cached("SELECT * FROM keys WHERE team = ?1 ORDER BY created_at, id")?
+        .query_map([team.as_str()], read)?
+        .collect()
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Key> {
+    Ok(Key {
+        id: row.get("id")?,
+        team: column::parsed(row, "team")?,
+        name: row.get("name")?,
+        hash: row.get("hash")?,
+        value_length: row.get("value_length")?,
+        mask_prefix: row.get("mask_prefix")?,
+        mask_suffix: row.get("mask_suffix")?,
+        created_at: column::time(row, "created_at")?,
+        last_used: column::optional_time(row, "last_used")?,
+    })
+}

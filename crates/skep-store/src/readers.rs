@@ -1,0 +1,63 @@
+//! Connections that only read.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+
+use crate::{StoreError, store};
+
+/// How many reads run at a time; the rest wait their turn.
+const READERS: usize = 4;
+
+#[derive(Debug)]
+pub(crate) struct Readers {
+    path: PathBuf,
+    turns: Semaphore,
+    /// Connections nobody uses now.
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            turns: Semaphore::new(READERS),
+            idle: Mutex::new(Vec::with_capacity(READERS)),
+        }
+    }
+
+    pub(crate) fn turns(&self) -> &Semaphore {
+        &self.turns
+    }
+
+    pub(crate) fn read<T>(
+        &self,
+        query: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let idle = self
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => self.connect()?,
+        };
+        let result = query(&connection);
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < READERS {
+            idle.push(connection);
+        }
+        result
+    }
+
+    fn connect(&self) -> Result<Connection, StoreError> {
+        let connection = store::connect(&self.path)?;
+        connection
+            .pragma_update(None, "query_only", true)
+            .map_err(|source| StoreError::of("open the record for reading", source))?;
+        Ok(connection)
+    }
+}

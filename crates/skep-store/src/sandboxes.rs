@@ -1,0 +1,165 @@
+//! Sandboxes: what was ordered, where it runs, how it ended.
+
+mod query;
+mod record;
+mod write;
+
+use jiff::Timestamp;
+use skep_types::{Ending, ExecutionId, SandboxId, TeamId};
+
+pub use record::{Deadline, NewSandbox, Position, Run, SandboxFilter, SandboxRecord, Spawns};
+
+use crate::{IdempotentRequest, Receipt, Store, StoreError, idempotency};
+
+/// The sandboxes in the record.
+///
+/// Whoever orders a sandbox inserts it; from then on its node owns the row: it says when it has
+/// started, when it will end and how it ended. Writes to one sandbox happen in the order of the
+/// calls.
+#[derive(Debug)]
+pub struct Sandboxes<'a>(pub(crate) &'a Store);
+
+impl Sandboxes<'_> {
+    /// Records a sandbox that is about to be started.
+    ///
+    /// The receipt fails with [`StoreError::Taken`] if there ever was one of that id, or if the
+    /// idempotency key is in use; nothing is recorded then.
+    pub fn insert(&self, sandbox: NewSandbox) -> Receipt {
+        self.0.write("record a sandbox", move |connection| {
+            write::insert(connection, &sandbox)
+        })
+    }
+
+    /// Records that a sandbox runs, for the first time or again.
+    ///
+    /// The receipt fails with [`StoreError::Missing`] if it is not there or has ended.
+    pub fn started(
+        &self,
+        id: SandboxId,
+        execution: ExecutionId,
+        launch_record: String,
+        started_at: Timestamp,
+        deadline: impl Into<Deadline>,
+    ) -> Receipt {
+        let run = Run {
+            execution,
+            launch_record,
+            started_at,
+            deadline: deadline.into(),
+        };
+        self.0
+            .write("record the start of a sandbox", move |connection| {
+                write::started(connection, &id, &run)
+            })
+    }
+
+    /// Records another deadline for this run of the sandbox.
+    ///
+    /// The receipt fails with [`StoreError::Missing`] if that run is over.
+    pub fn deadline(
+        &self,
+        id: SandboxId,
+        execution: ExecutionId,
+        deadline: impl Into<Deadline>,
+    ) -> Receipt {
+        let deadline = deadline.into();
+        self.0.write("record a deadline", move |connection| {
+            write::deadline(connection, &id, execution, deadline)
+        })
+    }
+
+    /// Records how a sandbox ended. The first ending is kept; says whether it was this one.
+    ///
+    /// The receipt fails with [`StoreError::Missing`] if there never was such a sandbox.
+    pub fn ended(&self, id: SandboxId, ending: Ending) -> Receipt<bool> {
+        self.0
+            .write("record the end of a sandbox", move |connection| {
+                write::ended(connection, &id, &ending)
+            })
+    }
+
+    /// Every sandbox that has not ended as far as the record knows, the oldest first: what a
+    /// new server has to adopt or to bury. Those without a [`SandboxRecord::run`] never started.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StoreError`].
+    pub async fn living(&self) -> Result<Vec<SandboxRecord>, StoreError> {
+        let operation = "list the living sandboxes";
+        self.0
+            .read(operation, move |connection| {
+                query::living(connection).map_err(|source| StoreError::of(operation, source))
+            })
+            .await
+    }
+
+    /// One sandbox, living or ended.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StoreError`].
+    pub async fn find(&self, id: SandboxId) -> Result<Option<SandboxRecord>, StoreError> {
+        let operation = "find a sandbox";
+        self.0
+            .read(operation, move |connection| {
+                query::find(connection, &id).map_err(|source| StoreError::of(operation, source))
+            })
+            .await
+    }
+
+    /// The sandboxes that pass the filter, the newest first.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StoreError`].
+    pub async fn list(&self, filter: SandboxFilter) -> Result<Vec<SandboxRecord>, StoreError> {
+        let operation = "list the sandboxes";
+        self.0
+            .read(operation, move |connection| {
+                query::list(connection, &filter).map_err(|source| StoreError::of(operation, source))
+            })
+            .await
+    }
+
+    /// How often a team started each template.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StoreError`].
+    pub async fn spawns(&self, team: TeamId) -> Result<Vec<Spawns>, StoreError> {
+        let operation = "count the sandboxes of each template";
+        self.0
+            .read(operation, move |connection| {
+                query::spawns(connection, &team).map_err(|source| StoreError::of(operation, source))
+            })
+            .await
+    }
+
+    /// The request that a team remembered under an idempotency key.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StoreError`].
+    pub async fn remembered(
+        &self,
+        team: TeamId,
+        key: String,
+    ) -> Result<Option<IdempotentRequest>, StoreError> {
+        let operation = "find an idempotency key";
+        self.0
+            .read(operation, move |connection| {
+                idempotency::find(connection, &team, &key)
+                    .map_err(|source| StoreError::of(operation, source))
+            })
+            .await
+    }
+
+    /// Forgets an idempotency key, so that the request may be tried afresh.
+    pub fn forget(&self, team: TeamId, key: String) -> Receipt {
+        let operation = "forget an idempotency key";
+        self.0.write(operation, move |connection| {
+            idempotency::forget(connection, &team, &key)
+                .map_err(|source| StoreError::of(operation, source))
+        })
+    }
+}

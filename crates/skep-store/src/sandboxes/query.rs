@@ -1,0 +1,156 @@
+//! The reads.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use skep_types::{AccessToken, EndReason, Ending, Resources, SandboxId, TeamId, Usage};
+
+use super::{Deadline, Run, SandboxFilter, SandboxRecord, Spawns};
+use crate::column;
+
+pub(super) fn find(
+    connection: &Connection,
+    id: &SandboxId,
+) -> rusqlite::Result<Option<SandboxRecord>> {
+    let record = connection
+        .prepare_cached("SELECT * FROM sandboxes WHERE id = ?1")?
+        .query_row([id.as_str()], read)
+        .optional()?;
+    record
+        .map(|record| with_metadata(connection, record))
+        .transpose()
+}
+
+pub(super) fn living(connection: &Connection) -> rusqlite::Result<Vec<SandboxRecord>> {
+    let mut query = connection
+        .prepare_cached("SELECT * FROM sandboxes WHERE ended_at IS NULL ORDER BY created_at, id")?;
+    collect(connection, query.query_map([], read)?)
+}
+
+pub(super) fn list(
+    connection: &Connection,
+    filter: &SandboxFilter,
+) -> rusqlite::Result<Vec<SandboxRecord>> {
+    // Two statements, because one with an optional team could not use the index.
+    let mut query = connection.prepare_cached(match &filter.team {
+        Some(_) => {
+            "SELECT * FROM sandboxes
+             WHERE team = ?1 AND (?2 OR ended_at IS NULL)
+               AND (?3 IS NULL OR created_at < ?3 OR (created_at = ?3 AND id > ?4))
+             ORDER BY created_at DESC, id LIMIT ?5"
+        }
+        None => {
+            "SELECT * FROM sandboxes
+             WHERE ?1 IS NULL AND (?2 OR ended_at IS NULL)
+               AND (?3 IS NULL OR created_at < ?3 OR (created_at = ?3 AND id > ?4))
+             ORDER BY created_at DESC, id LIMIT ?5"
+        }
+    })?;
+    let after = filter.after.as_ref();
+    let rows = query.query_map(
+        params![
+            filter.team.as_ref().map(TeamId::as_str),
+            filter.ended,
+            after.map(|position| column::micros(position.created_at)),
+            after.map(|position| position.id.as_str()),
+            filter.limit,
+        ],
+        read,
+    )?;
+    collect(connection, rows)
+}
+
+pub(super) fn spawns(connection: &Connection, team: &TeamId) -> rusqlite::Result<Vec<Spawns>> {
+    connection
+        .prepare_cached(
+            "SELECT template, count(*) AS count, max(created_at) AS last FROM sandboxes
+             WHERE team = ?1 GROUP BY template",
+        )?
+        .query_map([team.as_str()], |row| {
+            Ok(Spawns {
+                template: column::parsed(row, "template")?,
+                count: column::size(row, "count")?,
+                last: column::time(row, "last")?,
+            })
+        })?
+        .collect()
+}
+
+fn collect(
+    connection: &Connection,
+    rows: impl Iterator<Item = rusqlite::Result<SandboxRecord>>,
+) -> rusqlite::Result<Vec<SandboxRecord>> {
+    rows.map(|record| with_metadata(connection, record?))
+        .collect()
+}
+
+fn with_metadata(
+    connection: &Connection,
+    mut record: SandboxRecord,
+) -> rusqlite::Result<SandboxRecord> {
+    record.metadata = connection
+        .prepare_cached("SELECT key, value FROM sandbox_metadata WHERE sandbox = ?1")?
+        .query_map([record.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<BTreeMap<String, String>>>()?;
+    Ok(record)
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<SandboxRecord> {
+    let access_token: Option<String> = row.get("access_token")?;
+    Ok(SandboxRecord {
+        id: column::parsed(row, "id")?,
+        team: column::parsed(row, "team")?,
+        template: column::parsed(row, "template")?,
+        template_name: row.get("template_name")?,
+        metadata: BTreeMap::new(),
+        access_token: access_token.as_deref().map(AccessToken::from_record),
+        internet: row.get("internet")?,
+        resources: Resources {
+            cpus: row.get("cpus")?,
+            memory_mib: row.get("memory_mib")?,
+            disk_mib: row.get("disk_mib")?,
+            pids: row.get("pids")?,
+        },
+        lifetime: column::duration(row, "lifetime")?,
+        created_at: column::time(row, "created_at")?,
+        run: read_run(row)?,
+        ending: read_ending(row)?,
+    })
+}
+
+fn read_run(row: &Row<'_>) -> rusqlite::Result<Option<Run>> {
+    let Some(started_at) = column::optional_time(row, "started_at")? else {
+        return Ok(None);
+    };
+    let since_boot: Option<i64> = row.get("ends_at_boot")?;
+    Ok(Some(Run {
+        execution: column::parsed(row, "execution")?,
+        launch_record: row.get("launch_record")?,
+        started_at,
+        deadline: Deadline {
+            at: column::time(row, "ends_at")?,
+            since_boot: since_boot
+                .map(|_| column::duration(row, "ends_at_boot"))
+                .transpose()?,
+        },
+    }))
+}
+
+fn read_ending(row: &Row<'_>) -> rusqlite::Result<Option<Ending>> {
+    let Some(at) = column::optional_time(row, "ended_at")? else {
+        return Ok(None);
+    };
+    Ok(Some(Ending {
+        reason: column::parsed::<EndReason>(row, "end_reason")?,
+        usage: Usage {
+            cpu_time: column::duration(row, "cpu_time")?,
+            memory_bytes: column::size(row, "memory_bytes")?,
+            cache_bytes: column::size(row, "cache_bytes")?,
+            memory_peak_bytes: column::size(row, "memory_peak_bytes")?,
+            disk_bytes: column::size(row, "disk_bytes")?,
+            pids: row.get("pids_at_end")?,
+            out_of_memory_kills: column::size(row, "oom_kills")?,
+        },
+        at,
+    }))
+}

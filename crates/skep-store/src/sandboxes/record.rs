@@ -1,0 +1,161 @@
+//! What is kept of a sandbox.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use skep_types::{
+    AccessToken, Egress, Ending, ExecutionId, Phase, Resources, SandboxId, TeamId, TemplateId,
+};
+
+use crate::Idempotency;
+
+/// A sandbox that is about to be started.
+///
+/// Its environment is not kept: its values are secrets, and its agent has them.
+#[derive(Debug, Clone)]
+pub struct NewSandbox {
+    /// Its name.
+    pub id: SandboxId,
+    /// Whose it is.
+    pub team: TeamId,
+    /// What it is made of.
+    pub template: TemplateId,
+    /// The name of that template at the time.
+    pub template_name: String,
+    /// What its owner wrote on it.
+    pub metadata: BTreeMap<String, String>,
+    /// What opens its agent.
+    pub access_token: Option<AccessToken>,
+    /// Whether its owner asked for the internet, if they said anything.
+    pub internet: Option<bool>,
+    /// Its limits.
+    pub resources: Resources,
+    /// How long it was ordered for.
+    pub lifetime: Duration,
+    /// When it was ordered.
+    pub created_at: Timestamp,
+    /// Under which name the request is remembered.
+    pub idempotency: Option<Idempotency>,
+}
+
+/// When a run of a sandbox ends if nobody asks for more time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadline {
+    /// As people see it.
+    pub at: Timestamp,
+    /// The same moment on the clock that counts from the machine's boot and that nobody sets.
+    /// Means nothing after the next boot.
+    pub since_boot: Option<Duration>,
+}
+
+impl From<Timestamp> for Deadline {
+    fn from(at: Timestamp) -> Self {
+        Self {
+            at,
+            since_boot: None,
+        }
+    }
+}
+
+/// One run of a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// Which.
+    pub execution: ExecutionId,
+    /// What its backend needs to find it again. Opaque here.
+    pub launch_record: String,
+    /// When it became ready.
+    pub started_at: Timestamp,
+    /// When it ends.
+    pub deadline: Deadline,
+}
+
+/// A sandbox as it is in the record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxRecord {
+    /// Its name.
+    pub id: SandboxId,
+    /// Whose it is.
+    pub team: TeamId,
+    /// What it is made of.
+    pub template: TemplateId,
+    /// The name of that template at the time.
+    pub template_name: String,
+    /// What its owner wrote on it.
+    pub metadata: BTreeMap<String, String>,
+    /// What opens its agent.
+    pub access_token: Option<AccessToken>,
+    /// Whether its owner asked for the internet, if they said anything.
+    pub internet: Option<bool>,
+    /// Its limits.
+    pub resources: Resources,
+    /// How long it was ordered for.
+    pub lifetime: Duration,
+    /// When it was ordered.
+    pub created_at: Timestamp,
+    /// Its latest run; `None` if it never started.
+    pub run: Option<Run>,
+    /// How it ended, if it did.
+    pub ending: Option<Ending>,
+}
+
+impl SandboxRecord {
+    /// Where the sandbox was in its life when the record was last written.
+    pub fn phase(&self) -> Phase {
+        match (&self.run, &self.ending) {
+            (_, Some(_)) => Phase::Gone,
+            (Some(_), None) => Phase::Running,
+            (None, None) => Phase::Starting,
+        }
+    }
+
+    /// Whom it may talk to.
+    pub fn egress(&self) -> Egress {
+        match self.internet {
+            Some(false) => Egress::None,
+            Some(true) | None => Egress::Internet,
+        }
+    }
+
+    /// Where it stands in a list.
+    pub fn position(&self) -> Position {
+        Position {
+            created_at: self.created_at,
+            id: self.id.clone(),
+        }
+    }
+}
+
+/// Which sandboxes a list shows.
+#[derive(Debug, Clone)]
+pub struct SandboxFilter {
+    /// Only those of this team; `None` is every team's, for the operator.
+    pub team: Option<TeamId>,
+    /// Whether the ended are shown too.
+    pub ended: bool,
+    /// Only those after this place in the list.
+    pub after: Option<Position>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// A place in a list of sandboxes, which runs from the newest to the oldest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Position {
+    /// When the sandbox there was ordered.
+    pub created_at: Timestamp,
+    /// Which it is; the smaller id comes first among equals.
+    pub id: SandboxId,
+}
+
+/// How often a template was started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spawns {
+    /// The template.
+    pub template: TemplateId,
+    /// How many sandboxes were made of it.
+    pub count: u64,
+    /// When the last one was ordered.
+    pub last: Timestamp,
+}

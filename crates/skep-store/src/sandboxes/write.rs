@@ -1,0 +1,154 @@
+//! The writes.
+
+use rusqlite::{Connection, params};
+use skep_types::{Ending, ExecutionId, SandboxId};
+
+use super::{Deadline, NewSandbox, Run};
+use crate::error::is_taken;
+use crate::{StoreError, column, idempotency};
+
+pub(super) fn insert(connection: &Connection, sandbox: &NewSandbox) -> Result<(), StoreError> {
+    insert_rows(connection, sandbox).map_err(|source| {
+        if is_taken(&source) {
+            return StoreError::Taken {
+                kind: "sandbox or idempotency key",
+                name: sandbox.id.to_string(),
+            };
+        }
+        StoreError::of("record a sandbox", source)
+    })
+}
+
+fn insert_rows(connection: &Connection, sandbox: &NewSandbox) -> rusqlite::Result<()> {
+    let resources = sandbox.resources;
+    connection
+        .prepare_cached(
+            "INSERT INTO sandboxes (id, team, template, template_name, access_token, internet,
+             cpus, memory_mib, disk_mib, pids, lifetime, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        )?
+        .execute(params![
+            sandbox.id.as_str(),
+            sandbox.team.as_str(),
+            sandbox.template.as_str(),
+            sandbox.template_name,
+            sandbox.access_token.as_ref().map(|token| token.reveal()),
+            sandbox.internet,
+            resources.cpus,
+            resources.memory_mib,
+            resources.disk_mib,
+            resources.pids,
+            column::duration_micros(sandbox.lifetime),
+            column::micros(sandbox.created_at),
+        ])?;
+    let mut metadata = connection
+        .prepare_cached("INSERT INTO sandbox_metadata (sandbox, key, value) VALUES (?1, ?2, ?3)")?;
+    for (key, value) in &sandbox.metadata {
+        metadata.execute([sandbox.id.as_str(), key, value])?;
+    }
+    if let Some(idempotency) = &sandbox.idempotency {
+        idempotency::remember(
+            connection,
+            &sandbox.team,
+            idempotency,
+            &sandbox.id,
+            sandbox.created_at,
+        )?;
+    }
+    Ok(())
+}
+
+pub(super) fn started(
+    connection: &Connection,
+    id: &SandboxId,
+    run: &Run,
+) -> Result<(), StoreError> {
+    let changed = connection
+        .prepare_cached(
+            "UPDATE sandboxes SET execution = ?2, launch_record = ?3, started_at = ?4,
+             ends_at = ?5, ends_at_boot = ?6 WHERE id = ?1 AND ended_at IS NULL",
+        )
+        .and_then(|mut update| {
+            update.execute(params![
+                id.as_str(),
+                run.execution.to_string(),
+                run.launch_record,
+                column::micros(run.started_at),
+                column::micros(run.deadline.at),
+                run.deadline.since_boot.map(column::duration_micros),
+            ])
+        })
+        .map_err(|source| StoreError::of("record the start of a sandbox", source))?;
+    one("living sandbox", id, changed)
+}
+
+pub(super) fn deadline(
+    connection: &Connection,
+    id: &SandboxId,
+    execution: ExecutionId,
+    deadline: Deadline,
+) -> Result<(), StoreError> {
+    let changed = connection
+        .prepare_cached(
+            "UPDATE sandboxes SET ends_at = ?3, ends_at_boot = ?4
+             WHERE id = ?1 AND execution = ?2 AND ended_at IS NULL",
+        )
+        .and_then(|mut update| {
+            update.execute(params![
+                id.as_str(),
+                execution.to_string(),
+                column::micros(deadline.at),
+                deadline.since_boot.map(column::duration_micros),
+            ])
+        })
+        .map_err(|source| StoreError::of("record a deadline", source))?;
+    one("such run of sandbox", id, changed)
+}
+
+pub(super) fn ended(
+    connection: &Connection,
+    id: &SandboxId,
+    ending: &Ending,
+) -> Result<bool, StoreError> {
+    let operation = "record the end of a sandbox";
+    let usage = ending.usage;
+    let changed = connection
+        .prepare_cached(
+            "UPDATE sandboxes SET ended_at = ?2, end_reason = ?3, cpu_time = ?4,
+             memory_bytes = ?5, cache_bytes = ?6, memory_peak_bytes = ?7, disk_bytes = ?8,
+             pids_at_end = ?9, oom_kills = ?10 WHERE id = ?1 AND ended_at IS NULL",
+        )
+        .and_then(|mut update| {
+            update.execute(params![
+                id.as_str(),
+                column::micros(ending.at),
+                ending.reason.as_str(),
+                column::duration_micros(usage.cpu_time),
+                column::count(usage.memory_bytes),
+                column::count(usage.cache_bytes),
+                column::count(usage.memory_peak_bytes),
+                column::count(usage.disk_bytes),
+                usage.pids,
+                column::count(usage.out_of_memory_kills),
+            ])
+        })
+        .map_err(|source| StoreError::of(operation, source))?;
+    if changed > 0 {
+        return Ok(true);
+    }
+    let known = connection
+        .prepare_cached("SELECT 1 FROM sandboxes WHERE id = ?1")
+        .and_then(|mut query| query.exists([id.as_str()]))
+        .map_err(|source| StoreError::of(operation, source))?;
+    one("sandbox", id, usize::from(known)).map(|()| false)
+}
+
+fn one(kind: &'static str, id: &SandboxId, changed: usize) -> Result<(), StoreError> {
+    match changed {
+        0 => Err(StoreError::Missing {
+            kind,
+            name: id.to_string(),
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,162 @@
+//! Opening, closing, and the two ways in.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use crate::checkpoint::{self, Checkpointer, Mode};
+use crate::readers::Readers;
+use crate::writer::Writer;
+use crate::{Keys, Receipt, Sandboxes, StoreError, Teams, migrations};
+
+/// How long SQLite waits for another process (`skep key`, say) to finish its own write.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The record. Cheap to clone; the last clone to go closes it, after all queued writes.
+#[derive(Debug, Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    // Dropped in this order: the writer empties its queue, and by hanging up ends the
+    // checkpointer; the last connection to close leaves everything in the one file.
+    writer: Writer,
+    _checkpointer: Checkpointer,
+    readers: Readers,
+}
+
+impl Store {
+    /// Opens the record at `path`, makes it if there is none, and brings it up to date.
+    ///
+    /// The file holds access tokens, so it is made readable for its owner alone.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Open`], [`StoreError::TooNew`] or [`StoreError::Migrate`].
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let unusable = |source: std::io::Error| StoreError::Open {
+            path: path.to_owned(),
+            source: Arc::new(source),
+        };
+        OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(unusable)?;
+        let mut connection = connect(path)?;
+        migrations::migrate(&mut connection, path)?;
+        let (dirty, checkpoints) = sync_channel(1);
+        let checkpointer = Checkpointer::start(connect(path)?, checkpoints).map_err(unusable)?;
+        let writer = Writer::start(connection, dirty).map_err(unusable)?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                writer,
+                _checkpointer: checkpointer,
+                readers: Readers::new(path),
+            }),
+        })
+    }
+
+    /// Teams.
+    pub fn teams(&self) -> Teams<'_> {
+        Teams(self)
+    }
+
+    /// API keys.
+    pub fn keys(&self) -> Keys<'_> {
+        Keys(self)
+    }
+
+    /// Sandboxes, the living and the ended.
+    pub fn sandboxes(&self) -> Sandboxes<'_> {
+        Sandboxes(self)
+    }
+
+    /// Waits until everything written so far survives even a loss of power.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StoreError`]; what is not on the disk then is still in the log.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        self.barrier().recorded().await?;
+        self.read("bring the record to the disk", |connection| {
+            checkpoint::checkpoint(connection, Mode::Full)
+        })
+        .await
+    }
+
+    /// [`Store::flush`] for threads outside a runtime.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::flush`].
+    ///
+    /// # Panics
+    ///
+    /// If called on a thread of an asynchronous runtime.
+    pub fn flush_blocking(&self) -> Result<(), StoreError> {
+        self.barrier().recorded_blocking()?;
+        self.inner
+            .readers
+            .read(|connection| checkpoint::checkpoint(connection, Mode::Full))
+    }
+
+    fn barrier(&self) -> Receipt {
+        self.write("wait for earlier writes", |_| Ok(()))
+    }
+
+    pub(crate) fn write<T, F>(&self, operation: &'static str, work: F) -> Receipt<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.inner.writer.submit(operation, work)
+    }
+
+    /// Runs `query` on a thread that may block.
+    ///
+    /// A dropped call lets the query finish and forgets its result.
+    pub(crate) async fn read<T, F>(
+        &self,
+        operation: &'static str,
+        query: F,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let closed = StoreError::Closed { operation };
+        let Ok(_turn) = self.inner.readers.turns().acquire().await else {
+            return Err(closed);
+        };
+        let store = self.clone();
+        let reading = tokio::task::spawn_blocking(move || store.inner.readers.read(query));
+        reading.await.unwrap_or(Err(closed))
+    }
+}
+
+/// A connection as all of ours are: it logs ahead, and leaves the disk to the checkpointer.
+pub(crate) fn connect(path: &Path) -> Result<Connection, StoreError> {
+    let prepare = || {
+        let connection = Connection::open(path)?;
+        connection.busy_timeout(PATIENCE)?;
+        connection.pragma_update(None, "journal_mode", "wal")?;
+        connection.pragma_update(None, "synchronous", "normal")?;
+        connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        Ok(connection)
+    };
+    prepare().map_err(|source: rusqlite::Error| StoreError::Open {
+        path: path.to_owned(),
+        source: Arc::new(source),
+    })
+}

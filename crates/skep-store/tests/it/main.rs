@@ -1,0 +1,66 @@
+//! The record through its public face, on real files.
+
+mod durability;
+mod keys;
+mod sandboxes;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use skep_store::{NewSandbox, Standing, Store, Team};
+use skep_types::{AccessToken, Resources, SandboxId, TeamId, TemplateId};
+use tempfile::TempDir;
+
+/// A record in a folder of its own, with one team in it.
+struct Record {
+    folder: TempDir,
+    store: Store,
+    team: TeamId,
+}
+
+impl Record {
+    async fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let store = Store::open(&folder.path().join("skep.db")).unwrap();
+        let team = team("home", true);
+        store.teams().insert(team.clone()).recorded().await.unwrap();
+        Self {
+            folder,
+            store,
+            team: team.id,
+        }
+    }
+
+    fn sandbox(&self) -> NewSandbox {
+        NewSandbox {
+            id: SandboxId::random(),
+            team: self.team.clone(),
+            template: TemplateId::random(),
+            template_name: "base".to_owned(),
+            metadata: [("user".to_owned(), "ada".to_owned())].into(),
+            access_token: Some(AccessToken::random()),
+            internet: Some(false),
+            resources: Resources::default(),
+            lifetime: Duration::from_secs(300),
+            created_at: at(1_000),
+            idempotency: None,
+        }
+    }
+}
+
+fn team(slug: &str, is_default: bool) -> Team {
+    Team {
+        id: TeamId::random(),
+        slug: slug.to_owned(),
+        name: slug.to_uppercase(),
+        is_default,
+        max_sandboxes: Some(7),
+        max_lifetime: Some(Duration::from_secs(3600)),
+        standing: Standing::Good,
+        created_at: at(1),
+    }
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_microsecond(second * 1_000_000 + 123_456).unwrap()
+}

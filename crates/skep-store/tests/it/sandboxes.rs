@@ -1,0 +1,258 @@
+//! Sandboxes from order to end.
+
+use std::time::Duration;
+
+use skep_store::{Deadline, Idempotency, IdempotentRequest, SandboxFilter, StoreError};
+use skep_types::{Egress, EndReason, Ending, ExecutionId, Phase, SandboxId, Usage};
+
+use crate::{Record, at};
+
+fn ending(reason: EndReason, second: i64) -> Ending {
+    Ending {
+        reason,
+        usage: Usage {
+            cpu_time: Duration::from_micros(1_234_567),
+            memory_bytes: 1,
+            cache_bytes: 2,
+            memory_peak_bytes: 3,
+            disk_bytes: 4,
+            pids: 5,
+            out_of_memory_kills: 6,
+        },
+        at: at(second),
+    }
+}
+
+#[tokio::test]
+async fn a_sandbox_is_kept_from_its_order_to_its_end() {
+    let record = Record::new().await;
+    let sandboxes = record.store.sandboxes();
+    let ordered = record.sandbox();
+    let id = ordered.id.clone();
+    sandboxes.insert(ordered.clone()).recorded().await.unwrap();
+    let found = sandboxes.find(id.clone()).await.unwrap().unwrap();
+    assert_eq!(found.phase(), Phase::Starting);
+    assert_eq!(found.egress(), Egress::None);
+    assert_eq!(found.metadata, ordered.metadata);
+    assert_eq!(found.access_token, ordered.access_token);
+    assert_eq!(found.lifetime, ordered.lifetime);
+    assert_eq!(found.created_at, ordered.created_at);
+
+    let execution = ExecutionId::random();
+    let launch = "an opaque launch record".to_owned();
+    let starting = sandboxes.started(id.clone(), execution, launch.clone(), at(1001), at(1301));
+    starting.recorded().await.unwrap();
+    let deadline = Deadline {
+        at: at(1400),
+        since_boot: Some(Duration::from_micros(77)),
+    };
+    sandboxes
+        .deadline(id.clone(), execution, deadline)
+        .recorded()
+        .await
+        .unwrap();
+    let run = sandboxes
+        .find(id.clone())
+        .await
+        .unwrap()
+        .unwrap()
+        .run
+        .unwrap();
+    assert_eq!((run.execution, run.launch_record), (execution, launch));
+    assert_eq!((run.started_at, run.deadline), (at(1001), deadline));
+    assert_eq!(sandboxes.living().await.unwrap().len(), 1);
+
+    let end = ending(EndReason::OutOfMemory, 1200);
+    assert!(
+        sandboxes
+            .ended(id.clone(), end.clone())
+            .recorded()
+            .await
+            .unwrap()
+    );
+    let found = sandboxes.find(id).await.unwrap().unwrap();
+    assert_eq!((found.phase(), found.ending), (Phase::Gone, Some(end)));
+    assert_eq!(sandboxes.living().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn an_id_never_returns() {
+    let record = Record::new().await;
+    let sandboxes = record.store.sandboxes();
+    let first = record.sandbox();
+    sandboxes.insert(first.clone()).recorded().await.unwrap();
+    let end = ending(EndReason::Killed, 1);
+    sandboxes
+        .ended(first.id.clone(), end)
+        .recorded()
+        .await
+        .unwrap();
+    let error = sandboxes.insert(first).recorded().await.unwrap_err();
+    assert!(matches!(error, StoreError::Taken { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn the_first_ending_is_kept() {
+    let record = Record::new().await;
+    let sandboxes = record.store.sandboxes();
+    let sandbox = record.sandbox();
+    let id = sandbox.id.clone();
+    sandboxes.insert(sandbox).recorded().await.unwrap();
+    let mut kept = Vec::new();
+    for reason in [EndReason::Timeout, EndReason::Killed] {
+        let ended = sandboxes.ended(id.clone(), ending(reason, 9));
+        kept.push(ended.recorded().await.unwrap());
+    }
+    assert_eq!(kept, [true, false]);
+    let found = sandboxes.find(id).await.unwrap().unwrap();
+    assert_eq!(found.ending.unwrap().reason, EndReason::Timeout);
+}
+
+#[tokio::test]
+async fn late_news_of_another_run_changes_nothing() {
+    let record = Record::new().await;
+    let sandboxes = record.store.sandboxes();
+    let sandbox = record.sandbox();
+    let id = sandbox.id.clone();
+    let execution = ExecutionId(7);
+    sandboxes.insert(sandbox).recorded().await.unwrap();
+    let starting = sandboxes.started(id.clone(), execution, String::new(), at(1), at(2));
+    starting.recorded().await.unwrap();
+
+    let missing = |error: StoreError| matches!(error, StoreError::Missing { .. });
+    let stale = sandboxes.deadline(id.clone(), ExecutionId(8), at(99));
+    assert!(missing(stale.recorded().await.unwrap_err()));
+    let end = ending(EndReason::Timeout, 2);
+    sandboxes
+        .ended(id.clone(), end.clone())
+        .recorded()
+        .await
+        .unwrap();
+    let late = sandboxes.deadline(id.clone(), execution, at(99));
+    assert!(missing(late.recorded().await.unwrap_err()));
+    let late = sandboxes.started(id.clone(), execution, String::new(), at(3), at(4));
+    assert!(missing(late.recorded().await.unwrap_err()));
+    let unknown = sandboxes.ended(SandboxId::random(), end);
+    assert!(missing(unknown.recorded().await.unwrap_err()));
+
+    let run = sandboxes.find(id).await.unwrap().unwrap().run.unwrap();
+    assert_eq!(run.deadline, at(2).into());
+}
+
+#[tokio::test]
+async fn a_list_is_read_page_by_page_from_the_newest() {
+    let record = Record::new().await;
+    let sandboxes = record.store.sandboxes();
+    let mut expected = Vec::new();
+    // Three share a moment, so that the order has to come from the ids.
+    for second in [1, 2, 2, 2, 3] {
+        let mut sandbox = record.sandbox();
+        sandbox.created_at = at(second);
+        expected.push((second, sandbox.id.clone()));
+        sandboxes.insert(sandbox).recorded().await.unwrap();
+    }
+    expected.sort_by(|left, right| right.0.cmp(&left.0).then(left.1.cmp(&right.1)));
+    let ended = expected[1].1.clone();
+    sandboxes
+        .ended(ended.clone(), ending(EndReason::Killed, 4))
+        .recorded()
+        .await
+        .unwrap();
+
+    for team in [Some(record.team.clone()), None] {
+        let mut filter = SandboxFilter {
+            team,
+            ended: true,
+            after: None,
+            limit: 2,
+        };
+        let mut seen = Vec::new();
+        loop {
+            let page = sandboxes.list(filter.clone()).await.unwrap();
+            let Some(last) = page.last() else { break };
+            filter.after = Some(last.position());
+            seen.extend(page.into_iter().map(|record| record.id));
+        }
+        let all: Vec<_> = expected.iter().map(|(_, id)| id.clone()).collect();
+        assert_eq!(seen, all);
+    }
+    let living = SandboxFilter {
+        team: Some(record.team.clone()),
+        ended: false,
+        after: None,
+        limit: 100,
+    };
+    let living = sandboxes.list(living).await.unwrap();
+    assert_eq!(living.len(), 4);
+    assert!(living.iter().all(|record| record.id != ended));
+}
+
+#[tokio::test]
+async fn the_sandboxes_of_each_template_are_counted() {
+    let record = Record::new().await;
+    let sandboxes = record.store.sandboxes();
+    let first = record.sandbox();
+    let mut second = record.sandbox();
+    second.template = first.template.clone();
+    second.created_at = at(2_000);
+    for sandbox in [first.clone(), second, record.sandbox()] {
+        sandboxes.insert(sandbox).recorded().await.unwrap();
+    }
+    let spawns = sandboxes.spawns(record.team.clone()).await.unwrap();
+    let of_first = spawns
+        .iter()
+        .find(|spawns| spawns.template == first.template)
+        .unwrap();
+    assert_eq!((of_first.count, of_first.last), (2, at(2_000)));
+    assert_eq!(spawns.len(), 2);
+}
+
+#[tokio::test]
+async fn a_request_is_remembered_until_forgotten_or_a_day_old() {
+    let record = Record::new().await;
+    let sandboxes = record.store.sandboxes();
+    let with_key = |key: &str, second| {
+        let mut sandbox = record.sandbox();
+        sandbox.created_at = at(second);
+        sandbox.idempotency = Some(Idempotency {
+            key: key.to_owned(),
+            request: "hash".to_owned(),
+        });
+        sandbox
+    };
+    let find = async |key: &str| {
+        let found = sandboxes.remembered(record.team.clone(), key.to_owned());
+        found.await.unwrap()
+    };
+    let first = with_key("a", 0);
+    sandboxes.insert(first.clone()).recorded().await.unwrap();
+    let expected = IdempotentRequest {
+        request: "hash".to_owned(),
+        sandbox: first.id,
+    };
+    assert_eq!(find("a").await, Some(expected));
+
+    // The key is taken, and the sandbox is not recorded either.
+    let twin = with_key("a", 1);
+    let error = sandboxes.insert(twin.clone()).recorded().await.unwrap_err();
+    assert!(matches!(error, StoreError::Taken { .. }), "{error:?}");
+    assert_eq!(sandboxes.find(twin.id).await.unwrap(), None);
+
+    sandboxes
+        .insert(with_key("b", 10))
+        .recorded()
+        .await
+        .unwrap();
+    sandboxes
+        .forget(record.team.clone(), "b".to_owned())
+        .recorded()
+        .await
+        .unwrap();
+    assert_eq!(find("b").await, None);
+    sandboxes
+        .insert(with_key("c", 24 * 3600 + 1))
+        .recorded()
+        .await
+        .unwrap();
+    assert_eq!(find("a").await, None);
+}
