@@ -4,6 +4,7 @@ mod counts;
 mod step;
 
 use std::io::IsTerminal;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -49,28 +50,34 @@ pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 fn steps(root: &Path) -> Vec<Step> {
+    let lint = [
+        "clippy",
+        "--locked",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    let test = ["test", "--locked", "--workspace", "--no-fail-fast"];
     vec![
         Step::new("format", cargo(&["fmt", "--all", "--check"])).quick(),
         Step::new("tidy", cargo(&["xtask", "tidy"])).quick(),
-        Step::new(
-            "lint",
-            cargo(&[
-                "clippy",
-                "--locked",
-                "--workspace",
-                "--all-targets",
-                "--",
-                "-D",
-                "warnings",
-            ]),
-        )
-        .quick(),
-        Step::new(
-            "test",
-            cargo(&["test", "--locked", "--workspace", "--no-fail-fast"]),
-        ),
-        Step::new("conformance", program(&root.join("conformance/run"))),
+        Step::new("lint", cargo(&lint)).quick(),
+        Step::new("test", with_root_tests(cargo(&test))),
+        Step::new("conformance", Command::new(root.join("conformance/run"))),
     ]
+}
+
+/// Tests make namespaces and cgroups, which root may; the compiler needs no such right.
+fn with_root_tests(mut command: Command) -> Command {
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if !is_root {
+        let architecture = std::env::consts::ARCH.to_uppercase();
+        let runner = format!("CARGO_TARGET_{architecture}_UNKNOWN_LINUX_GNU_RUNNER");
+        command.env(runner, "sudo --preserve-env");
+    }
+    command
 }
 
 fn chosen(mut steps: Vec<Step>, options: &Options) -> anyhow::Result<Vec<Step>> {
@@ -95,10 +102,6 @@ fn cargo(arguments: &[&str]) -> Command {
         command.env("CARGO_TERM_COLOR", "always");
     }
     command
-}
-
-fn program(path: &Path) -> Command {
-    Command::new(path)
 }
 
 #[cfg(test)]

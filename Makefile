@@ -1,0 +1,55 @@
+# Short names for what people do here. The work is in `cargo xtask` and in `skep` itself.
+
+# Where `make up` serves.
+LISTEN ?= 127.0.0.1:3000
+# How the executable is built; `make up PROFILE=dev` builds faster and runs slower.
+PROFILE ?= release
+
+# rustup puts cargo where a shell that was open before does not look.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+ifeq ($(PROFILE),dev)
+FOLDER := debug
+else
+FOLDER := $(PROFILE)
+endif
+# Cargo builds for a named target, so the executable is in the folder of that name.
+EXECUTABLE = $(or $(CARGO_TARGET_DIR),target)/$(shell rustc -vV | sed -n 's/^host: //p')/$(FOLDER)/skep
+# Sandboxes need root; nothing that is compiled does.
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env)
+
+.PHONY: help
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+.PHONY: up
+up: build ## install, build, and serve on 127.0.0.1:3000 (Ctrl-C ends it)
+	@exec $(SUDO) $(EXECUTABLE) up --listen $(LISTEN)
+
+.PHONY: build
+build: host ## build the executable
+	@cargo build --locked --package skep --profile $(PROFILE)
+
+.PHONY: test
+test: host-for-tests ## run every check and test, as CI does
+	@cargo xtask ci
+
+.PHONY: check
+check: toolchain ## run the quick checks: format, lints, layers
+	@cargo xtask ci --quick
+
+.PHONY: clean
+clean: ## remove what was built; templates and sandboxes stay
+	@cargo clean
+
+.PHONY: host
+host: toolchain
+	@scripts/host-packages up
+
+.PHONY: host-for-tests
+host-for-tests: toolchain
+	@scripts/host-packages up test
+
+.PHONY: toolchain
+toolchain:
+	@scripts/rust-toolchain
