@@ -1,0 +1,1 @@
+//! The client commands: rendering and hints.

@@ -1,0 +1,264 @@
+//! Running a command in a sandbox.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use serde::{Deserialize, Serialize};
+use skep_wire::agent::AGENT_PORT;
+
+use crate::connect::{Frame, frame, take_frame};
+use crate::rest::{Client, ClientError};
+
+/// How a command is run.
+#[derive(Debug, Clone, Default)]
+pub struct ExecOptions {
+    /// As whom; `None` is the template's user.
+    pub user: Option<String>,
+    /// Where; `None` is the user's home.
+    pub cwd: Option<String>,
+    /// Variables beyond the sandbox's own.
+    pub env: BTreeMap<String, String>,
+}
+
+/// What a command does, as it happens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExecEvent {
+    /// It runs, under this process id of the sandbox.
+    Started(u32),
+    /// It wrote to its standard output.
+    Stdout(Bytes),
+    /// It wrote to its standard error.
+    Stderr(Bytes),
+    /// It ended. A code of -1 means that a signal ended it; the status says which.
+    Ended {
+        /// Its exit code.
+        code: i32,
+        /// The end in words, such as `exit status 0`.
+        status: String,
+    },
+}
+
+/// The events of one command, in order, ending with [`ExecEvent::Ended`].
+pub struct ExecStream {
+    body: BoxStream<'static, reqwest::Result<Bytes>>,
+    buffer: BytesMut,
+    ready: VecDeque<ExecEvent>,
+}
+
+impl std::fmt::Debug for ExecStream {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("ExecStream").finish_non_exhaustive()
+    }
+}
+
+#[derive(Serialize)]
+struct StartRequest<'a> {
+    process: Process<'a>,
+    stdin: bool,
+}
+
+#[derive(Serialize)]
+struct Process<'a> {
+    cmd: &'a str,
+    args: &'a [String],
+    envs: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cwd: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    event: Event,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Event {
+    start: Option<Start>,
+    data: Option<Data>,
+    end: Option<End>,
+}
+
+#[derive(Deserialize)]
+struct Start {
+    pid: u32,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    stdout: Option<String>,
+    stderr: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct End {
+    exit_code: i32,
+    status: String,
+}
+
+#[derive(Deserialize)]
+struct EndOfStream {
+    error: Option<StreamError>,
+}
+
+#[derive(Deserialize)]
+struct StreamError {
+    code: String,
+    #[serde(default)]
+    message: String,
+}
+
+impl Client {
+    /// Runs `command` with `arguments` in a sandbox and streams what it does.
+    ///
+    /// Dropping the stream leaves the command running.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] if the sandbox cannot be reached or refuses.
+    pub async fn exec(
+        &self,
+        sandbox: &str,
+        access_token: Option<&str>,
+        command: &str,
+        arguments: &[String],
+        options: &ExecOptions,
+    ) -> Result<ExecStream, ClientError> {
+        let process = Process {
+            cmd: command,
+            args: arguments,
+            envs: &options.env,
+            cwd: options.cwd.as_deref(),
+        };
+        let body = serde_json::to_vec(&StartRequest {
+            process,
+            stdin: false,
+        })
+        .expect("strings and maps of strings serialise");
+        let mut url = self.base.clone();
+        url.set_path("/process.Process/Start");
+        let mut request = self
+            .http
+            .post(url)
+            .header("content-type", "application/connect+json")
+            .header("connect-protocol-version", "1")
+            .header("keepalive-ping-interval", "50")
+            .header("e2b-sandbox-id", sandbox)
+            .header("e2b-sandbox-port", AGENT_PORT)
+            .body(frame(&body));
+        if let Some(token) = access_token {
+            request = request.header("x-access-token", token);
+        }
+        if let Some(user) = &options.user {
+            request = request.basic_auth(user, Some(""));
+        }
+        let response = self.send(request).await?;
+        Ok(ExecStream {
+            body: response.bytes_stream().boxed(),
+            buffer: BytesMut::new(),
+            ready: VecDeque::new(),
+        })
+    }
+}
+
+impl ExecStream {
+    /// The next event; `None` after the last.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Lost`] if the sandbox or the connection ended first, and
+    /// [`ClientError::Agent`] if the agent refused the command.
+    pub async fn next(&mut self) -> Result<Option<ExecEvent>, ClientError> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Ok(Some(event));
+            }
+            match take_frame(&mut self.buffer).map_err(unreadable)? {
+                Some(Frame::Message(message)) => self.ready.extend(events(&message)?),
+                Some(Frame::End(end)) => return finish(&end),
+                None => match self.body.next().await {
+                    Some(bytes) => self
+                        .buffer
+                        .extend_from_slice(&bytes.map_err(ClientError::Lost)?),
+                    None => return Ok(None),
+                },
+            }
+        }
+    }
+}
+
+fn unreadable(source: impl std::error::Error + Send + Sync + 'static) -> ClientError {
+    ClientError::Answer {
+        what: "a command".to_owned(),
+        source: Box::new(source),
+    }
+}
+
+fn finish(end: &[u8]) -> Result<Option<ExecEvent>, ClientError> {
+    let end: EndOfStream = serde_json::from_slice(end).map_err(unreadable)?;
+    match end.error {
+        None => Ok(None),
+        Some(StreamError { code, message }) => Err(ClientError::Agent { code, message }),
+    }
+}
+
+/// The events in one message. Keep-alives and what a newer agent may add give none.
+fn events(message: &[u8]) -> Result<Vec<ExecEvent>, ClientError> {
+    let Message { event } = serde_json::from_slice(message).map_err(unreadable)?;
+    let mut events = Vec::new();
+    if let Some(Start { pid }) = event.start {
+        events.push(ExecEvent::Started(pid));
+    }
+    if let Some(Data { stdout, stderr }) = event.data {
+        let decode = |text: String| STANDARD.decode(text).map(Bytes::from).map_err(unreadable);
+        if let Some(text) = stdout {
+            events.push(ExecEvent::Stdout(decode(text)?));
+        }
+        if let Some(text) = stderr {
+            events.push(ExecEvent::Stderr(decode(text)?));
+        }
+    }
+    if let Some(End { exit_code, status }) = event.end {
+        events.push(ExecEvent::Ended {
+            code: exit_code,
+            status,
+        });
+    }
+    Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_become_events_and_unknown_ones_nothing() {
+        let read = |text: &str| events(text.as_bytes()).unwrap();
+        assert_eq!(
+            read(r#"{"event":{"start":{"pid":7}}}"#),
+            [ExecEvent::Started(7)]
+        );
+        assert_eq!(
+            read(r#"{"event":{"data":{"stdout":"aGkK"}}}"#),
+            [ExecEvent::Stdout(Bytes::from_static(b"hi\n"))]
+        );
+        let status = "exit status 0".to_owned();
+        assert_eq!(
+            read(r#"{"event":{"end":{"exited":true,"status":"exit status 0"}}}"#),
+            [ExecEvent::Ended { code: 0, status }]
+        );
+        assert_eq!(read(r#"{"event":{"keepalive":{}}}"#), []);
+    }
+
+    #[test]
+    fn an_error_at_the_end_is_told_with_its_code() {
+        let error = finish(br#"{"error":{"code":"not_found","message":"no such user"}}"#);
+        assert!(matches!(error, Err(ClientError::Agent { code, .. }) if code == "not_found"));
+        assert!(matches!(finish(b"{}"), Ok(None)));
+    }
+}

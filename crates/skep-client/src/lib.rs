@@ -1,0 +1,10 @@
+//! A client of a Skep server: its REST API and, through the proxy, the agents of sandboxes.
+//!
+//! It speaks the same wire as the official SDKs and knows nothing of the server's crates.
+
+mod connect;
+mod exec;
+mod rest;
+
+pub use exec::{ExecEvent, ExecOptions, ExecStream};
+pub use rest::{Client, ClientError};

@@ -1,0 +1,234 @@
+//! The REST API.
+
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder, StatusCode, Url};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// How long a call may take. Creating a sandbox is the longest and is bounded by the server.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A connection to one server as one key.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub(crate) http: reqwest::Client,
+    pub(crate) base: Url,
+    api_key: String,
+}
+
+/// Why a call gave nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The server's address is not a URL.
+    #[error("`{0}` is not the URL of a server; write http://host:port")]
+    Address(String),
+    /// The HTTP client could not be made, which only a broken certificate store causes.
+    #[error("cannot set up HTTP")]
+    Setup(#[source] reqwest::Error),
+    /// Nobody answered.
+    #[error("cannot reach `{server}`")]
+    Unreachable {
+        /// Whom we called.
+        server: Url,
+        /// What went wrong.
+        source: reqwest::Error,
+    },
+    /// The server refused, in its own words.
+    #[error("{message}")]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// What it said.
+        message: String,
+    },
+    /// The answer is not what this client understands.
+    #[error("cannot read the server's answer to {what}")]
+    Answer {
+        /// Which call it was.
+        what: String,
+        /// What went wrong.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The connection broke in the middle of a stream.
+    #[error("connection to the sandbox was lost")]
+    Lost(#[source] reqwest::Error),
+    /// The agent ended a stream with an error.
+    #[error("{message}")]
+    Agent {
+        /// The stable code, such as `not_found`.
+        code: String,
+        /// What it said.
+        message: String,
+    },
+}
+
+impl ClientError {
+    /// Whether the thing that was named does not exist.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { status: 404, .. })
+    }
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    message: String,
+}
+
+impl Client {
+    /// A client of the server at `url`, as the owner of `api_key`. Connects on first use.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Address`] or [`ClientError::Setup`].
+    pub fn new(url: &str, api_key: &str) -> Result<Self, ClientError> {
+        let base = Url::parse(url)
+            .ok()
+            .filter(|base| base.has_host() && matches!(base.scheme(), "http" | "https"))
+            .ok_or_else(|| ClientError::Address(url.to_owned()))?;
+        // One process-wide choice; an earlier one is as good.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let http = reqwest::Client::builder()
+            .user_agent(concat!("skep/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(Duration::from_secs(10))
+            .build()
+            .map_err(ClientError::Setup)?;
+        Ok(Self {
+            http,
+            base,
+            api_key: api_key.to_owned(),
+        })
+    }
+
+    /// `GET path`, read as `T`.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] as the server or the network made it.
+    pub async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, ClientError> {
+        self.read(self.request(Method::GET, path)).await
+    }
+
+    /// `GET path?query`, read as `T`.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] as the server or the network made it.
+    pub async fn get_with<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<T, ClientError> {
+        let mut url = self.url(path);
+        url.query_pairs_mut().extend_pairs(query);
+        self.read(self.request_url(Method::GET, url)).await
+    }
+
+    /// `POST path` with a JSON body, read as `T`.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] as the server or the network made it.
+    pub async fn post<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        self.read(self.request(Method::POST, path).json(body)).await
+    }
+
+    /// `DELETE path`.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] as the server or the network made it.
+    pub async fn delete(&self, path: &[&str]) -> Result<(), ClientError> {
+        self.send(self.request(Method::DELETE, path))
+            .await
+            .map(drop)
+    }
+
+    fn url(&self, path: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        // Segments are encoded one by one, so an id can never become another path.
+        url.path_segments_mut()
+            .expect("checked to have a host")
+            .pop_if_empty()
+            .extend(path);
+        url
+    }
+
+    fn request(&self, method: Method, path: &[&str]) -> RequestBuilder {
+        self.request_url(method, self.url(path))
+    }
+
+    fn request_url(&self, method: Method, url: Url) -> RequestBuilder {
+        self.http
+            .request(method, url)
+            .header("x-api-key", &self.api_key)
+            .timeout(TIMEOUT)
+    }
+
+    async fn read<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
+        let response = self.send(request).await?;
+        let what = response.url().path().to_owned();
+        response.json().await.map_err(|source| ClientError::Answer {
+            what,
+            source: Box::new(source),
+        })
+    }
+
+    pub(crate) async fn send(
+        &self,
+        request: RequestBuilder,
+    ) -> Result<reqwest::Response, ClientError> {
+        let response = request
+            .send()
+            .await
+            .map_err(|source| ClientError::Unreachable {
+                server: self.base.clone(),
+                source: source.without_url(),
+            })?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(refusal(response).await)
+    }
+}
+
+async fn refusal(response: reqwest::Response) -> ClientError {
+    let status: StatusCode = response.status();
+    let message = match response.json::<Refusal>().await {
+        Ok(refusal) => refusal.message,
+        Err(_) => format!("the server answered {status}"),
+    };
+    ClientError::Refused {
+        status: status.as_u16(),
+        message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_segment_cannot_leave_its_place() {
+        let client = Client::new("http://127.0.0.1:3000/", "").unwrap();
+        let url = client.url(&["sandboxes", "../keys?x=1"]);
+        assert_eq!(
+            url.as_str(),
+            "http://127.0.0.1:3000/sandboxes/..%2Fkeys%3Fx=1"
+        );
+    }
+
+    #[test]
+    fn what_is_no_server_address_is_refused() {
+        for address in ["", "127.0.0.1:3000", "ftp://x", "mailto:a@b"] {
+            assert!(
+                matches!(Client::new(address, ""), Err(ClientError::Address(_))),
+                "{address}"
+            );
+        }
+    }
+}
