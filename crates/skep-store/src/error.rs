@@ -118,10 +118,6 @@ impl StoreError {
                 source: Arc::new(source),
             },
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy { operation },
-            #[expect(
-                clippy::wildcard_enum_match_arm,
-                reason = "SQLite's codes grow, and the rest are all the same to callers"
-            )]
             _ => Self::Query {
                 operation,
                 source: Arc::new(source),

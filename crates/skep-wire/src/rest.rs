@@ -1,0 +1,38 @@
+//! Bodies of the REST API.
+//!
+//! What clients send is read leniently: unknown keys are ignored, and `null` is the same as
+//! absent. What we send is strict: the Python client fails on a required key that is missing
+//! and on `null` where it expects an object, so optional values are left out.
+
+mod log;
+mod metric;
+mod record;
+mod sandbox;
+mod team;
+mod template;
+
+use serde::{Deserialize, Serialize};
+
+pub use log::{LogEntry, LogLevel, LogLine, Logs, LogsV2};
+pub use metric::{Metric, Metrics};
+pub use record::{SandboxRecord, SandboxRecordState, SandboxUsage};
+pub use sandbox::{
+    AutoResume, Connect, IdentityRequest, Lifecycle, ListedSandbox, Network, NewSandbox, OnTimeout,
+    Refresh, Sandbox, SandboxDetail, SandboxState, SetTimeout, VolumeMount,
+};
+pub use team::{ApiKey, ApiKeyName, CreatedApiKey, KeyMask, Team};
+pub use template::{BuildStatus, Template, TemplateAlias};
+
+/// The body of every answer that is not a success.
+///
+/// `code` repeats the status: the JavaScript client looks here, the Python client there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Error {
+    /// The HTTP status.
+    pub code: u16,
+    /// A stable name of what went wrong, for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
+    /// What went wrong and what to do, for people.
+    pub message: String,
+}

@@ -1,0 +1,37 @@
+//! What sandboxes use.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// What a sandbox used at one moment. Sizes are in bytes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metric {
+    /// When.
+    pub timestamp: Timestamp,
+    /// The same in seconds since 1970.
+    pub timestamp_unix: i64,
+    /// How many processors it may use.
+    pub cpu_count: u32,
+    /// How much of one processor it used since the point before: 100 is one, 200 is two.
+    pub cpu_used_pct: f64,
+    /// Memory in use.
+    pub mem_used: u64,
+    /// Memory it may use.
+    pub mem_total: u64,
+    /// Page cache in `mem_used`.
+    pub mem_cache: u64,
+    /// Disk in use.
+    pub disk_used: u64,
+    /// Disk it may use.
+    pub disk_total: u64,
+}
+
+/// `GET /sandboxes/metrics`: the latest point of each.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// By sandbox id.
+    pub sandboxes: BTreeMap<String, Metric>,
+}
