@@ -1,0 +1,86 @@
+//! What a person reads when a command fails.
+
+use skep_client::ClientError;
+
+/// Whose move it is, as an exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitKind {
+    /// The input was wrong: exit code 1.
+    Input,
+    /// We failed: exit code 2.
+    Failure,
+}
+
+/// An error with hints on what to do about it.
+#[derive(Debug)]
+pub struct CliError {
+    /// Whose move it is.
+    pub kind: ExitKind,
+    /// What happened.
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+    /// What the person can do, one sentence each.
+    pub hints: Vec<String>,
+}
+
+impl CliError {
+    /// An error of the caller's making.
+    pub fn input(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            kind: ExitKind::Input,
+            source: message.into().into(),
+            hints: vec![hint.into()],
+        }
+    }
+
+    /// A failure of ours.
+    pub fn failure(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self {
+            kind: ExitKind::Failure,
+            source: error.into(),
+            hints: Vec::new(),
+        }
+    }
+
+    /// Adds a hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+}
+
+impl From<ClientError> for CliError {
+    fn from(error: ClientError) -> Self {
+        let (kind, hint) = match &error {
+            ClientError::Address(_) => (ExitKind::Input, None),
+            ClientError::Unreachable { .. } => (
+                ExitKind::Failure,
+                Some("is the server running? `skep up` starts one; `--server` names another"),
+            ),
+            ClientError::Refused { status: 401, .. } => (
+                ExitKind::Input,
+                Some("`skep up` prints a key; give it with `--api-key` or E2B_API_KEY"),
+            ),
+            ClientError::Refused { status: 404, .. } => (
+                ExitKind::Input,
+                Some("`skep sandbox list --all` shows what there is and was"),
+            ),
+            ClientError::Refused { status, .. } if *status < 500 => (ExitKind::Input, None),
+            ClientError::Agent { code, .. } if code == "unauthenticated" => (
+                ExitKind::Input,
+                Some("`--user` takes a user of the sandbox, such as root"),
+            ),
+            ClientError::Setup(_)
+            | ClientError::Refused { .. }
+            | ClientError::Answer { .. }
+            | ClientError::Lost(_)
+            | ClientError::Agent { .. } => (ExitKind::Failure, None),
+        };
+        let hints = hint.into_iter().map(str::to_owned).collect();
+        Self {
+            kind,
+            source: Box::new(error),
+            hints,
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! `skep sandbox …`
+
+use std::path::Path;
+
+use clap::Subcommand;
+use skep_client::{Client, ClientError, ExecEvent, ExecOptions};
+use skep_wire::rest::{SandboxDetail, SandboxRecord, SandboxRecordState};
+
+use crate::{CliError, OutputArgs, ServerArgs, print_json, print_note, print_table};
+
+/// What can be done with sandboxes.
+#[derive(Debug, Subcommand)]
+pub enum SandboxCommand {
+    /// List sandboxes
+    List {
+        /// The server to ask
+        #[command(flatten)]
+        server: ServerArgs,
+        /// Also those that have ended, and why
+        #[arg(long)]
+        all: bool,
+        /// How to print
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Show one sandbox, running or ended
+    Info {
+        /// The server to ask
+        #[command(flatten)]
+        server: ServerArgs,
+        /// Its id
+        id: String,
+        /// How to print
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// End sandboxes
+    Kill {
+        /// The server to ask
+        #[command(flatten)]
+        server: ServerArgs,
+        /// Their ids
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+    /// Run a command in a sandbox; exits with the command's code
+    Exec {
+        /// The server to ask
+        #[command(flatten)]
+        server: ServerArgs,
+        /// Its id
+        id: String,
+        /// Run as this user
+        #[arg(long, short)]
+        user: Option<String>,
+        /// Run in this folder
+        #[arg(long, short = 'C', value_name = "DIR")]
+        cwd: Option<String>,
+        /// The command and its arguments, after `--`
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
+}
+
+impl SandboxCommand {
+    /// Does it, and returns the exit code.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError`] with hints.
+    pub async fn run(self, local_key: &Path) -> Result<u8, CliError> {
+        match self {
+            Self::List {
+                server,
+                all,
+                output,
+            } => {
+                let records = records(&server.client(local_key)?, all).await?;
+                if output.json {
+                    print_json(&records);
+                } else if records.is_empty() {
+                    print_note(if all {
+                        "no sandboxes yet"
+                    } else {
+                        "no sandboxes are running"
+                    });
+                } else {
+                    print_table(LIST_HEADER, records.iter().map(list_row).collect());
+                }
+            }
+            Self::Info { server, id, output } => {
+                let record = record(&server.client(local_key)?, &id).await?;
+                if output.json {
+                    print_json(&record);
+                } else {
+                    print_table(&["field", "value"], info_rows(&record));
+                }
+            }
+            Self::Kill { server, ids } => return kill(&server.client(local_key)?, &ids).await,
+            Self::Exec {
+                server,
+                id,
+                user,
+                cwd,
+                command,
+            } => {
+                let options = ExecOptions {
+                    user,
+                    cwd,
+                    ..ExecOptions::default()
+                };
+                return exec(&server.client(local_key)?, &id, &command, &options).await;
+            }
+        }
+        Ok(0)
+    }
+}
+
+async fn records(client: &Client, all: bool) -> Result<Vec<SandboxRecord>, ClientError> {
+    let all = if all { "true" } else { "false" };
+    client
+        .get_with(&["skep", "sandboxes"], &[("all", all)])
+        .await
+}
+
+async fn record(client: &Client, id: &str) -> Result<SandboxRecord, CliError> {
+    let records = records(client, true).await?;
+    records
+        .into_iter()
+        .find(|record| record.sandbox_id == id)
+        .ok_or_else(|| {
+            CliError::input(
+                format!("there is and was no sandbox `{id}`"),
+                "`skep sandbox list --all` shows what there is and was",
+            )
+        })
+}
+
+async fn kill(client: &Client, ids: &[String]) -> Result<u8, CliError> {
+    let mut missing = 0;
+    for id in ids {
+        match client.delete(&["sandboxes", id]).await {
+            Ok(()) => print_note(&format!("ended {id}")),
+            Err(error) if error.is_not_found() => {
+                missing += 1;
+                print_note(&format!("not running: {id}"));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(u8::from(missing > 0))
+}
+
+async fn exec(
+    client: &Client,
+    id: &str,
+    command: &[String],
+    options: &ExecOptions,
+) -> Result<u8, CliError> {
+    let detail: SandboxDetail = client.get(&["sandboxes", id]).await?;
+    let token = detail.envd_access_token.as_deref();
+    let (program, arguments) = command.split_first().expect("clap requires one");
+    let mut stream = client.exec(id, token, program, arguments, options).await?;
+    let mut code = None;
+    while let Some(event) = stream.next().await? {
+        match event {
+            ExecEvent::Started(_) => {}
+            ExecEvent::Stdout(bytes) => write_all(std::io::stdout().lock(), &bytes)?,
+            ExecEvent::Stderr(bytes) => write_all(std::io::stderr().lock(), &bytes)?,
+            ExecEvent::Ended {
+                code: ended,
+                status,
+            } => {
+                if ended < 0 {
+                    print_note(&format!("ended by {status}"));
+                }
+                // A shell's code for a signal whose number we are not told.
+                code = Some(u8::try_from(ended).unwrap_or(128));
+            }
+        }
+    }
+    code.ok_or_else(|| CliError::failure("the command's end was not reported"))
+}
+
+fn write_all(mut target: impl std::io::Write, bytes: &[u8]) -> Result<(), CliError> {
+    target
+        .write_all(bytes)
+        .and_then(|()| target.flush())
+        .map_err(CliError::failure)
+}
+
+const LIST_HEADER: &[&str] = &[
+    "id",
+    "template",
+    "state",
+    "started",
+    "ends",
+    "reason",
+    "memory peak",
+    "cpu",
+];
+
+fn list_row(record: &SandboxRecord) -> Vec<String> {
+    let time = |time: Option<jiff::Timestamp>| {
+        time.map_or_else(
+            || "-".to_owned(),
+            |time| time.strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        )
+    };
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    vec![
+        record.sandbox_id.clone(),
+        record.alias.clone(),
+        state(record.state).to_owned(),
+        time(record.started_at),
+        time(record.end_at),
+        or_dash(record.end_reason.clone()),
+        or_dash(record.usage.map(|usage| mebibytes(usage.memory_peak_bytes))),
+        or_dash(
+            record
+                .usage
+                .map(|usage| format!("{:.2} s", usage.cpu_seconds)),
+        ),
+    ]
+}
+
+fn info_rows(record: &SandboxRecord) -> Vec<Vec<String>> {
+    let mut rows: Vec<_> = LIST_HEADER
+        .iter()
+        .zip(list_row(record))
+        .map(|(name, value)| vec![(*name).to_owned(), value])
+        .collect();
+    let limits = format!(
+        "{} CPUs, {} MiB memory, {} MiB disk",
+        record.cpu_count, record.memory_mb, record.disk_size_mb
+    );
+    rows.push(vec!["limits".to_owned(), limits]);
+    for (key, value) in &record.metadata {
+        rows.push(vec![format!("metadata {key}"), value.clone()]);
+    }
+    rows
+}
+
+fn state(state: SandboxRecordState) -> &'static str {
+    match state {
+        SandboxRecordState::Starting => "starting",
+        SandboxRecordState::Running => "running",
+        SandboxRecordState::Paused => "paused",
+        SandboxRecordState::Stopping => "stopping",
+        SandboxRecordState::Ended => "ended",
+    }
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1024 * 1024))
+}
