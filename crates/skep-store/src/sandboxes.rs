@@ -7,9 +7,9 @@ mod write;
 use jiff::Timestamp;
 use skep_types::{Ending, ExecutionId, SandboxId, TeamId};
 
-pub use record::{Deadline, NewSandbox, Position, Run, SandboxFilter, SandboxRecord, Spawns};
+pub use record::{Order, Position, Run, SandboxFilter, SandboxRecord, Spawns};
 
-use crate::{IdempotentRequest, Receipt, Store, StoreError, idempotency};
+use crate::{Idempotency, IdempotentRequest, Receipt, Store, StoreError, idempotency};
 
 /// The sandboxes in the record.
 ///
@@ -20,13 +20,14 @@ use crate::{IdempotentRequest, Receipt, Store, StoreError, idempotency};
 pub struct Sandboxes<'a>(pub(crate) &'a Store);
 
 impl Sandboxes<'_> {
-    /// Records a sandbox that is about to be started.
+    /// Records a sandbox that is about to be started, and under which name the request for it
+    /// is remembered.
     ///
     /// The receipt fails with [`StoreError::Taken`] if there ever was one of that id, or if the
     /// idempotency key is in use; nothing is recorded then.
-    pub fn insert(&self, sandbox: NewSandbox) -> Receipt {
+    pub fn insert(&self, order: Order, idempotency: Option<Idempotency>) -> Receipt {
         self.0.write("record a sandbox", move |connection| {
-            write::insert(connection, &sandbox)
+            write::insert(connection, &order, idempotency.as_ref())
         })
     }
 
@@ -39,13 +40,13 @@ impl Sandboxes<'_> {
         execution: ExecutionId,
         launch_record: String,
         started_at: Timestamp,
-        deadline: impl Into<Deadline>,
+        ends_at: Timestamp,
     ) -> Receipt {
         let run = Run {
             execution,
             launch_record,
             started_at,
-            deadline: deadline.into(),
+            ends_at,
         };
         self.0
             .write("record the start of a sandbox", move |connection| {
@@ -53,18 +54,18 @@ impl Sandboxes<'_> {
             })
     }
 
-    /// Records another deadline for this run of the sandbox.
+    /// Records another deadline for this run of the sandbox, with the node's own note of it.
     ///
     /// The receipt fails with [`StoreError::Missing`] if that run is over.
     pub fn deadline(
         &self,
         id: SandboxId,
         execution: ExecutionId,
-        deadline: impl Into<Deadline>,
+        launch_record: String,
+        ends_at: Timestamp,
     ) -> Receipt {
-        let deadline = deadline.into();
         self.0.write("record a deadline", move |connection| {
-            write::deadline(connection, &id, execution, deadline)
+            write::deadline(connection, &id, execution, &launch_record, ends_at)
         })
     }
 

@@ -81,13 +81,21 @@ impl Store {
         Sandboxes(self)
     }
 
+    /// The receipt of everything queued before this call, whoever queued it.
+    ///
+    /// Lets one part answer a caller only when what another part wrote for it is recorded.
+    /// What those writes ran into is not told here.
+    pub fn written(&self) -> Receipt {
+        self.write("wait for earlier writes", |_| Ok(()))
+    }
+
     /// Waits until everything written so far survives even a loss of power.
     ///
     /// # Errors
     ///
     /// Any [`StoreError`]; what is not on the disk then is still in the log.
     pub async fn flush(&self) -> Result<(), StoreError> {
-        self.barrier().recorded().await?;
+        self.written().recorded().await?;
         self.read("bring the record to the disk", |connection| {
             checkpoint::checkpoint(connection, Mode::Full)
         })
@@ -104,14 +112,10 @@ impl Store {
     ///
     /// If called on a thread of an asynchronous runtime.
     pub fn flush_blocking(&self) -> Result<(), StoreError> {
-        self.barrier().recorded_blocking()?;
+        self.written().recorded_blocking()?;
         self.inner
             .readers
             .read(|connection| checkpoint::checkpoint(connection, Mode::Full))
-    }
-
-    fn barrier(&self) -> Receipt {
-        self.write("wait for earlier writes", |_| Ok(()))
     }
 
     pub(crate) fn write<T, F>(&self, operation: &'static str, work: F) -> Receipt<T>

@@ -31,7 +31,16 @@ type Answer<T> = oneshot::Receiver<Result<T, StoreError>>;
 #[must_use = "a write is only certain once its receipt was waited for"]
 pub struct Receipt<T = ()> {
     operation: &'static str,
-    answer: Result<Answer<T>, StoreError>,
+    /// Taken by whoever waits.
+    answer: Option<Result<Answer<T>, StoreError>>,
+}
+
+impl<T> Drop for Receipt<T> {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = &self.answer {
+            tracing::error!(error = %Chain(error), "write was refused and nobody waited for it");
+        }
+    }
 }
 
 impl<T> Receipt<T> {
@@ -41,9 +50,10 @@ impl<T> Receipt<T> {
     ///
     /// [`StoreError::QueueFull`] at once if the queue was full, [`StoreError::Late`] after ten
     /// seconds, and whatever the write itself ran into.
-    pub async fn recorded(self) -> Result<T, StoreError> {
+    pub async fn recorded(mut self) -> Result<T, StoreError> {
         let operation = self.operation;
-        match tokio::time::timeout(PATIENCE, self.answer?).await {
+        let answer = self.answer.take().expect("taken only here");
+        match tokio::time::timeout(PATIENCE, answer?).await {
             Ok(Ok(result)) => result,
             Ok(Err(_closed)) => Err(StoreError::Closed { operation }),
             Err(_elapsed) => Err(StoreError::Late { operation }),
@@ -59,9 +69,10 @@ impl<T> Receipt<T> {
     /// # Panics
     ///
     /// If called on a thread of an asynchronous runtime.
-    pub fn recorded_blocking(self) -> Result<T, StoreError> {
+    pub fn recorded_blocking(mut self) -> Result<T, StoreError> {
         let operation = self.operation;
-        self.answer?
+        let answer = self.answer.take().expect("taken only here");
+        answer?
             .blocking_recv()
             .unwrap_or(Err(StoreError::Closed { operation }))
     }
@@ -150,7 +161,10 @@ impl Writer {
             Err(TrySendError::Full(_)) => Err(StoreError::QueueFull { operation }),
             Err(TrySendError::Disconnected(_)) => Err(StoreError::Closed { operation }),
         };
-        Receipt { operation, answer }
+        Receipt {
+            operation,
+            answer: Some(answer),
+        }
     }
 }
 

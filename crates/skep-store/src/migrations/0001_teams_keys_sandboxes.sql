@@ -44,7 +44,6 @@ CREATE TABLE sandboxes (
     launch_record     TEXT,
     started_at        INTEGER,
     ends_at           INTEGER,
-    ends_at_boot      INTEGER,
     ended_at          INTEGER,
     end_reason        TEXT,
     cpu_time          INTEGER,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use skep_types::{AccessToken, EndReason, Ending, Resources, SandboxId, TeamId, Usage};
 
-use super::{Deadline, Run, SandboxFilter, SandboxRecord, Spawns};
+use super::{Order, Run, SandboxFilter, SandboxRecord, Spawns};
 use crate::column;
 
 pub(super) fn find(
@@ -88,20 +88,31 @@ fn with_metadata(
     connection: &Connection,
     mut record: SandboxRecord,
 ) -> rusqlite::Result<SandboxRecord> {
-    record.metadata = connection
+    record.order.metadata = connection
         .prepare_cached("SELECT key, value FROM sandbox_metadata WHERE sandbox = ?1")?
-        .query_map([record.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .query_map([record.order.id.as_str()], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?
         .collect::<rusqlite::Result<BTreeMap<String, String>>>()?;
     Ok(record)
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<SandboxRecord> {
-    let access_token: Option<String> = row.get("access_token")?;
     Ok(SandboxRecord {
+        order: read_order(row)?,
+        run: read_run(row)?,
+        ending: read_ending(row)?,
+    })
+}
+
+fn read_order(row: &Row<'_>) -> rusqlite::Result<Order> {
+    let access_token: Option<String> = row.get("access_token")?;
+    Ok(Order {
         id: column::parsed(row, "id")?,
         team: column::parsed(row, "team")?,
         template: column::parsed(row, "template")?,
         template_name: row.get("template_name")?,
+        // In a table of its own; see `with_metadata`.
         metadata: BTreeMap::new(),
         access_token: access_token.as_deref().map(AccessToken::from_record),
         internet: row.get("internet")?,
@@ -113,8 +124,6 @@ fn read(row: &Row<'_>) -> rusqlite::Result<SandboxRecord> {
         },
         lifetime: column::duration(row, "lifetime")?,
         created_at: column::time(row, "created_at")?,
-        run: read_run(row)?,
-        ending: read_ending(row)?,
     })
 }
 
@@ -122,17 +131,11 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<Option<Run>> {
     let Some(started_at) = column::optional_time(row, "started_at")? else {
         return Ok(None);
     };
-    let since_boot: Option<i64> = row.get("ends_at_boot")?;
     Ok(Some(Run {
         execution: column::parsed(row, "execution")?,
         launch_record: row.get("launch_record")?,
         started_at,
-        deadline: Deadline {
-            at: column::time(row, "ends_at")?,
-            since_boot: since_boot
-                .map(|_| column::duration(row, "ends_at_boot"))
-                .transpose()?,
-        },
+        ends_at: column::time(row, "ends_at")?,
     }))
 }
 

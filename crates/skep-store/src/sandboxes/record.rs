@@ -8,13 +8,11 @@ use skep_types::{
     AccessToken, Egress, Ending, ExecutionId, Phase, Resources, SandboxId, TeamId, TemplateId,
 };
 
-use crate::Idempotency;
-
-/// A sandbox that is about to be started.
+/// A sandbox as it was ordered. None of this ever changes.
 ///
 /// Its environment is not kept: its values are secrets, and its agent has them.
-#[derive(Debug, Clone)]
-pub struct NewSandbox {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
     /// Its name.
     pub id: SandboxId,
     /// Whose it is.
@@ -35,25 +33,14 @@ pub struct NewSandbox {
     pub lifetime: Duration,
     /// When it was ordered.
     pub created_at: Timestamp,
-    /// Under which name the request is remembered.
-    pub idempotency: Option<Idempotency>,
 }
 
-/// When a run of a sandbox ends if nobody asks for more time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Deadline {
-    /// As people see it.
-    pub at: Timestamp,
-    /// The same moment on the clock that counts from the machine's boot and that nobody sets.
-    /// Means nothing after the next boot.
-    pub since_boot: Option<Duration>,
-}
-
-impl From<Timestamp> for Deadline {
-    fn from(at: Timestamp) -> Self {
-        Self {
-            at,
-            since_boot: None,
+impl Order {
+    /// Whom it may talk to.
+    pub fn egress(&self) -> Egress {
+        match self.internet {
+            Some(false) => Egress::None,
+            Some(true) | None => Egress::Internet,
         }
     }
 }
@@ -63,37 +50,19 @@ impl From<Timestamp> for Deadline {
 pub struct Run {
     /// Which.
     pub execution: ExecutionId,
-    /// What its backend needs to find it again. Opaque here.
+    /// What its node needs to find it again. Opaque here.
     pub launch_record: String,
     /// When it became ready.
     pub started_at: Timestamp,
-    /// When it ends.
-    pub deadline: Deadline,
+    /// When it ends if nobody asks for more time.
+    pub ends_at: Timestamp,
 }
 
 /// A sandbox as it is in the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxRecord {
-    /// Its name.
-    pub id: SandboxId,
-    /// Whose it is.
-    pub team: TeamId,
-    /// What it is made of.
-    pub template: TemplateId,
-    /// The name of that template at the time.
-    pub template_name: String,
-    /// What its owner wrote on it.
-    pub metadata: BTreeMap<String, String>,
-    /// What opens its agent.
-    pub access_token: Option<AccessToken>,
-    /// Whether its owner asked for the internet, if they said anything.
-    pub internet: Option<bool>,
-    /// Its limits.
-    pub resources: Resources,
-    /// How long it was ordered for.
-    pub lifetime: Duration,
-    /// When it was ordered.
-    pub created_at: Timestamp,
+    /// As it was ordered.
+    pub order: Order,
     /// Its latest run; `None` if it never started.
     pub run: Option<Run>,
     /// How it ended, if it did.
@@ -110,19 +79,11 @@ impl SandboxRecord {
         }
     }
 
-    /// Whom it may talk to.
-    pub fn egress(&self) -> Egress {
-        match self.internet {
-            Some(false) => Egress::None,
-            Some(true) | None => Egress::Internet,
-        }
-    }
-
     /// Where it stands in a list.
     pub fn position(&self) -> Position {
         Position {
-            created_at: self.created_at,
-            id: self.id.clone(),
+            created_at: self.order.created_at,
+            id: self.order.id.clone(),
         }
     }
 }

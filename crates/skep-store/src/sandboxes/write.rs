@@ -1,26 +1,35 @@
 //! The writes.
 
+use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use skep_types::{Ending, ExecutionId, SandboxId};
 
-use super::{Deadline, NewSandbox, Run};
+use super::{Order, Run};
 use crate::error::is_taken;
-use crate::{StoreError, column, idempotency};
+use crate::{Idempotency, StoreError, column, idempotency};
 
-pub(super) fn insert(connection: &Connection, sandbox: &NewSandbox) -> Result<(), StoreError> {
-    insert_rows(connection, sandbox).map_err(|source| {
+pub(super) fn insert(
+    connection: &Connection,
+    order: &Order,
+    idempotency: Option<&Idempotency>,
+) -> Result<(), StoreError> {
+    insert_rows(connection, order, idempotency).map_err(|source| {
         if is_taken(&source) {
             return StoreError::Taken {
                 kind: "sandbox or idempotency key",
-                name: sandbox.id.to_string(),
+                name: order.id.to_string(),
             };
         }
         StoreError::of("record a sandbox", source)
     })
 }
 
-fn insert_rows(connection: &Connection, sandbox: &NewSandbox) -> rusqlite::Result<()> {
-    let resources = sandbox.resources;
+fn insert_rows(
+    connection: &Connection,
+    order: &Order,
+    idempotency: Option<&Idempotency>,
+) -> rusqlite::Result<()> {
+    let resources = order.resources;
     connection
         .prepare_cached(
             "INSERT INTO sandboxes (id, team, template, template_name, access_token, internet,
@@ -28,31 +37,31 @@ fn insert_rows(connection: &Connection, sandbox: &NewSandbox) -> rusqlite::Resul
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .execute(params![
-            sandbox.id.as_str(),
-            sandbox.team.as_str(),
-            sandbox.template.as_str(),
-            sandbox.template_name,
-            sandbox.access_token.as_ref().map(|token| token.reveal()),
-            sandbox.internet,
+            order.id.as_str(),
+            order.team.as_str(),
+            order.template.as_str(),
+            order.template_name,
+            order.access_token.as_ref().map(|token| token.reveal()),
+            order.internet,
             resources.cpus,
             resources.memory_mib,
             resources.disk_mib,
             resources.pids,
-            column::duration_micros(sandbox.lifetime),
-            column::micros(sandbox.created_at),
+            column::duration_micros(order.lifetime),
+            column::micros(order.created_at),
         ])?;
     let mut metadata = connection
         .prepare_cached("INSERT INTO sandbox_metadata (sandbox, key, value) VALUES (?1, ?2, ?3)")?;
-    for (key, value) in &sandbox.metadata {
-        metadata.execute([sandbox.id.as_str(), key, value])?;
+    for (key, value) in &order.metadata {
+        metadata.execute([order.id.as_str(), key, value])?;
     }
-    if let Some(idempotency) = &sandbox.idempotency {
+    if let Some(idempotency) = idempotency {
         idempotency::remember(
             connection,
-            &sandbox.team,
+            &order.team,
             idempotency,
-            &sandbox.id,
-            sandbox.created_at,
+            &order.id,
+            order.created_at,
         )?;
     }
     Ok(())
@@ -66,7 +75,7 @@ pub(super) fn started(
     let changed = connection
         .prepare_cached(
             "UPDATE sandboxes SET execution = ?2, launch_record = ?3, started_at = ?4,
-             ends_at = ?5, ends_at_boot = ?6 WHERE id = ?1 AND ended_at IS NULL",
+             ends_at = ?5 WHERE id = ?1 AND ended_at IS NULL",
         )
         .and_then(|mut update| {
             update.execute(params![
@@ -74,8 +83,7 @@ pub(super) fn started(
                 run.execution.to_string(),
                 run.launch_record,
                 column::micros(run.started_at),
-                column::micros(run.deadline.at),
-                run.deadline.since_boot.map(column::duration_micros),
+                column::micros(run.ends_at),
             ])
         })
         .map_err(|source| StoreError::of("record the start of a sandbox", source))?;
@@ -86,19 +94,20 @@ pub(super) fn deadline(
     connection: &Connection,
     id: &SandboxId,
     execution: ExecutionId,
-    deadline: Deadline,
+    launch_record: &str,
+    ends_at: Timestamp,
 ) -> Result<(), StoreError> {
     let changed = connection
         .prepare_cached(
-            "UPDATE sandboxes SET ends_at = ?3, ends_at_boot = ?4
+            "UPDATE sandboxes SET launch_record = ?3, ends_at = ?4
              WHERE id = ?1 AND execution = ?2 AND ended_at IS NULL",
         )
         .and_then(|mut update| {
             update.execute(params![
                 id.as_str(),
                 execution.to_string(),
-                column::micros(deadline.at),
-                deadline.since_boot.map(column::duration_micros),
+                launch_record,
+                column::micros(ends_at),
             ])
         })
         .map_err(|source| StoreError::of("record a deadline", source))?;

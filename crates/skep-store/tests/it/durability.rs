@@ -27,13 +27,13 @@ fn as_left_by_a_killed_process(folder: &Path) -> tempfile::TempDir {
 async fn what_was_recorded_is_there_after_the_process_was_killed() {
     let record = Record::new().await;
     let sandbox = record.sandbox();
-    let inserting = record.store.sandboxes().insert(sandbox.clone());
+    let inserting = record.store.sandboxes().insert(sandbox.clone(), None);
     inserting.recorded().await.unwrap();
 
     let copy = as_left_by_a_killed_process(record.folder.path());
     let reopened = Store::open(&copy.path().join("skep.db")).unwrap();
     let found = reopened.sandboxes().find(sandbox.id).await.unwrap();
-    assert_eq!(found.unwrap().access_token, sandbox.access_token);
+    assert_eq!(found.unwrap().order.access_token, sandbox.access_token);
 }
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn closing_writes_what_nobody_waited_for() {
     let record = Record::new().await;
     let sandboxes: Vec<_> = (0..1000).map(|_| record.sandbox()).collect();
     for sandbox in &sandboxes {
-        drop(record.store.sandboxes().insert(sandbox.clone()));
+        drop(record.store.sandboxes().insert(sandbox.clone(), None));
     }
     let path = record.folder.path().join("skep.db");
     drop(record.store);
@@ -53,7 +53,7 @@ async fn closing_writes_what_nobody_waited_for() {
 async fn a_flushed_record_needs_no_log() {
     let record = Record::new().await;
     let sandbox = record.sandbox();
-    drop(record.store.sandboxes().insert(sandbox.clone()));
+    drop(record.store.sandboxes().insert(sandbox.clone(), None));
     record.store.flush().await.unwrap();
 
     let copy = tempfile::TempDir::new().unwrap();
@@ -68,7 +68,7 @@ async fn a_flushed_record_needs_no_log() {
 async fn the_log_reaches_the_file_by_itself() {
     let record = Record::new().await;
     let sandbox = record.sandbox();
-    let inserting = record.store.sandboxes().insert(sandbox.clone());
+    let inserting = record.store.sandboxes().insert(sandbox.clone(), None);
     inserting.recorded().await.unwrap();
     let file = record.folder.path().join("skep.db");
     wait_until(Duration::from_secs(20), async || {
@@ -95,7 +95,12 @@ async fn many_writers_at_once_lose_nothing() {
             let sandboxes: Vec<_> = (0..100).map(|_| record.sandbox()).collect();
             skep_telemetry::spawn("test writer", async move {
                 for sandbox in sandboxes {
-                    store.sandboxes().insert(sandbox).recorded().await.unwrap();
+                    store
+                        .sandboxes()
+                        .insert(sandbox, None)
+                        .recorded()
+                        .await
+                        .unwrap();
                 }
             })
         })
@@ -135,7 +140,7 @@ async fn a_full_queue_refuses_at_once_and_empties_again() {
     blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut receipts = Vec::new();
     let refused = loop {
-        let receipt = record.store.sandboxes().insert(record.sandbox());
+        let receipt = record.store.sandboxes().insert(record.sandbox(), None);
         let full = format!("{receipt:?}").contains("QueueFull");
         if full {
             break receipt.recorded().await.unwrap_err();
@@ -162,11 +167,11 @@ async fn a_lock_held_by_another_process_is_named() {
     let record = Record::new().await;
     let blocker = rusqlite::Connection::open(record.folder.path().join("skep.db")).unwrap();
     blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let inserting = record.store.sandboxes().insert(record.sandbox());
+    let inserting = record.store.sandboxes().insert(record.sandbox(), None);
     let error = inserting.recorded().await.unwrap_err();
     assert!(matches!(error, StoreError::Busy { .. }), "{error:?}");
     blocker.execute_batch("ROLLBACK").unwrap();
-    let inserting = record.store.sandboxes().insert(record.sandbox());
+    let inserting = record.store.sandboxes().insert(record.sandbox(), None);
     inserting.recorded().await.unwrap();
 }
 
@@ -175,9 +180,9 @@ async fn one_failed_write_does_not_undo_its_neighbours() {
     let record = Record::new().await;
     let first = record.sandbox();
     let receipts = [
-        record.store.sandboxes().insert(first.clone()),
-        record.store.sandboxes().insert(first.clone()),
-        record.store.sandboxes().insert(record.sandbox()),
+        record.store.sandboxes().insert(first.clone(), None),
+        record.store.sandboxes().insert(first.clone(), None),
+        record.store.sandboxes().insert(record.sandbox(), None),
     ];
     let mut outcomes = Vec::new();
     for receipt in receipts {

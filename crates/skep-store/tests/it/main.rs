@@ -12,7 +12,7 @@ mod sandboxes;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use skep_store::{NewSandbox, Standing, Store, Team};
+use skep_store::{Order, Standing, Store, Team};
 use skep_types::{AccessToken, Resources, SandboxId, TeamId, TemplateId};
 use tempfile::TempDir;
 
@@ -36,8 +36,8 @@ impl Record {
         }
     }
 
-    fn sandbox(&self) -> NewSandbox {
-        NewSandbox {
+    fn sandbox(&self) -> Order {
+        Order {
             id: SandboxId::random(),
             team: self.team.clone(),
             template: TemplateId::random(),
@@ -48,7 +48,6 @@ impl Record {
             resources: Resources::default(),
             lifetime: Duration::from_secs(300),
             created_at: at(1_000),
-            idempotency: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use skep_store::{Deadline, Idempotency, IdempotentRequest, SandboxFilter, StoreError};
+use skep_store::{Idempotency, IdempotentRequest, Order, SandboxFilter, StoreError};
 use skep_types::{Egress, EndReason, Ending, ExecutionId, Phase, SandboxId, Usage};
 
 use crate::{Record, at};
@@ -29,25 +29,26 @@ async fn a_sandbox_is_kept_from_its_order_to_its_end() {
     let sandboxes = record.store.sandboxes();
     let ordered = record.sandbox();
     let id = ordered.id.clone();
-    sandboxes.insert(ordered.clone()).recorded().await.unwrap();
+    sandboxes
+        .insert(ordered.clone(), None)
+        .recorded()
+        .await
+        .unwrap();
     let found = sandboxes.find(id.clone()).await.unwrap().unwrap();
     assert_eq!(found.phase(), Phase::Starting);
-    assert_eq!(found.egress(), Egress::None);
-    assert_eq!(found.metadata, ordered.metadata);
-    assert_eq!(found.access_token, ordered.access_token);
-    assert_eq!(found.lifetime, ordered.lifetime);
-    assert_eq!(found.created_at, ordered.created_at);
+    assert_eq!(found.order.egress(), Egress::None);
+    assert_eq!(found.order.metadata, ordered.metadata);
+    assert_eq!(found.order.access_token, ordered.access_token);
+    assert_eq!(found.order.lifetime, ordered.lifetime);
+    assert_eq!(found.order.created_at, ordered.created_at);
 
     let execution = ExecutionId::random();
     let launch = "an opaque launch record".to_owned();
-    let starting = sandboxes.started(id.clone(), execution, launch.clone(), at(1001), at(1301));
+    let starting = sandboxes.started(id.clone(), execution, launch, at(1001), at(1301));
     starting.recorded().await.unwrap();
-    let deadline = Deadline {
-        at: at(1400),
-        since_boot: Some(Duration::from_micros(77)),
-    };
+    let moved = "the same with another deadline".to_owned();
     sandboxes
-        .deadline(id.clone(), execution, deadline)
+        .deadline(id.clone(), execution, moved.clone(), at(1400))
         .recorded()
         .await
         .unwrap();
@@ -58,8 +59,8 @@ async fn a_sandbox_is_kept_from_its_order_to_its_end() {
         .unwrap()
         .run
         .unwrap();
-    assert_eq!((run.execution, run.launch_record), (execution, launch));
-    assert_eq!((run.started_at, run.deadline), (at(1001), deadline));
+    assert_eq!((run.execution, run.launch_record), (execution, moved));
+    assert_eq!((run.started_at, run.ends_at), (at(1001), at(1400)));
     assert_eq!(sandboxes.living().await.unwrap().len(), 1);
 
     let end = ending(EndReason::OutOfMemory, 1200);
@@ -80,14 +81,18 @@ async fn an_id_never_returns() {
     let record = Record::new().await;
     let sandboxes = record.store.sandboxes();
     let first = record.sandbox();
-    sandboxes.insert(first.clone()).recorded().await.unwrap();
+    sandboxes
+        .insert(first.clone(), None)
+        .recorded()
+        .await
+        .unwrap();
     let end = ending(EndReason::Killed, 1);
     sandboxes
         .ended(first.id.clone(), end)
         .recorded()
         .await
         .unwrap();
-    let error = sandboxes.insert(first).recorded().await.unwrap_err();
+    let error = sandboxes.insert(first, None).recorded().await.unwrap_err();
     assert!(matches!(error, StoreError::Taken { .. }), "{error:?}");
 }
 
@@ -97,7 +102,7 @@ async fn the_first_ending_is_kept() {
     let sandboxes = record.store.sandboxes();
     let sandbox = record.sandbox();
     let id = sandbox.id.clone();
-    sandboxes.insert(sandbox).recorded().await.unwrap();
+    sandboxes.insert(sandbox, None).recorded().await.unwrap();
     let mut kept = Vec::new();
     for reason in [EndReason::Timeout, EndReason::Killed] {
         let ended = sandboxes.ended(id.clone(), ending(reason, 9));
@@ -115,12 +120,12 @@ async fn late_news_of_another_run_changes_nothing() {
     let sandbox = record.sandbox();
     let id = sandbox.id.clone();
     let execution = ExecutionId(7);
-    sandboxes.insert(sandbox).recorded().await.unwrap();
+    sandboxes.insert(sandbox, None).recorded().await.unwrap();
     let starting = sandboxes.started(id.clone(), execution, String::new(), at(1), at(2));
     starting.recorded().await.unwrap();
 
     let missing = |error: StoreError| matches!(error, StoreError::Missing { .. });
-    let stale = sandboxes.deadline(id.clone(), ExecutionId(8), at(99));
+    let stale = sandboxes.deadline(id.clone(), ExecutionId(8), String::new(), at(99));
     assert!(missing(stale.recorded().await.unwrap_err()));
     let end = ending(EndReason::Timeout, 2);
     sandboxes
@@ -128,7 +133,7 @@ async fn late_news_of_another_run_changes_nothing() {
         .recorded()
         .await
         .unwrap();
-    let late = sandboxes.deadline(id.clone(), execution, at(99));
+    let late = sandboxes.deadline(id.clone(), execution, String::new(), at(99));
     assert!(missing(late.recorded().await.unwrap_err()));
     let late = sandboxes.started(id.clone(), execution, String::new(), at(3), at(4));
     assert!(missing(late.recorded().await.unwrap_err()));
@@ -136,7 +141,7 @@ async fn late_news_of_another_run_changes_nothing() {
     assert!(missing(unknown.recorded().await.unwrap_err()));
 
     let run = sandboxes.find(id).await.unwrap().unwrap().run.unwrap();
-    assert_eq!(run.deadline, at(2).into());
+    assert_eq!(run.ends_at, at(2));
 }
 
 #[tokio::test]
@@ -149,7 +154,7 @@ async fn a_list_is_read_page_by_page_from_the_newest() {
         let mut sandbox = record.sandbox();
         sandbox.created_at = at(second);
         expected.push((second, sandbox.id.clone()));
-        sandboxes.insert(sandbox).recorded().await.unwrap();
+        sandboxes.insert(sandbox, None).recorded().await.unwrap();
     }
     expected.sort_by(|left, right| right.0.cmp(&left.0).then(left.1.cmp(&right.1)));
     let ended = expected[1].1.clone();
@@ -171,7 +176,7 @@ async fn a_list_is_read_page_by_page_from_the_newest() {
             let page = sandboxes.list(filter.clone()).await.unwrap();
             let Some(last) = page.last() else { break };
             filter.after = Some(last.position());
-            seen.extend(page.into_iter().map(|record| record.id));
+            seen.extend(page.into_iter().map(|record| record.order.id));
         }
         let all: Vec<_> = expected.iter().map(|(_, id)| id.clone()).collect();
         assert_eq!(seen, all);
@@ -184,7 +189,7 @@ async fn a_list_is_read_page_by_page_from_the_newest() {
     };
     let living = sandboxes.list(living).await.unwrap();
     assert_eq!(living.len(), 4);
-    assert!(living.iter().all(|record| record.id != ended));
+    assert!(living.iter().all(|record| record.order.id != ended));
 }
 
 #[tokio::test]
@@ -196,7 +201,7 @@ async fn the_sandboxes_of_each_template_are_counted() {
     second.template = first.template.clone();
     second.created_at = at(2_000);
     for sandbox in [first.clone(), second, record.sandbox()] {
-        sandboxes.insert(sandbox).recorded().await.unwrap();
+        sandboxes.insert(sandbox, None).recorded().await.unwrap();
     }
     let spawns = sandboxes.spawns(record.team.clone()).await.unwrap();
     let of_first = spawns
@@ -211,21 +216,26 @@ async fn the_sandboxes_of_each_template_are_counted() {
 async fn a_request_is_remembered_until_forgotten_or_a_day_old() {
     let record = Record::new().await;
     let sandboxes = record.store.sandboxes();
-    let with_key = |key: &str, second| {
-        let mut sandbox = record.sandbox();
-        sandbox.created_at = at(second);
-        sandbox.idempotency = Some(Idempotency {
+    let idempotency = |key: &str| {
+        Some(Idempotency {
             key: key.to_owned(),
             request: "hash".to_owned(),
-        });
-        sandbox
+        })
+    };
+    let ordered_at = |second| Order {
+        created_at: at(second),
+        ..record.sandbox()
     };
     let find = async |key: &str| {
         let found = sandboxes.remembered(record.team.clone(), key.to_owned());
         found.await.unwrap()
     };
-    let first = with_key("a", 0);
-    sandboxes.insert(first.clone()).recorded().await.unwrap();
+    let first = ordered_at(0);
+    sandboxes
+        .insert(first.clone(), idempotency("a"))
+        .recorded()
+        .await
+        .unwrap();
     let expected = IdempotentRequest {
         request: "hash".to_owned(),
         sandbox: first.id,
@@ -233,13 +243,17 @@ async fn a_request_is_remembered_until_forgotten_or_a_day_old() {
     assert_eq!(find("a").await, Some(expected));
 
     // The key is taken, and the sandbox is not recorded either.
-    let twin = with_key("a", 1);
-    let error = sandboxes.insert(twin.clone()).recorded().await.unwrap_err();
+    let twin = ordered_at(1);
+    let error = sandboxes
+        .insert(twin.clone(), idempotency("a"))
+        .recorded()
+        .await
+        .unwrap_err();
     assert!(matches!(error, StoreError::Taken { .. }), "{error:?}");
     assert_eq!(sandboxes.find(twin.id).await.unwrap(), None);
 
     sandboxes
-        .insert(with_key("b", 10))
+        .insert(ordered_at(10), idempotency("b"))
         .recorded()
         .await
         .unwrap();
@@ -250,7 +264,7 @@ async fn a_request_is_remembered_until_forgotten_or_a_day_old() {
         .unwrap();
     assert_eq!(find("b").await, None);
     sandboxes
-        .insert(with_key("c", 24 * 3600 + 1))
+        .insert(ordered_at(24 * 3600 + 1), idempotency("c"))
         .recorded()
         .await
         .unwrap();
