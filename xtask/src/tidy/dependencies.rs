@@ -30,13 +30,39 @@ const LICENCES: &[&str] = &[
 /// Crates that are there in two incompatible versions, and why that is borne.
 const DUPLICATES: &[(&str, &str)] = &[
     (
+        "base64",
+        "axum, buffa and connectrpc are on 0.22; hyper-util and reqwest on 0.23",
+    ),
+    (
         "bitflags",
         "1 is named by `defmt`, an optional part of jiff that is listed but never built",
     ),
     (
+        "cpufeatures",
+        "0.2 is under the hashes; 0.3 under proptest, which is in no program",
+    ),
+    (
+        "foldhash",
+        "0.1 comes with buffa's hashbrown, 0.2 with everybody else's",
+    ),
+    (
+        "getrandom",
+        "ring is on 0.2 and websocket tests on 0.3; ours is 0.4",
+    ),
+    (
+        "hashbrown",
+        "0.15 is in the types buffa gives out; everybody else is on 0.17",
+    ),
+    (
+        "rand",
+        "0.9 is under websocket tests, 0.10 under proptest; neither is in a program",
+    ),
+    ("rand_core", "comes with the two versions of rand"),
+    (
         "syn",
         "2 and 3 serve different derive macros; they run in the compiler and are in no program",
     ),
+    ("tower-http", "reqwest, in the client, is still on 0.6"),
 ];
 
 /// A crate from outside.

@@ -7,6 +7,9 @@ use crate::tree::Tree;
 const RULE: &str = "environment";
 const PREFIX: &str = "SKEP_";
 
+/// Variables that we give to programs we start and that nobody else sets or reads.
+const HANDED_DOWN: &[&str] = &["SKEP_SCRATCH"];
+
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let variables = match tree.find(REGISTRY).map(|file| read_registry(&file.text)) {
         None => Vec::new(),
@@ -17,7 +20,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     for file in tree.files.iter().filter(|file| file.path != REGISTRY) {
         for (number, line) in file.numbered_lines() {
             for name in names(line) {
-                if !variables.iter().any(|variable| variable.name == name) {
+                let is_known = variables.iter().any(|variable| variable.name == name);
+                if !is_known && !HANDED_DOWN.contains(&name) {
                     let message = format!("{name} is not in {REGISTRY}");
                     violations.push(Violation::new(
                         RULE,

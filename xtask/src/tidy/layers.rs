@@ -19,12 +19,14 @@ enum Row {
 /// Where the code of a crate runs. A crate takes nothing from another place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// In the server and in a sandbox.
+    /// In the server, in a sandbox and in a client.
     Anywhere,
     /// On the host, trusted.
     Server,
     /// In a sandbox, beside untrusted code.
     Sandbox,
+    /// At a user's terminal, with no more than a key.
+    Client,
     /// In tests and nowhere else.
     Tests,
 }
@@ -56,6 +58,7 @@ const TABLE: &[Entry] = &[
     // edges
     entry("skep-api", Row::Edge, Place::Server, NODE_INTERNALS),
     entry("skep-proxy", Row::Edge, Place::Server, NODE_INTERNALS),
+    entry("skep-cli", Row::Edge, Place::Client, &["axum"]),
     entry("skep-agent", Row::Edge, Place::Sandbox, &[]),
     // services
     entry(
@@ -104,6 +107,7 @@ const TABLE: &[Entry] = &[
         Place::Server,
         &["tokio", "axum", "hyper", "http", "skep-image"],
     ),
+    entry("skep-client", Row::Mechanism, Place::Client, &["axum"]),
     // vocabulary
     entry(
         "skep-types",

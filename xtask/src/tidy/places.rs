@@ -31,6 +31,7 @@ const PUBLIC_HOSTS: &[&str] = &[
     "keepachangelog.com",
     "kernel.org",
     "man7.org",
+    "opencollective.com",
     "rust-lang.org",
     "rustup.rs",
     "semver.org",
@@ -41,6 +42,7 @@ const PUBLIC_HOSTS: &[&str] = &[
 /// Names and suffixes that lead nowhere, for examples and tests (RFC 2606, RFC 6761).
 const RESERVED: &[&str] = &[
     "example",
+    "host",
     "example.com",
     "example.net",
     "example.org",
