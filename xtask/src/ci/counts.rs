@@ -34,6 +34,10 @@ impl Counts {
             [.., "in", time] | [.., "in", time, _] if is_duration(time) => {
                 Self::before(&words, "passed", &["failed", "error", "errors"])
             }
+            // The SDK suites: `40 passed, 0 failed in 61 s`.
+            [.., "in", time, "s"] if time.parse::<f64>().is_ok() => {
+                Self::before(&words, "passed", &["failed"])
+            }
             _ => Self::default(),
         }
     }
@@ -138,6 +142,7 @@ mod tests {
             0,
         );
         check("1 passed, 1 error in 2.00s", 1, 1);
+        check("7 passed, 2 failed in 61 s", 7, 2);
         check("# pass 4", 4, 0);
         check("ℹ fail 1", 0, 1);
     }

@@ -87,7 +87,7 @@ const TABLE: &[Entry] = &[
         "skep-image",
         Row::Mechanism,
         Place::Server,
-        &["axum", "skep-isolation", "skep-native", "skep-launch"],
+        &["axum", "skep-isolation", "skep-native"],
     ),
     entry(
         "skep-isolation",
