@@ -3,6 +3,7 @@
 //! Each rule is a module with one `check`: data in, violations out. Its tests show that it can
 //! fail; the test at the end of this file runs all of them on the workspace itself.
 
+mod configuration;
 mod dependencies;
 mod environment_variables;
 mod file_length;
@@ -92,6 +93,7 @@ fn check(root: &Path) -> anyhow::Result<Findings> {
         places::check(&tree),
         links::check(&tree, root),
         environment_variables::check(&tree),
+        configuration::check(&tree),
     ];
     Ok(Findings {
         violations: violations.into_iter().flatten().collect(),

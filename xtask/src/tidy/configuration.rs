@@ -1,0 +1,151 @@
+//! Every key of the configuration file has a row on its page, and every row a key.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use syn::{Fields, GenericArgument, Item, ItemStruct, PathArguments, Type};
+
+use super::Violation;
+use crate::tree::Tree;
+
+const RULE: &str = "configuration";
+const SOURCE: &str = "crates/skep/src/config.rs";
+const PAGE: &str = "docs/reference/configuration.md";
+/// The structure that is the whole file.
+const TOP: &str = "Config";
+
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+    let Some(source) = tree.find(SOURCE) else {
+        return Vec::new();
+    };
+    let keys = match keys(&source.text) {
+        Ok(keys) => keys,
+        Err(error) => return vec![Violation::new(RULE, SOURCE, error)],
+    };
+    let rows = tree
+        .find(PAGE)
+        .map(|page| rows(&page.text))
+        .unwrap_or_default();
+    let missing = keys
+        .difference(&rows)
+        .map(|key| format!("has no row for `{key}`"));
+    let stale = rows
+        .difference(&keys)
+        .map(|key| format!("has a row for `{key}`, which is no key"));
+    missing
+        .chain(stale)
+        .map(|message| Violation::new(RULE, PAGE, message))
+        .collect()
+}
+
+/// The first cell of each row that names a key.
+fn rows(page: &str) -> BTreeSet<String> {
+    page.lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(key, _)| key.to_owned())
+        .collect()
+}
+
+/// The keys of the configuration, with dots, from the fields of its structures.
+fn keys(source: &str) -> Result<BTreeSet<String>, String> {
+    let file = syn::parse_file(source).map_err(|error| error.to_string())?;
+    let mut structures = BTreeMap::new();
+    for item in &file.items {
+        if let Item::Struct(structure) = item {
+            structures.insert(structure.ident.to_string(), structure);
+        }
+    }
+    let top = structures
+        .get(TOP)
+        .ok_or_else(|| format!("there is no structure `{TOP}`"))?;
+    let mut keys = BTreeSet::new();
+    collect(top, "", &structures, &mut keys);
+    Ok(keys)
+}
+
+fn collect(
+    structure: &ItemStruct,
+    prefix: &str,
+    structures: &BTreeMap<String, &ItemStruct>,
+    keys: &mut BTreeSet<String>,
+) {
+    let Fields::Named(fields) = &structure.fields else {
+        return;
+    };
+    for field in &fields.named {
+        let Some(name) = &field.ident else {
+            continue;
+        };
+        let key = format!("{prefix}{name}");
+        match type_name(&field.ty).and_then(|name| structures.get(&name)) {
+            Some(section) => collect(section, &format!("{key}."), structures, keys),
+            None => {
+                keys.insert(key);
+            }
+        }
+    }
+}
+
+/// The name of a type, looking into `Option`.
+fn type_name(of: &Type) -> Option<String> {
+    let Type::Path(path) = of else {
+        return None;
+    };
+    let last = path.path.segments.last()?;
+    if last.ident != "Option" {
+        return Some(last.ident.to_string());
+    }
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return None;
+    };
+    let Some(GenericArgument::Type(inner)) = arguments.args.first() else {
+        return None;
+    };
+    type_name(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STRUCTURES: &str =
+        "struct Config { listen: SocketAddr, limits: Limits, tls: Option<Tls> }
+        struct Limits { cpus: u32 }
+        struct Tls { key: PathBuf }";
+    const ROWS: &str = "| key | |\n| `listen` | x |\n| `limits.cpus` | x |\n| `tls.key` | x |\n";
+
+    fn messages(source: &str, page: &str) -> Vec<String> {
+        let violations = check(&Tree::of(&[(SOURCE, source), (PAGE, page)]));
+        violations
+            .into_iter()
+            .map(|violation| violation.message)
+            .collect()
+    }
+
+    #[test]
+    fn a_page_with_every_key_passes() {
+        assert_eq!(messages(STRUCTURES, ROWS), [""; 0]);
+    }
+
+    #[test]
+    fn a_missing_key_and_a_key_that_is_gone_are_named() {
+        assert_eq!(
+            messages(STRUCTURES, &ROWS.replace("| `tls.key` | x |\n", "")),
+            ["has no row for `tls.key`"]
+        );
+        assert_eq!(
+            messages(&STRUCTURES.replace("cpus", "cores"), ROWS),
+            [
+                "has no row for `limits.cores`",
+                "has a row for `limits.cpus`, which is no key"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_source_without_the_structure_is_refused() {
+        assert_eq!(
+            messages("struct Other;", ROWS),
+            ["there is no structure `Config`"]
+        );
+    }
+}
