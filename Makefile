@@ -32,7 +32,7 @@ build: host ## build the executable
 
 .PHONY: test
 test: host-for-tests ## run every check and test, as CI does
-	@cargo xtask ci
+	@path=$$(scripts/node-for-tests) && PATH=$$path exec cargo xtask ci
 
 .PHONY: check
 check: toolchain ## run the quick checks: format, lints, layers
