@@ -1,0 +1,227 @@
+"""The `sandbox` commands."""
+
+import os
+import pty
+import select
+import subprocess
+import time
+
+import e2b
+import pytest
+
+feature = pytest.mark.feature
+
+
+@feature("cli.list")
+def test_the_list_as_json_has_the_sandbox(cli, sandbox, tag):
+    done = cli("sandbox", "list", "--format", "json")
+    assert done.code == 0, done.err
+    (listed,) = [item for item in done.json if item["sandboxId"] == sandbox.sandbox_id]
+    assert listed["metadata"] == {"tag": tag}
+    assert listed["state"] == "running"
+
+
+@feature("cli.list")
+def test_the_list_is_a_table_for_people(cli, sandbox, tag):
+    done = cli("sandbox", "list", "--metadata", f"tag={tag}")
+    assert done.code == 0, done.err
+    assert sandbox.sandbox_id in done.text and "base" in done.text
+
+
+@feature("cli.list")
+def test_a_filter_that_matches_nothing_lists_nothing(cli, sandbox):
+    done = cli("sandbox", "list", "--metadata", "tag=no-such-tag", "--format", "json")
+    assert done.code == 0, done.err
+    assert sandbox.sandbox_id not in done.text
+
+
+@feature("cli.info")
+@pytest.mark.new_only
+def test_info_shows_the_sandbox(cli, sandbox, tag):
+    done = cli("sandbox", "info", sandbox.sandbox_id, "--format", "json")
+    assert done.code == 0, done.err
+    assert done.json["sandboxId"] == sandbox.sandbox_id
+    assert done.json["metadata"] == {"tag": tag}
+
+
+@feature("cli.create")
+@pytest.mark.new_only
+def test_a_detached_sandbox_prints_its_id_and_runs(cli):
+    done = cli("sandbox", "create", "base", "--detach", "--timeout", "60")
+    assert done.code == 0, done.err
+    sandbox_id = done.text.split()[-1]
+    assert e2b.Sandbox.connect(sandbox_id).is_running()
+    assert e2b.Sandbox.kill(sandbox_id)
+
+
+@feature("cli.exec")
+@pytest.mark.new_only
+def test_exec_prints_both_streams_and_returns_the_exit_code(cli, sandbox):
+    done = cli("sandbox", "exec", sandbox.sandbox_id, "echo out; echo err >&2; exit 7")
+    assert (done.code, done.out, done.err) == (7, b"out\n", b"err\n")
+
+
+@feature("cli.exec")
+@pytest.mark.new_only
+def test_exec_takes_user_directory_and_environment(cli, sandbox):
+    done = cli("sandbox", "exec", "-u", "root", "-c", "/tmp", "-e", "WHAT=a b", sandbox.sandbox_id, 'id -un; pwd; echo "$WHAT"')
+    assert (done.code, done.text) == (0, "root\n/tmp\na b\n")
+
+
+@feature("cli.exec")
+@pytest.mark.new_only
+@pytest.mark.parametrize("size", [0, 1, 65536, 65537, 300_000])
+def test_exec_pipes_its_input_to_the_last_byte(cli, sandbox, size):
+    done = cli("sandbox", "exec", sandbox.sandbox_id, "wc -c", stdin=os.urandom(size))
+    assert (done.code, done.text.strip()) == (0, str(size)), done.err
+
+
+@feature("cli.exec")
+@pytest.mark.new_only
+def test_exec_in_the_background_returns_at_once(cli, sandbox):
+    done = cli("sandbox", "exec", "--background", sandbox.sandbox_id, "sleep 62", timeout=20)
+    assert done.code == 0, done.err
+    assert any("sleep 62" in process.args for process in sandbox.commands.list())
+
+
+@feature("cli.metrics")
+def test_metrics_are_printed(cli, sandbox):
+    wait_until(lambda: sandbox.get_metrics(), "the first measurement", 20)
+    done = cli("sandbox", "metrics", sandbox.sandbox_id, "--format", "json")
+    assert done.code == 0, done.err
+    assert "cpuUsedPct" in done.text and "memUsed" in done.text
+
+
+@feature("cli.logs")
+def test_logs_are_printed(cli, sandbox):
+    done = cli("sandbox", "logs", sandbox.sandbox_id, "--level", "DEBUG", "--format", "json")
+    assert done.code == 0, done.err
+    assert b"rror" not in done.err
+
+
+@feature("cli.kill")
+def test_kill_ends_the_sandbox(cli):
+    made = e2b.Sandbox.create(timeout=60)
+    done = cli("sandbox", "kill", made.sandbox_id)
+    assert done.code == 0, done.err
+    assert not made.is_running()
+
+
+@feature("cli.kill")
+def test_killing_an_unknown_sandbox_says_so(cli):
+    done = cli("sandbox", "kill", "nonexistingsandbox")
+    assert "nonexistingsandbox" in (done.text + done.err.decode())
+    assert "not found" in (done.text + done.err.decode()).lower() or "wasn't" in (done.text + done.err.decode())
+
+
+@feature("cli.connect")
+def test_connect_is_a_terminal_in_the_sandbox(command, sandbox):
+    terminal = Terminal(command, "sandbox", "connect", sandbox.sandbox_id)
+    try:
+        terminal.expect("user@")
+        terminal.type("echo =$((6*7))= $(id -un)\r")
+        terminal.expect("=42= user")
+        terminal.type("exit\r")
+        terminal.end()
+    finally:
+        terminal.close()
+    assert sandbox.is_running()
+
+
+@feature("cli.create")
+def test_create_opens_a_terminal_and_the_sandbox_ends_with_it(command):
+    before = running()
+    terminal = Terminal(command, "sandbox", "create", "base")
+    try:
+        terminal.expect("user@")
+        (made,) = running() - before or {None}
+        assert made, "no new sandbox in the list"
+        terminal.type("echo =$((6*7))=\r")
+        terminal.expect("=42=")
+        terminal.type("exit\r")
+        terminal.end()
+    finally:
+        terminal.close()
+    wait_until(lambda: made not in running(), "the end of the sandbox", 20)
+
+
+@feature("cli.errors")
+def test_a_wrong_key_is_told(cli):
+    done = cli("sandbox", "list", E2B_API_KEY="e2b_" + "0" * 40)
+    assert done.code != 0
+    assert "Unauthorized" in (done.text + done.err.decode())
+
+
+@feature("cli.errors")
+def test_an_unknown_sandbox_is_told(cli):
+    done = cli("sandbox", "connect", "nonexistingsandbox")
+    assert done.code != 0
+    assert "nonexistingsandbox" in (done.text + done.err.decode())
+
+
+@feature("cli.templates")
+def test_the_base_template_is_listed(cli):
+    done = cli("template", "list", "--format", "json")
+    assert done.code == 0, done.err
+    assert any("base" in template["aliases"] for template in done.json)
+
+
+def running():
+    pages = e2b.Sandbox.list()
+    found = set()
+    while pages.has_next:
+        found |= {item.sandbox_id for item in pages.next_items()}
+    return found
+
+
+def wait_until(look, what, seconds):
+    deadline = time.monotonic() + seconds
+    while True:
+        seen = look()
+        if seen:
+            return seen
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
+        time.sleep(0.1)
+
+
+class Terminal:
+    """The CLI on a pseudo-terminal of ours, with what it has shown."""
+
+    def __init__(self, command, *arguments):
+        start, environment = command
+        self.near, far = pty.openpty()
+        self.shown = b""
+        environment = {**environment, "TERM": "xterm"}
+        self.process = subprocess.Popen([*start, *arguments], stdin=far, stdout=far, stderr=far, env=environment, start_new_session=True)
+        os.close(far)
+
+    def type(self, text):
+        os.write(self.near, text.encode())
+
+    def read(self, seconds):
+        ready, _, _ = select.select([self.near], [], [], seconds)
+        if ready:
+            try:
+                self.shown += os.read(self.near, 65536)
+            except OSError:
+                return False
+        return True
+
+    def expect(self, text, seconds=30):
+        deadline = time.monotonic() + seconds
+        while text.encode() not in self.shown:
+            assert time.monotonic() < deadline, f"{text!r} was not shown: {self.shown!r}"
+            if not self.read(0.2):
+                assert text.encode() in self.shown, f"the CLI ended without showing {text!r}: {self.shown!r}"
+
+    def end(self, seconds=20):
+        deadline = time.monotonic() + seconds
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, f"the CLI did not end: {self.shown!r}"
+            self.read(0.2)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.near)

@@ -1,0 +1,16 @@
+// The SDK under test. It is imported from the folder the runner installed it to, so that the same
+// cases drive both generations.
+
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+
+const folder = join(process.env.CONFORMANCE_NODE_MODULES, 'e2b')
+
+export const e2b = await import(pathToFileURL(join(folder, 'dist/index.mjs')))
+export const { Sandbox } = e2b
+export const version = JSON.parse(readFileSync(join(folder, 'package.json'))).version
+export const isYear = version === '2.7.0'
+
+/** What this generation of the SDK is expected to show. */
+export const byGeneration = (expected) => (isYear ? expected.year : expected.new)

@@ -1,0 +1,131 @@
+// What a user reads when something about the request is wrong.
+
+import assert from 'node:assert/strict'
+
+import { check, expectError, failure, group } from '../harness.mjs'
+import { Sandbox, e2b } from '../sdk.mjs'
+
+const apiKey = 'e2b_' + '0'.repeat(40)
+
+group('failures', (box) => {
+  check('errors.key', 'a wrong key is refused everywhere', async () => {
+    const id = box.sandbox.sandboxId
+    const calls = [
+      Sandbox.create({ apiKey }),
+      Sandbox.connect(id, { apiKey }),
+      Sandbox.getInfo(id, { apiKey }),
+      Sandbox.kill(id, { apiKey }),
+      Sandbox.setTimeout(id, 10_000, { apiKey }),
+      Sandbox.list({ apiKey }).nextItems(),
+    ]
+    for (const error of await Promise.all(calls.map(failure))) {
+      expectError(error, { new: 'AuthenticationError', says: ['Unauthorized', 'Invalid API key'] })
+    }
+    assert.equal(await box.sandbox.isRunning(), true)
+  })
+
+  check('errors.template', 'an unknown template is named', async () => {
+    const error = await failure(Sandbox.create('no-such-template'))
+    expectError(error, { new: 'SandboxError', says: "404: template 'no-such-template' not found" })
+  })
+
+  check('errors.sandbox', 'an unknown sandbox is named', async () => {
+    for (const id of ['nonexistingsandbox', 'i00000000000000000000', 'non-existing']) {
+      const kinds = { new: 'SandboxNotFoundError', year: 'NotFoundError' }
+      expectError(await failure(Sandbox.connect(id)), { ...kinds, says: `Paused sandbox ${id} not found` })
+      expectError(await failure(Sandbox.getInfo(id)), { ...kinds, says: `Sandbox ${id} not found` })
+      expectError(await failure(Sandbox.setTimeout(id, 10_000)), { ...kinds, says: `Sandbox ${id} not found` })
+    }
+  })
+
+  check('errors.sandbox', 'a malformed id is refused', async () => {
+    const error = await failure(Sandbox.getInfo('two-many-dashes'))
+    expectError(error, { new: 'SandboxError', says: ['400', 'Invalid sandbox ID'] })
+  })
+
+  check('errors.killed', 'killing the sandbox ends a running command with a clear error', async ({ fresh }) => {
+    const sandbox = await fresh()
+    const handle = await sandbox.commands.run('sleep 60', { background: true, timeoutMs: 0 })
+    const ended = failure(handle.wait())
+    await sandbox.kill()
+    const error = await ended
+    assert.equal(error.constructor.name, 'TimeoutError', `${error.constructor.name}: ${error.message}`)
+  })
+
+  check('errors.killed', 'a command on a killed sandbox says that it is gone', async ({ fresh }) => {
+    const sandbox = await fresh()
+    await sandbox.kill()
+    const error = await failure(sandbox.commands.run('echo hello'))
+    const kinds = { new: 'SandboxNotFoundError', year: 'NotFoundError' }
+    expectError(error, { ...kinds, says: 'Sandbox is probably not running anymore' })
+  })
+
+  check('errors.killed', 'a file of a killed sandbox says that it is gone', async ({ fresh }) => {
+    const sandbox = await fresh()
+    await sandbox.kill()
+    const error = await failure(sandbox.files.read('/etc/hostname'))
+    expectError(error, { new: 'TimeoutError', says: 'The sandbox was not found' })
+  })
+
+  check('errors.user', 'an unknown user is named', async () => {
+    const run = await failure(box.sandbox.commands.run('whoami', { user: 'nobody2' }))
+    expectError(run, { new: 'AuthenticationError', says: "invalid username: 'nobody2'" })
+    const read = await failure(box.sandbox.files.read('a.txt', { user: 'nobody2' }))
+    expectError(read, { new: 'AuthenticationError', says: 'nobody2' })
+  })
+
+  check('errors.cwd', 'a missing working directory is named', async () => {
+    const error = await failure(box.sandbox.commands.run('pwd', { cwd: '/no/such/place' }))
+    expectError(error, { new: 'InvalidArgumentError', says: "cwd '/no/such/place' does not exist" })
+  })
+
+  check('errors.files', 'a missing file is named', async () => {
+    for (const format of ['text', 'bytes', 'blob', 'stream']) {
+      const error = await failure(box.sandbox.files.read('/no/such/file', { format }))
+      const kinds = { new: 'FileNotFoundError', year: 'NotFoundError' }
+      expectError(error, { ...kinds, says: "path '/no/such/file' does not exist" })
+    }
+  })
+
+  check('errors.files', 'reading or writing a directory as a file is refused', async ({ place }) => {
+    const read = await failure(box.sandbox.files.read('/etc'))
+    expectError(read, { new: 'InvalidArgumentError', says: "path '/etc' is a directory" })
+    await box.sandbox.files.makeDir(place)
+    const write = await failure(box.sandbox.files.write(place, 'x'))
+    expectError(write, { new: 'InvalidArgumentError', says: 'path is a directory' })
+  })
+
+  check('later.pause', 'pausing fails and leaves the sandbox running', async () => {
+    const error = await failure(box.sandbox.betaPause())
+    expectError(error, { new: 'SandboxError', says: '501' })
+    assert.equal(await box.sandbox.isRunning(), true)
+  })
+
+  check('later.fork', 'forking fails', { newOnly: true }, async () => {
+    expectError(await failure(box.sandbox.fork()), { new: 'SandboxError', says: '501' })
+  })
+
+  check('later.snapshots', 'a snapshot fails', { newOnly: true }, async () => {
+    expectError(await failure(box.sandbox.createSnapshot()), { new: 'SandboxError', says: '501' })
+  })
+
+  check('later.network', 'network rules fail instead of being ignored', async () => {
+    const error = await failure(Sandbox.create({ network: { denyOut: [e2b.ALL_TRAFFIC] } }))
+    assert.match(error.message, /^(400|501): /)
+  })
+
+  check('later.lifecycle', 'auto-pause fails instead of being ignored', { newOnly: true }, async () => {
+    const error = await failure(Sandbox.create({ lifecycle: { onTimeout: 'pause' } }))
+    assert.match(error.message, /^(400|501): /)
+  })
+
+  check('later.volumes', 'volumes fail', { newOnly: true }, async () => {
+    assert.match((await failure(e2b.Volume.create('data'))).message, /501/)
+  })
+
+  check('later.templates', 'a template build fails', async () => {
+    const template = e2b.Template().fromTemplate('base').runCmd('true')
+    const error = await failure(e2b.Template.build(template, { alias: 'conformance' }))
+    assert.match(error.message, /501/)
+  })
+})

@@ -1,0 +1,126 @@
+"""Fixtures, the deadline of each case, and the record of each outcome."""
+
+import asyncio
+import inspect
+import uuid
+
+import pytest
+
+import results
+from flavour import FLAVOURS
+from generation import NEW, VERSION, YEAR
+
+USUAL_DEADLINE = 60
+
+
+def pytest_generate_tests(metafunc):
+    if "sdk" in metafunc.fixturenames:
+        metafunc.parametrize("sdk", list(FLAVOURS), indirect=True, scope="session")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out what this SDK does not have, and records that it was left out."""
+    kept = []
+    for item in items:
+        feature = item.get_closest_marker("feature")
+        assert feature and feature.args[0] in results.FEATURES, f"{item.nodeid} names no feature of features.json"
+        if item.get_closest_marker("once") and flavour_of(item) == "async":
+            continue
+        if absent(item):
+            record(item, "absent", 0, "")
+        else:
+            kept.append(item)
+    items[:] = kept
+
+
+def flavour_of(item):
+    return item.callspec.params.get("sdk", "sync") if hasattr(item, "callspec") else "sync"
+
+
+def absent(item):
+    if item.get_closest_marker("new_only") and YEAR:
+        return True
+    other = {"sync": "async_only", "async": "sync_only"}[flavour_of(item)]
+    return item.get_closest_marker(other) is not None
+
+
+def pytest_pyfunc_call(pyfuncitem):
+    """Runs a coroutine test in the session's loop, with a deadline."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    marker = pyfuncitem.get_closest_marker("deadline")
+    seconds = marker.args[0] if marker else USUAL_DEADLINE
+    wanted = inspect.signature(pyfuncitem.obj).parameters
+    arguments = {name: value for name, value in pyfuncitem.funcargs.items() if name in wanted}
+    run_until_complete(asyncio.wait_for(pyfuncitem.obj(**arguments), seconds))
+    return True
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if report.when == "call" or report.failed:
+        outcome = "passed" if report.passed else "failed"
+        record(item, outcome, report.duration, "" if report.passed else str(report.longrepr))
+
+
+def record(item, outcome, seconds, detail):
+    results.record(
+        sdk=f"python {flavour_of(item)}",
+        version=VERSION,
+        generation="new" if NEW else "year",
+        feature=item.get_closest_marker("feature").args[0],
+        case=results.sentence(item),
+        outcome=outcome,
+        seconds=round(seconds, 3),
+        detail=detail,
+    )
+
+
+_loop = asyncio.new_event_loop()
+
+
+def run_until_complete(awaitable):
+    return _loop.run_until_complete(awaitable)
+
+
+@pytest.fixture(scope="session")
+def sdk(request):
+    """The sync or the async SDK."""
+    return FLAVOURS[request.param]()
+
+
+@pytest.fixture(scope="module")
+def sandbox(sdk):
+    """One sandbox for the cases of a file that do not disturb each other."""
+    made = run_until_complete(sdk.call(sdk.Sandbox.create, timeout=240, metadata={"suite": "conformance"}))
+    yield made
+    run_until_complete(sdk.call(made.kill))
+
+
+@pytest.fixture
+def fresh(sdk):
+    """Makes sandboxes that only this case uses; they are killed at its end."""
+    made = []
+
+    async def create(**options):
+        options.setdefault("timeout", 120)
+        sandbox = await sdk.call(sdk.Sandbox.create, **options)
+        made.append(sandbox)
+        return sandbox
+
+    yield create
+    for sandbox in made:
+        run_until_complete(sdk.call(sandbox.kill))
+
+
+@pytest.fixture
+def place():
+    """A directory name that no other case uses."""
+    return f"/home/user/place-{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def tag():
+    """A metadata value that no other case uses."""
+    return uuid.uuid4().hex

@@ -1,0 +1,110 @@
+"""What does not work yet is refused in the contract's shape, never accepted and ignored.
+
+Each entry of `NOT_YET` moves into a real case when its feature lands; a request that suddenly succeeds
+fails here, so that nobody forgets.
+"""
+
+import e2b
+import pytest
+
+import web
+from flavour import in_thread
+
+feature = pytest.mark.feature
+
+UUID = "00000000-0000-4000-8000-000000000000"
+BASE = {"templateID": "base", "timeout": 60}
+
+NOT_YET = [
+    ("later.pause", "POST", "/sandboxes/{id}/pause", {}),
+    ("later.pause", "POST", "/sandboxes/{id}/pause", None),
+    ("later.pause", "POST", "/sandboxes/{id}/resume", {"timeout": 60}),
+    ("later.fork", "POST", "/sandboxes/{id}/fork", {}),
+    ("later.snapshots", "POST", "/sandboxes/{id}/snapshots", {}),
+    ("later.snapshots", "GET", "/snapshots", None),
+    ("later.network", "PUT", "/sandboxes/{id}/network", {"denyOut": ["0.0.0.0/0"]}),
+    ("later.network", "POST", "/v2/sandboxes", {**BASE, "network": {"denyOut": ["0.0.0.0/0"]}}),
+    ("later.network", "POST", "/v2/sandboxes", {**BASE, "allow_internet_access": False}),
+    ("later.lifecycle", "POST", "/v2/sandboxes", {**BASE, "autoPause": True}),
+    ("later.lifecycle", "POST", "/v2/sandboxes", {**BASE, "autoPause": True, "autoResume": {"enabled": True}}),
+    ("later.volumes", "POST", "/v2/sandboxes", {**BASE, "volumeMounts": [{"name": "data", "path": "/data"}]}),
+    ("later.volumes", "GET", "/volumes", None),
+    ("later.volumes", "POST", "/volumes", {"name": "data"}),
+    ("later.secrets", "GET", "/secrets", None),
+    ("later.secrets", "POST", "/v2/sandboxes", {**BASE, "iam": {"tokens": {"a": {"audience": "b", "tokenType": "JWT-SVID"}}}}),
+    ("later.templates", "POST", "/v3/templates", {"name": "mine"}),
+    ("later.templates", "POST", f"/v2/templates/base/builds/{UUID}", {"fromTemplate": "base", "steps": []}),
+    ("later.templates", "GET", f"/templates/base/builds/{UUID}/status", None),
+]
+
+
+def cases():
+    for name, method, path, body in NOT_YET:
+        what = ",".join(sorted(set(body or {}) - set(BASE)))
+        yield pytest.param(method, path, body, id=f"{method} {path} {what}".strip(), marks=feature(name))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("method, path, body", list(cases()))
+async def test_it_is_refused_with_code_and_message(sdk, sandbox, method, path, body):
+    answer = await in_thread(web.api, method, path.replace("{id}", sandbox.sandbox_id), body)
+    if answer.status == 201 and "sandboxID" in answer.json:
+        await sdk.call(sdk.Sandbox.kill, answer.json["sandboxID"])
+    assert answer.status in (400, 403, 501), answer
+    assert answer.headers["content-type"].startswith("application/json")
+    assert answer.json["code"] == answer.status
+    assert answer.json["message"]
+
+
+@feature("later.pause")
+async def test_pausing_raises_and_leaves_the_sandbox_running(sdk, sandbox):
+    pause = sandbox.pause if hasattr(sandbox, "pause") else sandbox.beta_pause
+    error = await sdk.error(pause)
+    assert type(error).__name__ == "SandboxException" and str(error).startswith("501: "), repr(error)
+    assert await sdk.call(sandbox.is_running)
+
+
+@feature("later.fork")
+@pytest.mark.new_only
+async def test_forking_raises(sdk, sandbox):
+    error = await sdk.error(sandbox.fork)
+    assert type(error).__name__ == "SandboxException" and str(error).startswith("501: "), repr(error)
+
+
+@feature("later.snapshots")
+@pytest.mark.new_only
+async def test_a_snapshot_raises(sdk, sandbox):
+    error = await sdk.error(sandbox.create_snapshot)
+    assert type(error).__name__ == "SandboxException" and str(error).startswith("501: "), repr(error)
+
+
+@feature("later.network")
+async def test_network_rules_raise_instead_of_being_ignored(sdk):
+    error = await sdk.error(sdk.Sandbox.create, network={"deny_out": [e2b.ALL_TRAFFIC]})
+    assert type(error).__name__ == "SandboxException" and str(error)[:3] in ("400", "501"), repr(error)
+
+
+@feature("later.lifecycle")
+@pytest.mark.new_only
+async def test_auto_pause_raises_instead_of_being_ignored(sdk):
+    error = await sdk.error(sdk.Sandbox.create, lifecycle={"on_timeout": "pause"})
+    assert type(error).__name__ == "SandboxException" and str(error)[:3] in ("400", "501"), repr(error)
+
+
+@feature("later.templates")
+async def test_a_template_build_raises(sdk):
+    template = e2b.Template().from_template("base").run_cmd("true")
+    if sdk.name == "sync":
+        error = await sdk.error(e2b.Template.build, template, alias="conformance")
+    else:
+        error = await sdk.error(e2b.AsyncTemplate.build, template, alias="conformance")
+    assert type(error).__name__ in ("BuildException", "TemplateException"), repr(error)
+    assert "501" in str(error), error
+
+
+@feature("later.volumes")
+@pytest.mark.new_only
+async def test_volumes_raise(sdk):
+    volume = e2b.Volume if sdk.name == "sync" else e2b.AsyncVolume
+    error = await sdk.error(volume.create, "data")
+    assert type(error).__name__ == "VolumeException" and "501" in str(error), repr(error)

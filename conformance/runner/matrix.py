@@ -1,0 +1,59 @@
+"""The matrix feature × SDK × version, from the outcomes of the cases."""
+
+import json
+import pathlib
+
+FEATURES = json.loads((pathlib.Path(__file__).resolve().parents[1] / "features.json").read_text())
+ORDER = ("python sync", "python async", "js", "cli")
+TITLES = {"python sync": "Python", "python async": "Python async", "js": "JavaScript", "cli": "CLI"}
+
+
+def where(case):
+    return f"{case['feature']} ({TITLES[case['sdk']]} {case['version']}, {case['mode']} mode)"
+
+
+def columns(outcomes):
+    """SDK and version of each column, newest first within an SDK."""
+    seen = {(case["sdk"], case["generation"], case["version"]) for case in outcomes}
+    return sorted(seen, key=lambda column: (ORDER.index(column[0]), column[1] != "new"))
+
+
+def cell(cases):
+    """What one cell says: all well, what fails, or that the SDK has no such method."""
+    tried = [case for case in cases if case["outcome"] != "absent"]
+    if not tried:
+        return "–"
+    failed = sum(case["outcome"] == "failed" for case in tried)
+    if failed:
+        return f"❌ {failed} of {len(tried)}"
+    return "refused" if tried[0]["feature"].startswith("later.") else "✅"
+
+
+def markdown(outcomes):
+    """One table per group of features; a feature without any case has no row."""
+    heads = columns(outcomes)
+    names = [f"{TITLES[sdk]} {version}" for sdk, _, version in heads]
+    lines = []
+    for group in FEATURES:
+        rows = [
+            (title, [cell(matching(outcomes, feature, head)) for head in heads])
+            for feature, title in group["features"].items()
+        ]
+        rows = [(title, cells) for title, cells in rows if set(cells) != {"–"}]
+        used = [index for index in range(len(heads)) if any(cells[index] != "–" for _, cells in rows)]
+        if not rows:
+            continue
+        lines.append(f"| {group['group']} | {' | '.join(names[index] for index in used)} |")
+        lines.append(f"|---|{'---|' * len(used)}")
+        lines += [f"| {title} | {' | '.join(cells[index] for index in used)} |" for title, cells in rows]
+        lines.append("")
+    lines.append("✅ every case passes · ❌ cases that fail · refused: answered with a clear error until it works · – not in that SDK")
+    return "\n".join(lines)
+
+
+def matching(outcomes, feature, head):
+    return [
+        case
+        for case in outcomes
+        if case["feature"] == feature and (case["sdk"], case["generation"], case["version"]) == head
+    ]

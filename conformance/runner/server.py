@@ -1,0 +1,112 @@
+"""Builds and starts the server under test, and tells the SDKs where it is."""
+
+import contextlib
+import json
+import os
+import pathlib
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# The first start builds the base template, which downloads packages; later starts take a second.
+START_SECONDS = 900
+STOP_SECONDS = 30
+
+# `url`: API and sandboxes behind one address, told apart by headers.
+# `domain`: names below a domain, with TLS.
+MODES = ("url", "domain")
+USUAL_MODES = ("url",)
+EXTERNAL = ("E2B_API_KEY", "E2B_API_URL", "E2B_SANDBOX_URL", "E2B_DOMAIN", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
+
+
+def build():
+    """The executable, compiled from this tree."""
+    command = ["cargo", "build", "--locked", "--package", "skep", "--message-format", "json-render-diagnostics"]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit("the server does not build")
+    messages = map(json.loads, done.stdout.splitlines())
+    executables = [message["executable"] for message in messages if message.get("executable")]
+    return pathlib.Path(executables[-1])
+
+
+@contextlib.contextmanager
+def running(mode, executable):
+    """A server in this mode, as the environment of its clients; without an executable, the one outside."""
+    if executable is None:
+        yield external()
+        return
+    with tempfile.TemporaryDirectory(prefix="conformance-server-") as folder:
+        log = pathlib.Path(folder, "log")
+        with log.open("wb") as log_file:
+            process = start(mode, executable, pathlib.Path(folder, "data"), log_file)
+        try:
+            yield clients(mode, ready_line(process, log))
+        finally:
+            stop(process, log)
+
+
+def external():
+    missing = [name for name in ("E2B_API_KEY",) if not os.environ.get(name)]
+    if missing:
+        sys.exit(f"--external needs {', '.join(missing)} in the environment")
+    return {name: os.environ[name] for name in EXTERNAL if name in os.environ}
+
+
+def start(mode, executable, data, log_file):
+    as_root = [] if os.geteuid() == 0 else ["sudo", "--preserve-env"]
+    options = ["--json", "--listen", "127.0.0.1:0", "--data-dir", data, "--cache-dir", ROOT / ".cache" / "skep"]
+    command = [*as_root, executable, "up", *options, *(["--tls"] if mode == "domain" else [])]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log_file)
+
+
+def ready_line(process, log):
+    """What the server prints when it serves."""
+    deadline = time.monotonic() + START_SECONDS
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while time.monotonic() < deadline:
+            if selector.select(timeout=1):
+                line = process.stdout.readline()
+                if line:
+                    return json.loads(line)
+                sys.exit(f"the server ended before it was ready:\n{log.read_text()}")
+    sys.exit(f"the server was not ready within {START_SECONDS} s:\n{log.read_text()}")
+
+
+def clients(mode, ready):
+    """The variables that point an SDK at the server."""
+    if mode == "url":
+        return {
+            "E2B_API_KEY": ready["apiKey"],
+            "E2B_API_URL": ready["apiUrl"],
+            "E2B_SANDBOX_URL": ready["sandboxUrl"],
+        }
+    return {
+        "E2B_API_KEY": ready["apiKey"],
+        "E2B_DOMAIN": ready["domain"],
+        "SSL_CERT_FILE": ready["caCert"],
+        "NODE_EXTRA_CA_CERTS": ready["caCert"],
+        "CONFORMANCE_ADDRESS": "127.0.0.1",
+    }
+
+
+def stop(process, log):
+    """Asks the server to end; one that does not is a failure of its own."""
+    if process.poll() is not None:
+        tail = "\n".join(log.read_text().splitlines()[-50:])
+        print(f"the server ended by itself with {process.returncode}:\n{tail}", file=sys.stderr)
+        return
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        print(f"the server did not stop within {STOP_SECONDS} s and was killed", file=sys.stderr)
+    if os.environ.get("CONFORMANCE_SERVER_LOG"):
+        pathlib.Path(os.environ["CONFORMANCE_SERVER_LOG"]).write_text(log.read_text())

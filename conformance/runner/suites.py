@@ -1,0 +1,110 @@
+"""The suites: one per SDK and generation, each a process of its own."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+from . import environments
+
+HERE = pathlib.Path(__file__).resolve().parents[1]
+SDKS = ("python", "js", "cli")
+GENERATIONS = ("new", "year")
+# What decides where an SDK connects must come from the runner alone.
+CLIENT_VARIABLES = ("E2B_", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "NODE_TEST_CONTEXT", "PYTEST_")
+
+
+def chosen(sdks, generations):
+    """The suites asked for, longest first."""
+    kinds = {"python": Python, "js": JavaScript, "cli": CommandLine}
+    return [
+        kinds[sdk](generation)
+        for sdk in sdks or SDKS
+        for generation in generations or GENERATIONS
+    ]
+
+
+class Suite:
+    """An SDK of one generation and the cases that drive it."""
+
+    def __init__(self, generation):
+        self.generation = generation
+
+    def install(self):
+        raise NotImplementedError
+
+    def command(self, pattern):
+        raise NotImplementedError
+
+    def variables(self):
+        return {}
+
+    def run(self, environment, pattern):
+        """Runs all cases; the outcome of each is in the results file. Says whether it came to its end."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(CLIENT_VARIABLES)}
+        done = subprocess.run(
+            self.command(pattern),
+            cwd=self.folder,
+            env={**kept, **environment, **self.variables()},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        ended = done.returncode in self.ended_codes
+        if not ended:
+            print(f"\n{self.name} {self.generation} ended with {done.returncode}:\n{done.stdout}", file=sys.stderr)
+        return ended
+
+
+class Python(Suite):
+    name = "python"
+    folder = HERE / "python"
+    # pytest: all passed, some failed, none selected.
+    ended_codes = (0, 1, 5)
+
+    def install(self):
+        self.interpreter = environments.python(self.folder / f"{self.generation}.txt")
+        self.modules = environments.node(f"js-{self.generation}", HERE / "js" / self.generation)
+
+    def command(self, pattern):
+        return [self.interpreter, "-m", "pytest", *(["-k", pattern] if pattern else [])]
+
+    def variables(self):
+        return {"CONFORMANCE_NODE_MODULES": str(self.modules), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+class JavaScript(Suite):
+    name = "js"
+    folder = HERE / "js"
+    ended_codes = (0, 1)
+
+    def install(self):
+        self.modules = environments.node(f"js-{self.generation}", self.folder / self.generation)
+
+    def command(self, pattern):
+        selected = ["--test-name-pattern", pattern] if pattern else []
+        return ["node", *selected, "all.mjs"]
+
+    def variables(self):
+        return {"CONFORMANCE_NODE_MODULES": str(self.modules)}
+
+
+class CommandLine(Suite):
+    name = "cli"
+    folder = HERE / "cli"
+    ended_codes = (0, 1, 5)
+
+    def install(self):
+        # The cases are Python and make their sandboxes with the newest SDK; only the CLI is of its generation.
+        self.interpreter = environments.python(HERE / "python" / "new.txt")
+        self.modules = environments.node(f"cli-{self.generation}", self.folder / self.generation)
+
+    def command(self, pattern):
+        return [self.interpreter, "-m", "pytest", *(["-k", pattern] if pattern else [])]
+
+    def variables(self):
+        return {
+            "CONFORMANCE_CLI": str(self.modules / "@e2b" / "cli"),
+            "CONFORMANCE_GENERATION": self.generation,
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
