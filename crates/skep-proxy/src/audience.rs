@@ -1,0 +1,149 @@
+//! In which language a caller wants to be refused.
+
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method};
+
+use crate::classify::is_rpc_path;
+
+/// Who reads an answer that the proxy gives itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// A person in a browser.
+    Person,
+    /// A program that reads our JSON.
+    Program,
+    /// A client of a remote procedure that has one answer.
+    Call,
+    /// A client of a remote procedure that has many answers; it speaks this content type.
+    Stream(HeaderValue),
+}
+
+impl Audience {
+    /// Reads the audience from the head of a request.
+    pub(crate) fn of(parts: &Parts) -> Self {
+        if parts.method == Method::POST && is_rpc_path(parts.uri.path()) {
+            return Self::of_procedure(&parts.headers);
+        }
+        if is_navigation(&parts.headers) {
+            Self::Person
+        } else {
+            Self::Program
+        }
+    }
+
+    fn of_procedure(headers: &HeaderMap) -> Self {
+        match headers.get(CONTENT_TYPE) {
+            Some(kind) if kind.as_bytes().starts_with(b"application/connect+") => {
+                Self::Stream(kind.clone())
+            }
+            Some(_) | None => Self::Call,
+        }
+    }
+}
+
+const BROWSERS: [&str; 7] = [
+    "mozilla", "chrome", "safari", "firefox", "edge", "opera", "msie",
+];
+
+/// Whether a browser asks for a page, rather than a script in a page for data.
+fn is_navigation(headers: &HeaderMap) -> bool {
+    let text = |name: &str| {
+        let value = headers.get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default().to_ascii_lowercase()
+    };
+    let agent = text(USER_AGENT.as_str());
+    if !BROWSERS.iter().any(|browser| agent.contains(browser)) {
+        return false;
+    }
+    let accept = text(ACCEPT.as_str());
+    if accept.contains("application/json") && !accept.contains("text/html") {
+        return false;
+    }
+    match text("sec-fetch-mode").as_str() {
+        "cors" | "no-cors" | "same-origin" | "websocket" => false,
+        "navigate" => true,
+        _ => !headers.contains_key("x-requested-with"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    const FIREFOX: (&str, &str) = ("user-agent", "Mozilla/5.0 (X11) Firefox/140.0");
+
+    #[track_caller]
+    fn check(headers: &[(&str, &str)], expected: &Audience) {
+        let mut request = Request::get("/");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        assert_eq!(&Audience::of(&parts), expected, "{headers:?}");
+    }
+
+    #[test]
+    fn a_browser_that_navigates_gets_a_page() {
+        check(&[FIREFOX], &Audience::Person);
+        check(
+            &[FIREFOX, ("accept", "text/html,application/json")],
+            &Audience::Person,
+        );
+        check(
+            &[
+                FIREFOX,
+                ("sec-fetch-mode", "navigate"),
+                ("x-requested-with", "x"),
+            ],
+            &Audience::Person,
+        );
+    }
+
+    #[test]
+    fn programs_and_scripts_get_json() {
+        check(&[], &Audience::Program);
+        check(
+            &[("user-agent", "curl/8"), ("accept", "text/html")],
+            &Audience::Program,
+        );
+        check(
+            &[FIREFOX, ("accept", "application/json")],
+            &Audience::Program,
+        );
+        check(
+            &[FIREFOX, ("x-requested-with", "XMLHttpRequest")],
+            &Audience::Program,
+        );
+        for mode in ["cors", "no-cors", "same-origin", "websocket"] {
+            check(&[FIREFOX, ("sec-fetch-mode", mode)], &Audience::Program);
+        }
+    }
+
+    #[test]
+    fn remote_procedures_are_answered_in_their_own_way() {
+        let of = |path: &str, kind: &str| {
+            let request = Request::post(path)
+                .header("content-type", kind)
+                .body(())
+                .unwrap();
+            Audience::of(&request.into_parts().0)
+        };
+        assert_eq!(
+            of("/process.Process/List", "application/json"),
+            Audience::Call
+        );
+        assert_eq!(
+            of("/filesystem.Filesystem/Stat", "application/proto"),
+            Audience::Call
+        );
+        let stream = "application/connect+json";
+        assert_eq!(
+            of("/process.Process/Start", stream),
+            Audience::Stream(HeaderValue::from_static(stream))
+        );
+        assert_eq!(of("/files", "application/json"), Audience::Program);
+    }
+}

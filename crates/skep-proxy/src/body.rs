@@ -1,0 +1,203 @@
+//! What a client is sent.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Incoming;
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use crate::connection::{Dependence, Serving};
+use crate::envelope::{self, Boundary};
+use crate::hangup::Hangup;
+use crate::socket::ResetOnClose;
+use crate::upstream::{Lease, Visit};
+
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why an answer was cut.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Cut {
+    /// The sandbox has ended.
+    #[error("the sandbox has ended")]
+    SandboxEnded,
+    /// The service in the sandbox broke off.
+    #[error("the service in the sandbox broke off its answer")]
+    Upstream(#[source] hyper::Error),
+    /// The API broke off.
+    #[error("the answer broke off")]
+    Api(#[source] BoxError),
+}
+
+/// An answer's body, from wherever it comes.
+///
+/// It never yields an empty frame: a client's HTTP/2 stack gives up on a connection that has
+/// carried a hundred of them.
+pub(crate) struct ClientBody {
+    source: Source,
+    _serving: Serving,
+}
+
+pub(crate) enum Source {
+    Api(UnsyncBoxBody<Bytes, BoxError>),
+    Proxy(Full<Bytes>),
+    Sandbox(Box<SandboxBody>),
+}
+
+impl ClientBody {
+    pub(crate) fn new(source: Source, serving: Serving) -> Self {
+        Self {
+            source,
+            _serving: serving,
+        }
+    }
+}
+
+impl Body for ClientBody {
+    type Data = Bytes;
+    type Error = Cut;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        loop {
+            let frame = match &mut self.source {
+                Source::Api(body) => {
+                    ready!(Pin::new(body).poll_frame(context)).map(|frame| frame.map_err(Cut::Api))
+                }
+                Source::Proxy(body) => ready!(Pin::new(body).poll_frame(context))
+                    .map(|frame| frame.map_err(|never| match never {})),
+                Source::Sandbox(body) => ready!(body.poll_frame(context)),
+            };
+            match frame {
+                Some(Ok(frame)) if frame.data_ref().is_some_and(Bytes::is_empty) => {}
+                frame => return Poll::Ready(frame),
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Api(body) => body.is_end_stream(),
+            Source::Proxy(body) => body.is_end_stream(),
+            Source::Sandbox(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Api(body) => body.size_hint(),
+            Source::Proxy(body) => body.size_hint(),
+            Source::Sandbox(body) => body.upstream.size_hint(),
+        }
+    }
+}
+
+/// An answer that a sandbox is giving.
+pub(crate) struct SandboxBody {
+    upstream: Incoming,
+    ended: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Given back when the answer is complete, closed when it is dropped earlier.
+    lease: Option<Lease>,
+    hangup: Hangup,
+    /// Set if the stream is to end in words when the sandbox ends.
+    last_words: Option<Boundary>,
+    /// Armed when the answer is cut, so that HTTP/1.1 clients see a reset.
+    reset: Option<ResetOnClose>,
+    complete: bool,
+    _visit: Visit,
+    _dependence: Option<Dependence>,
+}
+
+/// What a [`SandboxBody`] is made of besides the sandbox's answer.
+pub(crate) struct Attendance {
+    pub(crate) ended: WaitForCancellationFutureOwned,
+    pub(crate) lease: Lease,
+    pub(crate) hangup: Hangup,
+    pub(crate) last_words: bool,
+    pub(crate) reset: Option<ResetOnClose>,
+    pub(crate) visit: Visit,
+    pub(crate) dependence: Option<Dependence>,
+}
+
+impl SandboxBody {
+    pub(crate) fn new(upstream: Incoming, attendance: Attendance) -> Self {
+        let framed = upstream.size_hint().exact().is_none();
+        let mut body = Self {
+            upstream,
+            ended: Box::pin(attendance.ended),
+            lease: Some(attendance.lease),
+            hangup: attendance.hangup,
+            last_words: (attendance.last_words && framed).then(Boundary::default),
+            reset: attendance.reset,
+            complete: false,
+            _visit: attendance.visit,
+            _dependence: attendance.dependence,
+        };
+        if body.upstream.is_end_stream() {
+            body.complete();
+        }
+        body
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.complete
+    }
+
+    fn complete(&mut self) {
+        self.complete = true;
+        self.hangup.answered();
+        if let Some(lease) = self.lease.take() {
+            lease.keep();
+        }
+    }
+
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        if self.complete {
+            return Poll::Ready(None);
+        }
+        if self.ended.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Some(self.cut(Cut::SandboxEnded)));
+        }
+        match ready!(Pin::new(&mut self.upstream).poll_frame(context)) {
+            Some(Ok(frame)) => {
+                if let (Some(boundary), Some(data)) = (&mut self.last_words, frame.data_ref()) {
+                    boundary.advance(data);
+                }
+                if self.upstream.is_end_stream() {
+                    self.complete();
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(error)) => Poll::Ready(Some(self.cut(Cut::Upstream(error)))),
+            None => {
+                self.complete();
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    /// Ends an answer that is not complete: in words if there is room for them, or else so that
+    /// nobody can take it for complete.
+    fn cut(&mut self, reason: Cut) -> Result<Frame<Bytes>, Cut> {
+        self.complete = true;
+        self.hangup.answered();
+        self.lease = None;
+        if self
+            .last_words
+            .take()
+            .is_some_and(|boundary| boundary.is_open())
+        {
+            let words = envelope::end_with_error("unavailable", "The sandbox was not found");
+            return Ok(Frame::data(words));
+        }
+        if let Some(reset) = &self.reset {
+            reset.arm();
+        }
+        Err(reason)
+    }
+}

@@ -1,0 +1,37 @@
+//! What an operator may choose.
+
+use std::time::Duration;
+
+/// How the front door behaves.
+#[derive(Debug, Clone)]
+pub struct FrontConfig {
+    /// The domain below which sandboxes have names, in lower case and without a port.
+    pub domain: String,
+    /// How many client connections are open at a time. One more is told `503`.
+    pub connections: usize,
+    /// How many requests one sandbox serves at a time. One more is told `429`.
+    pub requests_per_sandbox: usize,
+    /// How long the head of a request may take from its first byte. Bodies and answers may
+    /// take as long as they like.
+    pub head_timeout: Duration,
+    /// How long a connection without a request is kept. Clients keep theirs for 300 s and send
+    /// a request twice if we close first.
+    pub idle_timeout: Duration,
+    /// How long requests may go on after the server was told to stop.
+    pub drain: Duration,
+}
+
+impl FrontConfig {
+    /// The defaults for `domain`, of which a port is cut off.
+    pub fn new(domain: &str) -> Self {
+        let domain = domain.split(':').next().unwrap_or_default();
+        Self {
+            domain: domain.trim_matches('.').to_ascii_lowercase(),
+            connections: 8192,
+            requests_per_sandbox: 4096,
+            head_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(620),
+            drain: Duration::from_secs(5),
+        }
+    }
+}

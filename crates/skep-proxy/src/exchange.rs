@@ -1,0 +1,246 @@
+//! One request's way to a sandbox and back.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::{Method, Request, Response};
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::TrySendError;
+use skep_telemetry::Chain;
+
+use crate::body::{Attendance, Cut, SandboxBody, Source};
+use crate::classify::Target;
+use crate::connection::{ClientConnection, Dependence};
+use crate::hangup::{Hangup, REQUEST_HEADER};
+use crate::headers::{self, Passage};
+use crate::refusal::Refusal;
+use crate::route::Route;
+use crate::shared::Shared;
+use crate::switch;
+use crate::upstream::{DialError, Lease, RequestBody, Visit};
+
+/// How long after a broken connection we wait for the news that the sandbox has ended.
+const NEWS_DELAY: Duration = Duration::from_millis(250);
+
+/// Why a request that was admitted got no answer from its sandbox.
+pub(crate) enum Failure {
+    /// The client is told.
+    Refused(Refusal),
+    /// The client is cut off.
+    Cut(Cut),
+}
+
+/// A request on its way to a sandbox and back.
+pub(crate) struct Exchange {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) connection: Arc<ClientConnection>,
+    pub(crate) target: Target,
+    pub(crate) route: Arc<Route>,
+    pub(crate) arrived: Instant,
+    /// Whether the client only wants to know if the sandbox lives.
+    pub(crate) probe: bool,
+    /// Whether the client wants to be told in words when the sandbox ends.
+    pub(crate) last_words: bool,
+    /// Whether the client's connection serves other requests meanwhile.
+    pub(crate) multiplexed: bool,
+}
+
+impl Exchange {
+    /// Brings the request to the sandbox and the head of the answer back.
+    pub(crate) async fn run(
+        &self,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<Source>, Failure> {
+        let visit = self.enter()?;
+        let (mut parts, body) = request.into_parts();
+        let protocol = headers::upgrade(&parts);
+        headers::towards_sandbox(&mut parts, &self.passage());
+        request = Request::from_parts(parts, body);
+        if let Some(protocol) = protocol {
+            return switch::run(self, request, protocol, visit).await;
+        }
+        let upstreams = &self.shared.upstreams;
+        let lease = self.reached(upstreams.lease(&self.route, self.target.port).await)?;
+        let mut hangup = Hangup::watch(&self.shared, &self.route, self.target.port);
+        if let Some(name) = hangup.name() {
+            request.headers_mut().insert(REQUEST_HEADER, name.clone());
+        }
+        let dependence = self.tie();
+        match self.send(lease, request).await {
+            Ok((lease, response)) => Ok(self.pass_on(response, lease, hangup, visit, dependence)),
+            Err(failure) => {
+                hangup.answered();
+                Err(failure)
+            }
+        }
+    }
+
+    /// Notes that the client is cut off, and with what.
+    pub(crate) fn cut(&self, cut: Cut) -> Cut {
+        self.shared.metrics.cut_by_end.add_one();
+        if !self.multiplexed {
+            self.connection.reset.arm();
+        }
+        cut
+    }
+
+    /// Makes the end of the sandbox the end of the client's connection. From here on the sandbox
+    /// may act on the request; until now the client could be told that it is gone.
+    pub(crate) fn tie(&self) -> Option<Dependence> {
+        let tied = !(self.multiplexed || self.probe || self.last_words);
+        tied.then(|| self.connection.depend_on(self.route.ended.clone()))
+    }
+
+    /// The answer as the client gets it.
+    pub(crate) fn pass_on(
+        &self,
+        response: Response<Incoming>,
+        lease: Lease,
+        hangup: Hangup,
+        visit: Visit,
+        dependence: Option<Dependence>,
+    ) -> Response<Source> {
+        let (mut parts, upstream) = response.into_parts();
+        headers::towards_client(&mut parts);
+        let attendance = Attendance {
+            ended: self.route.ended.clone().cancelled_owned(),
+            lease,
+            hangup,
+            last_words: self.last_words,
+            reset: (!self.multiplexed).then(|| self.connection.reset.clone()),
+            visit,
+            dependence,
+        };
+        let body = SandboxBody::new(upstream, attendance);
+        Response::from_parts(parts, Source::Sandbox(Box::new(body)))
+    }
+
+    /// What a failed dial means to the client.
+    pub(crate) fn reached(&self, dialled: Result<Lease, DialError>) -> Result<Lease, Failure> {
+        let elapsed = self.arrived.elapsed();
+        match dialled {
+            Ok(lease) => {
+                self.shared.metrics.time_to_upstream.record(elapsed);
+                Ok(lease)
+            }
+            Err(DialError::Ended) => Err(Failure::Refused(self.not_found())),
+            Err(DialError::Closed) => Err(Failure::Refused(Refusal::PortClosed {
+                id: self.route.id.clone(),
+                port: self.target.port,
+            })),
+            Err(error @ DialError::Handshake(_)) => {
+                tracing::debug!(sandbox = %self.route.id, error = %Chain(&error), "sandbox not reached");
+                Err(Failure::Refused(self.no_answer()))
+            }
+        }
+    }
+
+    /// One try to get an answer, given up when the sandbox ends.
+    pub(crate) async fn attempt(
+        &self,
+        lease: &mut Lease,
+        request: Request<RequestBody>,
+    ) -> Result<Result<Response<Incoming>, Broken>, Failure> {
+        tokio::select! {
+            biased;
+            () = self.route.ended.cancelled() => Err(self.ended()),
+            result = lease.send(request) => Ok(result),
+        }
+    }
+
+    /// What it means that the sandbox took the request and did not answer.
+    pub(crate) async fn broken(&self, broken: Broken) -> Failure {
+        // Its processes die before the news that it has ended is out.
+        let news = tokio::time::timeout(NEWS_DELAY, self.route.ended.cancelled());
+        if news.await.is_ok() {
+            return self.ended();
+        }
+        let error = broken.into_error();
+        tracing::debug!(sandbox = %self.route.id, error = %Chain(&error), "sandbox gave no answer");
+        Failure::Refused(self.no_answer())
+    }
+
+    async fn send(
+        &self,
+        mut lease: Lease,
+        request: Request<RequestBody>,
+    ) -> Result<(Lease, Response<Incoming>), Failure> {
+        // A service may close a kept connection just when we use it. A request that did not
+        // leave, or that may be made twice, is made again on a new one.
+        let spare = lease.reused.then(|| copy(&request)).flatten();
+        let mut broken = match self.attempt(&mut lease, request).await? {
+            Ok(response) => return Ok((lease, response)),
+            Err(broken) => broken,
+        };
+        let again = broken.take_message().or(spare);
+        if let Some(request) = again.filter(|_| lease.reused) {
+            let upstreams = &self.shared.upstreams;
+            lease = self.reached(upstreams.connect(&self.route, self.target.port).await)?;
+            broken = match self.attempt(&mut lease, request).await? {
+                Ok(response) => return Ok((lease, response)),
+                Err(broken) => broken,
+            };
+        }
+        drop(lease);
+        Err(self.broken(broken).await)
+    }
+
+    fn enter(&self) -> Result<Visit, Failure> {
+        let limit = self.shared.config.requests_per_sandbox;
+        let run = self.shared.upstreams.run(&self.route);
+        let refused = || {
+            Failure::Refused(Refusal::TooManyConnections {
+                id: self.route.id.clone(),
+                limit,
+            })
+        };
+        run.enter(limit, &self.shared.metrics).ok_or_else(refused)
+    }
+
+    fn passage(&self) -> Passage<'_> {
+        Passage {
+            route: &self.route,
+            port: self.target.port,
+            named_by: self.target.named_by,
+            peer: self.connection.peer.ip(),
+            secure: self.connection.secure,
+        }
+    }
+
+    fn ended(&self) -> Failure {
+        if self.probe || self.last_words {
+            Failure::Refused(self.not_found())
+        } else {
+            Failure::Cut(Cut::SandboxEnded)
+        }
+    }
+
+    fn not_found(&self) -> Refusal {
+        let name = self.route.id.to_string();
+        Refusal::SandboxNotFound { name }
+    }
+
+    fn no_answer(&self) -> Refusal {
+        Refusal::NoAnswer {
+            id: self.route.id.clone(),
+            port: self.target.port,
+        }
+    }
+}
+
+/// A request that was not answered.
+pub(crate) type Broken = Box<TrySendError<Request<RequestBody>>>;
+
+/// A second copy of a request that may be made twice.
+fn copy(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+    let method = request.method();
+    let harmless = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
+    if !harmless || !request.body().is_end_stream() {
+        return None;
+    }
+    let mut copy = Request::new(RequestBody::empty());
+    *copy.method_mut() = method.clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
+}

@@ -1,0 +1,159 @@
+//! Answering one request.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Request, Response, Version};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use skep_wire::agent::AGENT_PORT;
+use tower::ServiceExt as _;
+
+use crate::INTERPRETER_PORT;
+use crate::audience::Audience;
+use crate::body::{ClientBody, Cut, Source};
+use crate::classify::{ACCESS_TOKEN, Destination, Target, classify};
+use crate::connection::{ClientConnection, Serving};
+use crate::control_path::{is_reserved, is_reserved_for_interpreter};
+use crate::exchange::{Exchange, Failure};
+use crate::headers::TRAFFIC_TOKEN;
+use crate::last_words;
+use crate::refusal::Refusal;
+use crate::route::Route;
+use crate::shared::Shared;
+use crate::signed_url::SignedUrl;
+use crate::upstream::RequestBody;
+
+/// Answers one request, or says that its connection must be cut.
+pub(crate) async fn answer(
+    shared: Arc<Shared>,
+    connection: Arc<ClientConnection>,
+    request: Request<Incoming>,
+) -> Result<Response<ClientBody>, Cut> {
+    let serving = connection
+        .pulse
+        .request(request.version() == Version::HTTP_2);
+    let arrived = Instant::now();
+    let (parts, body) = request.into_parts();
+    let audience = Audience::of(&parts);
+    let (target, route) = match admit(&shared, &parts) {
+        Ok(Admitted::Api) => {
+            shared.metrics.api_requests.add_one();
+            let answered = shared
+                .api
+                .clone()
+                .oneshot(Request::from_parts(parts, body))
+                .await;
+            let response = answered.unwrap_or_else(|never| match never {});
+            return Ok(response.map(|body| ClientBody::new(Source::Api(body), serving)));
+        }
+        Ok(Admitted::Sandbox(target, route)) => (target, route),
+        Err(refusal) => return Ok(refused(&shared, &refusal, &audience, serving)),
+    };
+    shared.metrics.sandbox_requests.add_one();
+    let exchange = Exchange {
+        connection,
+        arrived,
+        probe: parts.uri.path() == "/health" && target.port == AGENT_PORT,
+        last_words: last_words::wanted(&parts),
+        multiplexed: parts.version == Version::HTTP_2,
+        target,
+        route,
+        shared,
+    };
+    let request = Request::from_parts(parts, RequestBody::new(body));
+    match exchange.run(request).await {
+        Ok(response) => Ok(response.map(|source| ClientBody::new(source, serving))),
+        Err(Failure::Refused(refusal)) => {
+            Ok(refused(&exchange.shared, &refusal, &audience, serving))
+        }
+        Err(Failure::Cut(cut)) => Err(exchange.cut(cut)),
+    }
+}
+
+fn refused(
+    shared: &Shared,
+    refusal: &Refusal,
+    audience: &Audience,
+    serving: Serving,
+) -> Response<ClientBody> {
+    shared.metrics.refusals.add_one();
+    let response = refusal.render(audience);
+    response.map(|body: Bytes| ClientBody::new(Source::Proxy(Full::new(body)), serving))
+}
+
+enum Admitted {
+    Api,
+    Sandbox(Target, Arc<Route>),
+}
+
+/// Finds out whom a request is for and whether it may go there.
+fn admit(shared: &Shared, parts: &Parts) -> Result<Admitted, Refusal> {
+    if parts.method == Method::CONNECT {
+        return Err(Refusal::Unsupported);
+    }
+    let (target, route) = match classify(parts, &shared.config) {
+        Destination::Api => return Ok(Admitted::Api),
+        Destination::Misaddressed(mistake) => return Err(Refusal::Misaddressed(mistake)),
+        Destination::NoSuchSandbox { name } => return Err(Refusal::SandboxNotFound { name }),
+        Destination::Sandbox(target) => {
+            let route = shared.routes.find(&target.id);
+            (target.clone(), route.ok_or_else(|| not_found(&target.id))?)
+        }
+        Destination::TokenHolder => found(holder(shared, parts))?,
+        Destination::Signer => found(signer(shared, parts))?,
+    };
+    if route.ended.is_cancelled() {
+        return Err(not_found(&route.id));
+    }
+    let path = parts.uri.path();
+    let reserved = match target.port {
+        AGENT_PORT => is_reserved(path),
+        INTERPRETER_PORT => is_reserved_for_interpreter(path),
+        _ => false,
+    };
+    if reserved {
+        let path = path.to_owned();
+        return Err(Refusal::Reserved { path });
+    }
+    check_traffic_token(&route, target.port, parts)?;
+    Ok(Admitted::Sandbox(target, route))
+}
+
+fn found(route: Option<Arc<Route>>) -> Result<(Target, Arc<Route>), Refusal> {
+    let unknown = || Refusal::SandboxNotFound {
+        name: String::new(),
+    };
+    let route = route.ok_or_else(unknown)?;
+    Ok((Target::agent(route.id.clone()), route))
+}
+
+fn not_found(id: &skep_types::SandboxId) -> Refusal {
+    let name = id.to_string();
+    Refusal::SandboxNotFound { name }
+}
+
+fn holder(shared: &Shared, parts: &Parts) -> Option<Arc<Route>> {
+    let token = parts.headers.get(ACCESS_TOKEN)?.to_str().ok()?;
+    shared.routes.find_by_token(token)
+}
+
+fn signer(shared: &Shared, parts: &Parts) -> Option<Arc<Route>> {
+    let url = SignedUrl::read(parts);
+    let accepts = |token: &_| url.is_signed_with(token);
+    shared.routes.find_by_signature(&accepts)
+}
+
+fn check_traffic_token(route: &Route, port: u16, parts: &Parts) -> Result<(), Refusal> {
+    let Some(token) = route.traffic_token.as_ref().filter(|_| port != AGENT_PORT) else {
+        return Ok(());
+    };
+    let id = route.id.clone();
+    match parts.headers.get(TRAFFIC_TOKEN) {
+        None => Err(Refusal::TrafficTokenMissing { id }),
+        Some(shown) if shown.to_str().is_ok_and(|shown| token.matches(shown)) => Ok(()),
+        Some(_) => Err(Refusal::TrafficTokenInvalid { id }),
+    }
+}

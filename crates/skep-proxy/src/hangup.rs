@@ -1,0 +1,108 @@
+//! Telling a sandbox that its caller has left.
+//!
+//! A lost connection does not say why it was lost: the caller may have left, or the server may
+//! be restarting while a cell runs on. So the interpreter does not stop a cell when its
+//! connection breaks, and the proxy says explicitly when the caller has left.
+//!
+//! The proxy puts an unguessable name in [`REQUEST_HEADER`] of every request to the interpreter
+//! and, when the caller leaves before the answer is complete, sends `POST` [`CANCEL_PATH`] with
+//! the same header on a connection of its own. The name is the credential: no caller can send
+//! either, and user code that took over the interpreter's port learns nothing it could use.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::HOST;
+use http::{HeaderName, HeaderValue, Method, Request};
+
+use crate::INTERPRETER_PORT;
+use crate::route::Route;
+use crate::shared::Shared;
+use crate::upstream::RequestBody;
+
+/// The header that names a request to the interpreter.
+pub const REQUEST_HEADER: HeaderName = HeaderName::from_static("x-skep-request");
+
+/// Where the interpreter is told that the caller of a request has left.
+pub const CANCEL_PATH: &str = "/skep/cancel";
+
+/// How long an interpreter may take to hear it.
+const CANCEL_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Notices a caller that leaves.
+///
+/// Dropped before [`Hangup::answered`] was called, it means that the caller has left.
+pub(crate) struct Hangup {
+    shared: Arc<Shared>,
+    route: Arc<Route>,
+    /// Set for requests that must be told.
+    name: Option<HeaderValue>,
+    pending: bool,
+}
+
+impl Hangup {
+    pub(crate) fn watch(shared: &Arc<Shared>, route: &Arc<Route>, port: u16) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            route: Arc::clone(route),
+            name: (port == INTERPRETER_PORT).then(random_name),
+            pending: true,
+        }
+    }
+
+    /// What the request must carry in [`REQUEST_HEADER`], if anything.
+    pub(crate) fn name(&self) -> Option<&HeaderValue> {
+        self.name.as_ref()
+    }
+
+    /// The sandbox has said all it will say.
+    pub(crate) fn answered(&mut self) {
+        self.pending = false;
+    }
+}
+
+impl Drop for Hangup {
+    fn drop(&mut self) {
+        let stopping = self.shared.stopping.is_cancelled();
+        if !self.pending || stopping || self.route.ended.is_cancelled() {
+            return;
+        }
+        self.shared.metrics.hangups.add_one();
+        if let Some(name) = self.name.take() {
+            let cancel = cancel(Arc::clone(&self.shared), Arc::clone(&self.route), name);
+            self.shared.tasks.spawn("cancel", cancel);
+        }
+    }
+}
+
+async fn cancel(shared: Arc<Shared>, route: Arc<Route>, name: HeaderValue) {
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(CANCEL_PATH)
+        .header(HOST, "localhost")
+        .header(REQUEST_HEADER, name)
+        .body(RequestBody::empty())
+        .expect("every part is valid");
+    let send = async {
+        let mut lease = shared
+            .upstreams
+            .lease(&route, INTERPRETER_PORT)
+            .await
+            .ok()?;
+        lease.send(request).await.ok()
+    };
+    match tokio::time::timeout(CANCEL_DEADLINE, send).await {
+        Ok(Some(response)) => {
+            tracing::debug!(sandbox = %route.id, status = %response.status(), "interpreter heard that its caller left");
+        }
+        Ok(None) | Err(_) => {
+            tracing::debug!(sandbox = %route.id, "interpreter did not hear that its caller left");
+        }
+    }
+}
+
+fn random_name() -> HeaderValue {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the kernel's random source is always there");
+    HeaderValue::try_from(hex::encode(bytes)).expect("hexadecimal digits are a valid value")
+}

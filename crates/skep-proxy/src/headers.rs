@@ -1,0 +1,154 @@
+//! What of a message's head concerns one connection only, and what the other side may see.
+
+use std::net::IpAddr;
+
+use http::header::{
+    CONNECTION, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
+    UPGRADE,
+};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version, request, response};
+use skep_wire::agent::{AGENT_PORT, CONTROL_HEADER};
+
+use crate::INTERPRETER_PORT;
+use crate::classify::{ACCESS_TOKEN, API_KEY, NamedBy, SANDBOX_ID, SANDBOX_PORT, authority};
+use crate::hangup::REQUEST_HEADER;
+use crate::route::Route;
+
+/// The header that opens a sandbox's ports to traffic.
+pub(crate) const TRAFFIC_TOKEN: &str = "e2b-traffic-access-token";
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// What the proxy knows about a request beyond its head.
+#[derive(Debug)]
+pub(crate) struct Passage<'a> {
+    pub(crate) route: &'a Route,
+    pub(crate) port: u16,
+    pub(crate) named_by: NamedBy,
+    pub(crate) peer: IpAddr,
+    pub(crate) secure: bool,
+}
+
+/// The protocol a client asks to switch to, if the proxy passes such a switch on.
+pub(crate) fn upgrade(parts: &request::Parts) -> Option<HeaderValue> {
+    let asked = parts.version == Version::HTTP_11
+        && connection_options(&parts.headers).any(|option| option.eq_ignore_ascii_case("upgrade"));
+    let protocol = parts.headers.get(UPGRADE).filter(|_| asked)?;
+    // Clear-text HTTP/2 is between the client and us, and optional.
+    let clear_text = protocol.to_str().is_ok_and(|text| {
+        text.split(',')
+            .any(|name| name.trim().eq_ignore_ascii_case("h2c"))
+    });
+    (!clear_text).then(|| protocol.clone())
+}
+
+/// Turns a client's head into the one the sandbox sees.
+pub(crate) fn towards_sandbox(parts: &mut request::Parts, passage: &Passage<'_>) {
+    let host = authority(&parts.uri, &parts.headers).map(str::to_owned);
+    let host = host.and_then(|host| HeaderValue::try_from(host).ok());
+    strip_connection(&mut parts.headers);
+    parts.headers.remove(EXPECT);
+    withhold(&mut parts.headers, passage);
+    forwarded(&mut parts.headers, passage, host.clone());
+
+    let own = |port| port == AGENT_PORT || port == INTERPRETER_PORT;
+    let masked = passage.route.mask_host.as_ref();
+    let host = match masked.filter(|_| !own(passage.port)) {
+        Some(mask) => Some(mask.for_port(passage.port)),
+        None => host,
+    };
+    let host = host.unwrap_or_else(|| HeaderValue::from_static("localhost"));
+    parts.headers.insert(HOST, host);
+    parts.uri = origin_form(&parts.uri);
+    parts.version = Version::HTTP_11;
+}
+
+/// Turns a sandbox's head into the one the client sees.
+pub(crate) fn towards_client(parts: &mut response::Parts) {
+    strip_connection(&mut parts.headers);
+    parts.version = Version::HTTP_11;
+}
+
+fn origin_form(uri: &Uri) -> Uri {
+    let path = uri.path_and_query().cloned();
+    Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")))
+}
+
+/// Keeps from a sandbox what its code has no business with.
+fn withhold(headers: &mut HeaderMap, passage: &Passage<'_>) {
+    headers.remove(CONTROL_HEADER);
+    headers.remove(REQUEST_HEADER);
+    headers.remove(TRAFFIC_TOKEN);
+    if passage.named_by == NamedBy::Headers {
+        headers.remove(SANDBOX_ID);
+        headers.remove(SANDBOX_PORT);
+    }
+    match passage.port {
+        AGENT_PORT | INTERPRETER_PORT => headers.remove(API_KEY),
+        // The agent's token would let a service of the user act as its owner.
+        _ => headers.remove(ACCESS_TOKEN),
+    };
+}
+
+fn forwarded(headers: &mut HeaderMap, passage: &Passage<'_>, host: Option<HeaderValue>) {
+    let peer = passage.peer.to_canonical();
+    let before = headers.get_all(FORWARDED_FOR).iter();
+    let mut hops: Vec<&str> = before.filter_map(|value| value.to_str().ok()).collect();
+    let peer = peer.to_string();
+    hops.push(&peer);
+    let hops = HeaderValue::try_from(hops.join(", ")).expect("visible text joined by commas");
+    headers.insert(FORWARDED_FOR, hops);
+    let scheme = if passage.secure { "https" } else { "http" };
+    headers.insert(FORWARDED_PROTO, HeaderValue::from_static(scheme));
+    match host {
+        Some(host) => headers.insert(FORWARDED_HOST, host),
+        None => headers.remove(FORWARDED_HOST),
+    };
+}
+
+fn connection_options(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+}
+
+/// Removes what concerns one connection only (RFC 9110, 7.6.1).
+fn strip_connection(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = connection_options(headers)
+        .filter_map(|option| option.parse().ok())
+        .collect();
+    let trailers = headers.get_all(TE).iter().any(|value| {
+        let accepted = value.to_str().unwrap_or_default().split(',');
+        accepted.map(str::trim).any(|coding| coding == "trailers")
+    });
+    for name in named {
+        headers.remove(name);
+    }
+    for name in [
+        CONNECTION,
+        KEEP_ALIVE,
+        PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION,
+        PROXY_CONNECTION,
+        TE,
+        TRANSFER_ENCODING,
+        UPGRADE,
+    ] {
+        headers.remove(name);
+    }
+    // We pass trailers on, so we may promise it.
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+use std::net::Ipv4Addr;
+
+use http::Request;
+
+use super::*;
+use crate::fake::FakeRoutes;
+
+/// The head a sandbox sees of `GET <uri>` with `headers`, as sorted lines.
+fn seen(uri: &str, headers: &[(&str, &str)], port: u16, named_by: NamedBy) -> Vec<String> {
+    let route = FakeRoutes::default().publish_as(|route| {
+        route.mask_host = FakeRoutes::mask("localhost:${PORT}");
+    });
+    let mut request = Request::get(uri);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let (mut parts, ()) = request.body(()).unwrap().into_parts();
+    let passage = Passage {
+        route: &route,
+        port,
+        named_by,
+        peer: Ipv4Addr::new(192, 0, 2, 7).into(),
+        secure: true,
+    };
+    towards_sandbox(&mut parts, &passage);
+    let line =
+        |(name, value): (&HeaderName, &HeaderValue)| format!("{name}: {}", value.to_str().unwrap());
+    let mut lines: Vec<String> = parts.headers.iter().map(line).collect();
+    lines.push(parts.uri.to_string());
+    lines.sort();
+    lines
+}
+
+#[test]
+fn tokens_reach_only_those_who_need_them() {
+    let secrets = [
+        ("x-access-token", "a"),
+        ("e2b-traffic-access-token", "b"),
+        ("x-api-key", "c"),
+        ("x-skep-control", "d"),
+        ("x-skep-request", "e"),
+    ];
+    let left = |port| {
+        let mut lines = seen("/", &secrets, port, NamedBy::Host);
+        lines.retain(|line| secrets.iter().any(|(name, _)| line.starts_with(name)));
+        lines
+    };
+    assert_eq!(left(AGENT_PORT), ["x-access-token: a"]);
+    assert_eq!(left(INTERPRETER_PORT), ["x-access-token: a"]);
+    // A service of the user may have API keys of its own.
+    assert_eq!(left(8080), ["x-api-key: c"]);
+}
+
+#[test]
+fn a_service_sees_its_mask_and_where_the_request_came_from() {
+    let headers = [
+        ("host", "8080-x.skep.test"),
+        ("x-forwarded-for", "203.0.113.1"),
+    ];
+    assert_eq!(
+        seen("/a?b=c", &headers, 8080, NamedBy::Host),
+        [
+            "/a?b=c",
+            "host: localhost:8080",
+            "x-forwarded-for: 203.0.113.1, 192.0.2.7",
+            "x-forwarded-host: 8080-x.skep.test",
+            "x-forwarded-proto: https",
+        ]
+    );
+    let agent = seen("https://49983-x.skep.test/", &[], AGENT_PORT, NamedBy::Host);
+    assert!(
+        agent.contains(&"host: 49983-x.skep.test".to_owned()),
+        "{agent:?}"
+    );
+}
+
+#[test]
+fn routing_headers_that_have_done_their_work_stay_behind() {
+    let headers = [("e2b-sandbox-id", "x"), ("e2b-sandbox-port", "1")];
+    let named = |named_by| {
+        let lines = seen("/", &headers, 8080, named_by);
+        lines
+            .iter()
+            .filter(|line| line.starts_with("e2b-sandbox"))
+            .count()
+    };
+    assert_eq!(named(NamedBy::Headers), 0);
+    assert_eq!(named(NamedBy::Host), 2);
+}
+
+#[test]
+fn what_concerns_one_connection_is_not_passed_on() {
+    let headers = [
+        ("connection", "keep-alive, x-private"),
+        ("keep-alive", "timeout=5"),
+        ("x-private", "1"),
+        ("te", "trailers, deflate"),
+        ("transfer-encoding", "chunked"),
+        ("proxy-authorization", "Basic x"),
+        ("upgrade", "websocket"),
+        ("expect", "100-continue"),
+        ("x-public", "1"),
+    ];
+    let mut lines = seen("/", &headers, 8080, NamedBy::Host);
+    lines.retain(|line| !line.starts_with("x-forwarded") && !line.starts_with("host"));
+    assert_eq!(lines, ["/", "te: trailers", "x-public: 1"]);
+}
+
+#[test]
+fn only_a_wanted_and_passable_upgrade_counts() {
+    let asked = |connection: &str, protocol: &str| {
+        let request = Request::get("/")
+            .header("connection", connection)
+            .header("upgrade", protocol)
+            .body(())
+            .unwrap();
+        upgrade(&request.into_parts().0).is_some()
+    };
+    assert!(asked("keep-alive, Upgrade", "websocket"));
+    assert!(!asked("keep-alive", "websocket"));
+    assert!(!asked("Upgrade, HTTP2-Settings", "h2c"));
+}

@@ -1,0 +1,347 @@
+//! Answers that the proxy gives itself.
+
+use bytes::Bytes;
+use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+use serde::Serialize;
+use skep_types::SandboxId;
+
+use crate::audience::Audience;
+use crate::classify::Misaddressed;
+use crate::envelope;
+
+/// Why a request was not passed on.
+///
+/// The statuses and sentences are the contract with the SDKs, which choose their exceptions by
+/// them: `was not found` is a sandbox that is gone, `port is not open` one that lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Misaddressed(Misaddressed),
+    SandboxNotFound { name: String },
+    PortClosed { id: SandboxId, port: u16 },
+    NoAnswer { id: SandboxId, port: u16 },
+    TrafficTokenMissing { id: SandboxId },
+    TrafficTokenInvalid { id: SandboxId },
+    TooManyConnections { id: SandboxId, limit: usize },
+    Reserved { path: String },
+    Unsupported,
+    ServerFull,
+}
+
+#[derive(Serialize)]
+struct Body<'a, C: Serialize> {
+    message: &'a str,
+    code: C,
+    #[serde(flatten)]
+    details: Details<'a>,
+}
+
+#[derive(Default, Serialize)]
+struct Details<'a> {
+    #[serde(rename = "sandboxId", skip_serializing_if = "Option::is_none")]
+    sandbox: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'a str>,
+    #[serde(rename = "connectionLimit", skip_serializing_if = "Option::is_none")]
+    connection_limit: Option<usize>,
+}
+
+impl Refusal {
+    /// The answer, for whoever reads it.
+    pub(crate) fn render(&self, audience: &Audience) -> Response<Bytes> {
+        let status = self.status();
+        match audience {
+            Audience::Person => answer(status, "text/html; charset=utf-8", self.page()),
+            Audience::Program => answer(status, JSON, self.json(status.as_u16())),
+            Audience::Call => answer(status, JSON, self.json(self.procedure_code())),
+            // A stream reads nothing but envelopes, and JavaScript loses the text of a plain
+            // status. The 502s stay plain: every SDK takes them for what they are.
+            Audience::Stream(_) if status == StatusCode::BAD_GATEWAY => {
+                answer(status, JSON, self.json(self.procedure_code()))
+            }
+            Audience::Stream(kind) => {
+                let body = envelope::end_with_error(self.procedure_code(), &self.message());
+                let mut response = answer(StatusCode::OK, JSON, body);
+                response.headers_mut().insert(CONTENT_TYPE, kind.clone());
+                response
+            }
+        }
+    }
+
+    /// The status of the answer.
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::Misaddressed(_) => StatusCode::BAD_REQUEST,
+            Self::SandboxNotFound { .. } | Self::PortClosed { .. } | Self::NoAnswer { .. } => {
+                StatusCode::BAD_GATEWAY
+            }
+            Self::TrafficTokenMissing { .. } | Self::TrafficTokenInvalid { .. } => {
+                StatusCode::FORBIDDEN
+            }
+            Self::TooManyConnections { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::Reserved { .. } => StatusCode::NOT_FOUND,
+            Self::Unsupported => StatusCode::METHOD_NOT_ALLOWED,
+            Self::ServerFull => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    fn procedure_code(&self) -> &'static str {
+        match self {
+            Self::Misaddressed(_) => "invalid_argument",
+            Self::SandboxNotFound { .. }
+            | Self::PortClosed { .. }
+            | Self::NoAnswer { .. }
+            | Self::ServerFull => "unavailable",
+            Self::TrafficTokenMissing { .. } | Self::TrafficTokenInvalid { .. } => {
+                "permission_denied"
+            }
+            Self::TooManyConnections { .. } => "resource_exhausted",
+            Self::Reserved { .. } => "not_found",
+            Self::Unsupported => "unimplemented",
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Misaddressed(Misaddressed::MissingHeader(name)) => {
+                format!("Missing header: {name}")
+            }
+            Self::Misaddressed(Misaddressed::InvalidPort) => {
+                "Invalid port: a number from 1 to 65535 is expected".to_owned()
+            }
+            Self::Misaddressed(Misaddressed::InvalidSandboxId) => "Invalid sandbox ID".to_owned(),
+            Self::SandboxNotFound { .. } => "The sandbox was not found".to_owned(),
+            Self::PortClosed { .. } => "The sandbox is running but port is not open".to_owned(),
+            Self::NoAnswer { .. } => {
+                "The service in the sandbox closed the connection without an answer".to_owned()
+            }
+            Self::TrafficTokenMissing { .. } => "Sandbox is secured with traffic access token. \
+                 Token header 'e2b-traffic-access-token' is missing"
+                .to_owned(),
+            Self::TrafficTokenInvalid { .. } => "Sandbox is secured with traffic access token. \
+                 Provided token in header 'e2b-traffic-access-token' is invalid"
+                .to_owned(),
+            Self::TooManyConnections { limit, .. } => {
+                format!("The sandbox already serves {limit} requests; wait until one has ended")
+            }
+            Self::Reserved { .. } => "This endpoint is reserved for the E2B control plane \
+                 and is not reachable through the sandbox URL"
+                .to_owned(),
+            Self::Unsupported => "CONNECT is not supported".to_owned(),
+            Self::ServerFull => "The server has no connection left; try again".to_owned(),
+        }
+    }
+
+    fn details(&self) -> Details<'_> {
+        fn sandbox(name: &str) -> Details<'_> {
+            Details {
+                sandbox: Some(name),
+                ..Details::default()
+            }
+        }
+        match self {
+            Self::SandboxNotFound { name } => sandbox(name),
+            Self::PortClosed { id, port } | Self::NoAnswer { id, port } => Details {
+                port: Some(*port),
+                ..sandbox(id.as_str())
+            },
+            Self::TrafficTokenMissing { id } | Self::TrafficTokenInvalid { id } => {
+                sandbox(id.as_str())
+            }
+            Self::TooManyConnections { id, limit } => Details {
+                connection_limit: Some(*limit),
+                ..sandbox(id.as_str())
+            },
+            Self::Reserved { path } => Details {
+                path: Some(path),
+                ..Details::default()
+            },
+            Self::Misaddressed(_) | Self::Unsupported | Self::ServerFull => Details::default(),
+        }
+    }
+
+    fn json(&self, code: impl Serialize) -> Bytes {
+        let body = Body {
+            message: &self.message(),
+            code,
+            details: self.details(),
+        };
+        serde_json::to_vec(&body)
+            .expect("text and numbers always serialise")
+            .into()
+    }
+
+    fn heading(&self) -> &'static str {
+        match self {
+            Self::Misaddressed(_) => "Invalid Address",
+            Self::SandboxNotFound { .. } => "Sandbox Not Found",
+            Self::PortClosed { .. } => "Closed Port",
+            Self::NoAnswer { .. } => "No Answer",
+            Self::TrafficTokenMissing { .. } => "Missing Traffic Access Token",
+            Self::TrafficTokenInvalid { .. } => "Invalid Traffic Access Token",
+            Self::TooManyConnections { .. } => "Too Many Connections",
+            Self::Reserved { .. } => "Not Found",
+            Self::Unsupported => "Not Supported",
+            Self::ServerFull => "Server Full",
+        }
+    }
+
+    /// A page for a person. Everything put into it is letters, digits and our own words.
+    fn page(&self) -> Bytes {
+        let heading = self.heading();
+        let sentence = match self {
+            Self::PortClosed { port, .. } => format!(
+                "The sandbox is running, but there is no service running on port {port}. \
+                 Start one, or look for it on another port."
+            ),
+            Self::Misaddressed(_)
+            | Self::SandboxNotFound { .. }
+            | Self::NoAnswer { .. }
+            | Self::TrafficTokenMissing { .. }
+            | Self::TrafficTokenInvalid { .. }
+            | Self::TooManyConnections { .. }
+            | Self::Reserved { .. }
+            | Self::Unsupported
+            | Self::ServerFull => format!("{}.", self.message()),
+        };
+        let details = self.details();
+        let sandbox = details
+            .sandbox
+            .map(|name| format!("<p>Sandbox <code>{name}</code></p>"))
+            .unwrap_or_default();
+        format!(
+            "<html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width\"><title>{heading}</title>\
+             <style>body{{font:1rem/1.5 system-ui;max-width:36rem;margin:15vh auto;padding:0 1rem;\
+             color-scheme:light dark}}</style></head>\
+             <body><h1>{heading}</h1><p>{sentence}</p>{sandbox}</body></html>"
+        )
+        .into()
+    }
+}
+
+const JSON: &str = "application/json; charset=utf-8";
+
+fn answer(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // A script in a page of another origin may read why it was refused.
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id() -> SandboxId {
+        "i0123456789abcdefghij".parse().unwrap()
+    }
+
+    #[track_caller]
+    fn check(refusal: &Refusal, audience: &Audience, expected: &str) {
+        let response = refusal.render(audience);
+        let body = String::from_utf8_lossy(response.body());
+        assert_eq!(format!("{} {body}", response.status().as_u16()), expected);
+    }
+
+    #[test]
+    fn programs_read_the_sentences_of_the_contract() {
+        let name = id().to_string();
+        check(
+            &Refusal::SandboxNotFound { name },
+            &Audience::Program,
+            r#"502 {"message":"The sandbox was not found","code":502,"sandboxId":"i0123456789abcdefghij"}"#,
+        );
+        check(
+            &Refusal::PortClosed { id: id(), port: 80 },
+            &Audience::Program,
+            r#"502 {"message":"The sandbox is running but port is not open","code":502,"sandboxId":"i0123456789abcdefghij","port":80}"#,
+        );
+        check(
+            &Refusal::TrafficTokenMissing { id: id() },
+            &Audience::Program,
+            r#"403 {"message":"Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing","code":403,"sandboxId":"i0123456789abcdefghij"}"#,
+        );
+        check(
+            &Refusal::TooManyConnections { id: id(), limit: 7 },
+            &Audience::Program,
+            r#"429 {"message":"The sandbox already serves 7 requests; wait until one has ended","code":429,"sandboxId":"i0123456789abcdefghij","connectionLimit":7}"#,
+        );
+        check(
+            &Refusal::Reserved {
+                path: "/init".to_owned(),
+            },
+            &Audience::Program,
+            r#"404 {"message":"This endpoint is reserved for the E2B control plane and is not reachable through the sandbox URL","code":404,"path":"/init"}"#,
+        );
+        check(
+            &Refusal::Misaddressed(Misaddressed::MissingHeader("E2b-Sandbox-Port")),
+            &Audience::Program,
+            r#"400 {"message":"Missing header: E2b-Sandbox-Port","code":400}"#,
+        );
+    }
+
+    #[test]
+    fn procedures_read_codes_in_words() {
+        let name = "gone".to_owned();
+        let not_found = Refusal::SandboxNotFound { name };
+        let plain = r#"502 {"message":"The sandbox was not found","code":"unavailable","sandboxId":"gone"}"#;
+        check(&not_found, &Audience::Call, plain);
+        let stream = Audience::Stream(HeaderValue::from_static("application/connect+json"));
+        check(&not_found, &stream, plain);
+        let full = Refusal::TooManyConnections { id: id(), limit: 7 };
+        let response = full.render(&stream);
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/connect+json");
+        assert_eq!(response.body()[0], 2, "an end envelope");
+        assert!(String::from_utf8_lossy(&response.body()[5..]).contains("resource_exhausted"));
+    }
+
+    #[test]
+    fn people_read_a_page_that_names_sandbox_and_port() {
+        let page = |refusal: Refusal| {
+            let response = refusal.render(&Audience::Person);
+            assert_eq!(response.headers()[CONTENT_TYPE], "text/html; charset=utf-8");
+            let page = String::from_utf8(response.body().to_vec()).unwrap();
+            assert!(
+                page.starts_with("<html") && page.ends_with("</html>"),
+                "{page}"
+            );
+            page
+        };
+        let gone = page(Refusal::SandboxNotFound {
+            name: "igone".to_owned(),
+        });
+        assert!(
+            gone.contains("Sandbox Not Found") && gone.contains("igone"),
+            "{gone}"
+        );
+        let closed = page(Refusal::PortClosed {
+            id: id(),
+            port: 8123,
+        });
+        assert!(
+            closed.contains("no service running on port 8123"),
+            "{closed}"
+        );
+        assert!(closed.contains(id().as_str()), "{closed}");
+        assert!(
+            page(Refusal::TrafficTokenMissing { id: id() })
+                .contains("Missing Traffic Access Token")
+        );
+        assert!(
+            page(Refusal::TrafficTokenInvalid { id: id() })
+                .contains("Invalid Traffic Access Token")
+        );
+        let reserved = page(Refusal::Reserved {
+            path: "/init<script>".to_owned(),
+        });
+        assert!(!reserved.contains("script"), "{reserved}");
+    }
+}

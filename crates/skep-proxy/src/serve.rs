@@ -1,0 +1,191 @@
+//! Serving one client connection from its first byte to its last.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyper::rt::Executor;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use crate::audience::Audience;
+use crate::connection::{ClientConnection, Expired, Pulse};
+use crate::forward::answer;
+use crate::refusal::Refusal;
+use crate::shared::Shared;
+use crate::socket::{ClientSocket, ResetOnClose};
+
+/// The largest head of a request.
+const HEAD_MAX: usize = 512 * 1024;
+/// The most headers of a request.
+const HEADERS_MAX: usize = 512;
+/// Requests at a time on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 1000;
+/// How much of one HTTP/2 request body may be on its way.
+const STREAM_WINDOW: u32 = 1 << 20;
+/// How much of all HTTP/2 request bodies of a connection may be on its way.
+const CONNECTION_WINDOW: u32 = 4 << 20;
+/// How often an HTTP/2 client is asked whether it is still there, and how long it may take.
+const PING_INTERVAL: Duration = Duration::from_secs(60);
+const PING_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a connection that is turned away may take to say something and to hear it.
+const TURN_AWAY_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Serves a connection that was just accepted.
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    place: OwnedSemaphorePermit,
+    accepted: Instant,
+) {
+    let reset = ResetOnClose::default();
+    let pulse = Arc::new(Pulse::new(accepted));
+    let prepared = ClientSocket::new(stream, reset.clone(), Arc::clone(&pulse));
+    let (socket, peer) = match prepared.and_then(|socket| Ok((socket.peer()?, socket))) {
+        Ok((peer, socket)) => (socket, peer),
+        Err(error) => {
+            // The client left between the handshake of TCP and now.
+            tracing::debug!(%error, "connection could not be prepared");
+            return;
+        }
+    };
+    let metrics = Arc::clone(&shared.metrics);
+    let secure = tls.is_some();
+    let connection = ClientConnection::new(peer, secure, reset, pulse, metrics, place);
+    let connection = Arc::new(connection);
+    let Some(tls) = tls else {
+        return speak(shared, connection, socket).await;
+    };
+    match timeout(shared.config.head_timeout, tls.accept(socket)).await {
+        Ok(Ok(stream)) => speak(shared, connection, stream).await,
+        Ok(Err(error)) => {
+            shared.metrics.handshakes_failed.add_one();
+            tracing::debug!(%error, "TLS handshake failed");
+        }
+        Err(_) => shared.metrics.handshakes_failed.add_one(),
+    }
+}
+
+/// Tells a client in clear text that there are too many, if it asks anything.
+pub(crate) async fn turn_away(mut stream: TcpStream) {
+    let told = timeout(TURN_AWAY_DEADLINE, async {
+        // Closing with the request unread would destroy the answer on its way.
+        let mut request = [0; 4096];
+        if stream.read(&mut request).await? == 0 {
+            return Ok(());
+        }
+        let refusal = Refusal::ServerFull.render(&Audience::Program);
+        let body = refusal.body();
+        let head = format!(
+            "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json; charset=utf-8\r\n\
+             content-length: {}\r\nretry-after: 1\r\nconnection: close\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(body).await?;
+        stream.shutdown().await?;
+        while stream.read(&mut request).await? > 0 {}
+        io::Result::Ok(())
+    });
+    if !matches!(told.await, Ok(Ok(()))) {
+        tracing::debug!("client did not hear that there are too many connections");
+    }
+}
+
+/// Speaks HTTP until the client, the sandbox it waits for, or the server has had enough.
+async fn speak<I>(shared: Arc<Shared>, connection: Arc<ClientConnection>, io: I)
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let builder = builder();
+    let service = {
+        let (shared, connection) = (Arc::clone(&shared), Arc::clone(&connection));
+        service_fn(move |request| answer(Arc::clone(&shared), Arc::clone(&connection), request))
+    };
+    let http = builder.serve_connection_with_upgrades(TokioIo::new(io), service);
+    tokio::pin!(http);
+    let (head, idle) = (shared.config.head_timeout, shared.config.idle_timeout);
+    let mut clock = interval(head.min(idle) / 4);
+    clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let cut_off = shared.tasks.stopping();
+    let ended = connection.sandbox_ended();
+    tokio::pin!(ended);
+    let mut leaving = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut ended => {
+                shared.metrics.cut_by_end.add_one();
+                connection.reset.arm();
+                return;
+            }
+            result = http.as_mut() => {
+                if let Err(error) = result {
+                    tracing::debug!(%error, "client connection broke");
+                }
+                return;
+            }
+            () = cut_off.cancelled() => return,
+            () = shared.stopping.cancelled(), if !leaving => {
+                leaving = true;
+                http.as_mut().graceful_shutdown();
+            }
+            _ = clock.tick() => match connection.pulse.expired(Instant::now(), head, idle) {
+                Some(Expired::Head) => {
+                    shared.metrics.connections_expired.add_one();
+                    return;
+                }
+                Some(Expired::Idle) if !leaving => {
+                    shared.metrics.connections_expired.add_one();
+                    leaving = true;
+                    http.as_mut().graceful_shutdown();
+                }
+                Some(Expired::Idle) | None => {}
+            },
+        }
+    }
+}
+
+fn builder() -> auto::Builder<TrackedExecutor> {
+    let mut builder = auto::Builder::new(TrackedExecutor);
+    // How long a head may take is decided by the pulse of the connection: hyper's own clock
+    // would also run while the connection is idle.
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(None)
+        .max_buf_size(HEAD_MAX)
+        .max_headers(HEADERS_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(u32::try_from(HEAD_MAX).expect("half a megabyte"))
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT);
+    builder
+}
+
+/// Runs the requests of an HTTP/2 connection as tasks that keep their span and report a panic.
+#[derive(Debug, Clone, Copy)]
+struct TrackedExecutor;
+
+impl<F> Executor<F> for TrackedExecutor
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        skep_telemetry::spawn("request", future);
+    }
+}

@@ -1,0 +1,34 @@
+//! What every request needs.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Incoming;
+use skep_telemetry::Tasks;
+use tokio_util::sync::CancellationToken;
+use tower::util::BoxCloneSyncService;
+
+use crate::FrontConfig;
+use crate::body::BoxError;
+use crate::metrics::Metrics;
+use crate::route::Routes;
+use crate::upstream::Upstreams;
+
+/// The REST API, whoever implements it.
+pub(crate) type Api =
+    BoxCloneSyncService<Request<Incoming>, Response<UnsyncBoxBody<Bytes, BoxError>>, Infallible>;
+
+/// What every request needs.
+pub(crate) struct Shared {
+    pub(crate) config: FrontConfig,
+    pub(crate) api: Api,
+    pub(crate) routes: Arc<dyn Routes>,
+    pub(crate) upstreams: Arc<Upstreams>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) tasks: Tasks,
+    /// Fires when the server was told to stop: from then on a lost client means nothing.
+    pub(crate) stopping: CancellationToken,
+}

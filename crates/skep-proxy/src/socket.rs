@@ -1,0 +1,134 @@
+//! A client's socket that can be closed with a reset.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::connection::Pulse;
+
+/// Says whether a socket is to be closed with a reset, whoever owns it by then.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ResetOnClose(Arc<AtomicBool>);
+
+impl ResetOnClose {
+    pub(crate) fn arm(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn is_armed(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A client's connection, below TLS and HTTP.
+///
+/// When [`ResetOnClose`] is armed, closing it sends a reset and no orderly end: the Python SDK
+/// of HTTP/1.1 looks after its sandbox only if its connection was reset.
+#[derive(Debug)]
+pub(crate) struct ClientSocket {
+    stream: TcpStream,
+    reset: ResetOnClose,
+    pulse: Arc<Pulse>,
+}
+
+/// How long a silent client is believed to be there before it is asked.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+
+impl ClientSocket {
+    /// Prepares an accepted stream.
+    pub(crate) fn new(
+        stream: TcpStream,
+        reset: ResetOnClose,
+        pulse: Arc<Pulse>,
+    ) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        // A client that vanished without a word would otherwise hold its stream for ever.
+        rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
+        rustix::net::sockopt::set_tcp_keepidle(&stream, KEEPALIVE_IDLE)?;
+        Ok(Self {
+            stream,
+            reset,
+            pulse,
+        })
+    }
+
+    /// Who is at the other end.
+    pub(crate) fn peer(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+
+    fn reset_error() -> io::Error {
+        io::Error::new(io::ErrorKind::ConnectionReset, "the sandbox has ended")
+    }
+}
+
+impl Drop for ClientSocket {
+    fn drop(&mut self) {
+        if self.reset.is_armed()
+            && let Err(error) = self.stream.set_zero_linger()
+        {
+            tracing::debug!(%error, "connection could not be reset and is closed instead");
+        }
+    }
+}
+
+impl AsyncRead for ClientSocket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let result = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.pulse.bytes_arrived(Instant::now());
+        }
+        result
+    }
+}
+
+impl AsyncWrite for ClientSocket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.reset.is_armed() {
+            return Poll::Ready(Err(Self::reset_error()));
+        }
+        Pin::new(&mut self.stream).poll_write(context, buffer)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.reset.is_armed() {
+            return Poll::Ready(Err(Self::reset_error()));
+        }
+        Pin::new(&mut self.stream).poll_write_vectored(context, buffers)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.reset.is_armed() {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

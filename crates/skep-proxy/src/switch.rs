@@ -1,0 +1,114 @@
+//! Connections that stop speaking HTTP: WebSocket and whatever else both sides agree on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, UPGRADE};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::io::copy_bidirectional;
+
+use crate::body::Source;
+use crate::connection::ClientConnection;
+use crate::exchange::{Exchange, Failure};
+use crate::hangup::Hangup;
+use crate::headers;
+use crate::route::Route;
+use crate::shared::Shared;
+use crate::upstream::{RequestBody, Visit};
+
+/// How long the two ends may take to switch after both have agreed.
+const SWITCH_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Passes on a request to switch to `protocol`, and what follows if the sandbox agrees.
+pub(crate) async fn run(
+    exchange: &Exchange,
+    mut request: Request<RequestBody>,
+    protocol: HeaderValue,
+    visit: Visit,
+) -> Result<Response<Source>, Failure> {
+    let client = hyper::upgrade::on(&mut request);
+    let upgrade = HeaderValue::from_static("upgrade");
+    request.headers_mut().insert(CONNECTION, upgrade);
+    request.headers_mut().insert(UPGRADE, protocol);
+    let (route, port) = (&exchange.route, exchange.target.port);
+    // A connection that may change its language is never one that was kept.
+    let mut lease = exchange.reached(exchange.shared.upstreams.connect(route, port).await)?;
+    let dependence = exchange.tie();
+    let mut response = match exchange.attempt(&mut lease, request).await? {
+        Ok(response) => response,
+        Err(broken) => return Err(exchange.broken(broken).await),
+    };
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let hangup = Hangup::watch(&exchange.shared, route, port);
+        return Ok(exchange.pass_on(response, lease, hangup, visit, dependence));
+    }
+    let tunnel = Tunnel {
+        shared: Arc::clone(&exchange.shared),
+        connection: Arc::clone(&exchange.connection),
+        route: Arc::clone(route),
+        _visit: visit,
+    };
+    let upstream = hyper::upgrade::on(&mut response);
+    exchange
+        .shared
+        .tasks
+        .spawn("switched connection", tunnel.carry(client, upstream));
+    let (mut parts, _) = response.into_parts();
+    let protocol = parts.headers.get(UPGRADE).cloned();
+    headers::towards_client(&mut parts);
+    parts
+        .headers
+        .insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    if let Some(protocol) = protocol {
+        parts.headers.insert(UPGRADE, protocol);
+    }
+    let nothing = Source::Proxy(Full::new(Bytes::new()));
+    Ok(Response::from_parts(parts, nothing))
+}
+
+/// Bytes between a client and a sandbox.
+struct Tunnel {
+    shared: Arc<Shared>,
+    connection: Arc<ClientConnection>,
+    route: Arc<Route>,
+    _visit: Visit,
+}
+
+impl Tunnel {
+    async fn carry(self, client: OnUpgrade, upstream: OnUpgrade) {
+        let both = async { tokio::try_join!(client, upstream) };
+        let (client, upstream) = match tokio::time::timeout(SWITCH_DEADLINE, both).await {
+            Ok(Ok(ends)) => ends,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "connection did not switch");
+                return;
+            }
+            Err(_) => {
+                tracing::debug!("connection did not switch in time");
+                return;
+            }
+        };
+        self.copy(client, upstream).await;
+    }
+
+    async fn copy(&self, client: Upgraded, upstream: Upgraded) {
+        let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
+        tokio::select! {
+            biased;
+            () = self.route.ended.cancelled() => {
+                self.shared.metrics.cut_by_end.add_one();
+                self.connection.reset.arm();
+            }
+            () = self.shared.tasks.stopping().cancelled_owned() => {}
+            result = copy_bidirectional(&mut client, &mut upstream) => {
+                if let Err(error) = result {
+                    tracing::debug!(%error, "switched connection broke");
+                }
+            }
+        }
+    }
+}

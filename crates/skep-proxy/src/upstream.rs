@@ -1,0 +1,319 @@
+//! Connections to sandboxes, kept for the next request.
+
+mod dial;
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::TrySendError;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::rt::{Read, Write};
+use skep_telemetry::Tasks;
+use skep_types::ExecutionId;
+use skep_wire::agent::AGENT_PORT;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::INTERPRETER_PORT;
+use crate::metrics::Metrics;
+use crate::route::Route;
+pub(crate) use dial::DialError;
+use dial::{Dialled, Way};
+
+/// Kept connections of one port of one sandbox.
+const IDLE_MAX: usize = 64;
+/// How long a connection to the agent is kept. The agent never closes one by itself.
+const IDLE_AGENT: Duration = Duration::from_secs(300);
+/// How long a connection to a service of the user is kept: shorter than any common server keeps
+/// its end, so that we seldom write into a connection that is being closed.
+const IDLE_USER: Duration = Duration::from_secs(2);
+/// The largest head of an answer.
+const HEAD_MAX: usize = 512 * 1024;
+const HEADERS_MAX: usize = 512;
+
+/// All kept connections.
+#[derive(Debug)]
+pub(crate) struct Upstreams {
+    runs: Mutex<HashMap<ExecutionId, Arc<Run>>>,
+    tasks: Tasks,
+    metrics: Arc<Metrics>,
+}
+
+/// What the proxy holds for one run of a sandbox.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    ports: Mutex<HashMap<u16, Port>>,
+    visitors: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Port {
+    way: Option<Way>,
+    idle: Vec<Idle>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    sender: SendRequest<RequestBody>,
+    cut: DropGuard,
+    since: Instant,
+}
+
+impl Upstreams {
+    pub(crate) fn new(tasks: Tasks, metrics: Arc<Metrics>) -> Self {
+        Self {
+            runs: Mutex::default(),
+            tasks,
+            metrics,
+        }
+    }
+
+    /// What is held for this run of a sandbox, until it ends.
+    pub(crate) fn run(self: &Arc<Self>, route: &Route) -> Arc<Run> {
+        let mut runs = lock(&self.runs);
+        if let Some(run) = runs.get(&route.execution) {
+            return Arc::clone(run);
+        }
+        let run = Arc::new(Run::default());
+        // A run that has ended is not remembered: nobody would forget it again.
+        if !route.ended.is_cancelled() {
+            runs.insert(route.execution, Arc::clone(&run));
+            let (upstreams, execution) = (Arc::downgrade(self), route.execution);
+            let (ended, stopping) = (route.ended.clone(), self.tasks.stopping());
+            self.tasks.spawn("forget run", async move {
+                tokio::select! {
+                    () = ended.cancelled() => {}
+                    () = stopping.cancelled() => {}
+                }
+                forget(&upstreams, execution);
+            });
+        }
+        run
+    }
+
+    /// A connection to a port of a sandbox, kept or new.
+    pub(crate) async fn lease(
+        self: &Arc<Self>,
+        route: &Route,
+        port: u16,
+    ) -> Result<Lease, DialError> {
+        let run = self.run(route);
+        if let Some(lease) = run.take_idle(port) {
+            self.metrics.upstream_reused.add_one();
+            return Ok(lease);
+        }
+        self.connect(route, port).await
+    }
+
+    /// A new connection to a port of a sandbox.
+    pub(crate) async fn connect(
+        self: &Arc<Self>,
+        route: &Route,
+        port: u16,
+    ) -> Result<Lease, DialError> {
+        let run = self.run(route);
+        let known = lock(&run.ports).get(&port).and_then(|port| port.way);
+        let dialled = dial::dial(route, port, known).await?;
+        // The address may have been given to another sandbox while we were connecting.
+        if route.ended.is_cancelled() {
+            return Err(DialError::Ended);
+        }
+        self.metrics.upstream_connected.add_one();
+        let (way, (sender, cut)) = match dialled {
+            Dialled::Direct(io) => (Way::Direct, self.attach(io, route).await?),
+            Dialled::Tunnel(io) => {
+                self.metrics.upstream_tunnelled.add_one();
+                (Way::Tunnel, self.attach(io, route).await?)
+            }
+        };
+        lock(&run.ports).entry(port).or_default().way = Some(way);
+        Ok(Lease {
+            sender,
+            cut,
+            home: run,
+            port,
+            reused: false,
+        })
+    }
+
+    /// Speaks HTTP/1.1 on a connection until it is done, cut, or the sandbox has ended.
+    async fn attach<I>(
+        &self,
+        io: I,
+        route: &Route,
+    ) -> Result<(SendRequest<RequestBody>, DropGuard), DialError>
+    where
+        I: Read + Write + Unpin + Send + 'static,
+    {
+        let (sender, connection) = http1::Builder::new()
+            .max_buf_size(HEAD_MAX)
+            .max_headers(HEADERS_MAX)
+            .handshake(io)
+            .await
+            .map_err(DialError::Handshake)?;
+        let cut = CancellationToken::new();
+        let (cut_here, ended) = (cut.clone(), route.ended.clone());
+        self.tasks.spawn("upstream connection", async move {
+            tokio::select! {
+                result = connection.with_upgrades() => if let Err(error) = result {
+                    tracing::debug!(%error, "connection to a sandbox broke");
+                },
+                () = cut_here.cancelled() => {}
+                () = ended.cancelled() => {}
+            }
+        });
+        Ok((sender, cut.drop_guard()))
+    }
+}
+
+fn forget(upstreams: &Weak<Upstreams>, execution: ExecutionId) {
+    if let Some(upstreams) = upstreams.upgrade() {
+        lock(&upstreams.runs).remove(&execution);
+    }
+}
+
+impl Run {
+    /// Takes a place among the requests this sandbox serves at a time.
+    pub(crate) fn enter(self: Arc<Self>, limit: usize, metrics: &Arc<Metrics>) -> Option<Visit> {
+        let enter = |visitors: usize| (visitors < limit).then_some(visitors + 1);
+        self.visitors
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter)
+            .ok()?;
+        metrics.sandbox_requests_open.enter();
+        Some(Visit {
+            run: self,
+            metrics: Arc::clone(metrics),
+        })
+    }
+
+    fn take_idle(self: &Arc<Self>, port: u16) -> Option<Lease> {
+        let mut ports = lock(&self.ports);
+        let idle = &mut ports.get_mut(&port)?.idle;
+        idle.retain(|kept| !kept.sender.is_closed() && kept.since.elapsed() < idle_time(port));
+        // The newest first: it is the least likely to be closed by the other side.
+        let ready = idle.iter().rposition(|kept| kept.sender.is_ready())?;
+        let Idle { sender, cut, .. } = idle.remove(ready);
+        drop(ports);
+        Some(Lease {
+            sender,
+            cut,
+            home: Arc::clone(self),
+            port,
+            reused: true,
+        })
+    }
+}
+
+fn idle_time(port: u16) -> Duration {
+    match port {
+        AGENT_PORT | INTERPRETER_PORT => IDLE_AGENT,
+        _ => IDLE_USER,
+    }
+}
+
+/// One request's place among those its sandbox serves.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    run: Arc<Run>,
+    metrics: Arc<Metrics>,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.run.visitors.fetch_sub(1, Ordering::Relaxed);
+        self.metrics.sandbox_requests_open.leave();
+    }
+}
+
+/// A connection in use. Dropped, it is closed at once, so that the sandbox notices.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    sender: SendRequest<RequestBody>,
+    cut: DropGuard,
+    home: Arc<Run>,
+    port: u16,
+    /// Whether it has served another request before, so that it may be closing just now.
+    pub(crate) reused: bool,
+}
+
+impl Lease {
+    /// Sends a request and waits for the head of its answer.
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, Box<TrySendError<Request<RequestBody>>>> {
+        self.sender
+            .try_send_request(request)
+            .await
+            .map_err(Box::new)
+    }
+
+    /// Keeps the connection for the next request. The answer must have been read to its end.
+    pub(crate) fn keep(self) {
+        let Self {
+            sender,
+            cut,
+            home,
+            port,
+            ..
+        } = self;
+        if sender.is_closed() {
+            return;
+        }
+        let mut ports = lock(&home.ports);
+        let idle = &mut ports.entry(port).or_default().idle;
+        if idle.len() < IDLE_MAX {
+            let since = Instant::now();
+            idle.push(Idle { sender, cut, since });
+        }
+    }
+}
+
+/// A client's request body, or none.
+#[derive(Debug)]
+pub(crate) struct RequestBody(Option<Incoming>);
+
+impl RequestBody {
+    pub(crate) fn new(body: Incoming) -> Self {
+        Self(Some(body))
+    }
+
+    pub(crate) fn empty() -> Self {
+        Self(None)
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut self.0 {
+            Some(body) => Pin::new(body).poll_frame(context),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let empty = || SizeHint::with_exact(0);
+        self.0.as_ref().map_or_else(empty, Body::size_hint)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

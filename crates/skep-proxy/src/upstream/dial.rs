@@ -1,0 +1,146 @@
+//! Making a connection to a port of a sandbox.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, HOST, UPGRADE};
+use http::{Request, StatusCode};
+use http_body_util::Empty;
+use hyper::client::conn::http1;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use skep_wire::agent::{AGENT_PORT, CONTROL_HEADER};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use crate::route::Route;
+
+/// The protocol an agent switches to for a tunnel.
+pub(crate) const TUNNEL: &str = "skep-tunnel";
+
+/// How often a closed port is tried. A service that was just started may need a moment, and
+/// callers do not try again themselves.
+const TRIES: u32 = 5;
+/// The pause between two tries.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long a sandbox may take to answer one try. Its addresses are on this machine.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// How a port of a sandbox is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// At the sandbox's address.
+    Direct,
+    /// Through its agent, because the service listens on the sandbox's loopback only.
+    Tunnel,
+}
+
+/// A connection that speaks to a service in a sandbox.
+#[derive(Debug)]
+pub(super) enum Dialled {
+    Direct(TokioIo<TcpStream>),
+    Tunnel(Upgraded),
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DialError {
+    /// Nobody listens there, however often we ask.
+    #[error("nothing listens on the port")]
+    Closed,
+    /// The sandbox ended meanwhile.
+    #[error("the sandbox has ended")]
+    Ended,
+    /// The connection broke before it could be used.
+    #[error("cannot speak HTTP on the connection")]
+    Handshake(#[source] hyper::Error),
+}
+
+/// Connects to a port of a sandbox, first by the way that is known to work.
+pub(super) async fn dial(
+    route: &Route,
+    port: u16,
+    known: Option<Way>,
+) -> Result<Dialled, DialError> {
+    let ways: &[Way] = match known {
+        // The agent's own port is never on the loopback alone.
+        _ if port == AGENT_PORT => &[Way::Direct],
+        Some(Way::Tunnel) => &[Way::Tunnel, Way::Direct],
+        Some(Way::Direct) | None => &[Way::Direct, Way::Tunnel],
+    };
+    for attempt in 0..TRIES {
+        if attempt > 0 {
+            tokio::select! {
+                () = sleep(PAUSE) => {}
+                () = route.ended.cancelled() => return Err(DialError::Ended),
+            }
+        }
+        for way in ways {
+            let dialled = match way {
+                Way::Direct => direct(route, port)
+                    .await
+                    .map(TokioIo::new)
+                    .map(Dialled::Direct),
+                Way::Tunnel => tunnel(route, port).await.map(Dialled::Tunnel),
+            };
+            match dialled {
+                Ok(dialled) => return Ok(dialled),
+                Err(error) => {
+                    tracing::debug!(sandbox = %route.id, port, ?way, %error, "port not reached");
+                }
+            }
+        }
+    }
+    Err(DialError::Closed)
+}
+
+async fn direct(route: &Route, port: u16) -> io::Result<TcpStream> {
+    let address = SocketAddr::new(route.address, port);
+    let stream = timeout(DEADLINE, TcpStream::connect(address)).await??;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+async fn tunnel(route: &Route, port: u16) -> io::Result<Upgraded> {
+    timeout(DEADLINE, open_tunnel(route, port)).await?
+}
+
+async fn open_tunnel(route: &Route, port: u16) -> io::Result<Upgraded> {
+    let stream = direct(route, AGENT_PORT).await?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(io::Error::other)?;
+    let request = Request::get(format!("/skep/tunnel/{port}"))
+        .header(HOST, "localhost")
+        .header(CONNECTION, "upgrade")
+        .header(UPGRADE, TUNNEL)
+        .header(CONTROL_HEADER, route.control_token.reveal())
+        .body(Empty::<Bytes>::new())
+        .map_err(io::Error::other)?;
+    let exchange = async {
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(io::Error::other)?;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            let status = response.status().as_u16();
+            return Err(io::Error::other(format!("the agent answered {status}")));
+        }
+        hyper::upgrade::on(response).await.map_err(io::Error::other)
+    };
+    // The connection hands its socket over when the switch is complete, so it is driven here
+    // and needs no task of its own.
+    let driven = async {
+        match connection.with_upgrades().await {
+            Ok(()) => std::future::pending().await,
+            Err(error) => io::Error::other(error),
+        }
+    };
+    tokio::select! {
+        biased;
+        result = exchange => result,
+        error = driven => Err(error),
+    }
+}

@@ -1,0 +1,136 @@
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::routing::any;
+use skep_proxy::{CANCEL_PATH, INTERPRETER_PORT, REQUEST_HEADER};
+use skep_testkit::wait_until;
+use tokio::io::AsyncWriteExt as _;
+
+use crate::stage::{DEADLINE, Stage, accept_head, ending, host, listen, read_until, serve_app_at};
+
+#[tokio::test]
+async fn a_client_that_leaves_before_the_answer_closes_the_services_connection() {
+    let stage = Stage::new().await;
+    let route = stage.sandbox();
+    let (listener, port) = listen(&route).await;
+    let request = format!("GET / HTTP/1.1\r\nhost: {}\r\n\r\n", host(&route, port));
+    let client = stage.say(&request).await;
+    let (mut service, _) = accept_head(&listener).await;
+    let start = Instant::now();
+    drop(client);
+    ending(&mut service).await;
+    assert!(
+        start.elapsed() < Duration::from_millis(500),
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(stage.metrics.hangups.get(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_a_silent_stream_closes_the_services_connection() {
+    let stage = Stage::new().await;
+    let route = stage.sandbox();
+    let (listener, port) = listen(&route).await;
+    let request = format!("GET / HTTP/1.1\r\nhost: {}\r\n\r\n", host(&route, port));
+    let mut client = stage.say(&request).await;
+    let (mut service, _) = accept_head(&listener).await;
+    let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n";
+    service.write_all(head.as_bytes()).await.unwrap();
+    read_until(&mut client, "x\r\n").await;
+    let start = Instant::now();
+    drop(client);
+    ending(&mut service).await;
+    assert!(
+        start.elapsed() < Duration::from_millis(500),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_during_its_upload_closes_the_services_connection() {
+    let stage = Stage::new().await;
+    let route = stage.sandbox();
+    let (listener, port) = listen(&route).await;
+    let host = host(&route, port);
+    let head = format!("POST / HTTP/1.1\r\nhost: {host}\r\ncontent-length: 1000\r\n\r\nsome");
+    let client = stage.say(&head).await;
+    let (mut service, _) = accept_head(&listener).await;
+    drop(client);
+    ending(&mut service).await;
+}
+
+/// An interpreter that never ends its answers, and what it was asked.
+async fn interpreter(stage: &Stage) -> (Arc<skep_proxy::Route>, Arc<Mutex<Vec<String>>>) {
+    let route = stage.sandbox();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    let app = Router::new().fallback(any(move |request: Request| async move {
+        let name = request.headers().get(REQUEST_HEADER).cloned().unwrap();
+        let line = format!("{} {}", request.uri().path(), name.to_str().unwrap());
+        log.lock().unwrap().push(line);
+        if request.uri().path() != "/execute" {
+            return Body::empty();
+        }
+        let first = futures_util::stream::iter([Ok::<_, std::io::Error>(Bytes::from("begun"))]);
+        let silence = futures_util::stream::pending();
+        Body::from_stream(futures_util::StreamExt::chain(first, silence))
+    }));
+    serve_app_at(&route, INTERPRETER_PORT, app).await;
+    (route, asked)
+}
+
+async fn execute(stage: &Stage, route: &skep_proxy::Route) -> tokio::net::TcpStream {
+    let host = host(route, INTERPRETER_PORT);
+    // The name a caller gives itself does not count.
+    let request = format!(
+        "POST /execute HTTP/1.1\r\nhost: {host}\r\nx-skep-request: mine\r\ncontent-length: 0\r\n\r\n"
+    );
+    let mut client = stage.say(&request).await;
+    read_until(&mut client, "begun").await;
+    client
+}
+
+#[tokio::test]
+async fn an_interpreter_is_told_which_execution_lost_its_caller() {
+    let stage = Stage::new().await;
+    let (route, asked) = interpreter(&stage).await;
+    drop(execute(&stage, &route).await);
+    let lines = wait_until(DEADLINE, || async {
+        let asked = asked.lock().unwrap().clone();
+        if asked.len() == 2 {
+            Ok(asked)
+        } else {
+            Err(format!("{asked:?}"))
+        }
+    })
+    .await;
+    let name = lines[0].strip_prefix("/execute ").unwrap();
+    assert_eq!(name.len(), 32, "{lines:?}");
+    assert_eq!(lines[1], format!("{CANCEL_PATH} {name}"));
+}
+
+#[tokio::test]
+async fn callers_cannot_cancel_for_one_another() {
+    let stage = Stage::new().await;
+    let (route, asked) = interpreter(&stage).await;
+    let answer = stage.get(&route, INTERPRETER_PORT, CANCEL_PATH).await;
+    assert_eq!(answer.status(), 404);
+    assert_eq!(*asked.lock().unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_server_that_stops_cancels_nothing() {
+    let stage = Stage::new().await;
+    let (route, asked) = interpreter(&stage).await;
+    let mut client = execute(&stage, &route).await;
+    stage.shutdown.cancel();
+    ending(&mut client).await;
+    stage.served.await.unwrap();
+    let asked = asked.lock().unwrap().clone();
+    assert_eq!(asked.len(), 1, "{asked:?}");
+}

@@ -1,0 +1,16 @@
+//! The proxy from outside: real sockets on loopback, a fake sandbox behind.
+
+#![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
+
+mod stage;
+
+mod forwarding;
+mod hangup;
+mod http2;
+mod kill;
+mod limits;
+mod refusals;
+mod routing;
+mod streams;
+mod switching;
+mod upstreams;
