@@ -5,14 +5,20 @@
 //! thread, which reads a [`LaunchPlan`] from its standard input, carries it out step by step,
 //! and reports either the running process or the step that failed.
 
+mod capabilities;
 mod channel;
 mod descriptors;
+mod filter;
+mod launcher;
 mod plan;
 mod report;
 mod spawn;
 mod step;
+mod steps;
+mod trouble;
 
 pub use descriptors::{Descriptor, Descriptors};
+pub use launcher::run;
 pub use plan::{
     Bind, LaunchPlan, Lifetime, Link, Network, PlannedFile, Privileges, Process, Program, Root,
     Top, Users,

@@ -99,7 +99,7 @@ pub struct Root {
 /// Where changes to the root go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Top {
-    /// Two existing directories on the same filesystem.
+    /// Two existing directories in the same directory.
     Directories {
         /// Receives the changes.
         upper: PathBuf,

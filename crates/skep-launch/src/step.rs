@@ -32,6 +32,8 @@ steps! {
     ReadPlan = "reading the plan",
     /// The launcher moves itself into the cgroups.
     JoinCgroups = "joining the cgroups",
+    /// Resource limits and the readiness to be killed, while they can still be raised.
+    SetLimits = "setting the limits",
     /// The launcher leaves the machine's mount and network namespaces.
     LeaveNamespaces = "leaving the machine's namespaces",
     /// The first process is made, in the namespaces that it owns.
@@ -66,17 +68,15 @@ steps! {
     LimitNamespaces = "limiting namespaces",
     /// Files are written into the root.
     WriteFiles = "writing files",
-    /// Host name, session, resource limits.
+    /// Host name, session, keyring, signals.
     SetUpProcess = "setting up the process",
-    /// Descriptors are put in their places, all others closed.
-    PlaceDescriptors = "placing the descriptors",
     /// The bounding set is cut.
     DropCapabilities = "dropping capabilities",
     /// The filter is installed.
     InstallFilter = "installing the filter",
     /// User, groups and the last capabilities.
     BecomeUser = "becoming the user",
-    /// The program is executed.
+    /// Descriptors are put in their places and the program is executed.
     Execute = "executing the program",
     /// The process is handed over to the server.
     HandOver = "handing the process over",

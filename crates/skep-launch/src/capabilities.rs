@@ -1,0 +1,109 @@
+//! What root may do inside.
+
+use std::io;
+
+use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use skep_linux::MARKER;
+
+use crate::Privileges;
+
+/// What root needs to install packages, change users and run services. Everything that could
+/// change the machine, its mounts, its network or other processes' memory is missing.
+const KEPT: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::SETPCAP)
+    .union(CapabilitySet::NET_BIND_SERVICE)
+    .union(CapabilitySet::SYS_CHROOT)
+    .union(CapabilitySet::AUDIT_WRITE)
+    .union(CapabilitySet::SETFCAP);
+
+/// What anything inside may ever have.
+pub(crate) fn bounding_set(privileges: Privileges) -> CapabilitySet {
+    match privileges {
+        Privileges::Sandbox => KEPT,
+        // The root is mounted without devices, so a node can be made but not opened.
+        Privileges::Build => KEPT.union(CapabilitySet::MKNOD),
+    }
+}
+
+/// Cuts the bounding set. Capabilities this process has stay until [`keep_only`].
+pub(crate) fn cut_bounding_set(privileges: Privileges) -> io::Result<()> {
+    if privileges == Privileges::Sandbox {
+        // What is inherited must be in the bounding set when it is added, not later.
+        let mut sets = rustix::thread::capabilities(None)?;
+        sets.inheritable = MARKER;
+        rustix::thread::set_capabilities(None, sets)?;
+    }
+    let allowed = bounding_set(privileges);
+    for number in 0..u64::BITS {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        if allowed.contains(capability) {
+            continue;
+        }
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            Ok(()) => {}
+            // The kernel knows no more capabilities than that.
+            Err(Errno::INVAL) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if privileges == Privileges::Sandbox {
+        rustix::thread::configure_capability_in_ambient_set(MARKER, true)?;
+    }
+    Ok(())
+}
+
+/// Gives up every capability that is not in the bounding set, except the first process's
+/// [`MARKER`].
+pub(crate) fn keep_only(privileges: Privileges) -> io::Result<()> {
+    let (extra, inheritable) = match privileges {
+        Privileges::Sandbox => (MARKER, MARKER),
+        Privileges::Build => (CapabilitySet::empty(), CapabilitySet::empty()),
+    };
+    let kept = bounding_set(privileges) | extra;
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets {
+            effective: kept,
+            permitted: kept,
+            inheritable,
+        },
+    )?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_reaches_out_of_a_sandbox_is_kept() {
+        let dangerous = CapabilitySet::SYS_ADMIN
+            | CapabilitySet::SYS_PTRACE
+            | CapabilitySet::SYS_MODULE
+            | CapabilitySet::SYS_RAWIO
+            | CapabilitySet::SYS_RESOURCE
+            | CapabilitySet::SYS_BOOT
+            | CapabilitySet::SYS_TIME
+            | CapabilitySet::SYS_NICE
+            | CapabilitySet::NET_ADMIN
+            | CapabilitySet::NET_RAW
+            | CapabilitySet::BPF
+            | CapabilitySet::PERFMON
+            | CapabilitySet::SYSLOG
+            | CapabilitySet::MAC_ADMIN
+            | CapabilitySet::MAC_OVERRIDE
+            | CapabilitySet::DAC_READ_SEARCH
+            | CapabilitySet::CHECKPOINT_RESTORE
+            | MARKER;
+        for privileges in [Privileges::Sandbox, Privileges::Build] {
+            assert!(bounding_set(privileges).intersection(dangerous).is_empty());
+        }
+    }
+}

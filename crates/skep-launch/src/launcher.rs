@@ -1,0 +1,354 @@
+//! The launcher: carries a plan out, step by step, outside of the new process.
+//!
+//! Everything that needs rights over the machine happens here, before anything of the sandbox
+//! runs: all mounts are made in a mount namespace of the launcher's own, which belongs to the
+//! machine's user namespace. When the new process copies that namespace into its own, the
+//! kernel locks every mount in place, so even root inside cannot take a mask off.
+
+mod devices;
+mod inside;
+mod network;
+mod proc;
+mod root;
+mod tree;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, Signal, WaitId, WaitIdOptions};
+use rustix::thread::UnshareFlags;
+use serde::{Deserialize, Serialize};
+use skep_linux::{Child, Cloned};
+
+use crate::channel::Channel;
+use crate::report::Report;
+use crate::steps::{Failure, Steps};
+use crate::trouble::{On, Trouble};
+use crate::{Descriptors, Ended, LaunchPlan, Lifetime, Network, Step, Users};
+
+/// A core limit of one byte is what the kernel takes for "none at all": with zero it would
+/// still start the machine's crash handler, outside, on a dump that a sandbox has written.
+const NO_CORE_DUMP: u64 = 1;
+const LOCKED_MEMORY: u64 = 8 << 20;
+const STACK: u64 = 8 << 20;
+
+/// What the new process tells the launcher.
+#[derive(Debug, Serialize, Deserialize)]
+enum Word {
+    /// All is done and the program is executed next.
+    Ready { timings: Vec<(Step, u32)> },
+    /// It gave up.
+    Failed {
+        step: Step,
+        errno: i32,
+        thing: Option<String>,
+    },
+}
+
+/// The launcher program. Call it first in `main`, before any thread is started: it reads a
+/// plan from standard input, which [`crate::Launcher`] has made a socket.
+pub fn run() -> ExitCode {
+    let channel = match std::io::stdin().as_fd().try_clone_to_owned() {
+        Ok(socket) => Channel::from_descriptor(socket),
+        Err(_) => return ExitCode::FAILURE,
+    };
+    let mut steps = Steps::new(None);
+    let received = steps.carry_out(Step::ReadPlan, || receive_plan(&channel));
+    let outcome = received.and_then(|(plan, descriptors)| {
+        let launch = Launch {
+            plan: &plan,
+            descriptors: &descriptors,
+        };
+        let mut steps = Steps::new(plan.fail_at);
+        let child = launch.carry_out(&mut steps)?;
+        launch.hand_over(&mut steps, &channel, child)
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { step, trouble }) => {
+            let report = Report::Failed {
+                step,
+                errno: trouble.errno,
+                thing: trouble.thing,
+            };
+            // Where nobody listens any more, ending is all that is left to do.
+            channel.send(&report, &[]).ok();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn receive_plan(channel: &Channel) -> Result<(LaunchPlan, Descriptors), Trouble> {
+    let Some(((), mut descriptors)) = channel.receive::<()>()? else {
+        return Err(Errno::PIPE.into());
+    };
+    if descriptors.is_empty() {
+        return Err(Errno::BADF.into());
+    }
+    let file = std::fs::File::from(descriptors.remove(0));
+    let plan: LaunchPlan =
+        serde_json::from_reader(io::BufReader::new(file)).map_err(io::Error::from)?;
+    if plan.fail_at == Some(Step::ReadPlan) {
+        return Err(Errno::CANCELED.into());
+    }
+    Ok((plan, Descriptors::from_received(descriptors)))
+}
+
+/// A launch under way.
+#[derive(Debug, Clone, Copy)]
+struct Launch<'a> {
+    plan: &'a LaunchPlan,
+    descriptors: &'a Descriptors,
+}
+
+/// The new process, killed unless it is handed over.
+#[derive(Debug)]
+struct Newborn {
+    child: Child,
+    kept: bool,
+}
+
+impl Launch<'_> {
+    fn carry_out(self, steps: &mut Steps) -> Result<Newborn, Failure> {
+        let plan = self.plan;
+        steps.carry_out(Step::JoinCgroups, || self.join_cgroups())?;
+        steps.carry_out(Step::SetLimits, || self.set_limits())?;
+        let (machine, link) = steps.carry_out(Step::LeaveNamespaces, || {
+            let machine = Machine::open()?;
+            let link = network::Outside::open(&plan.network)?;
+            self.leave_namespaces()?;
+            Ok((machine, link))
+        })?;
+        let (newborn, conversation) =
+            steps.carry_out(Step::CloneProcess, || self.clone_process(&machine))?;
+        let users = steps.carry_out(Step::MapUsers, || {
+            map_users(plan.users, &machine, newborn.child.pid)
+        })?;
+        steps.carry_out(Step::MakeLink, || link.make_link(&plan.network, &machine))?;
+        steps.carry_out(Step::ConfigureNetwork, || {
+            network::configure(&plan.network, plan.users, &machine)
+        })?;
+        let root = root::build(&plan.root, users.as_ref(), steps)?;
+        steps.carry_out(Step::MakeDevices, || devices::make(&root, plan))?;
+        steps.carry_out(Step::MountSystem, || root::mount_system(&root, plan))?;
+        steps.carry_out(Step::BindFiles, || {
+            plan.binds
+                .iter()
+                .try_for_each(|bind| tree::bind(&root, bind, plan.users))
+        })?;
+        steps.carry_out(Step::PivotRoot, || root::pivot(&root))?;
+        steps.carry_out(Step::MountProc, || proc::mount(&newborn.child, plan.users))?;
+        let timings = steps.carry_out(Step::HandOver, || {
+            conversation.send(&(), &[])?;
+            Ok(listen(&conversation))
+        })??;
+        steps.timings.extend(timings);
+        Ok(newborn)
+    }
+
+    fn join_cgroups(self) -> Result<(), Trouble> {
+        for cgroup in &self.plan.cgroups {
+            let file = self.descriptors.get(*cgroup)?;
+            rustix::io::write(file, b"0").on(|| format!("{cgroup:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// Only root of the machine may raise a limit, so this is done before the user namespace.
+    fn set_limits(self) -> Result<(), Trouble> {
+        let process = &self.plan.process;
+        std::fs::write(
+            "/proc/self/oom_score_adj",
+            process.oom_score_adjust.to_string(),
+        )
+        .on(|| "oom_score_adj".into())?;
+        let limits = [
+            (Resource::Nofile, Some(process.open_files)),
+            (Resource::Core, Some((NO_CORE_DUMP, NO_CORE_DUMP))),
+            (Resource::Memlock, Some((LOCKED_MEMORY, LOCKED_MEMORY))),
+            (Resource::Nproc, None),
+            (Resource::Fsize, None),
+        ];
+        for (resource, limit) in limits {
+            let limit = Rlimit {
+                current: limit.map(|limit| limit.0),
+                maximum: limit.map(|limit| limit.1),
+            };
+            rustix::process::setrlimit(resource, limit).on(|| format!("{resource:?}"))?;
+        }
+        let stack = Rlimit {
+            current: Some(STACK),
+            maximum: None,
+        };
+        rustix::process::setrlimit(Resource::Stack, stack).on(|| "stack".into())?;
+        Ok(())
+    }
+
+    fn leave_namespaces(self) -> Result<(), Trouble> {
+        let network = match self.plan.network {
+            Network::Host => UnshareFlags::empty(),
+            Network::Loopback | Network::Link(_) => UnshareFlags::NEWNET,
+        };
+        skep_linux::leave_namespaces(UnshareFlags::NEWNS | network)?;
+        let private = rustix::mount::MountPropagationFlags::PRIVATE
+            | rustix::mount::MountPropagationFlags::REC;
+        rustix::mount::mount_change("/", private)?;
+        rustix::process::umask(Mode::empty());
+        Ok(())
+    }
+
+    fn clone_process(self, machine: &Machine) -> Result<(Newborn, Channel), Trouble> {
+        let (ours, theirs) = Channel::pair()?;
+        let users = match self.plan.users {
+            Users::Host => UnshareFlags::empty(),
+            Users::Range { .. } => UnshareFlags::NEWUSER,
+        };
+        let namespaces = users
+            | UnshareFlags::NEWPID
+            | UnshareFlags::NEWIPC
+            | UnshareFlags::NEWUTS
+            | UnshareFlags::NEWCGROUP;
+        match skep_linux::clone_process(namespaces)? {
+            Cloned::Child => {
+                drop(ours);
+                inside::run(self, machine, &theirs)
+            }
+            Cloned::Parent(child) => Ok((Newborn { child, kept: false }, ours)),
+        }
+    }
+
+    fn hand_over(
+        self,
+        steps: &mut Steps,
+        channel: &Channel,
+        mut newborn: Newborn,
+    ) -> Result<(), Failure> {
+        let report = Report::Started {
+            pid: newborn.child.pid,
+            timings: std::mem::take(&mut steps.timings),
+        };
+        steps.carry_out(Step::HandOver, || {
+            channel.send(&report, &[newborn.child.pidfd.as_fd()])?;
+            Ok(())
+        })?;
+        newborn.kept = self.plan.lifetime == Lifetime::Detached;
+        if newborn.kept {
+            return Ok(());
+        }
+        let ended = steps.carry_out(Step::HandOver, || supervise(channel, &newborn.child))?;
+        newborn.kept = true;
+        channel.send(&Report::Ended(ended), &[]).ok();
+        Ok(())
+    }
+}
+
+impl Drop for Newborn {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        // With the first process of a pid namespace, the kernel kills all others in it. Both
+        // calls fail only when it is gone already.
+        rustix::process::pidfd_send_signal(&self.child.pidfd, Signal::KILL).ok();
+        let pidfd = WaitId::PidFd(self.child.pidfd.as_fd());
+        rustix::io::retry_on_intr(|| rustix::process::waitid(pidfd.clone(), WaitIdOptions::EXITED))
+            .ok();
+    }
+}
+
+/// The machine's `/proc`, which stays reachable by descriptor when its mount no longer is.
+///
+/// Files below `sys` are those of the namespaces of whoever opens them.
+#[derive(Debug)]
+struct Machine {
+    proc: OwnedFd,
+}
+
+impl Machine {
+    fn open() -> Result<Self, Trouble> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let proc = rustix::fs::open("/proc", flags, Mode::empty()).on(|| "/proc".into())?;
+        Ok(Self { proc })
+    }
+
+    fn open_file(&self, path: &str) -> Result<OwnedFd, Trouble> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.proc, path, flags, Mode::empty()).on(|| format!("/proc/{path}"))
+    }
+
+    fn write(&self, path: &str, content: &str) -> Result<(), Trouble> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.proc, path, flags, Mode::empty())
+            .on(|| format!("/proc/{path}"))?;
+        rustix::io::write(&file, content.as_bytes()).on(|| format!("/proc/{path}"))?;
+        Ok(())
+    }
+}
+
+/// Maps the ids and returns the user namespace, if there is one.
+fn map_users(users: Users, machine: &Machine, pid: i32) -> Result<Option<OwnedFd>, Trouble> {
+    let Users::Range { first, count } = users else {
+        return Ok(None);
+    };
+    let map = format!("0 {first} {count}");
+    machine.write(&format!("{pid}/uid_map"), &map)?;
+    machine.write(&format!("{pid}/gid_map"), &map)?;
+    machine.open_file(&format!("{pid}/ns/user")).map(Some)
+}
+
+/// Hears what the new process has to say until it executes its program.
+fn listen(conversation: &Channel) -> Result<Vec<(Step, u32)>, Failure> {
+    let mut ready = None;
+    loop {
+        let word = conversation.receive::<Word>();
+        match word {
+            Ok(Some((Word::Ready { timings }, _))) => ready = Some(timings),
+            Ok(Some((Word::Failed { step, errno, thing }, _))) => {
+                return Err(Failure {
+                    step,
+                    trouble: Trouble { errno, thing },
+                });
+            }
+            // The other end is closed by the execution, or by an end that nobody wanted.
+            Ok(None) => {
+                return ready.ok_or(Failure {
+                    step: Step::OwnMounts,
+                    trouble: Errno::PIPE.into(),
+                });
+            }
+            Err(error) => {
+                return Err(Failure {
+                    step: Step::HandOver,
+                    trouble: error.into(),
+                });
+            }
+        }
+    }
+}
+
+/// Waits until the process ends or nobody listens any more.
+fn supervise(channel: &Channel, child: &Child) -> Result<Ended, Trouble> {
+    use rustix::event::{PollFd, PollFlags};
+    loop {
+        let mut watched = [
+            PollFd::new(&child.pidfd, PollFlags::IN),
+            PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::empty()),
+        ];
+        match rustix::event::poll(&mut watched, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match skep_linux::termination(child.pidfd.as_fd())? {
+            Some(skep_linux::Termination::Code(code)) => return Ok(Ended::Code(code)),
+            Some(skep_linux::Termination::Signal(signal)) => return Ok(Ended::Signal(signal)),
+            Some(skep_linux::Termination::Unknown) => return Err(Errno::CHILD.into()),
+            None => {}
+        }
+        if watched[1].revents().contains(PollFlags::HUP) {
+            return Err(Errno::PIPE.into());
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A `/dev` with nothing of the machine in it.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, Gid, Mode, Uid, makedev};
+use rustix::mount::MountAttrFlags;
+
+use super::root::memory_mount;
+use super::tree::{self, FsOption};
+use crate::trouble::{On, Trouble};
+use crate::{LaunchPlan, Users};
+
+/// Devices that are only a behaviour of the kernel: name, major and minor number.
+const DEVICES: [(&str, u32, u32); 6] = [
+    ("null", 1, 3),
+    ("zero", 1, 5),
+    ("full", 1, 7),
+    ("random", 1, 8),
+    ("urandom", 1, 9),
+    ("tty", 5, 0),
+];
+
+const LINKS: [(&str, &str); 5] = [
+    ("ptmx", "pts/ptmx"),
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+];
+
+/// The group that terminals belong to, on Debian and everywhere else.
+const TTY_GROUP: u32 = 5;
+
+/// Makes `/dev`, `/dev/pts` and `/dev/shm`.
+pub(super) fn make(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
+    let first = match plan.users {
+        Users::Host => 0,
+        Users::Range { first, .. } => first,
+    };
+    let devices = tree::new_mount(
+        "tmpfs",
+        &[
+            FsOption::Value("size", "64k".into()),
+            FsOption::Value("nr_inodes", "64".into()),
+            FsOption::Value("mode", "755".into()),
+            FsOption::Value("uid", first.to_string()),
+            FsOption::Value("gid", first.to_string()),
+        ],
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
+    )?;
+    let own = |name: &str| {
+        rustix::fs::chownat(
+            &devices,
+            name,
+            Some(Uid::from_raw(first)),
+            Some(Gid::from_raw(first)),
+            AtFlags::SYMLINK_NOFOLLOW,
+        )
+        .on(|| format!("/dev/{name}"))
+    };
+    for (name, major, minor) in DEVICES {
+        let mode = Mode::from_raw_mode(0o666);
+        rustix::fs::mknodat(
+            &devices,
+            name,
+            FileType::CharacterDevice,
+            mode,
+            makedev(major, minor),
+        )
+        .on(|| format!("/dev/{name}"))?;
+        own(name)?;
+    }
+    for (name, target) in LINKS {
+        rustix::fs::symlinkat(target, &devices, name).on(|| format!("/dev/{name}"))?;
+        own(name)?;
+    }
+    for name in ["pts", "shm"] {
+        rustix::fs::mkdirat(&devices, name, Mode::from_raw_mode(0o755))?;
+        own(name)?;
+    }
+    let place = tree::ensure_directory(root.as_fd(), "/dev", plan.users)?;
+    tree::attach(devices.as_fd(), place.as_fd())?;
+
+    let terminals = tree::new_mount(
+        "devpts",
+        &[
+            FsOption::Flag("newinstance"),
+            FsOption::Value("ptmxmode", "0666".into()),
+            FsOption::Value("mode", "0620".into()),
+            FsOption::Value("gid", (first + TTY_GROUP).to_string()),
+        ],
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
+    )?;
+    let place = tree::ensure_directory(devices.as_fd(), "/pts", plan.users)?;
+    tree::attach(terminals.as_fd(), place.as_fd())?;
+
+    let shared = memory_mount(plan.shared_memory_bytes, "1777", plan.users)?;
+    let place = tree::ensure_directory(devices.as_fd(), "/shm", plan.users)?;
+    tree::attach(shared.as_fd(), place.as_fd())
+}

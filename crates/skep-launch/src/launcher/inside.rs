@@ -1,0 +1,249 @@
+//! What the new process does before it becomes the program.
+
+use std::ffi::CString;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Gid, Signal, Uid};
+use rustix::thread::UnshareFlags;
+use skep_linux::{Executable, Execution};
+
+use super::{Launch, Machine, Word, tree};
+use crate::channel::Channel;
+use crate::steps::{Failure, Steps};
+use crate::trouble::{On, Trouble};
+use crate::{
+    Descriptor, Lifetime, PlannedFile, Process, Program, Step, Users, capabilities, filter,
+};
+
+/// Counters of the kernel that say how many namespaces of a kind a user namespace may make.
+const NAMESPACE_LIMITS: [&str; 8] = [
+    "max_user_namespaces",
+    "max_pid_namespaces",
+    "max_net_namespaces",
+    "max_mnt_namespaces",
+    "max_ipc_namespaces",
+    "max_uts_namespaces",
+    "max_cgroup_namespaces",
+    "max_time_namespaces",
+];
+
+/// Becomes the planned program, or says why not.
+pub(super) fn run(launch: Launch<'_>, machine: &Machine, channel: &Channel) -> ! {
+    let mut steps = Steps::new(launch.plan.fail_at);
+    match prepare(launch, machine, channel, &mut steps) {
+        Ok(prepared) => prepared.execute(channel, &mut steps, launch.plan.fail_at),
+        Err(Failure { step, trouble }) => {
+            let word = Word::Failed {
+                step,
+                errno: trouble.errno,
+                thing: trouble.thing,
+            };
+            // The launcher sees this process end in any case.
+            channel.send(&word, &[]).ok();
+            skep_linux::exit_now(1)
+        }
+    }
+}
+
+fn prepare<'a>(
+    launch: Launch<'a>,
+    machine: &Machine,
+    channel: &Channel,
+    steps: &mut Steps,
+) -> Result<Prepared<'a>, Failure> {
+    let plan = launch.plan;
+    steps.carry_out(Step::OwnMounts, || {
+        die_with_launcher(true)?;
+        if channel.receive::<()>()?.is_none() {
+            return Err(Errno::PIPE.into());
+        }
+        skep_linux::leave_namespaces(UnshareFlags::NEWNS)?;
+        rustix::process::chdir("/")?;
+        Ok(())
+    })?;
+    steps.carry_out(Step::BecomeRoot, || become_root(plan.users))?;
+    steps.carry_out(Step::LimitNamespaces, || {
+        limit_namespaces(plan.users, machine)
+    })?;
+    steps.carry_out(Step::WriteFiles, || {
+        plan.files.iter().try_for_each(write_file)
+    })?;
+    let filters = filter::filters();
+    let prepared = steps.carry_out(Step::SetUpProcess, || {
+        rustix::system::sethostname(plan.hostname.as_bytes())?;
+        rustix::process::setsid()?;
+        match skep_linux::leave_session_keyring() {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {}
+            Err(error) => return Err(error).on(|| "session keyring".into()),
+        }
+        skep_linux::reset_signals()?;
+        rustix::process::umask(Mode::from_raw_mode(0o022));
+        Prepared::new(launch)
+    })?;
+    steps.carry_out(Step::DropCapabilities, || {
+        Ok(capabilities::cut_bounding_set(plan.privileges)?)
+    })?;
+    steps.carry_out(Step::InstallFilter, || {
+        for filter in filters? {
+            skep_linux::install_filter(&filter)?;
+        }
+        Ok(())
+    })?;
+    steps.carry_out(Step::BecomeUser, || {
+        capabilities::keep_only(plan.privileges)?;
+        become_user(&plan.process)?;
+        die_with_launcher(plan.lifetime == Lifetime::Tied)?;
+        let directory = plan.process.working_directory.as_str();
+        rustix::process::chdir(directory).on(|| directory.into())
+    })?;
+    Ok(prepared)
+}
+
+/// The kernel forgets this wish whenever the process changes its user.
+fn die_with_launcher(wanted: bool) -> Result<(), Trouble> {
+    rustix::process::set_parent_process_death_signal(wanted.then_some(Signal::KILL))?;
+    Ok(())
+}
+
+fn become_root(users: Users) -> Result<(), Trouble> {
+    if users == Users::Host {
+        return Ok(());
+    }
+    rustix::thread::set_thread_groups(&[])?;
+    rustix::thread::set_thread_res_gid(Gid::ROOT, Gid::ROOT, Gid::ROOT)?;
+    rustix::thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT)?;
+    die_with_launcher(true)
+}
+
+/// In a user namespace of one's own all capabilities come back. Nobody inside may make one,
+/// and only a capability that nobody inside will have could raise the limit again.
+fn limit_namespaces(users: Users, machine: &Machine) -> Result<(), Trouble> {
+    if users == Users::Host {
+        return Ok(());
+    }
+    for limit in NAMESPACE_LIMITS {
+        machine.write(&format!("sys/user/{limit}"), "0")?;
+    }
+    Ok(())
+}
+
+fn write_file(file: &PlannedFile) -> Result<(), Trouble> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open("/", flags, Mode::empty())?;
+    let (parent, name) = tree::split(&file.path)?;
+    // This process is root of its users already.
+    let parent = tree::ensure_directory(root.as_fd(), parent, Users::Host)?;
+    match rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error).on(|| file.path.clone()),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(file.mode))
+        .on(|| file.path.clone())?;
+    std::fs::File::from(made)
+        .write_all(file.content.as_bytes())
+        .on(|| file.path.clone())
+}
+
+fn become_user(process: &Process) -> Result<(), Trouble> {
+    let groups: Vec<Gid> = process
+        .groups
+        .iter()
+        .map(|group| Gid::from_raw(*group))
+        .collect();
+    rustix::thread::set_thread_groups(&groups)?;
+    let group = Gid::from_raw(process.group);
+    rustix::thread::set_thread_res_gid(group, group, group)?;
+    let user = Uid::from_raw(process.user);
+    rustix::thread::set_thread_res_uid(user, user, user)?;
+    Ok(())
+}
+
+/// Everything the execution needs, allocated and opened while that is still easy.
+#[derive(Debug)]
+struct Prepared<'a> {
+    launch: Launch<'a>,
+    path: Option<CString>,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+    null: OwnedFd,
+}
+
+impl<'a> Prepared<'a> {
+    fn new(launch: Launch<'a>) -> Result<Self, Trouble> {
+        let process = &launch.plan.process;
+        let path = match &process.program {
+            Program::Descriptor(_) => None,
+            Program::Path(path) => Some(CString::new(path.as_str())?),
+        };
+        let arguments = process.arguments.iter();
+        let arguments = arguments.map(|argument| CString::new(argument.as_str()));
+        let environment = process.environment.iter();
+        let environment = environment.map(|(name, value)| CString::new(format!("{name}={value}")));
+        let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .on(|| "/dev/null".into())?;
+        Ok(Self {
+            launch,
+            path,
+            arguments: arguments.collect::<Result<_, _>>()?,
+            environment: environment.collect::<Result<_, _>>()?,
+            null,
+        })
+    }
+
+    fn execute(&self, channel: &Channel, steps: &mut Steps, fail_at: Option<Step>) -> ! {
+        let failure = |error: std::io::Error| {
+            let trouble = Trouble::from(error);
+            let word = Word::Failed {
+                step: Step::Execute,
+                errno: trouble.errno,
+                thing: trouble.thing,
+            };
+            serde_json::to_vec(&word).unwrap_or_default()
+        };
+        let refuse = |error: std::io::Error| -> ! {
+            rustix::io::write(channel.as_fd(), &failure(error)).ok();
+            skep_linux::exit_now(127)
+        };
+        if fail_at == Some(Step::Execute) {
+            refuse(Errno::CANCELED.into());
+        }
+        let process = &self.launch.plan.process;
+        let descriptor = |descriptor: Option<Descriptor>| match descriptor {
+            Some(descriptor) => self.launch.descriptors.get(descriptor),
+            None => Ok(self.null.as_fd()),
+        };
+        let standard = [process.stdin, process.stdout, process.stderr];
+        let passed = process.pass.iter().map(|passed| Some(*passed));
+        let descriptors = standard.into_iter().chain(passed).map(descriptor);
+        let descriptors = match descriptors.collect::<std::io::Result<Vec<_>>>() {
+            Ok(descriptors) => descriptors,
+            Err(error) => refuse(error),
+        };
+        let executable = match (&process.program, &self.path) {
+            (Program::Descriptor(file), _) => match self.launch.descriptors.get(*file) {
+                Ok(file) => Executable::Descriptor(file),
+                Err(error) => refuse(error),
+            },
+            (Program::Path(_), Some(path)) => Executable::Path(path),
+            (Program::Path(_), None) => refuse(Errno::NOENT.into()),
+        };
+        let ready = Word::Ready {
+            timings: std::mem::take(&mut steps.timings),
+        };
+        if let Err(error) = channel.send(&ready, &[]) {
+            refuse(error);
+        }
+        let execution = Execution {
+            executable,
+            arguments: &self.arguments,
+            environment: &self.environment,
+            descriptors: &descriptors,
+        };
+        skep_linux::execute(&execution, channel.as_fd(), failure)
+    }
+}

@@ -1,0 +1,85 @@
+//! The network namespace and its link to the machine.
+
+use skep_linux::route::{Routes, VethPair};
+
+use super::Machine;
+use crate::trouble::{On, Trouble};
+use crate::{Network, Users};
+
+/// What the interface is called inside.
+const INTERFACE: &str = "eth0";
+
+/// The machine's network, still reachable after the launcher has left it.
+#[derive(Debug)]
+pub(super) struct Outside(Option<Routes>);
+
+impl Outside {
+    pub(super) fn open(network: &Network) -> Result<Self, Trouble> {
+        Ok(Self(match network {
+            Network::Host | Network::Loopback => None,
+            Network::Link(_) => Some(Routes::open()?),
+        }))
+    }
+
+    /// Makes the pair of interfaces, and the machine's route to the inner one.
+    pub(super) fn make_link(self, network: &Network, machine: &Machine) -> Result<(), Trouble> {
+        let (Some(mut routes), Network::Link(link)) = (self.0, network) else {
+            return Ok(());
+        };
+        // The default is for interfaces to come, so the loopback keeps its address.
+        machine
+            .write("sys/net/ipv6/conf/default/disable_ipv6", "1")
+            .or_else(missing_is_fine)?;
+        let namespace = machine.open_file("self/ns/net")?;
+        routes
+            .make_veth_pair(VethPair {
+                name: &link.host_name,
+                group: link.host_group,
+                peer_name: INTERFACE,
+                peer_namespace: std::os::fd::AsFd::as_fd(&namespace),
+            })
+            .on(|| link.host_name.clone())?;
+        let index = routes.index_of(&link.host_name)?;
+        routes
+            .add_route((link.address, 32), index)
+            .on(|| link.address.to_string())
+    }
+}
+
+/// A kernel without the protocol has nothing to switch off.
+fn missing_is_fine(trouble: Trouble) -> Result<(), Trouble> {
+    if trouble.errno == rustix::io::Errno::NOENT.raw_os_error() {
+        Ok(())
+    } else {
+        Err(trouble)
+    }
+}
+
+/// Addresses, routes and settings inside.
+///
+/// The namespace belongs to the machine's user namespace, so root inside has no power over
+/// it. What programs expect of root is allowed to everybody instead: low ports and `ping`.
+pub(super) fn configure(network: &Network, users: Users, machine: &Machine) -> Result<(), Trouble> {
+    if *network == Network::Host {
+        return Ok(());
+    }
+    let mut routes = Routes::open()?;
+    let loopback = routes.index_of("lo")?;
+    routes.bring_up(loopback).on(|| "lo".into())?;
+    machine.write("sys/net/ipv4/ip_unprivileged_port_start", "0")?;
+    let (first, last) = match users {
+        Users::Host => (0, 65_535),
+        Users::Range { first, count } => (first, first + (count - 1)),
+    };
+    machine.write("sys/net/ipv4/ping_group_range", &format!("{first} {last}"))?;
+    let Network::Link(link) = network else {
+        return Ok(());
+    };
+    let index = routes.index_of(INTERFACE)?;
+    routes
+        .add_address(index, link.address, 32)
+        .on(|| link.address.to_string())?;
+    routes
+        .add_default_route(link.gateway, index)
+        .on(|| link.gateway.to_string())
+}

@@ -1,0 +1,122 @@
+//! `/proc` of the new pid namespace, without what is about the machine.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{WaitId, WaitIdOptions};
+use rustix::thread::{ThreadNameSpaceType, UnshareFlags};
+use skep_linux::{Child, Cloned};
+
+use super::root::{locked_down, memory_mount};
+use super::tree;
+use crate::Users;
+use crate::trouble::{On, Trouble};
+
+/// What tells about the machine, or changes it.
+const MASKED: [&str; 18] = [
+    "acpi",
+    "asound",
+    "driver",
+    "dynamic_debug",
+    "kcore",
+    "keys",
+    "key-users",
+    "kmsg",
+    "kpagecgroup",
+    "kpagecount",
+    "kpageflags",
+    "latency_stats",
+    "sched_debug",
+    "scsi",
+    "slabinfo",
+    "sysrq-trigger",
+    "timer_list",
+    "vmallocinfo",
+];
+
+/// What programs read, and must not write.
+const READ_ONLY: [&str; 5] = ["bus", "fs", "irq", "mtrr", "sys"];
+
+/// Mounts `/proc` for the pid namespace of `child`, and masks it.
+pub(super) fn mount(child: &Child, users: Users) -> Result<(), Trouble> {
+    let root = open_directory("/")?;
+    let place = tree::ensure_directory(root.as_fd(), "/proc", users)?;
+    mount_from_inside(child, &place)?;
+
+    let proc = tree::open_inside(root.as_fd(), "/proc", OFlags::PATH | OFlags::DIRECTORY)?;
+    for name in MASKED {
+        let Some((place, kind)) = find(&proc, name)? else {
+            continue;
+        };
+        let mask = if kind == FileType::Directory {
+            nothing()?
+        } else {
+            tree::copy_mount(CWD, "/dev/null")?
+        };
+        tree::attach(mask.as_fd(), place.as_fd()).on(|| format!("/proc/{name}"))?;
+    }
+    for name in READ_ONLY {
+        let Some((place, _)) = find(&proc, name)? else {
+            continue;
+        };
+        let copy = tree::copy_mount(proc.as_fd(), name)?;
+        skep_linux::add_mount_attributes(copy.as_fd(), libc::MOUNT_ATTR_RDONLY)?;
+        tree::attach(copy.as_fd(), place.as_fd()).on(|| format!("/proc/{name}"))?;
+    }
+    Ok(())
+}
+
+/// An empty directory that stays empty.
+fn nothing() -> Result<OwnedFd, Trouble> {
+    let mount = memory_mount(4096, "555", Users::Host)?;
+    let attributes = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOEXEC;
+    skep_linux::add_mount_attributes(mount.as_fd(), attributes)?;
+    Ok(mount)
+}
+
+/// The kernel shows the pid namespace of whoever mounts, so a process is sent into it. It
+/// keeps the machine's user namespace and the launcher's mounts: the new process itself would
+/// not be allowed to mount before it sees a whole `/proc`.
+fn mount_from_inside(child: &Child, place: &OwnedFd) -> Result<(), Trouble> {
+    rustix::thread::move_into_thread_name_spaces(
+        child.pidfd.as_fd(),
+        ThreadNameSpaceType::PROCESS_ID,
+    )?;
+    match skep_linux::clone_process(UnshareFlags::empty())? {
+        Cloned::Child => {
+            let result = tree::new_mount("proc", &[], locked_down())
+                .and_then(|proc| tree::attach(proc.as_fd(), place.as_fd()));
+            skep_linux::exit_now(result.err().map_or(0, |trouble| trouble.errno))
+        }
+        Cloned::Parent(helper) => {
+            let helper = WaitId::PidFd(helper.pidfd.as_fd());
+            let ended = rustix::io::retry_on_intr(|| {
+                rustix::process::waitid(helper.clone(), WaitIdOptions::EXITED)
+            })?;
+            match ended.and_then(|ended| ended.exit_status()) {
+                Some(0) => Ok(()),
+                Some(errno) => Err(Trouble { errno, thing: None }),
+                None => Err(Errno::CHILD.into()),
+            }
+        }
+    }
+}
+
+fn find(proc: &OwnedFd, name: &str) -> Result<Option<(OwnedFd, FileType)>, Trouble> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(proc, name, flags, Mode::empty()) {
+        Ok(file) => {
+            let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+            Ok(Some((file, kind)))
+        }
+        // Kernels are built without one or the other.
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error).on(|| format!("/proc/{name}")),
+    }
+}
+
+fn open_directory(path: &str) -> Result<OwnedFd, Trouble> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).on(|| path.into())
+}

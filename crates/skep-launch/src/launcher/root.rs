@@ -1,0 +1,230 @@
+//! The new root: layers, a writable top, and the system's own directories.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountAttrFlags, MountFlags, UnmountFlags};
+
+use super::tree::{self, FsOption};
+use crate::steps::{Failure, Steps};
+use crate::trouble::{On, Trouble};
+use crate::{LaunchPlan, Root, Step, Top, Users};
+
+/// What programs look for in `/sys`. Everything else there is about the machine: its devices,
+/// its disks with their files' names, its firmware.
+const SYSTEM_PARTS: [&str; 6] = [
+    "devices/system/cpu",
+    "devices/system/node",
+    "devices/virtual/net",
+    "class/net",
+    "kernel/mm/transparent_hugepage",
+    "kernel/mm/hugepages",
+];
+
+/// Puts the root together and returns it. The current directory is the staging directory
+/// afterwards, until [`pivot`].
+pub(super) fn build(
+    root: &Root,
+    users: Option<&OwnedFd>,
+    steps: &mut Steps,
+) -> Result<OwnedFd, Failure> {
+    let users = users.map(AsFd::as_fd);
+    steps.carry_out(Step::MountImage, || {
+        stage(root)?;
+        mount_top(root, users)
+    })?;
+    steps.carry_out(Step::MapLayers, || map_layers(root, users))?;
+    steps.carry_out(Step::MountOverlay, || mount_overlay(root))
+}
+
+/// A small filesystem of the launcher's own, so that everything has a short name.
+fn stage(root: &Root) -> Result<(), Trouble> {
+    let staging = tree::new_mount(
+        "tmpfs",
+        &[
+            FsOption::Value("size", "64k".into()),
+            FsOption::Value("nr_inodes", "1024".into()),
+            FsOption::Value("mode", "755".into()),
+        ],
+        MountAttrFlags::empty(),
+    )?;
+    let place = rustix::fs::open(
+        &root.staging,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .on(|| root.staging.display().to_string())?;
+    tree::attach(staging.as_fd(), place.as_fd()).on(|| root.staging.display().to_string())?;
+    rustix::process::fchdir(&staging)?;
+    for name in ["top", "root", "sys"] {
+        make_directory(CWD, name)?;
+    }
+    Ok(())
+}
+
+/// Mounts what holds the changes at `top`.
+fn mount_top(root: &Root, users: Option<BorrowedFd<'_>>) -> Result<(), Trouble> {
+    let mount = match &root.top {
+        Top::Directories { upper, work } => {
+            // Both have to be on one mount to be an overlay's top, so it is their parent's.
+            let parent = upper
+                .parent()
+                .filter(|parent| work.parent() == Some(parent))
+                .ok_or(Errno::XDEV)
+                .on(|| upper.display().to_string())?;
+            tree::copy_mount(CWD, parent)?
+        }
+        Top::Image(path) => {
+            let image = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+                .on(|| path.display().to_string())?;
+            let device =
+                skep_linux::attach_loop_device(image.as_fd()).on(|| path.display().to_string())?;
+            let mount = tree::new_mount(
+                "ext4",
+                &[
+                    FsOption::Value("source", device.path.clone()),
+                    // Blocks of deleted files are given back to the machine.
+                    FsOption::Flag("discard"),
+                    // The inode tables of the image are holes and read as zeros already.
+                    FsOption::Flag("noinit_itable"),
+                ],
+                MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
+            )?;
+            for name in ["upper", "work"] {
+                make_directory(mount.as_fd(), name)?;
+            }
+            mount
+        }
+    };
+    if let Some(users) = users {
+        skep_linux::map_ids(mount.as_fd(), users).on(|| "top".into())?;
+    }
+    tree::attach_at(mount.as_fd(), "top")
+}
+
+/// Attaches every layer under its number.
+fn map_layers(root: &Root, users: Option<BorrowedFd<'_>>) -> Result<(), Trouble> {
+    for (number, layer) in root.layers.iter().enumerate() {
+        let mount = tree::copy_mount(CWD, layer)?;
+        if let Some(users) = users {
+            skep_linux::map_ids(mount.as_fd(), users).on(|| layer.display().to_string())?;
+        }
+        skep_linux::add_mount_attributes(mount.as_fd(), libc::MOUNT_ATTR_RDONLY)?;
+        let name = number.to_string();
+        make_directory(CWD, &name)?;
+        tree::attach_at(mount.as_fd(), &name)?;
+    }
+    Ok(())
+}
+
+fn mount_overlay(root: &Root) -> Result<OwnedFd, Trouble> {
+    let layers: Vec<_> = (0..root.layers.len())
+        .rev()
+        .map(|number| number.to_string())
+        .collect();
+    let top = |path: &std::path::Path| -> Result<String, Trouble> {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or(Errno::INVAL).on(|| path.display().to_string())?;
+        Ok(format!("top/{name}"))
+    };
+    let (upper, work, redirects) = match &root.top {
+        Top::Image(_) => ("top/upper".into(), "top/work".into(), "on"),
+        // The changes will be a layer themselves, and a layer must be readable by its own.
+        Top::Directories { upper, work } => (top(upper)?, top(work)?, "off"),
+    };
+    // Nothing of a sandbox is expected to survive a crash of the machine, so nothing waits
+    // for the disk.
+    let options = format!(
+        "lowerdir={},upperdir={upper},workdir={work},redirect_dir={redirects},index=off,metacopy=off,volatile",
+        layers.join(":"),
+    );
+    let options = std::ffi::CString::new(options)?;
+    // The older call, because a value of the newer one is too short for many layers.
+    rustix::mount::mount(
+        c"overlay",
+        c"root",
+        c"overlay",
+        MountFlags::NODEV,
+        options.as_c_str(),
+    )?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open("root", flags, Mode::empty())?)
+}
+
+/// Mounts `/run` and `/sys`.
+pub(super) fn mount_system(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
+    if let Some(bytes) = plan.run_bytes {
+        let run = memory_mount(bytes, "755", plan.users)?;
+        let lock = "lock";
+        tree::as_owner(plan.users, || {
+            let mode = Mode::from_raw_mode(0o1777);
+            Ok(rustix::fs::mkdirat(&run, lock, mode)?)
+        })?;
+        let place = tree::ensure_directory(root.as_fd(), "/run", plan.users)?;
+        tree::attach(run.as_fd(), place.as_fd())?;
+    }
+    let system = tree::new_mount("sysfs", &[], locked_down())?;
+    tree::attach_at(system.as_fd(), "sys")?;
+    let view = memory_mount(64 << 10, "755", plan.users)?;
+    let place = tree::ensure_directory(root.as_fd(), "/sys", plan.users)?;
+    tree::attach(view.as_fd(), place.as_fd())?;
+    for part in SYSTEM_PARTS {
+        let Ok(mount) = tree::copy_mount(system.as_fd(), part) else {
+            // Kernels are built without one or the other.
+            continue;
+        };
+        let place = tree::ensure_directory(view.as_fd(), &format!("/{part}"), plan.users)?;
+        tree::attach(mount.as_fd(), place.as_fd()).on(|| part.into())?;
+    }
+    tree::ensure_directory(view.as_fd(), "/fs/cgroup", plan.users)?;
+    skep_linux::add_mount_attributes(
+        view.as_fd(),
+        libc::MOUNT_ATTR_RDONLY
+            | libc::MOUNT_ATTR_NOSUID
+            | libc::MOUNT_ATTR_NODEV
+            | libc::MOUNT_ATTR_NOEXEC,
+    )?;
+    Ok(())
+}
+
+/// A filesystem in memory that belongs to root of the new users.
+pub(super) fn memory_mount(bytes: u64, mode: &str, users: Users) -> Result<OwnedFd, Trouble> {
+    let owner = match users {
+        Users::Host => 0,
+        Users::Range { first, .. } => first,
+    };
+    tree::new_mount(
+        "tmpfs",
+        &[
+            FsOption::Value("size", bytes.to_string()),
+            FsOption::Value("mode", mode.into()),
+            FsOption::Value("uid", owner.to_string()),
+            FsOption::Value("gid", owner.to_string()),
+        ],
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
+    )
+}
+
+pub(super) fn locked_down() -> MountAttrFlags {
+    MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC
+}
+
+/// Makes the new root the root, and lets go of the machine's.
+pub(super) fn pivot(root: &OwnedFd) -> Result<(), Trouble> {
+    rustix::process::fchdir(root)?;
+    rustix::process::pivot_root(".", ".")?;
+    // The old root lies on top of the new one now, and the current directory is in it.
+    rustix::mount::unmount(".", UnmountFlags::DETACH)?;
+    rustix::process::chdir("/")?;
+    Ok(())
+}
+
+fn make_directory(directory: BorrowedFd<'_>, name: &str) -> Result<(), Trouble> {
+    match rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error).on(|| name.into()),
+    }
+}
