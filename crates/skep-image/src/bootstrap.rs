@@ -1,0 +1,136 @@
+//! A Debian system out of nothing but its packages.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::child::run_lines;
+use crate::host::HostSettings;
+use crate::recipe::DebianOrigin;
+use crate::step::{Bootstrap, StepError, Surroundings, write_file};
+
+/// Puts the host's sources and settings in place for the time of the bootstrap. `$1` is the
+/// new root.
+const ENTER: &str = r#"#!/bin/sh
+set -eu
+if [ -f "$SKEP_SCRATCH/sources.list" ]; then
+    mv "$1/etc/apt/sources.list" "$SKEP_SCRATCH/sources.default"
+    cp "$SKEP_SCRATCH/sources.list" "$1/etc/apt/sources.list"
+fi
+cp "$SKEP_SCRATCH/apt.conf" "$1/etc/apt/apt.conf.d/00skep-build"
+"#;
+
+/// Takes them away again, with what the bootstrap copied from the host. Name and resolver
+/// stay as empty files: a sandbox is given its own.
+const LEAVE: &str = r#"#!/bin/sh
+set -eu
+rm "$1/etc/apt/apt.conf.d/00skep-build"
+if [ -f "$SKEP_SCRATCH/sources.default" ]; then
+    rm "$1/etc/apt/sources.list"
+    cp "$SKEP_SCRATCH/sources.default" "$1/etc/apt/sources.list"
+    chmod 0644 "$1/etc/apt/sources.list"
+fi
+for file in hostname resolv.conf; do
+    rm -f "$1/etc/$file"
+    : > "$1/etc/$file"
+    chmod 0644 "$1/etc/$file"
+done
+"#;
+
+/// Bootstraps with `mmdebstrap`, which every supported distribution packages.
+///
+/// Packages come from the host's mirror, through its proxy; the result names neither: its
+/// sources are those that mmdebstrap writes when it is told of no mirror.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Mmdebstrap;
+
+impl Bootstrap for Mmdebstrap {
+    fn version(&self) -> &'static str {
+        "mmdebstrap-1"
+    }
+
+    fn bootstrap(
+        &self,
+        origin: &DebianOrigin,
+        host: &HostSettings,
+        root: &Path,
+        scratch: &Path,
+        surroundings: Surroundings<'_>,
+    ) -> Result<(), StepError> {
+        if let Some(sources) = host.apt().sources_for(&origin.suite) {
+            write_file(&scratch.join("sources.list"), sources.as_bytes())?;
+        }
+        let bundle = match host.ca_bundle() {
+            Some(pem) => {
+                let path = scratch.join("ca.crt");
+                write_file(&path, pem.as_bytes())?;
+                Some(path)
+            }
+            None => None,
+        };
+        let settings = host.apt().configuration(bundle.as_deref());
+        write_file(&scratch.join("apt.conf"), settings.as_bytes())?;
+        let hooks = [("enter", ENTER), ("leave", LEAVE)].map(|(name, text)| {
+            let path = scratch.join(name);
+            write_program(&path, text).map(|()| path)
+        });
+        let [enter, leave] = hooks;
+
+        let mut command = Command::new("mmdebstrap");
+        command
+            .args([
+                "--mode=root",
+                "--variant=minbase",
+                "--format=directory",
+                "--verbose",
+            ])
+            .env("SKEP_SCRATCH", scratch)
+            .envs(host.proxy_env().iter().map(|(name, value)| (name, value)))
+            .arg(joined("--setup-hook=", &enter?))
+            .arg(joined("--customize-hook=", &leave?));
+        if !origin.packages.is_empty() {
+            command.arg(format!("--include={}", origin.packages.join(",")));
+        }
+        for pattern in &origin.without {
+            command.arg(format!("--dpkgopt=path-exclude={pattern}"));
+        }
+        for pattern in &origin.keep {
+            command.arg(format!("--dpkgopt=path-include={pattern}"));
+        }
+        command.arg(&origin.suite).arg(root);
+
+        let (status, stopped) =
+            run_lines(command, surroundings.cancel, surroundings.output).map_err(not_started)?;
+        match stopped {
+            Some(stopped) => Err(StepError::stopped(stopped)),
+            None if status.success() => Ok(()),
+            None => Err(StepError::Failed(status.to_string())),
+        }
+    }
+}
+
+fn not_started(error: io::Error) -> StepError {
+    if error.kind() == io::ErrorKind::NotFound {
+        return StepError::ProgramMissing {
+            program: "mmdebstrap",
+            hint: "install it with `apt-get install mmdebstrap debian-archive-keyring`",
+        };
+    }
+    StepError::system("start `mmdebstrap`")(error)
+}
+
+fn write_program(path: &Path, text: &str) -> Result<(), StepError> {
+    write_file(path, text.as_bytes())?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(StepError::system(
+        format!("make `{}` executable", path.display()),
+    ))
+}
+
+fn joined(option: &str, path: &Path) -> OsString {
+    let mut argument = OsString::from(option);
+    argument.push(path);
+    argument
+}

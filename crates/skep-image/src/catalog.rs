@@ -1,0 +1,240 @@
+//! The templates of this machine: found, listed, removed.
+
+mod manifest;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use skep_types::TemplateImage;
+
+use crate::key::ContentKey;
+use crate::store::{LayerRecord, LockOutcome, Store, StoreError};
+
+pub(crate) use manifest::Manifest;
+
+/// The templates in one folder, shared by every process that opens it.
+#[derive(Debug, Clone)]
+pub struct Catalog {
+    store: Store,
+}
+
+/// A template as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// What it is for.
+    pub description: String,
+    /// What can be started.
+    pub image: TemplateImage,
+    /// Its layers, the lowest first. Layers that templates share are listed with each.
+    pub layers: Vec<LayerRecord>,
+}
+
+/// Why a template could not be found, listed or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// The store could not be read or changed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A template's layer is gone. Building the template again brings it back.
+    #[error("template `{template}` lacks its layer {}", layer.short())]
+    LayerMissing {
+        /// The template.
+        template: String,
+        /// The layer.
+        layer: ContentKey,
+    },
+    /// A build is running and may need what is about to be removed. Try again when it is done.
+    #[error("templates are being built in `{}`", dir.display())]
+    BuildRunning {
+        /// The folder of the catalog.
+        dir: PathBuf,
+    },
+}
+
+/// What the garbage collector removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reclaimed {
+    /// How many layers.
+    pub layers: usize,
+    /// How much disk they took.
+    pub bytes: u64,
+}
+
+impl Catalog {
+    /// Opens the catalog in `dir`, which is made if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::Store`] if the folder cannot be used.
+    pub fn open(dir: &Path) -> Result<Self, CatalogError> {
+        Ok(Self {
+            store: Store::open(dir)?,
+        })
+    }
+
+    /// Finds a template by its name or its id. `None` means that it has not been built.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::LayerMissing`] if it was built but is no longer whole.
+    pub fn find(&self, name_or_id: &str) -> Result<Option<TemplateImage>, CatalogError> {
+        if let Some(manifest) = self.manifest(name_or_id)? {
+            return self.image(&manifest).map(Some);
+        }
+        for manifest in self.manifests()? {
+            if manifest.key.template_id().as_str() == name_or_id {
+                return self.image(&manifest).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// All templates, by name.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::LayerMissing`] if one of them is no longer whole.
+    pub fn list(&self) -> Result<Vec<Listed>, CatalogError> {
+        self.manifests()?
+            .iter()
+            .map(|manifest| {
+                Ok(Listed {
+                    description: manifest.description.clone(),
+                    image: self.image(manifest)?,
+                    layers: self.records(manifest)?,
+                })
+            })
+            .collect()
+    }
+
+    /// Forgets a template and says whether there was one. Its layers stay until
+    /// [`Catalog::garbage_collect`].
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::Store`] if the folder cannot be changed.
+    pub fn remove(&self, name: &str) -> Result<bool, CatalogError> {
+        let Some(path) = self.manifest_path(name) else {
+            return Ok(false);
+        };
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(StoreError::files("remove", path)(error).into()),
+        }
+    }
+
+    /// Deletes the layers that belong to no template, apart from those `in_use`: the layers of
+    /// the images that sandboxes run on. The finished steps of a build that was interrupted
+    /// belong to no template yet and go as well.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::BuildRunning`] if a build is going on; nothing is deleted then.
+    pub fn garbage_collect(&self, in_use: &BTreeSet<PathBuf>) -> Result<Reclaimed, CatalogError> {
+        let LockOutcome::Held(_lock) = self.store.try_collector_lock()? else {
+            return Err(CatalogError::BuildRunning {
+                dir: self.store.path(""),
+            });
+        };
+        self.store.sweep()?;
+        let named: BTreeSet<ContentKey> = self
+            .manifests()?
+            .into_iter()
+            .flat_map(|manifest| manifest.layers)
+            .collect();
+        let mut reclaimed = Reclaimed::default();
+        for key in self.store.layer_keys()? {
+            if named.contains(&key) || in_use.contains(&self.store.layer_root(&key)) {
+                continue;
+            }
+            let bytes = self.store.layer(&key)?.map_or(0, |record| record.bytes);
+            self.store.remove_layer(&key)?;
+            reclaimed.layers += 1;
+            reclaimed.bytes += bytes;
+        }
+        Ok(reclaimed)
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Gives a finished template its name, in place of what had it before.
+    pub(crate) fn publish(&self, manifest: &Manifest) -> Result<TemplateImage, CatalogError> {
+        let image = self.image(manifest)?;
+        let path = self
+            .manifest_path(&manifest.name)
+            .expect("a recipe's name is a name");
+        self.store.replace_file(&path, &manifest.to_bytes())?;
+        Ok(image)
+    }
+
+    /// What is written about a template under its name.
+    pub(crate) fn manifest(&self, name: &str) -> Result<Option<Manifest>, StoreError> {
+        let Some(path) = self.manifest_path(name) else {
+            return Ok(None);
+        };
+        match fs::read(&path) {
+            Ok(bytes) => Manifest::from_bytes(&bytes)
+                .map(Some)
+                .map_err(|source| StoreError::Damaged { path, source }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StoreError::files("read", path)(error)),
+        }
+    }
+
+    fn manifests(&self) -> Result<Vec<Manifest>, StoreError> {
+        let names = self.store.names_in("images")?;
+        let named = names.iter().filter_map(|name| name.strip_suffix(".json"));
+        named
+            .filter_map(|name| self.manifest(name).transpose())
+            .collect()
+    }
+
+    /// The file of a template; `None` if the text cannot be a name, so that it never becomes a
+    /// path either.
+    fn manifest_path(&self, name: &str) -> Option<PathBuf> {
+        let valid = !name.is_empty()
+            && name.len() <= 128
+            && name.bytes().all(|byte| {
+                byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte)
+            });
+        valid.then(|| self.store.path("images").join(format!("{name}.json")))
+    }
+
+    fn records(&self, manifest: &Manifest) -> Result<Vec<LayerRecord>, CatalogError> {
+        manifest
+            .layers
+            .iter()
+            .map(|key| {
+                self.store
+                    .layer(key)?
+                    .ok_or_else(|| CatalogError::LayerMissing {
+                        template: manifest.name.clone(),
+                        layer: *key,
+                    })
+            })
+            .collect()
+    }
+
+    /// What can be started of a template.
+    pub(crate) fn image(&self, manifest: &Manifest) -> Result<TemplateImage, CatalogError> {
+        self.records(manifest)?;
+        Ok(TemplateImage {
+            id: manifest.key.template_id(),
+            name: manifest.name.clone(),
+            layers: manifest
+                .layers
+                .iter()
+                .map(|key| self.store.layer_root(key))
+                .collect(),
+            env: manifest.env.clone(),
+            user: manifest.user.clone(),
+            workdir: manifest.workdir.clone(),
+            resources: manifest.resources,
+        })
+    }
+}

@@ -1,0 +1,107 @@
+//! What is written down about a finished template.
+
+use serde::{Deserialize, Serialize};
+use skep_types::Resources;
+
+use crate::key::ContentKey;
+
+/// A template as its file describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    /// The key of everything in it, settings without a layer included.
+    pub(crate) key: ContentKey,
+    /// Its layers, the lowest first.
+    pub(crate) layers: Vec<ContentKey>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) user: String,
+    pub(crate) workdir: Option<String>,
+    pub(crate) resources: Resources,
+}
+
+/// The form on disk. It is apart from the types of the domain, which may change.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    format: Format,
+    name: String,
+    description: String,
+    key: String,
+    layers: Vec<String>,
+    env: Vec<(String, String)>,
+    user: String,
+    workdir: Option<String>,
+    cpus: u32,
+    memory_mib: u32,
+    disk_mib: u32,
+    pids: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Format {
+    #[serde(rename = "skep-template-1")]
+    First,
+}
+
+impl Manifest {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let document = Document {
+            format: Format::First,
+            name: self.name.clone(),
+            description: self.description.clone(),
+            key: self.key.to_string(),
+            layers: self.layers.iter().map(ContentKey::to_string).collect(),
+            env: self.env.clone(),
+            user: self.user.clone(),
+            workdir: self.workdir.clone(),
+            cpus: self.resources.cpus,
+            memory_mib: self.resources.memory_mib,
+            disk_mib: self.resources.disk_mib,
+            pids: self.resources.pids,
+        };
+        serde_json::to_vec_pretty(&document).expect("texts and numbers")
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        let document: Document = serde_json::from_slice(bytes)?;
+        let key = |text: &String| text.parse().map_err(serde::de::Error::custom);
+        Ok(Self {
+            key: key(&document.key)?,
+            layers: document.layers.iter().map(key).collect::<Result<_, _>>()?,
+            name: document.name,
+            description: document.description,
+            env: document.env,
+            user: document.user,
+            workdir: document.workdir,
+            resources: Resources {
+                cpus: document.cpus,
+                memory_mib: document.memory_mib,
+                disk_mib: document.disk_mib,
+                pids: document.pids,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KeyWriter;
+
+    #[test]
+    fn a_manifest_reads_back() {
+        let manifest = Manifest {
+            name: "base".to_owned(),
+            description: "x".to_owned(),
+            key: KeyWriter::new("a").finish(),
+            layers: vec![KeyWriter::new("b").finish()],
+            env: vec![("A".to_owned(), "=\n\"".to_owned())],
+            user: "user".to_owned(),
+            workdir: None,
+            resources: Resources::default(),
+        };
+        let bytes = manifest.to_bytes();
+        assert_eq!(Manifest::from_bytes(&bytes).unwrap(), manifest);
+    }
+}

@@ -1,0 +1,297 @@
+//! How this host reaches package registries: certificates, proxies, mirrors.
+//!
+//! A host behind a mirror or an intercepting proxy has told its package clients about it. Builds
+//! use what it told them, for the time of a step and from a directory that no layer contains.
+//! Sandboxes get the same as one more layer, if the operator wants that.
+
+mod apt;
+mod bundle;
+mod npm;
+mod pip;
+mod share;
+mod uv;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::key::{ContentKey, KeyWriter};
+
+pub(crate) use apt::AptSettings;
+pub(crate) use share::read_through;
+
+/// Where the settings appear inside a template while a step runs.
+const BUILD_DIR: &str = "/run/skep";
+
+/// What this host's package clients were told.
+///
+/// May contain passwords for mirrors, so its `Debug` tells no values.
+#[derive(Clone)]
+pub struct HostSettings {
+    bundle: Option<String>,
+    proxy: Vec<(String, String)>,
+    apt: AptSettings,
+    pip: BTreeMap<String, String>,
+    npm: BTreeMap<String, String>,
+    uv: uv::Indexes,
+    fingerprint: ContentKey,
+}
+
+/// What is known about the host before it is looked at.
+#[derive(Debug)]
+struct Host<'a> {
+    root: &'a Path,
+    env: &'a BTreeMap<String, String>,
+    apt_dump: &'a str,
+}
+
+impl fmt::Debug for HostSettings {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("HostSettings")
+            .field("fingerprint", &self.fingerprint.short())
+            .finish_non_exhaustive()
+    }
+}
+
+impl HostSettings {
+    /// Looks at the host's files, and at `env`, which is the environment the server or command
+    /// was started with.
+    ///
+    /// # Errors
+    ///
+    /// If a settings file is there but cannot be read: going on without it would fail later,
+    /// and for a reason that is harder to see.
+    pub fn detect(env: impl IntoIterator<Item = (String, String)>) -> io::Result<Self> {
+        let env = env.into_iter().collect();
+        let apt_dump = match Command::new("apt-config").arg("dump").output() {
+            Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+            // A host that is no Debian has no apt, and nothing to tell about it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(error),
+        };
+        Self::read(&Host {
+            root: Path::new("/"),
+            env: &env,
+            apt_dump: &apt_dump,
+        })
+    }
+
+    /// Settings of a host that has none.
+    pub fn none() -> Self {
+        let empty = BTreeMap::new();
+        Self::assemble(
+            None,
+            &empty,
+            AptSettings::default(),
+            BTreeMap::new(),
+            BTreeMap::new(),
+            uv::Indexes::default(),
+        )
+    }
+
+    fn read(host: &Host<'_>) -> io::Result<Self> {
+        let mut pip = pip::read(host)?;
+        let mut npm = npm::read(host)?;
+        let apt = AptSettings::read(host)?;
+        let uv = uv::Indexes::read(host, &pip)?;
+        let own_bundles = [
+            pip.remove("cert"),
+            npm.remove("cafile"),
+            apt.ca_info().map(str::to_owned),
+        ];
+        let bundle = bundle::collect(host, own_bundles.into_iter().flatten())?;
+        Ok(Self::assemble(bundle, host.env, apt, pip, npm, uv))
+    }
+
+    fn assemble(
+        bundle: Option<String>,
+        env: &BTreeMap<String, String>,
+        apt: AptSettings,
+        pip: BTreeMap<String, String>,
+        npm: BTreeMap<String, String>,
+        uv: uv::Indexes,
+    ) -> Self {
+        const PROXY: [&str; 4] = ["http_proxy", "https_proxy", "no_proxy", "all_proxy"];
+        let proxy = env
+            .iter()
+            .filter(|(name, _)| PROXY.contains(&name.to_ascii_lowercase().as_str()))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        let mut settings = Self {
+            bundle,
+            proxy,
+            apt,
+            pip,
+            npm,
+            uv,
+            fingerprint: KeyWriter::new("host-settings").finish(),
+        };
+        settings.fingerprint = settings.fingerprint();
+        settings
+    }
+
+    fn fingerprint(&self) -> ContentKey {
+        let mut writer = KeyWriter::new("host-settings");
+        for (name, content) in self.files(Path::new("/")) {
+            writer.text(name).text(&content);
+        }
+        if let Some(mirror) = self.apt.mirror() {
+            writer.text(&mirror.describe());
+        }
+        for (name, value) in &self.proxy {
+            writer.text(name).text(value);
+        }
+        writer.finish()
+    }
+
+    /// The certificates this host trusts, as PEM.
+    pub(crate) fn ca_bundle(&self) -> Option<&str> {
+        self.bundle.as_deref()
+    }
+
+    /// What apt was told.
+    pub(crate) fn apt(&self) -> &AptSettings {
+        &self.apt
+    }
+
+    /// The variables that name proxies.
+    pub(crate) fn proxy_env(&self) -> &[(String, String)] {
+        &self.proxy
+    }
+
+    /// The settings as files of a directory that programs see as `dir`.
+    fn files(&self, dir: &Path) -> Vec<(&'static str, String)> {
+        let bundle_path = dir.join("ca.crt");
+        let bundle_path = self.bundle.is_some().then_some(bundle_path.as_path());
+        let mut apt = self.apt.configuration(bundle_path);
+        let mut files = vec![
+            ("pip.conf", pip::render(&self.pip, bundle_path)),
+            ("npmrc", npm::render(&self.npm, bundle_path)),
+            ("uv.toml", self.uv.render(bundle_path.is_some())),
+        ];
+        if let Some(bundle) = &self.bundle {
+            files.push(("ca.crt", bundle.clone()));
+        }
+        if self.apt.mirror().is_some() {
+            let sources = dir.join("sources.list");
+            apt.push_str(&format!(
+                "Dir::Etc::SourceList \"{}\";\n",
+                sources.display()
+            ));
+        }
+        files.push(("apt.conf", apt));
+        files
+    }
+
+    /// Writes the settings into `dir`, which is then mounted at [`BUILD_DIR`] during a step,
+    /// and gives the variables that point programs to them. `sources` is what the template's
+    /// own apt sources say.
+    pub(crate) fn for_build(
+        &self,
+        dir: &Path,
+        sources: Option<&str>,
+    ) -> io::Result<Vec<(String, String)>> {
+        fs::create_dir_all(dir)?;
+        let inside = Path::new(BUILD_DIR);
+        for (name, content) in self.files(inside) {
+            fs::write(dir.join(name), content)?;
+        }
+        if let Some(mirror) = self.apt.mirror() {
+            let redirected = mirror.redirect(sources.unwrap_or_default());
+            fs::write(dir.join("sources.list"), redirected)?;
+        }
+        let mut env = self.proxy.clone();
+        env.extend(
+            [
+                ("APT_CONFIG", "apt.conf"),
+                ("PIP_CONFIG_FILE", "pip.conf"),
+                ("NPM_CONFIG_GLOBALCONFIG", "npmrc"),
+                ("UV_CONFIG_FILE", "uv.toml"),
+            ]
+            .map(|(name, file)| (name.to_owned(), format!("{BUILD_DIR}/{file}"))),
+        );
+        if self.bundle.is_some() {
+            env.extend(bundle::env(&format!("{BUILD_DIR}/ca.crt")));
+        }
+        Ok(env)
+    }
+}
+
+/// Where the settings are mounted while a step runs.
+pub(crate) fn build_dir() -> &'static str {
+    BUILD_DIR
+}
+
+impl Host<'_> {
+    /// A file of the host; `None` if it is not there.
+    fn file(&self, path: impl AsRef<Path>) -> io::Result<Option<String>> {
+        let path = self.path(path);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(io::Error::new(
+                error.kind(),
+                format!("cannot read `{}`: {error}", path.display()),
+            )),
+        }
+    }
+
+    /// The files of a directory with one of these endings, by name; none if it is not there.
+    fn files_in(&self, dir: &str, endings: &[&str]) -> io::Result<Vec<(String, String)>> {
+        let entries = match fs::read_dir(self.path(dir)) {
+            Ok(entries) => entries,
+            Err(error) if is_absent(&error) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            names.extend(entry?.file_name().into_string().ok());
+        }
+        names.sort();
+        names.retain(|name| endings.iter().any(|ending| name.ends_with(ending)));
+        let mut files = Vec::new();
+        for name in names {
+            if let Some(content) = self.file(format!("{dir}/{name}"))? {
+                files.push((name, content));
+            }
+        }
+        Ok(files)
+    }
+
+    fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        let path = path.as_ref();
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// A file below the home of whoever started us.
+    fn home(&self, path: &str) -> Option<PathBuf> {
+        self.env.get("HOME").map(|home| Path::new(home).join(path))
+    }
+
+    /// A file below the configuration directory of whoever started us.
+    fn config_home(&self, path: &str) -> Option<PathBuf> {
+        match self.env.get("XDG_CONFIG_HOME") {
+            Some(dir) => Some(Path::new(dir).join(path)),
+            None => self.home(&format!(".config/{path}")),
+        }
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory
+    )
+}
+
+/// Whether a value is a web address, so that it means the same elsewhere.
+fn is_web_address(value: &str) -> bool {
+    value.starts_with("http://") || value.starts_with("https://")
+}
+
+#[cfg(test)]
+mod tests;

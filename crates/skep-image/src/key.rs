@@ -1,0 +1,130 @@
+//! Content keys: what a layer is made of, as a number.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sha2::{Digest, Sha256};
+use skep_types::TemplateId;
+
+/// Names a layer, or a whole template, by everything that went into it.
+///
+/// Two builds with the same key would do the same work, so the second one takes the result of
+/// the first. What is *not* in a key: the mirror, the proxy and the certificates of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ContentKey([u8; 32]);
+
+impl ContentKey {
+    /// The first characters, enough for a person to tell keys apart.
+    pub fn short(&self) -> String {
+        hex::encode(&self.0[..6])
+    }
+
+    /// The id of a template with this key: the same recipe has the same id on every machine.
+    pub fn template_id(&self) -> TemplateId {
+        const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+        let text: String = self.0[..20]
+            .iter()
+            .map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()]))
+            .collect();
+        text.parse()
+            .expect("twenty characters of the id's alphabet")
+    }
+}
+
+impl fmt::Display for ContentKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&hex::encode(self.0))
+    }
+}
+
+impl FromStr for ContentKey {
+    type Err = hex::FromHexError;
+
+    fn from_str(text: &str) -> Result<Self, hex::FromHexError> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes)?;
+        Ok(Self(bytes))
+    }
+}
+
+/// Puts a key together from parts. Each part carries its length, so that moving a character
+/// from one part to the next gives another key.
+#[derive(Debug)]
+pub(crate) struct KeyWriter(Sha256);
+
+impl KeyWriter {
+    /// Starts a key of the given kind.
+    pub(crate) fn new(kind: &str) -> Self {
+        let mut writer = Self(Sha256::new());
+        writer.part(kind.as_bytes());
+        writer
+    }
+
+    /// Adds one part.
+    pub(crate) fn part(&mut self, bytes: &[u8]) -> &mut Self {
+        let length = u64::try_from(bytes.len()).expect("a length fits 64 bits");
+        self.0.update(length.to_le_bytes());
+        self.0.update(bytes);
+        self
+    }
+
+    /// Adds a text.
+    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
+        self.part(text.as_bytes())
+    }
+
+    /// Adds a list, so that its end is part of the key.
+    pub(crate) fn list<'a>(&mut self, items: impl ExactSizeIterator<Item = &'a str>) -> &mut Self {
+        let length = u64::try_from(items.len()).expect("a length fits 64 bits");
+        self.part(&length.to_le_bytes());
+        for item in items {
+            self.text(item);
+        }
+        self
+    }
+
+    /// Adds another key.
+    pub(crate) fn key(&mut self, key: &ContentKey) -> &mut Self {
+        self.part(&key.0)
+    }
+
+    /// The finished key.
+    pub(crate) fn finish(self) -> ContentKey {
+        ContentKey(self.0.finalize().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(parts: &[&str]) -> ContentKey {
+        let mut writer = KeyWriter::new("test");
+        for part in parts {
+            writer.text(part);
+        }
+        writer.finish()
+    }
+
+    #[test]
+    fn a_key_depends_on_where_one_part_ends() {
+        assert_eq!(key(&["ab", "c"]), key(&["ab", "c"]));
+        assert_ne!(key(&["ab", "c"]), key(&["a", "bc"]));
+        assert_ne!(key(&["abc"]), key(&["abc", ""]));
+        let list = |items: &[&str]| {
+            let mut writer = KeyWriter::new("test");
+            writer.list(items.iter().copied()).text("x");
+            writer.finish()
+        };
+        assert_ne!(list(&["a", "x"]), list(&["a"]));
+    }
+
+    #[test]
+    fn a_key_reads_back_and_gives_the_same_template_id_every_time() {
+        let key = key(&["a"]);
+        assert_eq!(key.to_string().parse(), Ok(key));
+        assert_eq!(key.template_id(), key.template_id());
+        assert_eq!(key.template_id().as_str().len(), 20);
+        assert_eq!("../../etc".parse::<ContentKey>().ok(), None);
+    }
+}

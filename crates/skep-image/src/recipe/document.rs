@@ -1,0 +1,442 @@
+//! The text of a recipe, checked and turned into a [`Recipe`].
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use skep_types::Resources;
+
+use super::{Action, DebianOrigin, Origin, Recipe, RecipeSource, Step};
+
+/// Why a text is not a recipe.
+#[derive(Debug, thiserror::Error)]
+pub enum RecipeError {
+    /// It is not TOML, or a key is missing, unknown or of the wrong kind. The source shows
+    /// the line.
+    #[error("the recipe cannot be read")]
+    Syntax {
+        /// What the author may have meant.
+        hint: Option<String>,
+        /// Where it went wrong.
+        source: Box<toml::de::Error>,
+    },
+    /// The keys are right but what they say is not.
+    #[error("{place} {problem}")]
+    Meaning {
+        /// The part of the recipe.
+        place: String,
+        /// What is wrong with it.
+        problem: String,
+        /// What to write instead.
+        hint: String,
+    },
+}
+
+impl RecipeError {
+    /// What the author can do about it.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Syntax { hint, .. } => hint.as_deref(),
+            Self::Meaning { hint, .. } => Some(hint),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    name: String,
+    description: String,
+    from: From,
+    #[serde(default)]
+    step: Vec<StepDocument>,
+    #[serde(default)]
+    resources: ResourcesDocument,
+    start: Option<toml::Value>,
+    ready: Option<toml::Value>,
+    preload: Option<toml::Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct From {
+    debian: Option<String>,
+    #[serde(default)]
+    packages: Vec<String>,
+    #[serde(default)]
+    without: Vec<String>,
+    #[serde(default)]
+    keep: Vec<String>,
+    template: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepDocument {
+    title: Option<String>,
+    run: Option<String>,
+    #[serde(rename = "as")]
+    run_as: Option<String>,
+    copy: Option<String>,
+    to: Option<String>,
+    owner: Option<String>,
+    mode: Option<String>,
+    env: Option<BTreeMap<String, String>>,
+    user: Option<String>,
+    workdir: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct ResourcesDocument {
+    cpus: Option<u32>,
+    memory_mib: Option<u32>,
+    disk_mib: Option<u32>,
+    pids: Option<u32>,
+}
+
+fn meaning(place: impl Into<String>, problem: impl Into<String>, hint: &str) -> RecipeError {
+    RecipeError::Meaning {
+        place: place.into(),
+        problem: problem.into(),
+        hint: hint.to_owned(),
+    }
+}
+
+pub(super) fn parse(source: &RecipeSource) -> Result<Recipe, RecipeError> {
+    let document: Document = toml::from_str(&source.text).map_err(|error| RecipeError::Syntax {
+        hint: nearest_key(error.message()),
+        source: Box::new(error),
+    })?;
+    let reserved = [
+        ("start", document.start.is_some()),
+        ("ready", document.ready.is_some()),
+        ("preload", document.preload.is_some()),
+    ];
+    if let Some((key, _)) = reserved.into_iter().find(|(_, used)| *used) {
+        return Err(meaning(
+            format!("`{key}`"),
+            "is reserved and has no effect yet",
+            "leave it out",
+        ));
+    }
+    if !is_word(&document.name, b"-_") {
+        return Err(meaning(
+            "`name`",
+            format!("cannot be `{}`", document.name),
+            "use a-z, 0-9, `-` and `_`",
+        ));
+    }
+    let steps = document
+        .step
+        .into_iter()
+        .enumerate()
+        .map(|(index, step)| read_step(index + 1, step, source))
+        .collect::<Result<_, _>>()?;
+    Ok(Recipe {
+        name: document.name,
+        description: document.description,
+        origin: read_origin(document.from)?,
+        steps,
+        resources: read_resources(&document.resources)?,
+    })
+}
+
+fn read_origin(from: From) -> Result<Origin, RecipeError> {
+    let only_debian = [
+        ("packages", &from.packages),
+        ("without", &from.without),
+        ("keep", &from.keep),
+    ];
+    match (from.debian, from.template) {
+        (Some(suite), None) => {
+            if !is_word(&suite, b"-") {
+                return Err(meaning(
+                    "`from.debian`",
+                    format!("cannot be `{suite}`"),
+                    "write the name of a release, such as `trixie`",
+                ));
+            }
+            if let Some(name) = from.packages.iter().find(|name| !is_word(name, b"+-.:")) {
+                return Err(meaning(
+                    "`from.packages`",
+                    format!("cannot contain `{name}`"),
+                    "write one package name per entry",
+                ));
+            }
+            let mut patterns = from.without.iter().chain(&from.keep);
+            if let Some(pattern) = patterns.find(|pattern| !is_pattern(pattern)) {
+                return Err(meaning(
+                    "`from.without` or `from.keep`",
+                    format!("cannot contain `{}`", pattern.escape_debug()),
+                    "write patterns of absolute paths, such as `/usr/share/man/*`",
+                ));
+            }
+            Ok(Origin::Debian(DebianOrigin {
+                suite,
+                packages: from.packages,
+                without: from.without,
+                keep: from.keep,
+            }))
+        }
+        (None, Some(template)) => {
+            if let Some((key, _)) = only_debian.into_iter().find(|(_, list)| !list.is_empty()) {
+                return Err(meaning(
+                    format!("`from.{key}`"),
+                    "goes with `debian`, not with `template`",
+                    "install packages in a `run` step",
+                ));
+            }
+            if !is_word(&template, b"-_") {
+                return Err(meaning(
+                    "`from.template`",
+                    format!("cannot be `{template}`"),
+                    "write the name of a template, such as `base`",
+                ));
+            }
+            Ok(Origin::Template(template))
+        }
+        (Some(_), Some(_)) | (None, None) => Err(meaning(
+            "`from`",
+            "needs one of `debian` and `template`",
+            "write `debian = \"trixie\"` or `template = \"base\"`",
+        )),
+    }
+}
+
+fn read_step(
+    number: usize,
+    step: StepDocument,
+    source: &RecipeSource,
+) -> Result<Step, RecipeError> {
+    const KINDS: &str = "`run`, `copy`, `env`, `user` and `workdir`";
+    let place = format!("step {number}");
+    let refuse = |problem: String, hint: &str| meaning(place.clone(), problem, hint);
+
+    let copy_keys = [
+        ("to", &step.to),
+        ("owner", &step.owner),
+        ("mode", &step.mode),
+    ];
+    if step.copy.is_none()
+        && let Some((key, _)) = copy_keys.into_iter().find(|(_, value)| value.is_some())
+    {
+        return Err(refuse(
+            format!("has `{key}` without `copy`"),
+            "`to`, `owner` and `mode` say how files are copied",
+        ));
+    }
+    if step.run.is_none() && step.run_as.is_some() {
+        return Err(refuse(
+            "has `as` without `run`".to_owned(),
+            "`as` says who runs a script; `user` changes it for all following steps",
+        ));
+    }
+    let (title, action) = match (step.run, step.copy, step.env, step.user, step.workdir) {
+        (Some(script), None, None, None, None) => {
+            let title = script.trim().lines().next().unwrap_or_default().to_owned();
+            if title.is_empty() {
+                return Err(refuse("runs nothing".to_owned(), "write a script"));
+            }
+            if let Some(user) = step.run_as.as_deref().filter(|user| !is_user(user)) {
+                return Err(refuse(
+                    format!("cannot run as `{user}`"),
+                    "write the name of a user of the template",
+                ));
+            }
+            let user = step.run_as;
+            (title, Action::Run { script, user })
+        }
+        (None, Some(from), None, None, None) => {
+            let to = step.to.ok_or_else(|| {
+                refuse(
+                    format!("copies `{from}` nowhere"),
+                    "add `to = \"/where/it/goes\"`",
+                )
+            })?;
+            let title = format!("copy {from} to {to}");
+            let owner = step.owner.unwrap_or_else(|| "root:root".to_owned());
+            let mode = step.mode.unwrap_or_else(|| "0644".to_owned());
+            check_copy(&place, &to, &owner, &mode)?;
+            let files = beside(source, &from, &to);
+            if files.is_empty() {
+                return Err(refuse(
+                    format!("copies `{from}`, which is not beside the recipe"),
+                    "write a path relative to the recipe's folder",
+                ));
+            }
+            (title, Action::Copy { files, owner, mode })
+        }
+        (None, None, Some(env), None, None) => {
+            if let Some(name) = env.keys().find(|name| !is_variable(name)) {
+                return Err(refuse(
+                    format!("sets `{name}`, which is not a variable name"),
+                    "use letters, digits and `_`",
+                ));
+            }
+            (
+                "set the environment".to_owned(),
+                Action::Env(env.into_iter().collect()),
+            )
+        }
+        (None, None, None, Some(user), None) => {
+            if !is_user(&user) {
+                return Err(refuse(
+                    format!("cannot continue as `{user}`"),
+                    "write the name of a user of the template",
+                ));
+            }
+            (format!("continue as {user}"), Action::User(user))
+        }
+        (None, None, None, None, Some(path)) => {
+            if !is_absolute(&path) {
+                return Err(refuse(
+                    format!("cannot continue in `{path}`"),
+                    "write an absolute path without `..`",
+                ));
+            }
+            (format!("continue in {path}"), Action::Workdir(path))
+        }
+        (None, None, None, None, None) => {
+            return Err(refuse(
+                "does nothing".to_owned(),
+                &format!("write one of {KINDS}"),
+            ));
+        }
+        _ => {
+            return Err(refuse(
+                "does several things".to_owned(),
+                &format!("write only one of {KINDS} and make the others steps of their own"),
+            ));
+        }
+    };
+    Ok(Step {
+        title: step.title.unwrap_or(title),
+        action,
+    })
+}
+
+fn check_copy(place: &str, to: &str, owner: &str, mode: &str) -> Result<(), RecipeError> {
+    if !is_absolute(to) {
+        return Err(meaning(
+            place,
+            format!("copies to `{to}`"),
+            "write an absolute path without `..`",
+        ));
+    }
+    let valid_owner = owner
+        .split_once(':')
+        .is_some_and(|(user, group)| is_user(user) && is_user(group));
+    if !valid_owner {
+        return Err(meaning(
+            place,
+            format!("gives files to `{owner}`"),
+            "write `user:group`",
+        ));
+    }
+    let valid_mode =
+        (3..=4).contains(&mode.len()) && mode.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+    if !valid_mode {
+        return Err(meaning(
+            place,
+            format!("gives files the mode `{mode}`"),
+            "write octal digits, such as `0644`",
+        ));
+    }
+    Ok(())
+}
+
+/// The files that `from` names, a file or a folder, each with the path it gets below `to`.
+fn beside(
+    source: &RecipeSource,
+    from: &str,
+    to: &str,
+) -> Vec<(String, std::borrow::Cow<'static, [u8]>)> {
+    if let Some(content) = source.files.get(from) {
+        return vec![(to.to_owned(), content.clone())];
+    }
+    let folder = format!("{}/", from.trim_end_matches('/'));
+    source
+        .files
+        .iter()
+        .filter_map(|(path, content)| {
+            let below = path.strip_prefix(&folder)?;
+            let target = format!("{}/{below}", to.trim_end_matches('/'));
+            Some((target, content.clone()))
+        })
+        .collect()
+}
+
+fn read_resources(document: &ResourcesDocument) -> Result<Resources, RecipeError> {
+    let default = Resources::default();
+    let checked = |key: &str, value: Option<u32>, default: u32| match value {
+        Some(0) => Err(meaning(
+            format!("`resources.{key}`"),
+            "is 0",
+            "a sandbox needs some; leave the key out for the default",
+        )),
+        Some(value) => Ok(value),
+        None => Ok(default),
+    };
+    Ok(Resources {
+        cpus: checked("cpus", document.cpus, default.cpus)?,
+        memory_mib: checked("memory_mib", document.memory_mib, default.memory_mib)?,
+        disk_mib: checked("disk_mib", document.disk_mib, default.disk_mib)?,
+        pids: checked("pids", document.pids, default.pids)?,
+    })
+}
+
+fn is_word(text: &str, extra: &[u8]) -> bool {
+    text.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
+        && text.len() <= 128
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || extra.contains(&byte))
+}
+
+fn is_user(text: &str) -> bool {
+    text.len() <= 32
+        && (is_word(text, b"-_") || text.starts_with('_') && is_word(&text[1..], b"-_"))
+}
+
+fn is_variable(text: &str) -> bool {
+    !text.starts_with(|first: char| first.is_ascii_digit())
+        && !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn is_absolute(path: &str) -> bool {
+    path.starts_with('/') && path.split('/').all(|part| part != "..") && !path.contains('\0')
+}
+
+fn is_pattern(text: &str) -> bool {
+    text.starts_with('/') && !text.contains(char::is_control)
+}
+
+/// Reads the refused key and the possible ones from serde's message and names the nearest.
+fn nearest_key(message: &str) -> Option<String> {
+    let mut quoted = message
+        .strip_prefix("unknown field ")?
+        .split('`')
+        .skip(1)
+        .step_by(2);
+    let wrong = quoted.next()?;
+    let (distance, nearest) = quoted.map(|key| (distance(wrong, key), key)).min()?;
+    (distance <= 1 + wrong.len() / 3).then(|| format!("did you mean `{nearest}`?"))
+}
+
+/// How many letters must be added, removed or changed to get from one word to the other.
+fn distance(left: &str, right: &str) -> usize {
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (i, a) in left.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in right.bytes().enumerate() {
+            let changed = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[right.len()]
+}

@@ -1,0 +1,287 @@
+//! Where layers are kept, and how one gets there whole or not at all.
+//!
+//! ```text
+//! layers/<key>/root       the files of a layer
+//! layers/<key>/layer.json what is known about it
+//! building/<key>.<random> a layer that is being made; nobody reads it
+//! locks/<key>             held by whoever makes that layer
+//! logs/<key>.log          what the last attempt to make it printed
+//! images/<name>.json      which layers a template consists of
+//! builds.lock             held shared by builds, alone by the garbage collector
+//! ```
+//!
+//! A layer is made in `building/` and renamed into `layers/` when it is complete and on disk.
+//! A crash leaves something in `building/` that the next build removes.
+
+mod lock;
+mod seal;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use skep_telemetry::Chain;
+
+use crate::key::ContentKey;
+
+pub(crate) use lock::{Lock, LockOutcome};
+
+/// Why the store could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The filesystem refused. The store is as it was before, apart from things in `building/`
+    /// that the next build removes.
+    #[error("cannot {action} `{}`", path.display())]
+    Files {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The filesystem's reason.
+        source: io::Error,
+    },
+    /// A file of the store does not contain what it should. Removing it and building again
+    /// helps.
+    #[error("`{}` is damaged", path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// The layer uses an overlay feature that a sandbox's mount would not understand.
+    #[error("the layer's `{}` is a redirect of the overlay filesystem", path.display())]
+    Redirect {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn files(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Files {
+            action,
+            path,
+            source,
+        }
+    }
+}
+
+/// What is known about a finished layer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerRecord {
+    /// What the step did, in words.
+    pub title: String,
+    /// What the layer takes on disk.
+    pub bytes: u64,
+}
+
+/// A folder with layers in it.
+#[derive(Debug, Clone)]
+pub(crate) struct Store {
+    dir: PathBuf,
+}
+
+/// A layer that is being made. Dropped before [`Draft::commit`], it disappears.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    dir: PathBuf,
+    key: ContentKey,
+}
+
+impl Store {
+    /// Opens the store in `dir`, which is made if it is not there.
+    pub(crate) fn open(dir: &Path) -> Result<Self, StoreError> {
+        for name in ["layers", "building", "locks", "logs", "images"] {
+            let path = dir.join(name);
+            fs::create_dir_all(&path).map_err(StoreError::files("create", &path))?;
+        }
+        let dir = fs::canonicalize(dir).map_err(StoreError::files("open", dir))?;
+        Ok(Self { dir })
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Where the files of a layer are, or will be.
+    pub(crate) fn layer_root(&self, key: &ContentKey) -> PathBuf {
+        self.dir.join("layers").join(key.to_string()).join("root")
+    }
+
+    /// What is known about a layer; `None` if it has not been made.
+    pub(crate) fn layer(&self, key: &ContentKey) -> Result<Option<LayerRecord>, StoreError> {
+        let path = self
+            .dir
+            .join("layers")
+            .join(key.to_string())
+            .join("layer.json");
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(StoreError::files("read", path)(error)),
+        };
+        serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|source| StoreError::Damaged { path, source })
+    }
+
+    /// The keys of all layers.
+    pub(crate) fn layer_keys(&self) -> Result<Vec<ContentKey>, StoreError> {
+        let names = self.names_in("layers")?;
+        Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
+    }
+
+    /// Where the output of a step is kept.
+    pub(crate) fn log_path(&self, key: &ContentKey) -> PathBuf {
+        self.dir.join("logs").join(format!("{key}.log"))
+    }
+
+    /// Starts a layer. The caller holds the lock of its key.
+    pub(crate) fn draft(&self, key: &ContentKey) -> Result<Draft, StoreError> {
+        let mut random = [0; 4];
+        // A name of its own: a process of a build that was killed may still write to its
+        // draft while it dies.
+        getrandom::fill(&mut random).expect("the kernel's random source is always there");
+        let name = format!("{key}.{}", hex::encode(random));
+        let dir = self.dir.join("building").join(name);
+        for name in ["root", "work", "scratch"] {
+            let path = dir.join(name);
+            fs::create_dir_all(&path).map_err(StoreError::files("create", &path))?;
+        }
+        Ok(Draft { dir, key: *key })
+    }
+
+    /// Completes a layer: from here on every build finds it.
+    pub(crate) fn commit(&self, draft: Draft, title: &str) -> Result<LayerRecord, StoreError> {
+        let bytes = seal::seal(&draft.root())?;
+        for name in ["work", "scratch"] {
+            remove_tree(&draft.dir.join(name))?;
+        }
+        let record = LayerRecord {
+            title: title.to_owned(),
+            bytes,
+        };
+        let path = draft.dir.join("layer.json");
+        let text = serde_json::to_vec_pretty(&record).expect("a record of a text and a number");
+        fs::write(&path, text).map_err(StoreError::files("write", &path))?;
+        // The rename must not reach the disk before the files do, or a power cut would leave a
+        // layer that looks complete.
+        let folder = fs::File::open(&draft.dir).map_err(StoreError::files("open", &draft.dir))?;
+        rustix::fs::syncfs(&folder)
+            .map_err(|error| StoreError::files("write to disk", &draft.dir)(error.into()))?;
+        let target = self.dir.join("layers").join(draft.key.to_string());
+        fs::rename(&draft.dir, &target).map_err(StoreError::files("put in place", &target))?;
+        Ok(record)
+    }
+
+    /// Takes a layer out of sight in one move, then deletes it.
+    pub(crate) fn remove_layer(&self, key: &ContentKey) -> Result<(), StoreError> {
+        let path = self.dir.join("layers").join(key.to_string());
+        let removed = self.draft(key)?;
+        let target = removed.dir.join("removed");
+        fs::rename(&path, &target).map_err(StoreError::files("remove", path))
+        // Dropping the draft deletes what was moved into it.
+    }
+
+    /// Removes drafts whose builder is gone.
+    pub(crate) fn sweep(&self) -> Result<(), StoreError> {
+        for name in self.names_in("building")? {
+            let Some(key) = name.split('.').next().and_then(|key| key.parse().ok()) else {
+                continue;
+            };
+            // Whoever makes this layer holds its lock, so nobody does.
+            if let LockOutcome::Held(_lock) = self.try_lock(&key)? {
+                let path = self.dir.join("building").join(&name);
+                if let Err(error) = remove_tree(&path) {
+                    tracing::warn!(error = %Chain(&error), "an unfinished layer stays behind");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the right to make a layer, if nobody has it.
+    pub(crate) fn try_lock(&self, key: &ContentKey) -> Result<LockOutcome, StoreError> {
+        Lock::try_exclusive(&self.dir.join("locks").join(key.to_string()))
+    }
+
+    /// Takes the right to make a layer, and waits while somebody has it. For layers that take
+    /// no time to make.
+    pub(crate) fn lock(&self, key: &ContentKey) -> Result<Lock, StoreError> {
+        Lock::exclusive(&self.dir.join("locks").join(key.to_string()))
+    }
+
+    /// Says that a build is going on, until the lock is dropped.
+    pub(crate) fn build_lock(&self) -> Result<Lock, StoreError> {
+        Lock::shared(&self.dir.join("builds.lock"))
+    }
+
+    /// Says that no build may begin, until the lock is dropped.
+    pub(crate) fn try_collector_lock(&self) -> Result<LockOutcome, StoreError> {
+        Lock::try_exclusive(&self.dir.join("builds.lock"))
+    }
+
+    /// Replaces a file of the store in one move.
+    pub(crate) fn replace_file(&self, path: &Path, content: &[u8]) -> Result<(), StoreError> {
+        use io::Write as _;
+
+        let draft = path.with_extension(format!("{}.new", std::process::id()));
+        let mut file = fs::File::create(&draft).map_err(StoreError::files("create", &draft))?;
+        file.write_all(content)
+            .and_then(|()| file.sync_all())
+            .map_err(StoreError::files("write", &draft))?;
+        fs::rename(&draft, path).map_err(StoreError::files("put in place", path))
+    }
+
+    pub(crate) fn names_in(&self, folder: &str) -> Result<Vec<String>, StoreError> {
+        let path = self.dir.join(folder);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&path).map_err(StoreError::files("list", &path))? {
+            let entry = entry.map_err(StoreError::files("list", &path))?;
+            // Names that are not text are not ours.
+            names.extend(entry.file_name().into_string().ok());
+        }
+        names.sort();
+        Ok(names)
+    }
+}
+
+impl Draft {
+    /// Where the files of the layer are put.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.dir.join("root")
+    }
+
+    /// The overlay's working directory.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.dir.join("work")
+    }
+
+    /// A place for what the step needs but the layer does not keep.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        self.dir.join("scratch")
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // After a commit there is nothing left under this name.
+        if let Err(error) = remove_tree(&self.dir) {
+            tracing::warn!(error = %Chain(&error), "an unfinished layer stays behind");
+        }
+    }
+}
+
+fn remove_tree(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_dir_all(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(StoreError::files("remove", path)(error)),
+    }
+}

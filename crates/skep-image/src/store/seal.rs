@@ -1,0 +1,99 @@
+//! The last look at a layer before it is put in place.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{XattrFlags, lgetxattr, lsetxattr};
+use rustix::io::Errno;
+
+use super::StoreError;
+
+/// Makes the layer readable for any overlay mount and gives its size on disk.
+///
+/// An overlay that is mounted in a user namespace reads `user.overlay.*` attributes and not the
+/// `trusted.overlay.*` ones that a build by root leaves. A directory that was removed and made
+/// again carries such a mark; without it the files of the removed one would come back.
+pub(super) fn seal(root: &Path) -> Result<u64, StoreError> {
+    let mut bytes = 0;
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        seal_folder(&folder)?;
+        for entry in fs::read_dir(&folder).map_err(StoreError::files("list", &folder))? {
+            let entry = entry.map_err(StoreError::files("list", &folder))?;
+            let metadata = entry
+                .metadata()
+                .map_err(StoreError::files("look at", entry.path()))?;
+            bytes += metadata.blocks() * 512;
+            if metadata.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+fn seal_folder(folder: &PathBuf) -> Result<(), StoreError> {
+    if attribute(folder, "trusted.overlay.redirect")?.is_some() {
+        return Err(StoreError::Redirect {
+            path: folder.clone(),
+        });
+    }
+    if let Some(value) = attribute(folder, "trusted.overlay.opaque")? {
+        lsetxattr(folder, "user.overlay.opaque", &value, XattrFlags::empty())
+            .map_err(|error| StoreError::files("mark", folder)(error.into()))?;
+    }
+    Ok(())
+}
+
+fn attribute(path: &Path, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    let mut value = vec![0; 4096];
+    match lgetxattr(path, name, &mut value) {
+        Ok(length) => {
+            value.truncate(length);
+            Ok(Some(value))
+        }
+        Err(Errno::NODATA | Errno::NOTSUP) => Ok(None),
+        Err(error) => Err(StoreError::files("read the attributes of", path)(
+            error.into(),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_opaque_folder_is_opaque_for_a_mount_in_a_user_namespace_too() {
+        let layer = tempfile::tempdir().unwrap();
+        let folder = layer.path().join("a/b");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("file"), [1; 5000]).unwrap();
+        lsetxattr(&folder, "trusted.overlay.opaque", b"y", XattrFlags::empty()).unwrap();
+        assert!(seal(layer.path()).unwrap() >= 5000);
+        let mark = attribute(&folder, "user.overlay.opaque").unwrap();
+        assert_eq!(mark.as_deref(), Some(&b"y"[..]));
+        assert_eq!(
+            attribute(&layer.path().join("a"), "user.overlay.opaque").unwrap(),
+            None
+        );
+    }
+
+    #[test]
+    fn a_redirect_is_refused() {
+        let layer = tempfile::tempdir().unwrap();
+        lsetxattr(
+            layer.path(),
+            "trusted.overlay.redirect",
+            b"/x",
+            XattrFlags::empty(),
+        )
+        .unwrap();
+        let refused = seal(layer.path());
+        assert!(
+            matches!(refused, Err(StoreError::Redirect { .. })),
+            "{refused:?}"
+        );
+    }
+}

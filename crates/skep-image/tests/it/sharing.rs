@@ -1,0 +1,77 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use skep_image::HostSettings;
+use skep_image::fake::FakeRunner;
+
+use crate::workshop::{SMALL, Workshop, recipes};
+
+fn proxy() -> HostSettings {
+    let env = [("http_proxy", "http://proxy.invalid:3128")];
+    HostSettings::detect(env.map(|(name, value)| (name.to_owned(), value.to_owned()))).unwrap()
+}
+
+#[test]
+fn sandboxes_get_the_host_settings_as_one_layer_on_top() {
+    let mut workshop = Workshop::new();
+    workshop.runner = FakeRunner::new(|launch| {
+        let folder = launch.upper.join("etc/xdg");
+        fs::create_dir_all(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o711)).unwrap();
+        Ok(())
+    });
+    let image = workshop
+        .build(&recipes([("small", SMALL)]), "small")
+        .0
+        .unwrap();
+    let shared = proxy().share(&workshop.catalog, &image).unwrap();
+    assert_eq!(shared.layers[..3], image.layers);
+    assert_eq!(shared.layers.len(), 4);
+    let layer = &shared.layers[3];
+    let pip = fs::read_to_string(layer.join("etc/xdg/pip/pip.conf")).unwrap();
+    assert!(pip.starts_with("[global]\n"), "{pip}");
+    let folder = fs::metadata(layer.join("etc/xdg")).unwrap();
+    assert_eq!(folder.permissions().mode() & 0o777, 0o711);
+    let variable = (
+        "http_proxy".to_owned(),
+        "http://proxy.invalid:3128".to_owned(),
+    );
+    assert!(shared.env.contains(&variable), "{:?}", shared.env);
+
+    let layers = workshop.names("layers").len();
+    assert_eq!(proxy().share(&workshop.catalog, &image).unwrap(), shared);
+    assert_eq!(workshop.names("layers").len(), layers);
+}
+
+#[test]
+fn a_step_sees_the_host_settings_and_its_layer_does_not() {
+    let mut workshop = Workshop::new();
+    workshop.host = proxy();
+    workshop.runner = FakeRunner::new(|launch| {
+        let seen = launch.env.iter().find(|(name, _)| name == "http_proxy");
+        assert_eq!(seen.unwrap().1, "http://proxy.invalid:3128");
+        let mount = launch
+            .mounts
+            .iter()
+            .find(|mount| mount.target == "/run/skep");
+        let mount = mount.unwrap();
+        assert!(!mount.writable);
+        assert!(mount.source.join("pip.conf").exists());
+        assert!(!mount.source.starts_with(&launch.upper));
+        Ok(())
+    });
+    let image = workshop
+        .build(&recipes([("small", SMALL)]), "small")
+        .0
+        .unwrap();
+    for layer in &image.layers[1..] {
+        assert_eq!(fs::read_dir(layer).unwrap().count(), 0);
+    }
+    assert!(image.env.iter().all(|(name, _)| name != "http_proxy"));
+    let plain = Workshop::new();
+    let same = plain
+        .build(&recipes([("small", SMALL)]), "small")
+        .0
+        .unwrap();
+    assert_eq!(same.id, image.id);
+}
