@@ -1,1 +1,4 @@
 //! Isolation by namespaces, cgroups, overlay and seccomp.
+
+mod cgroup;
+mod dns;

@@ -1,0 +1,458 @@
+//! Limits and counters of a sandbox, on cgroup v1 hierarchies and on the unified v2 tree.
+//!
+//! Each sandbox has a group with two children. `work` holds everything user code starts and
+//! has the sandbox's limits. `agent` holds the first process; the parent's limits are a little
+//! wider, so that the agent still answers when `work` has used all it may.
+//!
+//! ```text
+//! <parent>/<sandbox>          limits + reserve
+//!            ├─ agent         the first process
+//!            └─ work          the limits; everything else
+//! ```
+
+mod v1;
+mod v2;
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use skep_types::{Resources, Usage};
+
+/// What the agent may use beyond the sandbox's limits.
+const RESERVED_MEMORY: u64 = 64 * 1024 * 1024;
+const RESERVED_PIDS: u32 = 32;
+/// The period in which processor time is dealt out.
+const PERIOD: Duration = Duration::from_millis(100);
+/// How long the processes of a group may take to die. Only one that waits for broken hardware
+/// takes longer than milliseconds.
+const DEATH: Duration = Duration::from_secs(10);
+
+/// Which child of a sandbox's group is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Child {
+    Agent,
+    Work,
+}
+
+impl Child {
+    const ALL: [Self; 2] = [Self::Agent, Self::Work];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Work => "work",
+        }
+    }
+}
+
+/// The cgroups of this machine, as far as sandboxes are concerned.
+#[derive(Debug, Clone)]
+pub(crate) enum Cgroups {
+    V1(v1::Hierarchies),
+    V2(v2::Tree),
+}
+
+/// Why a group could not be made, read or removed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CgroupError {
+    /// No hierarchy has the controllers that hold the limits.
+    #[error("no cgroup hierarchy offers {missing}")]
+    Missing { missing: String },
+    #[error("cannot {operation} `{}`", path.display())]
+    File {
+        operation: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    /// A file of the kernel holds something unexpected.
+    #[error("cannot read `{text}` in `{}`", path.display())]
+    Content { path: PathBuf, text: String },
+    /// Processes are left after every one was killed.
+    #[error("processes in `{}` do not die", path.display())]
+    Undead { path: PathBuf },
+}
+
+/// One sandbox's group. Dropping it does nothing: [`Cgroups::remove`] does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Group {
+    name: String,
+}
+
+impl Group {
+    /// The group of the sandbox of this name. The name is an id: it cannot leave the parent.
+    pub(crate) fn new(id: &skep_types::SandboxId) -> Self {
+        Self {
+            name: id.to_string(),
+        }
+    }
+}
+
+impl Cgroups {
+    /// Finds the hierarchies below `root` (usually `/sys/fs/cgroup`) and the parent group
+    /// `parent` in them, which is made if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`CgroupError::Missing`] names the controllers that are not there.
+    pub(crate) fn open(root: &Path, parent: &str) -> Result<Self, CgroupError> {
+        match v2::Tree::open(root, parent)? {
+            Some(tree) => Ok(Self::V2(tree)),
+            None => v1::Hierarchies::open(root, parent).map(Self::V1),
+        }
+    }
+
+    /// Which version holds the limits, for people.
+    pub(crate) fn version(&self) -> &'static str {
+        match self {
+            Self::V1(_) => "v1",
+            Self::V2(_) => "v2",
+        }
+    }
+
+    /// Makes the group with its children and writes the limits. Whatever was made is removed
+    /// again if something fails.
+    pub(crate) fn create(&self, group: &Group, resources: &Resources) -> Result<(), CgroupError> {
+        let made = match self {
+            Self::V1(hierarchies) => hierarchies.create(group, resources),
+            Self::V2(tree) => tree.create(group, resources),
+        };
+        made.inspect_err(|_| {
+            if let Err(error) = self.remove(group) {
+                tracing::warn!(%error, "half a cgroup is left; the next start removes it");
+            }
+        })
+    }
+
+    /// Opens the files that a process joins a child of the group by: it writes `0` to each.
+    ///
+    /// The kernel checks the right to do so against whoever opened the file, so a process
+    /// without any rights on the host can use them, and only for itself.
+    pub(crate) fn doors(&self, group: &Group, child: Child) -> Result<Vec<File>, CgroupError> {
+        let folders = match self {
+            Self::V1(hierarchies) => hierarchies.folders(group, child),
+            Self::V2(tree) => vec![tree.folder(group).join(child.name())],
+        };
+        let open = |folder: PathBuf| {
+            let path = folder.join("cgroup.procs");
+            OpenOptions::new()
+                .write(true)
+                .open(&path)
+                .map_err(file("open", &path))
+        };
+        folders.into_iter().map(open).collect()
+    }
+
+    /// What everything in the group has used.
+    pub(crate) fn usage(&self, group: &Group) -> Result<Usage, CgroupError> {
+        match self {
+            Self::V1(hierarchies) => hierarchies.usage(group),
+            Self::V2(tree) => tree.usage(group),
+        }
+    }
+
+    /// Kills every process of the group and waits until none is left. A group that is not
+    /// there has none. Blocks.
+    pub(crate) fn kill(&self, group: &Group) -> Result<(), CgroupError> {
+        match self {
+            Self::V1(hierarchies) => hierarchies.kill(group),
+            Self::V2(tree) => tree.kill(group),
+        }
+    }
+
+    /// Removes an empty group. One that is not there is no error.
+    pub(crate) fn remove(&self, group: &Group) -> Result<(), CgroupError> {
+        match self {
+            Self::V1(hierarchies) => hierarchies.remove(group),
+            Self::V2(tree) => tree.remove(group),
+        }
+    }
+
+    /// The names of all groups below the parent.
+    pub(crate) fn list(&self) -> Result<Vec<String>, CgroupError> {
+        match self {
+            Self::V1(hierarchies) => hierarchies.list(),
+            Self::V2(tree) => folders_in(tree.parent()),
+        }
+    }
+
+    /// Removes the parent itself, when nothing is in it.
+    pub(crate) fn remove_parent(&self) -> Result<(), CgroupError> {
+        match self {
+            Self::V1(hierarchies) => hierarchies.remove_parent(),
+            Self::V2(tree) => remove_folder(tree.parent()),
+        }
+    }
+}
+
+fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CgroupError {
+    let path = path.to_owned();
+    move |source| CgroupError::File {
+        operation,
+        path,
+        source,
+    }
+}
+
+fn write(folder: &Path, name: &str, value: impl ToString) -> Result<(), CgroupError> {
+    let path = folder.join(name);
+    fs::write(&path, value.to_string()).map_err(file("write", &path))
+}
+
+fn read(folder: &Path, name: &str) -> Result<String, CgroupError> {
+    let path = folder.join(name);
+    fs::read_to_string(&path).map_err(file("read", &path))
+}
+
+fn read_number(folder: &Path, name: &str) -> Result<u64, CgroupError> {
+    let text = read(folder, name)?;
+    text.trim().parse().map_err(|_| CgroupError::Content {
+        path: folder.join(name),
+        text: text.trim().chars().take(64).collect(),
+    })
+}
+
+/// The number behind `key` in a file of `key number` lines; 0 if the kernel does not have it.
+fn read_field(folder: &Path, name: &str, key: &str) -> Result<u64, CgroupError> {
+    let text = read(folder, name)?;
+    let value = text
+        .lines()
+        .find_map(|line| line.split_once(' ').filter(|(name, _)| *name == key))
+        .map_or("0", |(_, value)| value.trim());
+    value.parse().map_err(|_| CgroupError::Content {
+        path: folder.join(name),
+        text: value.chars().take(64).collect(),
+    })
+}
+
+fn make_folder(path: &Path) -> Result<(), CgroupError> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(file("make", path)(error))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn remove_folder(path: &Path) -> Result<(), CgroupError> {
+    match fs::remove_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(file("remove", path)(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn folders_in(path: &Path) -> Result<Vec<String>, CgroupError> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path).map_err(file("list", path))? {
+        let entry = entry.map_err(file("list", path))?;
+        if entry.file_type().map_err(file("list", path))?.is_dir() {
+            names.extend(entry.file_name().into_string());
+        }
+    }
+    Ok(names)
+}
+
+/// Processes listed in a group; none if the group is gone.
+fn processes(folder: &Path) -> Result<Vec<i32>, CgroupError> {
+    match fs::read_to_string(folder.join("cgroup.procs")) {
+        Ok(text) => Ok(text.lines().filter_map(|line| line.parse().ok()).collect()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound) => Ok(Vec::new()),
+        // A group that is removed while it is open answers so.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => {
+            Ok(Vec::new())
+        }
+        Err(error) => Err(file("read", &folder.join("cgroup.procs"))(error)),
+    }
+}
+
+/// Kills what is in `folders` again and again until they are empty: a process that forks
+/// while it is being killed leaves a child for the next round.
+fn kill_until_empty(folders: &[PathBuf]) -> Result<(), CgroupError> {
+    let start = std::time::Instant::now();
+    loop {
+        let mut left = None;
+        for folder in folders {
+            for pid in processes(folder)? {
+                left = Some(folder);
+                if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+                    // It may have died between the list and the signal.
+                    if let Err(error) =
+                        rustix::process::kill_process(pid, rustix::process::Signal::KILL)
+                    {
+                        tracing::debug!(%error, "process was gone");
+                    }
+                }
+            }
+        }
+        match left {
+            None => return Ok(()),
+            Some(folder) if start.elapsed() > DEATH => {
+                return Err(CgroupError::Undead {
+                    path: folder.clone(),
+                });
+            }
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "called where blocking is allowed, and v1 tells nobody when a group is empty"
+            )]
+            Some(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+fn quota(resources: &Resources) -> (u64, u64) {
+    let period = u64::try_from(PERIOD.as_micros()).expect("a tenth of a second");
+    (u64::from(resources.cpus.max(1)) * period, period)
+}
+
+fn memory(resources: &Resources) -> u64 {
+    u64::from(resources.memory_mib) * 1024 * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    use skep_types::SandboxId;
+
+    use super::*;
+
+    /// The real hierarchies of this machine, with a parent that nobody else uses.
+    struct Real {
+        cgroups: Cgroups,
+    }
+
+    impl Real {
+        fn new() -> Self {
+            let parent = format!("skep-test-{}", SandboxId::random());
+            Self {
+                cgroups: Cgroups::open(Path::new("/sys/fs/cgroup"), &parent).unwrap(),
+            }
+        }
+    }
+
+    impl Drop for Real {
+        fn drop(&mut self) {
+            self.cgroups
+                .remove_parent()
+                .expect("every test removes its groups");
+        }
+    }
+
+    #[test]
+    fn limits_hold_a_process_and_the_end_leaves_nothing() {
+        let real = Real::new();
+        let group = Group::new(&SandboxId::random());
+        let resources = Resources {
+            pids: 16,
+            memory_mib: 64,
+            ..Resources::default()
+        };
+        real.cgroups.create(&group, &resources).unwrap();
+        // The shell waits for a line, so that it is inside before it does anything.
+        let mut shell = Command::new("sh")
+            .args([
+                "-c",
+                "read line; for i in $(seq 64); do sleep 60 & done; wait",
+            ])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        for mut door in real.cgroups.doors(&group, Child::Work).unwrap() {
+            door.write_all(shell.id().to_string().as_bytes()).unwrap();
+        }
+        shell.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        skep_testkit::wait_for(Duration::from_secs(10), || {
+            match real.cgroups.usage(&group).unwrap().pids {
+                16 => Ok(()),
+                pids => Err(format!("{pids} processes")),
+            }
+        });
+        assert!(real.cgroups.usage(&group).unwrap().memory_peak_bytes > 0);
+
+        real.cgroups.kill(&group).unwrap();
+        shell.wait().unwrap();
+        real.cgroups.remove(&group).unwrap();
+        real.cgroups.remove(&group).unwrap();
+        assert_eq!(real.cgroups.list().unwrap(), Vec::<String>::new());
+    }
+
+    /// A folder that looks like the unified tree of a real machine, as far as files go: the
+    /// kernel makes the files of a group with the group, so the test does.
+    fn recorded_tree(folder: &Path, group: &Group) -> Cgroups {
+        let files = |folder: &Path| {
+            fs::create_dir_all(folder).unwrap();
+            for (name, content) in [
+                (
+                    "cgroup.controllers",
+                    "cpuset cpu io memory hugetlb pids rdma misc",
+                ),
+                ("cgroup.subtree_control", "memory pids"),
+                ("cgroup.procs", ""),
+                ("memory.max", "max"),
+                ("memory.swap.max", "max"),
+                ("memory.current", "8192"),
+                ("memory.peak", "16384"),
+                ("memory.stat", "anon 4096\nfile 2048\nkernel 1024"),
+                ("memory.events", "low 0\nhigh 0\nmax 3\noom 1\noom_kill 1"),
+                ("pids.max", "max"),
+                ("pids.current", "3"),
+                ("cpu.max", "max 100000"),
+                ("cpu.weight", "100"),
+                ("cpu.stat", "usage_usec 1500000\nuser_usec 1000000"),
+            ] {
+                fs::write(folder.join(name), content).unwrap();
+            }
+        };
+        files(folder);
+        let parent = folder.join("skep");
+        for name in ["", "agent", "work"] {
+            files(&parent.join(&group.name).join(name));
+        }
+        files(&parent);
+        Cgroups::open(folder, "skep").unwrap()
+    }
+
+    #[test]
+    fn the_unified_tree_gets_limits_with_a_reserve_for_the_agent() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = Group::new(&SandboxId::random());
+        let cgroups = recorded_tree(folder.path(), &group);
+        assert_eq!(cgroups.version(), "v2");
+        cgroups.create(&group, &Resources::default()).unwrap();
+
+        let sandbox = folder.path().join("skep").join(&group.name);
+        let written = |path: &str| fs::read_to_string(sandbox.join(path)).unwrap();
+        assert_eq!(written("work/memory.max"), (1024_u64 << 20).to_string());
+        assert_eq!(written("memory.max"), (1088_u64 << 20).to_string());
+        assert_eq!(written("work/pids.max"), "1024");
+        assert_eq!(written("pids.max"), "1056");
+        assert_eq!(written("work/cpu.max"), "200000 100000");
+        assert_eq!(written("memory.swap.max"), "0");
+        assert_eq!(written("cgroup.subtree_control"), "+cpu");
+    }
+
+    #[test]
+    fn the_unified_tree_tells_what_was_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = Group::new(&SandboxId::random());
+        let usage = recorded_tree(folder.path(), &group).usage(&group).unwrap();
+        assert_eq!(usage.cpu_time, Duration::from_millis(1500));
+        assert_eq!((usage.memory_bytes, usage.memory_peak_bytes), (8192, 16384));
+        assert_eq!(
+            (usage.cache_bytes, usage.pids, usage.out_of_memory_kills),
+            (2048, 3, 1)
+        );
+    }
+
+    #[test]
+    fn a_machine_without_the_controllers_is_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("cgroup.controllers"), "cpu io").unwrap();
+        let error = Cgroups::open(folder.path(), "skep").unwrap_err();
+        assert_eq!(error.to_string(), "no cgroup hierarchy offers memory, pids");
+    }
+}

@@ -1,0 +1,173 @@
+//! One hierarchy per controller.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use skep_types::{Resources, Usage};
+
+use super::{
+    CgroupError, Child, Group, RESERVED_MEMORY, RESERVED_PIDS, folders_in, kill_until_empty,
+    make_folder, memory, quota, read_field, read_number, remove_folder, write,
+};
+
+/// Controllers without which a limit or a counter would not be there.
+const NEEDED: [&str; 4] = ["memory", "pids", "cpu", "cpuacct"];
+/// Controllers that are used where they are.
+const WELCOME: [&str; 2] = ["freezer", "blkio"];
+
+/// The parent folder in each hierarchy. Hierarchies that are mounted together are named once.
+#[derive(Debug, Clone)]
+pub(crate) struct Hierarchies {
+    controllers: Vec<(&'static str, PathBuf)>,
+}
+
+impl Hierarchies {
+    pub(super) fn open(root: &Path, parent: &str) -> Result<Self, CgroupError> {
+        let there = |name: &&str| root.join(name).join("cgroup.procs").exists();
+        let missing: Vec<_> = NEEDED.iter().filter(|name| !there(name)).copied().collect();
+        if !missing.is_empty() {
+            return Err(CgroupError::Missing {
+                missing: missing.join(", "),
+            });
+        }
+        let used = NEEDED.iter().chain(&WELCOME).filter(|name| there(name));
+        let mut controllers = Vec::new();
+        for name in used {
+            let folder = root.join(name).join(parent);
+            make_folder(&folder)?;
+            controllers.push((*name, folder));
+        }
+        let hierarchies = Self { controllers };
+        hierarchies.account_for_children()?;
+        Ok(hierarchies)
+    }
+
+    /// Makes the memory limit of a group hold for its children too. Newer kernels always do
+    /// that and no longer let anybody choose.
+    fn account_for_children(&self) -> Result<(), CgroupError> {
+        let parent = self.parent("memory");
+        let chosen = parent.join("memory.use_hierarchy");
+        if chosen.exists() && read_number(parent, "memory.use_hierarchy")? == 0 {
+            write(parent, "memory.use_hierarchy", 1)?;
+        }
+        Ok(())
+    }
+
+    fn parent(&self, controller: &str) -> &Path {
+        let (_, folder) = self
+            .controllers
+            .iter()
+            .find(|(name, _)| *name == controller)
+            .expect("needed controllers were found when the hierarchies were opened");
+        folder
+    }
+
+    pub(super) fn folders(&self, group: &Group, child: Child) -> Vec<PathBuf> {
+        self.controllers
+            .iter()
+            .map(|(_, parent)| parent.join(&group.name).join(child.name()))
+            .collect()
+    }
+
+    pub(super) fn create(&self, group: &Group, resources: &Resources) -> Result<(), CgroupError> {
+        for (_, parent) in &self.controllers {
+            let folder = parent.join(&group.name);
+            make_folder(&folder)?;
+            for child in Child::ALL {
+                make_folder(&folder.join(child.name()))?;
+            }
+        }
+        let memory_group = self.parent("memory").join(&group.name);
+        write(
+            &memory_group,
+            "memory.limit_in_bytes",
+            memory(resources) + RESERVED_MEMORY,
+        )?;
+        let work = memory_group.join(Child::Work.name());
+        write(&work, "memory.limit_in_bytes", memory(resources))?;
+        // Swap would let a sandbox use the machine's disk instead of its memory. Without swap
+        // accounting there is no such file, and nothing to limit it by.
+        for (folder, limit) in [
+            (&work, memory(resources)),
+            (&memory_group, memory(resources) + RESERVED_MEMORY),
+        ] {
+            if folder.join("memory.memsw.limit_in_bytes").exists() {
+                write(folder, "memory.memsw.limit_in_bytes", limit)?;
+            }
+        }
+        let pids = self.parent("pids").join(&group.name);
+        write(&pids, "pids.max", resources.pids + RESERVED_PIDS)?;
+        write(&pids.join(Child::Work.name()), "pids.max", resources.pids)?;
+        let cpu = self.parent("cpu").join(&group.name);
+        let (quota, period) = quota(resources);
+        write(&cpu.join(Child::Work.name()), "cpu.cfs_period_us", period)?;
+        write(&cpu.join(Child::Work.name()), "cpu.cfs_quota_us", quota)?;
+        // The agent comes first when both want the processor.
+        write(&cpu.join(Child::Agent.name()), "cpu.shares", 10 * 1024)
+    }
+
+    pub(super) fn usage(&self, group: &Group) -> Result<Usage, CgroupError> {
+        let memory = self.parent("memory").join(&group.name);
+        let pids = self.parent("pids").join(&group.name);
+        let cpu = self.parent("cpuacct").join(&group.name);
+        // v1 counts kills for each group alone, not for the tree below it.
+        let kills = Child::ALL
+            .iter()
+            .map(|child| memory.join(child.name()))
+            .chain([memory.clone()])
+            .map(|folder| read_field(&folder, "memory.oom_control", "oom_kill"))
+            .sum::<Result<u64, _>>()?;
+        Ok(Usage {
+            cpu_time: Duration::from_nanos(read_number(&cpu, "cpuacct.usage")?),
+            memory_bytes: read_number(&memory, "memory.usage_in_bytes")?,
+            cache_bytes: read_field(&memory, "memory.stat", "total_cache")?,
+            memory_peak_bytes: read_number(&memory, "memory.max_usage_in_bytes")?,
+            disk_bytes: 0,
+            pids: u32::try_from(read_number(&pids, "pids.current")?).unwrap_or(u32::MAX),
+            out_of_memory_kills: kills,
+        })
+    }
+
+    pub(super) fn kill(&self, group: &Group) -> Result<(), CgroupError> {
+        // Every process is in every hierarchy, but one that was stopped on its way in may be
+        // in some only.
+        let groups = self
+            .controllers
+            .iter()
+            .map(|(_, parent)| parent.join(&group.name));
+        let folders: Vec<_> = groups
+            .flat_map(|folder| {
+                let children = Child::ALL.map(|child| folder.join(child.name()));
+                children.into_iter().chain([folder])
+            })
+            .collect();
+        kill_until_empty(&folders)
+    }
+
+    pub(super) fn remove(&self, group: &Group) -> Result<(), CgroupError> {
+        for (_, parent) in &self.controllers {
+            let folder = parent.join(&group.name);
+            for child in Child::ALL {
+                remove_folder(&folder.join(child.name()))?;
+            }
+            remove_folder(&folder)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn list(&self) -> Result<Vec<String>, CgroupError> {
+        let mut names = Vec::new();
+        for (_, parent) in &self.controllers {
+            names.extend(folders_in(parent)?);
+        }
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    pub(super) fn remove_parent(&self) -> Result<(), CgroupError> {
+        self.controllers
+            .iter()
+            .try_for_each(|(_, folder)| remove_folder(folder))
+    }
+}

@@ -1,0 +1,141 @@
+//! The unified tree.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use skep_types::{Resources, Usage};
+
+use super::{
+    CgroupError, Child, Group, RESERVED_MEMORY, RESERVED_PIDS, file, kill_until_empty, make_folder,
+    memory, quota, read, read_field, read_number, remove_folder, write,
+};
+
+/// Controllers without which a limit would not be there.
+const NEEDED: [&str; 3] = ["cpu", "memory", "pids"];
+/// Controllers that are used where they are.
+const WELCOME: [&str; 1] = ["io"];
+
+/// The folder below which every sandbox has its group.
+#[derive(Debug, Clone)]
+pub(crate) struct Tree {
+    parent: PathBuf,
+}
+
+impl Tree {
+    /// The unified tree below `root`, if it is one and holds the controllers.
+    ///
+    /// A tree without controllers is a hybrid system, where the limits are on v1.
+    pub(super) fn open(root: &Path, parent: &str) -> Result<Option<Self>, CgroupError> {
+        if !root.join("cgroup.controllers").exists() {
+            return Ok(None);
+        }
+        let offered = read(root, "cgroup.controllers")?;
+        let has = |name: &&str| offered.split_whitespace().any(|offered| offered == *name);
+        let missing: Vec<_> = NEEDED.iter().filter(|name| !has(name)).copied().collect();
+        if !missing.is_empty() {
+            return Err(CgroupError::Missing {
+                missing: missing.join(", "),
+            });
+        }
+        let used: Vec<_> = NEEDED
+            .iter()
+            .chain(&WELCOME)
+            .filter(|name| has(name))
+            .collect();
+        let parent = root.join(parent);
+        enable(root, &used)?;
+        make_folder(&parent)?;
+        enable(&parent, &used)?;
+        Ok(Some(Self { parent }))
+    }
+
+    pub(super) fn parent(&self) -> &Path {
+        &self.parent
+    }
+
+    pub(super) fn folder(&self, group: &Group) -> PathBuf {
+        self.parent.join(&group.name)
+    }
+
+    pub(super) fn create(&self, group: &Group, resources: &Resources) -> Result<(), CgroupError> {
+        let folder = self.folder(group);
+        make_folder(&folder)?;
+        enable(&folder, &NEEDED.iter().collect::<Vec<_>>())?;
+        for child in Child::ALL {
+            make_folder(&folder.join(child.name()))?;
+        }
+        let work = folder.join(Child::Work.name());
+        let (quota, period) = quota(resources);
+        write(&folder, "memory.max", memory(resources) + RESERVED_MEMORY)?;
+        write(&folder, "pids.max", resources.pids + RESERVED_PIDS)?;
+        write(&work, "memory.max", memory(resources))?;
+        write(&work, "pids.max", resources.pids)?;
+        write(&work, "cpu.max", format!("{quota} {period}"))?;
+        // The agent comes first when both want the processor.
+        write(&folder.join(Child::Agent.name()), "cpu.weight", 1000)?;
+        // Swap would let a sandbox use the machine's disk instead of its memory.
+        for folder in [&folder, &work] {
+            if folder.join("memory.swap.max").exists() {
+                write(folder, "memory.swap.max", 0)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn usage(&self, group: &Group) -> Result<Usage, CgroupError> {
+        let folder = self.folder(group);
+        let micros = read_field(&folder, "cpu.stat", "usage_usec")?;
+        // `memory.peak` is there since Linux 5.19.
+        let memory_bytes = read_number(&folder, "memory.current")?;
+        let peak = if folder.join("memory.peak").exists() {
+            read_number(&folder, "memory.peak")?
+        } else {
+            memory_bytes
+        };
+        Ok(Usage {
+            cpu_time: Duration::from_micros(micros),
+            memory_bytes,
+            cache_bytes: read_field(&folder, "memory.stat", "file")?,
+            memory_peak_bytes: peak,
+            disk_bytes: 0,
+            pids: u32::try_from(read_number(&folder, "pids.current")?).unwrap_or(u32::MAX),
+            out_of_memory_kills: read_field(&folder, "memory.events", "oom_kill")?,
+        })
+    }
+
+    pub(super) fn kill(&self, group: &Group) -> Result<(), CgroupError> {
+        let folder = self.folder(group);
+        // One write kills the whole tree, forks in flight included. It is there since Linux
+        // 5.14; the loop below does the same more slowly, and waits for the end of both.
+        if folder.join("cgroup.kill").exists() {
+            write(&folder, "cgroup.kill", 1)?;
+        }
+        let children = Child::ALL.map(|child| folder.join(child.name()));
+        let folders: Vec<_> = children.into_iter().chain([folder]).collect();
+        kill_until_empty(&folders)
+    }
+
+    pub(super) fn remove(&self, group: &Group) -> Result<(), CgroupError> {
+        let folder = self.folder(group);
+        for child in Child::ALL {
+            remove_folder(&folder.join(child.name()))?;
+        }
+        remove_folder(&folder)
+    }
+}
+
+/// Lets the children of `folder` use `controllers`.
+fn enable(folder: &Path, controllers: &[&&str]) -> Result<(), CgroupError> {
+    let path = folder.join("cgroup.subtree_control");
+    let enabled = fs::read_to_string(&path).map_err(file("read", &path))?;
+    let missing: Vec<_> = controllers
+        .iter()
+        .filter(|wanted| !enabled.split_whitespace().any(|name| name == ***wanted))
+        .map(|wanted| format!("+{wanted}"))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    fs::write(&path, missing.join(" ")).map_err(file("write", &path))
+}

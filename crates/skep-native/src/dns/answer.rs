@@ -1,0 +1,148 @@
+//! What is asked, and what may be answered. No sockets here.
+
+use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::{RData, Record, RecordType};
+use ipnet::Ipv4Net;
+
+/// What to do with bytes that somebody sent.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// They are no question; answering would help an attacker reflect packets.
+    Ignore,
+    /// The answer is known.
+    Answer(Vec<u8>),
+    /// Somebody else knows.
+    Ask(Question),
+}
+
+/// One question of a sandbox.
+#[derive(Debug)]
+pub(super) struct Question {
+    message: Message,
+}
+
+/// Reads a question and decides what becomes of it.
+pub(super) fn judge(bytes: &[u8], may_resolve: bool) -> Verdict {
+    let Ok(message) = Message::from_vec(bytes) else {
+        return Verdict::Ignore;
+    };
+    if message.metadata.message_type != MessageType::Query {
+        return Verdict::Ignore;
+    }
+    let question = Question { message };
+    let Some(query) = question.query() else {
+        return question.refuse(ResponseCode::FormErr);
+    };
+    if question.message.metadata.op_code != OpCode::Query {
+        return question.refuse(ResponseCode::NotImp);
+    }
+    if !may_resolve {
+        return question.refuse(ResponseCode::Refused);
+    }
+    match query.query_type() {
+        // Sandboxes have no IPv6, and hints for it would only make clients wait.
+        RecordType::AAAA | RecordType::HTTPS | RecordType::SVCB => {
+            question.refuse(ResponseCode::NoError)
+        }
+        RecordType::AXFR | RecordType::IXFR => question.refuse(ResponseCode::Refused),
+        #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign list that grows")]
+        _ => Verdict::Ask(question),
+    }
+}
+
+impl Question {
+    fn query(&self) -> Option<&Query> {
+        match self.message.queries.as_slice() {
+            [query] => Some(query),
+            [] | [_, ..] => None,
+        }
+    }
+
+    /// The bytes to ask a resolver with, under an id of ours that nobody in a sandbox knows.
+    pub(super) fn for_upstream(&self, id: u16) -> Option<Vec<u8>> {
+        let mut message = Message::new(id, MessageType::Query, OpCode::Query);
+        message.metadata.recursion_desired = true;
+        message.add_query(self.query()?.clone());
+        message.to_vec().ok()
+    }
+
+    /// Whether `bytes` is an answer to this question under `id`.
+    pub(super) fn answered_by(&self, id: u16, bytes: &[u8]) -> Option<Message> {
+        let answer = Message::from_vec(bytes).ok()?;
+        let same = answer.metadata.id == id
+            && answer.metadata.message_type == MessageType::Response
+            && answer.queries.first() == self.query();
+        same.then_some(answer)
+    }
+
+    /// The answer for the sandbox: what a resolver said, without addresses that are denied.
+    pub(super) fn filtered(
+        &self,
+        answer: Option<Message>,
+        denied: &[Ipv4Net],
+        allowed: &[Ipv4Net],
+    ) -> Vec<u8> {
+        let Some(answer) = answer else {
+            return self.empty(ResponseCode::ServFail);
+        };
+        let reachable = |record: &&Record| match &record.data {
+            RData::A(address) => {
+                let within =
+                    |ranges: &[Ipv4Net]| ranges.iter().any(|range| range.contains(&address.0));
+                within(allowed) || !within(denied)
+            }
+            RData::AAAA(_) => false,
+            #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign list that grows")]
+            _ => true,
+        };
+        let mut message = self.head(answer.metadata.response_code);
+        message.metadata.truncation = answer.metadata.truncation;
+        message.add_answers(answer.answers.iter().filter(reachable).cloned());
+        message
+            .to_vec()
+            .unwrap_or_else(|_| self.empty(ResponseCode::ServFail))
+    }
+
+    fn refuse(&self, code: ResponseCode) -> Verdict {
+        Verdict::Answer(self.empty(code))
+    }
+
+    fn empty(&self, code: ResponseCode) -> Vec<u8> {
+        self.head(code)
+            .to_vec()
+            .expect("a question that was parsed can be written")
+    }
+
+    fn head(&self, code: ResponseCode) -> Message {
+        let asked = &self.message.metadata;
+        let mut message = Message::response(asked.id, asked.op_code);
+        message.metadata.recursion_desired = asked.recursion_desired;
+        message.metadata.recursion_available = true;
+        message.metadata.response_code = code;
+        message.add_queries(self.message.queries.iter().take(1).cloned());
+        message
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_from_a_sandbox_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+            if let Verdict::Ask(question) = judge(&bytes, true) {
+                prop_assert!(question.for_upstream(7).is_some());
+                question.filtered(question.answered_by(7, &bytes), &[], &[]);
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_is_not_taken_for_a_question() {
+        let answer = Message::response(7, OpCode::Query).to_vec().unwrap();
+        assert!(matches!(judge(&answer, true), Verdict::Ignore));
+    }
+}
