@@ -45,19 +45,11 @@ const DUPLICATES: &[(&str, &str)] = &[
         "foldhash",
         "0.1 comes with buffa's hashbrown, 0.2 with everybody else's",
     ),
-    (
-        "getrandom",
-        "ring is on 0.2 and websocket tests on 0.3; ours is 0.4",
-    ),
+    ("getrandom", "ring is on 0.2; ours is 0.4"),
     (
         "hashbrown",
         "0.15 is in the types buffa gives out; everybody else is on 0.17",
     ),
-    (
-        "rand",
-        "0.9 is under websocket tests, 0.10 under proptest; neither is in a program",
-    ),
-    ("rand_core", "comes with the two versions of rand"),
     (
         "syn",
         "2 and 3 serve different derive macros; they run in the compiler and are in no program",

@@ -42,7 +42,6 @@ const PUBLIC_HOSTS: &[&str] = &[
 /// Names and suffixes that lead nowhere, for examples and tests (RFC 2606, RFC 6761).
 const RESERVED: &[&str] = &[
     "example",
-    "host",
     "example.com",
     "example.net",
     "example.org",
@@ -112,6 +111,10 @@ fn is_public(host: &str) -> bool {
     if host.starts_with('[') || host.parse::<IpAddr>().is_ok_and(is_for_tests) {
         return true;
     }
+    // A bare word, as in examples, leads nowhere outside a network that defines it.
+    if !host.contains('.') {
+        return true;
+    }
     let host = host.to_ascii_lowercase();
     let within = |domain: &&&str| {
         host == **domain
@@ -179,6 +182,7 @@ mod tests {
             "https://www.apache.org/licenses/",
             "http://127.0.0.1:3000",
             "http://localhost:{port}/",
+            "http://mirror/debian",
             "https://49983-abc.example.com",
             "https://{port}-{id}.{domain}",
             "https://$HOST/x",
