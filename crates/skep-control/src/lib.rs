@@ -1,1 +1,49 @@
-//! Teams, keys, quotas, templates: who may do what.
+//! Who may do what: teams, keys, quotas, and the sandboxes and templates they own.
+//!
+//! [`Control`] decides and keeps the record; it runs nothing itself. What it needs from the
+//! machines that run sandboxes is the trait [`Nodes`], what it needs to know of templates is
+//! [`Templates`], and both have a fake beside them.
+//!
+//! A sandbox of another team does not exist: every look-up takes the caller, and nothing here
+//! says more than "not found".
+
+mod caller;
+mod control;
+mod create;
+mod deadline;
+mod idempotency;
+mod key;
+mod keys;
+mod list;
+mod logs;
+mod metrics;
+mod nodes;
+mod quota;
+mod records;
+mod registry;
+mod sandbox;
+mod team_limits;
+mod template_list;
+mod templates;
+
+pub use caller::{AuthError, Blocked, Caller};
+pub use control::{Control, Parts};
+pub use create::{CreateError, CreateRequest, Created};
+pub use deadline::{DeadlineError, Lifetime, LifetimeError};
+pub use idempotency::{IdempotencyError, IdempotencyKey, IdempotencyKeyError, RequestDigest};
+pub use key::{ApiKey, MalformedKey};
+pub use keys::{KeyError, KeyMask, NewKey};
+pub use list::{Cursor, CursorError, ListQuery, Page, SortOrder, States};
+pub use logs::{LogDirection, LogQuery};
+pub use metrics::{MetricPoint, MetricRange};
+pub use nodes::{
+    DeadlineMode, FakeNodes, KillError, LogEntry, LogLevel, NodeCreateError, Nodes, NotHere,
+};
+pub use records::{RecordPage, RecordQuery};
+pub use sandbox::{Sandbox, SandboxNotFound, StopError};
+pub use team_limits::TeamLimits;
+pub use template_list::{ListedTemplate, TemplateError};
+pub use templates::{FakeTemplates, ResolveError, TemplateInfo, Templates};
+
+// What the record keeps of sandboxes, keys and teams is the same here.
+pub use skep_store::{Key, Order, SandboxRecord, Standing, StoreError, Team};

@@ -1,0 +1,140 @@
+//! The service: what it is made of and how it starts.
+
+use std::sync::Arc;
+
+use jiff::{Timestamp, Unit};
+use skep_store::{Standing, Store, StoreError, Team};
+use skep_telemetry::Tasks;
+use skep_types::{Phase, SandboxStatus, TeamId};
+
+use crate::idempotency::Claims;
+use crate::quota::Quota;
+use crate::registry::{Entry, Registry};
+use crate::{Nodes, TeamLimits, Templates};
+
+/// Who may do what. Cheap to clone; clones are the same.
+#[derive(Debug, Clone)]
+pub struct Control {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What control is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// The record.
+    pub store: Store,
+    /// The machines. They must have adopted the sandboxes of the last server.
+    pub nodes: Arc<dyn Nodes>,
+    /// The templates.
+    pub templates: Arc<dyn Templates>,
+    /// What holds for teams without limits of their own.
+    pub limits: TeamLimits,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) store: Store,
+    pub(crate) nodes: Arc<dyn Nodes>,
+    pub(crate) templates: Arc<dyn Templates>,
+    pub(crate) limits: TeamLimits,
+    pub(crate) registry: Registry,
+    pub(crate) quota: Quota,
+    pub(crate) claims: Claims,
+    pub(crate) tasks: Tasks,
+}
+
+impl Control {
+    /// Starts the service: makes the default team if there is none, and takes note of the
+    /// sandboxes that live.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the record cannot be read or written.
+    pub async fn open(parts: Parts) -> Result<Self, StoreError> {
+        let control = Self {
+            inner: Arc::new(Inner {
+                store: parts.store,
+                nodes: parts.nodes,
+                templates: parts.templates,
+                limits: parts.limits,
+                registry: Registry::default(),
+                quota: Quota::default(),
+                claims: Claims::default(),
+                tasks: Tasks::default(),
+            }),
+        };
+        control.default_team().await?;
+        for record in control.inner.store.sandboxes().living().await? {
+            if control.inner.nodes.status(&record.order.id).is_some() {
+                let place = control.inner.quota.take_anyway(&record.order.team);
+                control
+                    .inner
+                    .registry
+                    .insert(Entry::new(record.order, place));
+            }
+        }
+        Ok(control)
+    }
+
+    /// The team of whoever names no other. Made when it is first asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn default_team(&self) -> Result<Team, StoreError> {
+        let teams = self.inner.store.teams();
+        if let Some(team) = teams.default_team().await? {
+            return Ok(team);
+        }
+        let team = Team {
+            id: TeamId::random(),
+            slug: "default".to_owned(),
+            name: "Default".to_owned(),
+            is_default: true,
+            max_sandboxes: None,
+            max_lifetime: None,
+            standing: Standing::Good,
+            created_at: now(),
+        };
+        match teams.insert(team.clone()).recorded().await {
+            Ok(()) => Ok(team),
+            // Another process was faster.
+            Err(error @ StoreError::Taken { .. }) => teams.default_team().await?.ok_or(error),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The record, for whoever needs it beside control.
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// Waits for creations that are under way. New ones are the edge's to stop.
+    pub async fn finish(&self) {
+        self.inner.tasks.finish().await;
+    }
+
+    /// The status of a sandbox that a caller may see; the entries of those that are gone are
+    /// dropped on the way, and with them their place in the quota.
+    pub(crate) fn published(&self, entry: &Entry) -> Option<SandboxStatus> {
+        let order = &entry.order;
+        match self.inner.nodes.status(&order.id) {
+            Some(status) if status.phase != Phase::Gone => Some(status),
+            Some(_) | None => {
+                self.inner.registry.remove(&order.team, &order.id);
+                None
+            }
+        }
+    }
+}
+
+/// The time, in the microseconds that clients see and echo back.
+pub(crate) fn now() -> Timestamp {
+    let now = Timestamp::now();
+    now.round(
+        jiff::TimestampRound::new()
+            .smallest(Unit::Microsecond)
+            .mode(jiff::RoundMode::Trunc),
+    )
+    .unwrap_or(now)
+}

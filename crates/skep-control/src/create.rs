@@ -1,0 +1,258 @@
+//! Making a sandbox.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_store::{Order, StoreError};
+use skep_telemetry::Chain;
+use skep_types::{
+    AccessToken, EndReason, Ending, Redacted, SandboxId, SandboxSpec, TemplateImage,
+    TemplateReference, Usage,
+};
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
+
+use crate::control::now;
+use crate::idempotency::{Attempt, AttemptError, Claim};
+use crate::quota::Place;
+use crate::registry::Entry;
+use crate::{
+    Blocked, Caller, Control, IdempotencyError, IdempotencyKey, KillError, Lifetime,
+    NodeCreateError, RequestDigest, ResolveError,
+};
+
+/// How long a machine may take. Clients give up after sixty seconds.
+const PATIENCE: Duration = Duration::from_secs(55);
+
+/// What a caller wants.
+#[derive(Debug, Clone)]
+pub struct CreateRequest {
+    /// What it is to be made of.
+    pub template: TemplateReference,
+    /// How long it is to live, counted from the moment it is ready.
+    pub lifetime: Lifetime,
+    /// Whether its agent asks for a token.
+    pub secure: bool,
+    /// Whether it may reach the internet; `None` if the caller said nothing, which is yes.
+    pub internet: Option<bool>,
+    /// What the caller writes on it.
+    pub metadata: BTreeMap<String, String>,
+    /// Environment of all its processes.
+    pub env: Redacted<Vec<(String, String)>>,
+    /// How to recognise the same request when it comes again.
+    pub idempotency: Option<(IdempotencyKey, RequestDigest)>,
+}
+
+/// The sandbox a request gave: what a caller needs to reach it.
+pub type Created = Arc<Order>;
+
+/// Why there is no sandbox. Nothing of it is left.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// The team may not start anything.
+    #[error(transparent)]
+    Blocked(#[from] Blocked),
+    /// The reference gives no template.
+    #[error(transparent)]
+    Template(#[from] ResolveError),
+    /// The team has as many sandboxes as it may.
+    #[error("team runs {limit} sandboxes already")]
+    QuotaReached {
+        /// How many it may have.
+        limit: u32,
+    },
+    /// The machines did not bring it up.
+    #[error("cannot start the sandbox")]
+    Node(#[from] NodeCreateError),
+    /// The machines took too long.
+    #[error("sandbox did not come up within {} s", .0.as_secs())]
+    Late(Duration),
+    /// It could not be written down, so it would have been lost with the server.
+    #[error("cannot record the sandbox")]
+    Record(#[from] StoreError),
+    /// The request is not the first of its name.
+    #[error(transparent)]
+    Idempotency(#[from] IdempotencyError),
+    /// The task that made it died. It has been logged.
+    #[error("creation broke off")]
+    BrokeOff,
+}
+
+impl From<AttemptError> for CreateError {
+    fn from(error: AttemptError) -> Self {
+        match error {
+            AttemptError::Idempotency(error) => Self::Idempotency(error),
+            AttemptError::Record(error) => Self::Record(error),
+        }
+    }
+}
+
+impl Control {
+    /// Makes a sandbox and returns when its agent is reachable.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call changes nothing: the sandbox comes up, or fails, by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`CreateError`]; nothing of the sandbox is left.
+    pub async fn create(
+        &self,
+        caller: &Caller,
+        request: CreateRequest,
+    ) -> Result<Created, CreateError> {
+        caller.may_change()?;
+        let (answer, done) = oneshot::channel();
+        let (control, caller) = (self.clone(), caller.clone());
+        self.inner.tasks.spawn("create sandbox", async move {
+            let result = Box::pin(control.create_now(&caller, request)).await;
+            if answer.send(result).is_err() {
+                tracing::debug!("caller hung up while its sandbox was made");
+            }
+        });
+        done.await.unwrap_or(Err(CreateError::BrokeOff))
+    }
+
+    async fn create_now(
+        &self,
+        caller: &Caller,
+        mut request: CreateRequest,
+    ) -> Result<Created, CreateError> {
+        let claim = match request.idempotency.take() {
+            None => None,
+            Some((key, digest)) => match self.attempt(caller, key, digest).await? {
+                Attempt::First(claim) => Some(claim),
+                Attempt::Repeated(order) => return Ok(Arc::new(order)),
+            },
+        };
+        let resolving = self
+            .inner
+            .templates
+            .resolve(&request.template, &caller.team);
+        let template = resolving.await?;
+        let place = self.reserve(caller)?;
+        let order = order(caller, &request, &template);
+        let span = tracing::info_span!("create", sandbox = %order.id);
+        self.start(order, template, request.env, claim, place)
+            .instrument(span)
+            .await
+    }
+
+    fn reserve(&self, caller: &Caller) -> Result<Place, CreateError> {
+        let (team, limit) = (&caller.team.id, caller.limits.sandboxes);
+        self.inner.quota.take(team, limit).or_else(|_full| {
+            // Some may have ended without anybody looking since.
+            for entry in self.inner.registry.of(team) {
+                self.published(&entry);
+            }
+            (self.inner.quota.take(team, limit))
+                .map_err(|_full| CreateError::QuotaReached { limit })
+        })
+    }
+
+    /// Writes the order down while the machine works on it, and needs both to succeed.
+    async fn start(
+        &self,
+        order: Order,
+        template: TemplateImage,
+        env: Redacted<Vec<(String, String)>>,
+        claim: Option<Claim>,
+        place: Place,
+    ) -> Result<Created, CreateError> {
+        let idempotency = claim.as_ref().map(Claim::to_record);
+        let recording = (self.inner.store.sandboxes()).insert(order.clone(), idempotency);
+        let launched = self.launch(&order, template, env).await;
+        let outcome = match (launched, recording.recorded().await) {
+            // What the machine wrote about the start is waited for too: from here on not even
+            // the death of the server loses the sandbox.
+            (Ok(()), Ok(())) => self
+                .inner
+                .store
+                .written()
+                .recorded()
+                .await
+                .map_err(Into::into),
+            (Err(error), _) => Err(error),
+            (Ok(()), Err(error)) => Err(CreateError::Record(error)),
+        };
+        match outcome {
+            Ok(()) => {
+                let entry = self.inner.registry.insert(Entry::new(order, place));
+                Ok(Arc::clone(&entry.order))
+            }
+            Err(error) => {
+                self.abandon(&order, claim.as_ref()).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn launch(
+        &self,
+        order: &Order,
+        template: TemplateImage,
+        env: Redacted<Vec<(String, String)>>,
+    ) -> Result<(), CreateError> {
+        let spec = SandboxSpec {
+            id: order.id.clone(),
+            template,
+            env,
+            access_token: order.access_token.clone(),
+            egress: order.egress(),
+            lifetime: order.lifetime,
+        };
+        match tokio::time::timeout(PATIENCE, self.inner.nodes.create(spec)).await {
+            Ok(created) => Ok(created.map(|_status| ())?),
+            Err(_elapsed) => Err(CreateError::Late(PATIENCE)),
+        }
+    }
+
+    /// Makes sure that nothing is left of a sandbox that nobody will be told of, and that the
+    /// same request may be tried again.
+    async fn abandon(&self, order: &Order, claim: Option<&Claim>) {
+        match self.inner.nodes.kill(order.id.clone()).await {
+            Ok(()) | Err(KillError::NotHere) => {}
+            Err(error @ KillError::Failed(_)) => {
+                tracing::error!(error = %Chain(&error), "failed sandbox could not be removed");
+            }
+        }
+        let ending = Ending {
+            reason: EndReason::StartFailed,
+            usage: Usage::default(),
+            at: now(),
+        };
+        // The machine may have written a better reason; then that one is kept. The record may
+        // not know the sandbox at all; then there is nothing to end.
+        let sandboxes = self.inner.store.sandboxes();
+        match sandboxes.ended(order.id.clone(), ending).recorded().await {
+            Ok(_) | Err(StoreError::Missing { .. }) => {}
+            Err(error) => {
+                tracing::error!(error = %Chain(&error), "failed start could not be recorded");
+            }
+        }
+        if let Some(claim) = claim
+            && let Err(error) = (sandboxes.forget(order.team.clone(), claim.key()))
+                .recorded()
+                .await
+        {
+            tracing::error!(error = %Chain(&error), "idempotency key could not be freed");
+        }
+    }
+}
+
+fn order(caller: &Caller, request: &CreateRequest, template: &TemplateImage) -> Order {
+    Order {
+        id: SandboxId::random(),
+        team: caller.team.id.clone(),
+        template: template.id.clone(),
+        template_name: template.name.clone(),
+        metadata: request.metadata.clone(),
+        access_token: request.secure.then(AccessToken::random),
+        internet: request.internet,
+        resources: template.resources,
+        lifetime: request.lifetime.get(),
+        created_at: now(),
+    }
+}

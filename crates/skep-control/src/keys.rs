@@ -1,0 +1,152 @@
+//! Making, naming and revoking keys.
+
+use skep_store::{Key, StoreError, Team};
+use skep_types::TeamId;
+use uuid::Uuid;
+
+use crate::control::now;
+use crate::{ApiKey, Caller, Control};
+
+/// A key that was just made.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    /// The key in full. This is the only time it is known.
+    pub key: ApiKey,
+    /// What is kept of it.
+    pub record: Key,
+}
+
+/// What may be shown of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyMask<'a> {
+    /// What every key begins with.
+    pub prefix: &'static str,
+    /// How many characters follow.
+    pub value_length: u32,
+    /// The first of them.
+    pub first: &'a str,
+    /// The last of them.
+    pub last: &'a str,
+}
+
+impl<'a> KeyMask<'a> {
+    /// What may be shown of `key`.
+    pub fn of(key: &'a Key) -> Self {
+        Self {
+            prefix: ApiKey::PREFIX,
+            value_length: key.value_length,
+            first: &key.mask_prefix,
+            last: &key.mask_suffix,
+        }
+    }
+}
+
+/// Why a key could not be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The team has no such key.
+    #[error("no such key")]
+    NotFound,
+    /// The key belongs to another team already.
+    #[error("key belongs to another team")]
+    NotYours,
+    /// The keys could not be read or written.
+    #[error(transparent)]
+    Record(#[from] StoreError),
+}
+
+impl Control {
+    /// Makes a key for the caller's team.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn create_key(&self, caller: &Caller, name: String) -> Result<NewKey, StoreError> {
+        let key = ApiKey::random();
+        let record = kept_of(&key, caller.team.id.clone(), name);
+        let inserting = self.inner.store.keys().insert(record.clone());
+        inserting.recorded().await?;
+        Ok(NewKey { key, record })
+    }
+
+    /// Lets a key that somebody else made work for a team; nothing happens if it does already.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::NotYours`] if another team has it.
+    pub async fn register_key(
+        &self,
+        team: &Team,
+        name: &str,
+        key: &ApiKey,
+    ) -> Result<(), KeyError> {
+        let keys = self.inner.store.keys();
+        let record = kept_of(key, team.id.clone(), name.to_owned());
+        match keys.insert(record).recorded().await {
+            Ok(()) => Ok(()),
+            Err(StoreError::Taken { .. }) => match keys.find(key.hash()).await? {
+                Some((_, owner)) if owner.id == team.id => Ok(()),
+                Some(_) | None => Err(KeyError::NotYours),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The keys of the caller's team, the oldest first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn list_keys(&self, caller: &Caller) -> Result<Vec<Key>, StoreError> {
+        self.inner.store.keys().list(caller.team.id.clone()).await
+    }
+
+    /// Gives a key of the caller's team another name.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`].
+    pub async fn rename_key(
+        &self,
+        caller: &Caller,
+        id: String,
+        name: String,
+    ) -> Result<(), KeyError> {
+        let team = caller.team.id.clone();
+        let renaming = self.inner.store.keys().rename(team, id, name);
+        found(renaming.recorded().await?)
+    }
+
+    /// Takes a key of the caller's team away: the next call with it is refused.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`].
+    pub async fn revoke_key(&self, caller: &Caller, id: String) -> Result<(), KeyError> {
+        let team = caller.team.id.clone();
+        let revoking = self.inner.store.keys().revoke(team, id);
+        found(revoking.recorded().await?)
+    }
+}
+
+fn found(found: bool) -> Result<(), KeyError> {
+    match found {
+        true => Ok(()),
+        false => Err(KeyError::NotFound),
+    }
+}
+
+fn kept_of(key: &ApiKey, team: TeamId, name: String) -> Key {
+    let value = key.value();
+    Key {
+        id: Uuid::new_v4().to_string(),
+        team,
+        name,
+        hash: key.hash(),
+        value_length: u32::try_from(value.len()).expect("a key is short"),
+        mask_prefix: value[..2].to_owned(),
+        mask_suffix: value[value.len() - 4..].to_owned(),
+        created_at: now(),
+        last_used: None,
+    }
+}

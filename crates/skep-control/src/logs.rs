@@ -1,0 +1,187 @@
+//! What sandboxes said, filtered.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use skep_store::StoreError;
+use skep_types::SandboxId;
+
+use crate::{Caller, Control, LogEntry, LogLevel};
+
+/// How far a page reaches from its cursor.
+const WINDOW: Duration = Duration::from_hours(7 * 24);
+
+/// Which entries are wanted.
+#[derive(Debug, Clone)]
+pub struct LogQuery {
+    /// From when, in the direction below; `None` is the end that the direction starts at.
+    pub cursor: Option<Timestamp>,
+    /// Which way to read.
+    pub direction: LogDirection,
+    /// At most so many.
+    pub limit: usize,
+    /// Only what matters at least so much.
+    pub level: LogLevel,
+    /// Only what contains this text.
+    pub search: Option<String>,
+}
+
+/// Which way a log is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogDirection {
+    /// From the cursor on, the oldest first.
+    Forward,
+    /// Back from the cursor, the newest first.
+    Backward,
+}
+
+impl Control {
+    /// What a sandbox of the caller's team said, also if it has ended. Empty if there is no
+    /// such sandbox.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if it cannot be found out whose the sandbox was.
+    pub async fn logs(
+        &self,
+        caller: &Caller,
+        id: &SandboxId,
+        query: &LogQuery,
+    ) -> Result<Vec<LogEntry>, StoreError> {
+        let team = &caller.team.id;
+        let ours = match self.inner.registry.find(team, id) {
+            Some(_) => true,
+            None => {
+                let record = self.inner.store.sandboxes().find(id.clone()).await?;
+                record.is_some_and(|record| record.order.team == *team)
+            }
+        };
+        if !ours {
+            return Ok(Vec::new());
+        }
+        let entries = self.inner.nodes.logs(id.clone()).await;
+        Ok(select(entries, query))
+    }
+}
+
+/// What of `entries`, which are in the order of time, the query asks for.
+fn select(entries: Vec<LogEntry>, query: &LogQuery) -> Vec<LogEntry> {
+    let search = query.search.as_deref().unwrap_or_default();
+    let wanted = |entry: &LogEntry| {
+        entry.level >= query.level
+            && entry.message.contains(search)
+            && query.cursor.is_none_or(|cursor| {
+                let (first, last) = match query.direction {
+                    LogDirection::Forward => {
+                        (cursor, cursor.checked_add(WINDOW).unwrap_or(Timestamp::MAX))
+                    }
+                    LogDirection::Backward => {
+                        (cursor.checked_sub(WINDOW).unwrap_or(Timestamp::MIN), cursor)
+                    }
+                };
+                first <= entry.at && entry.at <= last
+            })
+    };
+    let entries = entries.into_iter().filter(wanted);
+    match query.direction {
+        LogDirection::Forward => entries.take(query.limit).collect(),
+        LogDirection::Backward => {
+            let mut entries: Vec<_> = entries.collect();
+            entries.reverse();
+            entries.truncate(query.limit);
+            entries
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[track_caller]
+    fn check(query: LogQuery, expected: &[&str]) {
+        let entry = |second, level, message: &str| LogEntry {
+            at: at(second),
+            level,
+            message: message.to_owned(),
+            fields: BTreeMap::new(),
+        };
+        let entries = vec![
+            entry(1, LogLevel::Debug, "one"),
+            entry(2, LogLevel::Info, "two"),
+            entry(3, LogLevel::Error, "three"),
+            entry(4, LogLevel::Info, "four"),
+            entry(1_000_000, LogLevel::Info, "eleven days later"),
+        ];
+        let selected = select(entries, &query);
+        let messages: Vec<_> = selected
+            .iter()
+            .map(|entry| entry.message.as_str())
+            .collect();
+        assert_eq!(messages, expected);
+    }
+
+    fn all(direction: LogDirection) -> LogQuery {
+        LogQuery {
+            cursor: None,
+            direction,
+            limit: 1000,
+            level: LogLevel::Debug,
+            search: None,
+        }
+    }
+
+    #[test]
+    fn a_log_is_read_in_both_directions() {
+        use LogDirection::{Backward, Forward};
+        let everything = ["one", "two", "three", "four", "eleven days later"];
+        check(all(Forward), &everything);
+        check(
+            LogQuery {
+                cursor: Some(at(2)),
+                limit: 2,
+                ..all(Forward)
+            },
+            &["two", "three"],
+        );
+        check(
+            LogQuery {
+                cursor: Some(at(3)),
+                ..all(Backward)
+            },
+            &["three", "two", "one"],
+        );
+        check(
+            LogQuery {
+                cursor: Some(at(1)),
+                ..all(Forward)
+            },
+            &["one", "two", "three", "four"],
+        );
+    }
+
+    #[test]
+    fn a_log_is_filtered_by_level_and_text() {
+        let forward = || all(LogDirection::Forward);
+        check(
+            LogQuery {
+                level: LogLevel::Warn,
+                ..forward()
+            },
+            &["three"],
+        );
+        check(
+            LogQuery {
+                search: Some("o".to_owned()),
+                ..forward()
+            },
+            &["one", "two", "four"],
+        );
+    }
+}

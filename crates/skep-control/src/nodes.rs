@@ -1,0 +1,133 @@
+//! What control needs from the machines that run sandboxes.
+
+mod fake;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use jiff::Timestamp;
+use skep_types::{SandboxId, SandboxSpec, SandboxStatus, Usage};
+
+pub use fake::FakeNodes;
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// The machines that run sandboxes. A sandbox's id is enough to find its machine.
+///
+/// Whoever implements this writes the start, every deadline and the end of each sandbox to the
+/// record before the call that caused it returns; control has written the order by then.
+pub trait Nodes: fmt::Debug + Send + Sync {
+    /// Starts a sandbox and returns when its agent is reachable through the proxy.
+    ///
+    /// A caller that goes away changes nothing: the sandbox comes up and lives its time.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeCreateError`]; nothing of the sandbox is left.
+    fn create(&self, spec: SandboxSpec) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>>;
+
+    /// Ends a sandbox because somebody asked for it, and returns when nothing of it can be
+    /// reached any more.
+    ///
+    /// # Errors
+    ///
+    /// [`KillError`].
+    fn kill(&self, id: SandboxId) -> BoxFuture<'_, Result<(), KillError>>;
+
+    /// Lets a sandbox live for `lifetime` from now and returns its new status. Zero ends it at
+    /// once, for the reason that its time is over.
+    ///
+    /// # Errors
+    ///
+    /// [`NotHere`] if it is ending or gone.
+    fn set_lifetime(
+        &self,
+        id: SandboxId,
+        lifetime: Duration,
+        mode: DeadlineMode,
+    ) -> BoxFuture<'_, Result<SandboxStatus, NotHere>>;
+
+    /// The last status a sandbox has published; `None` if it is gone or never was.
+    fn status(&self, id: &SandboxId) -> Option<SandboxStatus>;
+
+    /// What a sandbox has used since its start.
+    ///
+    /// # Errors
+    ///
+    /// [`NotHere`] if it is gone.
+    fn usage(&self, id: SandboxId) -> BoxFuture<'_, Result<Usage, NotHere>>;
+
+    /// What is kept of what a sandbox said, the oldest first: what its start and its processes
+    /// wrote, never what the platform did. Empty if nothing is kept, also after its end.
+    fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>>;
+}
+
+/// How a new deadline relates to the old one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeadlineMode {
+    /// It replaces it, earlier or later.
+    Set,
+    /// The later of the two holds; the old one stays as it is, to the microsecond.
+    Extend,
+}
+
+/// Why there is no new sandbox. Nothing of it is left.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeCreateError {
+    /// No machine has room now. Waiting may help.
+    #[error("no room for another sandbox")]
+    NoRoom(#[source] Source),
+    /// It did not come up, and may if asked again.
+    #[error("sandbox did not come up this time")]
+    Failed(#[source] Source),
+    /// It cannot come up, however often it is asked for.
+    #[error("sandbox cannot come up")]
+    Refused(#[source] Source),
+    /// The server is about to stop.
+    #[error("server is stopping")]
+    Stopping,
+}
+
+/// Why a sandbox could not be killed.
+#[derive(Debug, thiserror::Error)]
+pub enum KillError {
+    /// It is gone already, or was never there.
+    #[error("sandbox is not there")]
+    NotHere,
+    /// Something of it is left. Asking again tries again.
+    #[error("sandbox could not be removed")]
+    Failed(#[source] Source),
+}
+
+/// There is no such sandbox, or no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("sandbox is not there")]
+pub struct NotHere;
+
+/// Something a sandbox said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogEntry {
+    /// When.
+    pub at: Timestamp,
+    /// How much it matters.
+    pub level: LogLevel,
+    /// What.
+    pub message: String,
+    /// More about it, such as which process said it.
+    pub fields: BTreeMap<String, String>,
+}
+
+/// How much a log entry matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// For whoever looks for a fault.
+    Debug,
+    /// As expected.
+    Info,
+    /// Odd.
+    Warn,
+    /// Wrong.
+    Error,
+}

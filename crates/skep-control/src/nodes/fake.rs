@@ -1,0 +1,252 @@
+//! Sandboxes that exist in memory alone.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use jiff::Timestamp;
+use skep_store::Store;
+use skep_types::{
+    EndReason, Ending, ExecutionId, Phase, SandboxId, SandboxSpec, SandboxStatus, Usage,
+};
+use tokio::sync::Notify;
+
+use super::{DeadlineMode, KillError, LogEntry, NodeCreateError, Nodes, NotHere};
+
+/// A machine that runs nothing and keeps the record as a real one does. Clones share it.
+///
+/// Deadlines are kept but do not fire by themselves: [`FakeNodes::end`] plays that part.
+#[derive(Debug, Clone)]
+pub struct FakeNodes {
+    store: Store,
+    state: Arc<Mutex<State>>,
+    released: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    sandboxes: HashMap<SandboxId, Held>,
+    refusals: VecDeque<NodeCreateError>,
+    holding: bool,
+    waiting: usize,
+}
+
+#[derive(Debug)]
+struct Held {
+    status: SandboxStatus,
+    spec: SandboxSpec,
+    usage: Usage,
+    logs: Vec<LogEntry>,
+}
+
+impl FakeNodes {
+    /// A machine without sandboxes.
+    pub fn new(store: Store) -> Self {
+        Self {
+            store,
+            state: Arc::default(),
+            released: Arc::default(),
+        }
+    }
+
+    /// Lets the next creation fail; several are used up in the order of the calls.
+    pub fn refuse_next(&self, error: NodeCreateError) {
+        self.lock().refusals.push_back(error);
+    }
+
+    /// Lets creations wait until [`FakeNodes::release`].
+    pub fn hold(&self) {
+        self.lock().holding = true;
+    }
+
+    /// Lets waiting and future creations through.
+    pub fn release(&self) {
+        self.lock().holding = false;
+        self.released.notify_waiters();
+    }
+
+    /// How many creations wait.
+    pub fn waiting(&self) -> usize {
+        self.lock().waiting
+    }
+
+    /// How many sandboxes there are.
+    pub fn count(&self) -> usize {
+        self.lock().sandboxes.len()
+    }
+
+    /// What a sandbox was ordered as.
+    pub fn spec(&self, id: &SandboxId) -> Option<SandboxSpec> {
+        self.lock().sandboxes.get(id).map(|held| held.spec.clone())
+    }
+
+    /// Says what a sandbox has used from now on.
+    pub fn set_usage(&self, id: &SandboxId, usage: Usage) {
+        if let Some(held) = self.lock().sandboxes.get_mut(id) {
+            held.usage = usage;
+        }
+    }
+
+    /// Says when a sandbox started, so that tests of lists need not wait.
+    pub fn set_started_at(&self, id: &SandboxId, started_at: Timestamp) {
+        if let Some(held) = self.lock().sandboxes.get_mut(id) {
+            held.status.started_at = started_at;
+        }
+    }
+
+    /// Says which phase a sandbox has published.
+    pub fn set_phase(&self, id: &SandboxId, phase: Phase) {
+        if let Some(held) = self.lock().sandboxes.get_mut(id) {
+            held.status.phase = phase;
+        }
+    }
+
+    /// Lets a sandbox say something.
+    pub fn log(&self, id: &SandboxId, entry: LogEntry) {
+        if let Some(held) = self.lock().sandboxes.get_mut(id) {
+            held.logs.push(entry);
+        }
+    }
+
+    /// Ends a sandbox for a reason of its own; says whether it was there.
+    pub async fn end(&self, id: &SandboxId, reason: EndReason) -> bool {
+        let held = self.lock().sandboxes.remove(id);
+        let Some(held) = held else {
+            return false;
+        };
+        let ending = Ending {
+            reason,
+            usage: held.usage,
+            at: now(),
+        };
+        let kept = self.store.sandboxes().ended(id.clone(), ending);
+        kept.recorded().await.expect("the test's record works")
+    }
+
+    async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus, NodeCreateError> {
+        self.wait_for_release().await;
+        let refusal = self.lock().refusals.pop_front();
+        if let Some(error) = refusal {
+            return Err(error);
+        }
+        let started_at = now();
+        let status = SandboxStatus {
+            id: spec.id.clone(),
+            execution: ExecutionId::random(),
+            phase: Phase::Running,
+            started_at,
+            ends_at: later(started_at, spec.lifetime),
+            ending: None,
+        };
+        let starting = self.store.sandboxes().started(
+            spec.id.clone(),
+            status.execution,
+            "a fake".to_owned(),
+            status.started_at,
+            status.ends_at,
+        );
+        // The order may be refused by the record at the same time, which is control's business.
+        if let Err(error) = starting.recorded().await {
+            tracing::debug!(%error, "start not recorded");
+        }
+        let held = Held {
+            status: status.clone(),
+            spec,
+            usage: Usage::default(),
+            logs: Vec::new(),
+        };
+        self.lock().sandboxes.insert(status.id.clone(), held);
+        Ok(status)
+    }
+
+    async fn wait_for_release(&self) {
+        self.lock().waiting += 1;
+        loop {
+            let released = self.released.notified();
+            if !self.lock().holding {
+                break;
+            }
+            released.await;
+        }
+        self.lock().waiting -= 1;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder panics")
+    }
+}
+
+impl Nodes for FakeNodes {
+    fn create(&self, spec: SandboxSpec) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>> {
+        FakeNodes::create(self, spec).boxed()
+    }
+
+    fn kill(&self, id: SandboxId) -> BoxFuture<'_, Result<(), KillError>> {
+        async move {
+            match self.end(&id, EndReason::Killed).await {
+                true => Ok(()),
+                false => Err(KillError::NotHere),
+            }
+        }
+        .boxed()
+    }
+
+    fn set_lifetime(
+        &self,
+        id: SandboxId,
+        lifetime: Duration,
+        mode: DeadlineMode,
+    ) -> BoxFuture<'_, Result<SandboxStatus, NotHere>> {
+        async move {
+            let wanted = later(now(), lifetime);
+            let status = {
+                let mut state = self.lock();
+                let held = state.sandboxes.get_mut(&id).ok_or(NotHere)?;
+                held.status.ends_at = match mode {
+                    DeadlineMode::Set => wanted,
+                    DeadlineMode::Extend => wanted.max(held.status.ends_at),
+                };
+                held.status.clone()
+            };
+            let deadline = self.store.sandboxes().deadline(
+                id.clone(),
+                status.execution,
+                "a fake".to_owned(),
+                status.ends_at,
+            );
+            deadline.recorded().await.expect("the test's record works");
+            if lifetime.is_zero() && mode == DeadlineMode::Set {
+                self.end(&id, EndReason::Timeout).await;
+            }
+            Ok(status)
+        }
+        .boxed()
+    }
+
+    fn status(&self, id: &SandboxId) -> Option<SandboxStatus> {
+        self.lock()
+            .sandboxes
+            .get(id)
+            .map(|held| held.status.clone())
+    }
+
+    fn usage(&self, id: SandboxId) -> BoxFuture<'_, Result<Usage, NotHere>> {
+        let usage = self.lock().sandboxes.get(&id).map(|held| held.usage);
+        async move { usage.ok_or(NotHere) }.boxed()
+    }
+
+    fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>> {
+        let logs = self.lock().sandboxes.get(&id).map(|held| held.logs.clone());
+        async move { logs.unwrap_or_default() }.boxed()
+    }
+}
+
+fn now() -> Timestamp {
+    crate::control::now()
+}
+
+fn later(time: Timestamp, duration: Duration) -> Timestamp {
+    time.checked_add(duration).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,94 @@
+//! How many sandboxes each team has, counted from reservation to end.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use skep_types::TeamId;
+
+type Counts = HashMap<TeamId, u32>;
+
+/// Counts places. Clones share the counts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Quota {
+    counts: Arc<Mutex<Counts>>,
+}
+
+/// Room for one sandbox. Dropping it gives the room back.
+#[derive(Debug)]
+pub(crate) struct Place {
+    quota: Quota,
+    team: TeamId,
+}
+
+/// The team has as many as it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Full;
+
+impl Quota {
+    pub(crate) fn take(&self, team: &TeamId, limit: u32) -> Result<Place, Full> {
+        let mut counts = self.lock();
+        let count = counts.entry(team.clone()).or_default();
+        if *count >= limit {
+            return Err(Full);
+        }
+        *count += 1;
+        Ok(self.place(team))
+    }
+
+    /// A place beyond every limit, for a sandbox that already runs.
+    pub(crate) fn take_anyway(&self, team: &TeamId) -> Place {
+        *self.lock().entry(team.clone()).or_default() += 1;
+        self.place(team)
+    }
+
+    fn place(&self, team: &TeamId) -> Place {
+        Place {
+            quota: self.clone(),
+            team: team.clone(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().expect("no holder panics")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.quota.lock();
+        if let Some(count) = counts.get_mut(&self.team) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.team);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_place_can_be_taken_again_and_teams_do_not_share() {
+        let quota = Quota::default();
+        let (ours, theirs) = (TeamId::random(), TeamId::random());
+        let first = quota.take(&ours, 2).unwrap();
+        let _second = quota.take(&ours, 2).unwrap();
+        assert_eq!(quota.take(&ours, 2).unwrap_err(), Full);
+        let _other = quota.take(&theirs, 1).unwrap();
+        drop(first);
+        let _again = quota.take(&ours, 2).unwrap();
+        assert_eq!(quota.take(&ours, 2).unwrap_err(), Full);
+    }
+
+    #[test]
+    fn sandboxes_that_already_run_count_even_beyond_the_limit() {
+        let quota = Quota::default();
+        let team = TeamId::random();
+        let adopted: Vec<_> = (0..3).map(|_| quota.take_anyway(&team)).collect();
+        assert_eq!(quota.take(&team, 2).unwrap_err(), Full);
+        drop(adopted);
+        assert!(quota.lock().is_empty());
+    }
+}

@@ -1,0 +1,76 @@
+//! The sandboxes that live, by team.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use skep_store::Order;
+use skep_types::{SandboxId, TeamId};
+
+use crate::metrics::History;
+use crate::quota::Place;
+
+/// What control remembers of a living sandbox. Where it is in its life, its node knows.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) order: Arc<Order>,
+    /// What it used, at the moments when somebody asked.
+    pub(crate) history: Mutex<History>,
+    _place: Place,
+}
+
+impl Entry {
+    pub(crate) fn new(order: Order, place: Place) -> Self {
+        Self {
+            order: Arc::new(order),
+            history: Mutex::default(),
+            _place: place,
+        }
+    }
+}
+
+/// A look-up takes the team, so that nobody finds what another team has.
+///
+/// It holds at most as many entries as all teams together may have sandboxes: ended ones are
+/// dropped when somebody comes across them, at the latest when the quota looks full.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    /// Held only for a look-up or a change of the maps.
+    teams: Mutex<HashMap<TeamId, HashMap<SandboxId, Arc<Entry>>>>,
+}
+
+impl Registry {
+    pub(crate) fn insert(&self, entry: Entry) -> Arc<Entry> {
+        let entry = Arc::new(entry);
+        let order = &entry.order;
+        self.lock()
+            .entry(order.team.clone())
+            .or_default()
+            .insert(order.id.clone(), Arc::clone(&entry));
+        entry
+    }
+
+    pub(crate) fn find(&self, team: &TeamId, id: &SandboxId) -> Option<Arc<Entry>> {
+        self.lock().get(team)?.get(id).cloned()
+    }
+
+    pub(crate) fn of(&self, team: &TeamId) -> Vec<Arc<Entry>> {
+        let teams = self.lock();
+        teams
+            .get(team)
+            .map(|entries| entries.values().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn remove(&self, team: &TeamId, id: &SandboxId) {
+        let removed = self
+            .lock()
+            .get_mut(team)
+            .and_then(|entries| entries.remove(id));
+        // Dropped after the lock is given back: its place takes another one.
+        drop(removed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<TeamId, HashMap<SandboxId, Arc<Entry>>>> {
+        self.teams.lock().expect("no holder panics")
+    }
+}

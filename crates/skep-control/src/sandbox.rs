@@ -1,0 +1,91 @@
+//! Finding and ending sandboxes.
+
+use std::sync::Arc;
+
+use skep_store::{Order, StoreError};
+use skep_types::{Phase, SandboxId, SandboxStatus};
+
+use crate::{Caller, Control, KillError};
+
+/// A sandbox that its team may see.
+#[derive(Debug, Clone)]
+pub struct Sandbox {
+    /// As it was ordered.
+    pub order: Arc<Order>,
+    /// Where it is in its life.
+    pub status: SandboxStatus,
+}
+
+/// The team has no sandbox of that name, or no longer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no sandbox `{0}`")]
+pub struct SandboxNotFound(pub SandboxId);
+
+/// Why a sandbox was not ended.
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    /// The team has none of that name, or no longer.
+    #[error(transparent)]
+    NotFound(#[from] SandboxNotFound),
+    /// Something of it is left.
+    #[error("cannot end the sandbox")]
+    Node(#[source] KillError),
+    /// It is gone, but that could not be written down.
+    #[error(transparent)]
+    Record(#[from] StoreError),
+}
+
+impl Control {
+    /// A running or paused sandbox of the caller's team.
+    ///
+    /// # Errors
+    ///
+    /// [`SandboxNotFound`], also while it is being ended.
+    pub fn find(&self, caller: &Caller, id: &SandboxId) -> Result<Sandbox, SandboxNotFound> {
+        let not_found = || SandboxNotFound(id.clone());
+        let sandbox = self.known(caller, id).ok_or_else(not_found)?;
+        match sandbox.status.phase {
+            Phase::Running | Phase::Paused => Ok(sandbox),
+            Phase::Starting | Phase::Stopping | Phase::Gone => Err(not_found()),
+        }
+    }
+
+    /// Ends a sandbox of the caller's team and returns when nothing of it can be reached.
+    ///
+    /// # Errors
+    ///
+    /// [`StopError::NotFound`] also if somebody else is ending it.
+    pub async fn kill(&self, caller: &Caller, id: &SandboxId) -> Result<(), StopError> {
+        self.find(caller, id)?;
+        match self.inner.nodes.kill(id.clone()).await {
+            Ok(()) => {}
+            Err(KillError::NotHere) => return Err(SandboxNotFound(id.clone()).into()),
+            Err(error @ KillError::Failed(_)) => return Err(StopError::Node(error)),
+        }
+        self.inner.registry.remove(&caller.team.id, id);
+        self.inner.store.written().recorded().await?;
+        Ok(())
+    }
+
+    /// A sandbox of the caller's team in whatever phase.
+    pub(crate) fn known(&self, caller: &Caller, id: &SandboxId) -> Option<Sandbox> {
+        let entry = self.inner.registry.find(&caller.team.id, id)?;
+        let status = self.published(&entry)?;
+        Some(Sandbox {
+            order: Arc::clone(&entry.order),
+            status,
+        })
+    }
+
+    /// Every sandbox of the caller's team, in whatever phase and no order.
+    pub(crate) fn all(&self, caller: &Caller) -> Vec<Sandbox> {
+        let entries = self.inner.registry.of(&caller.team.id);
+        let shown = entries.iter().filter_map(|entry| {
+            Some(Sandbox {
+                order: Arc::clone(&entry.order),
+                status: self.published(entry)?,
+            })
+        });
+        shown.collect()
+    }
+}

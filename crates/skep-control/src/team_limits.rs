@@ -1,0 +1,33 @@
+//! How much a team may have.
+
+use std::time::Duration;
+
+use skep_store::Team;
+
+/// How much one team may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TeamLimits {
+    /// Sandboxes at a time.
+    pub sandboxes: u32,
+    /// How long one sandbox may run without a pause.
+    pub lifetime: Duration,
+}
+
+impl TeamLimits {
+    /// What holds for `team`: its own limits, or else these.
+    pub(crate) fn of(self, team: &Team) -> Self {
+        Self {
+            sandboxes: team.max_sandboxes.unwrap_or(self.sandboxes),
+            lifetime: team.max_lifetime.unwrap_or(self.lifetime),
+        }
+    }
+}
+
+impl Default for TeamLimits {
+    fn default() -> Self {
+        Self {
+            sandboxes: 1000,
+            lifetime: Duration::from_hours(24),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What control needs to know of templates.
+
+mod fake;
+
+use std::fmt;
+
+use futures_util::future::BoxFuture;
+use jiff::Timestamp;
+use skep_types::{Resources, TeamId, TemplateId, TemplateImage, TemplateReference};
+
+use crate::Team;
+
+pub use fake::FakeTemplates;
+
+/// The templates that sandboxes are made of.
+pub trait Templates: fmt::Debug + Send + Sync {
+    /// What a team means by a reference, ready to run.
+    ///
+    /// Without a namespace the team's own comes first, then the names that belong to everybody
+    /// (`base`), then template ids.
+    ///
+    /// # Errors
+    ///
+    /// [`ResolveError`].
+    fn resolve<'a>(
+        &'a self,
+        reference: &'a TemplateReference,
+        team: &'a Team,
+    ) -> BoxFuture<'a, Result<TemplateImage, ResolveError>>;
+
+    /// What is known of the template that a team means by a reference, also if it cannot run.
+    ///
+    /// # Errors
+    ///
+    /// [`ResolveError`], where [`ResolveError::NoAccess`] says that another team has it.
+    fn find<'a>(
+        &'a self,
+        reference: &'a TemplateReference,
+        team: &'a Team,
+    ) -> BoxFuture<'a, Result<TemplateInfo, ResolveError>>;
+
+    /// The templates of a team and those that belong to everybody.
+    ///
+    /// # Errors
+    ///
+    /// [`ResolveError::Failed`].
+    fn list<'a>(&'a self, team: &'a Team)
+    -> BoxFuture<'a, Result<Vec<TemplateInfo>, ResolveError>>;
+}
+
+/// What is known of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateInfo {
+    /// Its id.
+    pub id: TemplateId,
+    /// Its bare names, the first first.
+    pub names: Vec<String>,
+    /// Whose it is; `None` if it belongs to everybody.
+    pub owner: Option<TeamId>,
+    /// Whether other teams may use it.
+    pub public: bool,
+    /// The limits of its sandboxes.
+    pub resources: Resources,
+    /// Since when it is there.
+    pub created_at: Timestamp,
+    /// When it was last built.
+    pub updated_at: Timestamp,
+}
+
+/// Why a reference does not give a template.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// There is none of that name.
+    #[error("template '{0}' not found")]
+    NotFound(TemplateReference),
+    /// There is one of that name, but not with that tag.
+    #[error("tag '{}' does not exist for template '{}'", .0.tag.as_deref().unwrap_or("default"), .0.identifier)]
+    NoSuchTag(TemplateReference),
+    /// It belongs to another team that does not share it.
+    #[error("you don't have access to template '{0}'")]
+    NoAccess(TemplateReference),
+    /// It is there but cannot run yet: it is being built, or fetched. Waiting helps.
+    #[error("template '{0}' is not ready yet")]
+    NotReady(TemplateReference),
+    /// The templates could not be read.
+    #[error("cannot look up the template")]
+    Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
+}

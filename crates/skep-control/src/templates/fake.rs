@@ -1,0 +1,112 @@
+//! Templates that exist in memory alone.
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use jiff::Timestamp;
+use skep_types::{Resources, TemplateId, TemplateImage, TemplateReference};
+
+use super::{ResolveError, TemplateInfo, Templates};
+use crate::Team;
+
+/// A fixed set of templates without files.
+#[derive(Debug, Clone)]
+pub struct FakeTemplates {
+    templates: Vec<TemplateInfo>,
+}
+
+impl FakeTemplates {
+    /// Templates of these names that belong to everybody.
+    pub fn named(names: &[&str]) -> Self {
+        let template = |name: &&str| TemplateInfo {
+            id: TemplateId::random(),
+            names: vec![(*name).to_owned()],
+            owner: None,
+            public: true,
+            resources: Resources::default(),
+            created_at: Timestamp::UNIX_EPOCH,
+            updated_at: Timestamp::UNIX_EPOCH,
+        };
+        Self {
+            templates: names.iter().map(template).collect(),
+        }
+    }
+
+    /// One template more.
+    #[must_use]
+    pub fn with(mut self, template: TemplateInfo) -> Self {
+        self.templates.push(template);
+        self
+    }
+
+    fn find(
+        &self,
+        reference: &TemplateReference,
+        team: &Team,
+    ) -> Result<&TemplateInfo, ResolveError> {
+        let mine = |template: &&TemplateInfo| template.owner.as_ref() == Some(&team.id);
+        let named = |template: &&TemplateInfo| template.names.contains(&reference.identifier);
+        let template = match &reference.namespace {
+            Some(slug) => self
+                .templates
+                .iter()
+                .find(|template| *slug == team.slug && named(template) && mine(template)),
+            None => (self.templates.iter())
+                .find(|template| named(template) && mine(template))
+                .or_else(|| {
+                    (self.templates.iter())
+                        .find(|template| named(template) && template.owner.is_none())
+                })
+                .or_else(|| {
+                    (self.templates.iter())
+                        .find(|template| template.id.as_str() == reference.identifier)
+                }),
+        };
+        let template = template.ok_or_else(|| ResolveError::NotFound(reference.clone()))?;
+        if !template.public && !mine(&template) {
+            return Err(ResolveError::NoAccess(reference.clone()));
+        }
+        if reference.tag.is_some() {
+            return Err(ResolveError::NoSuchTag(reference.clone()));
+        }
+        Ok(template)
+    }
+}
+
+impl Templates for FakeTemplates {
+    fn resolve<'a>(
+        &'a self,
+        reference: &'a TemplateReference,
+        team: &'a Team,
+    ) -> BoxFuture<'a, Result<TemplateImage, ResolveError>> {
+        let image = self.find(reference, team).map(|template| TemplateImage {
+            id: template.id.clone(),
+            name: template.names.first().cloned().unwrap_or_default(),
+            layers: Vec::new(),
+            env: Vec::new(),
+            user: "user".to_owned(),
+            workdir: None,
+            resources: template.resources,
+        });
+        async move { image }.boxed()
+    }
+
+    fn find<'a>(
+        &'a self,
+        reference: &'a TemplateReference,
+        team: &'a Team,
+    ) -> BoxFuture<'a, Result<TemplateInfo, ResolveError>> {
+        let found = self.find(reference, team).cloned();
+        async move { found }.boxed()
+    }
+
+    fn list<'a>(
+        &'a self,
+        team: &'a Team,
+    ) -> BoxFuture<'a, Result<Vec<TemplateInfo>, ResolveError>> {
+        let visible = |template: &&TemplateInfo| {
+            template.owner.is_none() || template.owner.as_ref() == Some(&team.id)
+        };
+        let list = self.templates.iter().filter(visible).cloned().collect();
+        async move { Ok(list) }.boxed()
+    }
+}
