@@ -131,7 +131,7 @@ impl Launch<'_> {
         steps.carry_out(Step::ConfigureNetwork, || {
             network::configure(&plan.network, plan.users, &machine)
         })?;
-        let root = root::build(&plan.root, users.as_ref(), steps)?;
+        let root = root::build(&plan.root, plan.users, users.as_ref(), steps)?;
         steps.carry_out(Step::MakeDevices, || devices::make(&root, plan))?;
         steps.carry_out(Step::MountSystem, || root::mount_system(&root, plan))?;
         steps.carry_out(Step::BindFiles, || {
@@ -165,25 +165,22 @@ impl Launch<'_> {
             process.oom_score_adjust.to_string(),
         )
         .on(|| "oom_score_adj".into())?;
-        let limits = [
-            (Resource::Nofile, Some(process.open_files)),
-            (Resource::Core, Some((NO_CORE_DUMP, NO_CORE_DUMP))),
-            (Resource::Memlock, Some((LOCKED_MEMORY, LOCKED_MEMORY))),
-            (Resource::Nproc, None),
-            (Resource::Fsize, None),
-        ];
-        for (resource, limit) in limits {
-            let limit = Rlimit {
-                current: limit.map(|limit| limit.0),
-                maximum: limit.map(|limit| limit.1),
-            };
-            rustix::process::setrlimit(resource, limit).on(|| format!("{resource:?}"))?;
+        for (resource, limit) in [
+            (
+                Resource::Nofile,
+                (Some(process.open_files.0), Some(process.open_files.1)),
+            ),
+            (Resource::Core, (Some(NO_CORE_DUMP), Some(NO_CORE_DUMP))),
+            (
+                Resource::Memlock,
+                (Some(LOCKED_MEMORY), Some(LOCKED_MEMORY)),
+            ),
+            (Resource::Stack, (Some(STACK), None)),
+            (Resource::Nproc, (None, None)),
+            (Resource::Fsize, (None, None)),
+        ] {
+            set_limit(resource, limit).on(|| format!("{resource:?}"))?;
         }
-        let stack = Rlimit {
-            current: Some(STACK),
-            maximum: None,
-        };
-        rustix::process::setrlimit(Resource::Stack, stack).on(|| "stack".into())?;
         Ok(())
     }
 
@@ -286,6 +283,29 @@ impl Machine {
         rustix::io::write(&file, content.as_bytes()).on(|| format!("/proc/{path}"))?;
         Ok(())
     }
+}
+
+/// Sets a limit. Where this process may not raise its own maximum, that is the limit.
+fn set_limit(resource: Resource, wanted: (Option<u64>, Option<u64>)) -> rustix::io::Result<()> {
+    let limit = Rlimit {
+        current: wanted.0,
+        maximum: wanted.1,
+    };
+    match rustix::process::setrlimit(resource, limit) {
+        Err(Errno::PERM) => {}
+        done => return done,
+    }
+    let maximum = rustix::process::getrlimit(resource).maximum;
+    let below = |limit: Option<u64>| match (limit, maximum) {
+        (Some(limit), Some(maximum)) => Some(limit.min(maximum)),
+        (None, maximum) => maximum,
+        (limit, None) => limit,
+    };
+    let limit = Rlimit {
+        current: below(wanted.0),
+        maximum: below(wanted.1),
+    };
+    rustix::process::setrlimit(resource, limit)
 }
 
 /// Maps the ids and returns the user namespace, if there is one.

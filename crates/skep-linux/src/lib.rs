@@ -1,1 +1,28 @@
-//! Safe wrappers over system calls; the only crate with unsafe.
+//! Safe wrappers over system calls; the only crate with `unsafe`.
+//!
+//! Most of what Skep asks of the kernel goes through `rustix`, which is safe already. Here is
+//! what it does not have, or what is safe only under a condition that can be checked.
+#![allow(unsafe_code, reason = "the system call crate")]
+
+mod clone;
+mod execute;
+mod file_owner;
+mod filter;
+mod first_process;
+mod keyring;
+mod loop_device;
+mod mount;
+mod pidfd;
+pub mod route;
+mod signals;
+
+pub use clone::{Child, Cloned, clone_process, exit_now, leave_namespaces};
+pub use execute::{Executable, Execution, execute};
+pub use file_owner::as_file_owner;
+pub use filter::{Instruction, install_filter};
+pub use first_process::{MARKER, protect_first_process};
+pub use keyring::leave_session_keyring;
+pub use loop_device::{LoopDevice, attach_loop_device};
+pub use mount::{add_mount_attributes, map_ids};
+pub use pidfd::{Termination, termination};
+pub use signals::reset_signals;

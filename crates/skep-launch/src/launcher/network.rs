@@ -76,6 +76,7 @@ pub(super) fn configure(network: &Network, users: Users, machine: &Machine) -> R
         return Ok(());
     };
     let index = routes.index_of(INTERFACE)?;
+    routes.bring_up(index).on(|| INTERFACE.into())?;
     routes
         .add_address(index, link.address, 32)
         .on(|| link.address.to_string())?;

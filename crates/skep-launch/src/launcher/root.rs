@@ -26,6 +26,7 @@ const SYSTEM_PARTS: [&str; 6] = [
 /// afterwards, until [`pivot`].
 pub(super) fn build(
     root: &Root,
+    owner: Users,
     users: Option<&OwnedFd>,
     steps: &mut Steps,
 ) -> Result<OwnedFd, Failure> {
@@ -35,7 +36,7 @@ pub(super) fn build(
         mount_top(root, users)
     })?;
     steps.carry_out(Step::MapLayers, || map_layers(root, users))?;
-    steps.carry_out(Step::MountOverlay, || mount_overlay(root))
+    steps.carry_out(Step::MountOverlay, || mount_overlay(root, owner))
 }
 
 /// A small filesystem of the launcher's own, so that everything has a short name.
@@ -118,7 +119,7 @@ fn map_layers(root: &Root, users: Option<BorrowedFd<'_>>) -> Result<(), Trouble>
     Ok(())
 }
 
-fn mount_overlay(root: &Root) -> Result<OwnedFd, Trouble> {
+fn mount_overlay(root: &Root, owner: Users) -> Result<OwnedFd, Trouble> {
     let layers: Vec<_> = (0..root.layers.len())
         .rev()
         .map(|number| number.to_string())
@@ -141,13 +142,18 @@ fn mount_overlay(root: &Root) -> Result<OwnedFd, Trouble> {
     );
     let options = std::ffi::CString::new(options)?;
     // The older call, because a value of the newer one is too short for many layers.
-    rustix::mount::mount(
-        c"overlay",
-        c"root",
-        c"overlay",
-        MountFlags::NODEV,
-        options.as_c_str(),
-    )?;
+    // What mounts it is who writes to the top ever after, and on a mapped one root of the
+    // machine is nobody.
+    tree::as_owner(owner, || {
+        rustix::mount::mount(
+            c"overlay",
+            c"root",
+            c"overlay",
+            MountFlags::NODEV,
+            options.as_c_str(),
+        )?;
+        Ok(())
+    })?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open("root", flags, Mode::empty())?)
 }

@@ -1,0 +1,118 @@
+//! A launch that fails, at any step, leaves nothing behind and says where it failed.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use skep_launch::{Lifetime, Link, Network, SpawnError, Step, Top};
+
+use crate::plan::{Bench, DEADLINE, make_image};
+
+crate::tests![
+    a_launch_that_fails_at_any_step_names_it_and_leaves_nothing,
+    a_missing_layer_is_named,
+    a_missing_program_is_the_last_step,
+    a_launcher_that_cannot_be_started_is_named,
+];
+
+fn a_launch_that_fails_at_any_step_names_it_and_leaves_nothing() {
+    for (number, step) in Step::ALL.iter().enumerate() {
+        let mut bench = Bench::new(&["pid"]);
+        let image = bench.path("disk.img");
+        make_image(&image);
+        bench.plan.root.top = Top::Image(image.clone());
+        let name = format!("skt{}n{number}", std::process::id() % 100_000);
+        bench.plan.network = Network::Link(Link {
+            host_name: name.clone(),
+            host_group: 0,
+            address: Ipv4Addr::new(192, 0, 2, 200),
+            gateway: Ipv4Addr::new(192, 0, 2, 201),
+        });
+        bench.plan.lifetime = Lifetime::Detached;
+        bench.plan.fail_at = Some(*step);
+        let (error, directory) = bench.fail();
+        match error {
+            SpawnError::Step {
+                step: failed,
+                source,
+                thing,
+            } => {
+                assert_eq!(failed, *step, "{thing:?}");
+                assert_eq!(
+                    source.raw_os_error(),
+                    Some(libc::ECANCELED),
+                    "{step} {thing:?}"
+                );
+            }
+            other => panic!("{step}: {other}"),
+        }
+        wait_until_gone(*step, directory.path(), &image, &name);
+    }
+}
+
+/// The kernel takes links and loop devices away a moment after the last process.
+#[track_caller]
+fn wait_until_gone(step: Step, directory: &Path, image: &Path, link: &str) {
+    skep_testkit::wait_for(DEADLINE, || {
+        if fs::exists(format!("/sys/class/net/{link}")).unwrap() {
+            return Err(format!("{step}: the link is left"));
+        }
+        for device in fs::read_dir("/sys/block").unwrap() {
+            let file = device.unwrap().path().join("loop/backing_file");
+            if fs::read_to_string(file).is_ok_and(|path| path.trim() == image.to_str().unwrap()) {
+                return Err(format!("{step}: a loop device is left"));
+            }
+        }
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        if mounts.contains(directory.to_str().unwrap()) {
+            return Err(format!("{step}: a mount is left"));
+        }
+        Ok(())
+    });
+    assert_eq!(fs::read_dir(directory.join("staging")).unwrap().count(), 0);
+}
+
+fn a_missing_layer_is_named() {
+    let mut bench = Bench::new(&["pid"]);
+    bench.plan.root.layers.push("/nonexistent/layer".into());
+    let (error, _directory) = bench.fail();
+    assert_eq!(
+        error.to_string(),
+        "launcher failed while mapping the layers `/nonexistent/layer`"
+    );
+}
+
+fn a_missing_program_is_the_last_step() {
+    let mut bench = Bench::new(&["pid"]);
+    bench.plan.process.program = skep_launch::Program::Path("/nope".into());
+    let (error, _directory) = bench.fail();
+    assert_eq!(
+        error.to_string(),
+        "launcher failed while executing the program"
+    );
+}
+
+fn a_launcher_that_cannot_be_started_is_named() {
+    let bench = Bench::new(&["pid"]);
+    let missing = skep_launch::Launcher::new("/nonexistent/skep", ["launch"]);
+    let error = missing
+        .launch(&bench.plan, bench.descriptors, DEADLINE)
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot start the launcher `/nonexistent/skep`"
+    );
+    // The executable is there but is no launcher: it ends without a word.
+    let bench = Bench::new(&["pid"]);
+    let silent = skep_launch::Launcher::new("/bin/true", ["launch"]);
+    let error = silent
+        .launch(&bench.plan, bench.descriptors, DEADLINE)
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            SpawnError::Died(_) | SpawnError::Send(_) | SpawnError::Receive(_)
+        ),
+        "{error}"
+    );
+}

@@ -1,0 +1,44 @@
+//! Launches real processes in real namespaces.
+//!
+//! The test executable is launcher and launched program, too: it is static, as ours is, and
+//! the launcher must not have a second thread, which the usual test harness would start.
+
+mod build;
+mod faults;
+mod plan;
+mod probe;
+mod sandbox;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    match arguments.get(1).map(String::as_str) {
+        Some("launch") => skep_launch::run(),
+        Some("probe") => probe::run(&arguments[2..]),
+        _ => {
+            let trials = [sandbox::TESTS, build::TESTS, faults::TESTS];
+            let trials = trials.concat().into_iter().map(|(name, test)| {
+                Trial::test(name, move || -> Result<(), Failed> {
+                    test();
+                    Ok(())
+                })
+            });
+            libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+        }
+    }
+}
+
+/// A test: the sentence it checks, and how.
+type Test = (&'static str, fn());
+
+/// Names each function, so that none is forgotten: one that is not listed is dead code.
+macro_rules! tests {
+    ($($name:ident),+ $(,)?) => {
+        pub(crate) const TESTS: &[crate::Test] =
+            &[$((concat!(module_path!(), "::", stringify!($name)), $name),)+];
+    };
+}
+pub(crate) use tests;
