@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Deadline, wall_now};
+use crate::journal::Noted;
 use crate::node::{CreateError, ExtendMode, Inner};
 use crate::record::DriverRecord;
 use crate::route::NodeRoute;
@@ -66,7 +67,6 @@ impl Driver {
     /// Launches the sandbox, tells `waiting`, and drives it to its end.
     pub(crate) async fn launch_and_drive(mut self, spec: SandboxSpec, waiting: Waiting) {
         let execution = ExecutionId::random();
-        self.node.journal.starting(&spec.id, execution);
         let access_token = spec.access_token.clone();
         let lifetime = spec.lifetime;
         let control_token = Redacted::new(AccessToken::random().reveal().to_owned());
@@ -74,7 +74,7 @@ impl Driver {
         let launched = match self.node.isolation.launch(request).await {
             Ok(launched) => launched,
             Err(error) => {
-                self.finish(EndReason::StartFailed, Usage::default());
+                self.finish(EndReason::StartFailed, Usage::default()).await;
                 answer(waiting, Err(CreateError::Launch(error)));
                 return;
             }
@@ -91,7 +91,8 @@ impl Driver {
         };
         let running = self.enter_running(launched, record, started_at);
         let status = self.status.borrow().clone();
-        self.journal_started(&running.record, &status);
+        // Whoever was told of a sandbox finds it again after the server was killed.
+        self.journal_started(&running.record, &status).await;
         answer(waiting, Ok(status));
         self.drive_to_end(running).await;
     }
@@ -103,14 +104,14 @@ impl Driver {
         self.drive_to_end(running).await;
     }
 
-    fn journal_started(&self, record: &DriverRecord, status: &SandboxStatus) {
+    fn journal_started(&self, record: &DriverRecord, status: &SandboxStatus) -> Noted {
         self.node.journal.started(
             &status.id,
             record.execution,
             record.to_text(),
             status.started_at,
             status.ends_at,
-        );
+        )
     }
 
     async fn drive_to_end(&mut self, mut running: Running) {
@@ -141,7 +142,7 @@ impl Driver {
                         return Stop::End(reason);
                     }
                     Some(Request::Deadline { deadline, mode, answer: caller }) => {
-                        self.move_deadline(running, deadline, mode);
+                        self.move_deadline(running, deadline, mode).await;
                         answer(caller, self.status.borrow().clone());
                     }
                     Some(Request::Usage { answer: caller }) => match running.launched.usage().await {
@@ -157,7 +158,7 @@ impl Driver {
         }
     }
 
-    fn move_deadline(&mut self, running: &mut Running, deadline: Deadline, mode: ExtendMode) {
+    async fn move_deadline(&mut self, running: &mut Running, deadline: Deadline, mode: ExtendMode) {
         let moves = match mode {
             ExtendMode::Set => true,
             ExtendMode::OnlyExtend => deadline.instant > running.record.deadline.instant,
@@ -172,7 +173,8 @@ impl Driver {
         let record = &running.record;
         self.node
             .journal
-            .deadline(&id, record.execution, record.to_text(), deadline.wall);
+            .deadline(&id, record.execution, record.to_text(), deadline.wall)
+            .await;
     }
 
     /// Kills what is left of the sandbox and writes down its end.
@@ -189,7 +191,7 @@ impl Driver {
                 Usage::default()
             }
         };
-        self.finish(reason, usage);
+        self.finish(reason, usage).await;
         // Whoever asked in the meantime learns from a dropped answer that it is gone.
         drop(queue);
     }
@@ -243,14 +245,14 @@ impl Driver {
         running.ended.cancel();
     }
 
-    fn finish(&mut self, reason: EndReason, usage: Usage) {
+    async fn finish(&mut self, reason: EndReason, usage: Usage) {
         let ending = Ending {
             reason,
             usage,
             at: wall_now(),
         };
         let id = self.status.borrow().id.clone();
-        self.node.journal.ended(&id, &ending);
+        self.node.journal.ended(&id, &ending).await;
         tracing::info!(%reason, "sandbox ended");
         self.status.send_modify(|status| {
             status.ends_at = ending.at;

@@ -4,17 +4,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use futures_util::FutureExt as _;
+use futures_util::future::{self, BoxFuture};
 use jiff::Timestamp;
 use skep_types::{Ending, ExecutionId, SandboxId};
 
+/// Resolves when a note would survive the death of the server.
+pub type Noted = BoxFuture<'static, ()>;
+
 /// Where the node writes what must outlive the server.
 ///
-/// Calls return at once and are carried out in the order of the calls; what a reader finds
-/// after the server was killed is a prefix of them. The record is opaque text.
+/// Notes are taken in the order of the calls; each call returns what to wait for until its
+/// note would survive the death of the server. A note that cannot be taken is the journal's to
+/// report: the sandbox goes on. The record is opaque text.
 pub trait Journal: fmt::Debug + Send + Sync {
-    /// The sandbox is being launched: from now on something of it may exist on the host.
-    fn starting(&self, id: &SandboxId, execution: ExecutionId);
-
     /// The sandbox runs.
     fn started(
         &self,
@@ -23,13 +26,19 @@ pub trait Journal: fmt::Debug + Send + Sync {
         record: String,
         started_at: Timestamp,
         ends_at: Timestamp,
-    );
+    ) -> Noted;
 
     /// The sandbox has another deadline.
-    fn deadline(&self, id: &SandboxId, execution: ExecutionId, record: String, ends_at: Timestamp);
+    fn deadline(
+        &self,
+        id: &SandboxId,
+        execution: ExecutionId,
+        record: String,
+        ends_at: Timestamp,
+    ) -> Noted;
 
     /// The sandbox is gone.
-    fn ended(&self, id: &SandboxId, ending: &Ending);
+    fn ended(&self, id: &SandboxId, ending: &Ending) -> Noted;
 }
 
 /// A journal in memory, for tests. Clones share it.
@@ -72,10 +81,6 @@ impl MemoryJournal {
 }
 
 impl Journal for MemoryJournal {
-    fn starting(&self, id: &SandboxId, _execution: ExecutionId) {
-        self.lock().entry(id.clone()).or_default();
-    }
-
     fn started(
         &self,
         id: &SandboxId,
@@ -83,8 +88,9 @@ impl Journal for MemoryJournal {
         record: String,
         started_at: Timestamp,
         ends_at: Timestamp,
-    ) {
+    ) -> Noted {
         self.lock().entry(id.clone()).or_default().record = Some((record, started_at, ends_at));
+        future::ready(()).boxed()
     }
 
     fn deadline(
@@ -93,7 +99,7 @@ impl Journal for MemoryJournal {
         _execution: ExecutionId,
         record: String,
         ends_at: Timestamp,
-    ) {
+    ) -> Noted {
         if let Some((old, _, old_end)) = self
             .lock()
             .get_mut(id)
@@ -102,9 +108,11 @@ impl Journal for MemoryJournal {
             *old = record;
             *old_end = ends_at;
         }
+        future::ready(()).boxed()
     }
 
-    fn ended(&self, id: &SandboxId, ending: &Ending) {
+    fn ended(&self, id: &SandboxId, ending: &Ending) -> Noted {
         self.lock().entry(id.clone()).or_default().ending = Some(ending.clone());
+        future::ready(()).boxed()
     }
 }

@@ -14,7 +14,7 @@ mod record;
 mod route;
 
 pub use clock::Deadline;
-pub use journal::{Journal, MemoryJournal};
+pub use journal::{Journal, MemoryJournal, Noted};
 pub use node::{
     Adoption, CreateError, ExtendMode, Living, Node, NodeOptions, NotHere, WhenStopped,
 };

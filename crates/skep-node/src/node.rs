@@ -165,7 +165,7 @@ impl Node {
                         usage: Usage::default(),
                         at: wall_now(),
                     };
-                    self.inner.journal.ended(&id, &ending);
+                    self.inner.journal.ended(&id, &ending).await;
                     adoption.lost.push((id, reason));
                 }
             }
