@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use skep_isolation::{AdoptError, Isolation, LaunchError};
 use skep_telemetry::{Chain, Tasks};
 use skep_types::{
-    EndReason, Ending, ExecutionId, Phase, SandboxId, SandboxSpec, SandboxStatus, Usage,
+    AccessToken, EndReason, Ending, ExecutionId, Phase, SandboxId, SandboxSpec, SandboxStatus,
+    Usage,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -298,13 +299,13 @@ impl Node {
             .and_then(|entry| entry.route.borrow().clone())
     }
 
-    /// The running sandbox that `token` opens.
-    pub fn route_by_token(&self, token: &str) -> Option<NodeRoute> {
+    /// The first running sandbox whose access token `accepts` says yes to.
+    pub fn find_route(&self, accepts: impl Fn(&AccessToken) -> bool) -> Option<NodeRoute> {
         let sandboxes = self.inner.sandboxes.read().expect("no holder panics");
         sandboxes.values().find_map(|entry| {
             let route = entry.route.borrow();
-            let owned = route.as_ref()?.access_token.as_ref()?.matches(token);
-            owned.then(|| route.clone()).flatten()
+            let accepted = route.as_ref()?.access_token.as_ref().is_some_and(&accepts);
+            accepted.then(|| route.clone()).flatten()
         })
     }
 

@@ -27,8 +27,8 @@ async fn a_created_sandbox_is_listed_routed_and_opened_by_its_token() {
     );
     assert_eq!(node.list(), std::slice::from_ref(&status));
     assert_eq!(node.route(&status.id).unwrap().execution, status.execution);
-    assert_eq!(node.route_by_token(token.reveal()).unwrap().id, status.id);
-    assert!(node.route_by_token("another").is_none());
+    assert_eq!(node.find_route(|own| *own == token).unwrap().id, status.id);
+    assert!(node.find_route(|own| own.matches("another")).is_none());
 }
 
 #[tokio::test]
