@@ -21,8 +21,9 @@ use tower::{Service, ServiceExt as _};
 use crate::FrontConfig;
 use crate::body::BoxError;
 use crate::metrics::Metrics;
+use crate::refusal::Refusal;
 use crate::route::Routes;
-use crate::serve::{serve, turn_away};
+use crate::serve::{answer_in_clear_text, serve};
 use crate::shared::Shared;
 use crate::upstream::Upstreams;
 
@@ -168,7 +169,7 @@ impl Front {
             && let Ok(turn) = Arc::clone(&self.turning_away).try_acquire_owned()
         {
             shared.tasks.spawn("turn away", async move {
-                turn_away(stream).await;
+                answer_in_clear_text(stream, &Refusal::ServerFull).await;
                 drop(turn);
             });
         }

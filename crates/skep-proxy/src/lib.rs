@@ -13,6 +13,7 @@
 
 mod audience;
 mod body;
+mod certificates;
 mod classify;
 mod config;
 mod connection;
@@ -25,7 +26,9 @@ mod front;
 mod hangup;
 mod headers;
 mod last_words;
+mod local_ca;
 mod metrics;
+mod names;
 mod refusal;
 mod route;
 mod serve;
@@ -35,12 +38,15 @@ mod socket;
 mod switch;
 mod upstream;
 
+pub use certificates::{CertificateError, CertificateSource, Certificates};
 pub use classify::{Destination, Misaddressed, NamedBy, Target, classify};
 pub use config::FrontConfig;
 pub use fake::FakeRoutes;
 pub use front::{Front, Listener};
 pub use hangup::{CANCEL_PATH, REQUEST_HEADER};
+pub use local_ca::{LocalCa, LocalCaError};
 pub use metrics::{Counter, Durations, Gauge, Metrics};
+pub use names::{Names, NamesError};
 pub use route::{HostMask, HostMaskError, Route, Routes};
 
 /// The port of the code interpreter.

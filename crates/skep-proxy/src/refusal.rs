@@ -25,6 +25,7 @@ pub(crate) enum Refusal {
     TooManyConnections { id: SandboxId, limit: usize },
     Reserved { path: String },
     Unsupported,
+    NotTls,
     ServerFull,
 }
 
@@ -73,7 +74,7 @@ impl Refusal {
     /// The status of the answer.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::Misaddressed(_) => StatusCode::BAD_REQUEST,
+            Self::Misaddressed(_) | Self::NotTls => StatusCode::BAD_REQUEST,
             Self::SandboxNotFound { .. } | Self::PortClosed { .. } | Self::NoAnswer { .. } => {
                 StatusCode::BAD_GATEWAY
             }
@@ -89,7 +90,7 @@ impl Refusal {
 
     fn procedure_code(&self) -> &'static str {
         match self {
-            Self::Misaddressed(_) => "invalid_argument",
+            Self::Misaddressed(_) | Self::NotTls => "invalid_argument",
             Self::SandboxNotFound { .. }
             | Self::PortClosed { .. }
             | Self::NoAnswer { .. }
@@ -130,6 +131,7 @@ impl Refusal {
                  and is not reachable through the sandbox URL"
                 .to_owned(),
             Self::Unsupported => "CONNECT is not supported".to_owned(),
+            Self::NotTls => "This port speaks TLS: use https:// instead of http://".to_owned(),
             Self::ServerFull => "The server has no connection left; try again".to_owned(),
         }
     }
@@ -158,7 +160,9 @@ impl Refusal {
                 path: Some(path),
                 ..Details::default()
             },
-            Self::Misaddressed(_) | Self::Unsupported | Self::ServerFull => Details::default(),
+            Self::Misaddressed(_) | Self::Unsupported | Self::NotTls | Self::ServerFull => {
+                Details::default()
+            }
         }
     }
 
@@ -184,6 +188,7 @@ impl Refusal {
             Self::TooManyConnections { .. } => "Too Many Connections",
             Self::Reserved { .. } => "Not Found",
             Self::Unsupported => "Not Supported",
+            Self::NotTls => "TLS Wanted",
             Self::ServerFull => "Server Full",
         }
     }
@@ -204,6 +209,7 @@ impl Refusal {
             | Self::TooManyConnections { .. }
             | Self::Reserved { .. }
             | Self::Unsupported
+            | Self::NotTls
             | Self::ServerFull => format!("{}.", self.message()),
         };
         let details = self.details();

@@ -46,6 +46,10 @@ pub(crate) async fn serve(
     place: OwnedSemaphorePermit,
     accepted: Instant,
 ) {
+    if tls.is_some() && !speaks_tls(&stream, shared.config.head_timeout).await {
+        shared.metrics.handshakes_failed.add_one();
+        return answer_in_clear_text(stream, &Refusal::NotTls).await;
+    }
     let reset = ResetOnClose::default();
     let pulse = Arc::new(Pulse::new(accepted));
     let prepared = ClientSocket::new(stream, reset.clone(), Arc::clone(&pulse));
@@ -74,19 +78,33 @@ pub(crate) async fn serve(
     }
 }
 
-/// Tells a client in clear text that there are too many, if it asks anything.
-pub(crate) async fn turn_away(mut stream: TcpStream) {
+/// The first byte of every TLS connection.
+const TLS_HANDSHAKE: u8 = 22;
+
+/// Whether a client starts with TLS; one that starts with nothing is left to the handshake.
+async fn speaks_tls(stream: &TcpStream, patience: Duration) -> bool {
+    let mut first = [TLS_HANDSHAKE];
+    match timeout(patience, stream.peek(&mut first)).await {
+        Ok(Ok(1..)) => first == [TLS_HANDSHAKE],
+        Ok(_) | Err(_) => true,
+    }
+}
+
+/// Refuses a connection before anything was read from it, if it asks anything.
+pub(crate) async fn answer_in_clear_text(mut stream: TcpStream, refusal: &Refusal) {
     let told = timeout(TURN_AWAY_DEADLINE, async {
         // Closing with the request unread would destroy the answer on its way.
         let mut request = [0; 4096];
         if stream.read(&mut request).await? == 0 {
             return Ok(());
         }
-        let refusal = Refusal::ServerFull.render(&Audience::Program);
-        let body = refusal.body();
+        let refusal = refusal.render(&Audience::Program);
+        let (status, body) = (refusal.status(), refusal.body());
+        let reason = status.canonical_reason().unwrap_or_default();
         let head = format!(
-            "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json; charset=utf-8\r\n\
+            "HTTP/1.1 {} {reason}\r\ncontent-type: application/json; charset=utf-8\r\n\
              content-length: {}\r\nretry-after: 1\r\nconnection: close\r\n\r\n",
+            status.as_u16(),
             body.len()
         );
         stream.write_all(head.as_bytes()).await?;
@@ -96,7 +114,7 @@ pub(crate) async fn turn_away(mut stream: TcpStream) {
         io::Result::Ok(())
     });
     if !matches!(told.await, Ok(Ok(()))) {
-        tracing::debug!("client did not hear that there are too many connections");
+        tracing::debug!("client did not hear why it was refused");
     }
 }
 

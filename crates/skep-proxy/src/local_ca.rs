@@ -1,0 +1,308 @@
+//! An authority of this machine's own, for a domain that no public one can vouch for.
+//!
+//! The authority is kept on disk, because its users have to trust it once. What it vouches for
+//! is made anew at each start and stays in memory. It can vouch for nothing but the one domain
+//! and this machine's loopback, so trusting it gives nobody a hold on other names.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CidrSubnet, DnType, ExtendedKeyUsagePurpose,
+    GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
+};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::sign::CertifiedKey;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long the authority counts.
+const AUTHORITY_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+/// How long before its end it is replaced.
+const AUTHORITY_RESERVE: Duration = Duration::from_secs(180 * 24 * 60 * 60);
+/// How long a certificate counts. The server makes a new one long before.
+const LEAF_LIFE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+
+const CERTIFICATE: &str = "ca.pem";
+const KEY: &str = "ca.key";
+const EXPIRY: &str = "ca.expires";
+
+/// An authority for one domain.
+pub struct LocalCa {
+    certificate: PathBuf,
+    domain: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// Why there is no authority or no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalCaError {
+    /// The folder of the authority cannot be read or written.
+    #[error("cannot {operation} `{}`", path.display())]
+    File {
+        /// What was tried.
+        operation: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file of the authority was damaged. Remove its folder to get a new authority.
+    #[error("`{}` is damaged; remove its folder to make a new authority", path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The domain cannot stand in a certificate.
+    #[error("cannot make a certificate for `{domain}`")]
+    Certificate {
+        /// Which domain.
+        domain: String,
+        /// Why not.
+        source: rcgen::Error,
+    },
+    /// The certificate was made but cannot be used.
+    #[error("cannot use the certificate for `{domain}`")]
+    Unusable {
+        /// Which domain.
+        domain: String,
+        /// Why not.
+        source: rustls::Error,
+    },
+}
+
+impl LocalCa {
+    /// Opens the authority for `domain` below `folder`, or makes one if there is none or it is
+    /// about to expire.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be used or what is in it was damaged.
+    pub fn open(folder: &Path, domain: &str, now: SystemTime) -> Result<Self, LocalCaError> {
+        let folder = folder.join(domain);
+        let counts = is_there(&folder)? && expiry(&folder)? > now + AUTHORITY_RESERVE;
+        if !counts {
+            make(&folder, domain, now)?;
+        }
+        let path = folder.join(KEY);
+        let text = std::fs::read_to_string(&path).map_err(file("read", &path))?;
+        let key = KeyPair::from_pem(&text).map_err(|_| LocalCaError::Damaged { path })?;
+        Ok(Self {
+            certificate: folder.join(CERTIFICATE),
+            domain: domain.to_owned(),
+            issuer: Issuer::new(authority(domain), key),
+        })
+    }
+
+    /// The file that clients have to trust.
+    pub fn certificate_file(&self) -> &Path {
+        &self.certificate
+    }
+
+    /// A new certificate for the domain, everything below it, and this machine's loopback.
+    ///
+    /// # Errors
+    ///
+    /// If the domain cannot stand in a certificate.
+    pub fn issue(&self, now: SystemTime) -> Result<Arc<CertifiedKey>, LocalCaError> {
+        let failed = |source| LocalCaError::Certificate {
+            domain: self.domain.clone(),
+            source,
+        };
+        let names = [
+            self.domain.clone(),
+            format!("*.{}", self.domain),
+            "localhost".to_owned(),
+            Ipv4Addr::LOCALHOST.to_string(),
+            Ipv6Addr::LOCALHOST.to_string(),
+        ];
+        let mut params = CertificateParams::new(names).map_err(failed)?;
+        params.distinguished_name = named(&self.domain);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        params.not_before = (now - DAY).into();
+        params.not_after = (now + LEAF_LIFE).into();
+        let key = KeyPair::generate().map_err(failed)?;
+        let leaf = params.signed_by(&key, &self.issuer).map_err(failed)?;
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let provider = rustls::crypto::ring::default_provider();
+        let certified = CertifiedKey::from_der(vec![leaf.der().clone()], key, &provider);
+        let unusable = |source| LocalCaError::Unusable {
+            domain: self.domain.clone(),
+            source,
+        };
+        certified.map(Arc::new).map_err(unusable)
+    }
+}
+
+impl fmt::Debug for LocalCa {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("LocalCa")
+            .field("certificate", &self.certificate)
+            .field("domain", &self.domain)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the authority is, apart from its key and its time: it must be the same each time the
+/// key is read.
+fn authority(domain: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = named(&format!("Skep on this machine, for {domain}"));
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let loopback = |address: IpAddr, prefix| {
+        GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(address, prefix))
+    };
+    params.name_constraints = Some(NameConstraints {
+        permitted_subtrees: vec![
+            GeneralSubtree::DnsName(domain.to_owned()),
+            GeneralSubtree::DnsName("localhost".to_owned()),
+            loopback(Ipv4Addr::new(127, 0, 0, 0).into(), 8),
+            loopback(Ipv6Addr::LOCALHOST.into(), 128),
+        ],
+        excluded_subtrees: Vec::new(),
+    });
+    params
+}
+
+fn named(name: &str) -> rcgen::DistinguishedName {
+    let mut distinguished = rcgen::DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
+}
+
+/// Makes an authority in a folder of its own and moves it into place as a whole, so that a
+/// crash leaves either the old one or the new one.
+fn make(folder: &Path, domain: &str, now: SystemTime) -> Result<(), LocalCaError> {
+    let failed = |source| LocalCaError::Certificate {
+        domain: domain.to_owned(),
+        source,
+    };
+    let ends = now + AUTHORITY_LIFE;
+    let mut params = authority(domain);
+    params.not_before = (now - DAY).into();
+    params.not_after = ends.into();
+    let key = KeyPair::generate().map_err(failed)?;
+    let certificate = params.self_signed(&key).map_err(failed)?;
+    let ends = ends.duration_since(UNIX_EPOCH).unwrap_or_default();
+
+    let (new, old) = (beside(folder, "new"), beside(folder, "old"));
+    remove(&new)?;
+    remove(&old)?;
+    let mut builder = std::fs::DirBuilder::new();
+    let made = builder.recursive(true).mode(0o755).create(&new);
+    made.map_err(file("create", &new))?;
+    write(&new.join(KEY), 0o600, &key.serialize_pem())?;
+    write(&new.join(CERTIFICATE), 0o644, &certificate.pem())?;
+    write(&new.join(EXPIRY), 0o644, &ends.as_secs().to_string())?;
+    if is_there(folder)? {
+        std::fs::rename(folder, &old).map_err(file("move", folder))?;
+    }
+    std::fs::rename(&new, folder).map_err(file("move", &new))?;
+    tracing::info!(folder = %folder.display(), "a new certificate authority was made");
+    remove(&old)
+}
+
+/// A folder for the time of the change. Extensions would make two domains share one.
+fn beside(folder: &Path, purpose: &str) -> PathBuf {
+    let mut name = folder.file_name().unwrap_or_default().to_owned();
+    name.push("~");
+    name.push(purpose);
+    folder.with_file_name(name)
+}
+
+fn is_there(folder: &Path) -> Result<bool, LocalCaError> {
+    folder.try_exists().map_err(file("look for", folder))
+}
+
+fn expiry(folder: &Path) -> Result<SystemTime, LocalCaError> {
+    let path = folder.join(EXPIRY);
+    let text = std::fs::read_to_string(&path).map_err(file("read", &path))?;
+    match text.trim().parse() {
+        Ok(seconds) => Ok(UNIX_EPOCH + Duration::from_secs(seconds)),
+        Err(_) => Err(LocalCaError::Damaged { path }),
+    }
+}
+
+fn write(path: &Path, mode: u32, text: &str) -> Result<(), LocalCaError> {
+    let mut options = std::fs::OpenOptions::new();
+    let opened = options.write(true).create_new(true).mode(mode).open(path);
+    let written = opened.and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()));
+    written.map_err(file("write", path))
+}
+
+fn remove(folder: &Path) -> Result<(), LocalCaError> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(file("remove", folder)(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LocalCaError {
+    let path = path.to_owned();
+    move |source| LocalCaError::File {
+        operation,
+        path,
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_authority_stays_until_it_is_about_to_expire() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = SystemTime::now();
+        let certificate = |now| {
+            let ca = LocalCa::open(folder.path(), "skep.test", now).unwrap();
+            std::fs::read_to_string(ca.certificate_file()).unwrap()
+        };
+        let first = certificate(now);
+        assert_eq!(certificate(now + LEAF_LIFE), first);
+        assert_ne!(certificate(now + AUTHORITY_LIFE - AUTHORITY_RESERVE), first);
+    }
+
+    #[test]
+    fn nobody_else_reads_the_key() {
+        let folder = tempfile::tempdir().unwrap();
+        LocalCa::open(folder.path(), "skep.test", SystemTime::now()).unwrap();
+        let key = folder.path().join("skep.test").join(KEY);
+        let mode = std::fs::metadata(key).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_damaged_authority_is_not_silently_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        LocalCa::open(folder.path(), "skep.test", SystemTime::now()).unwrap();
+        let key = folder.path().join("skep.test").join(KEY);
+        std::fs::write(&key, "nonsense").unwrap();
+        let error = LocalCa::open(folder.path(), "skep.test", SystemTime::now()).unwrap_err();
+        assert!(
+            matches!(&error, LocalCaError::Damaged { path } if *path == key),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_half_made_authority_is_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let left_by_a_crash = folder.path().join("skep.test~new");
+        std::fs::create_dir(&left_by_a_crash).unwrap();
+        std::fs::write(left_by_a_crash.join(KEY), "half").unwrap();
+        let ca = LocalCa::open(folder.path(), "skep.test", SystemTime::now()).unwrap();
+        ca.issue(SystemTime::now()).unwrap();
+        assert!(!left_by_a_crash.exists());
+    }
+}
