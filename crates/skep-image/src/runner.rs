@@ -96,7 +96,8 @@ fn plan(launch: &StepLaunch, output: skep_launch::Descriptor) -> LaunchPlan {
         shared_memory_bytes: 64 << 20,
         run_bytes: Some(64 << 20),
         files: Vec::new(),
-        hostname: "build".to_owned(),
+        // A name that resolves in any template.
+        hostname: "localhost".to_owned(),
         process: Process {
             program: Program::Path(launch.command[0].clone()),
             arguments: launch.command.clone(),

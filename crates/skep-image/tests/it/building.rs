@@ -1,4 +1,5 @@
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
@@ -8,7 +9,18 @@ use skep_image::{BuildError, BuildEvent, Progress, StepError};
 
 use crate::workshop::{SMALL, Told, Workshop, recipes, write_done};
 
-#[test]
+crate::tests! {
+    a_template_has_a_layer_for_every_step_that_leaves_files,
+    a_second_build_does_nothing,
+    a_changed_step_is_done_again_with_all_that_follow,
+    a_build_that_was_killed_goes_on_where_it_stopped,
+    a_failing_step_is_named_and_its_output_kept,
+    a_cancelled_build_says_so_and_can_be_taken_up,
+    two_builders_make_each_layer_once_and_the_waiting_one_says_so,
+    a_template_based_on_another_has_its_layers_and_settings,
+    a_template_without_a_recipe_and_one_based_on_itself_are_refused,
+}
+
 fn a_template_has_a_layer_for_every_step_that_leaves_files() {
     let workshop = Workshop::new();
     let (image, told) = workshop.build(&recipes([("small", SMALL)]), "small");
@@ -42,7 +54,6 @@ fn a_template_has_a_layer_for_every_step_that_leaves_files() {
     assert_eq!(workshop.catalog.find("../small").unwrap(), None);
 }
 
-#[test]
 fn a_second_build_does_nothing() {
     let workshop = Workshop::new();
     let recipes = recipes([("small", SMALL)]);
@@ -62,7 +73,6 @@ fn a_second_build_does_nothing() {
     );
 }
 
-#[test]
 fn a_changed_step_is_done_again_with_all_that_follow() {
     let workshop = Workshop::new();
     let before = workshop
@@ -79,41 +89,50 @@ fn a_changed_step_is_done_again_with_all_that_follow() {
     assert_ne!(after.id, before.id);
 }
 
-#[test]
-fn an_interrupted_build_goes_on_where_it_stopped() {
-    let mut workshop = Workshop::new();
-    let recipes = recipes([("small", SMALL)]);
+/// What the test executable does as another process: builds until it is killed in the last
+/// step, which it tells on its output.
+pub(crate) fn build_until_killed(dir: &str) {
+    let mut workshop = Workshop::in_dir(dir.into());
     workshop.runner = FakeRunner::new(|launch| {
         write_done(launch)?;
-        match launch.command.last().map(String::as_str) {
-            Some("second") => panic!("as if the power had gone"),
-            _ => Ok(()),
+        if launch.command.last().map(String::as_str) == Some("second") {
+            std::io::stdout().write_all(b"in the last step\n").unwrap();
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
         }
+        Ok(())
     });
-    catch_unwind(AssertUnwindSafe(|| workshop.build(&recipes, "small").0)).unwrap_err();
-    assert_eq!(workshop.catalog.find("small").unwrap(), None);
-    assert_eq!(workshop.names("layers").len(), 2);
-
-    let next = workshop.beside();
-    let (image, _) = next.build(&recipes, "small");
-    image.unwrap();
-    assert!(next.bootstrap.done().is_empty());
-    assert_eq!(next.runner.done(), ["second"]);
-    assert!(next.names("building").is_empty());
+    workshop
+        .build(&recipes([("small", SMALL)]), "small")
+        .0
+        .unwrap();
 }
 
-#[test]
-fn what_a_killed_builder_left_is_swept_away() {
+fn a_build_that_was_killed_goes_on_where_it_stopped() {
     let workshop = Workshop::new();
-    let recipes = recipes([("small", SMALL)]);
-    let key = "0".repeat(64);
-    let left = workshop.path(&format!("building/{key}.12345678/root/usr"));
-    std::fs::create_dir_all(&left).unwrap();
-    workshop.build(&recipes, "small").0.unwrap();
+    let mut process = Command::new(std::env::current_exe().unwrap())
+        .arg("build-until-killed")
+        .arg(workshop.path(""))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let output = process.stdout.take().unwrap();
+    BufReader::new(output).read_line(&mut line).unwrap();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert_eq!(line, "in the last step\n");
+    assert_eq!(workshop.catalog.find("small").unwrap(), None);
+    assert_eq!(workshop.names("layers").len(), 2);
+    assert_eq!(workshop.names("building").len(), 1);
+
+    let (image, _) = workshop.build(&recipes([("small", SMALL)]), "small");
+    assert_eq!(image.unwrap().layers.len(), 3);
+    assert!(workshop.bootstrap.done().is_empty());
+    assert_eq!(workshop.runner.done(), ["second"]);
     assert!(workshop.names("building").is_empty());
 }
 
-#[test]
 fn a_failing_step_is_named_and_its_output_kept() {
     let mut workshop = Workshop::new();
     workshop.runner = FakeRunner::new(|_| Err(StepError::Failed("exit code 1".to_owned())));
@@ -126,7 +145,6 @@ fn a_failing_step_is_named_and_its_output_kept() {
     assert!(workshop.names("building").is_empty());
 }
 
-#[test]
 fn a_cancelled_build_says_so_and_can_be_taken_up() {
     let workshop = Workshop::new();
     let recipes = recipes([("small", SMALL)]);
@@ -151,7 +169,6 @@ impl Progress for Impatient {
     }
 }
 
-#[test]
 fn two_builders_make_each_layer_once_and_the_waiting_one_says_so() {
     let mut first = Workshop::new();
     let second = first.beside();
@@ -187,7 +204,6 @@ fn two_builders_make_each_layer_once_and_the_waiting_one_says_so() {
     assert_eq!(done, ["first", "second"]);
 }
 
-#[test]
 fn a_template_based_on_another_has_its_layers_and_settings() {
     let child = r#"
         name = "child"
@@ -213,7 +229,6 @@ fn a_template_based_on_another_has_its_layers_and_settings() {
     assert_eq!(again.unwrap(), image);
 }
 
-#[test]
 fn a_template_without_a_recipe_and_one_based_on_itself_are_refused() {
     let workshop = Workshop::new();
     let circle = r#"

@@ -5,7 +5,13 @@ use skep_image::{CatalogError, Reclaimed};
 
 use crate::workshop::{SMALL, Workshop, recipes, write_done};
 
-#[test]
+crate::tests! {
+    layers_of_templates_and_of_running_sandboxes_are_spared,
+    nothing_is_collected_while_a_build_runs,
+    a_template_that_lost_a_layer_is_not_found_but_can_be_built_again,
+    templates_are_listed_with_the_sizes_of_their_layers,
+}
+
 fn layers_of_templates_and_of_running_sandboxes_are_spared() {
     let workshop = Workshop::new();
     let other = SMALL.replace("small", "other").replace("second", "last");
@@ -30,7 +36,6 @@ fn layers_of_templates_and_of_running_sandboxes_are_spared() {
     assert!(workshop.names("building").is_empty());
 }
 
-#[test]
 fn nothing_is_collected_while_a_build_runs() {
     let mut workshop = Workshop::new();
     let beside = workshop.beside();
@@ -46,7 +51,6 @@ fn nothing_is_collected_while_a_build_runs() {
     assert!(image.layers.iter().all(|layer| layer.exists()));
 }
 
-#[test]
 fn a_template_that_lost_a_layer_is_not_found_but_can_be_built_again() {
     let workshop = Workshop::new();
     let all = recipes([("small", SMALL)]);
@@ -58,7 +62,6 @@ fn a_template_that_lost_a_layer_is_not_found_but_can_be_built_again() {
     assert_eq!(workshop.build(&all, "small").0.unwrap(), image);
 }
 
-#[test]
 fn templates_are_listed_with_the_sizes_of_their_layers() {
     let workshop = Workshop::new();
     workshop

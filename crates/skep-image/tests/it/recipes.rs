@@ -3,6 +3,16 @@ use std::error::Error;
 
 use skep_image::{Action, Recipe, RecipeSource};
 
+crate::tests! {
+    a_misspelt_key_is_shown_with_the_one_that_was_meant,
+    a_key_that_is_missing_or_means_nothing_yet_is_named,
+    an_origin_is_one_thing,
+    a_step_does_one_thing,
+    values_that_would_become_something_else_are_refused,
+    a_copy_knows_what_where_and_how,
+    a_folder_is_copied_with_everything_below_it,
+}
+
 const HEAD: &str = "name = \"x\"\ndescription = \"y\"\n[from]\ndebian = \"trixie\"\n";
 
 fn parse(text: &str) -> Result<Recipe, skep_image::RecipeError> {
@@ -33,7 +43,6 @@ fn refused_step(step: &str) -> String {
     refusal(&format!("{HEAD}[[step]]\n{step}\n"))
 }
 
-#[test]
 fn a_misspelt_key_is_shown_with_the_one_that_was_meant() {
     insta::assert_snapshot!(
         [
@@ -44,7 +53,6 @@ fn a_misspelt_key_is_shown_with_the_one_that_was_meant() {
     );
 }
 
-#[test]
 fn a_key_that_is_missing_or_means_nothing_yet_is_named() {
     insta::assert_snapshot!(
         [
@@ -55,7 +63,6 @@ fn a_key_that_is_missing_or_means_nothing_yet_is_named() {
     );
 }
 
-#[test]
 fn an_origin_is_one_thing() {
     let template = "template = \"base\"\npackages = [\"jq\"]";
     insta::assert_snapshot!(
@@ -68,7 +75,6 @@ fn an_origin_is_one_thing() {
     );
 }
 
-#[test]
 fn a_step_does_one_thing() {
     insta::assert_snapshot!(
         [
@@ -81,7 +87,6 @@ fn a_step_does_one_thing() {
     );
 }
 
-#[test]
 fn values_that_would_become_something_else_are_refused() {
     insta::assert_snapshot!(
         [
@@ -99,7 +104,6 @@ fn values_that_would_become_something_else_are_refused() {
     );
 }
 
-#[test]
 fn a_copy_knows_what_where_and_how() {
     insta::assert_snapshot!(
         [
@@ -114,7 +118,6 @@ fn a_copy_knows_what_where_and_how() {
     );
 }
 
-#[test]
 fn a_folder_is_copied_with_everything_below_it() {
     let recipe = parse(&format!(
         "{HEAD}[[step]]\ncopy = \"files\"\nto = \"/opt/\"\n"

@@ -6,12 +6,16 @@ use skep_image::fake::FakeRunner;
 
 use crate::workshop::{SMALL, Workshop, recipes};
 
+crate::tests! {
+    sandboxes_get_the_host_settings_as_one_layer_on_top,
+    a_step_sees_the_host_settings_and_its_layer_does_not,
+}
+
 fn proxy() -> HostSettings {
     let env = [("http_proxy", "http://proxy.invalid:3128")];
     HostSettings::detect(env.map(|(name, value)| (name.to_owned(), value.to_owned()))).unwrap()
 }
 
-#[test]
 fn sandboxes_get_the_host_settings_as_one_layer_on_top() {
     let mut workshop = Workshop::new();
     workshop.runner = FakeRunner::new(|launch| {
@@ -43,7 +47,6 @@ fn sandboxes_get_the_host_settings_as_one_layer_on_top() {
     assert_eq!(workshop.names("layers").len(), layers);
 }
 
-#[test]
 fn a_step_sees_the_host_settings_and_its_layer_does_not() {
     let mut workshop = Workshop::new();
     workshop.host = proxy();

@@ -55,7 +55,8 @@ impl Workshop {
         Self::in_dir(self.dir.clone())
     }
 
-    fn in_dir(dir: PathBuf) -> Self {
+    /// One in a directory that stays.
+    pub(crate) fn in_dir(dir: PathBuf) -> Self {
         Self {
             catalog: Catalog::open(&dir).unwrap(),
             bootstrap: FakeBootstrap::default(),
