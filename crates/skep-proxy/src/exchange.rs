@@ -14,10 +14,11 @@ use crate::connection::{ClientConnection, Dependence};
 use crate::hangup::{Hangup, REQUEST_HEADER};
 use crate::headers::{self, Passage};
 use crate::refusal::Refusal;
+use crate::request_body::RequestBody;
 use crate::route::Route;
 use crate::shared::Shared;
 use crate::switch;
-use crate::upstream::{DialError, Lease, RequestBody, Visit};
+use crate::upstream::{DialError, Lease, Visit};
 
 /// How long after a broken connection we wait for the news that the sandbox has ended.
 const NEWS_DELAY: Duration = Duration::from_millis(250);

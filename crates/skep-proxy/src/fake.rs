@@ -65,10 +65,6 @@ impl Routes for FakeRoutes {
         self.lock().get(id).cloned()
     }
 
-    fn find_by_token(&self, token: &str) -> Option<Arc<Route>> {
-        self.find_by_signature(&|known| known.matches(token))
-    }
-
     fn find_by_signature(&self, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<Arc<Route>> {
         let accepted = |route: &&Arc<Route>| route.access_token.as_ref().is_some_and(accepts);
         self.lock().values().find(accepted).cloned()

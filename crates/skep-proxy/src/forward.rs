@@ -21,10 +21,10 @@ use crate::exchange::{Exchange, Failure};
 use crate::headers::TRAFFIC_TOKEN;
 use crate::last_words;
 use crate::refusal::Refusal;
+use crate::request_body::RequestBody;
 use crate::route::Route;
 use crate::shared::Shared;
 use crate::signed_url::SignedUrl;
-use crate::upstream::RequestBody;
 
 /// Answers one request, or says that its connection must be cut.
 pub(crate) async fn answer(
@@ -32,10 +32,10 @@ pub(crate) async fn answer(
     connection: Arc<ClientConnection>,
     request: Request<Incoming>,
 ) -> Result<Response<ClientBody>, Cut> {
-    let serving = connection
-        .pulse
-        .request(request.version() == Version::HTTP_2);
+    let multiplexed = request.version() == Version::HTTP_2;
+    let serving = connection.pulse.request(multiplexed);
     let arrived = Instant::now();
+    let request = request.map(|body| RequestBody::new(body, multiplexed, &shared.tasks));
     let (parts, body) = request.into_parts();
     let audience = Audience::of(&parts);
     let (target, route) = match admit(&shared, &parts) {
@@ -58,12 +58,12 @@ pub(crate) async fn answer(
         arrived,
         probe: parts.uri.path() == "/health" && target.port == AGENT_PORT,
         last_words: last_words::wanted(&parts),
-        multiplexed: parts.version == Version::HTTP_2,
+        multiplexed,
         target,
         route,
         shared,
     };
-    let request = Request::from_parts(parts, RequestBody::new(body));
+    let request = Request::from_parts(parts, body);
     match exchange.run(request).await {
         Ok(response) => Ok(response.map(|source| ClientBody::new(source, serving))),
         Err(Failure::Refused(refusal)) => {

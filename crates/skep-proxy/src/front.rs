@@ -9,7 +9,6 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use skep_telemetry::Tasks;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -22,6 +21,7 @@ use crate::FrontConfig;
 use crate::body::BoxError;
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
+use crate::request_body::RequestBody;
 use crate::route::Routes;
 use crate::serve::{answer_in_clear_text, serve};
 use crate::shared::Shared;
@@ -83,7 +83,7 @@ impl Front {
     /// A front door for `api` and the sandboxes of `routes`.
     pub fn new<A, B>(config: FrontConfig, api: A, routes: Arc<dyn Routes>) -> Self
     where
-        A: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+        A: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>
             + Clone
             + Send
             + Sync

@@ -16,9 +16,9 @@ use http::header::HOST;
 use http::{HeaderName, HeaderValue, Method, Request};
 
 use crate::INTERPRETER_PORT;
+use crate::request_body::RequestBody;
 use crate::route::Route;
 use crate::shared::Shared;
-use crate::upstream::RequestBody;
 
 /// The header that names a request to the interpreter.
 pub const REQUEST_HEADER: HeaderName = HeaderName::from_static("x-skep-request");
@@ -63,7 +63,9 @@ impl Hangup {
 
 impl Drop for Hangup {
     fn drop(&mut self) {
-        let stopping = self.shared.stopping.is_cancelled();
+        // A runtime that is being dropped takes no more work.
+        let stopping =
+            self.shared.stopping.is_cancelled() || tokio::runtime::Handle::try_current().is_err();
         if !self.pending || stopping || self.route.ended.is_cancelled() {
             return;
         }

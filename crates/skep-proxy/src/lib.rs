@@ -30,6 +30,7 @@ mod local_ca;
 mod metrics;
 mod names;
 mod refusal;
+mod request_body;
 mod route;
 mod serve;
 mod shared;
@@ -47,6 +48,7 @@ pub use hangup::{CANCEL_PATH, REQUEST_HEADER};
 pub use local_ca::{LocalCa, LocalCaError};
 pub use metrics::{Counter, Durations, Gauge, Metrics};
 pub use names::{Names, NamesError};
+pub use request_body::RequestBody;
 pub use route::{HostMask, HostMaskError, Route, Routes};
 
 /// The port of the code interpreter.

@@ -1,7 +1,7 @@
 //! Answers that the proxy gives itself.
 
 use bytes::Bytes;
-use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 use skep_types::SandboxId;
@@ -52,6 +52,15 @@ struct Details<'a> {
 impl Refusal {
     /// The answer, for whoever reads it.
     pub(crate) fn render(&self, audience: &Audience) -> Response<Bytes> {
+        let mut response = self.render_for(audience);
+        if *self == Self::ServerFull {
+            let soon = HeaderValue::from_static("1");
+            response.headers_mut().insert(RETRY_AFTER, soon);
+        }
+        response
+    }
+
+    fn render_for(&self, audience: &Audience) -> Response<Bytes> {
         let status = self.status();
         match audience {
             Audience::Person => answer(status, "text/html; charset=utf-8", self.page()),
@@ -144,6 +153,8 @@ impl Refusal {
             }
         }
         match self {
+            // Named by a token or a signature, it has no name we know.
+            Self::SandboxNotFound { name } if name.is_empty() => Details::default(),
             Self::SandboxNotFound { name } => sandbox(name),
             Self::PortClosed { id, port } | Self::NoAnswer { id, port } => Details {
                 port: Some(*port),

@@ -5,6 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use http::Response;
 use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -98,17 +100,8 @@ pub(crate) async fn answer_in_clear_text(mut stream: TcpStream, refusal: &Refusa
         if stream.read(&mut request).await? == 0 {
             return Ok(());
         }
-        let refusal = refusal.render(&Audience::Program);
-        let (status, body) = (refusal.status(), refusal.body());
-        let reason = status.canonical_reason().unwrap_or_default();
-        let head = format!(
-            "HTTP/1.1 {} {reason}\r\ncontent-type: application/json; charset=utf-8\r\n\
-             content-length: {}\r\nretry-after: 1\r\nconnection: close\r\n\r\n",
-            status.as_u16(),
-            body.len()
-        );
-        stream.write_all(head.as_bytes()).await?;
-        stream.write_all(body).await?;
+        let answer = in_clear_text(&refusal.render(&Audience::Program));
+        stream.write_all(&answer).await?;
         stream.shutdown().await?;
         while stream.read(&mut request).await? > 0 {}
         io::Result::Ok(())
@@ -116,6 +109,19 @@ pub(crate) async fn answer_in_clear_text(mut stream: TcpStream, refusal: &Refusa
     if !matches!(told.await, Ok(Ok(()))) {
         tracing::debug!("client did not hear why it was refused");
     }
+}
+
+/// An answer as HTTP/1.1 has it on the wire, after which the connection closes.
+fn in_clear_text(response: &Response<Bytes>) -> Vec<u8> {
+    let (status, body) = (response.status(), response.body());
+    let mut wire = format!("HTTP/1.1 {status}\r\n").into_bytes();
+    for (name, value) in response.headers() {
+        wire.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    let length = body.len();
+    wire.extend(format!("content-length: {length}\r\nconnection: close\r\n\r\n").bytes());
+    wire.extend(body);
+    wire
 }
 
 /// Speaks HTTP until the client, the sandbox it waits for, or the server has had enough.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
-use hyper::body::Incoming;
 use skep_telemetry::Tasks;
 use tokio_util::sync::CancellationToken;
 use tower::util::BoxCloneSyncService;
@@ -14,12 +13,13 @@ use tower::util::BoxCloneSyncService;
 use crate::FrontConfig;
 use crate::body::BoxError;
 use crate::metrics::Metrics;
+use crate::request_body::RequestBody;
 use crate::route::Routes;
 use crate::upstream::Upstreams;
 
 /// The REST API, whoever implements it.
 pub(crate) type Api =
-    BoxCloneSyncService<Request<Incoming>, Response<UnsyncBoxBody<Bytes, BoxError>>, Infallible>;
+    BoxCloneSyncService<Request<RequestBody>, Response<UnsyncBoxBody<Bytes, BoxError>>, Infallible>;
 
 /// What every request needs.
 pub(crate) struct Shared {

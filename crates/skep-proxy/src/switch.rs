@@ -16,9 +16,10 @@ use crate::connection::ClientConnection;
 use crate::exchange::{Exchange, Failure};
 use crate::hangup::Hangup;
 use crate::headers;
+use crate::request_body::RequestBody;
 use crate::route::Route;
 use crate::shared::Shared;
-use crate::upstream::{RequestBody, Visit};
+use crate::upstream::Visit;
 
 /// How long the two ends may take to switch after both have agreed.
 const SWITCH_DEADLINE: Duration = Duration::from_secs(10);

@@ -3,16 +3,12 @@
 mod dial;
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use http::{Request, Response};
-use http_body::{Frame, SizeHint};
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::rt::{Read, Write};
@@ -23,6 +19,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::INTERPRETER_PORT;
 use crate::metrics::Metrics;
+use crate::request_body::RequestBody;
 use crate::route::Route;
 pub(crate) use dial::DialError;
 use dial::{Dialled, Way};
@@ -34,6 +31,8 @@ const IDLE_AGENT: Duration = Duration::from_secs(300);
 /// How long a connection to a service of the user is kept: shorter than any common server keeps
 /// its end, so that we seldom write into a connection that is being closed.
 const IDLE_USER: Duration = Duration::from_secs(2);
+/// How often kept connections are looked through.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// The largest head of an answer.
 const HEAD_MAX: usize = 512 * 1024;
 const HEADERS_MAX: usize = 512;
@@ -87,10 +86,12 @@ impl Upstreams {
             runs.insert(route.execution, Arc::clone(&run));
             let (upstreams, execution) = (Arc::downgrade(self), route.execution);
             let (ended, stopping) = (route.ended.clone(), self.tasks.stopping());
-            self.tasks.spawn("forget run", async move {
+            let swept = Arc::clone(&run);
+            self.tasks.spawn("sweep run", async move {
                 tokio::select! {
                     () = ended.cancelled() => {}
                     () = stopping.cancelled() => {}
+                    () = swept.sweep() => {}
                 }
                 forget(&upstreams, execution);
             });
@@ -193,10 +194,22 @@ impl Run {
         })
     }
 
+    /// Closes, again and again, what was kept too long: a service that serves one connection at
+    /// a time must not wait for us.
+    async fn sweep(&self) {
+        loop {
+            tokio::time::sleep(SWEEP_INTERVAL).await;
+            for (number, port) in lock(&self.ports).iter_mut() {
+                port.drop_expired(*number);
+            }
+        }
+    }
+
     fn take_idle(self: &Arc<Self>, port: u16) -> Option<Lease> {
         let mut ports = lock(&self.ports);
-        let idle = &mut ports.get_mut(&port)?.idle;
-        idle.retain(|kept| !kept.sender.is_closed() && kept.since.elapsed() < idle_time(port));
+        let known = ports.get_mut(&port)?;
+        known.drop_expired(port);
+        let idle = &mut known.idle;
         // The newest first: it is the least likely to be closed by the other side.
         let ready = idle.iter().rposition(|kept| kept.sender.is_ready())?;
         let Idle { sender, cut, .. } = idle.remove(ready);
@@ -208,6 +221,14 @@ impl Run {
             port,
             reused: true,
         })
+    }
+}
+
+impl Port {
+    fn drop_expired(&mut self, number: u16) {
+        let kept = idle_time(number);
+        self.idle
+            .retain(|idle| !idle.sender.is_closed() && idle.since.elapsed() < kept);
     }
 }
 
@@ -273,44 +294,6 @@ impl Lease {
             let since = Instant::now();
             idle.push(Idle { sender, cut, since });
         }
-    }
-}
-
-/// A client's request body, or none.
-#[derive(Debug)]
-pub(crate) struct RequestBody(Option<Incoming>);
-
-impl RequestBody {
-    pub(crate) fn new(body: Incoming) -> Self {
-        Self(Some(body))
-    }
-
-    pub(crate) fn empty() -> Self {
-        Self(None)
-    }
-}
-
-impl Body for RequestBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        match &mut self.0 {
-            Some(body) => Pin::new(body).poll_frame(context),
-            None => Poll::Ready(None),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(Body::is_end_stream)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let empty = || SizeHint::with_exact(0);
-        self.0.as_ref().map_or_else(empty, Body::size_hint)
     }
 }
 

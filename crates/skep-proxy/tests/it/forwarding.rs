@@ -173,3 +173,30 @@ async fn a_client_that_waits_for_permission_to_send_its_body_gets_it() {
         .unwrap();
     read_until(&mut stream, "hello").await;
 }
+
+#[tokio::test]
+async fn a_body_with_two_lengths_has_one_for_the_service() {
+    let stage = Stage::new().await;
+    let route = stage.sandbox();
+    let (listener, port) = listen(&route).await;
+    let host = host(&route, port);
+    let request = format!(
+        "POST / HTTP/1.1\r\nhost: {host}\r\ncontent-length: 4\r\n\
+         transfer-encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nhost: x\r\n\r\n"
+    );
+    let mut client = stage.say(&request).await;
+    let (mut service, head) = accept_head(&listener).await;
+    assert!(!head.contains("content-length: 4"), "{head}");
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nonly";
+    tokio::io::AsyncWriteExt::write_all(&mut service, answer)
+        .await
+        .unwrap();
+    // What follows is at most a second request for the API, never one for the service.
+    read_until(&mut client, "only").await;
+    drop(client);
+    let mut rest = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut service, &mut rest)
+        .await
+        .unwrap();
+    assert!(!rest.contains("smuggled"), "{rest}");
+}

@@ -5,7 +5,9 @@ use axum::routing::any;
 use http::Response;
 use skep_types::{AccessToken, SandboxId};
 
-use crate::stage::{AGENT_PORT, Stage, get, listen, serve_app, serve_app_at};
+use tokio::io::AsyncWriteExt as _;
+
+use crate::stage::{AGENT_PORT, Stage, get, listen, read_until, serve_app, serve_app_at};
 
 fn shown(answer: &Response<String>) -> String {
     format!("{} {}", answer.status().as_u16(), answer.body())
@@ -184,4 +186,24 @@ async fn a_procedure_of_a_lost_sandbox_reads_a_code_in_words() {
         );
         assert_eq!(shown(&answer), expected);
     }
+}
+
+#[tokio::test]
+async fn a_client_in_the_middle_of_its_upload_reads_why_it_was_refused() {
+    const SIZE: usize = 8 << 20;
+    let stage = Stage::new().await;
+    let route = stage.sandbox();
+    stage.routes.kill(&route.id);
+    let host = crate::stage::host(&route, AGENT_PORT);
+    let head = format!("POST /files HTTP/1.1\r\nhost: {host}\r\ncontent-length: {SIZE}\r\n\r\n");
+    let mut client = stage.say(&head).await;
+    // It reads only when it has sent everything, as most clients do.
+    client.write_all(&vec![b'x'; SIZE]).await.unwrap();
+    let answer = read_until(&mut client, "}").await;
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    client
+        .write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    read_until(&mut client, "the api").await;
 }

@@ -121,3 +121,20 @@ async fn a_port_that_is_closed_on_the_loopback_too_is_closed() {
     assert_eq!(answer.status(), 502);
     assert!(answer.body().contains("port is not open"), "{answer:?}");
 }
+
+#[tokio::test]
+async fn a_service_of_one_connection_at_a_time_is_not_kept_waiting() {
+    let stage = Stage::new().await;
+    let route = stage.sandbox();
+    let (listener, port) = listen(&route).await;
+    let service = async {
+        let (mut stream, _) = accept_head(&listener).await;
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\none";
+        stream.write_all(answer).await.unwrap();
+        // It waits for the next request on this connection and serves no other meanwhile.
+        crate::stage::ending(&mut stream).await
+    };
+    let (answer, ending) = tokio::join!(stage.get(&route, port, "/"), service);
+    assert_eq!(answer.body(), "one");
+    assert_eq!(ending, crate::stage::Ending::Orderly);
+}

@@ -1,0 +1,84 @@
+//! What a client sends.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use skep_telemetry::Tasks;
+
+/// How long the rest of a body is read after it was answered.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A client's request body, or none.
+///
+/// Whoever answers may drop it unread. Over HTTP/1.1 its rest is then read and thrown away for
+/// a while: closing the connection under a client that is still sending would destroy the
+/// answer before it reads it.
+#[derive(Debug)]
+pub struct RequestBody {
+    incoming: Option<Incoming>,
+    drain: Option<Tasks>,
+}
+
+impl RequestBody {
+    pub(crate) fn new(incoming: Incoming, multiplexed: bool, tasks: &Tasks) -> Self {
+        Self {
+            incoming: Some(incoming),
+            // HTTP/2 tells the client to stop sending instead.
+            drain: (!multiplexed).then(|| tasks.clone()),
+        }
+    }
+
+    pub(crate) fn empty() -> Self {
+        Self {
+            incoming: None,
+            drain: None,
+        }
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        let rest = self.incoming.take().filter(|body| !body.is_end_stream());
+        let (Some(mut rest), Some(tasks)) = (rest, self.drain.take()) else {
+            return;
+        };
+        if tasks.stopping().is_cancelled() || tokio::runtime::Handle::try_current().is_err() {
+            return;
+        }
+        tasks.spawn("drain request", async move {
+            let all = async { while let Some(Ok(_)) = rest.frame().await {} };
+            if tokio::time::timeout(DRAIN_DEADLINE, all).await.is_err() {
+                tracing::debug!("client went on sending after it was answered");
+            }
+        });
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut self.incoming {
+            Some(body) => Pin::new(body).poll_frame(context),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let empty = || SizeHint::with_exact(0);
+        self.incoming.as_ref().map_or_else(empty, Body::size_hint)
+    }
+}
