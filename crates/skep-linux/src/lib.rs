@@ -15,6 +15,7 @@ mod mount;
 mod pidfd;
 pub mod route;
 mod signals;
+pub mod spawn_as;
 
 pub use clone::{Child, Cloned, clone_process, exit_now, leave_namespaces};
 pub use execute::{Executable, Execution, execute};

@@ -1,0 +1,17 @@
+//! What all requests share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::process::{Processes, WorkPlace};
+use crate::settings::Settings;
+
+/// The state of the agent.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub(crate) settings: Settings,
+    pub(crate) processes: Arc<Processes>,
+    pub(crate) place: Arc<WorkPlace>,
+    /// Where programs find out in which sandbox they run.
+    pub(crate) identity_folder: PathBuf,
+}

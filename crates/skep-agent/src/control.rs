@@ -1,0 +1,44 @@
+//! Routes for the server alone.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use http::StatusCode;
+use skep_telemetry::Chain;
+use skep_wire::agent::AgentConfig;
+
+use crate::agent::Agent;
+use crate::rest_error::RestError;
+use crate::settings;
+
+/// `POST /init`: the sandbox is now this one, with these variables and this token.
+pub(crate) async fn init(
+    State(agent): State<Arc<Agent>>,
+    Json(config): Json<AgentConfig>,
+) -> Result<StatusCode, RestError> {
+    let folder = agent.identity_folder.clone();
+    let written = {
+        let config = config.clone();
+        tokio::task::spawn_blocking(move || settings::write_identity(&config, &folder))
+    };
+    // Processes started from here on must not see the old variables beside the new files.
+    agent.settings.replace(config);
+    match written.await {
+        Ok(Ok(())) => Ok(StatusCode::NO_CONTENT),
+        Ok(Err(error)) => {
+            tracing::error!(error = %Chain(&error), "cannot write the identity of the sandbox");
+            Err(RestError::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "cannot write the identity of the sandbox",
+            ))
+        }
+        Err(error) => {
+            tracing::error!(%error, "writing the identity panicked");
+            Err(RestError::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "cannot write the identity of the sandbox",
+            ))
+        }
+    }
+}

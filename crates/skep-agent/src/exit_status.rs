@@ -1,0 +1,69 @@
+//! How the end of a process is told. The texts are part of the contract: the CLI compares them.
+
+use rustix::process::WaitStatus;
+
+/// The end of a process as the wire tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) exit_code: i32,
+    pub(crate) exited: bool,
+    pub(crate) status: String,
+}
+
+impl Ended {
+    /// Puts the kernel's answer into words.
+    pub(crate) fn from_wait(status: WaitStatus) -> Self {
+        if let Some(code) = status.exit_status() {
+            return Self {
+                exit_code: code,
+                exited: true,
+                status: format!("exit status {code}"),
+            };
+        }
+        let signal = status.terminating_signal().unwrap_or_default();
+        const CORE_DUMPED: i32 = 0x80;
+        let dumped = if status.as_raw() & CORE_DUMPED != 0 {
+            " (core dumped)"
+        } else {
+            ""
+        };
+        Self {
+            exit_code: -1,
+            exited: false,
+            status: format!("signal: {}{dumped}", signal_name(signal)),
+        }
+    }
+
+    /// The same text again if the end was no success.
+    pub(crate) fn error(&self) -> Option<String> {
+        (self.exit_code != 0).then(|| self.status.clone())
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "hangup",
+        2 => "interrupt",
+        3 => "quit",
+        4 => "illegal instruction",
+        5 => "trace/breakpoint trap",
+        6 => "aborted",
+        7 => "bus error",
+        8 => "floating point exception",
+        9 => "killed",
+        10 => "user defined signal 1",
+        11 => "segmentation fault",
+        12 => "user defined signal 2",
+        13 => "broken pipe",
+        14 => "alarm clock",
+        15 => "terminated",
+        16 => "stack fault",
+        24 => "CPU time limit exceeded",
+        25 => "file size limit exceeded",
+        26 => "virtual timer expired",
+        27 => "profiling timer expired",
+        31 => "bad system call",
+        other => return format!("signal {other}"),
+    };
+    name.to_owned()
+}

@@ -1,0 +1,217 @@
+//! Where an upload ends up.
+//!
+//! Two promises pull in different directions. Watchers must see a new small file as exactly
+//! `CREATE, CHMOD, WRITE`, and an overwritten one as written, not as replaced: the file is
+//! opened in place. And an upload that is cut off must not leave half a file where a whole one
+//! was. So:
+//!
+//! * what fits into one buffer is complete before the file is touched, and is written in place
+//!   with one call;
+//! * a larger new file is written in place as it arrives, and removed again if it stays
+//!   incomplete;
+//! * a larger body for an existing file first goes to a nameless file in the same directory,
+//!   and is copied over by the kernel when all of it is there. The file keeps its inode, mode
+//!   and links, and the room for it is reserved before the first old byte is overwritten.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, Uid, copy_file_range, fallocate, fchown,
+    unlinkat,
+};
+use rustix::io::Errno;
+
+use super::metadata;
+use crate::filesystem::{FileError, make_parents};
+use crate::users::User;
+use crate::{open, path};
+
+/// A file that is being received.
+#[derive(Debug)]
+pub(super) struct Target {
+    path: String,
+    file: File,
+    fate: Fate,
+}
+
+#[derive(Debug)]
+enum Fate {
+    /// Made for this upload and not complete: removed when dropped.
+    New,
+    /// Was there before. What arrives in pieces waits here.
+    Existing { spool: Option<File> },
+    /// Complete.
+    Kept,
+}
+
+impl Target {
+    /// Opens the file for `user`, who owns it from now on, and makes the directories to it.
+    pub(super) fn open(path: &str, user: &User) -> Result<Self, FileError> {
+        make_parents(path::parent(path), user)?;
+        let failed = |error: io::Error| refused(path, error);
+        let (file, fate) = open_or_make(path).map_err(failed)?;
+        open::expect_regular(&file).map_err(failed)?;
+        let target = Self {
+            path: path.to_owned(),
+            file: File::from(file),
+            fate,
+        };
+        let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+        fchown(&target.file, Some(uid), Some(gid))
+            .map_err(|errno| FileError::io("chown", path, errno.into()))?;
+        Ok(target)
+    }
+
+    /// Takes a body that is complete.
+    pub(super) fn store(
+        mut self,
+        body: &[u8],
+        metadata: &BTreeMap<String, String>,
+    ) -> Result<(), FileError> {
+        let stored = match self.fate {
+            Fate::New | Fate::Kept => self.file.write_all(body),
+            Fate::Existing { .. } => self.overwrite(body),
+        };
+        stored.map_err(|source| FileError::io("write", &self.path, source))?;
+        self.keep(metadata)
+    }
+
+    /// Takes the next piece of a body that is not complete.
+    pub(super) fn append(&mut self, piece: &[u8]) -> Result<(), FileError> {
+        let appended = match &mut self.fate {
+            Fate::New | Fate::Kept => self.file.write_all(piece),
+            Fate::Existing { spool: Some(spool) } => spool.write_all(piece),
+            Fate::Existing { spool } => match nameless(path::parent(&self.path)) {
+                Ok(mut fresh) => {
+                    let written = fresh.write_all(piece);
+                    *spool = Some(fresh);
+                    written
+                }
+                Err(error) => Err(error),
+            },
+        };
+        appended.map_err(|source| FileError::io("write", &self.path, source))
+    }
+
+    /// The body is complete: what was there before is replaced now.
+    pub(super) fn finish(mut self, metadata: &BTreeMap<String, String>) -> Result<(), FileError> {
+        if let Fate::Existing { spool: Some(spool) } = &self.fate {
+            copy_over(spool, &self.file)
+                .map_err(|source| FileError::io("write", &self.path, source))?;
+        }
+        self.keep(metadata)
+    }
+
+    fn overwrite(&self, body: &[u8]) -> io::Result<()> {
+        let length = body.len() as u64;
+        let before = self.file.metadata()?.size();
+        reserve(&self.file, before, length)?;
+        self.file.write_all_at(body, 0)?;
+        if before > length {
+            self.file.set_len(length)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn keep(&mut self, metadata: &BTreeMap<String, String>) -> Result<(), FileError> {
+        metadata::replace(&self.file, metadata)
+            .map_err(|source| FileError::io("set the metadata of", &self.path, source))?;
+        self.fate = Fate::Kept;
+        Ok(())
+    }
+
+    fn discard(&self) -> io::Result<()> {
+        let (ours, named) = (
+            self.file.metadata()?,
+            std::fs::symlink_metadata(&self.path)?,
+        );
+        // Somebody may have put another file in its place meanwhile.
+        if (ours.dev(), ours.ino()) == (named.dev(), named.ino()) {
+            unlinkat(CWD, self.path.as_str(), AtFlags::empty())?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if matches!(self.fate, Fate::New)
+            && let Err(error) = self.discard()
+        {
+            tracing::debug!(%error, "an incomplete upload was gone before it could be removed");
+        }
+    }
+}
+
+fn refused(path: &str, error: io::Error) -> FileError {
+    let path = path.to_owned();
+    match error.kind() {
+        io::ErrorKind::IsADirectory => FileError::IsDirectory { path },
+        io::ErrorKind::InvalidInput => FileError::NotRegular { path },
+        // A pipe or socket that nobody reads.
+        _ if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
+            FileError::NotRegular { path }
+        }
+        _ => FileError::io("open", &path, error),
+    }
+}
+
+fn open_or_make(path: &str) -> io::Result<(OwnedFd, Fate)> {
+    let mode = Mode::from_raw_mode(0o644);
+    match open::open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode) {
+        Ok(file) => return Ok((file, Fate::New)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    let existing = Fate::Existing { spool: None };
+    match open::open(path, OFlags::WRONLY, Mode::empty()) {
+        Ok(file) => Ok((file, existing)),
+        // A link to a file that does not exist yet, or a file that has just gone.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((
+            open::open(path, OFlags::WRONLY | OFlags::CREATE, mode)?,
+            existing,
+        )),
+        Err(error) => Err(error),
+    }
+}
+
+/// A file without a name, on the filesystem of `directory`.
+fn nameless(directory: &str) -> io::Result<File> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = open::open(directory, OFlags::RDWR | OFlags::TMPFILE, mode)?;
+    Ok(File::from(file))
+}
+
+/// Makes sure that the disk has room, while the old content is still whole.
+fn reserve(file: &File, before: u64, length: u64) -> io::Result<()> {
+    if length <= before {
+        return Ok(());
+    }
+    match fallocate(file, FallocateFlags::KEEP_SIZE, 0, length) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn copy_over(spool: &File, file: &File) -> io::Result<()> {
+    let length = spool.metadata()?.size();
+    let before = file.metadata()?.size();
+    reserve(file, before, length)?;
+    let (mut from, mut to) = (0, 0);
+    while from < length {
+        let left = usize::try_from(length - from).unwrap_or(usize::MAX);
+        if copy_file_range(spool, Some(&mut from), file, Some(&mut to), left)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    if before > length {
+        file.set_len(length)
+    } else {
+        Ok(())
+    }
+}

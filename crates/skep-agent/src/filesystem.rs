@@ -1,0 +1,117 @@
+//! Files and directories of the sandbox, as the filesystem service sees them.
+//!
+//! Everything here works with root's rights and blocks, so it runs on the blocking pool. The
+//! user of a request decides how paths are read and who owns what is made.
+
+pub(crate) mod entry;
+mod list;
+mod parents;
+mod remove;
+pub(crate) mod service;
+
+use std::io;
+
+use connectrpc::{ConnectError, ErrorCode};
+use rustix::io::Errno;
+use skep_telemetry::Chain;
+
+use crate::path::PathError;
+use crate::users::UserError;
+
+pub(crate) use list::list;
+pub(crate) use parents::make_parents;
+pub(crate) use remove::remove;
+
+/// Why something could not be done to a file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    #[error("invalid username: '{name}'")]
+    User { name: String, source: UserError },
+    #[error("path cannot be resolved")]
+    Path(#[source] PathError),
+    #[error("file not found: {path}")]
+    NotFound { path: String },
+    #[error("source file not found: {path}")]
+    SourceNotFound { path: String },
+    #[error("path is a file: {path}")]
+    IsFile { path: String },
+    #[error("path is a directory: {path}")]
+    IsDirectory { path: String },
+    #[error("path is not a directory: {path}")]
+    NotADirectory { path: String },
+    #[error("path is not a regular file: {path}")]
+    NotRegular { path: String },
+    #[error("directory already exists: {path}")]
+    DirectoryExists { path: String },
+    #[error("too many levels of symbolic links: {path}")]
+    Loop { path: String },
+    #[error("cannot watch path on network filesystem: {path}")]
+    Network { path: String },
+    #[error("more than {limit} entries under {path}; list a part of it")]
+    TooMany { path: String, limit: usize },
+    /// The disk, its inodes or the quota of the sandbox are used up.
+    #[error("not enough disk space available")]
+    NoSpace(#[source] io::Error),
+    #[error("cannot {operation} '{path}'")]
+    Io {
+        operation: &'static str,
+        path: String,
+        source: io::Error,
+    },
+    /// A bug in here; the panic itself is in the log.
+    #[error("the operation broke off")]
+    Broken,
+}
+
+impl FileError {
+    /// Turns the kernel's answer for `path` into what it means.
+    pub(crate) fn io(operation: &'static str, path: &str, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace(source),
+            io::ErrorKind::NotFound => Self::NotFound { path },
+            _ if source.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => Self::Loop { path },
+            _ => Self::Io {
+                operation,
+                path,
+                source,
+            },
+        }
+    }
+}
+
+impl From<FileError> for ConnectError {
+    fn from(error: FileError) -> Self {
+        let code = match &error {
+            // The contract fixes this text; the cause is that nobody is called so.
+            FileError::User { .. } => {
+                return Self::new(ErrorCode::Unauthenticated, error.to_string());
+            }
+            FileError::NotFound { .. } | FileError::SourceNotFound { .. } => ErrorCode::NotFound,
+            FileError::Path(_)
+            | FileError::IsFile { .. }
+            | FileError::IsDirectory { .. }
+            | FileError::NotADirectory { .. }
+            | FileError::NotRegular { .. }
+            | FileError::Network { .. } => ErrorCode::InvalidArgument,
+            FileError::DirectoryExists { .. } => ErrorCode::AlreadyExists,
+            FileError::Loop { .. } => ErrorCode::FailedPrecondition,
+            FileError::TooMany { .. } | FileError::NoSpace(_) => ErrorCode::ResourceExhausted,
+            FileError::Io { .. } | FileError::Broken => ErrorCode::Internal,
+        };
+        Self::new(code, Chain(&error).to_string())
+    }
+}
+
+/// Runs `work` where it may block.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+) -> Result<T, FileError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            tracing::error!(%error, "file operation panicked");
+            Err(FileError::Broken)
+        }
+    }
+}

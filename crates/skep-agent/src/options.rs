@@ -1,0 +1,58 @@
+//! How an agent is started.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use skep_wire::agent::AGENT_PORT;
+
+use crate::reaper::Orphans;
+
+/// The door of the agent.
+#[derive(Debug)]
+pub enum Listen {
+    /// An address that nobody uses yet.
+    At(SocketAddr),
+    /// A socket that listens already.
+    On(TcpListener),
+}
+
+/// What the launcher hands over and where things are.
+#[derive(Debug)]
+pub struct Options {
+    /// The configuration as JSON, read to its end before anything else is done.
+    pub config: OwnedFd,
+    /// Gets one byte and is closed when the agent listens.
+    pub ready: Option<OwnedFd>,
+    /// `cgroup.procs` files of the cgroups that every user process joins.
+    pub work_cgroups: Vec<OwnedFd>,
+    /// Where callers come in.
+    pub listen: Listen,
+    /// Where user processes look for programs.
+    pub path: String,
+    /// The accounts of the sandbox.
+    pub passwd: PathBuf,
+    /// The groups of the sandbox.
+    pub group: PathBuf,
+    /// Where programs find out in which sandbox they run.
+    pub identity_folder: PathBuf,
+    /// Whether this is the first process of its pid namespace.
+    pub orphans: Orphans,
+}
+
+impl Options {
+    /// What holds in a sandbox, where the agent is the first process.
+    pub fn new(config: OwnedFd) -> Self {
+        Self {
+            config,
+            ready: None,
+            work_cgroups: Vec::new(),
+            listen: Listen::At((Ipv4Addr::UNSPECIFIED, AGENT_PORT).into()),
+            path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
+            passwd: "/etc/passwd".into(),
+            group: "/etc/group".into(),
+            identity_folder: "/run/e2b".into(),
+            orphans: Orphans::Reap,
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! From a request to a running process.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Rlimit, WaitStatus};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::tcsetwinsize;
+use skep_linux::spawn_as::{SpawnAs, SpawnError, Spawning};
+use skep_wire::agent::AgentConfig;
+use skep_wire::rpc::process as wire;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::audience::Audience;
+use super::input::Input;
+use super::owner::{Outputs, own};
+use super::{Process, Processes, window};
+use crate::channel::Channel;
+use crate::path::{self, PathError};
+use crate::settings;
+use crate::users::{Accounts, User, UserError};
+
+/// What all processes of this sandbox have in common.
+#[derive(Debug)]
+pub(crate) struct WorkPlace {
+    pub(crate) accounts: Accounts,
+    /// Where programs are looked for.
+    pub(crate) path: String,
+    /// `cgroup.procs` files of the cgroups for the sandbox's own work.
+    pub(crate) cgroups: Vec<OwnedFd>,
+    /// The limit that the agent had before it raised its own.
+    pub(crate) open_files: Option<Rlimit>,
+    /// Whether the agent's OOM score is not the usual one.
+    pub(crate) reset_oom_score: bool,
+}
+
+/// What a caller asks for.
+#[derive(Debug)]
+pub(super) struct Launch {
+    pub(super) process: wire::ProcessConfig,
+    pub(super) terminal: Option<wire::pty::Size>,
+    pub(super) stdin: bool,
+    pub(super) tag: Option<String>,
+    pub(super) username: Option<String>,
+    pub(super) deadline: Option<Instant>,
+}
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StartError {
+    #[error("invalid username: '{name}'")]
+    User { name: String, source: UserError },
+    #[error("process command is required")]
+    NoCommand,
+    #[error("{what} contains a zero byte")]
+    ZeroByte { what: &'static str },
+    #[error("environment variable name '{name}' is not valid")]
+    VariableName { name: String },
+    #[error("cwd cannot be resolved")]
+    Path(#[source] PathError),
+    #[error("cwd '{path}' does not exist")]
+    NoDirectory { path: String },
+    #[error("cwd '{path}' is not a directory")]
+    NotADirectory { path: String },
+    #[error("cannot start '{command}'")]
+    Spawn { command: String, source: SpawnError },
+    #[error("cannot make the channels of the process")]
+    Channels(#[source] io::Error),
+}
+
+/// Starts a process and listens to it from its first byte.
+///
+/// The work is done in a task of its own: a caller that gives up in the middle leaves a
+/// process that is known and has its deadline, not one that nobody knows.
+pub(super) async fn start(
+    processes: Arc<Processes>,
+    place: Arc<WorkPlace>,
+    config: Arc<AgentConfig>,
+    launch: Launch,
+) -> Result<
+    (
+        Arc<Process>,
+        tokio::sync::mpsc::Receiver<super::audience::Output>,
+    ),
+    StartError,
+> {
+    let task = skep_telemetry::spawn("start process", async move {
+        let command = launch.process.cmd.clone();
+        let deadline = launch.deadline;
+        let forked = {
+            let processes = Arc::clone(&processes);
+            tokio::task::spawn_blocking(move || fork(&processes, &place, &config, launch))
+        };
+        let forked = forked
+            .await
+            .map_err(|panic| StartError::Channels(io::Error::other(panic)))??;
+        // Exec may have to wait for a disk, so the confirmation is waited for apart.
+        let confirmed = tokio::task::spawn_blocking(move || forked.spawning.confirm());
+        let confirmed = confirmed
+            .await
+            .map_err(|panic| StartError::Channels(io::Error::other(panic)))?;
+        confirmed.map_err(|source| StartError::Spawn { command, source })?;
+        let process = Arc::new(forked.process);
+        let listener = process.audience.join();
+        processes.add(Arc::clone(&process));
+        skep_telemetry::spawn(
+            "own process",
+            own(
+                Arc::clone(&processes),
+                Arc::clone(&process),
+                forked.outputs,
+                forked.exit,
+                deadline,
+            ),
+        );
+        Ok((process, listener))
+    });
+    match task.await {
+        Ok(Some(answer)) => answer,
+        Ok(None) | Err(_) => Err(StartError::Channels(io::Error::other("starting panicked"))),
+    }
+}
+
+struct Forked {
+    process: Process,
+    outputs: Outputs,
+    spawning: Spawning,
+    exit: oneshot::Receiver<WaitStatus>,
+}
+
+fn fork(
+    processes: &Processes,
+    place: &WorkPlace,
+    config: &AgentConfig,
+    launch: Launch,
+) -> Result<Forked, StartError> {
+    let name = launch
+        .username
+        .as_deref()
+        .unwrap_or_else(|| settings::default_user(config));
+    let user = place
+        .accounts
+        .find(name)
+        .map_err(|source| StartError::User {
+            name: name.to_owned(),
+            source,
+        })?;
+    let directory = directory(&launch.process, &user, config)?;
+    let environment = environment(&launch.process, &user, config, &place.path)?;
+    let command = &launch.process.cmd;
+    if command.is_empty() {
+        return Err(StartError::NoCommand);
+    }
+    let programs = programs(command, environment.get("PATH").map_or("", String::as_str))?;
+    let arguments = [command]
+        .into_iter()
+        .chain(&launch.process.args)
+        .map(|argument| c_string(argument, "argument"))
+        .collect::<Result<Vec<_>, _>>()?;
+    let variables = environment
+        .iter()
+        .map(|(name, value)| c_string(&format!("{name}={value}"), "environment"))
+        .collect::<Result<Vec<_>, _>>()?;
+
+    let channels = match &launch.terminal {
+        Some(size) => Channels::terminal(size, &user),
+        None => Channels::pipes(launch.stdin),
+    };
+    let channels = channels.map_err(StartError::Channels)?;
+    let (spawning, exit) = processes
+        .reaper()
+        .fork(&SpawnAs {
+            programs: &programs,
+            arguments: &arguments,
+            environment: &variables,
+            directory: &directory,
+            credentials: &user.credentials(),
+            standard: channels.standard(),
+            controlling_terminal: launch.terminal.is_some(),
+            cgroups: &place.cgroups,
+            open_files: place.open_files,
+            reset_oom_score: place.reset_oom_score,
+        })
+        .map_err(|source| StartError::Spawn {
+            command: command.clone(),
+            source,
+        })?;
+    let (input, outputs) = channels.into_ours();
+    let process = Process {
+        pid: spawning.pid(),
+        config: launch.process,
+        tag: launch.tag,
+        input,
+        terminal: match &outputs {
+            Outputs::Terminal(terminal) => Some(Arc::clone(terminal)),
+            Outputs::Pipes { .. } => None,
+        },
+        audience: Audience::default(),
+        released: CancellationToken::new(),
+    };
+    Ok(Forked {
+        process,
+        outputs,
+        spawning,
+        exit,
+    })
+}
+
+fn c_string(text: &str, what: &'static str) -> Result<CString, StartError> {
+    CString::new(text).map_err(|_zero| StartError::ZeroByte { what })
+}
+
+fn directory(
+    process: &wire::ProcessConfig,
+    user: &User,
+    config: &AgentConfig,
+) -> Result<CString, StartError> {
+    let requested = process.cwd.as_deref().unwrap_or_default();
+    let path = path::resolve(requested, user, config.default_workdir.as_deref())
+        .map_err(StartError::Path)?;
+    match rustix::fs::stat(path.as_str()) {
+        Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() => {
+            c_string(&path, "cwd")
+        }
+        Ok(_) => Err(StartError::NotADirectory { path }),
+        // Another error comes again when the user tries to enter, and is told then.
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {
+            Err(StartError::NoDirectory { path })
+        }
+        Err(_) => c_string(&path, "cwd"),
+    }
+}
+
+/// Later wins: who the user is, what the sandbox was given, what the caller wants.
+fn environment(
+    process: &wire::ProcessConfig,
+    user: &User,
+    config: &AgentConfig,
+    path: &str,
+) -> Result<BTreeMap<String, String>, StartError> {
+    let mut environment = BTreeMap::from([
+        ("PATH".to_owned(), path.to_owned()),
+        ("HOME".to_owned(), user.home.clone()),
+        ("USER".to_owned(), user.name.clone()),
+        ("LOGNAME".to_owned(), user.name.clone()),
+    ]);
+    environment.extend(settings::environment(config));
+    environment.extend(process.envs.clone());
+    match environment
+        .keys()
+        .find(|name| name.is_empty() || name.contains('='))
+    {
+        Some(name) => Err(StartError::VariableName { name: name.clone() }),
+        None => Ok(environment),
+    }
+}
+
+/// Where a command may lie. One with a slash is a path and is not looked for.
+fn programs(command: &str, path: &str) -> Result<Vec<CString>, StartError> {
+    if command.contains('/') {
+        return Ok(vec![c_string(command, "command")?]);
+    }
+    path.split(':')
+        .map(|folder| if folder.is_empty() { "." } else { folder })
+        .map(|folder| c_string(&path::join(folder, command), "command"))
+        .collect()
+}
+
+/// The two ends of everything between the agent and a process.
+enum Channels {
+    Pipes {
+        stdin: Stdin,
+        stdout: (Channel, OwnedFd),
+        stderr: (Channel, OwnedFd),
+    },
+    Terminal {
+        ours: Channel,
+        theirs: OwnedFd,
+    },
+}
+
+enum Stdin {
+    Pipe { ours: Channel, theirs: OwnedFd },
+    Null(OwnedFd),
+}
+
+impl Channels {
+    fn pipes(stdin: bool) -> io::Result<Self> {
+        let stdin = if stdin {
+            let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
+            Stdin::Pipe {
+                ours: Channel::new(ours)?,
+                theirs,
+            }
+        } else {
+            Stdin::Null(rustix::fs::open(
+                "/dev/null",
+                OFlags::RDONLY | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?)
+        };
+        let output = || -> io::Result<_> {
+            let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
+            Ok((Channel::new(ours)?, theirs))
+        };
+        Ok(Self::Pipes {
+            stdin,
+            stdout: output()?,
+            stderr: output()?,
+        })
+    }
+
+    fn terminal(size: &wire::pty::Size, user: &User) -> io::Result<Self> {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let ours = openpt(flags)?;
+        unlockpt(&ours)?;
+        // The other end comes from this one and not from a name in the sandbox's /dev/pts.
+        let theirs = ioctl_tiocgptpeer(&ours, flags)?;
+        tcsetwinsize(&ours, window(size))?;
+        // Programs like tmux open the terminal again, by its name and as the user.
+        let owner = rustix::fs::Uid::from_raw(user.uid);
+        rustix::fs::fchown(&theirs, Some(owner), None)?;
+        Ok(Self::Terminal {
+            ours: Channel::new(ours)?,
+            theirs,
+        })
+    }
+
+    fn standard(&self) -> [BorrowedFd<'_>; 3] {
+        match self {
+            Self::Pipes {
+                stdin,
+                stdout,
+                stderr,
+            } => {
+                let stdin = match stdin {
+                    Stdin::Pipe { theirs, .. } | Stdin::Null(theirs) => theirs,
+                };
+                [stdin.as_fd(), stdout.1.as_fd(), stderr.1.as_fd()]
+            }
+            Self::Terminal { theirs, .. } => [theirs.as_fd(); 3],
+        }
+    }
+
+    /// Closes the other ends and keeps ours.
+    fn into_ours(self) -> (Input, Outputs) {
+        match self {
+            Self::Pipes {
+                stdin,
+                stdout: (stdout, _),
+                stderr: (stderr, _),
+            } => {
+                let input = match stdin {
+                    Stdin::Pipe { ours, .. } => Input::stdin(ours),
+                    Stdin::Null(_) => Input::None,
+                };
+                (input, Outputs::Pipes { stdout, stderr })
+            }
+            Self::Terminal { ours, .. } => {
+                let terminal = Arc::new(ours);
+                (
+                    Input::terminal(Arc::clone(&terminal)),
+                    Outputs::Terminal(terminal),
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The one place that waits for children.
+//!
+//! As the first process of a sandbox the agent inherits every orphan and must reap it. It must
+//! also learn how its own children ended. Both come from the same queue of the kernel, so one
+//! owner asks for all and hands out what was asked for. A child is registered under the lock
+//! under which others are reaped, so it cannot end unseen; and a signal is sent under it too,
+//! so that it cannot reach a stranger who got the number of a child that is gone.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
+use skep_linux::spawn_as::{SpawnAs, SpawnError, Spawning, fork_as};
+use tokio::signal::unix::SignalKind;
+use tokio::sync::oneshot;
+
+/// Whose ends the agent waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Orphans {
+    /// Everybody's: the agent is the first process of its pid namespace.
+    Reap,
+    /// Only those of its own children: it shares a process with others, as in tests.
+    Leave,
+}
+
+#[derive(Debug)]
+pub(crate) struct Reaper {
+    orphans: Orphans,
+    /// The children that have not been reaped, and who wants to know.
+    children: Mutex<HashMap<Pid, oneshot::Sender<WaitStatus>>>,
+}
+
+impl Reaper {
+    pub(crate) fn new(orphans: Orphans) -> Self {
+        Self {
+            orphans,
+            children: Mutex::default(),
+        }
+    }
+
+    /// Forks a child whose end will be told to the receiver.
+    pub(crate) fn fork(
+        &self,
+        plan: &SpawnAs<'_>,
+    ) -> Result<(Spawning, oneshot::Receiver<WaitStatus>), SpawnError> {
+        let (sender, receiver) = oneshot::channel();
+        let mut children = self.lock();
+        let spawning = fork_as(plan)?;
+        children.insert(spawning.pid(), sender);
+        Ok((spawning, receiver))
+    }
+
+    /// Signals a child that has not been reaped yet.
+    pub(crate) fn signal(&self, pid: Pid, signal: Signal) -> io::Result<()> {
+        let children = self.lock();
+        if !children.contains_key(&pid) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(kill_process(pid, signal)?)
+    }
+
+    /// Reaps whenever a child has ended, for as long as the agent lives.
+    ///
+    /// # Errors
+    ///
+    /// If no signal handler can be installed.
+    pub(crate) async fn run(&self) -> io::Result<()> {
+        let mut ended = tokio::signal::unix::signal(SignalKind::child())?;
+        loop {
+            // The look comes before the wait: a child may have ended before the handler stood.
+            self.reap();
+            if ended.recv().await.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn reap(&self) {
+        let mut children = self.lock();
+        match self.orphans {
+            Orphans::Reap => {
+                while let Ok(Some((pid, status))) = waitpid(None, WaitOptions::NOHANG) {
+                    tell(&mut children, pid, status);
+                }
+            }
+            Orphans::Leave => {
+                let own: Vec<Pid> = children.keys().copied().collect();
+                for pid in own {
+                    if let Ok(Some((pid, status))) = waitpid(Some(pid), WaitOptions::NOHANG) {
+                        tell(&mut children, pid, status);
+                    }
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Pid, oneshot::Sender<WaitStatus>>> {
+        self.children.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn tell(children: &mut HashMap<Pid, oneshot::Sender<WaitStatus>>, pid: Pid, status: WaitStatus) {
+    if let Some(sender) = children.remove(&pid)
+        && sender.send(status).is_err()
+    {
+        tracing::debug!(pid = pid.as_raw_nonzero(), "nobody asks how a child ended");
+    }
+}

@@ -1,0 +1,75 @@
+//! All routes of the agent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http::{HeaderName, Method, StatusCode};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer, ExposeHeaders};
+
+use crate::agent::Agent;
+use crate::authorize::authorize;
+use crate::rest_error::RestError;
+use crate::{control, files, rpc, settings};
+
+pub(crate) fn routes(agent: &Arc<Agent>) -> Router {
+    let rpc = rpc::services(agent);
+    Router::new()
+        .route("/health", get(health))
+        .route("/envs", get(environment))
+        .route("/files", get(files::download).post(files::upload))
+        .route("/files/compose", post(files::compose))
+        .route("/init", post(control::init))
+        .route_service("/process.Process/{method}", rpc.clone())
+        .route_service("/filesystem.Filesystem/{method}", rpc)
+        .fallback(|| async { RestError::not_found() })
+        .method_not_allowed_fallback(|| async {
+            RestError::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
+        })
+        .layer(from_fn_with_state(Arc::clone(agent), authorize))
+        .layer(cors())
+        .with_state(Arc::clone(agent))
+}
+
+/// Empty on purpose: a client that parses every body would stumble over a text.
+async fn health() -> StatusCode {
+    StatusCode::NO_CONTENT
+}
+
+async fn environment(State(agent): State<Arc<Agent>>) -> Response {
+    axum::Json(settings::environment(&agent.settings.current())).into_response()
+}
+
+/// Browsers may call from anywhere: what protects the sandbox is its token, not an origin.
+fn cors() -> CorsLayer {
+    const EXPOSED: [&str; 10] = [
+        "content-encoding",
+        "connect-content-encoding",
+        "grpc-status",
+        "grpc-message",
+        "grpc-status-details-bin",
+        "grpc-encoding",
+        "grpc-accept-encoding",
+        "location",
+        "cache-control",
+        "x-content-type-options",
+    ];
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::any())
+        .allow_methods([
+            Method::HEAD,
+            Method::GET,
+            Method::POST,
+            Method::PUT,
+            Method::PATCH,
+            Method::DELETE,
+        ])
+        // A wildcard would not cover `Authorization`, by which callers name a user.
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers(ExposeHeaders::list(EXPOSED.map(HeaderName::from_static)))
+        .max_age(Duration::from_secs(2 * 60 * 60))
+}

@@ -1,0 +1,156 @@
+//! From descriptors to a listening agent.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use skep_telemetry::Chain;
+use skep_wire::agent::AgentConfig;
+use tokio::net::TcpListener;
+
+use crate::agent::Agent;
+use crate::options::{Listen, Options};
+use crate::process::{Processes, WorkPlace};
+use crate::reaper::{Orphans, Reaper};
+use crate::routes::routes;
+use crate::serve::serve;
+use crate::settings::{self, Settings};
+use crate::users::Accounts;
+
+/// Far more than a configuration needs.
+const MAX_CONFIG: u64 = 4 << 20;
+
+/// Two are enough to answer a short call beside a long one.
+const WORKERS: usize = 2;
+
+/// Calls that block at the same time; the others wait.
+const MAX_BLOCKING: usize = 64;
+
+/// Why the agent did not start, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The launcher's descriptor cannot be read.
+    #[error("cannot read the configuration")]
+    Config(#[source] io::Error),
+    /// The launcher and the agent are of different versions.
+    #[error("cannot parse the configuration")]
+    ParseConfig(#[source] serde_json::Error),
+    /// The sandbox would be able to read the agent's memory.
+    #[error("cannot protect the agent from the sandbox")]
+    Protect(#[source] io::Error),
+    /// Without a runtime there is nothing to run on.
+    #[error("cannot start the runtime")]
+    Runtime(#[source] io::Error),
+    /// The port is taken, or there is no network.
+    #[error("cannot listen")]
+    Listen(#[source] io::Error),
+    /// Whoever waits for the agent will not learn that it is ready.
+    #[error("cannot report readiness")]
+    Ready(#[source] io::Error),
+    /// Children could not be waited for.
+    #[error("cannot wait for children")]
+    Reap(#[source] io::Error),
+}
+
+/// Runs the agent. Returns only if it cannot start.
+///
+/// To be called before the process has threads: as the first process it gives up what others
+/// could use to look into it. Logs go to whatever subscriber the caller has installed.
+///
+/// # Errors
+///
+/// Why it could not start.
+pub fn run(options: Options) -> Result<(), RunError> {
+    if options.orphans == Orphans::Reap {
+        skep_linux::protect_first_process().map_err(RunError::Protect)?;
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    }
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .max_blocking_threads(MAX_BLOCKING)
+        .thread_name("skep-agent")
+        .enable_all()
+        .build()
+        .map_err(RunError::Runtime)?
+        .block_on(start(options))
+}
+
+async fn start(options: Options) -> Result<(), RunError> {
+    let config = read_config(options.config)?;
+    if let Err(error) = settings::write_identity(&config, &options.identity_folder) {
+        // The variables tell programs the same, so a sandbox without these files still works.
+        tracing::warn!(error = %Chain(&error), "cannot write the identity of the sandbox");
+    }
+    let reaper = Arc::new(Reaper::new(options.orphans));
+    let place = WorkPlace {
+        accounts: Accounts {
+            passwd: options.passwd,
+            group: options.group,
+        },
+        path: options.path,
+        cgroups: options.work_cgroups,
+        open_files: raise_open_files(),
+        reset_oom_score: has_adjusted_oom_score(),
+    };
+    let agent = Arc::new(Agent {
+        settings: Settings::new(config),
+        processes: Arc::new(Processes::new(Arc::clone(&reaper))),
+        place: Arc::new(place),
+        identity_folder: options.identity_folder,
+    });
+    let listener = listen(options.listen).await.map_err(RunError::Listen)?;
+    if let Some(ready) = options.ready {
+        File::from(ready)
+            .write_all(b"\n")
+            .map_err(RunError::Ready)?;
+    }
+    tracing::info!("agent listens");
+    tokio::select! {
+        () = serve(listener, routes(&agent)) => Ok(()),
+        reaped = reaper.run() => reaped.map_err(RunError::Reap),
+    }
+}
+
+async fn listen(listen: Listen) -> io::Result<TcpListener> {
+    match listen {
+        Listen::At(address) => TcpListener::bind(address).await,
+        Listen::On(listener) => {
+            listener.set_nonblocking(true)?;
+            TcpListener::from_std(listener)
+        }
+    }
+}
+
+fn read_config(descriptor: OwnedFd) -> Result<AgentConfig, RunError> {
+    let mut text = Vec::new();
+    File::from(descriptor)
+        .take(MAX_CONFIG)
+        .read_to_end(&mut text)
+        .map_err(RunError::Config)?;
+    serde_json::from_slice(&text).map_err(RunError::ParseConfig)
+}
+
+/// Takes all descriptors it may have; answers the limit that its children get instead.
+fn raise_open_files() -> Option<Rlimit> {
+    let before = getrlimit(Resource::Nofile);
+    if before.current == before.maximum {
+        return None;
+    }
+    let raised = Rlimit {
+        current: before.maximum,
+        maximum: before.maximum,
+    };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => Some(before),
+        Err(error) => {
+            tracing::warn!(%error, "cannot raise the limit of open files");
+            None
+        }
+    }
+}
+
+fn has_adjusted_oom_score() -> bool {
+    std::fs::read_to_string("/proc/self/oom_score_adj").is_ok_and(|score| score.trim() != "0")
+}

@@ -1,0 +1,120 @@
+//! What the server has told this agent about its sandbox.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use skep_wire::agent::AgentConfig;
+
+use crate::signature::equal;
+
+/// Who runs a command when neither the caller nor the server names anybody.
+const FALLBACK_USER: &str = "user";
+
+/// Where the events of a sandbox are sent, by contract.
+const EVENTS_ADDRESS: &str = "http://192.0.2.1";
+
+/// The current configuration. Replaced as a whole, so that no request sees half of two.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    control_token: String,
+    /// Protects the pointer only; held for the time of a copy.
+    current: RwLock<Arc<AgentConfig>>,
+}
+
+impl Settings {
+    pub(crate) fn new(config: AgentConfig) -> Self {
+        Self {
+            control_token: config.control_token.clone(),
+            current: RwLock::new(Arc::new(config)),
+        }
+    }
+
+    /// The configuration as it is now.
+    pub(crate) fn current(&self) -> Arc<AgentConfig> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes over everything but the control token.
+    pub(crate) fn replace(&self, config: AgentConfig) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    /// Whether the caller is the server. An agent without a control token obeys nobody.
+    pub(crate) fn is_control(&self, shown: &[u8]) -> bool {
+        !self.control_token.is_empty() && equal(shown, self.control_token.as_bytes())
+    }
+}
+
+/// The user that runs what names nobody.
+pub(crate) fn default_user(config: &AgentConfig) -> &str {
+    if config.default_user.is_empty() {
+        FALLBACK_USER
+    } else {
+        &config.default_user
+    }
+}
+
+/// What every process of the sandbox finds in its environment.
+pub(crate) fn environment(config: &AgentConfig) -> BTreeMap<String, String> {
+    let mut environment = config.env.clone();
+    for (name, value) in identity(config) {
+        environment.insert(name.to_owned(), value.to_owned());
+    }
+    environment.insert("E2B_EVENTS_ADDRESS".to_owned(), EVENTS_ADDRESS.to_owned());
+    environment
+}
+
+/// Writes the files by which programs learn in which sandbox they run.
+pub(crate) fn write_identity(config: &AgentConfig, folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for (name, value) in identity(config) {
+        std::fs::write(folder.join(format!(".{name}")), value)?;
+    }
+    Ok(())
+}
+
+fn identity(config: &AgentConfig) -> [(&'static str, &str); 3] {
+    [
+        ("E2B_SANDBOX", "true"),
+        ("E2B_SANDBOX_ID", &config.sandbox_id),
+        ("E2B_TEMPLATE_ID", &config.template_id),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_token_opens_an_agent_that_was_given_none() {
+        assert!(!Settings::new(AgentConfig::default()).is_control(b""));
+        let guarded = AgentConfig {
+            control_token: "secret".to_owned(),
+            ..AgentConfig::default()
+        };
+        let settings = Settings::new(guarded);
+        settings.replace(AgentConfig::default());
+        assert!(
+            settings.is_control(b"secret")
+                && !settings.is_control(b"secre")
+                && !settings.is_control(b"")
+        );
+    }
+
+    #[test]
+    fn the_callers_variables_cannot_change_the_identity() {
+        let mut config = AgentConfig {
+            sandbox_id: "i1".to_owned(),
+            ..AgentConfig::default()
+        };
+        config
+            .env
+            .insert("E2B_SANDBOX_ID".to_owned(), "other".to_owned());
+        config.env.insert("MY".to_owned(), "own".to_owned());
+        let environment = environment(&config);
+        assert_eq!(environment["E2B_SANDBOX_ID"], "i1");
+        assert_eq!(environment["E2B_SANDBOX"], "true");
+        assert_eq!(environment["MY"], "own");
+    }
+}

@@ -1,0 +1,295 @@
+//! Starting a program as some user, from a process that has threads.
+//!
+//! Between fork and exec a copy of a threaded process may only make system calls: another
+//! thread may have held any lock at the moment of the fork. So everything that allocates is
+//! prepared before, and the child (`spawn_as/child.rs`) walks through a fixed list of steps:
+//!
+//! ```text
+//! cgroups · session · descriptors · terminal · signals · oom score · priority
+//!         · limits · groups, gid, uid · directory · exec
+//! ```
+//!
+//! A step that fails ends the child, and its name and errno come back over a pipe that a
+//! successful exec closes.
+
+mod child;
+
+use std::cell::Cell;
+use std::ffi::{CStr, CString, c_char};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Rlimit};
+
+/// What to start, and as whom.
+#[derive(Debug)]
+pub struct SpawnAs<'a> {
+    /// Paths tried in this order, as a shell tries the folders of `PATH`.
+    pub programs: &'a [CString],
+    /// The arguments, the program's own name first.
+    pub arguments: &'a [CString],
+    /// The whole environment as `NAME=value`; nothing is inherited.
+    pub environment: &'a [CString],
+    /// Where the program starts. Entered as the user, so the user must be allowed to.
+    pub directory: &'a CStr,
+    /// Whose rights it gets.
+    pub credentials: &'a Credentials,
+    /// Standard input, output and error. No other descriptor survives.
+    pub standard: [BorrowedFd<'a>; 3],
+    /// Makes standard input, which must be a terminal, the controlling terminal.
+    pub controlling_terminal: bool,
+    /// `cgroup.procs` files of the cgroups to join, before anything else is done.
+    pub cgroups: &'a [OwnedFd],
+    /// The limit of open files, for a caller that raised its own.
+    pub open_files: Option<Rlimit>,
+    /// Whether the caller's adjusted OOM score has to be put back to zero.
+    pub reset_oom_score: bool,
+}
+
+/// The ids of a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user.
+    pub uid: u32,
+    /// The primary group.
+    pub gid: u32,
+    /// The supplementary groups.
+    pub groups: Vec<u32>,
+}
+
+/// A step on the way from fork to exec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SpawnStep {
+    /// Preparing the pipe, or the fork itself.
+    Fork = 1,
+    /// Joining the cgroups.
+    Cgroup,
+    /// Becoming the leader of a session.
+    Session,
+    /// Putting the standard descriptors in place and closing all others.
+    Descriptors,
+    /// Taking the controlling terminal.
+    Terminal,
+    /// Resetting signal handling.
+    Signals,
+    /// Resetting the OOM score.
+    OomScore,
+    /// Setting the limit of open files.
+    Limits,
+    /// Becoming the user.
+    Credentials,
+    /// Entering the working directory.
+    Directory,
+    /// Executing the program.
+    Exec,
+}
+
+impl SpawnStep {
+    const ALL: [Self; 11] = [
+        Self::Fork,
+        Self::Cgroup,
+        Self::Session,
+        Self::Descriptors,
+        Self::Terminal,
+        Self::Signals,
+        Self::OomScore,
+        Self::Limits,
+        Self::Credentials,
+        Self::Directory,
+        Self::Exec,
+    ];
+
+    fn from_wire(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|step| *step as u8 == byte)
+    }
+}
+
+impl std::fmt::Display for SpawnStep {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Fork => "forking",
+            Self::Cgroup => "joining the cgroup",
+            Self::Session => "starting a session",
+            Self::Descriptors => "arranging the descriptors",
+            Self::Terminal => "taking the terminal",
+            Self::Signals => "resetting the signals",
+            Self::OomScore => "resetting the OOM score",
+            Self::Limits => "setting the limits",
+            Self::Credentials => "becoming the user",
+            Self::Directory => "entering the directory",
+            Self::Exec => "executing the program",
+        })
+    }
+}
+
+/// Why a program was not started.
+#[derive(Debug)]
+pub struct SpawnError {
+    /// How far it came.
+    pub step: SpawnStep,
+    /// What the kernel said.
+    pub source: io::Error,
+}
+
+impl std::fmt::Display for SpawnError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "starting the process failed while {}", self.step)
+    }
+}
+
+impl std::error::Error for SpawnError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// A child on its way to exec. Its exit must be waited for whatever [`Spawning::confirm`] says.
+#[derive(Debug)]
+pub struct Spawning {
+    pid: Pid,
+    report: OwnedFd,
+}
+
+impl Spawning {
+    /// The child's process id.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Waits until the program runs or a step has failed. Blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// The failed step. The child then exits with 127 and is still to be reaped.
+    pub fn confirm(self) -> Result<(), SpawnError> {
+        let mut report = Vec::with_capacity(child::REPORT_LENGTH);
+        let read = File::from(self.report).read_to_end(&mut report);
+        if let Err(source) = read {
+            return Err(SpawnError {
+                step: SpawnStep::Exec,
+                source,
+            });
+        }
+        match report.as_slice() {
+            // Exec closed the pipe.
+            [] => Ok(()),
+            [step, errno @ ..] if errno.len() == size_of::<i32>() => {
+                let mut bytes = [0; size_of::<i32>()];
+                bytes.copy_from_slice(errno);
+                Err(SpawnError {
+                    step: SpawnStep::from_wire(*step).unwrap_or(SpawnStep::Exec),
+                    source: io::Error::from_raw_os_error(i32::from_ne_bytes(bytes)),
+                })
+            }
+            _ => Err(SpawnError {
+                step: SpawnStep::Exec,
+                source: io::Error::other("the child died while it reported"),
+            }),
+        }
+    }
+}
+
+/// Forks the child that will become the program.
+///
+/// Returns as soon as the child exists, so that the caller can register its pid under the same
+/// lock under which it reaps; [`Spawning::confirm`] then tells how it went.
+///
+/// # Errors
+///
+/// If there is no child at all.
+pub fn fork_as(plan: &SpawnAs<'_>) -> Result<Spawning, SpawnError> {
+    let failed = |source| SpawnError {
+        step: SpawnStep::Fork,
+        source,
+    };
+    let prepared = Prepared::new(plan);
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?;
+
+    // A handler of the caller must not run in the child: it would act on descriptors and
+    // memory that still look like the caller's.
+    let mask = block_signals().map_err(failed)?;
+    // SAFETY: the child calls only `child::run`, which makes system calls on prepared memory
+    // and never returns, so no lock of another thread is ever waited for.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        child::run(&prepared, &write);
+    }
+    let forked = if pid < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(pid)
+    };
+    restore_signals(&mask);
+    let pid = forked.map_err(failed)?;
+    let pid = Pid::from_raw(pid).expect("fork answers a positive pid to the parent");
+    Ok(Spawning { pid, report: read })
+}
+
+/// The plan in the form in which system calls take it.
+struct Prepared<'a> {
+    plan: &'a SpawnAs<'a>,
+    arguments: Vec<*const c_char>,
+    environment: Vec<*const c_char>,
+    /// `sh`, a slot for the script's path, and the arguments: what runs a file without `#!`.
+    script: Vec<Cell<*const c_char>>,
+}
+
+impl<'a> Prepared<'a> {
+    fn new(plan: &'a SpawnAs<'a>) -> Self {
+        let script = [c"/bin/sh".as_ptr(), ptr::null()]
+            .into_iter()
+            .chain(
+                plan.arguments
+                    .iter()
+                    .skip(1)
+                    .map(|argument| argument.as_ptr()),
+            )
+            .chain([ptr::null()])
+            .map(Cell::new)
+            .collect();
+        Self {
+            plan,
+            arguments: with_end(plan.arguments),
+            environment: with_end(plan.environment),
+            script,
+        }
+    }
+}
+
+fn with_end(strings: &[CString]) -> Vec<*const c_char> {
+    strings
+        .iter()
+        .map(|string| string.as_ptr())
+        .chain([ptr::null()])
+        .collect()
+}
+
+fn block_signals() -> io::Result<libc::sigset_t> {
+    // SAFETY: all bit patterns are valid for a signal set, and it is filled before use.
+    let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live local.
+    unsafe { libc::sigfillset(&raw mut all) };
+    // SAFETY: as above; the kernel overwrites it.
+    let mut previous: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live locals.
+    let answer =
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut previous) };
+    if answer == 0 {
+        Ok(previous)
+    } else {
+        Err(io::Error::from_raw_os_error(answer))
+    }
+}
+
+fn restore_signals(mask: &libc::sigset_t) {
+    // SAFETY: the mask was given by the kernel; a null old set is allowed.
+    let answer = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
+    assert_eq!(answer, 0, "a mask that was in force can be put back");
+}
+
+#[cfg(test)]
+mod tests;

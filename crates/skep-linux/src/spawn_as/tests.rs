@@ -1,0 +1,126 @@
+use std::io::Read;
+use std::os::fd::AsFd;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{WaitOptions, waitpid};
+
+use super::*;
+
+const NOBODY: u32 = 65534;
+
+/// Runs a program as `nobody` with its output in a pipe; answers output and exit code.
+fn run(
+    programs: &[&str],
+    arguments: &[&str],
+    directory: &str,
+) -> (Result<(), SpawnError>, String, i32) {
+    let strings = |list: &[&str]| -> Vec<CString> {
+        list.iter()
+            .map(|text| CString::new(*text).unwrap())
+            .collect()
+    };
+    let null =
+        rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+    let credentials = Credentials {
+        uid: NOBODY,
+        gid: NOBODY,
+        groups: vec![NOBODY],
+    };
+    let (programs, arguments) = (strings(programs), strings(arguments));
+    let spawning = fork_as(&SpawnAs {
+        programs: &programs,
+        arguments: &arguments,
+        environment: &strings(&["GREETING=hello"]),
+        directory: &CString::new(directory).unwrap(),
+        credentials: &credentials,
+        standard: [null.as_fd(), write.as_fd(), write.as_fd()],
+        controlling_terminal: false,
+        cgroups: &[],
+        open_files: None,
+        reset_oom_score: true,
+    })
+    .unwrap();
+    let pid = spawning.pid();
+    let confirmed = spawning.confirm();
+    drop(write);
+    let mut output = String::new();
+    File::from(read).read_to_string(&mut output).unwrap();
+    let (_, status) = waitpid(Some(pid), WaitOptions::empty()).unwrap().unwrap();
+    (confirmed, output, status.exit_status().unwrap_or(-1))
+}
+
+#[test]
+fn a_program_runs_as_the_user_in_its_session_with_nothing_inherited() {
+    let script = r#"id -u; id -G; pwd; echo "$GREETING"; umask; ls /proc/self/fd | wc -l
+        cut -d' ' -f6 /proc/$$/stat | grep -qx $$ && echo leader
+        grep -E 'SigBlk|SigIgn' /proc/self/status; cat /proc/self/oom_score_adj"#;
+    let (confirmed, output, code) = run(&["/bin/sh"], &["sh", "-c", script], "/tmp");
+    confirmed.unwrap();
+    let lines: Vec<&str> = output.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "65534",
+            "65534",
+            "/tmp",
+            "hello",
+            "0022",
+            "4",
+            "leader",
+            "SigBlk:\t0000000000000000",
+            "SigIgn:\t0000000000000000",
+            "0",
+        ],
+        "the fourth descriptor is the folder that `ls` reads"
+    );
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn a_missing_program_is_reported_as_the_failed_exec() {
+    let (confirmed, _, code) = run(&["/nonexistent/a", "/nonexistent/b"], &["a"], "/");
+    let error = confirmed.unwrap_err();
+    assert_eq!(error.step, SpawnStep::Exec);
+    assert_eq!(error.source.kind(), io::ErrorKind::NotFound);
+    assert_eq!(code, 127);
+}
+
+#[test]
+fn a_forbidden_candidate_is_told_only_when_no_other_runs() {
+    let (confirmed, _, _) = run(&["/etc/passwd", "/nonexistent"], &["x"], "/");
+    assert_eq!(
+        confirmed.unwrap_err().source.kind(),
+        io::ErrorKind::PermissionDenied
+    );
+    let (confirmed, output, _) = run(&["/etc/passwd", "/bin/echo"], &["echo", "ran"], "/");
+    confirmed.unwrap();
+    assert_eq!(output, "ran\n");
+}
+
+#[test]
+fn a_directory_is_entered_as_the_user_not_as_the_caller() {
+    let private = std::env::temp_dir().join(format!("spawn-as-{}", std::process::id()));
+    std::fs::create_dir(&private).unwrap();
+    std::fs::set_permissions(
+        &private,
+        std::os::unix::fs::PermissionsExt::from_mode(0o700),
+    )
+    .unwrap();
+    let (confirmed, _, _) = run(&["/bin/true"], &["true"], private.to_str().unwrap());
+    std::fs::remove_dir(&private).unwrap();
+    let error = confirmed.unwrap_err();
+    assert_eq!(error.step, SpawnStep::Directory);
+    assert_eq!(error.source.kind(), io::ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn a_script_without_an_interpreter_line_is_run_by_sh() {
+    let script = std::env::temp_dir().join(format!("spawn-as-script-{}", std::process::id()));
+    std::fs::write(&script, "echo \"got $1\"\n").unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let (confirmed, output, _) = run(&[script.to_str().unwrap()], &["script", "it"], "/");
+    std::fs::remove_file(&script).unwrap();
+    confirmed.unwrap();
+    assert_eq!(output, "got it\n");
+}
