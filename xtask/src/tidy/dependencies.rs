@@ -54,6 +54,7 @@ const DUPLICATES: &[(&str, &str)] = &[
         "syn",
         "2 and 3 serve different derive macros; they run in the compiler and are in no program",
     ),
+    ("synstructure", "comes with the two versions of syn"),
     ("tower-http", "reqwest, in the client, is still on 0.6"),
 ];
 
