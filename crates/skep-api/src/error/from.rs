@@ -1,0 +1,253 @@
+//! Which status, code and text each failure has. Here the caller's sentence and the operator's
+//! log line part ways.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use skep_control::{
+    AuthError, Blocked, CreateError, CursorError, DeadlineError, IdempotencyError,
+    IdempotencyKeyError, KeyError, LifetimeError, NodeCreateError, ResolveError, SandboxNotFound,
+    StopError, StoreError, TemplateError,
+};
+use skep_telemetry::Chain;
+use skep_types::ReferenceError;
+
+use super::{ApiError, Retry};
+
+impl From<AuthError> for ApiError {
+    fn from(error: AuthError) -> Self {
+        match error {
+            AuthError::Unknown => Self::unauthorized(
+                "Invalid API key, please check X-API-Key; `skep key create` makes a new one",
+            ),
+            AuthError::Banned => Self::new(StatusCode::FORBIDDEN, "team_banned", "team is banned"),
+            AuthError::Record(error) => error.into(),
+        }
+    }
+}
+
+impl From<Blocked> for ApiError {
+    fn from(error: Blocked) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "team_blocked", error.to_string())
+    }
+}
+
+/// For calls that only read, or whose write may be repeated.
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(error = %Chain(&error), "the record failed");
+        match error.is_transient() {
+            true => Self::unavailable("record_busy", "the server is busy; try again in a moment")
+                .retry(Retry::After(1)),
+            false => Self::internal("the server cannot read or write its record"),
+        }
+    }
+}
+
+impl From<ResolveError> for ApiError {
+    fn from(error: ResolveError) -> Self {
+        let message = error.to_string();
+        match &error {
+            ResolveError::NotFound(_) => Self::not_found("template_not_found", message),
+            ResolveError::NoSuchTag(_) => Self::not_found("template_tag_not_found", message),
+            ResolveError::NoAccess(_) => {
+                Self::new(StatusCode::FORBIDDEN, "template_forbidden", message)
+            }
+            ResolveError::NotReady(_) => {
+                Self::unavailable("template_not_ready", message).retry(Retry::After(5))
+            }
+            ResolveError::Failed(_) => {
+                tracing::error!(error = %Chain(&error), "templates failed");
+                Self::internal("the server cannot read its templates")
+            }
+        }
+    }
+}
+
+impl From<TemplateError> for ApiError {
+    fn from(error: TemplateError) -> Self {
+        match error {
+            TemplateError::Resolve(error) => error.into(),
+            TemplateError::Record(error) => error.into(),
+        }
+    }
+}
+
+impl From<ReferenceError> for ApiError {
+    fn from(error: ReferenceError) -> Self {
+        Self::bad_request("invalid_template", format!("Invalid template: {error}"))
+    }
+}
+
+impl From<CreateError> for ApiError {
+    fn from(error: CreateError) -> Self {
+        match error {
+            CreateError::Blocked(error) => error.into(),
+            CreateError::Template(error) => error.into(),
+            CreateError::Idempotency(error) => error.into(),
+            CreateError::Record(error) => error.into(),
+            CreateError::Node(error) => error.into(),
+            // Waiting does not help until somebody ends a sandbox, and only the caller knows
+            // when that is.
+            CreateError::QuotaReached { limit } => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_sandboxes",
+                format!(
+                    "you have reached the limit of {limit} running sandboxes; kill one, or ask \
+                     the operator for more"
+                ),
+            )
+            .retry(Retry::Never),
+            CreateError::Late(_) => {
+                tracing::error!(error = %Chain(&error), "creation took too long");
+                Self::new(
+                    StatusCode::GATEWAY_TIMEOUT,
+                    "sandbox_placement_timeout",
+                    "the sandbox did not come up in time",
+                )
+                .retry(Retry::Never)
+            }
+            CreateError::BrokeOff => {
+                tracing::error!(error = %Chain(&error), "creation broke off");
+                Self::internal("the sandbox could not be started")
+            }
+        }
+    }
+}
+
+impl From<NodeCreateError> for ApiError {
+    fn from(error: NodeCreateError) -> Self {
+        match &error {
+            NodeCreateError::NoRoom(_) => {
+                tracing::warn!(error = %Chain(&error), "no room for a sandbox");
+                Self::unavailable(
+                    "sandbox_capacity_unavailable",
+                    "the server has no room for another sandbox now; try again later",
+                )
+                .retry(Retry::After(1))
+            }
+            NodeCreateError::Failed(_) => {
+                tracing::error!(error = %Chain(&error), "sandbox did not come up");
+                Self::unavailable(
+                    "sandbox_create_failed",
+                    "the sandbox did not come up; try again",
+                )
+                .retry(Retry::After(1))
+            }
+            NodeCreateError::Refused(_) => {
+                tracing::error!(error = %Chain(&error), "sandbox cannot come up");
+                Self::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "sandbox_create_refused",
+                    "the sandbox could not be started; the operator finds the reason in the log",
+                )
+            }
+            NodeCreateError::Stopping => {
+                Self::unavailable("server_stopping", "the server is about to stop")
+                    .retry(Retry::After(2))
+            }
+        }
+    }
+}
+
+impl From<IdempotencyError> for ApiError {
+    fn from(error: IdempotencyError) -> Self {
+        let message = error.to_string();
+        match error {
+            IdempotencyError::InProgress => {
+                Self::new(StatusCode::CONFLICT, "idempotency_in_progress", message)
+                    .retry(Retry::After(1))
+            }
+            IdempotencyError::Mismatch => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "idempotency_request_mismatch",
+                message,
+            ),
+            IdempotencyError::OutcomeUnknown => {
+                Self::new(StatusCode::CONFLICT, "idempotency_outcome_unknown", message)
+                    .retry(Retry::Never)
+            }
+        }
+    }
+}
+
+impl From<IdempotencyKeyError> for ApiError {
+    fn from(error: IdempotencyKeyError) -> Self {
+        Self::validation(error)
+    }
+}
+
+impl From<LifetimeError> for ApiError {
+    fn from(error: LifetimeError) -> Self {
+        let message = match error {
+            LifetimeError::NotPositive => "Timeout must be greater than 0".to_owned(),
+            LifetimeError::TooLong { max } => {
+                format!("Timeout cannot be greater than {}", in_words(max))
+            }
+        };
+        Self::bad_request("invalid_timeout", message)
+    }
+}
+
+fn in_words(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds if seconds >= 3600 && seconds.is_multiple_of(3600) => {
+            format!("{} hours", seconds / 3600)
+        }
+        seconds => format!("{seconds} seconds"),
+    }
+}
+
+impl From<SandboxNotFound> for ApiError {
+    fn from(SandboxNotFound(id): SandboxNotFound) -> Self {
+        Self::sandbox_not_found(id)
+    }
+}
+
+impl From<StopError> for ApiError {
+    fn from(error: StopError) -> Self {
+        match error {
+            StopError::NotFound(error) => error.into(),
+            StopError::Node(_) | StopError::Record(_) => {
+                tracing::error!(error = %Chain(&error), "kill failed");
+                Self::internal("the sandbox could not be ended in good order; try again")
+            }
+        }
+    }
+}
+
+impl From<DeadlineError> for ApiError {
+    fn from(error: DeadlineError) -> Self {
+        let conflict = |message| Self::new(StatusCode::CONFLICT, "sandbox_changing", message);
+        match error {
+            DeadlineError::Blocked(error) => error.into(),
+            DeadlineError::NotFound(id) => Self::sandbox_not_found(id),
+            DeadlineError::Stopping(id) => conflict(format!("Sandbox \"{id}\" is being killed")),
+            DeadlineError::Paused(id) => conflict(format!("Sandbox \"{id}\" is paused")),
+            DeadlineError::Exhausted => {
+                Self::bad_request("max_length_exceeded", "Max instance length exceeded")
+            }
+            DeadlineError::Record(_) => {
+                tracing::error!(error = %Chain(&error), "deadline not recorded");
+                Self::internal("the new deadline could not be recorded; try again")
+            }
+        }
+    }
+}
+
+impl From<KeyError> for ApiError {
+    fn from(error: KeyError) -> Self {
+        match error {
+            KeyError::NotFound | KeyError::NotYours => {
+                Self::not_found("key_not_found", "id not found")
+            }
+            KeyError::Record(error) => error.into(),
+        }
+    }
+}
+
+impl From<CursorError> for ApiError {
+    fn from(_error: CursorError) -> Self {
+        Self::bad_request("invalid_next_token", "Invalid next token")
+    }
+}

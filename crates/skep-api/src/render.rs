@@ -1,0 +1,202 @@
+//! From what control knows to what clients read.
+
+use skep_control::{
+    Key, KeyMask, ListedTemplate, LogEntry, LogLevel, MetricPoint, Order, Sandbox, SandboxRecord,
+};
+use skep_types::{Phase, Usage};
+use skep_wire::rest;
+
+/// Which version of the agent's protocol our sandboxes speak. Clients unlock features by it.
+pub(crate) const AGENT_VERSION: &str = "0.6.13";
+
+/// A constant that old clients want to see.
+const CLIENT_ID: &str = "6532622b";
+
+const MIB: u64 = 1024 * 1024;
+
+pub(crate) fn sandbox(order: &Order, domain: Option<&str>) -> rest::Sandbox {
+    rest::Sandbox {
+        template_id: order.template.to_string(),
+        sandbox_id: order.id.to_string(),
+        alias: Some(order.template_name.clone()),
+        client_id: CLIENT_ID.to_owned(),
+        envd_version: AGENT_VERSION.to_owned(),
+        envd_access_token: revealed_token(order),
+        traffic_access_token: None,
+        domain: domain.map(str::to_owned),
+    }
+}
+
+pub(crate) fn listed_sandbox(sandbox: &Sandbox) -> rest::ListedSandbox {
+    let order = &sandbox.order;
+    rest::ListedSandbox {
+        template_id: order.template.to_string(),
+        alias: Some(order.template_name.clone()),
+        sandbox_id: order.id.to_string(),
+        client_id: CLIENT_ID.to_owned(),
+        started_at: sandbox.status.started_at,
+        end_at: sandbox.status.ends_at,
+        cpu_count: order.resources.cpus,
+        memory_mb: order.resources.memory_mib,
+        disk_size_mb: order.resources.disk_mib,
+        metadata: order.metadata.clone(),
+        state: match sandbox.status.phase {
+            Phase::Paused => rest::SandboxState::Paused,
+            // Control shows no others.
+            Phase::Starting | Phase::Running | Phase::Stopping | Phase::Gone => {
+                rest::SandboxState::Running
+            }
+        },
+        envd_version: AGENT_VERSION.to_owned(),
+        volume_mounts: Vec::new(),
+    }
+}
+
+pub(crate) fn sandbox_detail(sandbox: &Sandbox, domain: Option<&str>) -> rest::SandboxDetail {
+    rest::SandboxDetail {
+        listed: listed_sandbox(sandbox),
+        envd_access_token: revealed_token(&sandbox.order),
+        allow_internet_access: sandbox.order.internet,
+        domain: domain.map(str::to_owned),
+        lifecycle: Some(rest::Lifecycle {
+            auto_resume: false,
+            on_timeout: rest::OnTimeout::Kill,
+        }),
+    }
+}
+
+fn revealed_token(order: &Order) -> Option<String> {
+    let token = order.access_token.as_ref();
+    token.map(|token| token.reveal().to_owned())
+}
+
+pub(crate) fn record(record: &SandboxRecord, phase: Phase) -> rest::SandboxRecord {
+    let SandboxRecord { order, run, ending } = record;
+    let planned = run.as_ref().map(|run| run.ends_at);
+    rest::SandboxRecord {
+        sandbox_id: order.id.to_string(),
+        template_id: order.template.to_string(),
+        alias: order.template_name.clone(),
+        state: match phase {
+            Phase::Starting => rest::SandboxRecordState::Starting,
+            Phase::Running => rest::SandboxRecordState::Running,
+            Phase::Paused => rest::SandboxRecordState::Paused,
+            Phase::Stopping => rest::SandboxRecordState::Stopping,
+            Phase::Gone => rest::SandboxRecordState::Ended,
+        },
+        created_at: order.created_at,
+        started_at: run.as_ref().map(|run| run.started_at),
+        end_at: ending.as_ref().map(|ending| ending.at).or(planned),
+        end_reason: ending.as_ref().map(|ending| ending.reason.to_string()),
+        usage: ending.as_ref().map(|ending| usage(&ending.usage)),
+        cpu_count: order.resources.cpus,
+        memory_mb: order.resources.memory_mib,
+        disk_size_mb: order.resources.disk_mib,
+        metadata: order.metadata.clone(),
+    }
+}
+
+fn usage(usage: &Usage) -> rest::SandboxUsage {
+    rest::SandboxUsage {
+        cpu_seconds: usage.cpu_time.as_secs_f64(),
+        memory_peak_bytes: usage.memory_peak_bytes,
+        disk_bytes: usage.disk_bytes,
+        out_of_memory_kills: usage.out_of_memory_kills,
+    }
+}
+
+pub(crate) fn metric(point: &MetricPoint) -> rest::Metric {
+    rest::Metric {
+        timestamp: point.at,
+        timestamp_unix: point.at.as_second(),
+        cpu_count: point.resources.cpus,
+        cpu_used_pct: point.cpu_used_percent,
+        mem_used: point.usage.memory_bytes,
+        mem_total: u64::from(point.resources.memory_mib) * MIB,
+        mem_cache: point.usage.cache_bytes,
+        disk_used: point.usage.disk_bytes,
+        disk_total: u64::from(point.resources.disk_mib) * MIB,
+    }
+}
+
+pub(crate) fn log_entry(entry: &LogEntry) -> rest::LogEntry {
+    rest::LogEntry {
+        timestamp: entry.at,
+        message: entry.message.clone(),
+        level: log_level(entry.level),
+        fields: entry.fields.clone(),
+    }
+}
+
+/// An entry as a flat JSON object in a text. The official command line parses each and breaks
+/// on one without a level.
+pub(crate) fn log_line(entry: &LogEntry) -> rest::LogLine {
+    let mut line = serde_json::Map::new();
+    line.insert("logger".to_owned(), "sandbox".into());
+    for (key, value) in &entry.fields {
+        line.insert(key.clone(), value.as_str().into());
+    }
+    line.insert("message".to_owned(), entry.message.as_str().into());
+    let level = match entry.level {
+        LogLevel::Debug => "debug",
+        LogLevel::Info => "info",
+        LogLevel::Warn => "warn",
+        LogLevel::Error => "error",
+    };
+    line.insert("level".to_owned(), level.into());
+    rest::LogLine {
+        timestamp: entry.at,
+        line: serde_json::Value::Object(line).to_string(),
+    }
+}
+
+fn log_level(level: LogLevel) -> rest::LogLevel {
+    match level {
+        LogLevel::Debug => rest::LogLevel::Debug,
+        LogLevel::Info => rest::LogLevel::Info,
+        LogLevel::Warn => rest::LogLevel::Warn,
+        LogLevel::Error => rest::LogLevel::Error,
+    }
+}
+
+pub(crate) fn api_key(key: &Key) -> rest::ApiKey {
+    let mask = KeyMask::of(key);
+    rest::ApiKey {
+        id: key.id.clone(),
+        name: key.name.clone(),
+        mask: rest::KeyMask {
+            prefix: mask.prefix.to_owned(),
+            value_length: mask.value_length,
+            masked_value_prefix: mask.first.to_owned(),
+            masked_value_suffix: mask.last.to_owned(),
+        },
+        created_at: key.created_at,
+        last_used: key.last_used,
+    }
+}
+
+pub(crate) fn template(template: &ListedTemplate, slug: &str) -> rest::Template {
+    let info = &template.info;
+    let in_namespace = |name: &String| match info.owner {
+        Some(_) => format!("{slug}/{name}"),
+        None => name.clone(),
+    };
+    rest::Template {
+        template_id: info.id.to_string(),
+        build_id: template.build.to_string(),
+        cpu_count: info.resources.cpus,
+        memory_mb: info.resources.memory_mib,
+        disk_size_mb: info.resources.disk_mib,
+        public: info.public,
+        aliases: info.names.clone(),
+        names: info.names.iter().map(in_namespace).collect(),
+        created_at: info.created_at,
+        updated_at: info.updated_at,
+        created_by: None,
+        last_spawned_at: template.last_spawned_at,
+        spawn_count: template.spawns,
+        build_count: 1,
+        envd_version: AGENT_VERSION.to_owned(),
+        build_status: rest::BuildStatus::Ready,
+    }
+}

@@ -1,0 +1,207 @@
+//! Which path leads where.
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, patch, post, put};
+use futures_util::FutureExt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use tracing::Instrument as _;
+
+use skep_control::Control;
+
+use crate::error::ApiError;
+use crate::{cors, local_only, routes};
+
+/// The largest request body.
+const BODY_LIMIT: usize = 16 * 1024 * 1024;
+
+/// What the edge needs to know.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Who decides.
+    pub control: Control,
+    /// Who is let in.
+    pub access: Access,
+    /// Under which name sandboxes are reached; `None` if clients know better.
+    pub domain: Option<String>,
+}
+
+/// Who is let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Whoever holds a key.
+    Keys,
+    /// Whoever reaches the server, as the default team. Only for servers that listen on
+    /// loopback; what a browser sends on behalf of another site is refused.
+    Trusted,
+}
+
+/// What handlers see.
+#[derive(Debug, Clone)]
+pub(crate) struct Edge(Arc<Options>);
+
+impl Edge {
+    pub(crate) fn control(&self) -> &Control {
+        &self.0.control
+    }
+
+    pub(crate) fn access(&self) -> Access {
+        self.0.access
+    }
+
+    pub(crate) fn domain(&self) -> Option<&str> {
+        self.0.domain.as_deref()
+    }
+}
+
+/// The REST API.
+///
+/// Paths are matched as they were sent, and each segment is decoded afterwards, so `%2F` never
+/// splits one.
+pub fn router(options: Options) -> Router {
+    let edge = Edge(Arc::new(options));
+    let routes = Router::new()
+        .merge(sandboxes())
+        .merge(teams())
+        .merge(templates())
+        .merge(not_yet())
+        .route("/health", get(routes::health::health))
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(middleware::from_fn(guarded));
+    let routes = match edge.access() {
+        Access::Keys => routes.layer(cors::layer()),
+        Access::Trusted => {
+            routes.layer(middleware::from_fn_with_state(edge.clone(), local_callers))
+        }
+    };
+    routes.with_state(edge)
+}
+
+fn sandboxes() -> Router<Edge> {
+    Router::new()
+        .route(
+            "/sandboxes",
+            post(routes::create_sandbox::create_sandbox).get(routes::list_sandboxes::v1),
+        )
+        .route(
+            "/v2/sandboxes",
+            post(routes::create_sandbox::create_sandbox_v2).get(routes::list_sandboxes::v2),
+        )
+        .route("/sandboxes/metrics", get(routes::sandbox_metrics::many))
+        .route(
+            "/sandboxes/{id}",
+            get(routes::get_sandbox::get_sandbox).delete(routes::kill_sandbox::kill_sandbox),
+        )
+        .route(
+            "/sandboxes/{id}/timeout",
+            post(routes::set_timeout::set_timeout),
+        )
+        .route("/sandboxes/{id}/refreshes", post(routes::refresh::refresh))
+        .route("/sandboxes/{id}/connect", post(routes::connect::v1))
+        .route("/v2/sandboxes/{id}/connect", post(routes::connect::v2))
+        .route("/sandboxes/{id}/resume", post(routes::resume::resume))
+        .route("/sandboxes/{id}/metrics", get(routes::sandbox_metrics::one))
+        .route("/sandboxes/{id}/logs", get(routes::sandbox_logs::v1))
+        .route("/v2/sandboxes/{id}/logs", get(routes::sandbox_logs::v2))
+        .route("/skep/sandboxes", get(routes::list_records::list_records))
+}
+
+fn teams() -> Router<Edge> {
+    Router::new()
+        .route("/teams", get(routes::list_teams::list_teams))
+        .route(
+            "/api-keys",
+            get(routes::api_keys::list).post(routes::api_keys::create),
+        )
+        .route(
+            "/api-keys/{id}",
+            patch(routes::api_keys::rename).delete(routes::api_keys::revoke),
+        )
+        .route("/access-tokens", post(routes::access_tokens::create))
+        .route("/access-tokens/{id}", delete(routes::access_tokens::delete))
+}
+
+fn templates() -> Router<Edge> {
+    Router::new()
+        .route(
+            "/templates",
+            get(routes::list_templates::v1).post(routes::not_yet::docker_build),
+        )
+        .route(
+            "/v2/templates",
+            get(routes::list_templates::v2).post(routes::not_yet::docker_build),
+        )
+        .route(
+            "/templates/aliases/{alias}",
+            get(routes::template_alias::template_alias),
+        )
+}
+
+/// Routes of the contract that have no work behind them yet. They are listed, so that a client
+/// is told so and is not led to believe that it called the wrong server.
+fn not_yet() -> Router<Edge> {
+    use routes::not_yet::{feature, sandbox_feature};
+    Router::new()
+        .route("/sandboxes/{id}/pause", post(sandbox_feature))
+        .route("/sandboxes/{id}/fork", post(sandbox_feature))
+        .route("/sandboxes/{id}/snapshots", post(sandbox_feature))
+        .route("/sandboxes/{id}/network", put(sandbox_feature))
+        .route("/snapshots", get(feature))
+        .route("/v3/templates", post(feature))
+        .route("/templates/tags", post(feature).delete(feature))
+        .route(
+            "/templates/{id}",
+            get(feature).post(feature).delete(feature).patch(feature),
+        )
+        .route("/v2/templates/{id}", patch(feature))
+        .route("/templates/{id}/tags", get(feature))
+        .route("/templates/{id}/files/{hash}", get(feature))
+        .route("/templates/{id}/builds/{build}", post(feature))
+        .route("/v2/templates/{id}/builds/{build}", post(feature))
+        .route("/templates/{id}/builds/{build}/status", get(feature))
+        .route("/templates/{id}/builds/{build}/logs", get(feature))
+        .route("/volumes", get(feature).post(feature))
+        .route("/volumes/{id}", get(feature).delete(feature))
+        .route("/secrets", get(feature).post(feature))
+        .route("/secrets/{id}", get(feature).post(feature).delete(feature))
+}
+
+async fn unknown_route() -> ApiError {
+    ApiError::not_found("not_found", "there is no such route")
+}
+
+async fn wrong_method() -> ApiError {
+    ApiError::method_not_allowed()
+}
+
+/// Gives each request a span, and turns the panic of a handler into an answer: one request's
+/// bug is one request's failure.
+async fn guarded(request: Request, next: Next) -> Response {
+    let span =
+        tracing::debug_span!("request", method = %request.method(), path = request.uri().path());
+    let handling = AssertUnwindSafe(next.run(request)).catch_unwind();
+    match handling.instrument(span.clone()).await {
+        Ok(response) => response,
+        Err(panic) => {
+            let message = panic
+                .downcast_ref::<&str>()
+                .copied()
+                .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            let _entered = span.entered();
+            tracing::error!(message, "handler panicked");
+            ApiError::internal("the request could not be handled").into_response()
+        }
+    }
+}
+
+async fn local_callers(State(edge): State<Edge>, request: Request, next: Next) -> Response {
+    match local_only::check(request.headers(), edge.domain()) {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    }
+}

@@ -1,0 +1,128 @@
+//! `POST /sandboxes` and `POST /v2/sandboxes`
+
+mod refusals;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use skep_control::{CreateRequest, IdempotencyKey, Lifetime, RequestDigest, TeamLimits};
+use skep_types::Redacted;
+use skep_wire::rest;
+
+use crate::authorized::Authorized;
+use crate::body::RawBody;
+use crate::error::ApiError;
+use crate::render;
+use crate::router::Edge;
+
+/// What differs between the two generations of the route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Generation {
+    /// Clients send everything.
+    First,
+    /// Clients send only what their user said.
+    Second,
+}
+
+impl Generation {
+    fn usual_timeout(self) -> i64 {
+        match self {
+            Self::First => 15,
+            Self::Second => 300,
+        }
+    }
+
+    fn is_secure(self, asked: Option<bool>) -> bool {
+        match self {
+            Self::First => asked.unwrap_or(false),
+            Self::Second => true,
+        }
+    }
+}
+
+/// `POST /sandboxes`
+pub(crate) async fn create_sandbox(
+    authorized: Authorized,
+    State(edge): State<Edge>,
+    headers: HeaderMap,
+    body: RawBody,
+) -> Result<(StatusCode, Json<rest::Sandbox>), ApiError> {
+    create(&authorized, &edge, &headers, &body, Generation::First).await
+}
+
+/// `POST /v2/sandboxes`
+pub(crate) async fn create_sandbox_v2(
+    authorized: Authorized,
+    State(edge): State<Edge>,
+    headers: HeaderMap,
+    body: RawBody,
+) -> Result<(StatusCode, Json<rest::Sandbox>), ApiError> {
+    create(&authorized, &edge, &headers, &body, Generation::Second).await
+}
+
+async fn create(
+    authorized: &Authorized,
+    edge: &Edge,
+    headers: &HeaderMap,
+    body: &RawBody,
+    generation: Generation,
+) -> Result<(StatusCode, Json<rest::Sandbox>), ApiError> {
+    let caller = &authorized.caller;
+    caller.may_change()?;
+    let mut request = read(body.parse()?, caller.limits, generation)?;
+    request.idempotency = idempotency(headers, body, generation)?;
+    let order = edge.control().create(caller, request).await?;
+    let sandbox = render::sandbox(&order, edge.domain());
+    Ok((StatusCode::CREATED, Json(sandbox)))
+}
+
+fn read(
+    body: rest::NewSandbox,
+    limits: TeamLimits,
+    generation: Generation,
+) -> Result<CreateRequest, ApiError> {
+    let secure = generation.is_secure(body.secure);
+    refusals::check(&body, secure)?;
+    let timeout = body.timeout.unwrap_or(generation.usual_timeout());
+    Ok(CreateRequest {
+        template: body.template_id.parse()?,
+        lifetime: Lifetime::new(timeout, limits.lifetime)?,
+        secure,
+        internet: body.allow_internet_access,
+        metadata: body.metadata.unwrap_or_default(),
+        env: Redacted::new(environment(body.env_vars.unwrap_or_default())?),
+        idempotency: None,
+    })
+}
+
+/// No process can have a variable with an empty name, an equals sign in its name, or a zero
+/// byte anywhere.
+fn environment(
+    variables: std::collections::BTreeMap<String, String>,
+) -> Result<Vec<(String, String)>, ApiError> {
+    let possible = |(name, value): (&String, &String)| {
+        !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+    };
+    match variables.iter().all(possible) {
+        true => Ok(variables.into_iter().collect()),
+        false => Err(ApiError::validation(
+            "an environment variable has a name or value that no process can have",
+        )),
+    }
+}
+
+fn idempotency(
+    headers: &HeaderMap,
+    body: &RawBody,
+    generation: Generation,
+) -> Result<Option<(IdempotencyKey, RequestDigest)>, ApiError> {
+    let Some(value) = headers.get("idempotency-key") else {
+        return Ok(None);
+    };
+    let key = value.to_str().unwrap_or_default().parse()?;
+    let route: &[u8] = match generation {
+        Generation::First => b"/sandboxes",
+        Generation::Second => b"/v2/sandboxes",
+    };
+    Ok(Some((key, RequestDigest::of(&[route, &body.0]))))
+}

@@ -1,0 +1,43 @@
+//! Routes of the contract that have no work behind them yet.
+
+use axum::extract::{MatchedPath, State};
+use axum::http::Method;
+
+use crate::authorized::Authorized;
+use crate::error::ApiError;
+use crate::router::Edge;
+use crate::sandbox_path::SandboxPath;
+
+/// Something that this server cannot do yet.
+pub(crate) async fn feature(
+    _authorized: Authorized,
+    method: Method,
+    route: MatchedPath,
+) -> ApiError {
+    not_yet(&method, &route)
+}
+
+/// Something that this server cannot do with a sandbox yet. Whether there is such a sandbox is
+/// told first, because clients act on that.
+pub(crate) async fn sandbox_feature(
+    authorized: Authorized,
+    State(edge): State<Edge>,
+    path: SandboxPath,
+    method: Method,
+    route: MatchedPath,
+) -> Result<(), ApiError> {
+    edge.control().find(&authorized.caller, &path.id()?)?;
+    Err(not_yet(&method, &route))
+}
+
+/// The first way to build templates, by pushing a Docker image. It will not come.
+pub(crate) async fn docker_build(_authorized: Authorized) -> ApiError {
+    ApiError::bad_request(
+        "docker_build_unsupported",
+        "building from a pushed Docker image is not supported; use `template create`",
+    )
+}
+
+fn not_yet(method: &Method, route: &MatchedPath) -> ApiError {
+    ApiError::not_implemented(&format!("{method} {}", route.as_str()))
+}
