@@ -17,11 +17,13 @@ VERSION = json.loads((PACKAGE / "package.json").read_text())["version"]
 GENERATION = os.environ["CONFORMANCE_GENERATION"]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     kept = []
     for item in items:
         feature = item.get_closest_marker("feature")
         assert feature and feature.args[0] in results.FEATURES, f"{item.nodeid} names no feature of features.json"
+        item.extra_keyword_matches.add(feature.args[0])
         if item.get_closest_marker("new_only") and GENERATION == "year":
             record(item, "absent", 0, "")
         else:

@@ -1,9 +1,12 @@
 """The `sandbox` commands."""
 
+import fcntl
 import os
 import pty
 import select
+import struct
 import subprocess
+import termios
 import time
 
 import e2b
@@ -58,7 +61,9 @@ def test_a_detached_sandbox_prints_its_id_and_runs(cli):
 @pytest.mark.new_only
 def test_exec_prints_both_streams_and_returns_the_exit_code(cli, sandbox):
     done = cli("sandbox", "exec", sandbox.sandbox_id, "echo out; echo err >&2; exit 7")
-    assert (done.code, done.out, done.err) == (7, b"out\n", b"err\n")
+    assert (done.code, done.out) == (7, b"out\n")
+    # The CLI adds a line of its own about the exit status.
+    assert done.err.startswith(b"err\n")
 
 
 @feature("cli.exec")
@@ -161,7 +166,8 @@ def test_an_unknown_sandbox_is_told(cli):
 
 @feature("cli.templates")
 def test_the_base_template_is_listed(cli):
-    done = cli("template", "list", "--format", "json")
+    # The year-old CLI insists on a login and sends both; the key alone must decide.
+    done = cli("template", "list", "--format", "json", E2B_ACCESS_TOKEN="sk_e2b_" + "0" * 40)
     assert done.code == 0, done.err
     assert any("base" in template["aliases"] for template in done.json)
 
@@ -190,6 +196,7 @@ class Terminal:
     def __init__(self, command, *arguments):
         start, environment = command
         self.near, far = pty.openpty()
+        fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.shown = b""
         environment = {**environment, "TERM": "xterm"}
         self.process = subprocess.Popen([*start, *arguments], stdin=far, stdout=far, stderr=far, env=environment, start_new_session=True)

@@ -18,12 +18,14 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("sdk", list(FLAVOURS), indirect=True, scope="session")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Leaves out what this SDK does not have, and records that it was left out."""
     kept = []
     for item in items:
         feature = item.get_closest_marker("feature")
         assert feature and feature.args[0] in results.FEATURES, f"{item.nodeid} names no feature of features.json"
+        item.extra_keyword_matches.add(feature.args[0])
         if item.get_closest_marker("once") and flavour_of(item) == "async":
             continue
         if absent(item):

@@ -164,7 +164,7 @@ class Async(Flavour):
         return watch
 
     async def stream_input(self, service, pid, chunks):
-        handle = await service.stream_input(pid)
+        handle = service.stream_input(pid)
         for chunk in chunks:
             await handle.send(chunk)
         await handle.close()

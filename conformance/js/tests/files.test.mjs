@@ -3,7 +3,6 @@
 import assert from 'node:assert/strict'
 
 import { check, eventually, expectError, failure, group } from '../harness.mjs'
-import { byGeneration, e2b } from '../sdk.mjs'
 
 const TEXT = 'first line\nnaïve — 日本語 🐝\n'
 const BYTES = Uint8Array.from({ length: 16384 }, (_, index) => index % 256)
@@ -51,15 +50,16 @@ group('files', (box) => {
     assert.deepEqual(await drain(await read('stream')), Buffer.from(BYTES))
   })
 
-  check('files.read', 'an empty file is empty in every format', async ({ place }) => {
+  check('files.read', 'an empty file is empty as text and bytes', async ({ place }) => {
     await files().write(`${place}/empty`, '')
     assert.equal(await files().read(`${place}/empty`), '')
     assert.equal((await files().read(`${place}/empty`, { format: 'bytes' })).length, 0)
-    assert.equal((await files().read(`${place}/empty`, { format: 'blob' })).size, 0)
   })
 
-  check('files.read', 'a stream of an empty file is empty', { newOnly: true }, async ({ place }) => {
+  // The year-old SDK gives an empty text for both.
+  check('files.read', 'an empty file is an empty blob and stream', { newOnly: true }, async ({ place }) => {
     await files().write(`${place}/empty`, '')
+    assert.equal((await files().read(`${place}/empty`, { format: 'blob' })).size, 0)
     assert.equal((await drain(await files().read(`${place}/empty`, { format: 'stream' }))).length, 0)
   })
 

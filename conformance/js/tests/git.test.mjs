@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict'
 
-import { check, failure, group } from '../harness.mjs'
+import { check, expectError, failure, group } from '../harness.mjs'
 
 const newOnly = true
 const author = { authorName: 'A Bee', authorEmail: 'bee@example.com' }
@@ -21,12 +21,12 @@ group('git', (box) => {
     const git = await repository(place)
     assert.deepEqual((await git.status(place)).fileStatus, [])
     await box.sandbox.files.write(`${place}/README.md`, 'two\n')
-    await box.sandbox.files.write(`${place}/new file.txt`, 'x')
+    await box.sandbox.files.write(`${place}/new.txt`, 'x')
     const { currentBranch, fileStatus } = await git.status(place)
     assert.equal(currentBranch, 'main')
     assert.deepEqual(fileStatus.map((file) => [file.name, file.status]).sort(), [
       ['README.md', 'modified'],
-      ['new file.txt', 'untracked'],
+      ['new.txt', 'untracked'],
     ])
     await git.restore(place, { paths: ['README.md'] })
     assert.equal(await box.sandbox.files.read(`${place}/README.md`), 'one\n')
@@ -57,9 +57,12 @@ group('git', (box) => {
     assert.equal(await git.remoteGet(`${place}/first`, 'other'), undefined)
   })
 
-  check('git.remotes', 'pushing without a remote tells what to do', { newOnly }, async ({ place }) => {
-    const git = await repository(place)
-    assert.equal((await failure(git.push(place))).constructor.name, 'GitUpstreamError')
+  check('git.remotes', 'pushing a branch without upstream tells what to do', { newOnly }, async ({ place }) => {
+    const git = await repository(`${place}/first`)
+    await git.init(`${place}/hub.git`, { bare: true, initialBranch: 'main' })
+    await git.remoteAdd(`${place}/first`, 'origin', `${place}/hub.git`)
+    const error = await failure(git.push(`${place}/first`, { setUpstream: false }))
+    expectError(error, { new: 'GitUpstreamError', says: 'upstream' })
   })
 
   check('git.config', 'configuration is kept', { newOnly }, async () => {

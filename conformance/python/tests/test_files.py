@@ -15,7 +15,9 @@ BYTES = bytes(range(256)) * 64
 @feature("files.write")
 async def test_text_written_is_read_back(sdk, sandbox, place):
     info = await sdk.call(sandbox.files.write, f"{place}/deep/er/a.txt", TEXT)
-    assert (info.name, info.path, info.type) == ("a.txt", f"{place}/deep/er/a.txt", e2b.FileType.FILE)
+    assert (info.name, info.path) == ("a.txt", f"{place}/deep/er/a.txt")
+    # The year-old SDK hands on the text of the answer.
+    assert e2b.FileType(info.type) == e2b.FileType.FILE
     assert await sdk.call(sandbox.files.read, f"{place}/deep/er/a.txt") == TEXT
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-import e2b
 from generation import expect_error
 
 feature = pytest.mark.feature
@@ -32,13 +31,13 @@ async def test_status_tells_clean_changed_staged_and_new(sdk, sandbox, place):
     clean = await sdk.call(git.status, place)
     assert (clean.current_branch, clean.file_status, clean.detached) == ("main", [], False)
     await sdk.call(sandbox.files.write, f"{place}/README.md", "two\n")
-    await sdk.call(sandbox.files.write, f"{place}/a new file.txt", "x")
+    await sdk.call(sandbox.files.write, f"{place}/new.txt", "x")
     await sdk.call(sandbox.files.write, f"{place}/staged.txt", "x")
     await sdk.call(git.add, place, files=["staged.txt"])
     files = {file.name: file for file in (await sdk.call(git.status, place)).file_status}
-    assert set(files) == {"README.md", "a new file.txt", "staged.txt"}
+    assert set(files) == {"README.md", "new.txt", "staged.txt"}
     assert files["staged.txt"].staged and not files["README.md"].staged
-    assert (files["README.md"].status, files["a new file.txt"].status) == ("modified", "untracked")
+    assert (files["README.md"].status, files["new.txt"].status) == ("modified", "untracked")
 
 
 @feature("git.repository")
@@ -85,10 +84,11 @@ async def test_clone_push_and_pull_go_around(sdk, sandbox, place):
 
 
 @feature("git.remotes")
-async def test_pushing_without_a_remote_tells_what_to_do(sdk, sandbox, place):
-    git = await repository(sdk, sandbox, place)
-    error = await sdk.error(git.push, place)
-    assert isinstance(error, e2b.SandboxException), error
+async def test_pushing_a_branch_without_upstream_tells_what_to_do(sdk, sandbox, place):
+    git = await repository(sdk, sandbox, f"{place}/first")
+    await sdk.call(git.init, f"{place}/hub.git", bare=True, initial_branch="main")
+    await sdk.call(git.remote_add, f"{place}/first", "origin", f"{place}/hub.git")
+    error = await sdk.error(git.push, f"{place}/first", set_upstream=False)
     expect_error(error, "GitUpstreamException", "upstream")
 
 

@@ -222,7 +222,7 @@ async def test_each_message_is_delivered_before_the_stream_ends(sdk, sandbox, pl
         return await sdk.call(sandbox.files.exists, f"{place}/line")
 
     if sdk.name == "async":
-        stream = await sandbox.commands.stream_input(running.pid)
+        stream = sandbox.commands.stream_input(running.pid)
         await stream.send("first\n")
         await eventually(delivered, "the first message, while the stream was open,")
         await stream.close()

@@ -22,6 +22,8 @@ async def test_a_terminal_is_a_login_shell_of_the_user(sdk, sandbox):
 @feature("pty.create")
 async def test_a_terminal_has_job_control_and_keys(sdk, sandbox):
     screen = await sdk.terminal(sandbox, SIZE)
+    await screen.type("echo =$((6*7))=\n")
+    await screen.expect("=42=")
     await screen.type("sleep 60\n")
     await screen.expect("sleep 60")
     await screen.type("\x03")
