@@ -12,6 +12,7 @@ mod layers;
 mod links;
 mod manifests;
 mod places;
+mod rest_page;
 mod rust_tokens;
 mod todo;
 mod unsafe_code;
@@ -94,6 +95,7 @@ fn check(root: &Path) -> anyhow::Result<Findings> {
         links::check(&tree, root),
         environment_variables::check(&tree),
         configuration::check(&tree),
+        rest_page::check(&tree),
     ];
     Ok(Findings {
         violations: violations.into_iter().flatten().collect(),

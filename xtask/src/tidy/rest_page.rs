@@ -1,0 +1,122 @@
+//! The REST page lists every route and every error code, and no other.
+
+use std::collections::BTreeSet;
+
+use super::Violation;
+use super::rust_tokens::{Kind, Token, tokens};
+use crate::tree::Tree;
+
+const RULE: &str = "rest-page";
+const EDGE: &str = "crates/skep-api/src/";
+const ROUTER: &str = "crates/skep-api/src/router.rs";
+const PAGE: &str = "docs/reference/rest.md";
+
+/// Functions of the error type that take a code as a literal.
+const ERROR_MAKERS: &[&str] = &["new", "bad_request", "not_found", "unavailable"];
+/// What the error type is called where they are called.
+const ERROR_TYPE: &[&str] = &["ApiError", "Self"];
+
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+    let Some(router) = tree.find(ROUTER) else {
+        return Vec::new();
+    };
+    let mut promised = routes(&router.text);
+    for file in tree.rust_files().filter(|file| file.path.starts_with(EDGE)) {
+        promised.extend(error_codes(&file.text));
+    }
+    let page = tree.find(PAGE).map_or("", |page| page.text.as_str());
+    let listed = rows(page);
+    let missing = promised
+        .difference(&listed)
+        .map(|name| format!("has no row for `{name}`"));
+    let stale = listed
+        .difference(&promised)
+        .map(|name| format!("has a row for `{name}`, which is not there"));
+    missing
+        .chain(stale)
+        .map(|message| Violation::new(RULE, PAGE, message))
+        .collect()
+}
+
+/// The first cell of each row that names a route or a code.
+fn rows(page: &str) -> BTreeSet<String> {
+    page.lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(name, _)| name.to_owned())
+        .filter(|name| name != "error_code")
+        .collect()
+}
+
+fn routes(source: &str) -> BTreeSet<String> {
+    let tokens = tokens(source).unwrap_or_default();
+    let calls = (0..tokens.len()).filter(|index| is_word(&tokens, *index, &["route"]));
+    let texts = calls.filter_map(|index| first_text(&tokens[index + 1..]));
+    texts.filter(|text| text.starts_with('/')).collect()
+}
+
+fn error_codes(source: &str) -> BTreeSet<String> {
+    // What is below is tests, which say what they expect and promise nothing.
+    let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let tokens = tokens(code).unwrap_or_default();
+    // `ApiError::new(`: the two halves of `::` are tokens of their own.
+    let calls = (3..tokens.len()).filter(|index| {
+        is_word(&tokens, *index, ERROR_MAKERS) && is_word(&tokens, *index - 3, ERROR_TYPE)
+    });
+    let texts = calls.filter_map(|index| first_text(&tokens[index + 1..]));
+    let is_code = |text: &String| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    };
+    texts.filter(is_code).collect()
+}
+
+fn is_word(tokens: &[Token], index: usize, words: &[&str]) -> bool {
+    matches!(&tokens[index].kind, Kind::Word(word) if words.contains(&word.as_str()))
+}
+
+/// The first text among arguments that begin here. It is at most a path and a comma away, as in
+/// `new(StatusCode::FORBIDDEN, "code", …)`.
+fn first_text(tokens: &[Token]) -> Option<String> {
+    tokens.iter().take(8).find_map(|token| match &token.kind {
+        Kind::Literal(text) => Some(text.trim_matches('"').to_owned()),
+        Kind::Word(_) | Kind::Other => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = r#"
+        fn routes() { Router::new().route("/a/{id}", get(a)) }
+        fn fail() { Self::new(StatusCode::NOT_FOUND, "a_missing", format!("no a")) }
+        #[cfg(test)]
+        fn test() { Self::bad_request("only_in_tests", "") }
+    "#;
+    const ROWS: &str = "| `error_code` | |\n| `/a/{id}` | x |\n| `a_missing` | 404 |\n";
+
+    fn messages(page: &str) -> Vec<String> {
+        let violations = check(&Tree::of(&[(ROUTER, SOURCE), (PAGE, page)]));
+        violations
+            .into_iter()
+            .map(|violation| violation.message)
+            .collect()
+    }
+
+    #[test]
+    fn a_page_with_every_route_and_code_passes() {
+        assert_eq!(messages(ROWS), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_missing_and_what_is_gone_is_named() {
+        assert_eq!(
+            messages(&ROWS.replace("a_missing", "a_gone")),
+            [
+                "has no row for `a_missing`",
+                "has a row for `a_gone`, which is not there"
+            ]
+        );
+        assert_eq!(messages(&ROWS.replace("/a/{id}", "/b")).len(), 2);
+    }
+}
