@@ -3,7 +3,7 @@
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use bytes::Bytes;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 
 use crate::error::ApiError;
@@ -37,13 +37,12 @@ impl<S: Send + Sync> FromRequest<S> for RawBody {
 impl RawBody {
     /// The body as `T`.
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
-        serde_json::from_slice(&self.0).map_err(|error| match error.classify() {
-            Category::Data => ApiError::validation(error),
-            Category::Io | Category::Syntax | Category::Eof => ApiError::bad_request(
-                "invalid_json",
-                format!("Error when parsing request: {error}"),
-            ),
-        })
+        // A struct could be read from a list of its fields too, which nobody means.
+        if !self.0.trim_ascii_start().starts_with(b"{") {
+            serde_json::from_slice::<IgnoredAny>(&self.0).map_err(refused)?;
+            return Err(ApiError::validation("the body must be an object"));
+        }
+        serde_json::from_slice(&self.0).map_err(refused)
     }
 
     /// The body as `T`, or what `T` is when nothing was said.
@@ -52,6 +51,16 @@ impl RawBody {
             true => Ok(T::default()),
             false => self.parse(),
         }
+    }
+}
+
+fn refused(error: serde_json::Error) -> ApiError {
+    match error.classify() {
+        Category::Data => ApiError::validation(error),
+        Category::Io | Category::Syntax | Category::Eof => ApiError::bad_request(
+            "invalid_json",
+            format!("Error when parsing request: {error}"),
+        ),
     }
 }
 

@@ -1,16 +1,16 @@
 //! Which path leads where.
 
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post, put};
 use futures_util::FutureExt;
-use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
-use tracing::Instrument as _;
-
 use skep_control::Control;
+use tracing::Instrument as _;
 
 use crate::error::ApiError;
 use crate::{cors, local_only, routes};
@@ -203,5 +203,39 @@ async fn local_callers(State(edge): State<Edge>, request: Request, next: Next) -
     match local_only::check(request.headers(), edge.domain()) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::StatusCode;
+    use http_body_util::BodyExt;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn broken() -> &'static str {
+        panic!("as intended");
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_one_requests_failure_and_has_a_body() {
+        let routes = Router::new()
+            .route("/broken", get(broken))
+            .route("/whole", get(routes::health::health))
+            .layer(middleware::from_fn(guarded));
+        let call = |path: &str| {
+            let request = Request::get(path).body(Body::empty()).unwrap();
+            routes.clone().oneshot(request)
+        };
+        let response = call("/broken").await.unwrap();
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(
+            body,
+            r#"{"code":500,"error_code":"internal_server_error","message":"the request could not be handled"}"#
+        );
+        assert_eq!(call("/whole").await.unwrap().status(), StatusCode::OK);
     }
 }

@@ -44,7 +44,7 @@ async fn list(
         ));
     }
     let mut templates = edge.control().templates(caller).await?;
-    templates.sort_by(|left, right| right.info.created_at.cmp(&left.info.created_at));
+    templates.sort_by_key(|template| std::cmp::Reverse(template.info.created_at));
     let render = |template: &ListedTemplate| render::template(template, &caller.team.slug);
     Ok(Json(templates.iter().map(render).collect()))
 }

@@ -121,8 +121,12 @@ impl FakeNodes {
             usage: held.usage,
             at: now(),
         };
-        let kept = self.store.sandboxes().ended(id.clone(), ending);
-        kept.recorded().await.expect("the test's record works")
+        let ending = self.store.sandboxes().ended(id.clone(), ending);
+        // The sandbox is gone either way; a record that fails is what some tests are about.
+        if let Err(error) = ending.recorded().await {
+            tracing::debug!(%error, "end not recorded");
+        }
+        true
     }
 
     async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus, NodeCreateError> {

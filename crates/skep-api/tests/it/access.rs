@@ -1,0 +1,177 @@
+//! Who is let in.
+
+use std::time::Duration;
+
+use skep_api::Access;
+use skep_control::TeamLimits;
+use skep_store::Standing;
+use skep_testkit::wait_until;
+
+use crate::server::Server;
+
+const MISSING: &str =
+    r#"401 {"code":401,"error_code":"unauthorized","message":"authorization header is missing"}"#;
+const INVALID: &str = r#"401 {"code":401,"error_code":"unauthorized","message":"Invalid API key, please check X-API-Key; `skep key create` makes a new one"}"#;
+
+#[tokio::test]
+async fn nobody_without_a_key_learns_what_exists() {
+    let server = Server::new().await;
+    let id = server.create(r#"{"templateID":"base"}"#).await;
+    let unknown = "e2b_0123456789abcdef0123456789abcdef01234567";
+    for line in [
+        format!("GET /sandboxes/{id}"),
+        "GET /sandboxes/not-there".to_owned(),
+        "GET /sandboxes/A-BAD-ID".to_owned(),
+        "PUT /sandboxes/not-there/network {}".to_owned(),
+        "POST /sandboxes {broken".to_owned(),
+        "GET /v2/sandboxes?limit=0".to_owned(),
+        "GET /teams".to_owned(),
+        "GET /api-keys".to_owned(),
+        "GET /templates".to_owned(),
+        "POST /v3/templates {}".to_owned(),
+        "GET /skep/sandboxes".to_owned(),
+    ] {
+        assert_eq!(server.send_with(&[], &line).await.text(), MISSING, "{line}");
+        assert_eq!(
+            server.send_as("invalid-api-key", &line).await.text(),
+            INVALID,
+            "{line}"
+        );
+        assert_eq!(
+            server.send_as(unknown, &line).await.text(),
+            INVALID,
+            "{line}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_key_in_the_authorization_header_works_where_there_is_no_other() {
+    let server = Server::new().await;
+    let bearer = format!("Bearer {}", server.key);
+    let answer = server
+        .send_with(&[("Authorization", &bearer)], "GET /teams")
+        .await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.json()[0]["apiKey"], server.key);
+
+    // Old command-line clients send a token of their own beside the key.
+    let both = [
+        ("X-API-KEY", server.key.as_str()),
+        ("Authorization", "Bearer sk_e2b_00"),
+    ];
+    assert_eq!(
+        server.send_with(&both, "GET /v2/sandboxes").await.status,
+        200
+    );
+    let token = [("Authorization", "Bearer sk_e2b_00")];
+    assert_eq!(server.send_with(&token, "GET /teams").await.text(), INVALID);
+}
+
+#[tokio::test]
+async fn the_team_of_the_key_is_shown_with_a_key_that_works() {
+    let server = Server::new().await;
+    server
+        .check(
+            "GET /teams",
+            r#"200 [{"apiKey":"KEY","isDefault":true,"name":"Default","teamID":"ID"}]"#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn the_last_use_of_a_key_is_noted() {
+    let server = Server::new().await;
+    server.send("GET /v2/sandboxes").await;
+    wait_until(Duration::from_secs(10), async || {
+        let keys = server.send("GET /api-keys").await.json();
+        match keys[0]["lastUsed"].as_str() {
+            Some(_) => Ok(()),
+            None => Err("never used"),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_blocked_team_may_look_and_clean_up() {
+    let server = Server::new().await;
+    let id = server.create(r#"{"templateID":"base"}"#).await;
+    let blocked = Standing::Blocked("unpaid bill".to_owned());
+    let setting = server
+        .store
+        .teams()
+        .set_standing(server.team.id.clone(), blocked);
+    setting.recorded().await.unwrap();
+    let refused =
+        r#"403 {"code":403,"error_code":"team_blocked","message":"team is blocked: unpaid bill"}"#;
+    for line in [
+        r#"POST /sandboxes {"templateID":"nope"}"#.to_owned(),
+        r#"POST /v2/sandboxes {"templateID":"base"}"#.to_owned(),
+        format!(r#"POST /sandboxes/{id}/timeout {{"timeout":10}}"#),
+        r#"POST /sandboxes/unknown/connect {"timeout":10}"#.to_owned(),
+        "POST /sandboxes/unknown/resume".to_owned(),
+        r#"POST /api-keys {"name":"x"}"#.to_owned(),
+    ] {
+        // A name that is no id of ours is known not to exist before anybody is asked.
+        let line = line.replace("unknown", skep_types::SandboxId::random().as_str());
+        server.check(&line, refused).await;
+    }
+    assert_eq!(server.listed("GET /v2/sandboxes").await.len(), 1);
+    server
+        .check(&format!("DELETE /sandboxes/{id}"), "204")
+        .await;
+}
+
+#[tokio::test]
+async fn a_banned_team_may_do_nothing() {
+    let server = Server::new().await;
+    let setting = server
+        .store
+        .teams()
+        .set_standing(server.team.id.clone(), Standing::Banned);
+    setting.recorded().await.unwrap();
+    let refused = r#"403 {"code":403,"error_code":"team_banned","message":"team is banned"}"#;
+    for line in [
+        "GET /v2/sandboxes",
+        "DELETE /sandboxes/x",
+        r#"POST /sandboxes {}"#,
+    ] {
+        server.check(line, refused).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_trusts_everybody_trusts_no_other_sites_pages() {
+    let server = Server::with(TeamLimits::default(), Access::Trusted).await;
+    for headers in [
+        vec![],
+        vec![("X-API-KEY", "anything")],
+        vec![("Host", "127.0.0.1:3000")],
+        vec![
+            ("Host", "api.sandbox.test"),
+            ("Origin", "http://localhost:5173"),
+        ],
+    ] {
+        let answer = server.send_with(&headers, "GET /v2/sandboxes").await;
+        assert_eq!(answer.status, 200, "{headers:?}");
+        assert_eq!(answer.header("access-control-allow-origin"), None);
+    }
+    for headers in [
+        [
+            ("Host", "127.0.0.1:3000"),
+            ("Origin", "https://evil.example"),
+        ],
+        [("Host", "127.0.0.1:3000"), ("Origin", "null")],
+        [("Host", "evil.example:3000"), ("X-API-KEY", "x")],
+    ] {
+        let line = r#"POST /sandboxes {"templateID":"base"}"#;
+        let answer = server.send_with(&headers, line).await;
+        assert_eq!(
+            answer.text(),
+            r#"403 {"code":403,"error_code":"not_local","message":"this server asks for no key and therefore answers local callers only"}"#,
+            "{headers:?}"
+        );
+    }
+    assert_eq!(server.nodes.count(), 0);
+}

@@ -1,0 +1,466 @@
+//! Making sandboxes.
+
+use std::time::Duration;
+
+use skep_api::Access;
+use skep_control::{NodeCreateError, TeamLimits};
+use skep_testkit::wait_until;
+use skep_types::{Egress, EndReason, SandboxId};
+
+use crate::server::Server;
+
+const CREATED: &str = r#"201 {"alias":"base","clientID":"6532622b","domain":"sandbox.test","envdAccessToken":"TOKEN","envdVersion":"0.6.13","sandboxID":"SANDBOX","templateID":"ID"}"#;
+
+const YEAR_OLD_PYTHON: &str = r#"{"templateID":"base","allow_internet_access":true,"autoPause":false,"envVars":{},"metadata":{},"secure":true,"timeout":300}"#;
+
+#[tokio::test]
+async fn every_generation_of_clients_gets_its_sandbox() {
+    let server = Server::new().await;
+    for line in [
+        r#"POST /v2/sandboxes {"templateID":"base","metadata":{},"envVars":{}}"#,
+        r#"POST /v2/sandboxes {"templateID":"base"}"#,
+        r#"POST /v2/sandboxes {"templateID":" Base:default ","secure":false,"novelty":1}"#,
+        r#"POST /sandboxes {"templateID":"base","timeout":300,"secure":true,"allow_internet_access":true}"#,
+        &format!("POST /sandboxes {YEAR_OLD_PYTHON}"),
+        r#"POST /sandboxes {"templateID":"base","secure":true,"network":{"allowPublicTraffic":true}}"#,
+        r#"POST /v2/sandboxes {"templateID":"base","network":{"allowPublicTraffic":null},"volumeMounts":[],"iam":{"tokens":{}},"mcp":null,"autoResume":{"enabled":false},"autoPauseMemory":true}"#,
+    ] {
+        server.check(line, CREATED).await;
+    }
+    assert_eq!(server.nodes.count(), 7);
+}
+
+#[tokio::test]
+async fn an_open_sandbox_has_no_token_in_the_first_generation_only() {
+    let server = Server::new().await;
+    for body in [
+        r#"{"templateID":"base"}"#,
+        r#"{"templateID":"base","secure":false}"#,
+    ] {
+        let answer = server.send(&format!("POST /sandboxes {body}")).await;
+        assert_eq!(answer.status, 201);
+        assert_eq!(answer.json().get("envdAccessToken"), None);
+        let answer = server.send(&format!("POST /v2/sandboxes {body}")).await;
+        assert!(answer.json().get("envdAccessToken").is_some());
+    }
+}
+
+#[tokio::test]
+async fn the_machine_is_given_what_was_asked_for() {
+    let server = Server::new().await;
+    let id = server
+        .create(r#"{"templateID":"base","timeout":42,"allow_internet_access":false,"envVars":{"A":"1"}}"#)
+        .await;
+    let spec = server.nodes.spec(&id).unwrap();
+    assert_eq!(spec.lifetime, Duration::from_secs(42));
+    assert_eq!(spec.egress, Egress::None);
+    assert_eq!(*spec.env.reveal(), [("A".to_owned(), "1".to_owned())]);
+
+    let id = server.create(r#"{"templateID":"base"}"#).await;
+    let spec = server.nodes.spec(&id).unwrap();
+    assert_eq!(spec.lifetime, Duration::from_secs(300));
+    assert_eq!(spec.egress, Egress::Internet);
+
+    let answer = server
+        .send(r#"POST /sandboxes {"templateID":"base"}"#)
+        .await;
+    let id: SandboxId = answer.json()["sandboxID"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert_eq!(
+        server.nodes.spec(&id).unwrap().lifetime,
+        Duration::from_secs(15)
+    );
+}
+
+#[tokio::test]
+async fn a_bad_request_is_refused_before_anything_runs() {
+    let server = Server::new().await;
+    for (body, expected) in [
+        (
+            r#"{"templateID":"base","timeout":0}"#,
+            r#"400 {"code":400,"error_code":"invalid_timeout","message":"Timeout must be greater than 0"}"#,
+        ),
+        (
+            r#"{"templateID":"base","timeout":-5}"#,
+            r#"400 {"code":400,"error_code":"invalid_timeout","message":"Timeout must be greater than 0"}"#,
+        ),
+        (
+            r#"{"templateID":"base","timeout":86401}"#,
+            r#"400 {"code":400,"error_code":"invalid_timeout","message":"Timeout cannot be greater than 24 hours"}"#,
+        ),
+        (
+            r#"{"timeout":10}"#,
+            r#"400 {"code":400,"error_code":"validation_error","message":"validation error: missing field `templateID` at line 1 column 14"}"#,
+        ),
+        (
+            r#"{"templateID":"base","timeout":"long"}"#,
+            r#"400 {"code":400,"error_code":"validation_error","message":"validation error: invalid type: string \"long\", expected i64 at line 1 column 37"}"#,
+        ),
+        (
+            r#"{"templateID":"#,
+            r#"400 {"code":400,"error_code":"invalid_json","message":"Error when parsing request: EOF while parsing a value at line 1 column 14"}"#,
+        ),
+        (
+            r#"{"templateID":"no such name"}"#,
+            r#"400 {"code":400,"error_code":"invalid_template","message":"Invalid template: `no such name` is not a template name; use [namespace/]name[:tag] of a-z, 0-9, `-` and `_`"}"#,
+        ),
+        (
+            r#"{"templateID":"nope"}"#,
+            r#"404 {"code":404,"error_code":"template_not_found","message":"template 'nope' not found"}"#,
+        ),
+        (
+            r#"{"templateID":"base:v9"}"#,
+            r#"404 {"code":404,"error_code":"template_tag_not_found","message":"tag 'v9' does not exist for template 'base'"}"#,
+        ),
+        (
+            r#"{"templateID":"base","envVars":{"A=B":"1"}}"#,
+            r#"400 {"code":400,"error_code":"validation_error","message":"validation error: an environment variable has a name or value that no process can have"}"#,
+        ),
+    ] {
+        for route in ["/sandboxes", "/v2/sandboxes"] {
+            server
+                .check(&format!("POST {route} {body}"), expected)
+                .await;
+        }
+    }
+    assert_eq!(server.nodes.count(), 0);
+}
+
+#[tokio::test]
+async fn what_does_not_work_yet_is_refused_and_never_ignored() {
+    let server = Server::new().await;
+    for (field, status, message) in [
+        (
+            r#""autoPause":true"#,
+            400,
+            "Auto-pause (autoPause) is not available for your team.",
+        ),
+        (
+            r#""autoResume":{"enabled":true}"#,
+            400,
+            "Auto-resume (autoResume) is not available for your team.",
+        ),
+        (
+            r#""autoPauseMemory":false"#,
+            400,
+            "validation error: autoPauseMemory: false needs autoPause",
+        ),
+        (
+            r#""autoPause":true,"autoPauseMemory":false,"autoResume":{"enabled":true}"#,
+            400,
+            "validation error: autoPauseMemory: false does not go with autoResume",
+        ),
+        (
+            r#""volumeMounts":[{"name":"v","path":"/v"}]"#,
+            400,
+            "Volume mounts are not enabled.",
+        ),
+        (
+            r#""mcp":{"server":{}}"#,
+            400,
+            "MCP servers (mcp) are not available for your team.",
+        ),
+        (
+            r#""iam":{"tokens":{"a":{"audience":"b","tokenType":"JWT-SVID"}}}"#,
+            400,
+            "Sandbox IAM workload tokens are not available for your team.",
+        ),
+        (
+            r#""network":{"egressProxy":{"address":"x"}}"#,
+            403,
+            "Egress proxy (network.egressProxy) is not enabled for this team.",
+        ),
+        (
+            r#""network":{"rules":{"example.com":[]}}"#,
+            400,
+            "Network transform rules are not available for your team.",
+        ),
+        (
+            r#""network":{"denyOut":["0.0.0.0/0"]}"#,
+            400,
+            "Egress rules (network.allowOut, network.denyOut, network.dnsServers) are not available for your team; allow_internet_access is.",
+        ),
+        (
+            r#""network":{"maskRequestHost":"localhost:${PORT}"}"#,
+            400,
+            "Host masking (network.maskRequestHost) is not available for your team.",
+        ),
+        (
+            r#""network":{"httpsPorts":[8443]}"#,
+            400,
+            "HTTPS ports (network.httpsPorts) are not available for your team.",
+        ),
+        (
+            r#""network":{"allowPublicTraffic":false}"#,
+            400,
+            "Private ingress (network.allowPublicTraffic) is not available for your team.",
+        ),
+    ] {
+        let line = format!(r#"POST /v2/sandboxes {{"templateID":"base",{field}}}"#);
+        let answer = server.send(&line).await;
+        assert_eq!(
+            (answer.status, answer.json()["message"].as_str()),
+            (status, Some(message)),
+            "{field}"
+        );
+    }
+    server
+        .check(
+            r#"POST /sandboxes {"templateID":"base","network":{"allowPublicTraffic":false}}"#,
+            r#"400 {"code":400,"error_code":"secure_required","message":"You cannot create a sandbox without public access unless you enable secure envd access via 'secure' flag."}"#,
+        )
+        .await;
+    assert_eq!(server.nodes.count(), 0);
+}
+
+#[tokio::test]
+async fn the_quota_counts_what_lives_and_says_that_waiting_does_not_help() {
+    let limits = TeamLimits {
+        sandboxes: 2,
+        ..TeamLimits::default()
+    };
+    let server = Server::with(limits, Access::Keys).await;
+    let first = server.create(r#"{"templateID":"base"}"#).await;
+    let second = server.create(r#"{"templateID":"base"}"#).await;
+    let answer = server
+        .send(r#"POST /sandboxes {"templateID":"base"}"#)
+        .await;
+    assert_eq!(
+        answer.text(),
+        r#"429 {"code":429,"error_code":"too_many_sandboxes","message":"you have reached the limit of 2 running sandboxes; kill one, or ask the operator for more"}"#
+    );
+    assert_eq!(answer.header("should-retry"), Some("false"));
+    assert_eq!(answer.header("retry-after"), None);
+
+    // One is killed, the other's time runs out without anybody looking.
+    server
+        .check(&format!("DELETE /sandboxes/{first}"), "204")
+        .await;
+    assert!(server.nodes.end(&second, EndReason::Timeout).await);
+    server.create(r#"{"templateID":"base"}"#).await;
+    server.create(r#"{"templateID":"base"}"#).await;
+    let answer = server
+        .send(r#"POST /sandboxes {"templateID":"base"}"#)
+        .await;
+    assert_eq!(answer.status, 429);
+}
+
+#[tokio::test]
+async fn a_failed_start_is_told_with_advice_and_gives_its_place_back() {
+    let limits = TeamLimits {
+        sandboxes: 1,
+        ..TeamLimits::default()
+    };
+    let server = Server::with(limits, Access::Keys).await;
+    let because = || "no such luck".into();
+    for (error, expected, retry) in [
+        (
+            NodeCreateError::NoRoom(because()),
+            r#"503 {"code":503,"error_code":"sandbox_capacity_unavailable","message":"the server has no room for another sandbox now; try again later"}"#,
+            Some("1"),
+        ),
+        (
+            NodeCreateError::Failed(because()),
+            r#"503 {"code":503,"error_code":"sandbox_create_failed","message":"the sandbox did not come up; try again"}"#,
+            Some("1"),
+        ),
+        (
+            NodeCreateError::Refused(because()),
+            r#"500 {"code":500,"error_code":"sandbox_create_refused","message":"the sandbox could not be started; the operator finds the reason in the log"}"#,
+            None,
+        ),
+        (
+            NodeCreateError::Stopping,
+            r#"503 {"code":503,"error_code":"server_stopping","message":"the server is about to stop"}"#,
+            Some("2"),
+        ),
+    ] {
+        server.nodes.refuse_next(error);
+        let answer = server
+            .send(r#"POST /sandboxes {"templateID":"base"}"#)
+            .await;
+        assert_eq!(answer.text(), expected);
+        assert_eq!(answer.header("retry-after"), retry, "{expected}");
+        assert_eq!(
+            answer.header("should-retry"),
+            retry.map(|_| "true"),
+            "{expected}"
+        );
+    }
+    assert_eq!(server.listed("GET /v2/sandboxes").await, [""; 0]);
+    assert_eq!(server.listed("GET /skep/sandboxes").await, [""; 0]);
+    let all = server.send("GET /skep/sandboxes?all=true").await.json();
+    let reasons: Vec<_> = all
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| &item["endReason"])
+        .collect();
+    assert_eq!(reasons, ["start_failed"; 4]);
+    server.create(r#"{"templateID":"base"}"#).await;
+}
+
+#[tokio::test]
+async fn a_caller_that_hangs_up_changes_nothing() {
+    let server = Server::new().await;
+    server.nodes.hold();
+    let request = server.send(r#"POST /v2/sandboxes {"templateID":"base"}"#);
+    // Long enough for the machine to be asked, and then nobody waits any more.
+    let hung_up = tokio::select! {
+        answer = request => Some(answer.status),
+        () = asked(&server) => None,
+    };
+    assert_eq!(hung_up, None);
+    assert_eq!(server.nodes.count(), 0);
+    server.nodes.release();
+    wait_until(Duration::from_secs(10), async || {
+        match server.listed("GET /v2/sandboxes").await.len() {
+            1 => Ok(()),
+            count => Err(format!("{count} sandboxes")),
+        }
+    })
+    .await;
+}
+
+async fn asked(server: &Server) {
+    wait_until(Duration::from_secs(10), async || {
+        match server.nodes.waiting() {
+            0 => Err("the machine was not asked"),
+            _ => Ok(()),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_repeated_request_is_answered_like_the_first() {
+    let server = Server::new().await;
+    let headers = [
+        ("X-API-KEY", server.key.as_str()),
+        ("Idempotency-Key", "try-1"),
+    ];
+    let line = r#"POST /v2/sandboxes {"templateID":"base","envVars":{"A":"1"}}"#;
+    let first = server.send_with(&headers, line).await;
+    let again = server.send_with(&headers, line).await;
+    assert_eq!((again.status, &again.body), (201, &first.body));
+    assert_eq!(server.nodes.count(), 1);
+
+    let other = r#"POST /v2/sandboxes {"templateID":"base","envVars":{"A":"2"}}"#;
+    let mismatch = server.send_with(&headers, other).await;
+    assert_eq!(
+        mismatch.text(),
+        r#"422 {"code":422,"error_code":"idempotency_request_mismatch","message":"this idempotency key was used for another request"}"#
+    );
+    // The same words from another team are another request.
+    let (_, second) = server.second_team().await;
+    let theirs = [("X-API-KEY", second.as_str()), ("Idempotency-Key", "try-1")];
+    let answer = server.send_with(&theirs, other).await;
+    assert_eq!(answer.status, 201);
+    assert_eq!(server.nodes.count(), 2);
+
+    // Still so after the server was restarted, and after the sandbox ended.
+    let body = first.body.clone();
+    let id: SandboxId = first.json()["sandboxID"].as_str().unwrap().parse().unwrap();
+    let server = server.restarted().await;
+    server
+        .check(&format!("DELETE /sandboxes/{id}"), "204")
+        .await;
+    let headers = [
+        ("X-API-KEY", server.key.as_str()),
+        ("Idempotency-Key", "try-1"),
+    ];
+    let again = server.send_with(&headers, line).await;
+    assert_eq!((again.status, again.body), (201, body));
+}
+
+#[tokio::test]
+async fn a_repeated_request_waits_for_the_first_and_may_be_tried_again_when_it_failed() {
+    let server = Server::new().await;
+    let headers = [
+        ("X-API-KEY", server.key.as_str()),
+        ("Idempotency-Key", "try-2"),
+    ];
+    let line = r#"POST /v2/sandboxes {"templateID":"base"}"#;
+    server.nodes.hold();
+    server
+        .nodes
+        .refuse_next(NodeCreateError::Refused("no".into()));
+    let meanwhile = async {
+        asked(&server).await;
+        let answer = server.send_with(&headers, line).await;
+        server.nodes.release();
+        answer
+    };
+    let (first, meanwhile) = tokio::join!(server.send_with(&headers, line), meanwhile);
+    assert_eq!(
+        meanwhile.text(),
+        r#"409 {"code":409,"error_code":"idempotency_in_progress","message":"a request with this idempotency key is in progress"}"#
+    );
+    assert_eq!(meanwhile.header("should-retry"), Some("true"));
+    assert_eq!(meanwhile.header("retry-after"), Some("1"));
+    assert_eq!(first.status, 500);
+    assert_eq!(server.send_with(&headers, line).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_request_that_the_server_died_in_is_not_guessed_at() {
+    let server = Server::new().await;
+    server.nodes.hold();
+    let headers = [
+        ("X-API-KEY", server.key.as_str()),
+        ("Idempotency-Key", "try-3"),
+    ];
+    let line = r#"POST /v2/sandboxes {"templateID":"base"}"#;
+    let broken_off = tokio::select! {
+        answer = server.send_with(&headers, line) => Some(answer.status),
+        () = asked(&server) => None,
+    };
+    assert_eq!(broken_off, None);
+    let server = server.restarted().await;
+    let headers = [
+        ("X-API-KEY", server.key.as_str()),
+        ("Idempotency-Key", "try-3"),
+    ];
+    let answer = server.send_with(&headers, line).await;
+    assert_eq!(
+        answer.text(),
+        r#"409 {"code":409,"error_code":"idempotency_outcome_unknown","message":"the outcome of the first request with this idempotency key is not known"}"#
+    );
+    assert_eq!(answer.header("should-retry"), Some("false"));
+}
+
+#[tokio::test]
+async fn an_idempotency_key_has_a_form() {
+    let server = Server::new().await;
+    let headers = [
+        ("X-API-KEY", server.key.as_str()),
+        ("Idempotency-Key", "No Good"),
+    ];
+    let answer = server
+        .send_with(&headers, r#"POST /v2/sandboxes {"templateID":"base"}"#)
+        .await;
+    assert_eq!(
+        answer.text(),
+        r#"400 {"code":400,"error_code":"validation_error","message":"validation error: an idempotency key is 1 to 255 characters of a-z, 0-9 and `-`"}"#
+    );
+}
+
+#[tokio::test]
+async fn a_sandbox_that_cannot_be_recorded_is_not_left_running() {
+    let server = Server::new().await;
+    // Whatever is wrong with the record, nothing can be written into this table any more.
+    let vandal = rusqlite::Connection::open(server.folder().join("skep.db")).unwrap();
+    vandal
+        .execute_batch("ALTER TABLE sandboxes RENAME TO elsewhere")
+        .unwrap();
+    server
+        .check(
+            r#"POST /v2/sandboxes {"templateID":"base"}"#,
+            r#"500 {"code":500,"error_code":"internal_server_error","message":"the server cannot read or write its record"}"#,
+        )
+        .await;
+    assert_eq!(server.nodes.count(), 0);
+}

@@ -1,0 +1,17 @@
+//! The REST edge through its router, with fake machines: text in, text out.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod access;
+mod create;
+mod deadlines;
+mod isolation;
+mod keys;
+mod lists;
+mod logs_and_metrics;
+mod server;
+mod templates;
+mod transport;

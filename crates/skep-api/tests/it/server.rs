@@ -1,0 +1,266 @@
+//! A server without a network: requests and answers are lines of text.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, Response};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use serde_json::Value;
+use skep_api::{Access, Options};
+use skep_control::{ApiKey, Control, FakeNodes, FakeTemplates, Parts, TeamLimits, Templates};
+use skep_store::{Standing, Store, Team};
+use skep_types::{SandboxId, TeamId};
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+pub struct Server {
+    pub router: Router,
+    pub control: Control,
+    pub store: Store,
+    pub nodes: FakeNodes,
+    pub team: Team,
+    pub key: String,
+    templates: Arc<dyn Templates>,
+    limits: TeamLimits,
+    folder: TempDir,
+}
+
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: String,
+}
+
+impl Server {
+    pub async fn new() -> Self {
+        Self::with(TeamLimits::default(), Access::Keys).await
+    }
+
+    pub async fn with(limits: TeamLimits, access: Access) -> Self {
+        let templates = FakeTemplates::named(&["base", "code-interpreter-v1"]);
+        Self::with_templates(limits, access, templates).await
+    }
+
+    pub async fn with_templates(
+        limits: TeamLimits,
+        access: Access,
+        templates: FakeTemplates,
+    ) -> Self {
+        let folder = TempDir::new().unwrap();
+        let store = Store::open(&folder.path().join("skep.db")).unwrap();
+        let nodes = FakeNodes::new(store.clone());
+        let templates: Arc<dyn Templates> = Arc::new(templates);
+        let control = open(&store, &nodes, &templates, limits).await;
+        let team = control.default_team().await.unwrap();
+        let key = ApiKey::random();
+        control.register_key(&team, "test", &key).await.unwrap();
+        Self {
+            router: router(&control, access),
+            control,
+            store,
+            nodes,
+            team,
+            key: key.reveal().to_owned(),
+            templates,
+            limits,
+            folder,
+        }
+    }
+
+    /// The same machines under a new server, as after a crash.
+    pub async fn restarted(self) -> Self {
+        let control = open(&self.store, &self.nodes, &self.templates, self.limits).await;
+        Self {
+            router: router(&control, Access::Keys),
+            control,
+            ..self
+        }
+    }
+
+    /// A second team and its key.
+    pub async fn second_team(&self) -> (Team, String) {
+        let team = Team {
+            id: TeamId::random(),
+            slug: "second".to_owned(),
+            name: "Second".to_owned(),
+            is_default: false,
+            max_sandboxes: None,
+            max_lifetime: None,
+            standing: Standing::Good,
+            created_at: Timestamp::now(),
+        };
+        self.store
+            .teams()
+            .insert(team.clone())
+            .recorded()
+            .await
+            .unwrap();
+        let key = ApiKey::random();
+        self.control
+            .register_key(&team, "second", &key)
+            .await
+            .unwrap();
+        (team, key.reveal().to_owned())
+    }
+
+    /// Sends `METHOD PATH [BODY]` with the team's key.
+    pub async fn send(&self, line: &str) -> Answer {
+        self.send_as(&self.key, line).await
+    }
+
+    pub async fn send_as(&self, key: &str, line: &str) -> Answer {
+        self.send_with(&[("X-API-KEY", key)], line).await
+    }
+
+    pub async fn send_with(&self, headers: &[(&str, &str)], line: &str) -> Answer {
+        let mut words = line.splitn(3, ' ');
+        let mut request = Request::builder()
+            .method(words.next().unwrap())
+            .uri(words.next().unwrap());
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = words.next().unwrap_or_default().to_owned();
+        self.run(request.body(Body::from(body)).unwrap()).await
+    }
+
+    pub async fn run(&self, request: Request<Body>) -> Answer {
+        let response: Response<Body> = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: String::from_utf8(bytes.to_vec()).unwrap(),
+        }
+    }
+
+    /// Sends a line and compares the answer: `STATUS [BODY]`, with what is random or a time
+    /// replaced by what it is.
+    pub async fn check(&self, line: &str, expected: &str) {
+        self.check_as(&self.key, line, expected).await;
+    }
+
+    pub async fn check_as(&self, key: &str, line: &str, expected: &str) {
+        let answer = self.send_as(key, line).await;
+        assert_eq!(answer.text(), expected, "{line}");
+    }
+
+    /// Makes a sandbox and gives its id.
+    pub async fn create(&self, body: &str) -> SandboxId {
+        self.create_as(&self.key, body).await
+    }
+
+    pub async fn create_as(&self, key: &str, body: &str) -> SandboxId {
+        let answer = self
+            .send_as(key, &format!("POST /v2/sandboxes {body}"))
+            .await;
+        assert_eq!(answer.status, 201, "{}", answer.body);
+        answer.json()["sandboxID"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap()
+    }
+
+    /// How long a sandbox has left to live.
+    pub async fn left(&self, id: &SandboxId) -> Duration {
+        let end = self.end_at(id).await;
+        Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default()
+    }
+
+    pub async fn end_at(&self, id: &SandboxId) -> Timestamp {
+        let answer = self.send(&format!("GET /sandboxes/{id}")).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.json()["endAt"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// The ids in a list, in its order.
+    pub async fn listed(&self, line: &str) -> Vec<String> {
+        let answer = self.send(line).await;
+        assert_eq!(answer.status, 200, "{line}: {}", answer.body);
+        answer.ids()
+    }
+
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+}
+
+impl Answer {
+    /// `STATUS BODY`, with what is random or a time replaced by what it is.
+    pub fn text(&self) -> String {
+        let body = match serde_json::from_str::<Value>(&self.body) {
+            Ok(mut value) => {
+                mask(&mut value);
+                value.to_string()
+            }
+            Err(_) => self.body.clone(),
+        };
+        format!("{} {body}", self.status).trim_end().to_owned()
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    pub fn ids(&self) -> Vec<String> {
+        let items = self.json();
+        let ids = items.as_array().unwrap().iter();
+        ids.map(|item| item["sandboxID"].as_str().unwrap().to_owned())
+            .collect()
+    }
+}
+
+fn mask(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if text.parse::<SandboxId>().is_ok() {
+                *text = "SANDBOX".to_owned();
+            } else if text.parse::<TeamId>().is_ok() {
+                *text = "ID".to_owned();
+            } else if text.parse::<Timestamp>().is_ok() {
+                *text = "TIME".to_owned();
+            } else if text.parse::<ApiKey>().is_ok() {
+                *text = "KEY".to_owned();
+            } else if text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                *text = "TOKEN".to_owned();
+            } else if text.len() == 36 && text.split('-').count() == 5 {
+                *text = "UUID".to_owned();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(mask),
+        Value::Object(fields) => fields.values_mut().for_each(mask),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+async fn open(
+    store: &Store,
+    nodes: &FakeNodes,
+    templates: &Arc<dyn Templates>,
+    limits: TeamLimits,
+) -> Control {
+    let parts = Parts {
+        store: store.clone(),
+        nodes: Arc::new(nodes.clone()),
+        templates: Arc::clone(templates),
+        limits,
+    };
+    Control::open(parts).await.unwrap()
+}
+
+fn router(control: &Control, access: Access) -> Router {
+    skep_api::router(Options {
+        control: control.clone(),
+        access,
+        domain: Some("sandbox.test".to_owned()),
+    })
+}
