@@ -3,16 +3,12 @@
 import http.client
 import json
 import os
-import socket
-import ssl
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 API_URL = os.environ.get("E2B_API_URL")
 SANDBOX_URL = os.environ.get("E2B_SANDBOX_URL")
 DOMAIN = os.environ.get("E2B_DOMAIN")
-# Where names below the domain are found when the host's resolver does not know them.
-ADDRESS = os.environ.get("CONFORMANCE_ADDRESS")
 
 
 @dataclass
@@ -30,18 +26,10 @@ class Answer:
         return json.loads(self.body)
 
 
-class NamedConnection(http.client.HTTPSConnection):
-    """TLS to a fixed address under the name that was asked for."""
-
-    def connect(self):
-        plain = socket.create_connection((ADDRESS or self.host, self.port), self.timeout)
-        self.sock = ssl.create_default_context().wrap_socket(plain, server_hostname=self.host)
-
-
 def fetch(url, method="GET", headers=None, body=None, timeout=20):
     """One request, no redirects, every status is an answer."""
     parts = urlsplit(url)
-    kind = NamedConnection if parts.scheme == "https" else http.client.HTTPConnection
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname, parts.port, timeout=timeout)
     try:
         target = parts.path or "/"
@@ -69,9 +57,3 @@ def port(sandbox, number, path="/", headers=None, method="GET", body=None):
         routing = {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": str(number)}
         return fetch(SANDBOX_URL + path, method, {**routing, **(headers or {})}, body)
     return fetch(f"https://{sandbox.get_host(number)}{path}", method, headers, body)
-
-
-def signed(sandbox, url, method="GET", headers=None, body=None):
-    """A request to a signed URL. Behind one shared address the URL does not say which sandbox it means."""
-    routing = {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": "49983"} if SANDBOX_URL else {}
-    return fetch(url, method, {**routing, **(headers or {})}, body)

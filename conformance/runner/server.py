@@ -1,15 +1,20 @@
 """Builds and starts the server under test, and tells the SDKs where it is."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
 import selectors
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
+
+from . import names
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The first start builds the base template, which downloads packages; later starts take a second.
@@ -21,6 +26,14 @@ STOP_SECONDS = 30
 MODES = ("url", "domain")
 USUAL_MODES = ("url",)
 EXTERNAL = ("E2B_API_KEY", "E2B_API_URL", "E2B_SANDBOX_URL", "E2B_DOMAIN", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
+
+
+@dataclasses.dataclass
+class Target:
+    """A server as its clients see it: variables, and what to put before a command that is to reach it."""
+
+    variables: dict
+    prefix: list
 
 
 def build():
@@ -36,7 +49,7 @@ def build():
 
 @contextlib.contextmanager
 def running(mode, executable):
-    """A server in this mode, as the environment of its clients; without an executable, the one outside."""
+    """A server in this mode; without an executable, the one outside."""
     if executable is None:
         yield external()
         return
@@ -45,21 +58,25 @@ def running(mode, executable):
         with log.open("wb") as log_file:
             process = start(mode, executable, pathlib.Path(folder, "data"), log_file)
         try:
-            yield clients(mode, ready_line(process, log))
+            ready = ready_line(process, log)
+            with contextlib.ExitStack() as stack:
+                prefix = stack.enter_context(names.resolved_by(ready["dns"], folder)) if mode == "domain" else []
+                yield Target(clients(mode, ready), prefix)
+                end_sandboxes(ready)
         finally:
             stop(process, log)
 
 
 def external():
-    missing = [name for name in ("E2B_API_KEY",) if not os.environ.get(name)]
-    if missing:
-        sys.exit(f"--external needs {', '.join(missing)} in the environment")
-    return {name: os.environ[name] for name in EXTERNAL if name in os.environ}
+    if not os.environ.get("E2B_API_KEY"):
+        sys.exit("--external needs E2B_API_KEY in the environment")
+    return Target({name: os.environ[name] for name in EXTERNAL if name in os.environ}, [])
 
 
 def start(mode, executable, data, log_file):
     as_root = [] if os.geteuid() == 0 else ["sudo", "--preserve-env"]
     options = ["--json", "--listen", "127.0.0.1:0", "--data-dir", data, "--cache-dir", ROOT / ".cache" / "skep"]
+    options.append("--share-host-package-settings")
     command = [*as_root, executable, "up", *options, *(["--tls"] if mode == "domain" else [])]
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log_file)
 
@@ -91,8 +108,24 @@ def clients(mode, ready):
         "E2B_DOMAIN": ready["domain"],
         "SSL_CERT_FILE": ready["caCert"],
         "NODE_EXTRA_CA_CERTS": ready["caCert"],
-        "CONFORMANCE_ADDRESS": "127.0.0.1",
     }
+
+
+def end_sandboxes(ready):
+    """Kills what the cases left, since sandboxes outlive their server."""
+    url, context = ready["apiUrl"], None
+    if ready.get("caCert"):
+        # By address: this process is outside of what resolves the names.
+        url = f"https://127.0.0.1:{ready['domain'].rsplit(':', 1)[1]}"
+        context = ssl.create_default_context(cafile=ready["caCert"])
+
+    def call(method, path):
+        request = urllib.request.Request(url + path, method=method, headers={"X-API-KEY": ready["apiKey"]})
+        with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+            return json.loads(answer.read() or "null")
+
+    for sandbox in call("GET", "/v2/sandboxes"):
+        call("DELETE", f"/sandboxes/{sandbox['sandboxID']}")
 
 
 def stop(process, log):

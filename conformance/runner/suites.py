@@ -39,13 +39,14 @@ class Suite:
     def variables(self):
         return {}
 
-    def run(self, environment, pattern):
+    def run(self, target, results, mode, pattern):
         """Runs all cases; the outcome of each is in the results file. Says whether it came to its end."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(CLIENT_VARIABLES)}
+        recorded = {"CONFORMANCE_RESULTS": str(results), "CONFORMANCE_MODE": mode}
         done = subprocess.run(
-            self.command(pattern),
+            [*target.prefix, *self.command(pattern)],
             cwd=self.folder,
-            env={**kept, **environment, **self.variables()},
+            env={**kept, **target.variables, **self.variables(), **recorded},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

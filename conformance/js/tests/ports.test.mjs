@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 
 import { check, eventually, group } from '../harness.mjs'
-import { fetchPort, fetchSigned } from '../web.mjs'
+import { fetchPlain, fetchPort } from '../web.mjs'
 
 group('ports', (box) => {
   check('sandbox.host', 'a server inside answers outside', async () => {
@@ -36,7 +36,7 @@ group('ports', (box) => {
   check('sandbox.urls', 'a signed URL downloads a file', async ({ place }) => {
     await box.sandbox.files.write(`${place}/a b.txt`, 'signed content')
     for (const options of [{}, { useSignatureExpiration: 60 }]) {
-      const answer = await fetchSigned(box.sandbox, await box.sandbox.downloadUrl(`${place}/a b.txt`, options))
+      const answer = await fetchPlain(await box.sandbox.downloadUrl(`${place}/a b.txt`, options))
       assert.deepEqual([answer.status, answer.text], [200, 'signed content'])
     }
   })
@@ -53,7 +53,7 @@ group('ports', (box) => {
       '',
     ].join('\r\n')
     const headers = { 'Content-Type': `multipart/form-data; boundary=${boundary}` }
-    const answer = await fetchSigned(box.sandbox, url, { method: 'POST', headers, body })
+    const answer = await fetchPlain(url, { method: 'POST', headers, body })
     assert.deepEqual(answer.json(), [{ path: '/root/up-js.txt', name: 'up-js.txt', type: 'file' }])
     assert.equal(await box.sandbox.files.read('/root/up-js.txt', { user: 'root' }), 'uploaded')
   })
@@ -61,7 +61,7 @@ group('ports', (box) => {
   check('errors.signature', 'an expired signature is refused', async ({ place }) => {
     await box.sandbox.files.write(`${place}/old.txt`, 'old')
     const url = await box.sandbox.downloadUrl(`${place}/old.txt`, { useSignatureExpiration: -10 })
-    const answer = await fetchSigned(box.sandbox, url)
+    const answer = await fetchPlain(url)
     assert.equal(answer.status, 401)
     assert.deepEqual(answer.json(), { code: 401, message: 'signature is already expired' })
   })

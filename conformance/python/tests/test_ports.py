@@ -72,7 +72,7 @@ async def test_the_agent_s_control_routes_are_closed_to_the_outside(sdk, sandbox
 @feature("sandbox.urls")
 async def test_a_signed_url_downloads_a_file(sdk, sandbox, place):
     await sdk.call(sandbox.files.write, f"{place}/a b.txt", "signed content")
-    answer = await in_thread(web.signed, sandbox, sandbox.download_url(f"{place}/a b.txt"))
+    answer = await in_thread(web.fetch, sandbox.download_url(f"{place}/a b.txt"))
     assert (answer.status, answer.text) == (200, "signed content")
 
 
@@ -80,7 +80,7 @@ async def test_a_signed_url_downloads_a_file(sdk, sandbox, place):
 async def test_a_signed_url_with_time_left_downloads_a_file_as_the_given_user(sdk, sandbox):
     await sdk.call(sandbox.files.write, "/root/secret.txt", "for root", user="root")
     url = sandbox.download_url("secret.txt", user="root", use_signature_expiration=60)
-    answer = await in_thread(web.signed, sandbox, url)
+    answer = await in_thread(web.fetch, url)
     assert (answer.status, answer.text) == (200, "for root")
 
 
@@ -93,7 +93,7 @@ async def test_a_signed_url_uploads_a_file(sdk, sandbox, place):
         f"Content-Type: text/plain\r\n\r\nuploaded\r\n--{boundary}--\r\n"
     )
     headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
-    answer = await in_thread(web.signed, sandbox, url, "POST", headers, body)
+    answer = await in_thread(web.fetch, url, "POST", headers, body)
     assert answer.status == 200
     assert answer.json == [{"path": f"{place}/up.txt", "name": "up.txt", "type": "file"}]
     assert await sdk.call(sandbox.files.read, f"{place}/up.txt") == "uploaded"
@@ -103,7 +103,7 @@ async def test_a_signed_url_uploads_a_file(sdk, sandbox, place):
 async def test_an_expired_signature_is_refused(sdk, sandbox, place):
     await sdk.call(sandbox.files.write, f"{place}/old.txt", "old")
     url = sandbox.download_url(f"{place}/old.txt", use_signature_expiration=-10)
-    answer = await in_thread(web.signed, sandbox, url)
+    answer = await in_thread(web.fetch, url)
     assert answer.status == 401
     assert answer.json == {"code": 401, "message": "signature is already expired"}
 
@@ -111,12 +111,13 @@ async def test_an_expired_signature_is_refused(sdk, sandbox, place):
 @feature("errors.signature")
 async def test_a_signature_for_another_file_or_for_reading_only_is_refused(sdk, sandbox, place):
     await sdk.call(sandbox.files.write, f"{place}/one.txt", "one")
-    url = sandbox.download_url(f"{place}/one.txt")
-    other = await in_thread(web.signed, sandbox, url.replace("one.txt", "two.txt"))
-    write = await in_thread(
-        web.signed, sandbox, url, "POST", {"Content-Type": "application/octet-stream"}, "overwritten"
-    )
-    for answer in (other, write):
+    target = sandbox.download_url(f"{place}/one.txt").split("/files", 1)[1]
+    raw = {"Content-Type": "application/octet-stream"}
+    answers = [
+        await in_thread(web.port, sandbox, 49983, "/files" + target.replace("one.txt", "two.txt")),
+        await in_thread(web.port, sandbox, 49983, "/files" + target, raw, "POST", "overwritten"),
+    ]
+    for answer in answers:
         assert answer.status == 401
         assert answer.json == {"code": 401, "message": "invalid signature"}
     assert await sdk.call(sandbox.files.read, f"{place}/one.txt") == "one"
