@@ -16,35 +16,35 @@ use skep_types::{SandboxId, TeamId};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
-pub struct Server {
-    pub router: Router,
-    pub control: Control,
-    pub store: Store,
-    pub nodes: FakeNodes,
-    pub team: Team,
-    pub key: String,
+pub(crate) struct Server {
+    pub(crate) router: Router,
+    pub(crate) control: Control,
+    pub(crate) store: Store,
+    pub(crate) nodes: FakeNodes,
+    pub(crate) team: Team,
+    pub(crate) key: String,
     templates: Arc<dyn Templates>,
     limits: TeamLimits,
     folder: TempDir,
 }
 
-pub struct Answer {
-    pub status: u16,
-    pub headers: HeaderMap,
-    pub body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
 }
 
 impl Server {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::with(TeamLimits::default(), Access::Keys).await
     }
 
-    pub async fn with(limits: TeamLimits, access: Access) -> Self {
+    pub(crate) async fn with(limits: TeamLimits, access: Access) -> Self {
         let templates = FakeTemplates::named(&["base", "code-interpreter-v1"]);
         Self::with_templates(limits, access, templates).await
     }
 
-    pub async fn with_templates(
+    pub(crate) async fn with_templates(
         limits: TeamLimits,
         access: Access,
         templates: FakeTemplates,
@@ -71,7 +71,7 @@ impl Server {
     }
 
     /// The same machines under a new server, as after a crash.
-    pub async fn restarted(self) -> Self {
+    pub(crate) async fn restarted(self) -> Self {
         let control = open(&self.store, &self.nodes, &self.templates, self.limits).await;
         Self {
             router: router(&control, Access::Keys),
@@ -81,7 +81,7 @@ impl Server {
     }
 
     /// A second team and its key.
-    pub async fn second_team(&self) -> (Team, String) {
+    pub(crate) async fn second_team(&self) -> (Team, String) {
         let team = Team {
             id: TeamId::random(),
             slug: "second".to_owned(),
@@ -107,15 +107,15 @@ impl Server {
     }
 
     /// Sends `METHOD PATH [BODY]` with the team's key.
-    pub async fn send(&self, line: &str) -> Answer {
+    pub(crate) async fn send(&self, line: &str) -> Answer {
         self.send_as(&self.key, line).await
     }
 
-    pub async fn send_as(&self, key: &str, line: &str) -> Answer {
+    pub(crate) async fn send_as(&self, key: &str, line: &str) -> Answer {
         self.send_with(&[("X-API-KEY", key)], line).await
     }
 
-    pub async fn send_with(&self, headers: &[(&str, &str)], line: &str) -> Answer {
+    pub(crate) async fn send_with(&self, headers: &[(&str, &str)], line: &str) -> Answer {
         let mut words = line.splitn(3, ' ');
         let mut request = Request::builder()
             .method(words.next().unwrap())
@@ -127,7 +127,7 @@ impl Server {
         self.run(request.body(Body::from(body)).unwrap()).await
     }
 
-    pub async fn run(&self, request: Request<Body>) -> Answer {
+    pub(crate) async fn run(&self, request: Request<Body>) -> Answer {
         let response: Response<Body> = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
@@ -140,21 +140,21 @@ impl Server {
 
     /// Sends a line and compares the answer: `STATUS [BODY]`, with what is random or a time
     /// replaced by what it is.
-    pub async fn check(&self, line: &str, expected: &str) {
+    pub(crate) async fn check(&self, line: &str, expected: &str) {
         self.check_as(&self.key, line, expected).await;
     }
 
-    pub async fn check_as(&self, key: &str, line: &str, expected: &str) {
+    pub(crate) async fn check_as(&self, key: &str, line: &str, expected: &str) {
         let answer = self.send_as(key, line).await;
         assert_eq!(answer.text(), expected, "{line}");
     }
 
     /// Makes a sandbox and gives its id.
-    pub async fn create(&self, body: &str) -> SandboxId {
+    pub(crate) async fn create(&self, body: &str) -> SandboxId {
         self.create_as(&self.key, body).await
     }
 
-    pub async fn create_as(&self, key: &str, body: &str) -> SandboxId {
+    pub(crate) async fn create_as(&self, key: &str, body: &str) -> SandboxId {
         let answer = self
             .send_as(key, &format!("POST /v2/sandboxes {body}"))
             .await;
@@ -167,32 +167,32 @@ impl Server {
     }
 
     /// How long a sandbox has left to live.
-    pub async fn left(&self, id: &SandboxId) -> Duration {
+    pub(crate) async fn left(&self, id: &SandboxId) -> Duration {
         let end = self.end_at(id).await;
         Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default()
     }
 
-    pub async fn end_at(&self, id: &SandboxId) -> Timestamp {
+    pub(crate) async fn end_at(&self, id: &SandboxId) -> Timestamp {
         let answer = self.send(&format!("GET /sandboxes/{id}")).await;
         assert_eq!(answer.status, 200, "{}", answer.body);
         answer.json()["endAt"].as_str().unwrap().parse().unwrap()
     }
 
     /// The ids in a list, in its order.
-    pub async fn listed(&self, line: &str) -> Vec<String> {
+    pub(crate) async fn listed(&self, line: &str) -> Vec<String> {
         let answer = self.send(line).await;
         assert_eq!(answer.status, 200, "{line}: {}", answer.body);
         answer.ids()
     }
 
-    pub fn folder(&self) -> &std::path::Path {
+    pub(crate) fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
 }
 
 impl Answer {
     /// `STATUS BODY`, with what is random or a time replaced by what it is.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let body = match serde_json::from_str::<Value>(&self.body) {
             Ok(mut value) => {
                 mask(&mut value);
@@ -203,15 +203,15 @@ impl Answer {
         format!("{} {body}", self.status).trim_end().to_owned()
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 
-    pub fn ids(&self) -> Vec<String> {
+    pub(crate) fn ids(&self) -> Vec<String> {
         let items = self.json();
         let ids = items.as_array().unwrap().iter();
         ids.map(|item| item["sandboxID"].as_str().unwrap().to_owned())
