@@ -201,3 +201,28 @@ impl SandboxBody {
         Err(reason)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use http_body_util::{BodyExt as _, StreamBody};
+
+    use super::*;
+    use crate::connection::Pulse;
+
+    #[tokio::test]
+    async fn empty_frames_are_kept_from_the_client() {
+        let pieces = ["", "one", "", "", "two", ""];
+        let frames = pieces.map(|piece| Ok::<_, BoxError>(Frame::data(Bytes::from(piece))));
+        let source = StreamBody::new(futures_util::stream::iter(frames));
+        let serving = Arc::new(Pulse::new(Instant::now())).request(true);
+        let mut body = ClientBody::new(Source::Api(source.boxed_unsync()), serving);
+        let mut seen = Vec::new();
+        while let Some(frame) = body.frame().await {
+            seen.push(frame.unwrap().into_data().unwrap());
+        }
+        assert_eq!(seen, ["one", "two"]);
+    }
+}

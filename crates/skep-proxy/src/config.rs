@@ -24,9 +24,8 @@ pub struct FrontConfig {
 impl FrontConfig {
     /// The defaults for `domain`, of which a port is cut off.
     pub fn new(domain: &str) -> Self {
-        let domain = domain.split(':').next().unwrap_or_default();
         Self {
-            domain: domain.trim_matches('.').to_ascii_lowercase(),
+            domain: bare_domain(domain),
             connections: 8192,
             requests_per_sandbox: 4096,
             head_timeout: Duration::from_secs(30),
@@ -34,4 +33,10 @@ impl FrontConfig {
             drain: Duration::from_secs(5),
         }
     }
+}
+
+/// A domain without the port that users write behind it, in lower case.
+pub(crate) fn bare_domain(domain: &str) -> String {
+    let name = domain.split(':').next().unwrap_or_default();
+    name.trim_matches('.').to_ascii_lowercase()
 }

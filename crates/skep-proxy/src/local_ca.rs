@@ -19,6 +19,8 @@ use rcgen::{
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 
+use crate::config::bare_domain;
+
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long the authority counts.
 const AUTHORITY_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -57,7 +59,13 @@ pub enum LocalCaError {
         /// Which file.
         path: PathBuf,
     },
-    /// The domain cannot stand in a certificate.
+    /// The domain is no domain name. It would also be the name of a folder.
+    #[error("`{domain}` is not a domain name")]
+    Domain {
+        /// Which text.
+        domain: String,
+    },
+    /// The certificate cannot be made.
     #[error("cannot make a certificate for `{domain}`")]
     Certificate {
         /// Which domain.
@@ -77,12 +85,17 @@ pub enum LocalCaError {
 
 impl LocalCa {
     /// Opens the authority for `domain` below `folder`, or makes one if there is none or it is
-    /// about to expire.
+    /// about to expire. A port behind the domain is cut off.
     ///
     /// # Errors
     ///
     /// If the folder cannot be used or what is in it was damaged.
     pub fn open(folder: &Path, domain: &str, now: SystemTime) -> Result<Self, LocalCaError> {
+        let domain = &bare_domain(domain);
+        if !is_domain(domain) {
+            let domain = domain.to_owned();
+            return Err(LocalCaError::Domain { domain });
+        }
         let folder = folder.join(domain);
         let counts = is_there(&folder)? && expiry(&folder)? > now + AUTHORITY_RESERVE;
         if !counts {
@@ -170,6 +183,12 @@ fn authority(domain: &str) -> CertificateParams {
         excluded_subtrees: Vec::new(),
     });
     params
+}
+
+fn is_domain(text: &str) -> bool {
+    let letters = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(letters);
+    text.len() <= 253 && text.split('.').all(label)
 }
 
 fn named(name: &str) -> rcgen::DistinguishedName {
@@ -271,6 +290,24 @@ mod tests {
         let first = certificate(now);
         assert_eq!(certificate(now + LEAF_LIFE), first);
         assert_ne!(certificate(now + AUTHORITY_LIFE - AUTHORITY_RESERVE), first);
+    }
+
+    #[test]
+    fn what_is_no_domain_becomes_no_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        for domain in ["", ".", "..", "a/b", "../x", "a..b", "*.a", "a b"] {
+            let error = LocalCa::open(folder.path(), domain, SystemTime::now()).unwrap_err();
+            assert!(
+                matches!(error, LocalCaError::Domain { .. }),
+                "{domain}: {error}"
+            );
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let ca = LocalCa::open(folder.path(), "Skep.Test:8443", SystemTime::now()).unwrap();
+        assert!(
+            ca.certificate_file()
+                .starts_with(folder.path().join("skep.test"))
+        );
     }
 
     #[test]

@@ -11,13 +11,14 @@ use std::time::Duration;
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
+use skep_telemetry::Tasks;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-
-use skep_telemetry::Tasks;
 use tokio_util::sync::CancellationToken;
+
+use crate::config::bare_domain;
 
 /// How long an answer may be believed, in seconds: short, because the address is free to change
 /// and asking costs nothing.
@@ -53,7 +54,7 @@ impl Names {
     ///
     /// If `domain` is no domain name.
     pub fn new(domain: &str, addresses: Vec<IpAddr>) -> Result<Self, NamesError> {
-        let mut name = Name::from_ascii(domain).map_err(|source| NamesError {
+        let mut name = Name::from_ascii(bare_domain(domain)).map_err(|source| NamesError {
             domain: domain.to_owned(),
             source,
         })?;

@@ -137,7 +137,7 @@ where
     let http = builder.serve_connection_with_upgrades(TokioIo::new(io), service);
     tokio::pin!(http);
     let (head, idle) = (shared.config.head_timeout, shared.config.idle_timeout);
-    let mut clock = interval(head.min(idle) / 4);
+    let mut clock = interval((head.min(idle) / 4).max(Duration::from_millis(1)));
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let cut_off = shared.tasks.stopping();
     let ended = connection.sandbox_ended();

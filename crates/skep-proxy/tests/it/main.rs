@@ -8,6 +8,7 @@ mod forwarding;
 mod hangup;
 mod http2;
 mod kill;
+mod latency;
 mod limits;
 mod names;
 mod refusals;
