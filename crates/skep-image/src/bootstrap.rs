@@ -2,15 +2,31 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::child::run_lines;
 use crate::host::HostSettings;
 use crate::recipe::DebianOrigin;
 use crate::step::{Bootstrap, StepError, Surroundings, write_file};
+
+/// Where this host's own programs are.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Runs what follows so that nothing of it outlives us, however we end: the kernel kills the
+/// first process when we die, that one takes the second with it, and the second is the init of
+/// a pid namespace. Otherwise a bootstrap would go on writing after its builder was killed.
+const TIED: [&str; 8] = [
+    "--pdeathsig=KILL",
+    "--",
+    "unshare",
+    "--pid",
+    "--fork",
+    "--kill-child=KILL",
+    "--mount-proc",
+    "--",
+];
 
 /// Puts the host's sources and settings in place for the time of the bootstrap. `$1` is the
 /// new root.
@@ -79,14 +95,21 @@ impl Bootstrap for Mmdebstrap {
         });
         let [enter, leave] = hooks;
 
-        let mut command = Command::new("mmdebstrap");
+        let program = find_program("mmdebstrap")?;
+        let mut command = Command::new("setpriv");
         command
+            .args(TIED)
+            .arg(program)
             .args([
                 "--mode=root",
                 "--variant=minbase",
                 "--format=directory",
                 "--verbose",
             ])
+            // Scripts of packages run with this environment, so the server's own stays out.
+            .env_clear()
+            .env("PATH", PATH)
+            .env("LC_ALL", "C.UTF-8")
             .env("SKEP_SCRATCH", scratch)
             .envs(host.proxy_env().iter().map(|(name, value)| (name, value)))
             .arg(joined("--setup-hook=", &enter?))
@@ -102,8 +125,8 @@ impl Bootstrap for Mmdebstrap {
         }
         command.arg(&origin.suite).arg(root);
 
-        let (status, stopped) =
-            run_lines(command, surroundings.cancel, surroundings.output).map_err(not_started)?;
+        let (status, stopped) = run_lines(command, surroundings.cancel, surroundings.output)
+            .map_err(StepError::system("start `setpriv`"))?;
         match stopped {
             Some(stopped) => Err(StepError::stopped(stopped)),
             None if status.success() => Ok(()),
@@ -112,14 +135,14 @@ impl Bootstrap for Mmdebstrap {
     }
 }
 
-fn not_started(error: io::Error) -> StepError {
-    if error.kind() == io::ErrorKind::NotFound {
-        return StepError::ProgramMissing {
-            program: "mmdebstrap",
+fn find_program(name: &'static str) -> Result<PathBuf, StepError> {
+    let mut places = PATH.split(':').map(|folder| Path::new(folder).join(name));
+    places
+        .find(|path| path.is_file())
+        .ok_or(StepError::ProgramMissing {
+            program: name,
             hint: "install it with `apt-get install mmdebstrap debian-archive-keyring`",
-        };
-    }
-    StepError::system("start `mmdebstrap`")(error)
+        })
 }
 
 fn write_program(path: &Path, text: &str) -> Result<(), StepError> {

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -25,6 +26,30 @@ pub(crate) use share::read_through;
 
 /// Where the settings appear inside a template while a step runs.
 const BUILD_DIR: &str = "/run/skep";
+
+/// Why the host's settings could not be learnt.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// A settings file is there but cannot be read.
+    #[error("cannot read the package settings in `{}`", path.display())]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A settings file is there but says something else than settings.
+    #[error("the package settings in `{}` are damaged", path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// Where it went wrong.
+        source: Box<toml::de::Error>,
+    },
+    /// apt is there but does not tell its settings.
+    #[error("cannot run `apt-config dump`")]
+    Apt(#[source] io::Error),
+}
 
 /// What this host's package clients were told.
 ///
@@ -63,15 +88,15 @@ impl HostSettings {
     ///
     /// # Errors
     ///
-    /// If a settings file is there but cannot be read: going on without it would fail later,
-    /// and for a reason that is harder to see.
-    pub fn detect(env: impl IntoIterator<Item = (String, String)>) -> io::Result<Self> {
+    /// [`HostError`] if settings are there but cannot be read: going on without them would fail
+    /// later, and for a reason that is harder to see.
+    pub fn detect(env: impl IntoIterator<Item = (String, String)>) -> Result<Self, HostError> {
         let env = env.into_iter().collect();
         let apt_dump = match Command::new("apt-config").arg("dump").output() {
             Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
             // A host that is no Debian has no apt, and nothing to tell about it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(error),
+            Err(error) => return Err(HostError::Apt(error)),
         };
         Self::read(&Host {
             root: Path::new("/"),
@@ -93,7 +118,7 @@ impl HostSettings {
         )
     }
 
-    fn read(host: &Host<'_>) -> io::Result<Self> {
+    fn read(host: &Host<'_>) -> Result<Self, HostError> {
         let mut pip = pip::read(host)?;
         let mut npm = npm::read(host)?;
         let apt = AptSettings::read(host)?;
@@ -196,13 +221,17 @@ impl HostSettings {
         sources: Option<&str>,
     ) -> io::Result<Vec<(String, String)>> {
         fs::create_dir_all(dir)?;
-        let inside = Path::new(BUILD_DIR);
-        for (name, content) in self.files(inside) {
-            fs::write(dir.join(name), content)?;
-        }
+        let mut files = self.files(Path::new(BUILD_DIR));
         if let Some(mirror) = self.apt.mirror() {
             let redirected = mirror.redirect(sources.unwrap_or_default());
-            fs::write(dir.join("sources.list"), redirected)?;
+            files.push(("sources.list", redirected));
+        }
+        // Steps of other users read them too, whatever mask the server was started with.
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o755))?;
+        for (name, content) in files {
+            let path = dir.join(name);
+            fs::write(&path, content)?;
+            fs::set_permissions(path, fs::Permissions::from_mode(0o644))?;
         }
         let mut env = self.proxy.clone();
         env.extend(
@@ -228,28 +257,29 @@ pub(crate) fn build_dir() -> &'static str {
 
 impl Host<'_> {
     /// A file of the host; `None` if it is not there.
-    fn file(&self, path: impl AsRef<Path>) -> io::Result<Option<String>> {
+    fn file(&self, path: impl AsRef<Path>) -> Result<Option<String>, HostError> {
         let path = self.path(path);
         match fs::read(&path) {
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Err(error) if is_absent(&error) => Ok(None),
-            Err(error) => Err(io::Error::new(
-                error.kind(),
-                format!("cannot read `{}`: {error}", path.display()),
-            )),
+            Err(source) => Err(HostError::Unreadable { path, source }),
         }
     }
 
     /// The files of a directory with one of these endings, by name; none if it is not there.
-    fn files_in(&self, dir: &str, endings: &[&str]) -> io::Result<Vec<(String, String)>> {
+    fn files_in(&self, dir: &str, endings: &[&str]) -> Result<Vec<(String, String)>, HostError> {
+        let unreadable = |source| HostError::Unreadable {
+            path: self.path(dir),
+            source,
+        };
         let entries = match fs::read_dir(self.path(dir)) {
             Ok(entries) => entries,
             Err(error) if is_absent(&error) => return Ok(Vec::new()),
-            Err(error) => return Err(error),
+            Err(error) => return Err(unreadable(error)),
         };
         let mut names = Vec::new();
         for entry in entries {
-            names.extend(entry?.file_name().into_string().ok());
+            names.extend(entry.map_err(unreadable)?.file_name().into_string().ok());
         }
         names.sort();
         names.retain(|name| endings.iter().any(|ending| name.ends_with(ending)));

@@ -23,7 +23,7 @@ pub use bootstrap::Mmdebstrap;
 pub use build::{BuildError, Builder};
 pub use cancel::Cancel;
 pub use catalog::{Catalog, CatalogError, Listed, Reclaimed};
-pub use host::HostSettings;
+pub use host::{HostError, HostSettings};
 pub use key::ContentKey;
 pub use progress::{BuildEvent, Progress, Silent};
 pub use recipe::{Action, DebianOrigin, Origin, Recipe, RecipeError, RecipeSource, Step, builtin};

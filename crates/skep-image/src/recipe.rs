@@ -2,6 +2,7 @@
 
 mod builtin;
 mod document;
+mod spelling;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -18,6 +18,7 @@ mod seal;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,15 @@ pub enum StoreError {
         path: PathBuf,
         /// What is wrong with it.
         source: serde_json::Error,
+    },
+    /// Something is mounted in a directory that is to be deleted, and deleting would go on in
+    /// what is mounted there. Unmounting it by hand helps.
+    #[error("`{}` is not deleted because `{}` is mounted in it", path.display(), mount.display())]
+    Mounted {
+        /// The directory.
+        path: PathBuf,
+        /// The mount.
+        mount: PathBuf,
     },
     /// The layer uses an overlay feature that a sandbox's mount would not understand.
     #[error("the layer's `{}` is a redirect of the overlay filesystem", path.display())]
@@ -99,7 +109,9 @@ impl Store {
     pub(crate) fn open(dir: &Path) -> Result<Self, StoreError> {
         for name in ["layers", "building", "locks", "logs", "images"] {
             let path = dir.join(name);
-            fs::create_dir_all(&path).map_err(StoreError::files("create", &path))?;
+            // Layers hold programs that run as root whoever starts them, and drafts may hold
+            // passwords of a mirror: nobody else has business here.
+            make_dir(&path, 0o700)?;
         }
         let dir = fs::canonicalize(dir).map_err(StoreError::files("open", dir))?;
         Ok(Self { dir })
@@ -150,11 +162,13 @@ impl Store {
         getrandom::fill(&mut random).expect("the kernel's random source is always there");
         let name = format!("{key}.{}", hex::encode(random));
         let dir = self.dir.join("building").join(name);
+        let draft = Draft { dir, key: *key };
         for name in ["root", "work", "scratch"] {
-            let path = dir.join(name);
-            fs::create_dir_all(&path).map_err(StoreError::files("create", &path))?;
+            // The root of the highest layer is the root of the sandbox, so its mode must not
+            // depend on the mask that the server was started with.
+            make_dir(&draft.dir.join(name), 0o755)?;
         }
-        Ok(Draft { dir, key: *key })
+        Ok(draft)
     }
 
     /// Completes a layer: from here on every build finds it.
@@ -278,10 +292,48 @@ impl Drop for Draft {
     }
 }
 
+fn make_dir(path: &Path, mode: u32) -> Result<(), StoreError> {
+    fs::create_dir_all(path)
+        .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)))
+        .map_err(StoreError::files("make", path))
+}
+
 fn remove_tree(path: &Path) -> Result<(), StoreError> {
+    // Steps and bootstraps mount in namespaces of their own. Should one ever not, what it
+    // mounted may be the host's `/dev`.
+    if let Some(mount) = mounts()?.into_iter().find(|mount| mount.starts_with(path)) {
+        return Err(StoreError::Mounted {
+            path: path.to_owned(),
+            mount,
+        });
+    }
     match fs::remove_dir_all(path) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(StoreError::files("remove", path)(error)),
+    }
+}
+
+/// Where something is mounted.
+fn mounts() -> Result<Vec<PathBuf>, StoreError> {
+    let table = "/proc/self/mountinfo";
+    let text = fs::read_to_string(table).map_err(StoreError::files("read", table))?;
+    let points = text.lines().filter_map(|line| line.split(' ').nth(4));
+    Ok(points
+        .map(|point| PathBuf::from(point.replace("\\040", " ")))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_deleted_through_a_mount() {
+        let refused = remove_tree(Path::new("/proc"));
+        assert!(
+            matches!(&refused, Err(StoreError::Mounted { mount, .. }) if mount == Path::new("/proc")),
+            "{refused:?}"
+        );
     }
 }

@@ -1,9 +1,8 @@
 //! What apt was told.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Host, is_web_address};
+use super::{Host, HostError, is_web_address};
 
 /// Settings of apt about how to reach a mirror, each with everything below it.
 const SETTINGS: [&str; 8] = [
@@ -49,7 +48,7 @@ impl std::fmt::Debug for AptSettings {
 }
 
 impl AptSettings {
-    pub(super) fn read(host: &Host<'_>) -> io::Result<Self> {
+    pub(super) fn read(host: &Host<'_>) -> Result<Self, HostError> {
         let concerns = |line: &&str| {
             SETTINGS.iter().any(|setting| {
                 line.strip_prefix(setting)
@@ -122,7 +121,7 @@ impl AptSettings {
 }
 
 impl Mirror {
-    fn read(host: &Host<'_>) -> io::Result<Option<Self>> {
+    fn read(host: &Host<'_>) -> Result<Option<Self>, HostError> {
         let release = host.file("/etc/os-release")?.unwrap_or_default();
         let field = |name: &str| {
             release

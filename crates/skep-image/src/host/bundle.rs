@@ -1,9 +1,8 @@
 //! The certificates a host trusts.
 
 use std::collections::BTreeSet;
-use std::io;
 
-use super::Host;
+use super::{Host, HostError};
 
 /// Where distributions keep their bundle: Debian, Fedora, openSUSE, Alpine.
 const SYSTEM: [&str; 4] = [
@@ -26,7 +25,7 @@ const VARIABLES: [&str; 5] = [
 pub(super) fn collect(
     host: &Host<'_>,
     beside: impl Iterator<Item = String>,
-) -> io::Result<Option<String>> {
+) -> Result<Option<String>, HostError> {
     let mut texts = Vec::new();
     for path in SYSTEM {
         if let Some(text) = host.file(path)? {

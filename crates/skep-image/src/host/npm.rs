@@ -1,10 +1,9 @@
 //! What npm was told.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use super::Host;
+use super::{Host, HostError};
 
 /// The options that say how to reach a registry. Credentials (`_authToken` and the like) are
 /// not among them: whatever runs in a sandbox could read them.
@@ -20,7 +19,7 @@ const OPTIONS: [&str; 8] = [
 ];
 
 /// Reads npm's files and variables; the later ones win, as with npm.
-pub(super) fn read(host: &Host<'_>) -> io::Result<BTreeMap<String, String>> {
+pub(super) fn read(host: &Host<'_>) -> Result<BTreeMap<String, String>, HostError> {
     let mut options = BTreeMap::new();
     let files = [
         Some(PathBuf::from("/etc/npmrc")),

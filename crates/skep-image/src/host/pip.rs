@@ -1,10 +1,9 @@
 //! What pip was told.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Host, is_web_address};
+use super::{Host, HostError, is_web_address};
 
 /// The options that say how to reach an index. Others, such as where to install, are about the
 /// host itself.
@@ -20,7 +19,7 @@ const OPTIONS: [&str; 8] = [
 ];
 
 /// Reads pip's files and variables; the later ones win, as with pip.
-pub(super) fn read(host: &Host<'_>) -> io::Result<BTreeMap<String, String>> {
+pub(super) fn read(host: &Host<'_>) -> Result<BTreeMap<String, String>, HostError> {
     let mut options = BTreeMap::new();
     let files = [
         Some(PathBuf::from("/etc/xdg/pip/pip.conf")),

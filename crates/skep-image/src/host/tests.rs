@@ -220,3 +220,21 @@ fn settings_do_not_print_their_values() {
     let settings = settings(&[], &[("PIP_INDEX_URL", "http://me:secret@mirror/")], "");
     assert!(!format!("{settings:?}").contains("secret"));
 }
+
+#[test]
+fn settings_that_cannot_be_understood_are_named() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("etc/uv/uv.toml");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, "index-url = ").unwrap();
+    let host = Host {
+        root: root.path(),
+        env: &BTreeMap::new(),
+        apt_dump: "",
+    };
+    let damaged = HostSettings::read(&host);
+    assert!(
+        matches!(&damaged, Err(HostError::Damaged { path: named, .. }) if *named == path),
+        "{damaged:?}"
+    );
+}

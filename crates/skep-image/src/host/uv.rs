@@ -1,12 +1,11 @@
 //! What uv was told.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::PathBuf;
 
 use toml::{Table, Value};
 
-use super::Host;
+use super::{Host, HostError};
 
 /// Keys of `uv.toml` that say how to reach an index.
 const KEYS: [&str; 4] = [
@@ -30,7 +29,7 @@ pub(super) struct Indexes(Table);
 
 impl Indexes {
     /// Reads uv's files and variables. A host that told only pip about its index means uv too.
-    pub(super) fn read(host: &Host<'_>, pip: &BTreeMap<String, String>) -> io::Result<Self> {
+    pub(super) fn read(host: &Host<'_>, pip: &BTreeMap<String, String>) -> Result<Self, HostError> {
         let mut table = Table::new();
         let files = [
             Some(PathBuf::from("/etc/uv/uv.toml")),
@@ -41,8 +40,10 @@ impl Indexes {
             let Some(text) = host.file(&path)? else {
                 continue;
             };
-            let file: Table = toml::from_str(&text)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            let file: Table = toml::from_str(&text).map_err(|source| HostError::Damaged {
+                path: host.path(&path),
+                source: Box::new(source),
+            })?;
             table.extend(
                 file.into_iter()
                     .filter(|(key, _)| KEYS.contains(&key.as_str())),

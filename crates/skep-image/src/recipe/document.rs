@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use skep_types::Resources;
 
+use super::spelling::{is_absolute, is_pattern, is_user, is_variable, is_word, nearest_key};
 use super::{Action, DebianOrigin, Origin, Recipe, RecipeSource, Step};
 
 /// Why a text is not a recipe.
@@ -383,60 +384,4 @@ fn read_resources(document: &ResourcesDocument) -> Result<Resources, RecipeError
         disk_mib: checked("disk_mib", document.disk_mib, default.disk_mib)?,
         pids: checked("pids", document.pids, default.pids)?,
     })
-}
-
-fn is_word(text: &str, extra: &[u8]) -> bool {
-    text.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
-        && text.len() <= 128
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || extra.contains(&byte))
-}
-
-fn is_user(text: &str) -> bool {
-    text.len() <= 32
-        && (is_word(text, b"-_") || text.starts_with('_') && is_word(&text[1..], b"-_"))
-}
-
-fn is_variable(text: &str) -> bool {
-    !text.starts_with(|first: char| first.is_ascii_digit())
-        && !text.is_empty()
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-fn is_absolute(path: &str) -> bool {
-    path.starts_with('/') && path.split('/').all(|part| part != "..") && !path.contains('\0')
-}
-
-fn is_pattern(text: &str) -> bool {
-    text.starts_with('/') && !text.contains(char::is_control)
-}
-
-/// Reads the refused key and the possible ones from serde's message and names the nearest.
-fn nearest_key(message: &str) -> Option<String> {
-    let mut quoted = message
-        .strip_prefix("unknown field ")?
-        .split('`')
-        .skip(1)
-        .step_by(2);
-    let wrong = quoted.next()?;
-    let (distance, nearest) = quoted.map(|key| (distance(wrong, key), key)).min()?;
-    (distance <= 1 + wrong.len() / 3).then(|| format!("did you mean `{nearest}`?"))
-}
-
-/// How many letters must be added, removed or changed to get from one word to the other.
-fn distance(left: &str, right: &str) -> usize {
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, a) in left.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in right.bytes().enumerate() {
-            let changed = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[right.len()]
 }

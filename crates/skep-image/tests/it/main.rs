@@ -10,6 +10,7 @@
 )]
 
 mod base;
+mod bootstrapping;
 mod building;
 mod collecting;
 mod recipes;
@@ -29,10 +30,15 @@ fn main() -> ExitCode {
             building::build_until_killed(&arguments[2]);
             return ExitCode::SUCCESS;
         }
+        Some("bootstrap-until-killed") => {
+            bootstrapping::bootstrap_until_killed(&arguments[2]);
+            return ExitCode::SUCCESS;
+        }
         _ => {}
     }
     let tests = [
         base::TESTS,
+        bootstrapping::TESTS,
         building::TESTS,
         collecting::TESTS,
         recipes::TESTS,
