@@ -165,15 +165,7 @@ impl Control {
         let recording = (self.inner.store.sandboxes()).insert(order.clone(), idempotency);
         let launched = self.launch(&order, template, env).await;
         let outcome = match (launched, recording.recorded().await) {
-            // What the machine wrote about the start is waited for too: from here on not even
-            // the death of the server loses the sandbox.
-            (Ok(()), Ok(())) => self
-                .inner
-                .store
-                .written()
-                .recorded()
-                .await
-                .map_err(Into::into),
+            (Ok(()), Ok(())) => Ok(()),
             (Err(error), _) => Err(error),
             (Ok(()), Err(error)) => Err(CreateError::Record(error)),
         };

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use skep_store::StoreError;
 use skep_types::{Phase, SandboxId};
 
 use crate::control::now;
@@ -69,9 +68,6 @@ pub enum DeadlineError {
     /// It has run for as long as the team's sandboxes may.
     #[error("sandbox has reached its maximum age")]
     Exhausted,
-    /// The deadline holds, but could not be written down.
-    #[error(transparent)]
-    Record(#[from] StoreError),
 }
 
 impl Control {
@@ -140,7 +136,6 @@ impl Control {
         let status = changing
             .await
             .map_err(|NotHere| DeadlineError::NotFound(id))?;
-        self.inner.store.written().recorded().await?;
         Ok(Sandbox { status, ..sandbox })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use skep_store::{Order, StoreError};
+use skep_store::Order;
 use skep_types::{Phase, SandboxId, SandboxStatus};
 
 use crate::{Caller, Control, KillError};
@@ -30,9 +30,6 @@ pub enum StopError {
     /// Something of it is left.
     #[error("cannot end the sandbox")]
     Node(#[source] KillError),
-    /// It is gone, but that could not be written down.
-    #[error(transparent)]
-    Record(#[from] StoreError),
 }
 
 impl Control {
@@ -63,7 +60,6 @@ impl Control {
             Err(error @ KillError::Failed(_)) => return Err(StopError::Node(error)),
         }
         self.inner.registry.remove(&caller.team.id, id);
-        self.inner.store.written().recorded().await?;
         Ok(())
     }
 

@@ -81,14 +81,6 @@ impl Store {
         Sandboxes(self)
     }
 
-    /// The receipt of everything queued before this call, whoever queued it.
-    ///
-    /// Lets one part answer a caller only when what another part wrote for it is recorded.
-    /// What those writes ran into is not told here.
-    pub fn written(&self) -> Receipt {
-        self.write("wait for earlier writes", |_| Ok(()))
-    }
-
     /// Waits until everything written so far survives even a loss of power.
     ///
     /// # Errors
@@ -116,6 +108,11 @@ impl Store {
         self.inner
             .readers
             .read(|connection| checkpoint::checkpoint(connection, Mode::Full))
+    }
+
+    /// The receipt of everything queued before.
+    fn written(&self) -> Receipt {
+        self.write("wait for earlier writes", |_| Ok(()))
     }
 
     pub(crate) fn write<T, F>(&self, operation: &'static str, work: F) -> Receipt<T>

@@ -208,7 +208,7 @@ impl From<StopError> for ApiError {
     fn from(error: StopError) -> Self {
         match error {
             StopError::NotFound(error) => error.into(),
-            StopError::Node(_) | StopError::Record(_) => {
+            StopError::Node(_) => {
                 tracing::error!(error = %Chain(&error), "kill failed");
                 Self::internal("the sandbox could not be ended in good order; try again")
             }
@@ -226,10 +226,6 @@ impl From<DeadlineError> for ApiError {
             DeadlineError::Paused(id) => conflict(format!("Sandbox \"{id}\" is paused")),
             DeadlineError::Exhausted => {
                 Self::bad_request("max_length_exceeded", "Max instance length exceeded")
-            }
-            DeadlineError::Record(_) => {
-                tracing::error!(error = %Chain(&error), "deadline not recorded");
-                Self::internal("the new deadline could not be recorded; try again")
             }
         }
     }

@@ -7,6 +7,7 @@
 
 mod durability;
 mod keys;
+mod killed;
 mod sandboxes;
 
 use std::time::Duration;
@@ -37,18 +38,22 @@ impl Record {
     }
 
     fn sandbox(&self) -> Order {
-        Order {
-            id: SandboxId::random(),
-            team: self.team.clone(),
-            template: TemplateId::random(),
-            template_name: "base".to_owned(),
-            metadata: [("user".to_owned(), "ada".to_owned())].into(),
-            access_token: Some(AccessToken::random()),
-            internet: Some(false),
-            resources: Resources::default(),
-            lifetime: Duration::from_secs(300),
-            created_at: at(1_000),
-        }
+        order_for(&self.team)
+    }
+}
+
+fn order_for(team: &TeamId) -> Order {
+    Order {
+        id: SandboxId::random(),
+        team: team.clone(),
+        template: TemplateId::random(),
+        template_name: "base".to_owned(),
+        metadata: [("user".to_owned(), "ada".to_owned())].into(),
+        access_token: Some(AccessToken::random()),
+        internet: Some(false),
+        resources: Resources::default(),
+        lifetime: Duration::from_secs(300),
+        created_at: at(1_000),
     }
 }
 
