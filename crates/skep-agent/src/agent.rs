@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::filesystem::watch::Watchers;
+use crate::metrics::Meter;
 use crate::process::{Processes, WorkPlace};
 use crate::settings::Settings;
 
@@ -12,6 +14,8 @@ pub(crate) struct Agent {
     pub(crate) settings: Settings,
     pub(crate) processes: Arc<Processes>,
     pub(crate) place: Arc<WorkPlace>,
+    pub(crate) watchers: Watchers,
+    pub(crate) meter: Meter,
     /// Where programs find out in which sandbox they run.
     pub(crate) identity_folder: PathBuf,
 }

@@ -45,6 +45,13 @@ impl Channel {
         }
     }
 
+    /// Waits until there is something to read, for a caller who then reads all there is with
+    /// [`Channel::read_now`].
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        self.descriptor.readable().await?.clear_ready();
+        Ok(())
+    }
+
     /// The next piece if it is there already.
     pub(crate) fn read_now(&self, limit: usize) -> io::Result<Option<Bytes>> {
         Ok(read_once(self.descriptor.get_ref(), limit)?)

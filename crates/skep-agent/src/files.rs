@@ -6,6 +6,7 @@ mod download;
 mod metadata;
 mod range;
 mod receive;
+mod refusable;
 mod target;
 mod upload;
 

@@ -8,6 +8,7 @@ mod list;
 mod parents;
 mod remove;
 pub(crate) mod service;
+pub(crate) mod watch;
 
 use std::io;
 
@@ -49,6 +50,8 @@ pub(crate) enum FileError {
     Network { path: String },
     #[error("more than {limit} entries under {path}; list a part of it")]
     TooMany { path: String, limit: usize },
+    #[error("too many watches; remove some")]
+    TooManyWatches,
     /// The disk, its inodes or the quota of the sandbox are used up.
     #[error("not enough disk space available")]
     NoSpace(#[source] io::Error),
@@ -96,7 +99,9 @@ impl From<FileError> for ConnectError {
             | FileError::Network { .. } => ErrorCode::InvalidArgument,
             FileError::DirectoryExists { .. } => ErrorCode::AlreadyExists,
             FileError::Loop { .. } => ErrorCode::FailedPrecondition,
-            FileError::TooMany { .. } | FileError::NoSpace(_) => ErrorCode::ResourceExhausted,
+            FileError::TooMany { .. } | FileError::TooManyWatches | FileError::NoSpace(_) => {
+                ErrorCode::ResourceExhausted
+            }
             FileError::Io { .. } | FileError::Broken => ErrorCode::Internal,
         };
         Self::new(code, Chain(&error).to_string())

@@ -19,6 +19,7 @@ mod exit_status;
 mod files;
 mod filesystem;
 mod identifier;
+mod metrics;
 mod open;
 mod options;
 mod path;
@@ -31,6 +32,7 @@ mod run;
 mod serve;
 mod settings;
 mod signature;
+mod tunnel;
 mod users;
 
 pub use options::{Listen, Options};

@@ -65,7 +65,8 @@ impl From<FileError> for RestError {
             | FileError::DirectoryExists { .. }
             | FileError::Loop { .. }
             | FileError::Network { .. }
-            | FileError::TooMany { .. } => StatusCode::BAD_REQUEST,
+            | FileError::TooMany { .. }
+            | FileError::TooManyWatches => StatusCode::BAD_REQUEST,
             FileError::NoSpace(_) => {
                 return Self::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string());
             }

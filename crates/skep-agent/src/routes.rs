@@ -14,16 +14,18 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer, ExposeHeaders};
 use crate::agent::Agent;
 use crate::authorize::authorize;
 use crate::rest_error::RestError;
-use crate::{control, files, rpc, settings};
+use crate::{control, files, rpc, settings, tunnel};
 
 pub(crate) fn routes(agent: &Arc<Agent>) -> Router {
     let rpc = rpc::services(agent);
     Router::new()
         .route("/health", get(health))
         .route("/envs", get(environment))
+        .route("/metrics", get(metrics))
         .route("/files", get(files::download).post(files::upload))
         .route("/files/compose", post(files::compose))
         .route("/init", post(control::init))
+        .route("/skep/tunnel/{port}", get(tunnel::tunnel))
         .route_service("/process.Process/{method}", rpc.clone())
         .route_service("/filesystem.Filesystem/{method}", rpc)
         .fallback(|| async { RestError::not_found() })
@@ -42,6 +44,15 @@ async fn health() -> StatusCode {
 
 async fn environment(State(agent): State<Arc<Agent>>) -> Response {
     axum::Json(settings::environment(&agent.settings.current())).into_response()
+}
+
+async fn metrics(State(agent): State<Arc<Agent>>) -> Result<Response, RestError> {
+    let measured = tokio::task::spawn_blocking(move || agent.meter.measure()).await;
+    let measured = measured.map_err(|error| {
+        tracing::error!(%error, "measuring panicked");
+        RestError::new(StatusCode::INTERNAL_SERVER_ERROR, "cannot measure")
+    })?;
+    Ok(axum::Json(measured).into_response())
 }
 
 /// Browsers may call from anywhere: what protects the sandbox is its token, not an origin.

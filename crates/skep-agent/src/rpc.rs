@@ -48,6 +48,7 @@ fn process_service(router: Router, agent: &Arc<Agent>) -> Router {
 
 fn filesystem_service(router: Router, agent: &Arc<Agent>) -> Router {
     use filesystem::service;
+    use filesystem::watch::service as watch;
     const NAME: &str = "filesystem.Filesystem";
     router
         .route(NAME, "Stat", unary(agent, service::stat_entry))
@@ -55,6 +56,14 @@ fn filesystem_service(router: Router, agent: &Arc<Agent>) -> Router {
         .route(NAME, "Move", unary(agent, service::move_entry))
         .route(NAME, "ListDir", unary(agent, service::list_dir))
         .route(NAME, "Remove", unary(agent, service::remove_entry))
+        .route_server_stream(NAME, "WatchDir", server_stream(agent, watch::watch_dir))
+        .route(NAME, "CreateWatcher", unary(agent, watch::create_watcher))
+        .route(
+            NAME,
+            "GetWatcherEvents",
+            unary(agent, watch::get_watcher_events),
+        )
+        .route(NAME, "RemoveWatcher", unary(agent, watch::remove_watcher))
 }
 
 fn unary<Req, Res, F, Fut>(

@@ -11,6 +11,8 @@ use skep_wire::agent::AgentConfig;
 use tokio::net::TcpListener;
 
 use crate::agent::Agent;
+use crate::filesystem::watch::Watchers;
+use crate::metrics::Meter;
 use crate::options::{Listen, Options};
 use crate::process::{Processes, WorkPlace};
 use crate::reaper::{Orphans, Reaper};
@@ -98,6 +100,8 @@ async fn start(options: Options) -> Result<(), RunError> {
         settings: Settings::new(config),
         processes: Arc::new(Processes::new(Arc::clone(&reaper))),
         place: Arc::new(place),
+        watchers: Watchers::default(),
+        meter: Meter::new(),
         identity_folder: options.identity_folder,
     });
     let listener = listen(options.listen).await.map_err(RunError::Listen)?;

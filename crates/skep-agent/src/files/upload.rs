@@ -18,6 +18,7 @@ use skep_telemetry::Chain;
 use tokio_util::io::{ReaderStream, StreamReader};
 
 use super::receive::{ReceiveError, receive};
+use super::refusable::{RefusableBody, refusable};
 use super::{FileQuery, MaybeQuery, metadata, parse};
 use crate::agent::Agent;
 use crate::filesystem::blocking;
@@ -65,11 +66,25 @@ pub(crate) async fn upload(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Vec<Written>>, RestError> {
+    let (body, refusal) = refusable(body);
+    let written = write_files(&agent, query, &headers, body).await;
+    if written.is_err() {
+        refusal.drain();
+    }
+    written.map(Json)
+}
+
+async fn write_files(
+    agent: &Agent,
+    query: MaybeQuery,
+    headers: &HeaderMap,
+    body: RefusableBody,
+) -> Result<Vec<Written>, RestError> {
     let query = parse(query)?;
-    query.authorize(&agent, &headers, Operation::Write)?;
-    let metadata = metadata::from_headers(&headers)
+    query.authorize(agent, headers, Operation::Write)?;
+    let metadata = metadata::from_headers(headers)
         .map_err(|error| RestError::bad_request(error.to_string()))?;
-    let body = decoded(&headers, body)?;
+    let body = decoded(headers, body)?;
     let (config, accounts) = (agent.settings.current(), agent.place.accounts.clone());
     let (query, view) = blocking(move || {
         let view = View::of(&accounts, &config, query.username())?;
@@ -102,13 +117,9 @@ pub(crate) async fn upload(
             "unsupported content type: {content_type}"
         ))),
     }
-    .map(Json)
 }
 
-fn decoded(headers: &HeaderMap, body: Body) -> Result<Bodies, RestError> {
-    let body = body
-        .into_data_stream()
-        .map(|frame| frame.map_err(io::Error::other));
+fn decoded(headers: &HeaderMap, body: RefusableBody) -> Result<Bodies, RestError> {
     let coding = headers
         .get(CONTENT_ENCODING)
         .map_or(Ok("identity"), |value| value.to_str());

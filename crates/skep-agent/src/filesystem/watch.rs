@@ -1,0 +1,135 @@
+//! Watching a directory for changes.
+//!
+//! The kernel queues what happens; a watch turns that into the contract's events whenever
+//! somebody asks or the queue fills. Reading and interpreting happen under one lock, so that
+//! events keep their order whoever does it.
+//!
+//! The kernel watches single directories. A recursive watch follows by itself: when a directory
+//! appears it is watched before its `CREATE` is told, and what was put into it in between is
+//! told from a look inside.
+
+mod kernel_event;
+mod registry;
+pub(crate) mod service;
+mod tree;
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{Mode, OFlags, fstatfs, inotify};
+use rustix::io::Errno;
+use skep_wire::rpc::filesystem as wire;
+
+use super::{FileError, blocking};
+use crate::channel::{Channel, MAX_PIECE};
+use crate::open;
+use crate::users::Accounts;
+use tree::Tree;
+
+pub(crate) use registry::Watchers;
+
+/// What a caller wants to watch.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    /// Absolute.
+    pub(super) path: String,
+    pub(super) recursive: bool,
+    pub(super) include_entry: bool,
+    pub(super) allow_network_mounts: bool,
+}
+
+/// Why a watch has missed something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Gap {
+    #[error("too many changes at once; some were lost")]
+    Overflow,
+    #[error("a new directory cannot be watched; the limit of watches is reached")]
+    Limit,
+}
+
+/// A directory under watch.
+#[derive(Debug)]
+pub(super) struct Watch {
+    channel: Channel,
+    /// Protects the order of events: held while the kernel's queue is read and interpreted, on
+    /// the blocking pool only.
+    tree: Mutex<Tree>,
+}
+
+impl Watch {
+    /// Starts watching. From here on nothing is missed. Blocks.
+    fn open(wanted: Wanted, accounts: Accounts) -> Result<Self, FileError> {
+        let path = wanted.path.clone();
+        let failed = |errno: Errno| match errno {
+            Errno::NOTDIR => FileError::NotADirectory { path: path.clone() },
+            Errno::MFILE | Errno::NOSPC => FileError::TooManyWatches,
+            errno => FileError::io("watch", &path, errno.into()),
+        };
+        let directory = open::open(&path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
+            .map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        if !wanted.allow_network_mounts && is_network(&directory).map_err(failed)? {
+            return Err(FileError::Network { path });
+        }
+        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
+        let queue = inotify::init(flags).map_err(failed)?;
+        let mut tree = Tree::new(wanted, accounts);
+        tree.plant(&queue).map_err(failed)?;
+        let channel =
+            Channel::new(queue).map_err(|source| FileError::io("watch", &path, source))?;
+        Ok(Self {
+            channel,
+            tree: Mutex::new(tree),
+        })
+    }
+
+    /// Opens a watch on the blocking pool.
+    pub(super) async fn start(wanted: Wanted, accounts: Accounts) -> Result<Arc<Self>, FileError> {
+        blocking(move || Ok(Arc::new(Self::open(wanted, accounts)?))).await
+    }
+
+    /// Waits until something has happened.
+    pub(super) async fn changed(&self) -> io::Result<()> {
+        self.channel.readable().await
+    }
+
+    /// Interprets what has happened and keeps it for [`Watch::take`].
+    pub(super) async fn absorb(self: &Arc<Self>) -> Result<(), FileError> {
+        let watch = Arc::clone(self);
+        blocking(move || {
+            watch.with_tree(|_| ());
+            Ok(())
+        })
+        .await
+    }
+
+    /// Everything that has happened since the last time.
+    pub(super) async fn take(
+        self: &Arc<Self>,
+    ) -> Result<Result<Vec<wire::FilesystemEvent>, Gap>, FileError> {
+        let watch = Arc::clone(self);
+        blocking(move || Ok(watch.with_tree(Tree::take))).await
+    }
+
+    fn with_tree<T>(&self, then: impl FnOnce(&mut Tree) -> T) -> T {
+        let mut tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Ok(Some(piece)) = self.channel.read_now(MAX_PIECE) {
+            for event in kernel_event::parse(&piece) {
+                tree.apply(self.channel.descriptor(), &event);
+            }
+        }
+        then(&mut tree)
+    }
+}
+
+/// Whether a directory lies on another machine, where changes made there are not seen.
+fn is_network(directory: &std::os::fd::OwnedFd) -> Result<bool, Errno> {
+    const NFS: u64 = 0x6969;
+    const CIFS: u64 = 0xff53_4d42;
+    const SMB: u64 = 0x517b;
+    const SMB2: u64 = 0xfe53_4d42;
+    const FUSE: u64 = 0x6573_5546;
+    #[expect(clippy::cast_sign_loss, reason = "a magic number is a bit pattern")]
+    let magic = fstatfs(directory)?.f_type as u64;
+    // Some architectures give the field a sign, which fills the upper half.
+    Ok([NFS, CIFS, SMB, SMB2, FUSE].contains(&(magic & 0xffff_ffff)))
+}

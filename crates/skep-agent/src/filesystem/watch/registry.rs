@@ -1,0 +1,74 @@
+//! Watches that are asked from time to time instead of streamed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::Watch;
+use crate::identifier;
+
+/// How many there may be; they live until their caller removes them.
+const MAX_WATCHERS: usize = 512;
+
+#[derive(Debug, Default)]
+pub(crate) struct Watchers {
+    /// Protects the list only.
+    watchers: Mutex<HashMap<String, Registered>>,
+}
+
+#[derive(Debug)]
+struct Registered {
+    watch: Arc<Watch>,
+    _stop: DropGuard,
+}
+
+impl Watchers {
+    /// Keeps a watch; answers the name by which it can be asked. `None` if there are too many.
+    pub(super) fn add(&self, watch: Arc<Watch>) -> Option<String> {
+        let mut watchers = self.lock();
+        if watchers.len() >= MAX_WATCHERS {
+            return None;
+        }
+        let id = format!("w{}", identifier::random(20));
+        let stop = CancellationToken::new();
+        skep_telemetry::spawn("watcher", absorb(Arc::clone(&watch), stop.clone()));
+        watchers.insert(
+            id.clone(),
+            Registered {
+                watch,
+                _stop: stop.drop_guard(),
+            },
+        );
+        Some(id)
+    }
+
+    pub(super) fn find(&self, id: &str) -> Option<Arc<Watch>> {
+        self.lock()
+            .get(id)
+            .map(|registered| Arc::clone(&registered.watch))
+    }
+
+    /// Ends a watch; answers whether there was one.
+    pub(super) fn remove(&self, id: &str) -> bool {
+        self.lock().remove(id).is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Registered>> {
+        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Interprets changes as they come, so that new directories are watched in time.
+async fn absorb(watch: Arc<Watch>, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            changed = watch.changed() => {
+                if changed.is_err() || watch.absorb().await.is_err() {
+                    return;
+                }
+            }
+            () = stop.cancelled() => return,
+        }
+    }
+}
