@@ -15,6 +15,7 @@ mod building;
 mod collecting;
 mod recipes;
 mod running;
+mod sandboxed;
 mod sharing;
 mod workshop;
 
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         collecting::TESTS,
         recipes::TESTS,
         running::TESTS,
+        sandboxed::TESTS,
         sharing::TESTS,
     ];
     let trials = tests.concat().into_iter().map(|(name, test)| {

@@ -1,0 +1,88 @@
+//! The real `base` as a sandbox has it: with users of its own, who own nothing on the host.
+
+use std::fs;
+use std::io::{self, Read};
+use std::time::Duration;
+
+use skep_launch::{
+    Descriptors, Ended, LaunchPlan, Launcher, Lifetime, Network, Privileges, Process, Program,
+    Root, Top, Users,
+};
+
+use crate::base::BASE;
+
+crate::tests! {
+    the_template_works_for_users_that_own_nothing_on_the_host,
+}
+
+fn the_template_works_for_users_that_own_nothing_on_the_host() {
+    let script = "id -u; sudo -n id -u; sudo touch /etc/by-root; touch ~/by-user; \
+                  rm -r /usr/local/lib/node_modules/npm; mkdir /usr/local/lib/node_modules/npm; \
+                  ls /usr/local/lib/node_modules/npm; stat -c %U /etc/by-root ~/by-user /usr";
+    let place = tempfile::tempdir().unwrap();
+    let folder = |name: &str| {
+        let path = place.path().join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    };
+    let (mut reader, writer) = io::pipe().unwrap();
+    let mut descriptors = Descriptors::default();
+    let output = descriptors.add(writer);
+    let arguments = [
+        "/usr/sbin/runuser",
+        "-s",
+        "/bin/bash",
+        "user",
+        "--",
+        "-l",
+        "-c",
+        script,
+    ];
+    let plan = LaunchPlan {
+        cgroups: Vec::new(),
+        users: Users::Range {
+            first: 1_700_000,
+            count: 65_536,
+        },
+        network: Network::Loopback,
+        root: Root {
+            staging: folder("staging"),
+            layers: BASE.layers.clone(),
+            top: Top::Directories {
+                upper: folder("upper"),
+                work: folder("work"),
+            },
+        },
+        binds: Vec::new(),
+        shared_memory_bytes: 1 << 20,
+        run_bytes: Some(1 << 20),
+        files: Vec::new(),
+        hostname: "e2b.local".to_owned(),
+        process: Process {
+            program: Program::Path(arguments[0].to_owned()),
+            arguments: arguments.map(str::to_owned).to_vec(),
+            environment: BASE.env.clone(),
+            working_directory: "/home/user".to_owned(),
+            user: 0,
+            group: 0,
+            groups: Vec::new(),
+            stdin: None,
+            stdout: Some(output),
+            stderr: Some(output),
+            pass: Vec::new(),
+            open_files: (1024, 4096),
+            oom_score_adjust: 0,
+        },
+        privileges: Privileges::Sandbox,
+        lifetime: Lifetime::Tied,
+        fail_at: None,
+    };
+    let launcher = Launcher::new(std::env::current_exe().unwrap(), ["launch"]);
+    let deadline = Duration::from_secs(60);
+    let mut started = launcher.launch(&plan, descriptors, deadline).unwrap();
+    let mut printed = String::new();
+    reader.read_to_string(&mut printed).unwrap();
+    let ended = started.wait(Some(deadline)).unwrap();
+    assert_eq!(printed, "1000\n0\nroot\nuser\nroot\n");
+    assert_eq!(ended, Some(Ended::Code(0)));
+}
