@@ -247,3 +247,73 @@ impl From<CursorError> for ApiError {
         Self::bad_request("invalid_next_token", "Invalid next token")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(error: impl Into<ApiError>, status: u16, code: &str, message: &str, retry: Retry) {
+        let error = error.into();
+        assert_eq!((error.status.as_u16(), error.code), (status, code));
+        assert_eq!((error.message.as_str(), error.retry), (message, retry));
+    }
+
+    #[test]
+    fn what_may_pass_by_itself_is_worth_another_try() {
+        let busy = StoreError::Busy {
+            operation: "record a sandbox",
+        };
+        let message = "the server is busy; try again in a moment";
+        check(busy, 503, "record_busy", message, Retry::After(1));
+        let reference = "base".parse().unwrap();
+        let message = "template 'base' is not ready yet";
+        let not_ready = ResolveError::NotReady(reference);
+        check(
+            not_ready,
+            503,
+            "template_not_ready",
+            message,
+            Retry::After(5),
+        );
+    }
+
+    #[test]
+    fn what_may_have_happened_is_not_tried_again() {
+        let late = CreateError::Late(Duration::from_secs(55));
+        let message = "the sandbox did not come up in time";
+        check(
+            late,
+            504,
+            "sandbox_placement_timeout",
+            message,
+            Retry::Never,
+        );
+    }
+
+    #[test]
+    fn the_callers_sentence_says_nothing_of_the_servers_inside() {
+        let secret = || "/var/lib/skep/templates is unreadable".into();
+        let message = "the server cannot read its templates";
+        let failed = ResolveError::Failed(secret());
+        check(failed, 500, "internal_server_error", message, Retry::Unsaid);
+        let message = "the sandbox could not be ended in good order; try again";
+        let stuck = StopError::Node(skep_control::KillError::Failed(secret()));
+        check(stuck, 500, "internal_server_error", message, Retry::Unsaid);
+        let message = "the sandbox could not be started";
+        check(
+            CreateError::BrokeOff,
+            500,
+            "internal_server_error",
+            message,
+            Retry::Unsaid,
+        );
+    }
+
+    #[test]
+    fn a_limit_that_is_no_number_of_hours_is_told_in_seconds() {
+        assert_eq!(in_words(Duration::from_hours(24)), "24 hours");
+        assert_eq!(in_words(Duration::from_secs(5400)), "5400 seconds");
+        assert_eq!(in_words(Duration::ZERO), "0 seconds");
+    }
+}

@@ -1,0 +1,140 @@
+//! Machines that do not do as they are told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use skep_control::{
+    CreateError, DeadlineMode, FakeNodes, KillError, ListQuery, LogEntry, NodeCreateError, Nodes,
+    NotHere, StopError,
+};
+use skep_testkit::wait_until;
+use skep_types::{EndReason, SandboxId, SandboxSpec, SandboxStatus, Usage};
+use tempfile::TempDir;
+
+use crate::{anybody, control, fake, request, store};
+
+/// What is wrong with a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    PanicsOnCreate,
+    CannotKill,
+}
+
+#[derive(Debug)]
+struct Broken {
+    fault: Fault,
+    whole: Arc<FakeNodes>,
+}
+
+impl Nodes for Broken {
+    fn create(&self, spec: SandboxSpec) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>> {
+        async move {
+            assert_ne!(self.fault, Fault::PanicsOnCreate, "as intended");
+            Nodes::create(&*self.whole, spec).await
+        }
+        .boxed()
+    }
+
+    fn kill(&self, id: SandboxId) -> BoxFuture<'_, Result<(), KillError>> {
+        match self.fault {
+            Fault::CannotKill => async { Err(KillError::Failed("stuck".into())) }.boxed(),
+            Fault::PanicsOnCreate => self.whole.kill(id),
+        }
+    }
+
+    fn set_lifetime(
+        &self,
+        id: SandboxId,
+        lifetime: Duration,
+        mode: DeadlineMode,
+    ) -> BoxFuture<'_, Result<SandboxStatus, NotHere>> {
+        self.whole.set_lifetime(id, lifetime, mode)
+    }
+
+    fn status(&self, id: &SandboxId) -> Option<SandboxStatus> {
+        self.whole.status(id)
+    }
+
+    fn usage(&self, id: SandboxId) -> BoxFuture<'_, Result<Usage, NotHere>> {
+        self.whole.usage(id)
+    }
+
+    fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>> {
+        self.whole.logs(id)
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_panics_fails_one_request_and_keeps_no_place() {
+    let folder = TempDir::new().unwrap();
+    let store = store(folder.path());
+    let nodes = Broken {
+        fault: Fault::PanicsOnCreate,
+        whole: fake(&store),
+    };
+    let control = control(&store, Arc::new(nodes)).await;
+    let caller = anybody(&control).await;
+    // More often than the team may have sandboxes.
+    for _ in 0..3 {
+        let error = control.create(&caller, request()).await.unwrap_err();
+        assert!(matches!(error, CreateError::BrokeOff), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_sandbox_that_cannot_be_killed_is_still_shown() {
+    let folder = TempDir::new().unwrap();
+    let store = store(folder.path());
+    let nodes = Broken {
+        fault: Fault::CannotKill,
+        whole: fake(&store),
+    };
+    let control = control(&store, Arc::new(nodes)).await;
+    let caller = anybody(&control).await;
+    let created = control.create(&caller, request()).await.unwrap();
+    let error = control.kill(&caller, &created.id).await.unwrap_err();
+    assert!(matches!(error, StopError::Node(_)), "{error:?}");
+    assert_eq!(
+        control.list(&caller, &ListQuery::everything()).items.len(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn a_machine_that_takes_too_long_is_given_up_and_leaves_nothing() {
+    let folder = TempDir::new().unwrap();
+    let store = store(folder.path());
+    let nodes = fake(&store);
+    let control = control(&store, nodes.clone()).await;
+    let caller = anybody(&control).await;
+    nodes.hold();
+    let a_minute_later = async {
+        wait_until(Duration::from_secs(10), async || match nodes.waiting() {
+            0 => Err("nobody asked the machine"),
+            _ => Ok(()),
+        })
+        .await;
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(60)).await;
+        tokio::time::resume();
+    };
+    let (created, ()) = tokio::join!(control.create(&caller, request()), a_minute_later);
+    let error = created.unwrap_err();
+    assert!(matches!(error, CreateError::Late(_)), "{error:?}");
+    nodes.release();
+    assert_eq!(nodes.count(), 0);
+    assert_eq!(store.sandboxes().living().await.unwrap(), []);
+    let query = skep_control::RecordQuery {
+        ended: true,
+        limit: 10,
+        after: None,
+    };
+    let records = control.records(&caller, query).await.unwrap().items;
+    let reasons: Vec<_> = records
+        .iter()
+        .map(|(record, _)| record.ending.as_ref().unwrap().reason)
+        .collect();
+    assert_eq!(reasons, [EndReason::StartFailed]);
+}

@@ -1,0 +1,57 @@
+//! Control through its public face, with fake machines and a real record.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod broken_machines;
+mod starting;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_control::{
+    Caller, Control, CreateRequest, FakeNodes, FakeTemplates, Lifetime, Nodes, Parts, TeamLimits,
+};
+use skep_store::Store;
+use skep_types::Redacted;
+
+async fn control(store: &Store, nodes: Arc<dyn Nodes>) -> Control {
+    let parts = Parts {
+        store: store.clone(),
+        nodes,
+        templates: Arc::new(FakeTemplates::named(&["base"])),
+        limits: TeamLimits {
+            sandboxes: 2,
+            ..TeamLimits::default()
+        },
+    };
+    Control::open(parts).await.unwrap()
+}
+
+fn store(folder: &Path) -> Store {
+    Store::open(&folder.join("skep.db")).unwrap()
+}
+
+fn fake(store: &Store) -> Arc<FakeNodes> {
+    Arc::new(FakeNodes::new(store.clone()))
+}
+
+async fn anybody(control: &Control) -> Caller {
+    control.trusted_caller().await.unwrap()
+}
+
+fn request() -> CreateRequest {
+    CreateRequest {
+        template: "base".parse().unwrap(),
+        lifetime: Lifetime::new(300, Duration::from_secs(300)).unwrap(),
+        secure: true,
+        internet: None,
+        metadata: BTreeMap::new(),
+        env: Redacted::new(Vec::new()),
+        idempotency: None,
+    }
+}
