@@ -70,10 +70,12 @@ impl FileError {
     /// Turns the kernel's answer for `path` into what it means.
     pub(crate) fn io(operation: &'static str, path: &str, source: io::Error) -> Self {
         let path = path.to_owned();
-        match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace(source),
-            io::ErrorKind::NotFound => Self::NotFound { path },
-            _ if source.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => Self::Loop { path },
+        match Errno::from_io_error(&source) {
+            Some(Errno::NOSPC | Errno::DQUOT) => Self::NoSpace(source),
+            Some(Errno::NOENT) => Self::NotFound { path },
+            Some(Errno::ISDIR) => Self::IsDirectory { path },
+            Some(Errno::NXIO) => Self::NotRegular { path },
+            Some(Errno::LOOP) => Self::Loop { path },
             _ => Self::Io {
                 operation,
                 path,

@@ -45,21 +45,18 @@ pub(crate) fn regular_for_reading(path: impl AsRef<Path>) -> io::Result<File> {
     Ok(File::from(file))
 }
 
-/// Refuses what is not a plain file, with the error that says so, and the agent's own entries
-/// in procfs.
+/// Refuses what is not a plain file, as the kernel would: `EISDIR` for a directory, `ENXIO` for
+/// what a pipe without a reader answers too, `EACCES` for the agent's own entries in procfs.
 pub(crate) fn expect_regular(file: &OwnedFd) -> io::Result<()> {
     match FileType::from_raw_mode(fstat(file)?.st_mode) {
         FileType::RegularFile => refuse_own_process(file),
-        FileType::Directory => Err(io::ErrorKind::IsADirectory.into()),
+        FileType::Directory => Err(Errno::ISDIR.into()),
         FileType::Symlink
         | FileType::Fifo
         | FileType::Socket
         | FileType::CharacterDevice
         | FileType::BlockDevice
-        | FileType::Unknown => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "not a regular file",
-        )),
+        | FileType::Unknown => Err(Errno::NXIO.into()),
     }
 }
 
@@ -82,7 +79,7 @@ fn refuse_own_process(file: &OwnedFd) -> io::Result<()> {
             && Path::new("/proc/self/task").join(part).exists()
     });
     if own {
-        Err(io::ErrorKind::PermissionDenied.into())
+        Err(Errno::ACCESS.into())
     } else {
         Ok(())
     }
@@ -93,8 +90,9 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(path: &str, kind: io::ErrorKind) {
-        assert_eq!(regular_for_reading(path).expect_err(path).kind(), kind);
+    fn check(path: &str, expected: Errno) {
+        let error = regular_for_reading(path).expect_err(path);
+        assert_eq!(Errno::from_io_error(&error), Some(expected), "{path}");
     }
 
     #[test]
@@ -108,7 +106,7 @@ mod tests {
             format!("/proc/{thread}/maps"),
             format!("/proc/1/../{pid}/maps"),
         ] {
-            check(&path, io::ErrorKind::PermissionDenied);
+            check(&path, Errno::ACCESS);
         }
         regular_for_reading("/proc/1/status").unwrap();
         regular_for_reading("/proc/meminfo").unwrap();
@@ -121,14 +119,13 @@ mod tests {
             "/proc/self/root/etc/passwd",
             "/dev/stdin",
         ] {
-            let error = regular_for_reading(path).expect_err(path);
-            assert_eq!(Errno::from_io_error(&error), Some(Errno::LOOP), "{path}");
+            check(path, Errno::LOOP);
         }
     }
 
     #[test]
     fn devices_and_directories_are_no_files() {
-        check("/dev/null", io::ErrorKind::InvalidInput);
-        check("/", io::ErrorKind::IsADirectory);
+        check("/dev/null", Errno::NXIO);
+        check("/", Errno::ISDIR);
     }
 }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait, waitpid};
 use skep_linux::spawn_as::{SpawnAs, SpawnError, Spawning, fork_as};
 use tokio::signal::unix::SignalKind;
 use tokio::sync::oneshot;
@@ -80,7 +80,8 @@ impl Reaper {
         let mut children = self.lock();
         match self.orphans {
             Orphans::Reap => {
-                while let Ok(Some((pid, status))) = waitpid(None, WaitOptions::NOHANG) {
+                // Not `waitpid(None, …)`, which knows only children of our own process group.
+                while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
                     tell(&mut children, pid, status);
                 }
             }

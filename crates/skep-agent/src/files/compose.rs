@@ -102,18 +102,16 @@ fn concatenate(sources: &[String], destination: &str, view: &View) -> Result<(),
 }
 
 fn open_source(source: &str) -> Result<File, FileError> {
-    open::regular_for_reading(source).map_err(|error| {
-        let path = source.to_owned();
-        match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                FileError::SourceNotFound { path }
-            }
-            io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput => {
-                FileError::NotRegular { path }
-            }
-            _ => FileError::io("read", source, error),
-        }
-    })
+    let failed = |error: io::Error| match Errno::from_io_error(&error) {
+        Some(Errno::NOENT | Errno::NOTDIR) => FileError::SourceNotFound {
+            path: source.to_owned(),
+        },
+        Some(Errno::ISDIR) => FileError::NotRegular {
+            path: source.to_owned(),
+        },
+        _ => FileError::io("read", source, error),
+    };
+    open::regular_for_reading(source).map_err(failed)
 }
 
 fn append(source: &File, file: &File) -> io::Result<()> {

@@ -25,6 +25,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use tokio_util::io::{ReaderStream, StreamReader};
 
 use super::range::{Wanted, wanted};
@@ -60,11 +61,11 @@ pub(crate) async fn download(
         let view = View::of(&accounts, &config, query.username())?;
         open_file(&view.resolve(&query.path)?)
     });
-    let opened = opened.await.map_err(|error| match error {
-        FileError::IsDirectory { path } => {
-            RestError::bad_request(format!("path '{path}' is a directory"))
+    let opened = opened.await.map_err(|error| {
+        if let FileError::IsDirectory { path } = &error {
+            return RestError::bad_request(format!("path '{path}' is a directory"));
         }
-        error => error.into(),
+        error.into()
     })?;
     answer(opened, coding, &headers)
 }
@@ -81,17 +82,8 @@ struct Opened {
 }
 
 fn open_file(path: &str) -> Result<Opened, FileError> {
-    let failed = |source: io::Error| match source.kind() {
-        io::ErrorKind::IsADirectory => FileError::IsDirectory {
-            path: path.to_owned(),
-        },
-        io::ErrorKind::NotADirectory => FileError::NotFound {
-            path: path.to_owned(),
-        },
-        io::ErrorKind::InvalidInput => FileError::NotRegular {
-            path: path.to_owned(),
-        },
-        _ if is_pipe_or_socket(&source) => FileError::NotRegular {
+    let failed = |source: io::Error| match Errno::from_io_error(&source) {
+        Some(Errno::NOTDIR) => FileError::NotFound {
             path: path.to_owned(),
         },
         _ => FileError::io("read", path, source),
@@ -109,10 +101,6 @@ fn open_file(path: &str) -> Result<Opened, FileError> {
         size: about.size(),
         modified: Timestamp::from_second(about.mtime()).unwrap_or_default(),
     })
-}
-
-fn is_pipe_or_socket(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error())
 }
 
 /// Reads until the piece is full or the file ends, which is the second answer.

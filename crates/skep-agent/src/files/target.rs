@@ -52,7 +52,7 @@ impl Target {
     /// Opens the file for `user`, who owns it from now on, and makes the directories to it.
     pub(super) fn open(path: &str, user: &User) -> Result<Self, FileError> {
         make_parents(path::parent(path), user)?;
-        let failed = |error: io::Error| refused(path, error);
+        let failed = |error: io::Error| FileError::io("open", path, error);
         let (file, fate) = open_or_make(path).map_err(failed)?;
         open::expect_regular(&file).map_err(failed)?;
         let target = Self {
@@ -145,19 +145,6 @@ impl Drop for Target {
         {
             tracing::debug!(%error, "an incomplete upload was gone before it could be removed");
         }
-    }
-}
-
-fn refused(path: &str, error: io::Error) -> FileError {
-    let path = path.to_owned();
-    match error.kind() {
-        io::ErrorKind::IsADirectory => FileError::IsDirectory { path },
-        io::ErrorKind::InvalidInput => FileError::NotRegular { path },
-        // A pipe or socket that nobody reads.
-        _ if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
-            FileError::NotRegular { path }
-        }
-        _ => FileError::io("open", &path, error),
     }
 }
 

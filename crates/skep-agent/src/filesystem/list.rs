@@ -111,14 +111,12 @@ fn read(directory: &str) -> Result<Vec<Child>, FileError> {
                 limit: MAX_ENTRIES,
             });
         }
-        let kind = match found.file_type() {
+        let mut kind = found.file_type();
+        if kind == FileType::Unknown {
             // Some filesystems do not say.
-            FileType::Unknown => statat(&opened, name, AtFlags::SYMLINK_NOFOLLOW)
-                .map_or(FileType::Unknown, |stat| {
-                    FileType::from_raw_mode(stat.st_mode)
-                }),
-            kind => kind,
-        };
+            kind = statat(&opened, name, AtFlags::SYMLINK_NOFOLLOW)
+                .map_or(kind, |stat| FileType::from_raw_mode(stat.st_mode));
+        }
         children.push((
             std::ffi::OsStr::from_bytes(name.to_bytes()).to_owned(),
             kind.is_dir(),

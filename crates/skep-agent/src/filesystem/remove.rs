@@ -134,12 +134,13 @@ fn next_directory(directory: &mut Dir) -> Result<Option<CString>, Errno> {
         if name.to_bytes() == b"." || name.to_bytes() == b".." {
             continue;
         }
-        let is_directory = match found.file_type() {
-            FileType::Unknown => statat(directory.fd()?, name, AtFlags::SYMLINK_NOFOLLOW)
-                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir()),
-            kind => kind.is_dir(),
-        };
-        if is_directory {
+        let mut kind = found.file_type();
+        if kind == FileType::Unknown {
+            // Some filesystems do not say.
+            kind = statat(directory.fd()?, name, AtFlags::SYMLINK_NOFOLLOW)
+                .map_or(kind, |stat| FileType::from_raw_mode(stat.st_mode));
+        }
+        if kind.is_dir() {
             return Ok(Some(name.to_owned()));
         }
         match unlinkat(directory.fd()?, name, AtFlags::empty()) {

@@ -11,7 +11,7 @@ use skep_linux::spawn_as::SpawnStep;
 use skep_telemetry::Chain;
 use skep_wire::rpc::process as wire;
 use skep_wire::rpc::process::process_event::data_event::Output as WireOutput;
-use skep_wire::rpc::process::process_event::{DataEvent, EndEvent, Event, KeepAlive, StartEvent};
+use skep_wire::rpc::process::process_event::{DataEvent, EndEvent, Event, StartEvent};
 use skep_wire::rpc::process::process_input::Input as WireInput;
 use skep_wire::rpc::process::process_selector::Selector;
 use tokio::sync::mpsc;
@@ -341,7 +341,7 @@ impl Follow {
                     let text = "the deadline of the stream has passed";
                     return (Err(ConnectError::new(ErrorCode::DeadlineExceeded, text)), false);
                 }
-                (Ok(event(Event::Keepalive(Box::new(KeepAlive::default())))), true)
+                (Ok(event(Event::Keepalive(Box::default()))), true)
             }
         }
     }

@@ -1,5 +1,10 @@
 //! The agent as its callers see it: over HTTP, on a loopback port of its own.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
 mod agent;
 mod connect;
 mod files;

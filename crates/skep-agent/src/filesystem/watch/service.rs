@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use connectrpc::{ConnectError, ErrorCode, RequestContext, ServiceStream};
 use futures_util::StreamExt;
 use skep_wire::rpc::filesystem as wire;
-use skep_wire::rpc::filesystem::watch_dir_response::{Event, KeepAlive, StartEvent};
+use skep_wire::rpc::filesystem::watch_dir_response::Event;
 
 use super::{Gap, Wanted, Watch};
 use crate::agent::Agent;
@@ -53,7 +53,7 @@ pub(crate) async fn watch_dir(
         keepalive: caller::keepalive(context.headers()),
         deadline: context.deadline(),
     };
-    let start = Ok(response(Event::Start(Box::new(StartEvent::default()))));
+    let start = Ok(response(Event::Start(Box::default())));
     let events = futures_util::stream::unfold(Some(follow), |follow| async move {
         let mut follow = follow?;
         let event = follow.next().await;
@@ -147,7 +147,7 @@ impl Follow {
                         let text = "the deadline of the stream has passed";
                         return Err(ConnectError::new(ErrorCode::DeadlineExceeded, text));
                     }
-                    return Ok(response(Event::Keepalive(Box::new(KeepAlive::default()))));
+                    return Ok(response(Event::Keepalive(Box::default())));
                 }
             }
         }
