@@ -1,3 +1,190 @@
-//! The `skep` executable.
+//! The `skep` executable: server, agent, launcher and command line in one file.
 
-fn main() {}
+mod agent;
+mod args;
+mod config;
+mod env_vars;
+mod isolation;
+mod local_key;
+mod logging;
+mod progress;
+mod serve;
+mod template;
+mod tls;
+mod up;
+mod wiring;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+use skep_api::Access;
+use skep_cli::{CliError, ExitKind, print_note};
+use skep_image::{Cancel, Catalog, HostSettings};
+use skep_launch::Launcher;
+use skep_telemetry::Chain;
+
+use args::{Cli, Command, ServeArgs, TemplateCommand};
+use config::{Config, ConfigError};
+use serve::Choices;
+
+/// The first argument that makes this process a launcher.
+const LAUNCH: &str = "launch";
+/// The template that `skep up` sees to: the one the SDKs ask for when nobody names one.
+const DEFAULT_TEMPLATE: &str = "base";
+
+fn main() -> ExitCode {
+    // The launcher enters namespaces, which a process with threads cannot: nothing may start
+    // one before this line.
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|argument| argument == LAUNCH)
+    {
+        return skep_launch::run();
+    }
+    match run(Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => report(&error),
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode, CliError> {
+    let config = || load_config(&cli);
+    match &cli.command {
+        Command::Agent(args) => agent::run(args)?,
+        Command::Up(args) => {
+            let config = args.over(config()?);
+            start_logging();
+            build_template(&config, DEFAULT_TEMPLATE)?;
+            serve(config, args)?;
+        }
+        Command::Serve(args) => {
+            start_logging();
+            serve(args.over(config()?), args)?;
+        }
+        Command::Template(TemplateCommand::Build { name, cache_dir }) => {
+            let mut config = config()?;
+            config.cache_dir = cache_dir.clone().unwrap_or(config.cache_dir);
+            start_logging();
+            build_template(&config, name)?;
+        }
+        Command::Template(TemplateCommand::List { cache_dir, output }) => {
+            let cache_dir = cache_dir
+                .clone()
+                .map_or_else(|| config().map(|c| c.cache_dir), Ok)?;
+            template::list(&cache_dir, output.json)?;
+        }
+        Command::Sandbox(_) | Command::Key(_) => {
+            let local_key = local_key::path(&config()?.data_dir);
+            return client(cli.command, &local_key);
+        }
+        Command::Completions { shell } => {
+            clap_complete::generate(*shell, &mut Cli::command(), "skep", &mut std::io::stdout());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn client(command: Command, local_key: &Path) -> Result<ExitCode, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(CliError::failure)?;
+    let code = runtime.block_on(async {
+        match command {
+            Command::Sandbox(command) => command.run(local_key).await,
+            Command::Key(command) => command.run(local_key).await,
+            Command::Up(_)
+            | Command::Serve(_)
+            | Command::Template(_)
+            | Command::Completions { .. }
+            | Command::Agent(_) => unreachable!("only client commands come here"),
+        }
+    })?;
+    Ok(ExitCode::from(code))
+}
+
+fn serve(config: Config, args: &ServeArgs) -> Result<(), CliError> {
+    if args.no_auth && !config.listen.ip().is_loopback() {
+        return Err(CliError::input(
+            format!(
+                "`--no-auth` would let everybody who reaches {} in",
+                config.listen
+            ),
+            "listen on 127.0.0.1, or give your callers keys with `skep key create`",
+        ));
+    }
+    let choices = Choices {
+        access: if args.no_auth {
+            Access::Trusted
+        } else {
+            Access::Keys
+        },
+        local_tls: args.tls,
+    };
+    let announce = if args.json {
+        up::announce_json
+    } else {
+        up::announce
+    };
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(CliError::failure)?
+        .block_on(serve::serve(config, choices, announce))
+}
+
+fn build_template(config: &Config, name: &str) -> Result<(), CliError> {
+    let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
+    let host = HostSettings::detect(std::env::vars()).map_err(CliError::failure)?;
+    template::build(&catalog, &host, &launcher()?, name, &Cancel::default()).map(drop)
+}
+
+fn start_logging() {
+    logging::start(environment(env_vars::SKEP_LOG).as_deref());
+}
+
+/// This very executable, started as a launcher.
+fn launcher() -> Result<Launcher, CliError> {
+    let executable = std::env::current_exe().map_err(CliError::failure)?;
+    Ok(Launcher::new(executable, [LAUNCH]))
+}
+
+fn load_config(cli: &Cli) -> Result<Config, CliError> {
+    let mut config = Config::load(cli.config.as_deref(), environment).map_err(|error| {
+        let hint = match &error {
+            ConfigError::Read { .. } => "`--config` takes the path of a readable file",
+            ConfigError::Parse { .. } | ConfigError::Environment { .. } => {
+                "docs/reference/configuration.md lists every key"
+            }
+        };
+        CliError {
+            kind: ExitKind::Input,
+            source: Box::new(error),
+            hints: vec![hint.to_owned()],
+        }
+    })?;
+    if let Some(data_dir) = &cli.data_dir {
+        config.data_dir.clone_from(data_dir);
+    }
+    Ok(config)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the environment"
+)]
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn report(error: &CliError) -> ExitCode {
+    print_note(&format!("error: {}", Chain(error.source.as_ref())));
+    for hint in &error.hints {
+        print_note(&format!("hint: {hint}"));
+    }
+    match error.kind {
+        ExitKind::Input => ExitCode::from(1),
+        ExitKind::Failure => ExitCode::from(2),
+    }
+}

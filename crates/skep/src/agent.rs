@@ -1,0 +1,30 @@
+//! `skep agent`, the first process of a sandbox.
+
+use std::os::fd::OwnedFd;
+
+use skep_agent::{Listen, Options};
+use skep_cli::CliError;
+
+use crate::args::AgentArgs;
+use crate::logging;
+
+/// Runs the agent; returns only if it cannot start.
+///
+/// # Errors
+///
+/// If a descriptor is not there, or the agent cannot start.
+pub(crate) fn run(args: &AgentArgs) -> Result<(), CliError> {
+    logging::start(Some("warn"));
+    let take = |number: i32| -> Result<OwnedFd, CliError> {
+        skep_linux::take_inherited(number).map_err(CliError::failure)
+    };
+    let mut options = Options::new(take(args.config_fd)?);
+    options.ready = Some(take(args.ready_fd)?);
+    options.work_cgroups = args
+        .work_cgroup_fds
+        .iter()
+        .map(|number| take(*number))
+        .collect::<Result<_, _>>()?;
+    options.listen = Listen::At(args.listen);
+    skep_agent::run(options).map_err(CliError::failure)
+}

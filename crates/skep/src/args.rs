@@ -1,0 +1,144 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use skep_cli::{KeyCommand, OutputArgs, SandboxCommand};
+
+use crate::config::Config;
+use crate::env_vars;
+
+/// Skep runs AI-written code in sandboxes that you own.
+#[derive(Debug, Parser)]
+#[command(
+    name = "skep",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    after_long_help = environment()
+)]
+pub(crate) struct Cli {
+    /// Configuration file [default: /etc/skep/skep.toml, if it exists]
+    #[arg(long, global = true, value_name = "FILE", env = crate::env_vars::SKEP_CONFIG)]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Where the record and the sandboxes live [default: /var/lib/skep]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The environment variables, for `--help`.
+fn environment() -> String {
+    let width = env_vars::ALL
+        .iter()
+        .map(|var| var.name.len())
+        .max()
+        .unwrap_or_default();
+    let line = |var: &env_vars::EnvVar| format!("  {:width$}  {}\n", var.name, var.help);
+    let lines: String = env_vars::ALL.iter().map(line).collect();
+    format!("Environment:\n{lines}")
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Build what is missing, serve, and print how to connect
+    Up(ServeArgs),
+    /// Serve without building anything
+    Serve(ServeArgs),
+    /// Build and list templates
+    #[command(subcommand)]
+    Template(TemplateCommand),
+    /// Look at running sandboxes, run commands in them, end them
+    #[command(subcommand)]
+    Sandbox(SandboxCommand),
+    /// Make, list and revoke API keys
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// The first process of a sandbox
+    #[command(hide = true)]
+    Agent(AgentArgs),
+}
+
+/// What `up` and `serve` take beyond the configuration file.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ServeArgs {
+    /// Address and port to serve on [default: 127.0.0.1:3000]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+
+    /// Where template layers are kept [default: /var/cache/skep]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cache_dir: Option<PathBuf>,
+
+    /// Give sandboxes the host's package mirrors, proxies and certificate authorities
+    #[arg(long)]
+    pub(crate) share_host_package_settings: bool,
+
+    /// Serve TLS with a local certificate authority, and answer DNS for the domain on loopback
+    #[arg(long)]
+    pub(crate) tls: bool,
+
+    /// Print one line of JSON when ready, instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Let everybody who reaches the port in, without a key; only on a loopback address
+    #[arg(long)]
+    pub(crate) no_auth: bool,
+}
+
+impl ServeArgs {
+    /// The configuration with what the flags say.
+    pub(crate) fn over(&self, mut config: Config) -> Config {
+        config.listen = self.listen.unwrap_or(config.listen);
+        config.cache_dir = self.cache_dir.clone().unwrap_or(config.cache_dir);
+        config.share_host_package_settings |= self.share_host_package_settings;
+        config
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TemplateCommand {
+    /// Build a built-in template, reusing every layer that is there
+    Build {
+        /// Its name, such as `base`
+        name: String,
+        /// Where template layers are kept [default: /var/cache/skep]
+        #[arg(long, value_name = "DIR")]
+        cache_dir: Option<PathBuf>,
+    },
+    /// List templates
+    List {
+        /// Where template layers are kept [default: /var/cache/skep]
+        #[arg(long, value_name = "DIR")]
+        cache_dir: Option<PathBuf>,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+}
+
+/// What the launcher passes to the agent.
+#[derive(Debug, Args)]
+pub(crate) struct AgentArgs {
+    /// Descriptor to read the configuration from
+    #[arg(long)]
+    pub(crate) config_fd: i32,
+    /// Descriptor to write a byte to when listening
+    #[arg(long)]
+    pub(crate) ready_fd: i32,
+    /// Descriptors of the cgroups that user processes join
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) work_cgroup_fds: Vec<i32>,
+    /// Address to listen on
+    #[arg(long, default_value = "0.0.0.0:49983")]
+    pub(crate) listen: SocketAddr,
+}

@@ -1,0 +1,289 @@
+//! The configuration: defaults, then `skep.toml`, then the environment, then flags.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use skep_types::Resources;
+
+use crate::env_vars;
+
+/// The file that is read when nobody names one.
+pub(crate) const DEFAULT_PATH: &str = "/etc/skep/skep.toml";
+
+/// Everything that can be configured. `docs/reference/configuration.md` has a row for each key.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// Address and port to serve on.
+    pub(crate) listen: SocketAddr,
+    /// Where the record and the sandboxes live.
+    pub(crate) data_dir: PathBuf,
+    /// Where template layers are kept. Content-addressed: servers may share it.
+    pub(crate) cache_dir: PathBuf,
+    /// The domain under which sandboxes have host names; none means by headers only.
+    pub(crate) domain: Option<String>,
+    /// What happens to sandboxes when the server stops in good order.
+    pub(crate) when_stopped: WhenStopped,
+    /// Whether sandboxes get the host's package mirrors, proxies and certificate authorities.
+    pub(crate) share_host_package_settings: bool,
+    /// Upper bounds, whatever a template asks for.
+    pub(crate) limits: Limits,
+    /// What sandboxes reach beyond the public internet, and who resolves names for them.
+    pub(crate) network: Network,
+    /// TLS with certificates of your own.
+    pub(crate) tls: Option<Tls>,
+}
+
+/// See [`skep_node::WhenStopped`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WhenStopped {
+    Leave,
+    End,
+}
+
+/// Upper bounds.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Limits {
+    pub(crate) sandboxes: u32,
+    pub(crate) cpus: u32,
+    pub(crate) memory_mib: u32,
+    pub(crate) disk_mib: u32,
+    pub(crate) pids: u32,
+    pub(crate) lifetime_hours: u32,
+}
+
+/// The network of sandboxes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Network {
+    /// Who resolves names for sandboxes; empty means whoever resolves them for the host.
+    pub(crate) dns_upstreams: Vec<IpAddr>,
+    /// Ranges that are reachable although they are private, such as a package mirror's.
+    pub(crate) allow: Vec<String>,
+}
+
+/// Certificate and key in PEM files.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tls {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 3000)),
+            data_dir: "/var/lib/skep".into(),
+            cache_dir: "/var/cache/skep".into(),
+            domain: None,
+            when_stopped: WhenStopped::Leave,
+            share_host_package_settings: false,
+            limits: Limits::default(),
+            network: Network::default(),
+            tls: None,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sandboxes: 1000,
+            cpus: 8,
+            memory_mib: 8 * 1024,
+            disk_mib: 50 * 1024,
+            pids: 4096,
+            lifetime_hours: 24,
+        }
+    }
+}
+
+impl Limits {
+    /// What a template asks for, cut to what this server gives.
+    pub(crate) fn bound(&self, asked: Resources) -> Resources {
+        Resources {
+            cpus: asked.cpus.min(self.cpus),
+            memory_mib: asked.memory_mib.min(self.memory_mib),
+            disk_mib: asked.disk_mib.min(self.disk_mib),
+            pids: asked.pids.min(self.pids),
+        }
+    }
+}
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("cannot read `{}`", .path.display())]
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("`{}` is not a valid configuration", .path.display())]
+    Parse {
+        path: PathBuf,
+        source: Box<toml::de::Error>,
+    },
+    #[error("{name} is not a valid value for `{key}`")]
+    Environment {
+        name: &'static str,
+        key: &'static str,
+        source: Box<toml::de::Error>,
+    },
+}
+
+impl Config {
+    /// Reads the file at `path`, or the default one if it exists, then the environment.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] names the file or the variable, and its source the line and the key.
+    pub(crate) fn load(
+        path: Option<&Path>,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        let (path, text) = match path {
+            Some(path) => (path, Some(std::fs::read_to_string(path))),
+            None => {
+                let path = Path::new(DEFAULT_PATH);
+                (path, path.exists().then(|| std::fs::read_to_string(path)))
+            }
+        };
+        let text = text
+            .transpose()
+            .map_err(|source| ConfigError::Read {
+                path: path.to_owned(),
+                source,
+            })?
+            .unwrap_or_default();
+        Self::parse(path, &text, environment)
+    }
+
+    fn parse(
+        path: &Path,
+        text: &str,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        let parse = |source| ConfigError::Parse {
+            path: path.to_owned(),
+            source: Box::new(source),
+        };
+        // The file alone first, so that its errors point into it.
+        toml::from_str::<Self>(text).map_err(parse)?;
+        let mut table: toml::Table = toml::from_str(text).map_err(parse)?;
+        for var in env_vars::ALL.iter().filter(|var| !var.key.is_empty()) {
+            if let Some(value) = environment(var.name) {
+                insert(&mut table, var.key, scalar(&value));
+                table.clone().try_into::<Self>().map_err(|source| {
+                    let (name, key) = (var.name, var.key);
+                    ConfigError::Environment {
+                        name,
+                        key,
+                        source: Box::new(source),
+                    }
+                })?;
+            }
+        }
+        table.try_into().map_err(parse)
+    }
+}
+
+/// A number or a truth value where the text is one, else the text itself.
+fn scalar(text: &str) -> toml::Value {
+    if let Ok(number) = text.parse::<i64>() {
+        return toml::Value::Integer(number);
+    }
+    match text {
+        "true" => toml::Value::Boolean(true),
+        "false" => toml::Value::Boolean(false),
+        text => toml::Value::String(text.to_owned()),
+    }
+}
+
+fn insert(table: &mut toml::Table, key: &str, value: toml::Value) {
+    match key.split_once('.') {
+        None => {
+            table.insert(key.to_owned(), value);
+        }
+        Some((section, key)) => {
+            let section = table
+                .entry(section)
+                .or_insert_with(|| toml::Value::Table(toml::Table::new()));
+            if let toml::Value::Table(section) = section {
+                insert(section, key, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
+        let look_up = |name: &str| {
+            environment
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
+        Config::parse(Path::new("skep.toml"), text, look_up)
+            .map_err(|error| skep_telemetry::Chain(&error).to_string())
+    }
+
+    #[test]
+    fn nothing_configured_is_the_default() {
+        assert_eq!(parse("", &[]), Ok(Config::default()));
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_file() {
+        let config = parse(
+            "listen = \"127.0.0.1:1\"\n[limits]\ncpus = 4\npids = 7",
+            &[("SKEP_LISTEN", "127.0.0.1:2"), ("SKEP_MAX_CPUS", "3")],
+        )
+        .unwrap();
+        assert_eq!(config.listen.port(), 2);
+        assert_eq!((config.limits.cpus, config.limits.pids), (3, 7));
+    }
+
+    #[test]
+    fn a_misspelt_key_is_refused_and_the_known_ones_are_listed() {
+        let error = parse("[limits]\nmemory = 1", &[]).unwrap_err();
+        assert!(
+            error.contains("unknown field `memory`") && error.contains("memory_mib"),
+            "{error}"
+        );
+        let error = parse("lisen = \"x\"", &[]).unwrap_err();
+        assert!(
+            error.contains("unknown field `lisen`") && error.contains("listen"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_bad_variable_is_named() {
+        let error = parse("", &[("SKEP_MAX_PIDS", "many")]).unwrap_err();
+        assert!(
+            error.starts_with("SKEP_MAX_PIDS is not a valid value for `limits.pids`"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_template_gets_no_more_than_the_server_gives() {
+        let limits = Limits {
+            cpus: 1,
+            memory_mib: 512,
+            ..Limits::default()
+        };
+        let bounded = limits.bound(Resources::default());
+        assert_eq!(
+            (bounded.cpus, bounded.memory_mib, bounded.pids),
+            (1, 512, 1024)
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! Every environment variable that `skep` reads, in one place.
+//!
+//! Nothing else in the workspace reads the environment: `main` does, once, through this list.
+
+/// One variable: its name, the key of `skep.toml` it overrides, and what it means.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EnvVar {
+    /// The name.
+    pub(crate) name: &'static str,
+    /// The key of the configuration file it overrides, with dots; empty if there is none.
+    pub(crate) key: &'static str,
+    /// One sentence for the reference page.
+    pub(crate) help: &'static str,
+}
+
+/// Where the configuration file is.
+pub(crate) const SKEP_CONFIG: &str = "SKEP_CONFIG";
+/// What is logged.
+pub(crate) const SKEP_LOG: &str = "SKEP_LOG";
+/// Which server the client commands talk to.
+pub(crate) const SKEP_SERVER: &str = "SKEP_SERVER";
+/// The key of the client commands; the SDKs read the same one.
+pub(crate) const E2B_API_KEY: &str = "E2B_API_KEY";
+
+/// The registry.
+pub(crate) const ALL: &[EnvVar] = &[
+    EnvVar {
+        name: SKEP_CONFIG,
+        key: "",
+        help: "path of the configuration file; without it `/etc/skep/skep.toml` is read if it exists",
+    },
+    EnvVar {
+        name: SKEP_LOG,
+        key: "",
+        help: "what is logged, as tracing directives such as `info` or `warn,skep_node=debug`",
+    },
+    EnvVar {
+        name: SKEP_SERVER,
+        key: "",
+        help: "URL of the server that `skep sandbox`, `skep key` and the other client commands talk to",
+    },
+    EnvVar {
+        name: E2B_API_KEY,
+        key: "",
+        help: "key that the client commands use; without it the local operator's key in the data directory",
+    },
+    EnvVar {
+        name: "SKEP_LISTEN",
+        key: "listen",
+        help: "address and port to serve on",
+    },
+    EnvVar {
+        name: "SKEP_DATA_DIR",
+        key: "data_dir",
+        help: "where the record and the sandboxes live",
+    },
+    EnvVar {
+        name: "SKEP_CACHE_DIR",
+        key: "cache_dir",
+        help: "where template layers are kept",
+    },
+    EnvVar {
+        name: "SKEP_DOMAIN",
+        key: "domain",
+        help: "domain under which sandboxes have host names",
+    },
+    EnvVar {
+        name: "SKEP_WHEN_STOPPED",
+        key: "when_stopped",
+        help: "`leave` or `end`: what happens to sandboxes when the server stops",
+    },
+    EnvVar {
+        name: "SKEP_SHARE_HOST_PACKAGE_SETTINGS",
+        key: "share_host_package_settings",
+        help: "`true` gives sandboxes the host's package mirrors, proxies and certificate authorities",
+    },
+    EnvVar {
+        name: "SKEP_MAX_SANDBOXES",
+        key: "limits.sandboxes",
+        help: "sandboxes a team may run at once",
+    },
+    EnvVar {
+        name: "SKEP_MAX_CPUS",
+        key: "limits.cpus",
+        help: "most CPUs of one sandbox",
+    },
+    EnvVar {
+        name: "SKEP_MAX_MEMORY_MIB",
+        key: "limits.memory_mib",
+        help: "most memory of one sandbox",
+    },
+    EnvVar {
+        name: "SKEP_MAX_DISK_MIB",
+        key: "limits.disk_mib",
+        help: "most disk of one sandbox",
+    },
+    EnvVar {
+        name: "SKEP_MAX_PIDS",
+        key: "limits.pids",
+        help: "most processes and threads of one sandbox",
+    },
+    EnvVar {
+        name: "SKEP_MAX_LIFETIME_HOURS",
+        key: "limits.lifetime_hours",
+        help: "longest life of a sandbox",
+    },
+];

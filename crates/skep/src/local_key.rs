@@ -1,0 +1,77 @@
+//! The local operator's key.
+//!
+//! The record keeps only hashes, but `skep up` must print the same key every time. So this one
+//! key also lies in a file that only the owner of the data directory can read.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+/// Where the local key lies.
+pub(crate) fn path(data_dir: &Path) -> PathBuf {
+    data_dir.join("local-key")
+}
+
+/// Reads the local key below `data_dir`.
+///
+/// # Errors
+///
+/// If there is none or it cannot be read.
+pub(crate) fn read(data_dir: &Path) -> anyhow::Result<String> {
+    let path = path(data_dir);
+    let text = fs::read_to_string(&path)
+        .with_context(|| format!("cannot read the local key `{}`", path.display()))?;
+    Ok(text.trim().to_owned())
+}
+
+/// Reads the local key, or keeps the one that `make` makes.
+///
+/// # Errors
+///
+/// If it can be neither read nor written.
+pub(crate) fn read_or_create(
+    data_dir: &Path,
+    make: impl FnOnce() -> String,
+) -> anyhow::Result<String> {
+    let path = path(data_dir);
+    let new = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path);
+    match new {
+        Ok(mut file) => {
+            let key = make();
+            writeln!(file, "{key}")
+                .with_context(|| format!("cannot write the local key `{}`", path.display()))?;
+            Ok(key)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read(data_dir),
+        Err(error) => {
+            Err(error).with_context(|| format!("cannot create the local key `{}`", path.display()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_key_is_made_once_and_only_its_owner_can_read_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = read_or_create(folder.path(), || "e2b_1".to_owned()).unwrap();
+        let second = read_or_create(folder.path(), || "e2b_2".to_owned()).unwrap();
+        assert_eq!((first.as_str(), second.as_str()), ("e2b_1", "e2b_1"));
+        let mode = fs::metadata(path(folder.path()))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}

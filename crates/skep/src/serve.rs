@@ -1,0 +1,250 @@
+//! `skep serve`: the server from start to stop.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_api::Access;
+use skep_cli::CliError;
+use skep_control::{ApiKey, Control, Parts, TeamLimits};
+use skep_image::{Catalog, HostSettings};
+use skep_native::Native;
+use skep_node::{Node, NodeOptions};
+use skep_proxy::{Front, FrontConfig, Listener, Names};
+use skep_store::Store;
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, WhenStopped};
+use crate::isolation;
+use crate::local_key;
+use crate::tls::{self, Tls};
+use crate::wiring::{CatalogTemplates, LocalNodes, NodeRoutes, StoreJournal};
+
+/// What a client needs to know to connect.
+#[derive(Debug, Clone)]
+pub(crate) struct Ready {
+    /// The URL of the API and, by headers, of every sandbox.
+    pub(crate) url: String,
+    /// The domain under which sandboxes have host names, with the port if it is not the usual.
+    pub(crate) domain: Option<String>,
+    /// The local operator's key.
+    pub(crate) api_key: String,
+    /// The certificate authority to trust, if it is our own.
+    pub(crate) authority: Option<std::path::PathBuf>,
+    /// Where names below the domain are resolved.
+    pub(crate) names: Option<SocketAddr>,
+}
+
+/// What is chosen for one run, beside the configuration.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Choices {
+    pub(crate) access: Access,
+    pub(crate) local_tls: bool,
+}
+
+/// Serves until a signal asks for the end. Calls `announce` when clients can connect.
+///
+/// # Errors
+///
+/// Whatever kept the server from starting, with a hint.
+pub(crate) async fn serve(
+    config: Config,
+    choices: Choices,
+    announce: impl FnOnce(&Ready),
+) -> Result<(), CliError> {
+    let mut parts = Server::assemble(&config, choices).await?;
+    let shutdown = CancellationToken::new();
+    let mut terminate = signal(SignalKind::terminate()).map_err(CliError::failure)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::failure)?;
+    announce(&parts.ready);
+
+    let stop = shutdown.clone();
+    let listeners = std::mem::take(&mut parts.listeners);
+    let serving = skep_telemetry::spawn("front", parts.front.serve(listeners, stop));
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping");
+    shutdown.cancel();
+    if serving.await.is_err() {
+        tracing::error!("the front door did not end well");
+    }
+    parts.control.finish().await;
+    parts
+        .node
+        .shut_down(match config.when_stopped {
+            WhenStopped::Leave => skep_node::WhenStopped::Leave,
+            WhenStopped::End => skep_node::WhenStopped::End,
+        })
+        .await;
+    parts.isolation.stop().await;
+    parts.store.flush().await.map_err(CliError::failure)
+}
+
+/// The parts of a running server.
+struct Server {
+    store: Store,
+    isolation: Arc<Native>,
+    node: Node,
+    control: Control,
+    front: Front,
+    listeners: Vec<Listener>,
+    ready: Ready,
+}
+
+impl Server {
+    async fn assemble(config: &Config, choices: Choices) -> Result<Self, CliError> {
+        make_private(&config.data_dir)?;
+        let store = Store::open(&config.data_dir.join("skep.db")).map_err(CliError::failure)?;
+        let isolation = Arc::new(isolation::open(config).await?);
+        let node = Node::new(NodeOptions {
+            isolation: Arc::<Native>::clone(&isolation),
+            journal: Arc::new(StoreJournal(store.clone())),
+        });
+        let living = store
+            .sandboxes()
+            .living()
+            .await
+            .map_err(CliError::failure)?;
+        let adoption = node
+            .adopt(living.into_iter().map(StoreJournal::living).collect())
+            .await;
+        if !adoption.adopted.is_empty() || !adoption.lost.is_empty() {
+            let (adopted, lost) = (adoption.adopted.len(), adoption.lost.len());
+            tracing::info!(adopted, lost, "took over the sandboxes of the last server");
+        }
+        let control = open_control(config, &store, &node).await?;
+        let api_key = local_key(config, &control).await?;
+
+        let listener = TcpListener::bind(config.listen).await.map_err(|error| {
+            CliError::failure(error).hint(format!(
+                "cannot listen on {}; is another server running? `--listen` takes another address",
+                config.listen
+            ))
+        })?;
+        let address = listener.local_addr().map_err(CliError::failure)?;
+        let tls = tls::open(config, choices.local_tls, address)?;
+        let domain = tls.as_ref().map(Tls::domain).or(config.domain.as_deref());
+        let public_domain = domain.map(|domain| with_port(domain, address.port(), tls.is_some()));
+        let api = skep_api::router(skep_api::Options {
+            control: control.clone(),
+            access: choices.access,
+            domain: public_domain.clone(),
+        });
+        let routes = Arc::new(NodeRoutes(node.clone()));
+        let front_config = FrontConfig::new(domain.unwrap_or("localhost"));
+        let front = Front::new(front_config, api, routes);
+        let names = match (&tls, domain) {
+            (Some(_), Some(domain)) => Some(serve_names(domain, address).await?),
+            _ => None,
+        };
+        let ready = Ready {
+            url: match (&tls, &public_domain) {
+                (Some(_), Some(domain)) => format!("https://api.{domain}"),
+                _ => format!("http://{address}"),
+            },
+            domain: public_domain,
+            api_key,
+            authority: tls.as_ref().and_then(Tls::authority),
+            names,
+        };
+        let listener = match tls {
+            Some(tls) => Listener::tls(listener, tls.into_config()),
+            None => Listener::plain(listener),
+        };
+        Ok(Self {
+            store,
+            isolation,
+            node,
+            control,
+            front,
+            listeners: vec![listener],
+            ready,
+        })
+    }
+}
+
+async fn open_control(config: &Config, store: &Store, node: &Node) -> Result<Control, CliError> {
+    let host = match config.share_host_package_settings {
+        true => {
+            let host = HostSettings::detect(std::env::vars()).map_err(CliError::failure)?;
+            Some(Arc::new(host))
+        }
+        false => None,
+    };
+    let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
+    Control::open(Parts {
+        store: store.clone(),
+        nodes: Arc::new(LocalNodes {
+            node: node.clone(),
+            limits: config.limits.clone(),
+        }),
+        templates: Arc::new(CatalogTemplates {
+            catalog: Arc::new(catalog),
+            host,
+        }),
+        limits: TeamLimits {
+            sandboxes: config.limits.sandboxes,
+            lifetime: Duration::from_hours(u64::from(config.limits.lifetime_hours)),
+        },
+    })
+    .await
+    .map_err(CliError::failure)
+}
+
+/// The key in the data directory, made on the first start and known to the record.
+async fn local_key(config: &Config, control: &Control) -> Result<String, CliError> {
+    let make = || ApiKey::random().reveal().to_owned();
+    let text = local_key::read_or_create(&config.data_dir, make).map_err(CliError::failure)?;
+    let key = text.parse().map_err(|error: skep_control::MalformedKey| {
+        let path = local_key::path(&config.data_dir);
+        CliError::failure(error).hint(format!("remove `{}`; a new key is made", path.display()))
+    })?;
+    let team = control.default_team().await.map_err(CliError::failure)?;
+    control
+        .register_key(&team, "local operator", &key)
+        .await
+        .map_err(CliError::failure)?;
+    Ok(text)
+}
+
+async fn serve_names(domain: &str, address: SocketAddr) -> Result<SocketAddr, CliError> {
+    let names = Names::new(domain, vec![address.ip()]).map_err(CliError::failure)?;
+    let udp = UdpSocket::bind((address.ip(), 0))
+        .await
+        .map_err(CliError::failure)?;
+    let names_address = udp.local_addr().map_err(CliError::failure)?;
+    let tcp = TcpListener::bind(names_address)
+        .await
+        .map_err(CliError::failure)?;
+    // It ends with the process: a question that is cut off is asked again.
+    drop(skep_telemetry::spawn(
+        "names",
+        names.serve(udp, tcp, CancellationToken::new()),
+    ));
+    Ok(names_address)
+}
+
+fn with_port(domain: &str, port: u16, tls: bool) -> String {
+    match (port, tls) {
+        (443, true) | (80, false) => domain.to_owned(),
+        _ if domain.contains(':') => domain.to_owned(),
+        _ => format!("{domain}:{port}"),
+    }
+}
+
+/// Makes the data directory, which holds tokens, for its owner alone.
+fn make_private(data_dir: &Path) -> Result<(), CliError> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir).map_err(|error| {
+        CliError::failure(error).hint(format!(
+            "cannot make the data directory `{}`; sandboxes need root, and `--data-dir` takes another place",
+            data_dir.display()
+        ))
+    })
+}

@@ -1,0 +1,90 @@
+//! Control's machines: this one.
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use skep_control::{DeadlineMode, KillError, LogEntry, NodeCreateError, Nodes, NotHere};
+use skep_isolation::LaunchError;
+use skep_node::{CreateError, ExtendMode, Node};
+use skep_types::{EndReason, SandboxId, SandboxSpec, SandboxStatus, Usage};
+
+use crate::config::Limits;
+
+/// The node of this very process, within the limits of the configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct LocalNodes {
+    pub(crate) node: Node,
+    pub(crate) limits: Limits,
+}
+
+impl Nodes for LocalNodes {
+    fn create(
+        &self,
+        mut spec: SandboxSpec,
+    ) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>> {
+        spec.template.resources = self.limits.bound(spec.template.resources);
+        async move { self.node.create(spec).await.map_err(create_error) }.boxed()
+    }
+
+    fn kill(&self, id: SandboxId) -> BoxFuture<'_, Result<(), KillError>> {
+        async move {
+            self.node
+                .kill(&id, EndReason::Killed)
+                .await
+                .map_err(|skep_node::NotHere| KillError::NotHere)
+        }
+        .boxed()
+    }
+
+    fn set_lifetime(
+        &self,
+        id: SandboxId,
+        lifetime: Duration,
+        mode: DeadlineMode,
+    ) -> BoxFuture<'_, Result<SandboxStatus, NotHere>> {
+        let mode = match mode {
+            DeadlineMode::Set => ExtendMode::Set,
+            DeadlineMode::Extend => ExtendMode::OnlyExtend,
+        };
+        async move {
+            self.node
+                .set_lifetime(&id, lifetime, mode)
+                .await
+                .map_err(|skep_node::NotHere| NotHere)
+        }
+        .boxed()
+    }
+
+    fn status(&self, id: &SandboxId) -> Option<SandboxStatus> {
+        self.node.status(id)
+    }
+
+    fn usage(&self, id: SandboxId) -> BoxFuture<'_, Result<Usage, NotHere>> {
+        async move {
+            self.node
+                .usage(&id)
+                .await
+                .map_err(|skep_node::NotHere| NotHere)
+        }
+        .boxed()
+    }
+
+    fn logs(&self, _id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>> {
+        async { Vec::new() }.boxed()
+    }
+}
+
+fn create_error(error: CreateError) -> NodeCreateError {
+    match error {
+        CreateError::Stopping => NodeCreateError::Stopping,
+        CreateError::Launch(launch) => match &launch {
+            LaunchError::NoRoom(_) => NodeCreateError::NoRoom(Box::new(launch)),
+            LaunchError::AgentSilent(_) => NodeCreateError::Failed(Box::new(launch)),
+            LaunchError::Host { .. } | LaunchError::Step { .. } | LaunchError::AgentEnded(_) => {
+                NodeCreateError::Refused(Box::new(launch))
+            }
+        },
+        CreateError::Exists(_) | CreateError::Killed => NodeCreateError::Failed(Box::new(error)),
+    }
+}
