@@ -4,7 +4,8 @@
 //! requests there too, and by pointing its own name at 127.0.0.1 can even read the answers.
 //! Both show in the headers.
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::Request;
+use axum::http::{StatusCode, header};
 
 use crate::error::ApiError;
 
@@ -12,13 +13,16 @@ use crate::error::ApiError;
 ///
 /// 403 for a request that a browser sends for a page that is not local, or to a name that is
 /// not ours.
-pub(crate) fn check(headers: &HeaderMap, domain: Option<&str>) -> Result<(), ApiError> {
-    let foreign = |name| match headers.get(name).map(|value| value.to_str()) {
+pub(crate) fn check(request: &Request, domain: Option<&str>) -> Result<(), ApiError> {
+    let foreign = |name| match request.headers().get(name).map(|value| value.to_str()) {
         None => false,
         Some(Ok(value)) => !is_local(value, domain),
         Some(Err(_)) => true,
     };
-    match foreign(header::ORIGIN) || foreign(header::HOST) {
+    // HTTP/2 has the name in the address instead of a header.
+    let authority = request.uri().authority();
+    let addressed = authority.is_some_and(|name| !is_local(name.as_str(), domain));
+    match addressed || foreign(header::ORIGIN) || foreign(header::HOST) {
         false => Ok(()),
         true => Err(ApiError::new(
             StatusCode::FORBIDDEN,

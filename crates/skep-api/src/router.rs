@@ -200,7 +200,7 @@ async fn guarded(request: Request, next: Next) -> Response {
 }
 
 async fn local_callers(State(edge): State<Edge>, request: Request, next: Next) -> Response {
-    match local_only::check(request.headers(), edge.domain()) {
+    match local_only::check(&request, edge.domain()) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     }

@@ -5,7 +5,7 @@ mod cursor;
 use std::cmp::Ordering;
 
 use jiff::Timestamp;
-use skep_types::{Phase, TemplateReference};
+use skep_types::{Phase, SandboxId, TemplateReference};
 
 pub use cursor::{Cursor, CursorError};
 
@@ -84,19 +84,19 @@ impl Control {
     }
 }
 
+/// Where something stands in a list.
+type Place<'a> = (Timestamp, &'a SandboxId);
+
 /// What a list needs to know of each thing on it.
 trait Listed {
-    fn key(&self) -> Cursor;
+    fn place(&self) -> Place<'_>;
     fn phase(&self) -> Phase;
     fn passes(&self, query: &ListQuery) -> bool;
 }
 
 impl Listed for Sandbox {
-    fn key(&self) -> Cursor {
-        Cursor {
-            at: self.status.started_at,
-            id: self.order.id.clone(),
-        }
+    fn place(&self) -> Place<'_> {
+        (self.status.started_at, &self.order.id)
     }
 
     fn phase(&self) -> Phase {
@@ -132,13 +132,18 @@ fn page<T: Listed>(mut items: Vec<T>, query: &ListQuery) -> Page<T> {
         .filter(|item| item.phase() == Phase::Running)
         .count();
     if let Some(after) = &query.after {
-        items.retain(|item| compare(&item.key(), after, query.order) == Ordering::Greater);
+        let last = (after.at, &after.id);
+        items.retain(|item| compare(item.place(), last, query.order) == Ordering::Greater);
     }
-    items.sort_by(|left, right| compare(&left.key(), &right.key(), query.order));
+    items.sort_unstable_by(|left, right| compare(left.place(), right.place(), query.order));
     let limit = query.limit.unwrap_or(usize::MAX);
     let more = items.len() > limit;
     items.truncate(limit);
-    let next = items.last().filter(|_| more).map(Listed::key);
+    let last = items.last().filter(|_| more);
+    let next = last.map(|item| Cursor {
+        at: item.place().0,
+        id: item.place().1.clone(),
+    });
     Page {
         items,
         next,
@@ -146,10 +151,10 @@ fn page<T: Listed>(mut items: Vec<T>, query: &ListQuery) -> Page<T> {
     }
 }
 
-fn compare(left: &Cursor, right: &Cursor, order: SortOrder) -> Ordering {
-    let newest_first = micros(right.at)
-        .cmp(&micros(left.at))
-        .then_with(|| left.id.cmp(&right.id));
+fn compare(left: Place<'_>, right: Place<'_>, order: SortOrder) -> Ordering {
+    let newest_first = micros(right.0)
+        .cmp(&micros(left.0))
+        .then_with(|| left.1.cmp(right.1));
     match order {
         SortOrder::NewestFirst => newest_first,
         SortOrder::OldestFirst => newest_first.reverse(),
@@ -163,7 +168,6 @@ fn micros(time: Timestamp) -> i64 {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use skep_types::SandboxId;
 
     use super::*;
 
@@ -174,8 +178,8 @@ mod tests {
     }
 
     impl Listed for Thing {
-        fn key(&self) -> Cursor {
-            self.key.clone()
+        fn place(&self) -> Place<'_> {
+            (self.key.at, &self.key.id)
         }
 
         fn phase(&self) -> Phase {

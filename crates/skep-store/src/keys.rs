@@ -79,7 +79,7 @@ impl Keys<'_> {
         self.change(
             "record the use of a key",
             "UPDATE keys SET last_used = ?2
-             WHERE id = ?1 AND (last_used IS NULL OR last_used <= ?2 - ?3)",
+             WHERE id = ?1 AND (last_used IS NULL OR abs(last_used - ?2) >= ?3)",
             move |update| {
                 update.execute(params![
                     id,

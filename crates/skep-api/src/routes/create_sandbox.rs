@@ -2,6 +2,8 @@
 
 mod refusals;
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -14,6 +16,15 @@ use crate::body::RawBody;
 use crate::error::ApiError;
 use crate::render;
 use crate::router::Edge;
+
+/// What may be written on a sandbox, in bytes.
+const METADATA_LIMIT: usize = 64 * 1024;
+
+/// What the kernel accepts of one variable, in bytes.
+const VARIABLE_LIMIT: usize = 128 * 1024;
+
+/// Half of what the kernel accepts of an environment and arguments together, in bytes.
+const ENVIRONMENT_LIMIT: usize = 1024 * 1024;
 
 /// What differs between the two generations of the route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,24 +100,40 @@ fn read(
         lifetime: Lifetime::new(timeout, limits.lifetime)?,
         secure,
         internet: body.allow_internet_access,
-        metadata: body.metadata.unwrap_or_default(),
+        metadata: metadata(body.metadata.unwrap_or_default())?,
         env: Redacted::new(environment(body.env_vars.unwrap_or_default())?),
         idempotency: None,
     })
 }
 
+fn size(pairs: &BTreeMap<String, String>) -> usize {
+    pairs
+        .iter()
+        .map(|(key, value)| key.len() + value.len())
+        .sum()
+}
+
+/// Metadata is kept in memory for as long as the sandbox lives, so there is an end to it.
+fn metadata(pairs: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, ApiError> {
+    match size(&pairs) <= METADATA_LIMIT {
+        true => Ok(pairs),
+        false => Err(ApiError::validation("metadata is larger than 64 KiB")),
+    }
+}
+
 /// No process can have a variable with an empty name, an equals sign in its name, or a zero
-/// byte anywhere.
-fn environment(
-    variables: std::collections::BTreeMap<String, String>,
-) -> Result<Vec<(String, String)>, ApiError> {
+/// byte anywhere; and the kernel refuses to start one whose environment is too large.
+fn environment(variables: BTreeMap<String, String>) -> Result<Vec<(String, String)>, ApiError> {
     let possible = |(name, value): (&String, &String)| {
-        !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+        !name.is_empty()
+            && !name.contains(['=', '\0'])
+            && !value.contains('\0')
+            && name.len() + value.len() + 2 <= VARIABLE_LIMIT
     };
-    match variables.iter().all(possible) {
+    match variables.iter().all(possible) && size(&variables) <= ENVIRONMENT_LIMIT {
         true => Ok(variables.into_iter().collect()),
         false => Err(ApiError::validation(
-            "an environment variable has a name or value that no process can have",
+            "envVars has a variable with a name, value or size that no process can have",
         )),
     }
 }

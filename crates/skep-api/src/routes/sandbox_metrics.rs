@@ -51,18 +51,24 @@ pub(crate) async fn many(
             "Too many sandboxes requested, maximum is 100",
         ));
     }
-    let mut metrics = rest::Metrics::default();
-    for name in names {
-        let id: Option<SandboxId> = SandboxPath::parse(name)?.id().ok();
-        let Some(id) = id else { continue };
-        let latest = edge.control().latest_metric(&authorized.caller, &id).await;
-        if let Some(point) = latest {
-            metrics
-                .sandboxes
-                .insert(id.to_string(), render::metric(&point));
-        }
-    }
-    Ok(Json(metrics))
+    let paths = names.into_iter().map(SandboxPath::parse);
+    let paths = paths.collect::<Result<Vec<_>, _>>()?;
+    let ids = paths.iter().filter_map(|path| path.id().ok());
+    let latest = ids.map(|id| latest(&authorized, &edge, id));
+    let latest = futures_util::future::join_all(latest).await;
+    Ok(Json(rest::Metrics {
+        sandboxes: latest.into_iter().flatten().collect(),
+    }))
+}
+
+async fn latest(
+    authorized: &Authorized,
+    edge: &Edge,
+    id: SandboxId,
+) -> Option<(String, rest::Metric)> {
+    let latest = edge.control().latest_metric(&authorized.caller, &id);
+    let point = latest.await?;
+    Some((id.to_string(), render::metric(&point)))
 }
 
 fn range(params: &Params) -> Result<MetricRange, ApiError> {

@@ -173,5 +173,7 @@ async fn a_server_that_trusts_everybody_trusts_no_other_sites_pages() {
             "{headers:?}"
         );
     }
+    let addressed = "GET https://evil.example:3000/v2/sandboxes";
+    assert_eq!(server.send_with(&[], addressed).await.status, 403);
     assert_eq!(server.nodes.count(), 0);
 }

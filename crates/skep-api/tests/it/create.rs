@@ -117,7 +117,7 @@ async fn a_bad_request_is_refused_before_anything_runs() {
         ),
         (
             r#"{"templateID":"base","envVars":{"A=B":"1"}}"#,
-            r#"400 {"code":400,"error_code":"validation_error","message":"validation error: an environment variable has a name or value that no process can have"}"#,
+            r#"400 {"code":400,"error_code":"validation_error","message":"validation error: envVars has a variable with a name, value or size that no process can have"}"#,
         ),
     ] {
         for route in ["/sandboxes", "/v2/sandboxes"] {
@@ -127,6 +127,29 @@ async fn a_bad_request_is_refused_before_anything_runs() {
         }
     }
     assert_eq!(server.nodes.count(), 0);
+}
+
+#[tokio::test]
+async fn what_would_fill_the_server_or_stop_every_process_is_refused() {
+    let server = Server::new().await;
+    let status = async |field: &str, size: usize| {
+        let value = "x".repeat(size);
+        let line =
+            format!(r#"POST /v2/sandboxes {{"templateID":"base","{field}":{{"k":"{value}"}}}}"#);
+        server.send(&line).await.status
+    };
+    assert_eq!(status("metadata", 64 * 1024 - 1).await, 201);
+    assert_eq!(status("metadata", 64 * 1024).await, 400);
+    assert_eq!(status("envVars", 128 * 1024 - 3).await, 201);
+    assert_eq!(status("envVars", 128 * 1024 - 2).await, 400);
+    let many: Vec<_> = (0..11)
+        .map(|number| format!(r#""k{number}":"{}""#, "x".repeat(100_000)))
+        .collect();
+    let line = format!(
+        r#"POST /v2/sandboxes {{"templateID":"base","envVars":{{{}}}}}"#,
+        many.join(",")
+    );
+    assert_eq!(server.send(&line).await.status, 400);
 }
 
 #[tokio::test]

@@ -95,7 +95,7 @@ async fn a_body_may_be_sixteen_mebibytes_and_no_more() {
             .uri("/v2/sandboxes")
             .header("X-API-KEY", &server.key)
             .body(Body::from(format!(
-                r#"{{"templateID":"base","metadata":{{"k":"{filler}"}}}}"#
+                r#"{{"templateID":"base","unknown":"{filler}"}}"#
             )))
             .unwrap()
     };

@@ -72,7 +72,8 @@ async fn the_last_use_is_written_once_a_minute() {
         .await
         .unwrap();
     let mut noted = Vec::new();
-    for second in [100, 130, 159, 160, 161, 300] {
+    // At the end the clock is set back, which must not stop the notes until it has caught up.
+    for second in [100, 130, 159, 160, 161, 300, 290, 200] {
         noted.push(
             keys.used("k".to_owned(), at(second))
                 .recorded()
@@ -80,9 +81,9 @@ async fn the_last_use_is_written_once_a_minute() {
                 .unwrap(),
         );
     }
-    assert_eq!(noted, [true, false, false, true, false, true]);
+    assert_eq!(noted, [true, false, false, true, false, true, false, true]);
     let (found, _) = keys.find("hash of k".to_owned()).await.unwrap().unwrap();
-    assert_eq!(found.last_used, Some(at(300)));
+    assert_eq!(found.last_used, Some(at(200)));
 }
 
 #[tokio::test]
