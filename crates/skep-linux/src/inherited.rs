@@ -35,7 +35,13 @@ mod tests {
         let number = std::fs::File::open("/dev/null").unwrap().into_raw_fd();
         let taken = take_inherited(number).unwrap();
         assert_eq!(taken.as_raw_fd(), number);
-        assert_eq!(take_inherited(1_000_000).unwrap_err().raw_os_error(), Some(libc::EBADF));
-        assert_eq!(take_inherited(1).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(
+            take_inherited(1_000_000).unwrap_err().raw_os_error(),
+            Some(libc::EBADF)
+        );
+        assert_eq!(
+            take_inherited(1).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
     }
 }

@@ -101,5 +101,7 @@ mod tests {
             termination(pidfd.as_fd()).unwrap().ok_or("still lives")
         });
         assert_eq!(ended, Termination::Code(0));
+        let taken = child.wait().unwrap_err();
+        assert_eq!(taken.raw_os_error(), Some(libc::ECHILD), "it was taken");
     }
 }

@@ -1,4 +1,25 @@
 //! Isolation by namespaces, cgroups, overlay and seccomp.
+//!
+//! [`Native`] makes and removes what a sandbox needs of the machine: a slot (an address, an
+//! interface, a range of user ids), a disk, a cgroup. The launcher does what happens inside.
+//! Removing works from any half-made state, so a failed launch, the end of a sandbox and a
+//! sweep after a crash are one routine.
 
 mod cgroup;
+mod config;
+mod disk;
 mod dns;
+mod firewall;
+mod gateway;
+mod host;
+mod instance;
+mod native;
+mod plan;
+mod record;
+mod resident;
+mod slots;
+
+pub use config::{NativeConfig, resolvers_in};
+pub use firewall::FirewallError;
+pub use instance::InstanceError;
+pub use native::{Native, StartError};

@@ -31,21 +31,20 @@ fn a_launch_that_fails_at_any_step_names_it_and_leaves_nothing() {
         bench.plan.lifetime = Lifetime::Detached;
         bench.plan.fail_at = Some(*step);
         let (error, directory) = bench.fail();
-        match error {
-            SpawnError::Step {
-                step: failed,
-                source,
-                thing,
-            } => {
-                assert_eq!(failed, *step, "{thing:?}");
-                assert_eq!(
-                    source.raw_os_error(),
-                    Some(libc::ECANCELED),
-                    "{step} {thing:?}"
-                );
-            }
-            other => panic!("{step}: {other}"),
-        }
+        let SpawnError::Step {
+            step: failed,
+            source,
+            thing,
+        } = error
+        else {
+            panic!("{step}: {error}");
+        };
+        assert_eq!(failed, *step, "{thing:?}");
+        assert_eq!(
+            source.raw_os_error(),
+            Some(libc::ECANCELED),
+            "{step} {thing:?}"
+        );
         wait_until_gone(*step, directory.path(), &image, &name);
     }
 }

@@ -3,6 +3,11 @@
 //! The test executable is launcher and launched program, too: it is static, as ours is, and
 //! the launcher must not have a second thread, which the usual test harness would start.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "these are tests, but clippy knows only those of the usual harness"
+)]
+
 mod build;
 mod faults;
 mod plan;

@@ -120,7 +120,7 @@ impl Bench {
     /// Launches a plan that must fail.
     pub(crate) fn fail(self) -> (SpawnError, TempDir) {
         let launched = launcher().launch(&self.plan, self.descriptors, DEADLINE);
-        (launched.err().expect("the plan fails"), self.directory)
+        (launched.expect_err("the plan fails"), self.directory)
     }
 }
 

@@ -31,7 +31,9 @@ struct Failure {
 }
 
 fn errno() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)
+    std::io::Error::last_os_error()
+        .raw_os_error()
+        .unwrap_or(libc::EINVAL)
 }
 
 fn check(step: SpawnStep, answer: libc::c_long) -> Result<libc::c_long, Failure> {

@@ -1,0 +1,75 @@
+//! What the backend is told.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+use skep_launch::Launcher;
+
+/// What the backend is told. Everything is decided by the caller; nothing is read from the
+/// environment.
+#[derive(Debug, Clone)]
+pub struct NativeConfig {
+    /// Where sandboxes keep their disks, and where this installation's number is remembered.
+    /// On a filesystem whose mounts can be id-mapped (ext4, XFS, btrfs).
+    pub data_dir: PathBuf,
+    /// How the launcher is started.
+    pub launcher: Launcher,
+    /// The executable that is the first process of every sandbox.
+    pub agent: PathBuf,
+    /// Its arguments, the zeroth included; `--config-fd`, `--ready-fd` and
+    /// `--work-cgroup-fds` with their values are added.
+    pub agent_arguments: Vec<String>,
+    /// How long an agent may take to listen.
+    pub agent_deadline: Duration,
+    /// Where the cgroup hierarchies are mounted.
+    pub cgroup_root: PathBuf,
+    /// Private ranges that sandboxes with internet may reach all the same, for example of a
+    /// package mirror.
+    pub allowed_ranges: Vec<Ipv4Net>,
+    /// Who resolves names for sandboxes, in this order.
+    pub resolvers: Vec<SocketAddr>,
+}
+
+impl NativeConfig {
+    /// The usual settings for an installation in `data_dir` that runs `executable` both as the
+    /// launcher (`launch`) and as the agent (`agent`).
+    pub fn new(data_dir: impl Into<PathBuf>, executable: impl Into<PathBuf>) -> Self {
+        let executable = executable.into();
+        Self {
+            data_dir: data_dir.into(),
+            launcher: Launcher::new(&executable, ["launch"]),
+            agent: executable,
+            agent_arguments: vec!["skep".into(), "agent".into()],
+            agent_deadline: Duration::from_secs(10),
+            cgroup_root: PathBuf::from("/sys/fs/cgroup"),
+            allowed_ranges: Vec::new(),
+            resolvers: Vec::new(),
+        }
+    }
+}
+
+/// The resolvers that a file like `/etc/resolv.conf` names.
+pub fn resolvers_in(text: &str) -> Vec<SocketAddr> {
+    text.lines()
+        .filter_map(|line| line.trim().strip_prefix("nameserver"))
+        .filter_map(|address| address.trim().parse().ok())
+        .map(|address| SocketAddr::new(address, crate::dns::PORT))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hosts_resolvers_are_read() {
+        let text = "# made by hand\nsearch example.test\nnameserver 192.0.2.53\nnameserver ::1\nnameserver nonsense\n";
+        let expected: [SocketAddr; 2] = [
+            "192.0.2.53:53".parse().unwrap(),
+            "[::1]:53".parse().unwrap(),
+        ];
+        assert_eq!(resolvers_in(text), expected);
+    }
+}

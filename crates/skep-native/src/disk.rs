@@ -1,0 +1,190 @@
+//! A disk of a certain size for each sandbox: a file that holds a filesystem.
+//!
+//! The file is sparse, so it takes as much of the machine's disk as the sandbox has written.
+//! An empty one of each size is made once and copied for every sandbox.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+const MIB: u64 = 1 << 20;
+/// A filesystem needs some of the space for itself: an inode of 256 bytes for each 8 KiB, and
+/// a little more.
+const INODE_RATIO: &str = "8192";
+const OVERHEAD_PERCENT: u64 = 5;
+const OVERHEAD: u64 = 16 * MIB;
+const BLOCK: u64 = 512;
+
+/// The empty disks that others are copied from.
+#[derive(Debug)]
+pub(crate) struct Disks {
+    folder: PathBuf,
+    /// Held while an empty disk is made, so that each size is made once.
+    making: Mutex<()>,
+}
+
+/// Why a disk could not be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DiskError {
+    #[error("cannot {operation} `{}`", path.display())]
+    File {
+        operation: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    /// `mkfs.ext4` comes with the package `e2fsprogs`.
+    #[error("cannot run mkfs.ext4")]
+    NoTool(#[source] io::Error),
+    #[error("mkfs.ext4 failed: {0}")]
+    Tool(String),
+}
+
+impl Disks {
+    pub(crate) fn new(folder: PathBuf) -> Self {
+        Self {
+            folder,
+            making: Mutex::new(()),
+        }
+    }
+
+    /// Makes a disk at `path` on which `mebibytes` can be written. Blocks.
+    pub(crate) fn make(&self, path: &Path, mebibytes: u32) -> Result<(), DiskError> {
+        let empty = self.empty(mebibytes)?;
+        let from = File::open(&empty).map_err(file("open", &empty))?;
+        let to = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .map_err(file("make", path))?;
+        copy(&from, &to).map_err(file("write", path))
+    }
+
+    /// An empty disk of this size, made if this is the first time it is asked for.
+    fn empty(&self, mebibytes: u32) -> Result<PathBuf, DiskError> {
+        let path = self.folder.join(format!("empty-{mebibytes}.ext4"));
+        if path.exists() {
+            return Ok(path);
+        }
+        let _one_at_a_time = self.making.lock().expect("no holder panics");
+        if path.exists() {
+            return Ok(path);
+        }
+        fs::create_dir_all(&self.folder).map_err(file("make", &self.folder))?;
+        // Only a finished one gets the name, so that a crash in between leaves no half.
+        let unfinished = self.folder.join(format!("making-{mebibytes}.ext4"));
+        format(&unfinished, mebibytes)?;
+        fs::rename(&unfinished, &path).map_err(file("rename", &unfinished))?;
+        Ok(path)
+    }
+}
+
+/// What a disk takes of the machine's.
+pub(crate) fn used(path: &Path) -> io::Result<u64> {
+    Ok(fs::metadata(path)?.blocks() * BLOCK)
+}
+
+fn format(path: &Path, mebibytes: u32) -> Result<(), DiskError> {
+    let wanted = u64::from(mebibytes) * MIB;
+    let bytes = wanted + wanted * OVERHEAD_PERCENT / 100 + OVERHEAD;
+    let image = File::create(path).map_err(file("make", path))?;
+    image.set_len(bytes).map_err(file("size", path))?;
+    let output = Command::new("mkfs.ext4")
+        .args(["-q", "-F", "-b", "4096", "-m", "0", "-i", INODE_RATIO])
+        // A disk that is thrown away with its sandbox needs no journal.
+        .args(["-O", "^has_journal,^resize_inode", "-E"])
+        .arg("lazy_itable_init=1,nodiscard,root_owner=0:0")
+        .arg(path)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(DiskError::NoTool)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(DiskError::Tool(said.trim().chars().take(256).collect()))
+}
+
+/// Copies a sparse file: shares the blocks where the filesystem can, else copies what is not
+/// a hole.
+fn copy(from: &File, to: &File) -> io::Result<()> {
+    match rustix::fs::ioctl_ficlone(to, from) {
+        Ok(()) => return Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::INVAL | Errno::XDEV) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let length = from.metadata()?.len();
+    to.set_len(length)?;
+    let mut position = 0;
+    while position < length {
+        let start = match rustix::fs::seek(from, SeekFrom::Data(position)) {
+            Ok(start) => start,
+            // There are only holes left.
+            Err(Errno::NXIO) => break,
+            Err(error) => return Err(error.into()),
+        };
+        let end = rustix::fs::seek(from, SeekFrom::Hole(start))?;
+        let (mut source, mut target) = (start, start);
+        while source < end {
+            let left = usize::try_from(end - source).map_err(io::Error::other)?;
+            let copied =
+                rustix::fs::copy_file_range(from, Some(&mut source), to, Some(&mut target), left)?;
+            if copied == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        position = end;
+    }
+    Ok(())
+}
+
+fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DiskError {
+    let path = path.to_owned();
+    move |source| DiskError::File {
+        operation,
+        path,
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_a_whole_filesystem_and_takes_almost_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let disks = Disks::new(folder.path().join("disks"));
+        let path = folder.path().join("disk.img");
+        disks.make(&path, 10 * 1024).unwrap();
+        assert!(used(&path).unwrap() < 8 * MIB, "{}", used(&path).unwrap());
+        let checked = Command::new("e2fsck")
+            .arg("-fn")
+            .arg(&path)
+            .output()
+            .unwrap();
+        assert!(checked.status.success(), "{checked:?}");
+    }
+
+    #[test]
+    fn many_at_once_make_one_empty_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let disks = Disks::new(folder.path().join("disks"));
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let path = folder.path().join(number.to_string());
+                let disks = &disks;
+                scope.spawn(move || disks.make(&path, 32).unwrap());
+            }
+        });
+        assert_eq!(
+            fs::read_dir(folder.path().join("disks")).unwrap().count(),
+            1
+        );
+    }
+}

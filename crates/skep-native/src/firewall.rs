@@ -1,0 +1,226 @@
+//! Whom sandboxes may talk to, as rules of the packet filter.
+//!
+//! There is one table for all sandboxes of a server, and nothing in it is about any single
+//! one, so that starting a sandbox starts no other program. A packet is judged by the
+//! interface it comes from: its name says that it is a sandbox's, its group whether that
+//! sandbox has internet, and the machine's own routes, which lead to each sandbox over its
+//! own interface only, whether the sender is who it says it is.
+
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+
+use ipnet::Ipv4Net;
+use serde_json::{Value, json};
+use skep_types::{Egress, PLATFORM_DENIED};
+
+use crate::instance::{Names, all_subnets};
+
+/// Groups of interfaces, which only mean something together with their names.
+const OPEN: u32 = 0x5ce9_0001;
+const CLOSED: u32 = 0x5ce9_0002;
+/// Every server's interfaces start with this.
+const ANY_INTERFACE: &str = "skep*";
+/// Connections that one sandbox may have open at a time: the machine's table of them is one
+/// for all, and full for all.
+const CONNECTIONS: u32 = 8192;
+const DNS: u16 = crate::dns::PORT;
+
+/// Why the rules could not be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum FirewallError {
+    /// `nft` comes with the package `nftables`.
+    #[error("cannot run nft")]
+    NoTool(#[source] io::Error),
+    /// The kernel or `nft` refused the rules.
+    #[error("nft refused the rules: {0}")]
+    Refused(String),
+}
+
+/// The group of the interface of a sandbox that may do this.
+pub(crate) fn group(egress: Egress) -> u32 {
+    match egress {
+        Egress::Internet => OPEN,
+        Egress::None => CLOSED,
+    }
+}
+
+/// Ranges that no sandbox reaches.
+pub(crate) fn denied() -> Vec<Ipv4Net> {
+    PLATFORM_DENIED
+        .iter()
+        .map(|range| range.parse().expect("the ranges are constants"))
+        .chain([all_subnets()])
+        .collect()
+}
+
+/// Puts the rules in force, in place of those of an earlier server. Blocks.
+pub(crate) fn install(names: Names, allowed: &[Ipv4Net]) -> Result<(), FirewallError> {
+    run_nft(&rules(names, allowed))
+}
+
+/// Takes the rules away. Blocks.
+pub(crate) fn remove(names: Names) -> Result<(), FirewallError> {
+    run_nft(&replace(names, Vec::new()))
+}
+
+fn rules(names: Names, allowed: &[Ipv4Net]) -> Value {
+    let table = names.table();
+    let ours = format!("{}*", names.interface_prefix());
+    let from_ours = equal(meta("iifname"), json!(ours));
+    let known = json!({"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": ["established", "related"]}});
+    let unknown =
+        json!({"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": "invalid"}});
+    let to_any_sandbox = equal(meta("oifname"), json!(ANY_INTERFACE));
+    let (accept, drop) = (json!({"accept": null}), json!({"drop": null}));
+    let rule = |chain: &str, expressions: &[&Value]| json!({"add": {"rule": {"family": "inet", "table": table, "chain": chain, "expr": expressions}}});
+    let base = |name: &str, kind: &str, hook: &str, priority: i32| {
+        json!({"add": {"chain": {
+            "family": "inet", "table": table, "name": name,
+            "type": kind, "hook": hook, "prio": priority, "policy": "accept",
+        }}})
+    };
+    let chain =
+        |name: &str| json!({"add": {"chain": {"family": "inet", "table": table, "name": name}}});
+    let ranges = |name: &str, ranges: &[Ipv4Net]| {
+        let elements: Vec<Value> = ranges.iter().map(range).collect();
+        let mut set = json!({
+            "family": "inet", "table": table, "name": name,
+            "type": "ipv4_addr", "flags": ["interval"], "auto-merge": true,
+        });
+        if !elements.is_empty() {
+            set["elem"] = json!(elements);
+        }
+        json!({"add": {"set": set}})
+    };
+    let jump = |target: &str| json!({"goto": {"target": target}});
+    let dns = |protocol: &str| {
+        [
+            equal(payload("ip", "daddr"), json!(names.gateway().to_string())),
+            equal(payload(protocol, "dport"), json!(DNS)),
+        ]
+    };
+    let (udp, tcp) = (dns("udp"), dns("tcp"));
+
+    let commands = vec![
+        ranges("denied", &denied()),
+        ranges("allowed", allowed),
+        // Before anything else: a sandbox speaks IPv4, and as itself.
+        base("arriving", "filter", "prerouting", -300),
+        chain("arrived"),
+        rule("arriving", &[&from_ours, &jump("arrived")]),
+        rule("arrived", &[&equal(meta("nfproto"), json!("ipv6")), &drop]),
+        rule("arrived", &[&strange_sender(), &drop]),
+        // To the machine itself: names, and nothing else.
+        base("input", "filter", "input", -10),
+        chain("to_machine"),
+        rule("input", &[&from_ours, &jump("to_machine")]),
+        rule("to_machine", &[&known, &accept]),
+        rule("to_machine", &[&udp[0], &udp[1], &accept]),
+        rule("to_machine", &[&tcp[0], &tcp[1], &accept]),
+        rule("to_machine", &[&drop]),
+        // Through the machine.
+        base("forward", "filter", "forward", -10),
+        chain("outward"),
+        chain("inward"),
+        rule("forward", &[&from_ours, &jump("outward")]),
+        rule(
+            "forward",
+            &[&equal(meta("oifname"), json!(ours)), &jump("inward")],
+        ),
+        rule("outward", &[&known, &accept]),
+        rule("outward", &[&unknown, &drop]),
+        rule("outward", &[&to_any_sandbox, &drop]),
+        rule("outward", &[&differ(meta("iifgroup"), json!(OPEN)), &drop]),
+        rule("outward", &[&too_many_connections(), &drop]),
+        rule(
+            "outward",
+            &[&equal(payload("ip", "daddr"), json!("@allowed")), &accept],
+        ),
+        rule(
+            "outward",
+            &[&equal(payload("ip", "daddr"), json!("@denied")), &drop],
+        ),
+        rule("outward", &[&accept]),
+        // What is new comes from the machine itself, and so does not pass here.
+        rule("inward", &[&known, &accept]),
+        rule("inward", &[&drop]),
+        base("leaving", "nat", "postrouting", 100),
+        rule(
+            "leaving",
+            &[
+                &equal(payload("ip", "saddr"), range(&names.subnet())),
+                &differ(meta("oifname"), json!(ANY_INTERFACE)),
+                &json!({"masquerade": null}),
+            ],
+        ),
+    ];
+    let mut with_table = vec![json!({"add": {"table": {"family": "inet", "name": table}}})];
+    with_table.extend(commands);
+    replace(names, with_table)
+}
+
+/// One transaction that removes the table, whether it is there or not, and does `commands`.
+fn replace(names: Names, commands: Vec<Value>) -> Value {
+    let table = json!({"table": {"family": "inet", "name": names.table()}});
+    let mut all = vec![json!({"add": table}), json!({"delete": table})];
+    all.extend(commands);
+    json!({"nftables": all})
+}
+
+fn meta(key: &str) -> Value {
+    json!({"meta": {"key": key}})
+}
+
+fn payload(protocol: &str, field: &str) -> Value {
+    json!({"payload": {"protocol": protocol, "field": field}})
+}
+
+fn equal(left: Value, right: Value) -> Value {
+    json!({"match": {"op": "==", "left": left, "right": right}})
+}
+
+fn differ(left: Value, right: Value) -> Value {
+    json!({"match": {"op": "!=", "left": left, "right": right}})
+}
+
+fn range(range: &Ipv4Net) -> Value {
+    json!({"prefix": {"addr": range.network().to_string(), "len": range.prefix_len()}})
+}
+
+/// The machine would not send to this address over the interface that the packet came from.
+fn strange_sender() -> Value {
+    equal(
+        json!({"fib": {"result": "oif", "flags": ["saddr", "iif"]}}),
+        json!(false),
+    )
+}
+
+/// The sender has more connections open than it may.
+fn too_many_connections() -> Value {
+    json!({"meter": {
+        "name": "connections",
+        "key": payload("ip", "saddr"),
+        "stmt": {"ct count": {"val": CONNECTIONS, "inv": true}},
+    }})
+}
+
+fn run_nft(rules: &Value) -> Result<(), FirewallError> {
+    let mut nft = Command::new("nft")
+        .args(["-j", "-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(FirewallError::NoTool)?;
+    let mut input = nft.stdin.take().expect("standard input is a pipe");
+    let written = input.write_all(rules.to_string().as_bytes());
+    drop(input);
+    let output = nft.wait_with_output().map_err(FirewallError::NoTool)?;
+    if output.status.success() {
+        return written.map_err(FirewallError::NoTool);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(FirewallError::Refused(
+        said.trim().chars().take(512).collect(),
+    ))
+}

@@ -1,0 +1,52 @@
+//! The machine's side of the network.
+
+use std::fs;
+use std::io;
+
+use skep_linux::route::Routes;
+
+use crate::instance::{Names, Slot};
+
+const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
+
+/// Makes the interface that holds the gateway's address, unless an earlier server has, and
+/// lets the machine pass packets on. Blocks.
+///
+/// The interface is a bridge without ports: it is there on every kernel that runs containers.
+pub(crate) fn set_up(names: Names) -> io::Result<()> {
+    let mut routes = Routes::open()?;
+    let interface = names.gateway_interface();
+    match routes.make_bridge(&interface) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    let index = routes.index_of(&interface)?;
+    routes.add_address(index, names.gateway(), 32)?;
+    if fs::read_to_string(FORWARD)?.trim() != "1" {
+        fs::write(FORWARD, "1")?;
+    }
+    Ok(())
+}
+
+/// Takes the interface away. Packets are still passed on: others may have come to rely on it.
+pub(crate) fn take_down(names: Names) -> io::Result<()> {
+    Routes::open()?.delete_link(&names.gateway_interface())?;
+    Ok(())
+}
+
+/// Removes a sandbox's link, if it is there. Blocks.
+pub(crate) fn remove_link(slot: Slot) -> io::Result<()> {
+    Routes::open()?.delete_link(&slot.interface())?;
+    Ok(())
+}
+
+/// The slots of all links that are there. Blocks.
+pub(crate) fn links(names: Names) -> io::Result<Vec<Slot>> {
+    let mut slots = Vec::new();
+    for interface in fs::read_dir("/sys/class/net")? {
+        let name = interface?.file_name();
+        slots.extend(name.to_str().and_then(|name| names.slot_of_interface(name)));
+    }
+    Ok(slots)
+}

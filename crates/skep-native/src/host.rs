@@ -1,0 +1,333 @@
+//! What all sandboxes of this server share, and how one is made and removed.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use skep_isolation::{DestroyError, LaunchError, LaunchRequest};
+use skep_launch::{Descriptors, SpawnError, Started, Step, sealed_file};
+use skep_telemetry::Chain;
+use skep_types::{Egress, SandboxId, Usage};
+
+use crate::cgroup::{self, Cgroups, Group};
+use crate::config::NativeConfig;
+use crate::disk::{self, Disks};
+use crate::instance::{Names, Slot};
+use crate::resident::Resident;
+use crate::slots::Slots;
+use crate::{dns, gateway, plan};
+
+/// How long the launcher may take. It takes milliseconds, unless the machine is overloaded.
+const LAUNCHER_DEADLINE: Duration = Duration::from_secs(30);
+/// How much an agent may ever write to its log. Agents are quiet; this is for their last
+/// words.
+const LOG_BYTES: u64 = 64 << 10;
+
+/// What all sandboxes of this server share.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) config: NativeConfig,
+    pub(crate) names: Names,
+    pub(crate) cgroups: Cgroups,
+    pub(crate) slots: Slots,
+    /// Names this run of the machine.
+    pub(crate) boot: String,
+    disks: Disks,
+    agent: OwnedFd,
+    /// Every sandbox that was launched or adopted by this server and not destroyed yet, those
+    /// that are being launched included.
+    tenants: Mutex<HashMap<SandboxId, Tenant>>,
+    /// Where the next launches are to fail. For tests.
+    fail_at: Mutex<Option<Step>>,
+}
+
+#[derive(Debug, Clone)]
+struct Tenant {
+    slot: Slot,
+    egress: Egress,
+    /// Missing until it runs.
+    resident: Option<Arc<Resident>>,
+}
+
+/// A sandbox whose first process runs, but has not said that it listens.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) started: Started,
+    /// Gets one byte when the agent listens.
+    pub(crate) ready: OwnedFd,
+    pub(crate) log: OwnedFd,
+}
+
+impl Host {
+    pub(crate) fn new(
+        config: NativeConfig,
+        names: Names,
+        cgroups: Cgroups,
+        boot: String,
+    ) -> io::Result<Self> {
+        fs::create_dir_all(config.data_dir.join("sandboxes"))?;
+        let agent = rustix::fs::open(&config.agent, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self {
+            names,
+            cgroups,
+            slots: Slots::new(names),
+            boot,
+            disks: Disks::new(config.data_dir.join("disks")),
+            agent,
+            tenants: Mutex::default(),
+            fail_at: Mutex::default(),
+            config,
+        })
+    }
+
+    /// Registers a sandbox before anything of it is made, so that a sweep spares it.
+    pub(crate) fn move_in(&self, id: &SandboxId, slot: Slot, egress: Egress) {
+        let tenant = Tenant {
+            slot,
+            egress,
+            resident: None,
+        };
+        self.tenants().insert(id.clone(), tenant);
+    }
+
+    /// Makes a sandbox findable.
+    pub(crate) fn settle(&self, id: &SandboxId, resident: &Arc<Resident>) {
+        if let Some(tenant) = self.tenants().get_mut(id) {
+            tenant.resident = Some(Arc::clone(resident));
+        }
+    }
+
+    /// Forgets a sandbox of which nothing is left.
+    pub(crate) fn move_out(&self, id: &SandboxId, slot: Slot) {
+        self.tenants().remove(id);
+        self.slots.give_back(slot);
+    }
+
+    /// The sandbox of this name, if it runs here.
+    pub(crate) fn resident(&self, id: &SandboxId) -> Option<Arc<Resident>> {
+        self.tenants().get(id)?.resident.clone()
+    }
+
+    pub(crate) fn knows(&self, id: &SandboxId) -> bool {
+        self.tenants().contains_key(id)
+    }
+
+    /// Makes everything a sandbox needs and starts its first process. Blocks.
+    ///
+    /// What was made before a failure is left for [`Host::remove`].
+    pub(crate) fn launch(
+        &self,
+        request: &LaunchRequest,
+        slot: Slot,
+    ) -> Result<Newcomer, LaunchError> {
+        let folder = self.folder(&request.id);
+        let image = folder.join(plan::IMAGE);
+        make_folder(&folder)?;
+        make_folder(&folder.join(plan::STAGING))?;
+        self.disks
+            .make(&image, request.resources.disk_mib)
+            .map_err(failed("make the sandbox's disk"))?;
+        let group = Group::new(&request.id);
+        self.cgroups
+            .create(&group, &request.resources)
+            .map_err(failed("make the sandbox's cgroup"))?;
+        let open_doors = |child| {
+            self.cgroups
+                .doors(&group, child)
+                .map_err(failed("open the sandbox's cgroup"))
+        };
+
+        let mut descriptors = Descriptors::default();
+        let join = open_doors(cgroup::Child::Agent)?;
+        let work = open_doors(cgroup::Child::Work)?;
+        let config = sealed_file("agent-config", request.agent_config.reveal())
+            .map_err(failed("store the agent's configuration"))?;
+        let (ready, theirs) = io::pipe().map_err(failed("make a pipe"))?;
+        let log = log_file().map_err(failed("make the agent's log"))?;
+        let copy = |file: &OwnedFd| file.try_clone().map_err(failed("copy a descriptor"));
+        let passed = plan::Passed {
+            join: join.into_iter().map(|file| descriptors.add(file)).collect(),
+            agent: descriptors.add(copy(&self.agent)?),
+            log: descriptors.add(copy(&log)?),
+            config: descriptors.add(config),
+            ready: descriptors.add(theirs),
+            work: work.into_iter().map(|file| descriptors.add(file)).collect(),
+        };
+        let plan = plan::plan(self, request, slot, &folder, &passed);
+        let launcher = &self.config.launcher;
+        let started = launcher
+            .launch(&plan, descriptors, LAUNCHER_DEADLINE)
+            .map_err(told_by_launcher)?;
+        Ok(Newcomer {
+            started,
+            ready: ready.into(),
+            log,
+        })
+    }
+
+    /// Removes whatever is there of a sandbox, from its processes to its files. Blocks.
+    ///
+    /// Goes on when something cannot be removed, and reports the first such thing. Finding
+    /// nothing is no error.
+    pub(crate) fn remove(&self, id: &SandboxId, slot: Option<Slot>) -> Result<(), DestroyError> {
+        let group = Group::new(id);
+        let folder = self.folder(id);
+        let mut first = None;
+        let mut note =
+            |what: &str, result: Result<(), Box<dyn std::error::Error + Send + Sync>>| {
+                if let Err(source) = result {
+                    tracing::warn!(sandbox = %id, what, error = %Chain(source.as_ref()), "cannot remove");
+                    first.get_or_insert(DestroyError {
+                        what: what.to_owned(),
+                        source,
+                    });
+                }
+            };
+        note("processes", self.cgroups.kill(&group).map_err(Into::into));
+        if let Some(slot) = slot {
+            note(
+                "network link",
+                gateway::remove_link(slot).map_err(Into::into),
+            );
+        }
+        note("cgroup", self.cgroups.remove(&group).map_err(Into::into));
+        note("files", remove_folder(&folder).map_err(Into::into));
+        match first {
+            None => Ok(()),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// Everything that is there and belongs to no sandbox of this server. Blocks.
+    pub(crate) fn strangers(&self) -> Result<(Vec<SandboxId>, Vec<Slot>), DestroyError> {
+        let unlisted = |what: &str| {
+            let what = what.to_owned();
+            move |source: Box<dyn std::error::Error + Send + Sync>| DestroyError { what, source }
+        };
+        let groups = self.cgroups.list();
+        let mut names = groups.map_err(|error| unlisted("cgroups")(error.into()))?;
+        let folders = fs::read_dir(self.config.data_dir.join("sandboxes"));
+        for folder in folders.map_err(|error| unlisted("files")(error.into()))? {
+            let folder = folder.map_err(|error| unlisted("files")(error.into()))?;
+            names.extend(folder.file_name().into_string());
+        }
+        names.sort();
+        names.dedup();
+        let ids = names.iter().filter_map(|name| name.parse().ok());
+        let ids = ids.filter(|id| !self.knows(id)).collect();
+        let links = gateway::links(self.names);
+        let links = links.map_err(|error| unlisted("network links")(error.into()))?;
+        let links = links.into_iter().filter(|slot| !self.slots.is_taken(*slot));
+        Ok((ids, links.collect()))
+    }
+
+    /// What a sandbox has used. Blocks.
+    pub(crate) fn usage(
+        &self,
+        id: &SandboxId,
+    ) -> Result<Usage, Box<dyn std::error::Error + Send + Sync>> {
+        let mut usage = self.cgroups.usage(&Group::new(id))?;
+        usage.disk_bytes = disk::used(&self.folder(id).join(plan::IMAGE))?;
+        Ok(usage)
+    }
+
+    pub(crate) fn fail_at(&self) -> Option<Step> {
+        *self.fail_at.lock().expect("no holder panics")
+    }
+
+    pub(crate) fn set_fail_at(&self, step: Option<Step>) {
+        *self.fail_at.lock().expect("no holder panics") = step;
+    }
+
+    /// Forgets every sandbox, so that a sweep removes it.
+    pub(crate) fn evict_everybody(&self) {
+        for (_, tenant) in self.tenants().drain() {
+            self.slots.give_back(tenant.slot);
+        }
+    }
+
+    fn folder(&self, id: &SandboxId) -> PathBuf {
+        self.config.data_dir.join("sandboxes").join(id.as_str())
+    }
+
+    fn tenants(&self) -> MutexGuard<'_, HashMap<SandboxId, Tenant>> {
+        self.tenants.lock().expect("no holder panics")
+    }
+}
+
+impl dns::Clients for Host {
+    fn may_resolve(&self, address: Ipv4Addr) -> bool {
+        self.tenants()
+            .values()
+            .any(|tenant| tenant.slot.address() == address && tenant.egress == Egress::Internet)
+    }
+}
+
+/// What the agent says, kept in memory: a file on disk would have to be bounded by somebody,
+/// and a pipe would break when the server is restarted.
+fn log_file() -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("agent-log", flags)?;
+    rustix::fs::ftruncate(&file, LOG_BYTES)?;
+    let seals = SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(file)
+}
+
+/// What an agent has written to its log.
+pub(crate) fn read_log(log: &OwnedFd) -> io::Result<String> {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = vec![0; usize::try_from(LOG_BYTES).map_err(io::Error::other)?];
+    let file = File::from(log.try_clone()?);
+    let length = file.read_at(&mut bytes, 0)?;
+    let text = bytes[..length].split(|byte| *byte == 0).next();
+    Ok(String::from_utf8_lossy(text.unwrap_or_default()).into_owned())
+}
+
+pub(crate) fn failed<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+    operation: &str,
+) -> impl FnOnce(E) -> LaunchError {
+    let operation = operation.to_owned();
+    move |source| LaunchError::Host {
+        operation,
+        source: source.into(),
+    }
+}
+
+fn told_by_launcher(error: SpawnError) -> LaunchError {
+    match error {
+        SpawnError::Step {
+            step,
+            thing,
+            source,
+        } => LaunchError::Step {
+            step: match thing {
+                Some(thing) => format!("{step} `{thing}`"),
+                None => step.to_string(),
+            },
+            source: source.into(),
+        },
+        SpawnError::Start { .. }
+        | SpawnError::Send(_)
+        | SpawnError::Receive(_)
+        | SpawnError::Died(_)
+        | SpawnError::Silent(_) => failed("run the launcher")(error),
+    }
+}
+
+fn make_folder(path: &Path) -> Result<(), LaunchError> {
+    fs::create_dir(path).map_err(failed(&format!("make `{}`", path.display())))
+}
+
+fn remove_folder(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,292 @@
+//! Several servers on one machine, each with a number of its own.
+//!
+//! The number decides every name and range that a server uses on the machine, so two servers
+//! cannot get into each other's way, and what is left by one is found by the next.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use ipnet::Ipv4Net;
+
+/// How many servers fit on one machine.
+const INSTANCES: u8 = 32;
+/// Where the numbers are claimed; gone after a restart of the machine, as the claims are.
+const CLAIMS: &str = "/run/skep";
+/// The range that is set aside for tests of network equipment, and so used by nobody.
+const ADDRESSES: u32 = u32::from_be_bytes([198, 18, 0, 0]);
+const ADDRESSES_PREFIX: u8 = 15;
+/// A thirty-second of it for each server.
+const SUBNET_PREFIX: u8 = 20;
+/// The machine's first user id that a sandbox may have.
+const FIRST_ID: u32 = 0x1000_0000;
+/// How many ids each sandbox has.
+pub(crate) const IDS: u32 = 65_536;
+/// How many sandboxes a server can have at a time: as many as there are ids for, in each of
+/// the thirty-two parts of what is above [`FIRST_ID`].
+pub(crate) const SLOTS: u16 = 1900;
+
+/// A server's number on this machine, while it holds it.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    number: u8,
+    /// Held for as long as the server lives; the kernel gives them back whatever happens.
+    _claim: File,
+    _data: File,
+}
+
+/// Why no number could be claimed.
+#[derive(Debug, thiserror::Error)]
+pub enum InstanceError {
+    /// Another server uses the same data directory.
+    #[error("another server uses `{}`", .0.display())]
+    DataInUse(PathBuf),
+    /// There are as many servers on this machine as there can be.
+    #[error("{INSTANCES} servers run on this machine already")]
+    AllTaken,
+    /// A file could not be used.
+    #[error("cannot use `{}`", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Instance {
+    /// Claims a number for the installation in `data_dir`: the one it had, if nobody else has
+    /// it now, else a free one. `in_use` says whether sandboxes of a number still live.
+    pub(crate) fn claim(
+        data_dir: &Path,
+        in_use: impl Fn(u8) -> bool,
+    ) -> Result<Self, InstanceError> {
+        fs::create_dir_all(data_dir).map_err(file(data_dir))?;
+        let remembered_at = data_dir.join("instance");
+        let mut data = open(&remembered_at)?;
+        if !lock(&data).map_err(file(&remembered_at))? {
+            return Err(InstanceError::DataInUse(data_dir.to_owned()));
+        }
+        fs::create_dir_all(CLAIMS).map_err(file(Path::new(CLAIMS)))?;
+        let remembered = read(&mut data).map_err(file(&remembered_at))?;
+        let remembered: Option<u8> = remembered.trim().parse().ok();
+        let owner = fs::canonicalize(data_dir).map_err(file(data_dir))?;
+        let candidates = remembered.into_iter().chain(0..INSTANCES);
+        for number in candidates.filter(|number| *number < INSTANCES) {
+            let path = Path::new(CLAIMS).join(format!("instance-{number}"));
+            let mut claim = open(&path)?;
+            if !lock(&claim).map_err(file(&path))? {
+                continue;
+            }
+            let last_owner = read(&mut claim).map_err(file(&path))?;
+            let ours = Path::new(&last_owner) == owner;
+            if !ours && !last_owner.is_empty() && in_use(number) {
+                continue;
+            }
+            write(&mut claim, &owner.display().to_string()).map_err(file(&path))?;
+            write(&mut data, &number.to_string()).map_err(file(&remembered_at))?;
+            return Ok(Self {
+                number,
+                _claim: claim,
+                _data: data,
+            });
+        }
+        Err(InstanceError::AllTaken)
+    }
+
+    /// Forgets that the number was ever ours. For an installation that is taken down.
+    pub(crate) fn forget(mut self) -> io::Result<()> {
+        write(&mut self._claim, "")?;
+        write(&mut self._data, "")
+    }
+
+    pub(crate) fn names(&self) -> Names {
+        Names {
+            number: self.number,
+        }
+    }
+}
+
+/// The names and ranges of one server on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Names {
+    number: u8,
+}
+
+impl Names {
+    pub(crate) fn of(number: u8) -> Self {
+        Self { number }
+    }
+
+    /// The group below which every sandbox has its own.
+    pub(crate) fn cgroup(self) -> String {
+        format!("skep-{}", self.number)
+    }
+
+    /// The table of the packet filter.
+    pub(crate) fn table(self) -> String {
+        format!("skep{}", self.number)
+    }
+
+    /// The interface that holds the gateway's address.
+    pub(crate) fn gateway_interface(self) -> String {
+        format!("skepgw{}", self.number)
+    }
+
+    /// What the interfaces of all sandboxes start with.
+    pub(crate) fn interface_prefix(self) -> String {
+        format!("skep{}-", self.number)
+    }
+
+    pub(crate) fn subnet(self) -> Ipv4Net {
+        let first = ADDRESSES + (u32::from(self.number) << (32 - SUBNET_PREFIX));
+        Ipv4Net::new_assert(Ipv4Addr::from(first), SUBNET_PREFIX)
+    }
+
+    /// Where sandboxes send everything, and ask for names.
+    pub(crate) fn gateway(self) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(self.subnet().network()) + 1)
+    }
+
+    pub(crate) fn slot(self, number: u16) -> Slot {
+        Slot {
+            names: self,
+            number,
+        }
+    }
+
+    /// The slot an interface of the machine belongs to, if it is one of ours.
+    pub(crate) fn slot_of_interface(self, name: &str) -> Option<Slot> {
+        let number = name.strip_prefix(&self.interface_prefix())?.parse().ok()?;
+        (number < SLOTS).then(|| self.slot(number))
+    }
+}
+
+/// Addresses of all servers on all machines: no sandbox may talk to any of them.
+pub(crate) fn all_subnets() -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::from(ADDRESSES), ADDRESSES_PREFIX)
+}
+
+/// What one sandbox has of the machine: an address, an interface, a range of ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slot {
+    names: Names,
+    number: u16,
+}
+
+impl Slot {
+    pub(crate) fn number(self) -> u16 {
+        self.number
+    }
+
+    pub(crate) fn address(self) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(self.names.gateway()) + 1 + u32::from(self.number))
+    }
+
+    pub(crate) fn interface(self) -> String {
+        format!("{}{}", self.names.interface_prefix(), self.number)
+    }
+
+    pub(crate) fn first_id(self) -> u32 {
+        let slots_before = u32::from(self.names.number) * u32::from(SLOTS) + u32::from(self.number);
+        FIRST_ID + slots_before * IDS
+    }
+}
+
+fn open(path: &Path) -> Result<File, InstanceError> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map_err(file(path))
+}
+
+fn lock(file: &File) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+fn read(file: &mut File) -> io::Result<String> {
+    let mut text = String::new();
+    file.rewind()?;
+    file.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn write(file: &mut File, text: &str) -> io::Result<()> {
+    file.rewind()?;
+    file.set_len(0)?;
+    file.write_all(text.as_bytes())
+}
+
+fn file(path: &Path) -> impl FnOnce(io::Error) -> InstanceError {
+    let path = path.to_owned();
+    move |source| InstanceError::File { path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_slots_of_any_two_servers_share_anything() {
+        let mut last = None;
+        for number in 0..INSTANCES {
+            for slot in [0, 1, SLOTS - 1] {
+                let slot = Names::of(number).slot(slot);
+                let subnet = Names::of(number).subnet();
+                assert!(subnet.contains(&slot.address()));
+                assert!(slot.address() < subnet.broadcast());
+                assert!(all_subnets().contains(&subnet));
+                assert!(slot.first_id().checked_add(IDS).is_some());
+                assert!(last < Some((slot.address(), slot.first_id())));
+                last = Some((slot.address(), slot.first_id()));
+                assert!(slot.interface().len() <= 15);
+                let name = slot.interface();
+                assert_eq!(Names::of(number).slot_of_interface(&name), Some(slot));
+            }
+        }
+        assert_eq!(Names::of(3).slot_of_interface("skep31-7"), None);
+        assert_eq!(Names::of(3).slot_of_interface("skepgw3"), None);
+    }
+
+    #[test]
+    fn a_data_directory_has_one_server_and_keeps_its_number() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = Instance::claim(directory.path(), |_| false).unwrap();
+        let number = first.number;
+        assert!(matches!(
+            Instance::claim(directory.path(), |_| false),
+            Err(InstanceError::DataInUse(_))
+        ));
+        let other = tempfile::tempdir().unwrap();
+        let second = Instance::claim(other.path(), |_| false).unwrap();
+        assert_ne!(second.number, number);
+        drop(first);
+        let again = Instance::claim(directory.path(), |_| false).unwrap();
+        assert_eq!(again.number, number);
+        again.forget().unwrap();
+        second.forget().unwrap();
+    }
+
+    #[test]
+    fn a_number_whose_sandboxes_still_live_is_not_taken_from_its_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let crashed = Instance::claim(directory.path(), |_| false).unwrap();
+        let number = crashed.number;
+        drop(crashed);
+        let other = tempfile::tempdir().unwrap();
+        let second = Instance::claim(other.path(), |claimed| claimed == number).unwrap();
+        assert_ne!(second.number, number);
+        second.forget().unwrap();
+        let back = Instance::claim(directory.path(), |_| true).unwrap();
+        assert_eq!(back.number, number);
+        back.forget().unwrap();
+    }
+}

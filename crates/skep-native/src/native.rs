@@ -1,0 +1,358 @@
+//! The backend.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rustix::process::{Pid, PidfdFlags};
+use skep_isolation::{
+    AdoptError, DestroyError, Isolation, LaunchError, LaunchRecord, LaunchRequest, Launched,
+    Sandbox, Swept, Tier,
+};
+use skep_telemetry::{Chain, Tasks};
+use tokio::io::AsyncReadExt;
+use tokio::sync::oneshot;
+
+use crate::cgroup::{CgroupError, Cgroups};
+use crate::config::NativeConfig;
+use crate::firewall::FirewallError;
+use crate::host::{Host, Newcomer, failed};
+use crate::instance::{Instance, InstanceError, Names, Slot};
+use crate::record::{self, Record};
+use crate::resident::Resident;
+use crate::{dns, firewall, gateway};
+
+/// Sandboxes held by Linux namespaces, cgroups, seccomp and id-mapped users.
+///
+/// They outlive this value and the server: the next server adopts them.
+#[derive(Debug)]
+pub struct Native {
+    host: Arc<Host>,
+    instance: Instance,
+    tasks: Tasks,
+}
+
+/// Why the backend cannot be used. Nothing of it is left running.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No number for this server on this machine.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+    /// No cgroups to hold the limits.
+    #[error("cannot use cgroups")]
+    Cgroups(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The packet filter could not be set.
+    #[error("cannot set the packet filter")]
+    Firewall(#[source] FirewallError),
+    /// Names cannot be answered, usually because another resolver listens on every address.
+    #[error("cannot listen on {address} for names")]
+    Dns {
+        /// Where it was tried.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Something else on the machine.
+    #[error("cannot {operation}")]
+    Host {
+        /// What was tried.
+        operation: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Native {
+    /// Makes this machine ready for sandboxes.
+    ///
+    /// Call [`Isolation::adopt`] for each recorded sandbox and then [`Isolation::sweep`]
+    /// before anything is launched.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; [`crate::probe`] says more about what this machine lacks.
+    pub async fn start(config: NativeConfig) -> Result<Self, StartError> {
+        let tasks = Tasks::default();
+        let (host, instance) = tokio::task::spawn_blocking(move || set_up(config))
+            .await
+            .map_err(|panic| StartError::Host {
+                operation: "set the machine up",
+                source: io::Error::other(panic),
+            })??;
+        let host = Arc::new(host);
+        let address = SocketAddr::from((host.names.gateway(), dns::PORT));
+        let config = dns::DnsConfig {
+            listen: address,
+            upstreams: host.config.resolvers.clone(),
+            denied: firewall::denied(),
+            allowed: host.config.allowed_ranges.clone(),
+        };
+        dns::serve(config, Arc::clone(&host) as Arc<dyn dns::Clients>, &tasks)
+            .await
+            .map_err(|source| StartError::Dns { address, source })?;
+        Ok(Self {
+            host,
+            instance,
+            tasks,
+        })
+    }
+
+    /// Stops answering names. Sandboxes and the rules that hold them stay.
+    pub async fn stop(&self) {
+        self.tasks.finish().await;
+    }
+
+    /// Takes everything of this installation off the machine: sandboxes, rules, interfaces,
+    /// groups. For tests, and for people who want it gone.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that could not be removed; the rest is removed.
+    pub async fn dismantle(self) -> Result<(), DestroyError> {
+        self.stop().await;
+        let Self { host, instance, .. } = self;
+        let all = tokio::task::spawn_blocking(move || {
+            host.evict_everybody();
+            let swept = sweep(&host).map(drop);
+            let left =
+                |what: &str, source: Box<dyn std::error::Error + Send + Sync>| DestroyError {
+                    what: what.into(),
+                    source,
+                };
+            let steps = [
+                host.cgroups
+                    .remove_parent()
+                    .map_err(|error| left("cgroup", error.into())),
+                gateway::take_down(host.names)
+                    .map_err(|error| left("gateway interface", error.into())),
+                firewall::remove(host.names)
+                    .map_err(|error| left("packet filter rules", error.into())),
+                instance
+                    .forget()
+                    .map_err(|error| left("instance number", error.into())),
+            ];
+            steps.into_iter().fold(swept, Result::and)
+        });
+        all.await.map_err(|panic| DestroyError {
+            what: "installation".into(),
+            source: panic.into(),
+        })?
+    }
+
+    #[doc(hidden)]
+    pub fn fail_next_launches_at(&self, step: Option<skep_launch::Step>) {
+        self.host.set_fail_at(step);
+    }
+}
+
+fn set_up(config: NativeConfig) -> Result<(Host, Instance), StartError> {
+    let host_error = |operation| move |source| StartError::Host { operation, source };
+    let cgroup_error = |error: CgroupError| StartError::Cgroups(error.into());
+    let root = config.cgroup_root.clone();
+    let instance = Instance::claim(&config.data_dir, |number| sandboxes_live(&root, number))?;
+    let names = instance.names();
+    let cgroups = Cgroups::open(&root, &names.cgroup()).map_err(cgroup_error)?;
+    // The launcher is gone when its sandbox runs, so we are the one who learns how that ended.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(io::Error::from)
+        .map_err(host_error("become the parent of sandboxes"))?;
+    // Rules come first, so that there is never an interface without them.
+    firewall::install(names, &config.allowed_ranges).map_err(StartError::Firewall)?;
+    gateway::set_up(names).map_err(host_error("set the network up"))?;
+    let boot = record::boot().map_err(host_error("read the boot id"))?;
+    tracing::info!(names = ?names, cgroups = cgroups.version(), "ready for sandboxes");
+    let host = Host::new(config, names, cgroups, boot)
+        .map_err(host_error("open the data directory or the agent"))?;
+    Ok((host, instance))
+}
+
+/// Whether a server of this number has left sandboxes, as far as cgroups tell.
+fn sandboxes_live(root: &Path, number: u8) -> bool {
+    let parent = Names::of(number).cgroup();
+    [root.join("pids").join(&parent), root.join(&parent)]
+        .iter()
+        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .flatten()
+        .flatten()
+        .any(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+}
+
+fn sweep(host: &Host) -> Result<Swept, DestroyError> {
+    let (ids, links) = host.strangers()?;
+    let mut first = Ok(());
+    for slot in links {
+        let removed = gateway::remove_link(slot).map_err(|source| DestroyError {
+            what: format!("network link `{}`", slot.interface()),
+            source: source.into(),
+        });
+        first = first.and(removed);
+    }
+    for id in &ids {
+        first = first.and(host.remove(id, None));
+    }
+    first.map(|()| Swept { sandboxes: ids })
+}
+
+impl Isolation for Native {
+    fn tier(&self) -> Tier {
+        Tier::Native
+    }
+
+    fn launch(&self, request: LaunchRequest) -> BoxFuture<'_, Result<Launched, LaunchError>> {
+        let host = Arc::clone(&self.host);
+        let (sender, receiver) = oneshot::channel();
+        // A task of its own, so that it runs to its end when the caller goes away.
+        skep_telemetry::spawn("launch sandbox", async move {
+            let launched = launch(&host, request).await;
+            if let Err(Ok(unwanted)) = sender.send(launched)
+                && let Err(error) = unwanted.destroy().await
+            {
+                tracing::error!(error = %Chain(&error), "a sandbox that nobody wants is left");
+            }
+        });
+        async move {
+            match receiver.await {
+                Ok(launched) => launched.map(|resident| resident as Launched),
+                Err(error) => Err(failed("launch the sandbox")(error)),
+            }
+        }
+        .boxed()
+    }
+
+    fn adopt(&self, record: LaunchRecord) -> BoxFuture<'_, Result<Launched, AdoptError>> {
+        async move { adopt(&self.host, &record).map(|resident| resident as Launched) }.boxed()
+    }
+
+    fn sweep(&self) -> BoxFuture<'_, Result<Swept, DestroyError>> {
+        let host = Arc::clone(&self.host);
+        async move {
+            let swept = tokio::task::spawn_blocking(move || sweep(&host)).await;
+            swept.map_err(|panic| DestroyError {
+                what: "leftovers".into(),
+                source: panic.into(),
+            })?
+        }
+        .boxed()
+    }
+}
+
+async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident>, LaunchError> {
+    let slot = host.slots.take().ok_or(LaunchError::NoRoom("slot"))?;
+    let id = request.id.clone();
+    let egress = request.egress;
+    host.move_in(&id, slot, egress);
+    let working = Arc::clone(host);
+    let launched = tokio::task::spawn_blocking(move || working.launch(&request, slot)).await;
+    let launched = launched.unwrap_or_else(|panic| Err(failed("launch the sandbox")(panic)));
+    let settled = launched.and_then(|newcomer| {
+        let Newcomer {
+            started,
+            ready,
+            log,
+        } = newcomer;
+        tracing::debug!(sandbox = %id, timings = ?started.timings, "launched");
+        let record = Record {
+            id: id.clone(),
+            slot: slot.number(),
+            egress,
+            pid: started.pid,
+            started: record::started(started.pid).map_err(failed("find the first process"))?,
+            boot: host.boot.clone(),
+        };
+        let resident = Resident::new(Arc::clone(host), record, slot, started.pidfd, Some(log))
+            .map_err(failed("watch the first process"))?;
+        Ok((resident, ready))
+    });
+    let (resident, ready) = match settled {
+        Ok(settled) => settled,
+        Err(error) => {
+            clean_up(host, &id, slot).await;
+            return Err(error);
+        }
+    };
+    host.settle(&id, &resident);
+    match wait_until_ready(host, &resident, ready).await {
+        Ok(()) => Ok(resident),
+        Err(error) => {
+            tracing::warn!(sandbox = %id, said = ?resident.last_words(), "agent did not start");
+            if let Err(error) = resident.destroy().await {
+                tracing::error!(sandbox = %id, error = %Chain(&error), "a sandbox is left");
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Removes what a failed launch has made. What cannot be removed keeps its slot, and is
+/// removed by the next sweep of the next server.
+async fn clean_up(host: &Arc<Host>, id: &skep_types::SandboxId, slot: Slot) {
+    let (host, id) = (Arc::clone(host), id.clone());
+    let cleaned = tokio::task::spawn_blocking(move || {
+        if host.remove(&id, Some(slot)).is_ok() {
+            host.move_out(&id, slot);
+        }
+    });
+    if let Err(panic) = cleaned.await {
+        tracing::error!(error = %Chain(&panic), "cleaning up after a failed launch panicked");
+    }
+}
+
+async fn wait_until_ready(
+    host: &Host,
+    resident: &Resident,
+    ready: std::os::fd::OwnedFd,
+) -> Result<(), LaunchError> {
+    let mut ready = tokio::net::unix::pipe::Receiver::from_owned_fd(ready)
+        .map_err(failed("listen to the agent"))?;
+    let deadline = host.config.agent_deadline;
+    let mut byte = [0];
+    tokio::select! {
+        read = ready.read_exact(&mut byte) => match read {
+            Ok(_) => Ok(()),
+            // It let go of the pipe without a word: it is about to end, or will stay silent.
+            Err(_) => match tokio::time::timeout(deadline, resident.exited()).await {
+                Ok(exit) => Err(LaunchError::AgentEnded(exit)),
+                Err(_) => Err(LaunchError::AgentSilent(deadline)),
+            },
+        },
+        exit = resident.exited() => Err(LaunchError::AgentEnded(exit)),
+        () = tokio::time::sleep(deadline) => Err(LaunchError::AgentSilent(deadline)),
+    }
+}
+
+fn adopt(host: &Arc<Host>, record: &LaunchRecord) -> Result<Arc<Resident>, AdoptError> {
+    let record = Record::read(record)?;
+    if record.boot != host.boot {
+        return Err(AdoptError::HostRestarted);
+    }
+    if let Some(resident) = host.resident(&record.id) {
+        return Ok(resident);
+    }
+    let pid = Pid::from_raw(record.pid).ok_or(AdoptError::Gone)?;
+    let pidfd =
+        rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|_| AdoptError::Gone)?;
+    // The descriptor is open, so the id cannot be given to another process any more: if the
+    // time is right, it is the right one.
+    if record::started(record.pid).ok() != Some(record.started) {
+        return Err(AdoptError::Gone);
+    }
+    if !host.slots.take_number(record.slot) {
+        return Err(AdoptError::Record("its slot is taken".into()));
+    }
+    let slot = host.names.slot(record.slot);
+    host.move_in(&record.id, slot, record.egress);
+    let id = record.id.clone();
+    match Resident::new(Arc::clone(host), record, slot, pidfd, None) {
+        Ok(resident) => {
+            host.settle(&id, &resident);
+            Ok(resident)
+        }
+        Err(error) => {
+            host.move_out(&id, slot);
+            Err(AdoptError::Record(error.into()))
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A sandbox, as the launcher is told about it.
+
+use std::path::Path;
+
+use skep_isolation::LaunchRequest;
+use skep_launch::{
+    Descriptor, LaunchPlan, Lifetime, Link, Network, PlannedFile, Privileges, Process, Program,
+    Root, Top, Users,
+};
+
+use crate::firewall;
+use crate::host::Host;
+use crate::instance::{IDS, Slot};
+
+/// Names in the folder of a sandbox.
+pub(crate) const IMAGE: &str = "disk.img";
+pub(crate) const STAGING: &str = "staging";
+
+/// What programs written for E2B see.
+const HOSTNAME: &str = "e2b.local";
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const OPEN_FILES: (u64, u64) = (65_536, 1 << 20);
+/// A machine that is out of memory takes it from sandboxes first.
+const OOM_SCORE_ADJUST: i16 = 100;
+/// Where the agent finds what it is passed: its descriptors 3, 4, and 5 and following.
+const CONFIG_DESCRIPTOR: usize = 3;
+const READY_DESCRIPTOR: usize = 4;
+const FIRST_WORK_DESCRIPTOR: usize = 5;
+
+/// Descriptors that travel with the plan.
+#[derive(Debug)]
+pub(crate) struct Passed {
+    /// The doors of the agent's cgroup, which the launcher goes through.
+    pub(crate) join: Vec<Descriptor>,
+    pub(crate) agent: Descriptor,
+    pub(crate) log: Descriptor,
+    pub(crate) config: Descriptor,
+    pub(crate) ready: Descriptor,
+    /// The doors of the other cgroup, through which the agent sends what it starts.
+    pub(crate) work: Vec<Descriptor>,
+}
+
+pub(crate) fn plan(
+    host: &Host,
+    request: &LaunchRequest,
+    slot: Slot,
+    folder: &Path,
+    passed: &Passed,
+) -> LaunchPlan {
+    let memory = u64::from(request.resources.memory_mib) << 20;
+    LaunchPlan {
+        cgroups: passed.join.clone(),
+        users: Users::Range {
+            first: slot.first_id(),
+            count: IDS,
+        },
+        network: Network::Link(Link {
+            host_name: slot.interface(),
+            host_group: firewall::group(request.egress),
+            address: slot.address(),
+            gateway: host.names.gateway(),
+        }),
+        root: Root {
+            staging: folder.join(STAGING),
+            layers: request.layers.clone(),
+            top: Top::Image(folder.join(IMAGE)),
+        },
+        binds: Vec::new(),
+        // Both are memory of the sandbox, so they are limited twice.
+        shared_memory_bytes: memory / 2,
+        run_bytes: Some(memory / 8),
+        files: files(host),
+        hostname: HOSTNAME.into(),
+        process: process(host, passed),
+        privileges: Privileges::Sandbox,
+        lifetime: Lifetime::Detached,
+        fail_at: host.fail_at(),
+    }
+}
+
+fn process(host: &Host, passed: &Passed) -> Process {
+    let work: Vec<_> = (0..passed.work.len())
+        .map(|index| (FIRST_WORK_DESCRIPTOR + index).to_string())
+        .collect();
+    let added = [
+        "--config-fd".to_owned(),
+        CONFIG_DESCRIPTOR.to_string(),
+        "--ready-fd".to_owned(),
+        READY_DESCRIPTOR.to_string(),
+        "--work-cgroup-fds".to_owned(),
+        work.join(","),
+    ];
+    let arguments = host.config.agent_arguments.iter().cloned();
+    Process {
+        program: Program::Descriptor(passed.agent),
+        arguments: arguments.chain(added).collect(),
+        environment: vec![
+            ("PATH".into(), PATH.into()),
+            ("HOME".into(), "/root".into()),
+        ],
+        working_directory: "/".into(),
+        user: 0,
+        group: 0,
+        groups: Vec::new(),
+        stdin: None,
+        stdout: Some(passed.log),
+        stderr: Some(passed.log),
+        pass: [passed.config, passed.ready]
+            .into_iter()
+            .chain(passed.work.iter().copied())
+            .collect(),
+        open_files: OPEN_FILES,
+        oom_score_adjust: OOM_SCORE_ADJUST,
+    }
+}
+
+fn files(host: &Host) -> Vec<PlannedFile> {
+    let file = |path: &str, content: String| PlannedFile {
+        path: path.into(),
+        content,
+        mode: 0o644,
+    };
+    vec![
+        file("/etc/hostname", format!("{HOSTNAME}\n")),
+        file(
+            "/etc/hosts",
+            format!(
+                "127.0.0.1\tlocalhost\n127.0.1.1\t{HOSTNAME}\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+            ),
+        ),
+        file(
+            "/etc/resolv.conf",
+            format!("nameserver {}\n", host.names.gateway()),
+        ),
+    ]
+}

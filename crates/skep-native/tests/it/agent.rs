@@ -1,0 +1,84 @@
+//! The agent of a test: answers one question per connection.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+
+use skep_linux::spawn_as::{Credentials, SpawnAs, fork_as};
+
+pub(crate) const PORT: u16 = 49_983;
+
+/// Starts as the real agent does, and then does as the test says.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    skep_linux::protect_first_process().unwrap();
+    let option = |name: &str| {
+        let position = arguments.iter().position(|argument| argument == name);
+        arguments[position.unwrap() + 1].clone()
+    };
+    let take = |number: &str| skep_linux::take_inherited(number.parse().unwrap()).unwrap();
+    let mut config = String::new();
+    let mut config_file = File::from(take(&option("--config-fd")));
+    config_file.read_to_string(&mut config).unwrap();
+    let mut ready = File::from(take(&option("--ready-fd")));
+    let work: Vec<OwnedFd> = option("--work-cgroup-fds").split(',').map(take).collect();
+
+    match config.as_str() {
+        "silent" => loop {
+            std::thread::park();
+        },
+        "crash" => {
+            // What an agent says before it ends is kept.
+            std::io::stderr().write_all(b"cannot go on\n").unwrap();
+            return ExitCode::from(3);
+        }
+        _ => {}
+    }
+    let listener = TcpListener::bind(("0.0.0.0", PORT)).unwrap();
+    ready.write_all(&[1]).unwrap();
+    drop(ready);
+    loop {
+        let (stream, _) = listener.accept().unwrap();
+        let mut question = String::new();
+        BufReader::new(&stream).read_line(&mut question).unwrap();
+        let question = question.trim();
+        if question == "exit" {
+            return ExitCode::from(5);
+        }
+        let answer = match question.split_once(' ') {
+            Some(("work", question)) => {
+                start(question, &work, &stream);
+                continue;
+            }
+            Some(("agent", question)) => crate::probe::answer(question),
+            _ if question == "config" => config.clone(),
+            _ => format!("no such question: {question}"),
+        };
+        (&stream).write_all(answer.as_bytes()).unwrap();
+    }
+}
+
+/// Starts a user's program that answers on the connection; nobody waits for it.
+fn start(question: &str, work: &[OwnedFd], stream: &TcpStream) {
+    let null = File::open("/dev/null").unwrap();
+    let arguments = ["probe", "probe", question].map(|text| CString::new(text).unwrap());
+    fork_as(&SpawnAs {
+        programs: &[c"/probe".to_owned()],
+        arguments: &arguments,
+        environment: &[],
+        directory: c"/",
+        credentials: &Credentials {
+            uid: 1000,
+            gid: 1000,
+            groups: Vec::new(),
+        },
+        standard: [null.as_fd(), stream.as_fd(), stream.as_fd()],
+        controlling_terminal: false,
+        cgroups: work,
+        open_files: None,
+        reset_oom_score: true,
+    })
+    .unwrap();
+}

@@ -1,0 +1,207 @@
+//! A backend of its own for each test, and what it has left on the machine.
+
+use std::fs;
+use std::future::Future;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_isolation::{Isolation, LaunchError, LaunchRequest, Launched};
+use skep_native::{Native, NativeConfig};
+use skep_types::{Egress, ExecutionId, Redacted, Resources, SandboxId};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::agent::PORT;
+
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+pub(crate) fn block_on(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(test);
+}
+
+/// A backend of its own, and a layer to launch from.
+pub(crate) struct Bench {
+    /// Missing only while it is replaced.
+    native: Option<Arc<Native>>,
+    pub(crate) config: NativeConfig,
+    directory: TempDir,
+}
+
+impl Bench {
+    pub(crate) async fn new() -> Self {
+        Self::with(|_| ()).await
+    }
+
+    pub(crate) async fn with(change: impl FnOnce(&mut NativeConfig)) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        make_layer(&directory.path().join("layer"));
+        let executable = std::env::current_exe().unwrap();
+        let mut config = NativeConfig::new(directory.path().join("data"), executable);
+        change(&mut config);
+        Self {
+            native: Some(Arc::new(start(&config).await)),
+            config,
+            directory,
+        }
+    }
+
+    pub(crate) fn request(&self) -> LaunchRequest {
+        LaunchRequest {
+            id: SandboxId::random(),
+            execution: ExecutionId::random(),
+            layers: vec![self.directory.path().join("layer")],
+            resources: Resources {
+                cpus: 1,
+                memory_mib: 128,
+                disk_mib: 32,
+                pids: 32,
+            },
+            egress: Egress::Internet,
+            agent_config: Redacted::new(b"normal".to_vec()),
+        }
+    }
+
+    pub(crate) async fn launch(&self) -> Launched {
+        self.native().launch(self.request()).await.unwrap()
+    }
+
+    /// Launches with an agent that was told `config`, which keeps it from starting.
+    pub(crate) async fn launch_with(&self, config: &str) -> LaunchError {
+        let mut request = self.request();
+        request.agent_config = Redacted::new(config.into());
+        self.native().launch(request).await.unwrap_err()
+    }
+
+    /// Replaces the server by a new one, as a restart does.
+    pub(crate) async fn restart(&mut self) {
+        let old = self.native.take().and_then(Arc::into_inner);
+        let old = old.expect("the test holds no other handle");
+        old.stop().await;
+        drop(old);
+        self.native = Some(Arc::new(start(&self.config).await));
+    }
+
+    pub(crate) fn native(&self) -> &Arc<Native> {
+        self.native.as_ref().expect("it is not being replaced")
+    }
+
+    pub(crate) fn sandboxes(&self) -> PathBuf {
+        self.config.data_dir.join("sandboxes")
+    }
+
+    /// Everything that sandboxes of this backend have on the machine right now.
+    pub(crate) fn left(&self) -> Vec<String> {
+        let mut left = Vec::new();
+        let mut list = |what: &str, folder: &Path, matches: &dyn Fn(&str) -> bool| {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                let name = entry.file_name().into_string().unwrap();
+                if entry.path().is_dir() && matches(&name) {
+                    left.push(format!("{what} {name}"));
+                }
+            }
+        };
+        list("folder", &self.sandboxes(), &|_| true);
+        let number = fs::read_to_string(self.config.data_dir.join("instance")).unwrap();
+        let prefix = format!("skep{number}-");
+        list("link", Path::new("/sys/class/net"), &|name| {
+            name.starts_with(&prefix)
+        });
+        for hierarchy in ["memory", "pids", "cpu", "cpuacct", "freezer", "blkio"] {
+            let folder = format!("/sys/fs/cgroup/{hierarchy}/skep-{number}");
+            list(hierarchy, Path::new(&folder), &|_| true);
+        }
+        let data = self.config.data_dir.to_str().unwrap();
+        for device in fs::read_dir("/sys/block").unwrap().flatten() {
+            let file = device.path().join("loop/backing_file");
+            if fs::read_to_string(file).is_ok_and(|path| path.contains(data)) {
+                left.push(format!("loop device {:?}", device.file_name()));
+            }
+        }
+        if fs::read_to_string("/proc/self/mountinfo")
+            .unwrap()
+            .contains(data)
+        {
+            left.push("mount".into());
+        }
+        left
+    }
+
+    /// Waits until nothing is left: the kernel lets go of some things a moment after the last
+    /// process.
+    pub(crate) async fn wait_until_empty(&self) {
+        skep_testkit::wait_until(DEADLINE, async || {
+            let left = self.left();
+            if left.is_empty() {
+                Ok(())
+            } else {
+                Err(left.join(", "))
+            }
+        })
+        .await;
+    }
+
+    /// Ends the test: nothing may be left of the installation either.
+    pub(crate) async fn finish(mut self) {
+        self.wait_until_empty().await;
+        let native = self.native.take().and_then(Arc::into_inner);
+        let native = native.expect("the test holds no other handle");
+        native.dismantle().await.unwrap();
+    }
+}
+
+impl Drop for Bench {
+    /// A test that fails leaves nothing on the machine either.
+    fn drop(&mut self) {
+        let Some(native) = self.native.take().and_then(Arc::into_inner) else {
+            return;
+        };
+        // Waiting is not allowed on a thread that runs tasks.
+        let dismantled =
+            std::thread::spawn(|| block_on(async { native.dismantle().await.unwrap() }));
+        dismantled.join().unwrap();
+    }
+}
+
+async fn start(config: &NativeConfig) -> Native {
+    Native::start(config.clone()).await.unwrap_or_else(|error| {
+        panic!("{}", skep_telemetry::Chain(&error));
+    })
+}
+
+fn make_layer(layer: &Path) {
+    fs::create_dir(layer).unwrap();
+    for name in ["etc", "tmp", "home"] {
+        fs::create_dir(layer.join(name)).unwrap();
+    }
+    fs::set_permissions(layer.join("tmp"), PermissionsExt::from_mode(0o1777)).unwrap();
+    let executable = std::env::current_exe().unwrap();
+    fs::hard_link(&executable, layer.join("probe"))
+        .or_else(|_| fs::copy(&executable, layer.join("probe")).map(drop))
+        .unwrap();
+}
+
+/// Asks the agent of a sandbox one question.
+pub(crate) async fn ask(sandbox: &Launched, question: &str) -> String {
+    ask_at(sandbox.address(), question)
+        .await
+        .unwrap_or_else(|error| format!("no answer: {error}"))
+}
+
+async fn ask_at(address: IpAddr, question: &str) -> std::io::Result<String> {
+    let asked = async {
+        let mut stream = tokio::net::TcpStream::connect((address, PORT)).await?;
+        stream.write_all(format!("{question}\n").as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
+    };
+    tokio::time::timeout(DEADLINE, asked).await?
+}

@@ -1,0 +1,180 @@
+//! Starts that fail, ends that nobody asked for, servers that come and go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_isolation::{AdoptError, Exit, Isolation, LaunchError, LaunchRecord};
+use skep_launch::Step;
+
+use crate::bench::{Bench, DEADLINE, ask};
+
+crate::tests![
+    an_agent_that_ends_is_reported_with_its_code,
+    an_agent_that_never_listens_is_given_up,
+    a_missing_layer_is_told_by_the_step_that_needs_it,
+    a_launch_that_fails_at_any_step_leaves_nothing,
+    a_launch_that_nobody_waits_for_leaves_nothing,
+    the_end_of_the_first_process_is_seen_with_its_code,
+    a_sandbox_outlives_its_server_and_is_adopted_by_the_next,
+    what_was_not_adopted_is_swept,
+    a_record_of_another_boot_or_process_is_not_adopted,
+    a_hundred_sandboxes_in_parallel_leave_nothing,
+];
+
+async fn an_agent_that_ends_is_reported_with_its_code() {
+    let bench = Bench::new().await;
+    let error = bench.launch_with("crash").await;
+    assert!(
+        matches!(error, LaunchError::AgentEnded(Exit::Code(3))),
+        "{error:?}"
+    );
+    bench.finish().await;
+}
+
+async fn an_agent_that_never_listens_is_given_up() {
+    let bench = Bench::with(|config| config.agent_deadline = Duration::from_millis(300)).await;
+    let error = bench.launch_with("silent").await;
+    assert!(matches!(error, LaunchError::AgentSilent(_)), "{error:?}");
+    assert!(error.is_transient());
+    bench.finish().await;
+}
+
+async fn a_missing_layer_is_told_by_the_step_that_needs_it() {
+    let bench = Bench::new().await;
+    let mut request = bench.request();
+    request.layers.push("/nonexistent".into());
+    let error = bench.native().launch(request).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "launcher failed while mapping the layers `/nonexistent`"
+    );
+    bench.finish().await;
+}
+
+async fn a_launch_that_fails_at_any_step_leaves_nothing() {
+    let bench = Bench::new().await;
+    for step in Step::ALL {
+        bench.native().fail_next_launches_at(Some(*step));
+        let error = bench.native().launch(bench.request()).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("launcher failed while {step}"));
+        bench.wait_until_empty().await;
+    }
+    bench.native().fail_next_launches_at(None);
+    // The slots are free again, and the machine is as good as new.
+    let sandbox = bench.launch().await;
+    sandbox.destroy().await.unwrap();
+    drop(sandbox);
+    bench.finish().await;
+}
+
+async fn a_launch_that_nobody_waits_for_leaves_nothing() {
+    let bench = Bench::new().await;
+    let launch = bench.native().launch(bench.request());
+    let given_up = tokio::time::timeout(Duration::from_millis(5), launch).await;
+    assert!(given_up.is_err(), "a launch takes longer than that");
+    bench.wait_until_empty().await;
+    bench.finish().await;
+}
+
+async fn the_end_of_the_first_process_is_seen_with_its_code() {
+    let bench = Bench::new().await;
+    let sandbox = bench.launch().await;
+    ask(&sandbox, "exit").await;
+    let exit = tokio::time::timeout(DEADLINE, sandbox.exited()).await;
+    assert_eq!(exit.unwrap(), Exit::Code(5));
+    assert_eq!(sandbox.exited().await, Exit::Code(5), "any number of times");
+    sandbox.destroy().await.unwrap();
+    drop(sandbox);
+    bench.finish().await;
+}
+
+async fn a_sandbox_outlives_its_server_and_is_adopted_by_the_next() {
+    let mut bench = Bench::new().await;
+    let sandbox = bench.launch().await;
+    ask(&sandbox, "work write=/tmp/kept").await;
+    let (record, address) = (sandbox.record(), sandbox.address());
+    drop(sandbox);
+    bench.restart().await;
+
+    let adopted = bench.native().adopt(record.clone()).await.unwrap();
+    assert_eq!(adopted.address(), address);
+    let swept = bench.native().sweep().await.unwrap();
+    assert!(swept.sandboxes.is_empty(), "{swept:?}");
+    assert_eq!(ask(&adopted, "work read=/tmp/kept").await, "written");
+    let newcomer = bench.launch().await;
+    assert_ne!(newcomer.address(), address, "its slot is still taken");
+
+    adopted.destroy().await.unwrap();
+    newcomer.destroy().await.unwrap();
+    assert!(matches!(
+        bench.native().adopt(record).await,
+        Err(AdoptError::Gone)
+    ));
+    drop((adopted, newcomer));
+    bench.finish().await;
+}
+
+async fn what_was_not_adopted_is_swept() {
+    let mut bench = Bench::new().await;
+    let forgotten = bench.launch().await;
+    let record = forgotten.record();
+    drop(forgotten);
+    bench.restart().await;
+    assert!(!bench.left().is_empty());
+    let swept = bench.native().sweep().await.unwrap();
+    assert_eq!(swept.sandboxes.len(), 1);
+    bench.wait_until_empty().await;
+    assert!(matches!(
+        bench.native().adopt(record).await,
+        Err(AdoptError::Gone)
+    ));
+    assert!(bench.native().sweep().await.unwrap().sandboxes.is_empty());
+    bench.finish().await;
+}
+
+async fn a_record_of_another_boot_or_process_is_not_adopted() {
+    let mut bench = Bench::new().await;
+    let sandbox = bench.launch().await;
+    let LaunchRecord(record) = sandbox.record();
+    drop(sandbox);
+    bench.restart().await;
+    let mut changed: serde_json::Value = serde_json::from_str(&record).unwrap();
+    changed["started"] = 1.into();
+    let other_process = LaunchRecord(changed.to_string());
+    assert!(matches!(
+        bench.native().adopt(other_process).await,
+        Err(AdoptError::Gone)
+    ));
+    changed["boot"] = "another".into();
+    let other_boot = LaunchRecord(changed.to_string());
+    assert!(matches!(
+        bench.native().adopt(other_boot).await,
+        Err(AdoptError::HostRestarted)
+    ));
+    assert!(matches!(
+        bench.native().adopt(LaunchRecord("nonsense".into())).await,
+        Err(AdoptError::Record(_))
+    ));
+    bench.native().sweep().await.unwrap();
+    bench.finish().await;
+}
+
+async fn a_hundred_sandboxes_in_parallel_leave_nothing() {
+    let bench = Arc::new(Bench::new().await);
+    let mut cycles = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let bench = Arc::clone(&bench);
+        cycles.spawn(async move {
+            for _ in 0..10 {
+                let sandbox = bench.launch().await;
+                assert_eq!(ask(&sandbox, "agent pid").await, "1");
+                sandbox.destroy().await.unwrap();
+            }
+        });
+    }
+    while let Some(cycle) = cycles.join_next().await {
+        cycle.unwrap();
+    }
+    let bench = Arc::into_inner(bench).unwrap();
+    bench.finish().await;
+}

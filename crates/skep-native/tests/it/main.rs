@@ -1,0 +1,59 @@
+//! Launches real sandboxes on this machine, and looks at them from inside and outside.
+//!
+//! The test executable is launcher, agent and user program, too: it is static, as ours is.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "these are tests, but clippy knows only those of the usual harness"
+)]
+
+mod agent;
+mod bench;
+mod contract;
+mod life;
+mod limits;
+mod measure;
+mod network;
+mod probe;
+mod uplink;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    match arguments.get(1).map(String::as_str) {
+        Some("launch") => skep_launch::run(),
+        Some("agent") => agent::run(&arguments[2..]),
+        Some("probe") => probe::run(&arguments[2..]),
+        Some("serve") => uplink::serve(),
+        _ => {
+            let tests = [contract::TESTS, limits::TESTS, network::TESTS, life::TESTS];
+            let trials = tests.concat().into_iter().map(trial);
+            let measured = measure::TESTS.iter().copied();
+            let measured = measured.map(|test| trial(test).with_ignored_flag(true));
+            let trials = trials.chain(measured).collect();
+            libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+        }
+    }
+}
+
+fn trial((name, test): Test) -> Trial {
+    Trial::test(name, move || -> Result<(), Failed> {
+        test();
+        Ok(())
+    })
+}
+
+/// A test: the sentence it checks, and how.
+type Test = (&'static str, fn());
+
+/// Names each function, so that none is forgotten: one that is not listed is dead code.
+macro_rules! tests {
+    ($($name:ident),+ $(,)?) => {
+        pub(crate) const TESTS: &[crate::Test] =
+            &[$((concat!(module_path!(), "::", stringify!($name)), || crate::bench::block_on($name())),)+];
+    };
+}
+pub(crate) use tests;

@@ -1,0 +1,150 @@
+//! A user's program: tries something and says what became of it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use hickory_proto::op::{Message, Query};
+use hickory_proto::rr::{Name, RecordType};
+
+/// How long something may take that is not allowed, and so never happens.
+const NEVER: Duration = Duration::from_millis(700);
+
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let answer = answer(&arguments[0]);
+    std::io::stdout().write_all(answer.as_bytes()).unwrap();
+    ExitCode::SUCCESS
+}
+
+pub(crate) fn answer(question: &str) -> String {
+    let (word, argument) = question.split_once('=').unwrap_or((question, ""));
+    match word {
+        "pid" => std::process::id().to_string(),
+        "read" => said(fs::read_to_string(argument).map(|text| text.trim().to_owned())),
+        "write" => said(fs::write(argument, "written").map(|()| "ok".into())),
+        "fill" => fill(argument),
+        "memory" => memory(argument.parse().unwrap()),
+        "fork" => fork(argument.parse().unwrap()),
+        "processor" => processor(argument.parse().unwrap()),
+        "wait" => loop {
+            std::thread::park();
+        },
+        "connect" => connect(argument.parse().unwrap()),
+        "datagram" => datagram(argument.parse().unwrap()),
+        "resolve" => {
+            let (server, name) = argument.split_once('/').unwrap();
+            said(resolve(server.parse().unwrap(), name))
+        }
+        _ => format!("no such question: {word}"),
+    }
+}
+
+fn said(result: std::io::Result<String>) -> String {
+    result.unwrap_or_else(|error| format!("error: {:?}", error.kind()))
+}
+
+/// Writes until it may not, and says how many whole mebibytes that were and why it ended.
+fn fill(path: &str) -> String {
+    let mut file = fs::File::create(path).unwrap();
+    let block = vec![7; 1 << 20];
+    let mut written = 0;
+    loop {
+        match file.write_all(&block) {
+            Ok(()) => written += 1,
+            Err(error) => return format!("{written} {:?}", error.kind()),
+        }
+    }
+}
+
+/// Uses so many mebibytes.
+fn memory(mebibytes: usize) -> String {
+    let mut held = Vec::new();
+    for _ in 0..mebibytes {
+        held.push(std::hint::black_box(vec![7_u8; 1 << 20]));
+    }
+    held.len().to_string()
+}
+
+/// Starts processes until it may not, and says how many there are.
+fn fork(most: usize) -> String {
+    let mut children = Vec::new();
+    while children.len() < most {
+        let mut child = Command::new("/probe");
+        // The connection must not stay open for as long as they live.
+        child
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        match child.args(["probe", "wait"]).spawn() {
+            Ok(child) => children.push(child),
+            Err(error) => return format!("{} {:?}", children.len(), error.kind()),
+        }
+    }
+    format!("{} no limit", children.len())
+}
+
+/// Computes on four threads for so many milliseconds, and says how much time it got.
+fn processor(milliseconds: u64) -> String {
+    let end = Instant::now() + Duration::from_millis(milliseconds);
+    let threads: Vec<_> = (0..4)
+        .map(|_| std::thread::spawn(move || while Instant::now() < end {}))
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let ticks: Vec<u64> = fields
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .map(|field| field.parse().unwrap())
+        .collect();
+    (ticks.iter().sum::<u64>() * 10).to_string()
+}
+
+/// Connects, and says what the other side calls us.
+fn connect(address: SocketAddr) -> String {
+    let connected = TcpStream::connect_timeout(&address, NEVER);
+    said(connected.and_then(|mut stream| {
+        stream.set_read_timeout(Some(NEVER))?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    }))
+}
+
+fn datagram(address: SocketAddr) -> String {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket.set_read_timeout(Some(NEVER)).unwrap();
+    let mut buffer = [0; 64];
+    said(
+        socket
+            .send_to(b"hello", address)
+            .and_then(|_| socket.recv(&mut buffer))
+            .map(|length| String::from_utf8_lossy(&buffer[..length]).into_owned()),
+    )
+}
+
+fn resolve(server: SocketAddr, name: &str) -> std::io::Result<String> {
+    let mut question = Message::query();
+    question.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+    socket.send_to(&question.to_vec().unwrap(), server)?;
+    let mut buffer = [0; 4096];
+    let length = socket.recv(&mut buffer)?;
+    let answer = Message::from_vec(&buffer[..length]).unwrap();
+    let addresses: Vec<_> = answer
+        .answers
+        .iter()
+        .map(|record| record.data.to_string())
+        .collect();
+    Ok(format!(
+        "{:?} {}",
+        answer.metadata.response_code,
+        addresses.join(" ")
+    ))
+}
