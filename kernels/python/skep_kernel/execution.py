@@ -1,0 +1,120 @@
+"""One `execute` request, from its acceptance to idle."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.interactiveshell import ExecutionResult
+
+from .cell import Cell, failure_of, make_cell, report_unshown_error
+from .environment import InvalidEnvironment
+
+if TYPE_CHECKING:
+    from .server import Server
+
+
+class Execution:
+    """The state of a running cell."""
+
+    def __init__(self, server: Server, request: dict[str, Any]) -> None:
+        self._server = server
+        self._shell = server.shell
+        self._id: str = request["id"]
+        self._code: str = request["code"]
+        self._variables: dict[str, str] = request.get("env") or {}
+        self._saved_variables: dict[str, str | None] = {}
+        self._errors_before = self._shell.errors_shown
+        self._count = self._shell.execution_count
+        self._task: asyncio.Task[ExecutionResult] | None = None
+
+    def start(self) -> bool:
+        """Run the cell. True if it is over; False if it awaits and will end on the loop."""
+        outlet = self._server.outlet
+        outlet.set_parent(self._id)
+        outlet.started(self._count)
+        try:
+            self._saved_variables = self._server.environment.enter_execution(self._variables)
+        except InvalidEnvironment as error:
+            self._shell.errors_shown += 1
+            outlet.error(type(error).__name__, str(error), [], "request")
+            self._end(error)
+            return True
+        self._start_pump()
+        interrupts = self._server.interrupts
+        interrupts.install()
+        failure: BaseException | None
+        try:
+            interrupts.arm()
+            cell = make_cell(self._shell, self._code)
+            if cell.awaits:
+                self._start_task(cell)
+                return False
+            failure = failure_of(cell.run())
+        except BaseException as error:
+            failure = error
+        interrupts.disarm()
+        self._end(failure)
+        return True
+
+    def cancel(self) -> None:
+        """An interrupt hit another callback of the loop while this cell was awaiting."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+
+    def _start_pump(self) -> None:
+        pump = self._server.pump
+        pump.start()
+        for stream in self._server.streams:
+            stream.line_pending = pump.nudge
+
+    def _start_task(self, cell: Cell) -> None:
+        self._task = self._server.loop.create_task(cell.run_on_loop())
+        self._server.interrupts.task = self._task
+        self._task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[ExecutionResult]) -> None:
+        self._server.interrupts.disarm()
+        self._server.interrupts.task = None
+        failure: BaseException | None
+        try:
+            failure = failure_of(task.result())
+        except BaseException as error:
+            failure = error
+        self._end(failure)
+        self._server.finish_execution()
+        self._server.accept_requests()
+
+    def _end(self, failure: BaseException | None) -> None:
+        if self._server.in_child:
+            # The cell forked and let the child run out of it. Only the parent is the kernel.
+            os._exit(0 if failure is None else 1)
+        if failure is not None:
+            report_unshown_error(self._shell, failure, self._errors_before)
+        self._collect_output()
+        self._server.environment.leave_execution(self._saved_variables)
+        payload = self._shell.payload_manager.read_payload()
+        self._shell.payload_manager.clear_payload()
+        self._server.outlet.finished(
+            {
+                "status": "ok" if failure is None else "error",
+                "execution_count": self._count,
+                "payload": payload,
+                "exiting": bool(self._shell.exit_now),
+            }
+        )
+
+    def _collect_output(self) -> None:
+        """Everything the cell wrote, anywhere, is on the wire afterwards."""
+        flush_c_streams()
+        self._server.flush_streams()
+        self._server.pump.stop()
+
+
+def flush_c_streams() -> None:
+    """C code buffers what it prints into a pipe. Without ctypes there is no way to reach those buffers."""
+    ctypes = sys.modules.get("ctypes")
+    if ctypes is not None:
+        ctypes.pythonapi.fflush(None)

@@ -1,0 +1,234 @@
+"""The kernel between cells: requests in, executions run, everything on the main thread and one event loop.
+
+Cells run inside a callback of the loop, so that `asyncio.create_task` works in any cell, and the loop
+goes on while the kernel waits for its next request, so that such tasks make progress.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import builtins
+import getpass
+import json
+import os
+import platform
+import signal
+import socket
+import sys
+from typing import Any
+
+import IPython
+
+from . import PROTOCOL_VERSION, __version__
+from .after_fork import renew_identity
+from .encoding import to_json
+from .environment import Environment, InvalidEnvironment
+from .execution import Execution
+from .interrupts import Interrupts, SignalBell
+from .outlet import Outlet
+from .pump import Pump
+from .shell import ZMQInteractiveShell
+from .streams import OutStream
+from .wire import FrameReader, Wire
+
+RECEIVE_SIZE = 1 << 18
+
+
+class Server:
+    """One kernel, one peer."""
+
+    def __init__(self, shell: ZMQInteractiveShell, sock: socket.socket) -> None:
+        self.shell = shell
+        self.outlet = Outlet(Wire(sock))
+        self.environment = Environment()
+        self.streams = [OutStream("stdout", 1, self.outlet), OutStream("stderr", 2, self.outlet)]
+        self.in_child = False
+        self._sock = sock
+        self._requests = FrameReader()
+        self._execution: Execution | None = None
+        self._finished = False
+
+    def run(self) -> int:
+        """Serve until the end; returns the exit status."""
+        renew_identity(self.shell)
+        self._take_descriptors()
+        self._open_loop()
+        self._say_hello()
+        while not self._finished:
+            try:
+                self.loop.run_forever()
+            except (KeyboardInterrupt, SystemExit):
+                # From a callback of the user's. If a cell is awaiting, it was meant.
+                if self._execution is not None:
+                    self._execution.cancel()
+            if self.loop.is_closed():
+                self._open_loop()
+        self._leave()
+        return 0
+
+    def _take_descriptors(self) -> None:
+        with open(os.devnull, "rb") as nothing:
+            os.dup2(nothing.fileno(), 0, inheritable=True)
+        self.bell = SignalBell()
+        self.bell.install()
+        self.pump = Pump(self.outlet, self.streams, self.bell)
+        self.outlet.settle = self.flush_streams
+        for stream in self.streams:
+            stream.before_text = self.pump.sync
+        sys.stdout, sys.stderr = self.streams
+        for original in (sys.__stdout__, sys.__stderr__):
+            if original is not None:
+                original.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        builtins.input = self.shell.raw_input
+        getpass.getpass = self.shell.getpass
+        self.shell.connect(self.outlet)
+        os.register_at_fork(after_in_child=self._continue_in_child)
+        self._flush_before_sudden_exit()
+
+    def _flush_before_sudden_exit(self) -> None:
+        """`os._exit` skips every clean-up, but what was written before it shall arrive."""
+        exit_now = os._exit
+
+        def exit_after_output(status: int) -> None:
+            if not self.in_child:
+                self.flush_streams()
+                self.pump.sync()
+            exit_now(status)
+
+        os._exit = exit_after_output  # type: ignore[assignment]
+
+    def _open_loop(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self.loop)
+        self.interrupts = Interrupts(self.loop)
+        self.interrupts.install()
+        self.shell.interrupted = lambda: self.interrupts.requested
+        for reader in self.pump.readers:
+            self.loop.add_reader(reader, self.pump.sync)
+        self._wait_for_line_ends_on_loop()
+        self.accept_requests()
+
+    def _say_hello(self) -> None:
+        self.outlet.hello(
+            {
+                "protocol": PROTOCOL_VERSION,
+                "kernel": f"skep_kernel {__version__}",
+                "pid": os.getpid(),
+                "python": platform.python_version(),
+                "ipython": IPython.__version__,
+            }
+        )
+
+    # Requests.
+
+    def accept_requests(self) -> None:
+        """Listen to the peer again, and look at what it has sent meanwhile."""
+        self.loop.add_reader(self._sock, self._receive)
+        self.loop.call_soon(self._handle_received)
+
+    def _receive(self) -> None:
+        try:
+            data = self._sock.recv(RECEIVE_SIZE, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._stop()
+            return
+        self._requests.feed(data)
+        self._handle_received()
+
+    def _handle_received(self) -> None:
+        while self._execution is None and not self._finished:
+            message = self._requests.next_message()
+            if message is None:
+                return
+            self._handle(json.loads(message))
+
+    def _handle(self, request: dict[str, Any]) -> None:
+        kind = request.get("type")
+        if kind == "execute":
+            self._execute(request)
+        elif kind == "environment":
+            self._answer(request, lambda: self.environment.set_layer(request["layer"], request["variables"]))
+        elif kind == "chdir":
+            self._answer(request, lambda: self._change_directory(request["path"]))
+        elif kind == "shutdown":
+            self._answer(request, self._stop)
+        else:
+            self._answer(request, lambda: _refuse(f"there is no request {kind!r}"))
+
+    def _answer(self, request: dict[str, Any], action: Any) -> None:
+        reply: dict[str, Any] = {"status": "ok"}
+        try:
+            action()
+        except (OSError, InvalidEnvironment, KeyError, TypeError, ValueError) as error:
+            reply = {"status": "error", "ename": type(error).__name__, "evalue": str(error)}
+        self.outlet.post_reply(to_json(request.get("id")), reply)
+        self.outlet.wire.flush()
+
+    def _change_directory(self, path: str) -> None:
+        os.chdir(path)
+        self.shell.user_ns["_dh"] = [os.getcwd()]
+
+    # Executions.
+
+    def _execute(self, request: dict[str, Any]) -> None:
+        self._execution = Execution(self, request)
+        if self._execution.start():
+            self.finish_execution()
+        else:
+            # The cell awaits; the loop must not offer us the next request meanwhile.
+            self.loop.remove_reader(self._sock)
+
+    def finish_execution(self) -> None:
+        """The running execution is over, and has said so to the peer."""
+        self._execution = None
+        self._wait_for_line_ends_on_loop()
+        if self.shell.exit_now:
+            self._stop()
+
+    def flush_streams(self) -> None:
+        """Everything printed so far is on the wire afterwards, in order."""
+        self.pump.sync()
+        for stream in self.streams:
+            stream.flush()
+
+    def _wait_for_line_ends_on_loop(self) -> None:
+        """Between cells there is no pump, so the loop sends unfinished lines of threads and tasks."""
+        loop = self.loop
+
+        def soon() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self.flush_streams)
+
+        for stream in self.streams:
+            stream.line_pending = soon
+
+    # Ends.
+
+    def _continue_in_child(self) -> None:
+        """After a fork by user code: the child keeps the text streams, and nothing else of the kernel."""
+        self.in_child = True
+        for stream in self.streams:
+            stream.continue_in_child()
+        self.shell.connect(None)
+        self.pump.leave_in_child()
+        self.bell.leave_in_child()
+        self._sock.close()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _stop(self) -> None:
+        self._finished = True
+        self.loop.stop()
+
+    def _leave(self) -> None:
+        atexit._run_exitfuncs()
+        self.flush_streams()
+        self.pump.stop()
+
+
+def _refuse(reason: str) -> None:
+    raise ValueError(reason)

@@ -1,0 +1,133 @@
+"""Frames on the socket: four bytes of length, most significant first, then that many bytes of JSON.
+
+Any Python statement may be cut off by an exception that a signal handler raises (an interrupt, or the
+user's own alarm), and half a frame would ruin everything after it. Therefore the unsent bytes always
+live in a `BufferedWriter`: its C code takes a frame whole or not at all, and remembers how far it got
+when a flush is cut off. The next writer, whoever it is, sends the rest first.
+
+Writing blocks while the peer does not read. That is the back-pressure on user code, and an interrupt
+ends the wait without losing what was accepted.
+"""
+
+from __future__ import annotations
+
+import _thread
+import io
+import os
+import select
+import socket
+import struct
+from collections import deque
+
+EVERYDAY_FRAME = 1 << 20
+"""Frames from this size on get a buffer of their own."""
+
+PEER_GONE = 76
+"""Exit status when nobody reads any more: what cannot be delivered must not be computed either."""
+
+_LENGTH = struct.Struct(">I")
+
+
+class FrameTooLarge(Exception):
+    """A message of 4 GiB or more cannot be framed; the value it carries cannot be shown."""
+
+
+class _Descriptor(io.FileIO):
+    """A raw stream that a dropped BufferedWriter cannot close."""
+
+    def close(self) -> None:
+        pass
+
+
+class Wire:
+    """The sending half of the connection; safe to use from any thread."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._raw = _Descriptor(sock.fileno(), "wb", closefd=False)
+        self._everyday = io.BufferedWriter(self._raw, EVERYDAY_FRAME)
+        self._writer = self._everyday
+        # Frames from a signal handler that ran inside the writer itself, in the same thread.
+        self._postponed: deque[bytes] = deque()
+        # Public for whoever must compose and post as one step.
+        self.lock = _thread.RLock()
+
+    def post(self, body: str, receipts: list[int] | None = None) -> None:
+        """Accept one ASCII message. It is on its way only after a `flush`, but cannot be lost any more.
+
+        `receipts` gets an entry in the moment of acceptance. It tells a caller whose call was cut off by
+        an exception whether the message was accepted before.
+        """
+        payload = body.encode("ascii")
+        if len(payload) >= 1 << 32:
+            raise FrameTooLarge
+        frame = _LENGTH.pack(len(payload)) + payload
+        receipts = [] if receipts is None else receipts
+        with self.lock:
+            try:
+                self._accept(frame, receipts)
+            except RuntimeError:
+                self._postponed.append(frame)
+                receipts.append(len(frame))
+            except OSError:
+                self._exit_if_peer_is_gone()
+                raise
+
+    def flush(self) -> None:
+        """Wait until everything accepted so far is in the socket."""
+        with self.lock:
+            try:
+                self._writer.flush()
+                while self._postponed:
+                    self._accept(self._postponed[0], [])
+                    self._postponed.popleft()
+                    self._writer.flush()
+                self._writer = self._everyday
+            except RuntimeError:
+                # We are a signal handler inside this very flush, which goes on when we return.
+                return
+            except OSError:
+                self._exit_if_peer_is_gone()
+                raise
+
+    def send(self, body: str) -> None:
+        """`post` and `flush`."""
+        self.post(body)
+        self.flush()
+
+    def _accept(self, frame: bytes, receipts: list[int]) -> None:
+        if len(frame) >= EVERYDAY_FRAME:
+            # The large buffer becomes the writer while it is empty: whatever happens afterwards, there
+            # is exactly one place where unsent bytes can be.
+            self._writer.flush()
+            self._writer = io.BufferedWriter(self._raw, len(frame) + 1)
+        # One call into C takes the frame and writes the receipt; no signal handler can run in between.
+        receipts.extend(map(self._writer.write, (frame,)))
+
+    def _exit_if_peer_is_gone(self) -> None:
+        """The error may also come from a signal handler of the user's, who may like OSErrors."""
+        hung_up = select.poll()
+        hung_up.register(self._raw.fileno(), 0)
+        if hung_up.poll(0):
+            os._exit(PEER_GONE)
+
+
+class FrameReader:
+    """The receiving half: collects bytes and yields whole messages."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        self._bytes += data
+
+    def next_message(self) -> bytes | None:
+        """The oldest complete message, if there is one."""
+        if len(self._bytes) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._bytes)
+        end = _LENGTH.size + length
+        if len(self._bytes) < end:
+            return None
+        message = bytes(self._bytes[_LENGTH.size : end])
+        del self._bytes[:end]
+        return message
