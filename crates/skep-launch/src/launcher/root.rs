@@ -85,6 +85,9 @@ fn mount_top(root: &Root, users: Option<BorrowedFd<'_>>) -> Result<(), Trouble> 
                 "ext4",
                 &[
                     FsOption::Value("source", device.path.clone()),
+                    // Nothing of it outlives the machine's own crash, so it need not wait for
+                    // the machine's disk when it is let go.
+                    FsOption::Flag("nobarrier"),
                     // Blocks of deleted files are given back to the machine.
                     FsOption::Flag("discard"),
                     // The inode tables of the image are holes and read as zeros already.
