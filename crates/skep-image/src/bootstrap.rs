@@ -111,6 +111,8 @@ impl Bootstrap for Mmdebstrap {
             .env("PATH", PATH)
             .env("LC_ALL", "C.UTF-8")
             .env("SKEP_SCRATCH", scratch)
+            // What a killed bootstrap leaves there goes with the unfinished layer.
+            .env("TMPDIR", scratch)
             .envs(host.proxy_env().iter().map(|(name, value)| (name, value)))
             .arg(joined("--setup-hook=", &enter?))
             .arg(joined("--customize-hook=", &leave?));
