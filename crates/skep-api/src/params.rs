@@ -75,6 +75,22 @@ impl Params {
         Ok(Some(time))
     }
 
+    /// A moment in seconds or milliseconds since 1970, if there is one. Clients differ, and no
+    /// second of our time has as many digits as a millisecond.
+    pub(crate) fn unix_time(&self, name: &'static str) -> Result<Option<Timestamp>, ApiError> {
+        const SECONDS_END: i64 = 100_000_000_000;
+        let Some(number) = self.number(name, 0..=i64::MAX)? else {
+            return Ok(None);
+        };
+        let time = match number > SECONDS_END {
+            true => Timestamp::from_millisecond(number),
+            false => Timestamp::from_second(number),
+        };
+        time.map(Some).map_err(|_| {
+            ApiError::validation(format_args!("parameter `{name}` is beyond the end of time"))
+        })
+    }
+
     /// One of several words, if there is one.
     pub(crate) fn word<T: Copy>(
         &self,

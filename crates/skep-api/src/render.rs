@@ -2,6 +2,7 @@
 
 use skep_control::{
     Key, KeyMask, ListedTemplate, LogEntry, LogLevel, MetricPoint, Order, Sandbox, SandboxRecord,
+    TeamPoint,
 };
 use skep_types::{Phase, Usage};
 use skep_wire::rest;
@@ -116,6 +117,15 @@ pub(crate) fn metric(point: &MetricPoint) -> rest::Metric {
         mem_cache: point.usage.cache_bytes,
         disk_used: point.usage.disk_bytes,
         disk_total: u64::from(point.resources.disk_mib) * MIB,
+    }
+}
+
+pub(crate) fn team_metric(point: &TeamPoint) -> rest::TeamMetric {
+    rest::TeamMetric {
+        timestamp: point.at,
+        timestamp_unix: point.at.as_second(),
+        concurrent_sandboxes: point.concurrent,
+        sandbox_start_rate: point.start_rate,
     }
 }
 

@@ -114,6 +114,8 @@ fn sandboxes() -> Router<Edge> {
 fn teams() -> Router<Edge> {
     Router::new()
         .route("/teams", get(routes::list_teams::list_teams))
+        .route("/teams/{id}/metrics", get(routes::team_metrics::series))
+        .route("/teams/{id}/metrics/max", get(routes::team_metrics::max))
         .route(
             "/api-keys",
             get(routes::api_keys::list).post(routes::api_keys::create),

@@ -23,6 +23,7 @@ mod records;
 mod registry;
 mod sandbox;
 mod team_limits;
+mod team_metrics;
 mod template_list;
 mod templates;
 
@@ -42,6 +43,7 @@ pub use nodes::{
 pub use records::{RecordPage, RecordQuery};
 pub use sandbox::{Sandbox, SandboxNotFound, StopError};
 pub use team_limits::TeamLimits;
+pub use team_metrics::{BackwardRange, TeamPoint, TimeRange};
 pub use template_list::{ListedTemplate, TemplateError};
 pub use templates::{FakeTemplates, ResolveError, TemplateInfo, Templates};
 

@@ -7,7 +7,7 @@ mod write;
 use jiff::Timestamp;
 use skep_types::{Ending, ExecutionId, SandboxId, TeamId};
 
-pub use record::{Order, Position, Run, SandboxFilter, SandboxRecord, Spawns};
+pub use record::{Order, Position, Run, SandboxFilter, SandboxRecord, Span, Spawns};
 
 use crate::{Idempotency, IdempotentRequest, Receipt, Store, StoreError, idempotency};
 
@@ -132,6 +132,26 @@ impl Sandboxes<'_> {
         self.0
             .read(operation, move |connection| {
                 query::spawns(connection, &team).map_err(|source| StoreError::of(operation, source))
+            })
+            .await
+    }
+
+    /// When sandboxes of a team ran, as far as that touches the time from `from` to `until`.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StoreError`].
+    pub async fn spans(
+        &self,
+        team: TeamId,
+        from: Timestamp,
+        until: Timestamp,
+    ) -> Result<Vec<Span>, StoreError> {
+        let operation = "list the runs of a team";
+        self.0
+            .read(operation, move |connection| {
+                query::spans(connection, &team, from, until)
+                    .map_err(|source| StoreError::of(operation, source))
             })
             .await
     }

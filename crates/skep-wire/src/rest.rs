@@ -14,7 +14,7 @@ mod template;
 use serde::{Deserialize, Serialize};
 
 pub use log::{LogEntry, LogLevel, LogLine, Logs, LogsV2};
-pub use metric::{Metric, Metrics};
+pub use metric::{MaxTeamMetric, Metric, Metrics, TeamMetric};
 pub use record::{SandboxRecord, SandboxRecordState, SandboxUsage};
 pub use sandbox::{
     AutoResume, Connect, IdentityRequest, Lifecycle, ListedSandbox, Network, NewSandbox, OnTimeout,

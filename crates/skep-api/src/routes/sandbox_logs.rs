@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::State;
-use jiff::Timestamp;
 use skep_control::{LogDirection, LogEntry, LogLevel, LogQuery};
 use skep_wire::rest;
 
@@ -24,7 +23,7 @@ pub(crate) async fn v1(
     params: Params,
 ) -> Result<Json<rest::Logs>, ApiError> {
     let query = LogQuery {
-        cursor: moment(&params, "start")?,
+        cursor: params.unix_time("start")?,
         direction: LogDirection::Forward,
         limit: limit(&params)?,
         level: LogLevel::Debug,
@@ -65,7 +64,7 @@ pub(crate) async fn v2(
     }
     let direction = params.word("direction", &directions)?;
     let query = LogQuery {
-        cursor: moment(&params, "cursor")?,
+        cursor: params.unix_time("cursor")?,
         direction: direction.unwrap_or(LogDirection::Backward),
         limit: limit(&params)?,
         level: params.word("level", &levels)?.unwrap_or(LogLevel::Debug),
@@ -95,14 +94,4 @@ fn limit(params: &Params) -> Result<usize, ApiError> {
     Ok(limit
         .and_then(|limit| usize::try_from(limit).ok())
         .unwrap_or(LIMIT))
-}
-
-/// Milliseconds since 1970.
-fn moment(params: &Params, name: &'static str) -> Result<Option<Timestamp>, ApiError> {
-    let Some(number) = params.number(name, 0..=i64::MAX)? else {
-        return Ok(None);
-    };
-    Timestamp::from_millisecond(number).map(Some).map_err(|_| {
-        ApiError::validation(format_args!("parameter `{name}` is beyond the end of time"))
-    })
 }

@@ -72,8 +72,8 @@ async fn latest(
 }
 
 fn range(params: &Params) -> Result<MetricRange, ApiError> {
-    let from = moment(params, "start")?;
-    let until = moment(params, "end")?;
+    let from = params.unix_time("start")?;
+    let until = params.unix_time("end")?;
     if let (Some(from), Some(until)) = (from, until)
         && from > until
     {
@@ -87,21 +87,4 @@ fn range(params: &Params) -> Result<MetricRange, ApiError> {
         from,
         until: until.map(with_slack),
     })
-}
-
-/// Seconds since 1970, or milliseconds from clients of a year ago: no second of our time has so
-/// many digits.
-fn moment(params: &Params, name: &'static str) -> Result<Option<Timestamp>, ApiError> {
-    const SECONDS_END: i64 = 100_000_000_000;
-    let Some(number) = params.number(name, 0..=i64::MAX)? else {
-        return Ok(None);
-    };
-    let time = match number > SECONDS_END {
-        true => Timestamp::from_millisecond(number),
-        false => Timestamp::from_second(number),
-    };
-    let time = time.map_err(|_| {
-        ApiError::validation(format_args!("parameter `{name}` is beyond the end of time"))
-    })?;
-    Ok(Some(time))
 }

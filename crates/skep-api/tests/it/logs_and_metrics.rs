@@ -191,3 +191,72 @@ async fn the_second_generation_filters_and_goes_both_ways() {
         assert!(answer.body.contains("validation error"), "{bad}");
     }
 }
+
+#[tokio::test]
+async fn a_team_sees_how_much_it_ran() {
+    let server = Server::new().await;
+    let team = &server.team.id;
+    let highest = async |metric: &str| {
+        let line = format!("GET /teams/{team}/metrics/max?metric={metric}");
+        let answer = server.send(&line).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.json()["value"].as_f64().unwrap()
+    };
+    server
+        .check(&format!("GET /teams/{team}/metrics"), "200 []")
+        .await;
+    assert_eq!(highest("concurrent_sandboxes").await, 0.0);
+
+    for _ in 0..3 {
+        server.create(r#"{"templateID":"base"}"#).await;
+    }
+    assert_eq!(highest("concurrent_sandboxes").await, 3.0);
+    assert!(highest("sandbox_start_rate").await > 0.0);
+    let now = Timestamp::now().as_second();
+    let line = format!(
+        "GET /teams/{team}/metrics?start={}&end={}",
+        now - 60,
+        now + 1
+    );
+    let points = server.send(&line).await.json();
+    let last = points.as_array().unwrap().last().unwrap();
+    assert_eq!(last["concurrentSandboxes"], 3);
+}
+
+#[tokio::test]
+async fn a_team_sees_no_others_and_no_future() {
+    let server = Server::new().await;
+    let (other, _) = server.second_team().await;
+    let team = &server.team.id;
+    for (line, status, text) in [
+        (
+            format!("GET /teams/{}/metrics", other.id),
+            403,
+            "not authorized",
+        ),
+        (
+            format!("GET /teams/{team}/metrics?end=9999999999"),
+            400,
+            "end time cannot be after",
+        ),
+        (
+            format!("GET /teams/{team}/metrics?start=20&end=10"),
+            400,
+            "start time cannot be after",
+        ),
+        (
+            format!("GET /teams/{team}/metrics/max"),
+            400,
+            "parameter `metric` is required",
+        ),
+        (
+            format!("GET /teams/{team}/metrics/max?metric=joy"),
+            400,
+            "must be one of",
+        ),
+    ] {
+        let answer = server.send(&line).await;
+        assert_eq!(answer.status, status, "{line}: {}", answer.body);
+        assert!(answer.body.contains(text), "{line}: {}", answer.body);
+    }
+}

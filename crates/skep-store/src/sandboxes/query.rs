@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use skep_types::{AccessToken, EndReason, Ending, Resources, SandboxId, TeamId, Usage};
 
-use super::{Order, Run, SandboxFilter, SandboxRecord, Spawns};
+use super::{Order, Run, SandboxFilter, SandboxRecord, Span, Spawns};
 use crate::column;
 
 pub(super) fn find(
@@ -73,6 +74,29 @@ pub(super) fn spawns(connection: &Connection, team: &TeamId) -> rusqlite::Result
                 last: column::time(row, "last")?,
             })
         })?
+        .collect()
+}
+
+pub(super) fn spans(
+    connection: &Connection,
+    team: &TeamId,
+    from: Timestamp,
+    until: Timestamp,
+) -> rusqlite::Result<Vec<Span>> {
+    connection
+        .prepare_cached(
+            "SELECT started_at, ended_at FROM sandboxes
+             WHERE team = ?1 AND started_at <= ?3 AND (ended_at IS NULL OR ended_at >= ?2)",
+        )?
+        .query_map(
+            params![team.as_str(), column::micros(from), column::micros(until)],
+            |row| {
+                Ok(Span {
+                    started_at: column::time(row, "started_at")?,
+                    ended_at: column::optional_time(row, "ended_at")?,
+                })
+            },
+        )?
         .collect()
 }
 

@@ -120,3 +120,12 @@ pub struct Spawns {
     /// When the last one was ordered.
     pub last: Timestamp,
 }
+
+/// When a sandbox ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// When it became ready.
+    pub started_at: Timestamp,
+    /// When it ended; `None` if it runs.
+    pub ended_at: Option<Timestamp>,
+}

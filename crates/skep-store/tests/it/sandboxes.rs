@@ -270,3 +270,39 @@ async fn a_request_is_remembered_until_forgotten_or_a_day_old() {
         .unwrap();
     assert_eq!(find("a").await, None);
 }
+
+#[tokio::test]
+async fn runs_are_found_by_the_time_they_touch() {
+    let record = Record::new().await;
+    let sandboxes = record.store.sandboxes();
+    for (started, ended) in [(10, Some(20)), (15, None), (40, Some(50))] {
+        let order = record.sandbox();
+        let id = order.id.clone();
+        sandboxes.insert(order, None).recorded().await.unwrap();
+        let execution = ExecutionId::random();
+        let starting = sandboxes.started(id.clone(), execution, String::new(), at(started), at(99));
+        starting.recorded().await.unwrap();
+        if let Some(ended) = ended {
+            let ended = sandboxes.ended(id, ending(EndReason::Killed, ended));
+            ended.recorded().await.unwrap();
+        }
+    }
+    // One that was ordered and never started has no run.
+    let never = sandboxes.insert(record.sandbox(), None);
+    never.recorded().await.unwrap();
+    let starts = async |from, until| {
+        let spans = sandboxes.spans(record.team.clone(), at(from), at(until));
+        let mut starts: Vec<_> = spans
+            .await
+            .unwrap()
+            .iter()
+            .map(|span| span.started_at)
+            .collect();
+        starts.sort();
+        starts
+    };
+    assert_eq!(starts(0, 9).await, []);
+    assert_eq!(starts(20, 30).await, [at(10), at(15)]);
+    assert_eq!(starts(21, 30).await, [at(15)]);
+    assert_eq!(starts(0, 100).await, [at(10), at(15), at(40)]);
+}

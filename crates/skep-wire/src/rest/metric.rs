@@ -35,3 +35,29 @@ pub struct Metrics {
     /// By sandbox id.
     pub sandboxes: BTreeMap<String, Metric>,
 }
+
+/// `GET /teams/{id}/metrics`: what a team ran during one step of time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TeamMetric {
+    /// When the step begins.
+    pub timestamp: Timestamp,
+    /// The same in seconds since 1970.
+    pub timestamp_unix: i64,
+    /// The most sandboxes that ran at a time.
+    pub concurrent_sandboxes: u32,
+    /// How many started per second.
+    pub sandbox_start_rate: f64,
+}
+
+/// `GET /teams/{id}/metrics/max`: the highest value of one of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MaxTeamMetric {
+    /// When it was so high.
+    pub timestamp: Timestamp,
+    /// The same in seconds since 1970.
+    pub timestamp_unix: i64,
+    /// How high.
+    pub value: f64,
+}
