@@ -39,6 +39,8 @@ pub(crate) struct Process {
     /// Cancelled by a signal or a deadline: the end of the process then no longer waits for
     /// others that hold its output open.
     released: CancellationToken,
+    /// Cancelled when the process has ended and is no longer listed.
+    gone: CancellationToken,
 }
 
 impl Process {

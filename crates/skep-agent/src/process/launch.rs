@@ -204,6 +204,7 @@ fn fork(
         },
         audience: Audience::default(),
         released: CancellationToken::new(),
+        gone: CancellationToken::new(),
     };
     Ok(Forked {
         process,

@@ -64,6 +64,7 @@ pub(super) async fn own(
     // First forgotten, then told: who has seen the end no longer finds the process in a list.
     processes.retire(&process, ended.clone());
     process.audience.end(ended);
+    process.gone.cancel();
 }
 
 async fn expire(deadline: Option<Instant>) {

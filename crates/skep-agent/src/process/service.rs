@@ -25,6 +25,9 @@ use crate::agent::Agent;
 use crate::caller;
 use crate::exit_status::Ended;
 
+/// How long the answer to a kill waits for the end of the process.
+const KILL_PATIENCE: Duration = Duration::from_secs(1);
+
 impl From<SelectError> for ConnectError {
     fn from(error: SelectError) -> Self {
         let code = match &error {
@@ -228,6 +231,11 @@ pub(crate) async fn send_signal(
                 format!("error sending signal: {error}"),
             ));
         }
+    }
+    if signal == Signal::KILL {
+        // Who asks next should find it gone. One that the kernel cannot end now is not waited for.
+        let gone = tokio::time::timeout(KILL_PATIENCE, process.gone.cancelled()).await;
+        tracing::debug!(gone = gone.is_ok(), "process was killed");
     }
     Ok(wire::SendSignalResponse::default())
 }

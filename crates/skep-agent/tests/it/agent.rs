@@ -92,6 +92,17 @@ impl TestAgent {
         }
     }
 
+    /// A client for an agent that runs elsewhere.
+    pub(crate) fn at_address(address: SocketAddr) -> Self {
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        Self {
+            address,
+            folder: tempfile::tempdir().unwrap(),
+            client,
+            headers: HeaderMap::new(),
+        }
+    }
+
     /// Adds a header to every request from now on.
     pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.insert(name, value.parse().unwrap());
@@ -195,7 +206,7 @@ fn open_to_all(folder: &Path) {
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-fn descriptor_with(content: &[u8]) -> std::os::fd::OwnedFd {
+pub(crate) fn descriptor_with(content: &[u8]) -> std::os::fd::OwnedFd {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     File::from(write).write_all(content).unwrap();
     read

@@ -9,5 +9,6 @@ mod agent;
 mod connect;
 mod files;
 mod filesystem;
+mod first_process;
 mod process;
 mod routes;

@@ -369,6 +369,27 @@ async fn a_killed_process_says_so_and_is_no_longer_listed() {
 }
 
 #[tokio::test]
+async fn who_was_told_of_a_kill_finds_the_process_gone() {
+    let agent = TestAgent::start();
+    let (pid, _events) = start(&agent, shell("sleep 60")).await;
+    let request = json!({"process": {"pid": pid}, "signal": "SIGNAL_SIGKILL"});
+    agent
+        .ask("process.Process/SendSignal", request.clone())
+        .await;
+    assert!(
+        agent
+            .refused("process.Process/SendSignal", request)
+            .await
+            .starts_with("404")
+    );
+    assert_eq!(
+        agent.ask("process.Process/List", json!({})).await,
+        json!({})
+    );
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+}
+
+#[tokio::test]
 async fn other_signals_are_not_sent() {
     let agent = TestAgent::start();
     let (pid, events) = start(
@@ -418,6 +439,26 @@ async fn at_the_deadline_the_process_is_killed_and_the_stream_says_why() {
         (run.stdout.as_str(), &run.close["error"]["code"]),
         ("up\n", &json!("deadline_exceeded"))
     );
+    wait_until(DEADLINE, || async {
+        let gone = !std::path::Path::new(&format!("/proc/{pid}")).exists();
+        if gone {
+            Ok(())
+        } else {
+            Err("the process still runs")
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_deadline_holds_even_when_its_caller_has_gone() {
+    let agent = TestAgent::start();
+    let headers = [("connect-timeout-ms", "500.0")];
+    let mut events = agent.stream_with(START, shell("sleep 60"), &headers).await;
+    let pid = events.event().await["event"]["start"]["pid"]
+        .as_u64()
+        .unwrap();
+    drop(events);
     wait_until(DEADLINE, || async {
         let gone = !std::path::Path::new(&format!("/proc/{pid}")).exists();
         if gone {
