@@ -4,6 +4,15 @@ use skep_cli::{print_line, print_note};
 
 use crate::serve::Ready;
 
+/// What to try first. Without indentation, so that it can be pasted as it is.
+const EXAMPLE: &str = r#"
+pip install e2b && python3 - <<'END'
+from e2b import Sandbox
+with Sandbox.create() as sandbox:
+    print(sandbox.commands.run("echo hello from $(hostname)").stdout)
+END
+"#;
+
 /// Tells a machine, in one line.
 pub(crate) fn announce_json(ready: &Ready) {
     let line = serde_json::json!({
@@ -26,24 +35,66 @@ pub(crate) fn announce(ready: &Ready) {
     for line in exports(ready) {
         print_line(&line);
     }
-    print_note(
-        "\n    pip install e2b\n    python3 -c 'from e2b import Sandbox\nwith Sandbox.create() as sandbox: print(sandbox.commands.run(\"echo hello from $(hostname)\").stdout)'\n",
-    );
+    print_note(EXAMPLE);
 }
 
 fn exports(ready: &Ready) -> Vec<String> {
-    let key = format!("export E2B_API_KEY={}", ready.api_key);
+    let mut variables = vec![("E2B_API_KEY", ready.api_key.clone())];
     match (&ready.authority, &ready.domain) {
-        (Some(authority), Some(domain)) => vec![
-            format!("{key} E2B_DOMAIN={domain}"),
-            format!(
-                "export SSL_CERT_FILE={0} NODE_EXTRA_CA_CERTS={0}",
-                authority.display()
-            ),
-        ],
-        _ => vec![format!(
-            "{key} E2B_API_URL={0} E2B_SANDBOX_URL={0}",
-            ready.url
-        )],
+        (Some(authority), Some(domain)) => {
+            let authority = authority.display().to_string();
+            variables.push(("E2B_DOMAIN", domain.clone()));
+            variables.push(("SSL_CERT_FILE", authority.clone()));
+            variables.push(("NODE_EXTRA_CA_CERTS", authority));
+        }
+        _ => {
+            variables.push(("E2B_API_URL", ready.url.clone()));
+            variables.push(("E2B_SANDBOX_URL", ready.url.clone()));
+        }
+    }
+    variables
+        .into_iter()
+        .map(|(name, value)| format!("export {name}={value}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready() -> Ready {
+        Ready {
+            url: "http://127.0.0.1:3000".to_owned(),
+            domain: None,
+            api_key: "e2b_0".to_owned(),
+            authority: None,
+            names: None,
+        }
+    }
+
+    #[test]
+    fn two_urls_and_a_key_are_all_a_client_needs() {
+        let expected = [
+            "export E2B_API_KEY=e2b_0",
+            "export E2B_API_URL=http://127.0.0.1:3000",
+            "export E2B_SANDBOX_URL=http://127.0.0.1:3000",
+        ];
+        assert_eq!(exports(&ready()), expected);
+    }
+
+    #[test]
+    fn with_names_of_its_own_it_is_a_domain_and_whom_to_trust() {
+        let ready = Ready {
+            domain: Some("skep.localhost:3000".to_owned()),
+            authority: Some("/data/tls/ca.pem".into()),
+            ..ready()
+        };
+        let expected = [
+            "export E2B_API_KEY=e2b_0",
+            "export E2B_DOMAIN=skep.localhost:3000",
+            "export SSL_CERT_FILE=/data/tls/ca.pem",
+            "export NODE_EXTRA_CA_CERTS=/data/tls/ca.pem",
+        ];
+        assert_eq!(exports(&ready), expected);
     }
 }
