@@ -116,6 +116,7 @@ fn plan(launch: &StepLaunch, output: skep_launch::Descriptor) -> LaunchPlan {
         privileges: Privileges::Build,
         lifetime: Lifetime::Tied,
         fail_at: None,
+        without: Vec::new(),
     }
 }
 

@@ -27,7 +27,7 @@ use crate::channel::Channel;
 use crate::report::Report;
 use crate::steps::{Failure, Steps};
 use crate::trouble::{On, Trouble};
-use crate::{Descriptors, Ended, LaunchPlan, Lifetime, Network, Step, Users};
+use crate::{Defence, Descriptors, Ended, LaunchPlan, Lifetime, Network, Step, Users};
 
 /// A core limit of one byte is what the kernel takes for "none at all": with zero it would
 /// still start the machine's crash handler, outside, on a dump that a sandbox has written.
@@ -127,7 +127,7 @@ impl Launch<'_> {
         let users = steps.carry_out(Step::MapUsers, || {
             map_users(plan.users, &machine, newborn.child.pid)
         })?;
-        steps.carry_out(Step::MakeLink, || link.make_link(&plan.network, &machine))?;
+        steps.carry_out(Step::MakeLink, || link.make_link(plan, &machine))?;
         steps.carry_out(Step::ConfigureNetwork, || {
             network::configure(&plan.network, plan.users, &machine)
         })?;
@@ -139,8 +139,8 @@ impl Launch<'_> {
                 .iter()
                 .try_for_each(|bind| tree::bind(&root, bind, plan.users))
         })?;
-        steps.carry_out(Step::PivotRoot, || root::pivot(&root))?;
-        steps.carry_out(Step::MountProc, || proc::mount(&newborn.child, plan.users))?;
+        steps.carry_out(Step::PivotRoot, || root::pivot(&root, plan))?;
+        steps.carry_out(Step::MountProc, || proc::mount(&newborn.child, plan))?;
         let timings = steps.carry_out(Step::HandOver, || {
             conversation.send(&(), &[])?;
             Ok(listen(&conversation))
@@ -160,6 +160,7 @@ impl Launch<'_> {
     /// Only root of the machine may raise a limit, so this is done before the user namespace.
     fn set_limits(self) -> Result<(), Trouble> {
         let process = &self.plan.process;
+        let core_dump = self.plan.has(Defence::NoCoreDumps).then_some(NO_CORE_DUMP);
         std::fs::write(
             "/proc/self/oom_score_adj",
             process.oom_score_adjust.to_string(),
@@ -170,7 +171,7 @@ impl Launch<'_> {
                 Resource::Nofile,
                 (Some(process.open_files.0), Some(process.open_files.1)),
             ),
-            (Resource::Core, (Some(NO_CORE_DUMP), Some(NO_CORE_DUMP))),
+            (Resource::Core, (core_dump, core_dump)),
             (
                 Resource::Memlock,
                 (Some(LOCKED_MEMORY), Some(LOCKED_MEMORY)),
@@ -203,11 +204,13 @@ impl Launch<'_> {
             Users::Host => UnshareFlags::empty(),
             Users::Range { .. } => UnshareFlags::NEWUSER,
         };
-        let namespaces = users
-            | UnshareFlags::NEWPID
-            | UnshareFlags::NEWIPC
-            | UnshareFlags::NEWUTS
-            | UnshareFlags::NEWCGROUP;
+        let mut namespaces = users | UnshareFlags::NEWUTS | UnshareFlags::NEWCGROUP;
+        if self.plan.has(Defence::OwnProcesses) {
+            namespaces |= UnshareFlags::NEWPID;
+        }
+        if self.plan.has(Defence::OwnIpc) {
+            namespaces |= UnshareFlags::NEWIPC;
+        }
         match skep_linux::clone_process(namespaces)? {
             Cloned::Child => {
                 drop(ours);

@@ -7,6 +7,7 @@
 
 mod capabilities;
 mod channel;
+mod defence;
 mod descriptors;
 mod filter;
 mod launcher;
@@ -17,6 +18,8 @@ mod step;
 mod steps;
 mod trouble;
 
+#[doc(hidden)]
+pub use defence::Defence;
 pub use descriptors::{Descriptor, Descriptors};
 pub use launcher::run;
 pub use plan::{

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Descriptor, Step};
+use crate::{Defence, Descriptor, Step};
 
 /// Everything the launcher needs to know to start one process in namespaces of its own.
 ///
@@ -43,6 +43,16 @@ pub struct LaunchPlan {
     pub lifetime: Lifetime,
     /// Fails at this step, as if the system had refused. For tests of the clean-up.
     pub fail_at: Option<Step>,
+    /// Walls that are left out, so that the attack suite can show what each of them holds.
+    #[doc(hidden)]
+    pub without: Vec<Defence>,
+}
+
+impl LaunchPlan {
+    /// Whether a wall is put up; it always is, except in controls of the attack suite.
+    pub(crate) fn has(&self, defence: Defence) -> bool {
+        !self.without.contains(&defence)
+    }
 }
 
 /// Whose users a process runs as.

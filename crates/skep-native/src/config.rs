@@ -7,6 +7,8 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use skep_launch::Launcher;
 
+use crate::Defence;
+
 /// What the backend is told. Everything is decided by the caller; nothing is read from the
 /// environment.
 #[derive(Debug, Clone)]
@@ -30,6 +32,9 @@ pub struct NativeConfig {
     pub allowed_ranges: Vec<Ipv4Net>,
     /// Who resolves names for sandboxes, in this order.
     pub resolvers: Vec<SocketAddr>,
+    /// Walls that are left out, so that the attack suite can show what each of them holds.
+    #[doc(hidden)]
+    pub without: Vec<Defence>,
 }
 
 impl NativeConfig {
@@ -46,7 +51,13 @@ impl NativeConfig {
             cgroup_root: PathBuf::from("/sys/fs/cgroup"),
             allowed_ranges: Vec::new(),
             resolvers: Vec::new(),
+            without: Vec::new(),
         }
+    }
+
+    /// Whether a wall is put up; it always is, except in controls of the attack suite.
+    pub(crate) fn has(&self, defence: Defence) -> bool {
+        !self.without.contains(&defence)
     }
 }
 

@@ -13,6 +13,8 @@ use ipnet::Ipv4Net;
 use serde_json::{Value, json};
 use skep_types::{Egress, PLATFORM_DENIED};
 
+use crate::config::NativeConfig;
+use crate::defence::Defence;
 use crate::instance::{Names, all_subnets};
 
 /// Groups of interfaces, which only mean something together with their names.
@@ -54,8 +56,8 @@ pub(crate) fn denied() -> Vec<Ipv4Net> {
 }
 
 /// Puts the rules in force, in place of those of an earlier server. Blocks.
-pub(crate) fn install(names: Names, allowed: &[Ipv4Net]) -> Result<(), FirewallError> {
-    run_nft(&rules(names, allowed))
+pub(crate) fn install(names: Names, config: &NativeConfig) -> Result<(), FirewallError> {
+    run_nft(&rules(names, config))
 }
 
 /// Takes the rules away. Blocks.
@@ -63,7 +65,7 @@ pub(crate) fn remove(names: Names) -> Result<(), FirewallError> {
     run_nft(&replace(names, Vec::new()))
 }
 
-fn rules(names: Names, allowed: &[Ipv4Net]) -> Value {
+fn rules(names: Names, config: &NativeConfig) -> Value {
     let table = names.table();
     let ours = format!("{}*", names.interface_prefix());
     let from_ours = equal(meta("iifname"), json!(ours));
@@ -72,6 +74,19 @@ fn rules(names: Names, allowed: &[Ipv4Net]) -> Value {
         json!({"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": "invalid"}});
     let to_any_sandbox = equal(meta("oifname"), json!(ANY_INTERFACE));
     let (accept, drop) = (json!({"accept": null}), json!({"drop": null}));
+    let unless_left_out = |defence, verdict: &Value| {
+        if config.has(defence) {
+            verdict
+        } else {
+            &accept
+        }
+        .clone()
+    };
+    let no_ipv6 = unless_left_out(Defence::Launch(skep_launch::Defence::NoIpv6), &drop);
+    let checked_sender = unless_left_out(Defence::CheckedSenders, &drop);
+    let closed_machine = unless_left_out(Defence::ClosedMachine, &drop);
+    let closed_neighbour = unless_left_out(Defence::ClosedNeighbours, &drop);
+    let denied_range = unless_left_out(Defence::DeniedRanges, &drop);
     let rule = |chain: &str, expressions: &[&Value]| json!({"add": {"rule": {"family": "inet", "table": table, "chain": chain, "expr": expressions}}});
     let base = |name: &str, kind: &str, hook: &str, priority: i32| {
         json!({"add": {"chain": {
@@ -103,13 +118,16 @@ fn rules(names: Names, allowed: &[Ipv4Net]) -> Value {
 
     let commands = vec![
         ranges("denied", &denied()),
-        ranges("allowed", allowed),
+        ranges("allowed", &config.allowed_ranges),
         // Before anything else: a sandbox speaks IPv4, and as itself.
         base("arriving", "filter", "prerouting", -300),
         chain("arrived"),
         rule("arriving", &[&from_ours, &jump("arrived")]),
-        rule("arrived", &[&equal(meta("nfproto"), json!("ipv6")), &drop]),
-        rule("arrived", &[&strange_sender(), &drop]),
+        rule(
+            "arrived",
+            &[&equal(meta("nfproto"), json!("ipv6")), &no_ipv6],
+        ),
+        rule("arrived", &[&strange_sender(), &checked_sender]),
         // To the machine itself: names, and nothing else.
         base("input", "filter", "input", -10),
         chain("to_machine"),
@@ -117,7 +135,7 @@ fn rules(names: Names, allowed: &[Ipv4Net]) -> Value {
         rule("to_machine", &[&known, &accept]),
         rule("to_machine", &[&udp[0], &udp[1], &accept]),
         rule("to_machine", &[&tcp[0], &tcp[1], &accept]),
-        rule("to_machine", &[&drop]),
+        rule("to_machine", &[&closed_machine]),
         // Through the machine.
         base("forward", "filter", "forward", -10),
         chain("outward"),
@@ -129,7 +147,7 @@ fn rules(names: Names, allowed: &[Ipv4Net]) -> Value {
         ),
         rule("outward", &[&known, &accept]),
         rule("outward", &[&unknown, &drop]),
-        rule("outward", &[&to_any_sandbox, &drop]),
+        rule("outward", &[&to_any_sandbox, &closed_neighbour]),
         rule("outward", &[&differ(meta("iifgroup"), json!(OPEN)), &drop]),
         rule("outward", &[&too_many_connections(), &drop]),
         rule(
@@ -138,7 +156,10 @@ fn rules(names: Names, allowed: &[Ipv4Net]) -> Value {
         ),
         rule(
             "outward",
-            &[&equal(payload("ip", "daddr"), json!("@denied")), &drop],
+            &[
+                &equal(payload("ip", "daddr"), json!("@denied")),
+                &denied_range,
+            ],
         ),
         rule("outward", &[&accept]),
         // What is new comes from the machine itself, and so does not pass here.

@@ -7,6 +7,7 @@
 
 mod cgroup;
 mod config;
+mod defence;
 mod disk;
 mod dns;
 mod firewall;
@@ -20,6 +21,8 @@ mod resident;
 mod slots;
 
 pub use config::{NativeConfig, resolvers_in};
+#[doc(hidden)]
+pub use defence::Defence;
 pub use firewall::FirewallError;
 pub use instance::InstanceError;
 pub use native::{Native, StartError};

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use crate::cgroup::{CgroupError, Cgroups};
 use crate::config::NativeConfig;
+use crate::defence::Defence;
 use crate::firewall::FirewallError;
 use crate::host::{Host, Newcomer, failed};
 use crate::instance::{Instance, InstanceError, Names, Slot};
@@ -87,7 +88,11 @@ impl Native {
         let config = dns::DnsConfig {
             listen: address,
             upstreams: host.config.resolvers.clone(),
-            denied: firewall::denied(),
+            denied: if host.config.has(Defence::CheckedNames) {
+                firewall::denied()
+            } else {
+                Vec::new()
+            },
             allowed: host.config.allowed_ranges.clone(),
         };
         dns::serve(config, Arc::clone(&host) as Arc<dyn dns::Clients>, &tasks)
@@ -160,7 +165,7 @@ fn set_up(config: NativeConfig) -> Result<(Host, Instance), StartError> {
         .map_err(io::Error::from)
         .map_err(host_error("become the parent of sandboxes"))?;
     // Rules come first, so that there is never an interface without them.
-    firewall::install(names, &config.allowed_ranges).map_err(StartError::Firewall)?;
+    firewall::install(names, &config).map_err(StartError::Firewall)?;
     gateway::set_up(names).map_err(host_error("set the network up"))?;
     let boot = record::boot().map_err(host_error("read the boot id"))?;
     tracing::info!(names = ?names, cgroups = cgroups.version(), "ready for sandboxes");

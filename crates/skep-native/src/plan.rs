@@ -8,6 +8,7 @@ use skep_launch::{
     Root, Top, Users,
 };
 
+use crate::defence::Defence;
 use crate::firewall;
 use crate::host::Host;
 use crate::instance::{IDS, Slot};
@@ -48,18 +49,27 @@ pub(crate) fn plan(
     passed: &Passed,
 ) -> LaunchPlan {
     let memory = u64::from(request.resources.memory_mib) << 20;
+    let config = &host.config;
     LaunchPlan {
         cgroups: passed.join.clone(),
-        users: Users::Range {
-            first: slot.first_id(),
-            count: IDS,
+        users: if config.has(Defence::OwnUsers) {
+            Users::Range {
+                first: slot.first_id(),
+                count: IDS,
+            }
+        } else {
+            Users::Host
         },
-        network: Network::Link(Link {
-            host_name: slot.interface(),
-            host_group: firewall::group(request.egress),
-            address: slot.address(),
-            gateway: host.names.gateway(),
-        }),
+        network: if !config.has(Defence::OwnNetwork) {
+            Network::Host
+        } else {
+            Network::Link(Link {
+                host_name: slot.interface(),
+                host_group: firewall::group(request.egress),
+                address: slot.address(),
+                gateway: host.names.gateway(),
+            })
+        },
         root: Root {
             staging: folder.join(STAGING),
             layers: request.layers.clone(),
@@ -75,6 +85,7 @@ pub(crate) fn plan(
         privileges: Privileges::Sandbox,
         lifetime: Lifetime::Detached,
         fail_at: host.fail_at(),
+        without: config.without.iter().filter_map(launcher_s).collect(),
     }
 }
 
@@ -133,4 +144,18 @@ fn files(host: &Host) -> Vec<PlannedFile> {
             format!("nameserver {}\n", host.names.gateway()),
         ),
     ]
+}
+
+/// The wall, if it is the launcher that puts it up.
+fn launcher_s(defence: &Defence) -> Option<skep_launch::Defence> {
+    match defence {
+        Defence::Launch(defence) => Some(*defence),
+        Defence::OwnUsers
+        | Defence::OwnNetwork
+        | Defence::DeniedRanges
+        | Defence::ClosedMachine
+        | Defence::ClosedNeighbours
+        | Defence::CheckedSenders
+        | Defence::CheckedNames => None,
+    }
 }

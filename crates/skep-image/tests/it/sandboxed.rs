@@ -76,6 +76,7 @@ fn the_template_works_for_users_that_own_nothing_on_the_host() {
         privileges: Privileges::Sandbox,
         lifetime: Lifetime::Tied,
         fail_at: None,
+        without: Vec::new(),
     };
     let launcher = Launcher::new(std::env::current_exe().unwrap(), ["launch"]);
     let deadline = Duration::from_secs(60);

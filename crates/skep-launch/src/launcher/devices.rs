@@ -2,13 +2,13 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, Uid, makedev};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Uid, makedev};
 use rustix::mount::MountAttrFlags;
 
 use super::root::memory_mount;
 use super::tree::{self, FsOption};
 use crate::trouble::{On, Trouble};
-use crate::{LaunchPlan, Users};
+use crate::{Defence, LaunchPlan, Users};
 
 /// Devices that are only a behaviour of the kernel: name, major and minor number.
 const DEVICES: [(&str, u32, u32); 6] = [
@@ -33,6 +33,9 @@ const TTY_GROUP: u32 = 5;
 
 /// Makes `/dev`, `/dev/pts` and `/dev/shm`.
 pub(super) fn make(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
+    if !plan.has(Defence::MinimalDev) {
+        return take_over(root, plan.users);
+    }
     let first = match plan.users {
         Users::Host => 0,
         Users::Range { first, .. } => first,
@@ -97,4 +100,14 @@ pub(super) fn make(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
     let shared = memory_mount(plan.shared_memory_bytes, "1777", plan.users)?;
     let place = tree::ensure_directory(devices.as_fd(), "/shm", plan.users)?;
     tree::attach(shared.as_fd(), place.as_fd())
+}
+
+/// The machine's own devices and shared memory, for the controls of the attack suite.
+fn take_over(root: &OwnedFd, users: Users) -> Result<(), Trouble> {
+    for path in ["/dev", "/dev/pts", "/dev/shm"] {
+        let mount = tree::copy_mount(CWD, path)?;
+        let place = tree::ensure_directory(root.as_fd(), path, users)?;
+        tree::attach(mount.as_fd(), place.as_fd()).on(|| path.into())?;
+    }
+    Ok(())
 }

@@ -15,7 +15,8 @@ use crate::channel::Channel;
 use crate::steps::{Failure, Steps};
 use crate::trouble::{On, Trouble};
 use crate::{
-    Descriptor, Lifetime, PlannedFile, Process, Program, Step, Users, capabilities, filter,
+    Defence, Descriptor, LaunchPlan, Lifetime, PlannedFile, Process, Program, Step, Users,
+    capabilities, filter,
 };
 
 /// Counters of the kernel that say how many namespaces of a kind a user namespace may make.
@@ -65,9 +66,7 @@ fn prepare<'a>(
         Ok(())
     })?;
     steps.carry_out(Step::BecomeRoot, || become_root(plan.users))?;
-    steps.carry_out(Step::LimitNamespaces, || {
-        limit_namespaces(plan.users, machine)
-    })?;
+    steps.carry_out(Step::LimitNamespaces, || limit_namespaces(plan, machine))?;
     steps.carry_out(Step::WriteFiles, || {
         plan.files.iter().try_for_each(write_file)
     })?;
@@ -75,26 +74,31 @@ fn prepare<'a>(
     let prepared = steps.carry_out(Step::SetUpProcess, || {
         rustix::system::sethostname(plan.hostname.as_bytes())?;
         rustix::process::setsid()?;
-        match skep_linux::leave_session_keyring() {
-            Ok(()) => {}
-            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {}
-            Err(error) => return Err(error).on(|| "session keyring".into()),
+        if plan.has(Defence::OwnKeyring) {
+            leave_session_keyring()?;
         }
         skep_linux::reset_signals()?;
         rustix::process::umask(Mode::from_raw_mode(0o022));
         Prepared::new(launch)
     })?;
     steps.carry_out(Step::DropCapabilities, || {
-        Ok(capabilities::cut_bounding_set(plan.privileges)?)
+        if plan.has(Defence::Capabilities) {
+            capabilities::cut_bounding_set(plan.privileges)?;
+        }
+        Ok(())
     })?;
     steps.carry_out(Step::InstallFilter, || {
-        for filter in filters? {
-            skep_linux::install_filter(&filter)?;
+        if plan.has(Defence::Filter) {
+            for filter in filters? {
+                skep_linux::install_filter(&filter)?;
+            }
         }
         Ok(())
     })?;
     steps.carry_out(Step::BecomeUser, || {
-        capabilities::keep_only(plan.privileges)?;
+        if plan.has(Defence::Capabilities) {
+            capabilities::keep_only(plan.privileges)?;
+        }
         become_user(&plan.process)?;
         die_with_launcher(plan.lifetime == Lifetime::Tied)?;
         let directory = plan.process.working_directory.as_str();
@@ -121,14 +125,23 @@ fn become_root(users: Users) -> Result<(), Trouble> {
 
 /// In a user namespace of one's own all capabilities come back. Nobody inside may make one,
 /// and only a capability that nobody inside will have could raise the limit again.
-fn limit_namespaces(users: Users, machine: &Machine) -> Result<(), Trouble> {
-    if users == Users::Host {
+fn limit_namespaces(plan: &LaunchPlan, machine: &Machine) -> Result<(), Trouble> {
+    if plan.users == Users::Host || !plan.has(Defence::NamespaceLimits) {
         return Ok(());
     }
     for limit in NAMESPACE_LIMITS {
         machine.write(&format!("sys/user/{limit}"), "0")?;
     }
     Ok(())
+}
+
+fn leave_session_keyring() -> Result<(), Trouble> {
+    match skep_linux::leave_session_keyring() {
+        Ok(()) => Ok(()),
+        // A kernel without keys has no keyring to leave.
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(()),
+        Err(error) => Err(error).on(|| "session keyring".into()),
+    }
 }
 
 fn write_file(file: &PlannedFile) -> Result<(), Trouble> {

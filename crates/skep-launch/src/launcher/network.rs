@@ -4,7 +4,7 @@ use skep_linux::route::{Routes, VethPair};
 
 use super::Machine;
 use crate::trouble::{On, Trouble};
-use crate::{Network, Users};
+use crate::{Defence, LaunchPlan, Network, Users};
 
 /// What the interface is called inside.
 const INTERFACE: &str = "eth0";
@@ -22,14 +22,16 @@ impl Outside {
     }
 
     /// Makes the pair of interfaces, and the machine's route to the inner one.
-    pub(super) fn make_link(self, network: &Network, machine: &Machine) -> Result<(), Trouble> {
-        let (Some(mut routes), Network::Link(link)) = (self.0, network) else {
+    pub(super) fn make_link(self, plan: &LaunchPlan, machine: &Machine) -> Result<(), Trouble> {
+        let (Some(mut routes), Network::Link(link)) = (self.0, &plan.network) else {
             return Ok(());
         };
         // The default is for interfaces to come, so the loopback keeps its address.
-        machine
-            .write("sys/net/ipv6/conf/default/disable_ipv6", "1")
-            .or_else(missing_is_fine)?;
+        if plan.has(Defence::NoIpv6) {
+            machine
+                .write("sys/net/ipv6/conf/default/disable_ipv6", "1")
+                .or_else(missing_is_fine)?;
+        }
         let namespace = machine.open_file("self/ns/net")?;
         routes
             .make_veth_pair(VethPair {

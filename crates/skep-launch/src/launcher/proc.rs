@@ -10,8 +10,8 @@ use skep_linux::{Child, Cloned};
 
 use super::root::{locked_down, memory_mount};
 use super::tree;
-use crate::Users;
 use crate::trouble::{On, Trouble};
+use crate::{Defence, LaunchPlan, Users};
 
 /// What tells about the machine, or changes it.
 const MASKED: [&str; 18] = [
@@ -39,13 +39,25 @@ const MASKED: [&str; 18] = [
 const READ_ONLY: [&str; 5] = ["bus", "fs", "irq", "mtrr", "sys"];
 
 /// Mounts `/proc` for the pid namespace of `child`, and masks it.
-pub(super) fn mount(child: &Child, users: Users) -> Result<(), Trouble> {
+pub(super) fn mount(child: &Child, plan: &LaunchPlan) -> Result<(), Trouble> {
     let root = open_directory("/")?;
-    let place = tree::ensure_directory(root.as_fd(), "/proc", users)?;
+    let place = tree::ensure_directory(root.as_fd(), "/proc", plan.users)?;
     mount_from_inside(child, &place)?;
 
     let proc = tree::open_inside(root.as_fd(), "/proc", OFlags::PATH | OFlags::DIRECTORY)?;
-    for name in MASKED {
+    let (masked, read_only): (&[&str], &[&str]) = (
+        if plan.has(Defence::MaskedProc) {
+            &MASKED
+        } else {
+            &[]
+        },
+        if plan.has(Defence::ReadOnlyProc) {
+            &READ_ONLY
+        } else {
+            &[]
+        },
+    );
+    for name in masked {
         let Some((place, kind)) = find(&proc, name)? else {
             continue;
         };
@@ -56,7 +68,7 @@ pub(super) fn mount(child: &Child, users: Users) -> Result<(), Trouble> {
         };
         tree::attach(mask.as_fd(), place.as_fd()).on(|| format!("/proc/{name}"))?;
     }
-    for name in READ_ONLY {
+    for name in read_only {
         let Some((place, _)) = find(&proc, name)? else {
             continue;
         };

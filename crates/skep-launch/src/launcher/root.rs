@@ -9,7 +9,7 @@ use rustix::mount::{MountAttrFlags, MountFlags, UnmountFlags};
 use super::tree::{self, FsOption};
 use crate::steps::{Failure, Steps};
 use crate::trouble::{On, Trouble};
-use crate::{LaunchPlan, Root, Step, Top, Users};
+use crate::{Defence, LaunchPlan, Root, Step, Top, Users};
 
 /// What programs look for in `/sys`. Everything else there is about the machine: its devices,
 /// its disks with their files' names, its firmware.
@@ -175,6 +175,11 @@ pub(super) fn mount_system(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trou
     }
     let system = tree::new_mount("sysfs", &[], locked_down())?;
     tree::attach_at(system.as_fd(), "sys")?;
+    if !plan.has(Defence::MinimalSys) {
+        let place = tree::ensure_directory(root.as_fd(), "/sys", plan.users)?;
+        let whole = tree::copy_mount(CWD, "sys")?;
+        return tree::attach(whole.as_fd(), place.as_fd());
+    }
     let view = memory_mount(64 << 10, "755", plan.users)?;
     let place = tree::ensure_directory(root.as_fd(), "/sys", plan.users)?;
     tree::attach(view.as_fd(), place.as_fd())?;
@@ -222,8 +227,12 @@ pub(super) fn locked_down() -> MountAttrFlags {
 }
 
 /// Makes the new root the root, and lets go of the machine's.
-pub(super) fn pivot(root: &OwnedFd) -> Result<(), Trouble> {
+pub(super) fn pivot(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
     rustix::process::fchdir(root)?;
+    if !plan.has(Defence::OwnRoot) {
+        rustix::process::chroot(".")?;
+        return Ok(());
+    }
     rustix::process::pivot_root(".", ".")?;
     // The old root lies on top of the new one now, and the current directory is in it.
     rustix::mount::unmount(".", UnmountFlags::DETACH)?;

@@ -93,6 +93,7 @@ impl Bench {
             privileges: Privileges::Sandbox,
             lifetime: Lifetime::Tied,
             fail_at: None,
+            without: Vec::new(),
         };
         Self {
             directory,

@@ -1,0 +1,24 @@
+//! Walls that a control experiment can take down; see [`skep_launch::Defence`], whose promise
+//! holds here, too: nothing that configures a server leads to this list.
+
+/// A wall between a sandbox and the machine, its neighbours or the operator's network.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Defence {
+    /// One of those that the launcher puts up.
+    Launch(skep_launch::Defence),
+    /// A range of user ids of its own.
+    OwnUsers,
+    /// A network namespace of its own.
+    OwnNetwork,
+    /// Private ranges are not reached.
+    DeniedRanges,
+    /// The machine is not reached, except for names.
+    ClosedMachine,
+    /// Other sandboxes are not reached.
+    ClosedNeighbours,
+    /// Nobody speaks as somebody else.
+    CheckedSenders,
+    /// Names do not lead into denied ranges.
+    CheckedNames,
+}
