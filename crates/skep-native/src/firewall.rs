@@ -74,6 +74,8 @@ fn rules(names: Names, config: &NativeConfig) -> Value {
         json!({"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": "invalid"}});
     let to_any_sandbox = equal(meta("oifname"), json!(ANY_INTERFACE));
     let (accept, drop) = (json!({"accept": null}), json!({"drop": null}));
+    // Whoever asks for what is not allowed hears so at once instead of waiting for nothing.
+    let refuse = json!({"reject": {"type": "icmpx", "expr": "admin-prohibited"}});
     let unless_left_out = |defence, verdict: &Value| {
         if config.has(defence) {
             verdict
@@ -84,9 +86,9 @@ fn rules(names: Names, config: &NativeConfig) -> Value {
     };
     let no_ipv6 = unless_left_out(Defence::Launch(skep_launch::Defence::NoIpv6), &drop);
     let checked_sender = unless_left_out(Defence::CheckedSenders, &drop);
-    let closed_machine = unless_left_out(Defence::ClosedMachine, &drop);
-    let closed_neighbour = unless_left_out(Defence::ClosedNeighbours, &drop);
-    let denied_range = unless_left_out(Defence::DeniedRanges, &drop);
+    let closed_machine = unless_left_out(Defence::ClosedMachine, &refuse);
+    let closed_neighbour = unless_left_out(Defence::ClosedNeighbours, &refuse);
+    let denied_range = unless_left_out(Defence::DeniedRanges, &refuse);
     let rule = |chain: &str, expressions: &[&Value]| json!({"add": {"rule": {"family": "inet", "table": table, "chain": chain, "expr": expressions}}});
     let base = |name: &str, kind: &str, hook: &str, priority: i32| {
         json!({"add": {"chain": {
@@ -148,8 +150,11 @@ fn rules(names: Names, config: &NativeConfig) -> Value {
         rule("outward", &[&known, &accept]),
         rule("outward", &[&unknown, &drop]),
         rule("outward", &[&to_any_sandbox, &closed_neighbour]),
-        rule("outward", &[&differ(meta("iifgroup"), json!(OPEN)), &drop]),
-        rule("outward", &[&too_many_connections(), &drop]),
+        rule(
+            "outward",
+            &[&differ(meta("iifgroup"), json!(OPEN)), &refuse],
+        ),
+        rule("outward", &[&too_many_connections(), &refuse]),
         rule(
             "outward",
             &[&equal(payload("ip", "daddr"), json!("@allowed")), &accept],

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use skep_isolation::{DestroyError, LaunchError, LaunchRequest};
@@ -62,6 +62,10 @@ pub(crate) struct Newcomer {
     /// Gets one byte when the agent listens.
     pub(crate) ready: OwnedFd,
     pub(crate) log: OwnedFd,
+    /// How long disk and cgroups took.
+    pub(crate) prepared_in: Duration,
+    /// How long the launcher took.
+    pub(crate) launched_in: Duration,
 }
 
 impl Host {
@@ -126,6 +130,7 @@ impl Host {
         request: &LaunchRequest,
         slot: Slot,
     ) -> Result<Newcomer, LaunchError> {
+        let start = Instant::now();
         let folder = self.folder(&request.id);
         let image = folder.join(plan::IMAGE);
         make_folder(&folder)?;
@@ -160,6 +165,7 @@ impl Host {
             work: work.into_iter().map(|file| descriptors.add(file)).collect(),
         };
         let plan = plan::plan(self, request, slot, &folder, &passed);
+        let prepared_in = start.elapsed();
         let launcher = &self.config.launcher;
         let started = launcher
             .launch(&plan, descriptors, LAUNCHER_DEADLINE)
@@ -168,6 +174,8 @@ impl Host {
             started,
             ready: ready.into(),
             log,
+            prepared_in,
+            launched_in: start.elapsed().saturating_sub(prepared_in),
         })
     }
 

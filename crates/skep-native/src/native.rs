@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -257,8 +258,16 @@ async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident
             started,
             ready,
             log,
+            prepared_in,
+            launched_in,
         } = newcomer;
-        tracing::debug!(sandbox = %id, timings = ?started.timings, "launched");
+        tracing::debug!(
+            sandbox = %id,
+            prepared_in = ?prepared_in,
+            launched_in = ?launched_in,
+            steps = ?started.timings,
+            "first process runs"
+        );
         let record = Record {
             id: id.clone(),
             slot: slot.number(),
@@ -279,8 +288,12 @@ async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident
         }
     };
     host.settle(&id, &resident);
+    let waiting = Instant::now();
     match wait_until_ready(host, &resident, ready).await {
-        Ok(()) => Ok(resident),
+        Ok(()) => {
+            tracing::debug!(sandbox = %id, after = ?waiting.elapsed(), "agent listens");
+            Ok(resident)
+        }
         Err(error) => {
             tracing::warn!(sandbox = %id, said = ?resident.last_words(), "agent did not start");
             if let Err(error) = resident.destroy().await {

@@ -8,10 +8,10 @@ use rustix::process::{WaitId, WaitIdOptions};
 use rustix::thread::{ThreadNameSpaceType, UnshareFlags};
 use skep_linux::{Child, Cloned};
 
-use super::root::{locked_down, memory_mount};
+use super::root::{EMPTY_DIRECTORY, locked_down};
 use super::tree;
 use crate::trouble::{On, Trouble};
-use crate::{Defence, LaunchPlan, Users};
+use crate::{Defence, LaunchPlan};
 
 /// What tells about the machine, or changes it.
 const MASKED: [&str; 18] = [
@@ -62,10 +62,11 @@ pub(super) fn mount(child: &Child, plan: &LaunchPlan) -> Result<(), Trouble> {
             continue;
         };
         let mask = if kind == FileType::Directory {
-            nothing()?
+            EMPTY_DIRECTORY
         } else {
-            tree::copy_mount(CWD, "/dev/null")?
+            "/dev/null"
         };
+        let mask = tree::copy_mount(CWD, mask)?;
         tree::attach(mask.as_fd(), place.as_fd()).on(|| format!("/proc/{name}"))?;
     }
     for name in read_only {
@@ -77,14 +78,6 @@ pub(super) fn mount(child: &Child, plan: &LaunchPlan) -> Result<(), Trouble> {
         tree::attach(copy.as_fd(), place.as_fd()).on(|| format!("/proc/{name}"))?;
     }
     Ok(())
-}
-
-/// An empty directory that stays empty.
-fn nothing() -> Result<OwnedFd, Trouble> {
-    let mount = memory_mount(4096, "555", Users::Host)?;
-    let attributes = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOEXEC;
-    skep_linux::add_mount_attributes(mount.as_fd(), attributes)?;
-    Ok(mount)
 }
 
 /// The kernel shows the pid namespace of whoever mounts, so a process is sent into it. It

@@ -22,6 +22,9 @@ const SYSTEM_PARTS: [&str; 6] = [
     "kernel/mm/hugepages",
 ];
 
+/// A directory of the new root in which nothing is, nor ever will be.
+pub(super) const EMPTY_DIRECTORY: &str = "/sys/fs/cgroup";
+
 /// Puts the root together and returns it. The current directory is the staging directory
 /// afterwards, until [`pivot`].
 pub(super) fn build(
@@ -191,7 +194,8 @@ pub(super) fn mount_system(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trou
         let place = tree::ensure_directory(view.as_fd(), &format!("/{part}"), plan.users)?;
         tree::attach(mount.as_fd(), place.as_fd()).on(|| part.into())?;
     }
-    tree::ensure_directory(view.as_fd(), "/fs/cgroup", plan.users)?;
+    let (_, empty) = EMPTY_DIRECTORY.split_at("/sys".len());
+    tree::ensure_directory(view.as_fd(), empty, plan.users)?;
     skep_linux::add_mount_attributes(
         view.as_fd(),
         libc::MOUNT_ATTR_RDONLY

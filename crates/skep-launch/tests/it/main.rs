@@ -10,6 +10,7 @@
 
 mod build;
 mod faults;
+mod measure;
 mod plan;
 mod probe;
 mod sandbox;
@@ -24,16 +25,21 @@ fn main() -> ExitCode {
         Some("launch") => skep_launch::run(),
         Some("probe") => probe::run(&arguments[2..]),
         _ => {
-            let trials = [sandbox::TESTS, build::TESTS, faults::TESTS];
-            let trials = trials.concat().into_iter().map(|(name, test)| {
-                Trial::test(name, move || -> Result<(), Failed> {
-                    test();
-                    Ok(())
-                })
-            });
-            libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+            let tests = [sandbox::TESTS, build::TESTS, faults::TESTS];
+            let trials = tests.concat().into_iter().map(trial);
+            let measured = measure::TESTS.iter().copied();
+            let measured = measured.map(|test| trial(test).with_ignored_flag(true));
+            let trials = trials.chain(measured).collect();
+            libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
         }
     }
+}
+
+fn trial((name, test): Test) -> Trial {
+    Trial::test(name, move || -> Result<(), Failed> {
+        test();
+        Ok(())
+    })
 }
 
 /// A test: the sentence it checks, and how.

@@ -9,6 +9,10 @@ use crate::bench::Bench;
 crate::tests![how_long_a_launch_and_a_destruction_take];
 
 async fn how_long_a_launch_and_a_destruction_take() {
+    // Where the time goes is told by the server's own log.
+    tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG)
+        .init();
     let bench = Bench::new().await;
     let (mut launches, mut destructions) = (Vec::new(), Vec::new());
     for _ in 0..100 {
