@@ -9,7 +9,7 @@ use skep_types::{Egress, EndReason, SandboxId};
 
 use crate::server::Server;
 
-const CREATED: &str = r#"201 {"alias":"base","clientID":"6532622b","domain":"sandbox.test","envdAccessToken":"TOKEN","envdVersion":"0.6.13","sandboxID":"SANDBOX","templateID":"ID"}"#;
+const CREATED: &str = r#"201 {"alias":"base","clientID":"6532622b","domain":"sandbox.test","envdAccessToken":"TOKEN","envdVersion":"0.6.13","sandboxID":"SANDBOX","templateID":"ID","trafficAccessToken":null}"#;
 
 const YEAR_OLD_PYTHON: &str = r#"{"templateID":"base","allow_internet_access":true,"autoPause":false,"envVars":{},"metadata":{},"secure":true,"timeout":300}"#;
 

@@ -166,8 +166,9 @@ pub struct Sandbox {
     /// What opens its agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envd_access_token: Option<String>,
-    /// What opens its own ports, when they are not open to everybody.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What opens its own ports, when they are not open to everybody. Sent as `null` otherwise:
+    /// Python clients of a year ago show a missing key as an object of their own.
+    #[serde(default)]
     pub traffic_access_token: Option<String>,
     /// Under which name its ports are reached; absent where the client knows better.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_left_out_and_not_null() {
+    fn what_is_absent_is_left_out_but_for_the_traffic_token() {
         let sandbox = Sandbox {
             template_id: "t".to_owned(),
             sandbox_id: "i".to_owned(),
@@ -329,7 +330,7 @@ mod tests {
         };
         assert_eq!(
             serde_json::to_string(&sandbox).unwrap(),
-            r#"{"templateID":"t","sandboxID":"i","clientID":"c","envdVersion":"0.6.13"}"#
+            r#"{"templateID":"t","sandboxID":"i","clientID":"c","envdVersion":"0.6.13","trafficAccessToken":null}"#
         );
     }
 }
