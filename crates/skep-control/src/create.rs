@@ -32,8 +32,6 @@ pub struct CreateRequest {
     pub template: TemplateReference,
     /// How long it is to live, counted from the moment it is ready.
     pub lifetime: Lifetime,
-    /// Whether its agent asks for a token.
-    pub secure: bool,
     /// Whether it may reach the internet; `None` if the caller said nothing, which is yes.
     pub internet: Option<bool>,
     /// What the caller writes on it.
@@ -241,7 +239,7 @@ fn order(caller: &Caller, request: &CreateRequest, template: &TemplateImage) -> 
         template: template.id.clone(),
         template_name: template.name.clone(),
         metadata: request.metadata.clone(),
-        access_token: request.secure.then(AccessToken::random),
+        access_token: Some(AccessToken::random()),
         internet: request.internet,
         resources: template.resources,
         lifetime: request.lifetime.get(),

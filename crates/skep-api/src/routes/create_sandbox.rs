@@ -43,6 +43,8 @@ impl Generation {
         }
     }
 
+    /// Whether the caller asked for a token. Every sandbox has one all the same: no client
+    /// minds, and some can be told apart behind one address by their token alone.
     fn is_secure(self, asked: Option<bool>) -> bool {
         match self {
             Self::First => asked.unwrap_or(false),
@@ -92,13 +94,11 @@ fn read(
     limits: TeamLimits,
     generation: Generation,
 ) -> Result<CreateRequest, ApiError> {
-    let secure = generation.is_secure(body.secure);
-    refusals::check(&body, secure)?;
+    refusals::check(&body, generation.is_secure(body.secure))?;
     let timeout = body.timeout.unwrap_or(generation.usual_timeout());
     Ok(CreateRequest {
         template: body.template_id.parse()?,
         lifetime: Lifetime::new(timeout, limits.lifetime)?,
-        secure,
         internet: body.allow_internet_access,
         metadata: metadata(body.metadata.unwrap_or_default())?,
         env: Redacted::new(environment(body.env_vars.unwrap_or_default())?),

@@ -48,7 +48,6 @@ fn request() -> CreateRequest {
     CreateRequest {
         template: "base".parse().unwrap(),
         lifetime: Lifetime::new(300, Duration::from_secs(300)).unwrap(),
-        secure: true,
         internet: None,
         metadata: BTreeMap::new(),
         env: Redacted::new(Vec::new()),
