@@ -6,6 +6,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use ipnet::Ipv4Net;
@@ -166,6 +167,12 @@ impl Names {
 /// Addresses of all servers on all machines: no sandbox may talk to any of them.
 pub(crate) fn all_subnets() -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::from(ADDRESSES), ADDRESSES_PREFIX)
+}
+
+/// The machine's user ids that any sandbox of any server may have.
+pub(crate) fn all_ids() -> RangeInclusive<u32> {
+    let last = Names::of(INSTANCES - 1).slot(SLOTS - 1);
+    FIRST_ID..=last.first_id() + (IDS - 1)
 }
 
 /// What one sandbox has of the machine: an address, an interface, a range of ids.

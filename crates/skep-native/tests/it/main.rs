@@ -9,6 +9,7 @@
 
 mod agent;
 mod bench;
+mod checks;
 mod contract;
 mod life;
 mod limits;
@@ -29,7 +30,13 @@ fn main() -> ExitCode {
         Some("probe") => probe::run(&arguments[2..]),
         Some("serve") => uplink::serve(),
         _ => {
-            let tests = [contract::TESTS, limits::TESTS, network::TESTS, life::TESTS];
+            let tests = [
+                contract::TESTS,
+                limits::TESTS,
+                network::TESTS,
+                life::TESTS,
+                checks::TESTS,
+            ];
             let trials = tests.concat().into_iter().map(trial);
             let measured = measure::TESTS.iter().copied();
             let measured = measured.map(|test| trial(test).with_ignored_flag(true));
