@@ -9,14 +9,13 @@ use skep_telemetry::Chain;
 use skep_wire::agent::AgentConfig;
 
 use crate::agent::Agent;
-use crate::rest_error::RestError;
 use crate::settings;
 
 /// `POST /init`: the sandbox is now this one, with these variables and this token.
 pub(crate) async fn init(
     State(agent): State<Arc<Agent>>,
     Json(config): Json<AgentConfig>,
-) -> Result<StatusCode, RestError> {
+) -> StatusCode {
     let folder = agent.identity_folder.clone();
     let written = {
         let config = config.clone();
@@ -24,21 +23,13 @@ pub(crate) async fn init(
     };
     // Processes started from here on must not see the old variables beside the new files.
     agent.settings.replace(config);
+    // The variables tell programs the same, so a sandbox without these files still works.
     match written.await {
-        Ok(Ok(())) => Ok(StatusCode::NO_CONTENT),
+        Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            tracing::error!(error = %Chain(&error), "cannot write the identity of the sandbox");
-            Err(RestError::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "cannot write the identity of the sandbox",
-            ))
+            tracing::warn!(error = %Chain(&error), "cannot write the identity of the sandbox");
         }
-        Err(error) => {
-            tracing::error!(%error, "writing the identity panicked");
-            Err(RestError::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "cannot write the identity of the sandbox",
-            ))
-        }
+        Err(error) => tracing::error!(%error, "writing the identity panicked"),
     }
+    StatusCode::NO_CONTENT
 }

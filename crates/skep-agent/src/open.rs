@@ -15,6 +15,8 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, open
 use rustix::io::Errno;
 
 const PROC_SUPER_MAGIC: u64 = 0x9fa0;
+const SYSFS_MAGIC: u64 = 0x6265_6572;
+const CGROUP_MAGICS: [u64; 2] = [0x0027_e0eb, 0x6367_7270];
 
 /// The kernel asks for another try when the tree changes under a guarded walk.
 const ATTEMPTS: usize = 64;
@@ -66,10 +68,22 @@ pub(crate) fn name_of(file: impl AsFd) -> io::Result<String> {
     Ok(readlink(link, Vec::new())?.to_string_lossy().into_owned())
 }
 
-fn refuse_own_process(file: &OwnedFd) -> io::Result<()> {
+/// The number by which the kernel knows a kind of filesystem.
+pub(crate) fn filesystem_magic(file: impl AsFd) -> io::Result<u64> {
     #[expect(clippy::cast_sign_loss, reason = "a magic number is a bit pattern")]
     let magic = fstatfs(file)?.f_type as u64;
-    if magic != PROC_SUPER_MAGIC {
+    // Some architectures give the field a sign, which fills the upper half.
+    Ok(magic & 0xffff_ffff)
+}
+
+/// Whether a file is made up by the kernel, like those of `/proc`.
+pub(crate) fn is_virtual(file: impl AsFd) -> io::Result<bool> {
+    let magic = filesystem_magic(file)?;
+    Ok(magic == PROC_SUPER_MAGIC || magic == SYSFS_MAGIC || CGROUP_MAGICS.contains(&magic))
+}
+
+fn refuse_own_process(file: &OwnedFd) -> io::Result<()> {
+    if filesystem_magic(file)? != PROC_SUPER_MAGIC {
         return Ok(());
     }
     // A thread has an entry of its own that is not listed but can be opened.

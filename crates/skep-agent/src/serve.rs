@@ -23,6 +23,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// wrong moment makes some of them repeat a call.
 pub(crate) async fn serve(listener: TcpListener, routes: Router) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut is_failing = false;
     loop {
         let place = Arc::clone(&places)
             .acquire_owned()
@@ -30,6 +31,7 @@ pub(crate) async fn serve(listener: TcpListener, routes: Router) {
             .expect("the semaphore is never closed");
         match listener.accept().await {
             Ok((connection, _)) => {
+                is_failing = false;
                 let routes = routes.clone();
                 skep_telemetry::spawn("connection", async move {
                     if let Err(error) = answer(connection, routes).await {
@@ -40,7 +42,10 @@ pub(crate) async fn serve(listener: TcpListener, routes: Router) {
             }
             Err(error) if is_of_the_caller(&error) => {}
             Err(error) => {
-                tracing::warn!(%error, "cannot accept");
+                // The sandbox can cause this, so it is told once and not twenty times a second.
+                if !std::mem::replace(&mut is_failing, true) {
+                    tracing::warn!(%error, "cannot accept");
+                }
                 tokio::time::sleep(PAUSE).await;
             }
         }

@@ -1,6 +1,7 @@
 //! What the server has told this agent about its sandbox.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -66,10 +67,18 @@ pub(crate) fn environment(config: &AgentConfig) -> BTreeMap<String, String> {
 }
 
 /// Writes the files by which programs learn in which sandbox they run.
-pub(crate) fn write_identity(config: &AgentConfig, folder: &Path) -> std::io::Result<()> {
+///
+/// They are made anew: what the sandbox has put in their place may be a pipe that blocks.
+pub(crate) fn write_identity(config: &AgentConfig, folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     for (name, value) in identity(config) {
-        std::fs::write(folder.join(format!(".{name}")), value)?;
+        let path = folder.join(format!(".{name}"));
+        match std::fs::remove_file(&path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        std::fs::File::create_new(&path)?.write_all(value.as_bytes())?;
     }
     Ok(())
 }

@@ -14,9 +14,10 @@ pub(crate) mod service;
 mod tree;
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{Mode, OFlags, fstatfs, inotify};
+use rustix::fs::{Mode, OFlags, inotify};
 use rustix::io::Errno;
 use skep_wire::rpc::filesystem as wire;
 
@@ -67,7 +68,8 @@ impl Watch {
         };
         let directory = open::open(&path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
             .map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
-        if !wanted.allow_network_mounts && is_network(&directory).map_err(failed)? {
+        let failed_to_look = |source| FileError::io("watch", &path, source);
+        if !wanted.allow_network_mounts && is_network(&directory).map_err(failed_to_look)? {
             return Err(FileError::Network { path });
         }
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
@@ -122,14 +124,11 @@ impl Watch {
 }
 
 /// Whether a directory lies on another machine, where changes made there are not seen.
-fn is_network(directory: &std::os::fd::OwnedFd) -> Result<bool, Errno> {
+fn is_network(directory: &OwnedFd) -> io::Result<bool> {
     const NFS: u64 = 0x6969;
     const CIFS: u64 = 0xff53_4d42;
     const SMB: u64 = 0x517b;
     const SMB2: u64 = 0xfe53_4d42;
     const FUSE: u64 = 0x6573_5546;
-    #[expect(clippy::cast_sign_loss, reason = "a magic number is a bit pattern")]
-    let magic = fstatfs(directory)?.f_type as u64;
-    // Some architectures give the field a sign, which fills the upper half.
-    Ok([NFS, CIFS, SMB, SMB2, FUSE].contains(&(magic & 0xffff_ffff)))
+    Ok([NFS, CIFS, SMB, SMB2, FUSE].contains(&open::filesystem_magic(directory)?))
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use buffa::EnumValue;
 use connectrpc::{ConnectError, ErrorCode, RequestContext, ServiceStream};
 use futures_util::StreamExt;
+use rustix::io::Errno;
 use rustix::process::Signal;
 use skep_linux::spawn_as::SpawnStep;
 use skep_telemetry::Chain;
@@ -63,7 +64,10 @@ impl From<StartError> for ConnectError {
                 | SpawnStep::Limits
                 | SpawnStep::Credentials => ErrorCode::Internal,
             },
-            StartError::Channels(_) => ErrorCode::ResourceExhausted,
+            StartError::Channels(source) => match Errno::from_io_error(source) {
+                Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => ErrorCode::ResourceExhausted,
+                _ => ErrorCode::Internal,
+            },
         };
         Self::new(code, Chain(&error).to_string())
     }

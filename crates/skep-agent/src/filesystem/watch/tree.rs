@@ -162,6 +162,10 @@ impl Tree {
             Mode::empty(),
         )
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        // What the kernel makes up does not tell of changes, and there is much of it under `/`.
+        if !relative.is_empty() && open::is_virtual(&directory).unwrap_or(true) {
+            return Err(Errno::OPNOTSUPP);
+        }
         let flags = WatchFlags::CREATE
             | WatchFlags::MOVED_TO
             | WatchFlags::MOVED_FROM

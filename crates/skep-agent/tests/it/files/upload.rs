@@ -1,0 +1,213 @@
+//! What an upload leaves behind.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use skep_testkit::wait_until;
+
+use super::{FORM, RAW, form, told};
+use crate::agent::{TestAgent, USER_ID, streamed};
+
+#[tokio::test]
+async fn several_parts_go_to_the_full_paths_they_name() {
+    let agent = TestAgent::start();
+    let absolute = agent.at("abs/x.txt");
+    let parts = [
+        ("file", absolute.as_str(), "one"),
+        ("other", "skipped", "-"),
+        ("file", "y.txt", "two"),
+    ];
+    let answer = agent.post("/files", &[FORM], form(&parts)).await;
+    let written: Vec<Value> = answer
+        .json()
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| file["path"].clone())
+        .collect();
+    assert_eq!(written, [json!(absolute), json!(agent.at("y.txt"))]);
+    assert!(!agent.home().join("skipped").exists());
+    let twice = form(&[("file", "z", "1"), ("file", "./z", "2")]);
+    assert_eq!(
+        agent.post("/files", &[FORM], twice).await.status,
+        StatusCode::BAD_REQUEST
+    );
+}
+
+#[tokio::test]
+async fn metadata_is_kept_shown_and_replaced() {
+    let agent = TestAgent::start();
+    let headers = [
+        RAW,
+        ("X-Metadata-Author", "mish"),
+        ("X-Metadata-Kind", "note"),
+    ];
+    let answer = agent.post("/files?path=m", &headers, "x").await;
+    let metadata = json!({"author": "mish", "kind": "note"});
+    assert_eq!(answer.json()[0]["metadata"], metadata);
+    let entry = async || {
+        agent
+            .ask("filesystem.Filesystem/Stat", json!({"path": "m"}))
+            .await["entry"]
+            .clone()
+    };
+    assert_eq!(entry().await["metadata"], metadata);
+    agent
+        .ask(
+            "filesystem.Filesystem/Move",
+            json!({"source": "m", "destination": "n"}),
+        )
+        .await;
+    agent
+        .ask(
+            "filesystem.Filesystem/Move",
+            json!({"source": "n", "destination": "m"}),
+        )
+        .await;
+    agent
+        .post("/files?path=m", &[RAW, ("x-metadata-kind", "other")], "x")
+        .await;
+    assert_eq!(entry().await["metadata"], json!({"kind": "other"}));
+    agent.post("/files?path=m", &[RAW], "x").await;
+    assert_eq!(entry().await.get("metadata"), None);
+    let refused = agent
+        .post("/files?path=never", &[RAW, ("x-metadata-a", "ü")], "x")
+        .await;
+    assert!(
+        told(&refused).starts_with("400 400 invalid metadata"),
+        "{}",
+        refused.text()
+    );
+    assert!(!agent.home().join("never").exists());
+}
+
+#[tokio::test]
+async fn overwriting_keeps_the_mode_the_inode_and_the_links() {
+    let agent = TestAgent::start();
+    let large = "x".repeat(600_000);
+    for body in ["tiny", large.as_str(), "small again"] {
+        std::fs::write(agent.at("real"), "before, and longer than tiny").unwrap();
+        std::fs::set_permissions(agent.at("real"), std::fs::Permissions::from_mode(0o750)).unwrap();
+        let before = std::fs::metadata(agent.at("real")).unwrap();
+        drop(std::fs::remove_file(agent.at("link")));
+        symlink("real", agent.at("link")).unwrap();
+        let answer = agent
+            .post("/files?path=link", &[RAW], body.to_owned())
+            .await;
+        assert_eq!(answer.status, StatusCode::OK);
+        let after = std::fs::metadata(agent.at("real")).unwrap();
+        assert_eq!(std::fs::read_to_string(agent.at("real")).unwrap(), body);
+        assert_eq!(
+            (after.ino(), after.mode() & 0o777, after.uid()),
+            (before.ino(), 0o750, USER_ID)
+        );
+    }
+}
+
+/// Sends some of a body, waits until the agent has taken it, and hangs up.
+async fn cut_upload(agent: &TestAgent, path: &str, seen: impl Fn() -> bool) {
+    let (sender, receiver) = tokio::sync::mpsc::channel::<Bytes>(1);
+    let body = streamed(futures_util::stream::unfold(
+        receiver,
+        |mut receiver| async { receiver.recv().await.map(|piece| (piece, receiver)) },
+    ));
+    let path = format!("/files?path={path}");
+    let headers = [RAW];
+    let upload = agent.send(Method::POST, &path, &headers, body);
+    let feed = async {
+        for _ in 0..8 {
+            sender.send(Bytes::from(vec![b'n'; 100_000])).await.unwrap();
+        }
+        wait_until(Duration::from_secs(10), || async {
+            if seen() {
+                Ok(())
+            } else {
+                Err("nothing arrived")
+            }
+        })
+        .await;
+    };
+    tokio::select! {
+        _ = upload => panic!("the upload cannot end by itself"),
+        () = feed => {}
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_is_cut_off_leaves_what_was_there() {
+    let agent = TestAgent::start();
+    std::fs::write(agent.at("old"), "precious").unwrap();
+    // Taking the file over is what happens first.
+    cut_upload(&agent, "old", || {
+        std::fs::metadata(agent.at("old")).unwrap().uid() == USER_ID
+    })
+    .await;
+    let new = agent.home().join("new");
+    cut_upload(&agent, "new", || new.exists()).await;
+    wait_until(Duration::from_secs(10), || async {
+        if new.exists() {
+            Err("half of a new file is still there")
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+    assert_eq!(
+        std::fs::read_to_string(agent.at("old")).unwrap(),
+        "precious"
+    );
+    let names: Vec<_> = std::fs::read_dir(agent.home())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(names, ["old"]);
+}
+
+/// A small disk that is taken away again however the test ends.
+struct Disk(std::path::PathBuf);
+
+impl Disk {
+    fn of_one_megabyte(place: std::path::PathBuf) -> Self {
+        std::fs::create_dir(&place).unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("tmpfs", &place, "tmpfs", flags, Some(c"size=1m")).unwrap();
+        Self(place)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_apart_and_spares_the_old_file() {
+    let agent = TestAgent::start();
+    let disk = Disk::of_one_megabyte(agent.home().join("disk"));
+    std::fs::write(disk.0.join("old"), "precious").unwrap();
+    std::fs::write(disk.0.join("filler"), vec![0; 900_000]).unwrap();
+    for (path, size) in [
+        ("disk/new", 200_000),
+        ("disk/new", 2_000_000),
+        ("disk/old", 200_000),
+        ("disk/old", 2_000_000),
+    ] {
+        let answer = agent
+            .post(&format!("/files?path={path}"), &[RAW], vec![b'x'; size])
+            .await;
+        assert_eq!(
+            told(&answer),
+            "507 507 not enough disk space available",
+            "{path} {size}"
+        );
+    }
+    assert_eq!(
+        std::fs::read_to_string(disk.0.join("old")).unwrap(),
+        "precious"
+    );
+    assert!(!disk.0.join("new").exists());
+}
