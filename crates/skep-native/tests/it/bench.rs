@@ -54,19 +54,7 @@ impl Bench {
     }
 
     pub(crate) fn request(&self) -> LaunchRequest {
-        LaunchRequest {
-            id: SandboxId::random(),
-            execution: ExecutionId::random(),
-            layers: vec![self.directory.path().join("layer")],
-            resources: Resources {
-                cpus: 1,
-                memory_mib: 128,
-                disk_mib: 32,
-                pids: 32,
-            },
-            egress: Egress::Internet,
-            agent_config: Redacted::new(b"normal".to_vec()),
-        }
+        request_from(&self.layer())
     }
 
     pub(crate) async fn launch(&self) -> Launched {
@@ -82,11 +70,23 @@ impl Bench {
 
     /// Replaces the server by a new one, as a restart does.
     pub(crate) async fn restart(&mut self) {
+        self.stop().await;
+        self.start().await;
+    }
+
+    /// Stops the server; its sandboxes stay.
+    pub(crate) async fn stop(&mut self) {
         let old = self.native.take().and_then(Arc::into_inner);
         let old = old.expect("the test holds no other handle");
         old.stop().await;
-        drop(old);
+    }
+
+    pub(crate) async fn start(&mut self) {
         self.native = Some(Arc::new(start(&self.config).await));
+    }
+
+    pub(crate) fn layer(&self) -> PathBuf {
+        self.directory.path().join("layer")
     }
 
     pub(crate) fn native(&self) -> &Arc<Native> {
@@ -154,6 +154,23 @@ impl Bench {
         let native = self.native.take().and_then(Arc::into_inner);
         let native = native.expect("the test holds no other handle");
         native.dismantle().await.unwrap();
+    }
+}
+
+/// A small sandbox with internet, from this layer.
+pub(crate) fn request_from(layer: &Path) -> LaunchRequest {
+    LaunchRequest {
+        id: SandboxId::random(),
+        execution: ExecutionId::random(),
+        layers: vec![layer.to_owned()],
+        resources: Resources {
+            cpus: 1,
+            memory_mib: 128,
+            disk_mib: 32,
+            pids: 32,
+        },
+        egress: Egress::Internet,
+        agent_config: Redacted::new(b"normal".to_vec()),
     }
 }
 

@@ -11,6 +11,7 @@ mod agent;
 mod bench;
 mod checks;
 mod contract;
+mod crash;
 mod life;
 mod limits;
 mod measure;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Some("launch") => skep_launch::run(),
         Some("agent") => agent::run(&arguments[2..]),
         Some("probe") => probe::run(&arguments[2..]),
+        Some("server") => crash::serve(&arguments[2..]),
         Some("serve") => uplink::serve(),
         _ => {
             let tests = [
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
                 network::TESTS,
                 life::TESTS,
                 checks::TESTS,
+                crash::TESTS,
             ];
             let trials = tests.concat().into_iter().map(trial);
             let measured = measure::TESTS.iter().copied();
