@@ -1,6 +1,7 @@
 //! Accepting connections.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 /// Connections at a time; further ones wait in the kernel's queue.
-const MAX_CONNECTIONS: usize = 1024;
+const MAX_CONNECTIONS: usize = 2048;
+
+/// Of these, how many may come from inside the sandbox; further ones are closed. Without this
+/// bound code in the sandbox could lock out everybody else by holding all of them.
+const MAX_FROM_INSIDE: usize = 256;
 
 /// How long to leave a listener alone that cannot accept, usually for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -23,6 +28,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// wrong moment makes some of them repeat a call.
 pub(crate) async fn serve(listener: TcpListener, routes: Router) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let inside = Arc::new(Semaphore::new(MAX_FROM_INSIDE));
     let mut is_failing = false;
     loop {
         let place = Arc::clone(&places)
@@ -30,14 +36,21 @@ pub(crate) async fn serve(listener: TcpListener, routes: Router) {
             .await
             .expect("the semaphore is never closed");
         match listener.accept().await {
-            Ok((connection, _)) => {
+            Ok((connection, peer)) => {
                 is_failing = false;
+                let inside = match is_inside(&connection, peer)
+                    .then(|| Arc::clone(&inside).try_acquire_owned())
+                {
+                    None => None,
+                    Some(Ok(place)) => Some(place),
+                    Some(Err(_full)) => continue,
+                };
                 let routes = routes.clone();
                 skep_telemetry::spawn("connection", async move {
                     if let Err(error) = answer(connection, routes).await {
                         tracing::debug!(error, "connection ended early");
                     }
-                    drop(place);
+                    drop((place, inside));
                 });
             }
             Err(error) if is_of_the_caller(&error) => {}
@@ -50,6 +63,14 @@ pub(crate) async fn serve(listener: TcpListener, routes: Router) {
             }
         }
     }
+}
+
+/// Whether the other end is in the sandbox: on loopback, or at the address it has itself.
+fn is_inside(connection: &TcpStream, peer: SocketAddr) -> bool {
+    peer.ip().is_loopback()
+        || connection
+            .local_addr()
+            .is_ok_and(|own| own.ip() == peer.ip())
 }
 
 fn is_of_the_caller(error: &io::Error) -> bool {

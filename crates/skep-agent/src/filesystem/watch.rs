@@ -15,6 +15,7 @@ mod tree;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{Mode, OFlags, inotify};
@@ -55,7 +56,13 @@ pub(super) struct Watch {
     /// Protects the order of events: held while the kernel's queue is read and interpreted, on
     /// the blocking pool only.
     tree: Mutex<Tree>,
+    /// Whether the last reading stopped before the end of the queue.
+    has_more: AtomicBool,
 }
+
+/// What is read from the kernel at once, which is more than its queue holds: somebody who makes
+/// changes as fast as they are read must not keep a reader busy for ever.
+const MAX_PIECES: usize = 64;
 
 impl Watch {
     /// Starts watching. From here on nothing is missed. Blocks.
@@ -81,6 +88,7 @@ impl Watch {
         Ok(Self {
             channel,
             tree: Mutex::new(tree),
+            has_more: AtomicBool::new(false),
         })
     }
 
@@ -91,6 +99,9 @@ impl Watch {
 
     /// Waits until something has happened.
     pub(super) async fn changed(&self) -> io::Result<()> {
+        if self.has_more.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
         self.channel.readable().await
     }
 
@@ -114,9 +125,15 @@ impl Watch {
 
     fn with_tree<T>(&self, then: impl FnOnce(&mut Tree) -> T) -> T {
         let mut tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = MAX_PIECES;
         while let Ok(Some(piece)) = self.channel.read_now(MAX_PIECE) {
             for event in kernel_event::parse(&piece) {
                 tree.apply(self.channel.descriptor(), &event);
+            }
+            left -= 1;
+            if left == 0 {
+                self.has_more.store(true, Ordering::Release);
+                break;
             }
         }
         then(&mut tree)

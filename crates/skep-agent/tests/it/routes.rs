@@ -240,6 +240,33 @@ async fn unknown_routes_and_calls_are_told_as_such() {
     assert_eq!(refused.json()["code"], "unimplemented");
 }
 
+#[tokio::test]
+async fn connections_from_inside_cannot_use_up_all_places() {
+    let agent = TestAgent::start();
+    let mut held = Vec::new();
+    for _ in 0..300 {
+        held.push(TcpStream::connect(agent.address).await.unwrap());
+    }
+    let mut closed = 0;
+    for stream in &mut held {
+        let waited =
+            tokio::time::timeout(std::time::Duration::from_millis(1), stream.read_u8()).await;
+        closed += usize::from(waited.is_ok());
+    }
+    assert!(closed >= 40, "only {closed} of 300 were closed");
+    drop(held);
+    skep_testkit::wait_until(std::time::Duration::from_secs(10), || async {
+        let answered = TcpStream::connect(agent.address).await.unwrap();
+        let (mut read, mut write) = answered.into_split();
+        write
+            .write_all(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+            .await
+            .unwrap();
+        read.read_u8().await
+    })
+    .await;
+}
+
 async fn tunnel(agent: &TestAgent, port: u16, control: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(agent.address).await.unwrap();
     let request = format!(
