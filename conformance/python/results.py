@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 
+MODE = os.environ.get("CONFORMANCE_MODE", "url")
 FEATURES = {
     name
     for group in json.loads((pathlib.Path(__file__).parent.parent / "features.json").read_text())
@@ -16,7 +17,7 @@ def record(**line):
     """Appends one outcome; without a target (a run by hand) nothing is kept."""
     target = os.environ.get("CONFORMANCE_RESULTS")
     if target:
-        line["mode"] = os.environ.get("CONFORMANCE_MODE", "url")
+        line["mode"] = MODE
         with open(target, "a") as results:
             results.write(json.dumps(line) + "\n")
 

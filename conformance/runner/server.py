@@ -24,7 +24,6 @@ STOP_SECONDS = 30
 # `url`: API and sandboxes behind one address, told apart by headers.
 # `domain`: names below a domain, with TLS.
 MODES = ("url", "domain")
-USUAL_MODES = ("url",)
 EXTERNAL = ("E2B_API_KEY", "E2B_API_URL", "E2B_SANDBOX_URL", "E2B_DOMAIN", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
 
 

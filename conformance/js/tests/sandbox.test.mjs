@@ -47,6 +47,12 @@ group('sandbox', (box) => {
     assert.equal(await sandbox.files.read('note.txt'), 'open')
   })
 
+  check('sandbox.internet', 'without internet access nothing outside is reached', { deadline: 120_000 }, async ({ fresh }) => {
+    const sandbox = await fresh({ allowInternetAccess: false })
+    const error = await failure(sandbox.commands.run('pip download --no-deps --retries 0 --timeout 5 iniconfig'))
+    assert.match(error.stderr, /No matching distribution found for iniconfig/)
+  })
+
   check('sandbox.connect', 'connecting by id reaches the same sandbox', async ({ place }) => {
     await box.sandbox.files.write(`${place}/a.txt`, 'written before')
     const again = await Sandbox.connect(box.sandbox.sandboxId)

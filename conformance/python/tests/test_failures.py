@@ -100,3 +100,11 @@ async def test_a_timeout_that_is_no_time_is_refused(sdk, seconds):
 async def test_a_timeout_beyond_the_limit_is_refused_before_the_sandbox_is_looked_up(sdk):
     error = await sdk.error(sdk.Sandbox.connect, "nonexistingsandbox", timeout=60 * 60 * 24 * 365)
     expect_error(error, "SandboxException", ["400", "Timeout cannot be greater than"])
+
+
+@feature("errors.sandbox")
+@pytest.mark.once
+async def test_a_running_sandbox_cannot_be_resumed(sdk, sandbox):
+    answer = await in_thread(web.api, "POST", f"/sandboxes/{sandbox.sandbox_id}/resume", {"timeout": 60})
+    assert (answer.status, answer.json["code"]) == (409, 409)
+    assert f"Sandbox {sandbox.sandbox_id} is already running" in answer.json["message"]

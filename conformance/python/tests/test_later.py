@@ -18,13 +18,11 @@ BASE = {"templateID": "base", "timeout": 60}
 NOT_YET = [
     ("later.pause", "POST", "/sandboxes/{id}/pause", {}),
     ("later.pause", "POST", "/sandboxes/{id}/pause", None),
-    ("later.pause", "POST", "/sandboxes/{id}/resume", {"timeout": 60}),
     ("later.fork", "POST", "/sandboxes/{id}/fork", {}),
     ("later.snapshots", "POST", "/sandboxes/{id}/snapshots", {}),
     ("later.snapshots", "GET", "/snapshots", None),
     ("later.network", "PUT", "/sandboxes/{id}/network", {"denyOut": ["0.0.0.0/0"]}),
     ("later.network", "POST", "/v2/sandboxes", {**BASE, "network": {"denyOut": ["0.0.0.0/0"]}}),
-    ("later.network", "POST", "/v2/sandboxes", {**BASE, "allow_internet_access": False}),
     ("later.lifecycle", "POST", "/v2/sandboxes", {**BASE, "autoPause": True}),
     ("later.lifecycle", "POST", "/v2/sandboxes", {**BASE, "autoPause": True, "autoResume": {"enabled": True}}),
     ("later.volumes", "POST", "/v2/sandboxes", {**BASE, "volumeMounts": [{"name": "data", "path": "/data"}]}),

@@ -26,7 +26,6 @@ def snippets():
             yield pytest.param(found["language"], found["code"], id=f"line {line}")
 
 
-@pytest.mark.new_only
 @pytest.mark.once
 @pytest.mark.deadline(120)
 @pytest.mark.parametrize("language, code", list(snippets()))
@@ -42,7 +41,6 @@ async def test_the_snippet_runs(sdk, language, code, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.new_only
 @pytest.mark.once
 async def test_the_readme_has_a_snippet_for_each_language(sdk):
     languages = {parameter.values[0] for parameter in snippets()}

@@ -6,6 +6,7 @@ feature = pytest.mark.feature
 
 
 @feature("template.tools")
+@pytest.mark.once
 @pytest.mark.parametrize(
     "tool, shows",
     [
@@ -26,6 +27,7 @@ async def test_the_usual_tools_are_there(sdk, sandbox, tool, shows):
 
 
 @feature("template.sudo")
+@pytest.mark.once
 async def test_sudo_asks_nothing_and_says_nothing(sdk, sandbox):
     result = await sdk.call(sandbox.commands.run, "sudo -n true")
     assert (result.stdout, result.stderr, result.exit_code) == ("", "", 0)
@@ -33,6 +35,7 @@ async def test_sudo_asks_nothing_and_says_nothing(sdk, sandbox):
 
 
 @feature("template.environment")
+@pytest.mark.once
 async def test_the_machine_is_in_order(sdk, sandbox):
     result = await sdk.call(
         sandbox.commands.run,
@@ -76,3 +79,14 @@ async def test_npm_installs_a_package(sdk, sandbox, place):
         timeout=100,
     )
     assert result.stdout.endswith("true\n")
+
+
+@feature("sandbox.internet")
+@pytest.mark.deadline(120)
+async def test_without_internet_access_nothing_outside_is_reached(sdk, sandbox, fresh):
+    download = "cd /tmp && pip download --no-deps --retries 0 --timeout 5 iniconfig"
+    assert "Successfully downloaded iniconfig" in (await sdk.call(sandbox.commands.run, download)).stdout
+    closed = await fresh(allow_internet_access=False)
+    error = await sdk.error(closed.commands.run, download, timeout=60)
+    assert "No matching distribution found for iniconfig" in error.stderr
+    assert (await sdk.call(closed.commands.run, "echo works")).stdout == "works\n"
