@@ -8,6 +8,7 @@ use std::io::{self, Read, Seek, Write};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use ipnet::Ipv4Net;
 
@@ -27,6 +28,9 @@ pub(crate) const IDS: u32 = 65_536;
 /// How many sandboxes a server can have at a time: as many as there are ids for, in each of
 /// the thirty-two parts of what is above [`FIRST_ID`].
 pub(crate) const SLOTS: u16 = 1900;
+
+/// How long a lock may be held by what a killed server has left.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A server's number on this machine, while it holds it.
 #[derive(Debug)]
@@ -63,26 +67,40 @@ impl Instance {
         data_dir: &Path,
         in_use: impl Fn(u8) -> bool,
     ) -> Result<Self, InstanceError> {
+        Self::claim_in(Path::new(CLAIMS), data_dir, in_use)
+    }
+
+    fn claim_in(
+        claims: &Path,
+        data_dir: &Path,
+        in_use: impl Fn(u8) -> bool,
+    ) -> Result<Self, InstanceError> {
         fs::create_dir_all(data_dir).map_err(file(data_dir))?;
         let remembered_at = data_dir.join("instance");
         let mut data = open(&remembered_at)?;
-        if !lock(&data).map_err(file(&remembered_at))? {
+        if !lock_patiently(&data).map_err(file(&remembered_at))? {
             return Err(InstanceError::DataInUse(data_dir.to_owned()));
         }
-        fs::create_dir_all(CLAIMS).map_err(file(Path::new(CLAIMS)))?;
+        fs::create_dir_all(claims).map_err(file(claims))?;
         let remembered = read(&mut data).map_err(file(&remembered_at))?;
         let remembered: Option<u8> = remembered.trim().parse().ok();
         let owner = fs::canonicalize(data_dir).map_err(file(data_dir))?;
         let candidates = remembered.into_iter().chain(0..INSTANCES);
         for number in candidates.filter(|number| *number < INSTANCES) {
-            let path = Path::new(CLAIMS).join(format!("instance-{number}"));
+            let path = claims.join(format!("instance-{number}"));
             let mut claim = open(&path)?;
-            if !lock(&claim).map_err(file(&path))? {
+            // The number that was ours is worth waiting for: our sandboxes are found by it.
+            let locked = if Some(number) == remembered {
+                lock_patiently(&claim)
+            } else {
+                lock(&claim)
+            };
+            if !locked.map_err(file(&path))? {
                 continue;
             }
             let last_owner = read(&mut claim).map_err(file(&path))?;
-            let ours = Path::new(&last_owner) == owner;
-            if !ours && !last_owner.is_empty() && in_use(number) {
+            // Sandboxes that live are somebody's, also if the name of their owner is lost.
+            if Path::new(&last_owner) != owner && in_use(number) {
                 continue;
             }
             write(&mut claim, &owner.display().to_string()).map_err(file(&path))?;
@@ -219,6 +237,25 @@ fn lock(file: &File) -> io::Result<bool> {
     }
 }
 
+/// Waits a little for a lock. A server that was killed while it started another program leaves
+/// a copy of its locks there, until that program is executed.
+fn lock_patiently(file: &File) -> io::Result<bool> {
+    let start = Instant::now();
+    loop {
+        if lock(file)? {
+            return Ok(true);
+        }
+        if start.elapsed() > PATIENCE {
+            return Ok(false);
+        }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "called where blocking is allowed, and a lock cannot be waited for with a deadline"
+        )]
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 fn read(file: &mut File) -> io::Result<String> {
     let mut text = String::new();
     file.rewind()?;
@@ -265,35 +302,37 @@ mod tests {
 
     #[test]
     fn a_data_directory_has_one_server_and_keeps_its_number() {
-        let directory = tempfile::tempdir().unwrap();
-        let first = Instance::claim(directory.path(), |_| false).unwrap();
-        let number = first.number;
-        assert!(matches!(
-            Instance::claim(directory.path(), |_| false),
-            Err(InstanceError::DataInUse(_))
-        ));
-        let other = tempfile::tempdir().unwrap();
-        let second = Instance::claim(other.path(), |_| false).unwrap();
-        assert_ne!(second.number, number);
-        drop(first);
-        let again = Instance::claim(directory.path(), |_| false).unwrap();
-        assert_eq!(again.number, number);
-        again.forget().unwrap();
-        second.forget().unwrap();
+        let machine = tempfile::tempdir().unwrap();
+        let directory = |name: &str| machine.path().join(name);
+        let claim = |name: &str| Instance::claim_in(&directory("run"), &directory(name), |_| false);
+        let first = claim("first").unwrap();
+        assert!(matches!(claim("first"), Err(InstanceError::DataInUse(_))));
+        let second = claim("second").unwrap();
+        let numbers = (first.number, second.number);
+        assert_ne!(numbers.0, numbers.1);
+        drop((first, second));
+        let (second, first) = (claim("second").unwrap(), claim("first").unwrap());
+        assert_eq!((first.number, second.number), numbers);
     }
 
     #[test]
     fn a_number_whose_sandboxes_still_live_is_not_taken_from_its_owner() {
-        let directory = tempfile::tempdir().unwrap();
-        let crashed = Instance::claim(directory.path(), |_| false).unwrap();
+        let machine = tempfile::tempdir().unwrap();
+        let directory = |name: &str| machine.path().join(name);
+        let claim = |name: &str, living: Option<u8>| {
+            Instance::claim_in(&directory("run"), &directory(name), |number| {
+                Some(number) == living
+            })
+        };
+        let crashed = claim("crashed", None).unwrap();
         let number = crashed.number;
         drop(crashed);
-        let other = tempfile::tempdir().unwrap();
-        let second = Instance::claim(other.path(), |claimed| claimed == number).unwrap();
+        let second = claim("second", Some(number)).unwrap();
         assert_ne!(second.number, number);
-        second.forget().unwrap();
-        let back = Instance::claim(directory.path(), |_| true).unwrap();
+        let back = claim("crashed", Some(number)).unwrap();
         assert_eq!(back.number, number);
         back.forget().unwrap();
+        let third = claim("third", None).unwrap();
+        assert_eq!(third.number, number, "what is forgotten is free");
     }
 }

@@ -178,7 +178,8 @@ fn set_up(config: NativeConfig) -> Result<(Host, Instance), StartError> {
 /// Whether a server of this number has left sandboxes, as far as cgroups tell.
 fn sandboxes_live(root: &Path, number: u8) -> bool {
     let parent = Names::of(number).cgroup();
-    [root.join("pids").join(&parent), root.join(&parent)]
+    // The first hierarchy that a group is made in, and the only one.
+    [root.join("memory").join(&parent), root.join(&parent)]
         .iter()
         .filter_map(|folder| std::fs::read_dir(folder).ok())
         .flatten()

@@ -33,6 +33,7 @@ pub(crate) struct Bench {
     native: Option<Arc<Native>>,
     pub(crate) config: NativeConfig,
     directory: TempDir,
+    finished: bool,
 }
 
 impl Bench {
@@ -50,6 +51,7 @@ impl Bench {
             native: Some(Arc::new(start(&config).await)),
             config,
             directory,
+            finished: false,
         }
     }
 
@@ -154,6 +156,7 @@ impl Bench {
         let native = self.native.take().and_then(Arc::into_inner);
         let native = native.expect("the test holds no other handle");
         native.dismantle().await.unwrap();
+        self.finished = true;
     }
 }
 
@@ -177,12 +180,21 @@ pub(crate) fn request_from(layer: &Path) -> LaunchRequest {
 impl Drop for Bench {
     /// A test that fails leaves nothing on the machine either.
     fn drop(&mut self) {
-        let Some(native) = self.native.take().and_then(Arc::into_inner) else {
+        if self.finished {
             return;
-        };
+        }
+        let native = self.native.take().and_then(Arc::into_inner);
+        let config = self.config.clone();
         // Waiting is not allowed on a thread that runs tasks.
-        let dismantled =
-            std::thread::spawn(|| block_on(async { native.dismantle().await.unwrap() }));
+        let dismantled = std::thread::spawn(move || {
+            block_on(async {
+                let native = match native {
+                    Some(native) => native,
+                    None => start(&config).await,
+                };
+                native.dismantle().await.unwrap();
+            });
+        });
         dismantled.join().unwrap();
     }
 }
