@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Up(ServeArgs),
     /// Serve without building anything
     Serve(ServeArgs),
+    /// Check whether this machine can hold sandboxes, and say what to do if not
+    Doctor(OutputArgs),
     /// Build and list templates
     #[command(subcommand)]
     Template(TemplateCommand),

@@ -3,6 +3,7 @@
 mod agent;
 mod args;
 mod config;
+mod doctor;
 mod env_vars;
 mod isolation;
 mod local_key;
@@ -78,6 +79,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             let local_key = local_key::path(&config()?.data_dir);
             return client(cli.command, &local_key);
         }
+        Command::Doctor(output) => return doctor::run(&config()?, output.json),
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "skep", &mut std::io::stdout());
         }
@@ -97,6 +99,7 @@ fn client(command: Command, local_key: &Path) -> Result<ExitCode, CliError> {
             Command::Up(_)
             | Command::Serve(_)
             | Command::Template(_)
+            | Command::Doctor(_)
             | Command::Completions { .. }
             | Command::Agent(_) => unreachable!("only client commands come here"),
         }
