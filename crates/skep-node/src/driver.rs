@@ -88,6 +88,7 @@ impl Driver {
             access_token,
             control_token,
             deadline,
+            ending: None,
         };
         let running = self.enter_running(launched, record, started_at);
         let status = self.status.borrow().clone();
@@ -169,18 +170,23 @@ impl Driver {
         running.record.deadline = deadline;
         self.status
             .send_modify(|status| status.ends_at = deadline.wall);
-        let id = self.status.borrow().id.clone();
-        let record = &running.record;
-        self.node
-            .journal
-            .deadline(&id, record.execution, record.to_text(), deadline.wall)
-            .await;
+        self.journal_record(&running.record).await;
+    }
+
+    /// Writes down what has changed in the record of a running sandbox.
+    fn journal_record(&self, record: &DriverRecord) -> Noted {
+        let (journal, id) = (&self.node.journal, &self.status.borrow().id);
+        journal.changed(id, record.execution, record.to_text(), record.deadline.wall)
     }
 
     /// Kills what is left of the sandbox and writes down its end.
-    async fn end(&mut self, running: Running, reason: EndReason) {
+    async fn end(&mut self, mut running: Running, reason: EndReason) {
         self.close(&running);
         self.enter(Event::Kill);
+        running.record.ending = Some(reason);
+        // A server that is killed in the middle is not to find a sandbox that seems to have
+        // crashed.
+        self.journal_record(&running.record).await;
         let mut queue = std::mem::replace(&mut self.queue, mpsc::channel(1).1);
         queue.close();
         let usage = match running.launched.destroy().await {

@@ -28,8 +28,8 @@ pub trait Journal: fmt::Debug + Send + Sync {
         ends_at: Timestamp,
     ) -> Noted;
 
-    /// The sandbox has another deadline.
-    fn deadline(
+    /// The record of a running sandbox has changed, or its deadline.
+    fn changed(
         &self,
         id: &SandboxId,
         execution: ExecutionId,
@@ -93,7 +93,7 @@ impl Journal for MemoryJournal {
         future::ready(()).boxed()
     }
 
-    fn deadline(
+    fn changed(
         &self,
         id: &SandboxId,
         _execution: ExecutionId,

@@ -6,6 +6,7 @@
 //!
 //! The node knows nothing of teams, keys or HTTP.
 
+mod adopt;
 mod clock;
 mod driver;
 mod journal;
@@ -13,9 +14,8 @@ mod node;
 mod record;
 mod route;
 
+pub use adopt::{Adoption, Living};
 pub use clock::Deadline;
 pub use journal::{Journal, MemoryJournal, Noted};
-pub use node::{
-    Adoption, CreateError, ExtendMode, Living, Node, NodeOptions, NotHere, WhenStopped,
-};
+pub use node::{CreateError, ExtendMode, Node, NodeOptions, NotHere, WhenStopped};
 pub use route::NodeRoute;

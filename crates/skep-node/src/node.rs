@@ -5,18 +5,16 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use skep_isolation::{AdoptError, Isolation, LaunchError};
-use skep_telemetry::{Chain, Tasks};
+use skep_isolation::{Isolation, LaunchError};
+use skep_telemetry::Tasks;
 use skep_types::{
-    AccessToken, EndReason, Ending, ExecutionId, Phase, SandboxId, SandboxSpec, SandboxStatus,
-    Usage,
+    AccessToken, EndReason, ExecutionId, Phase, SandboxId, SandboxSpec, SandboxStatus, Usage,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::{Deadline, wall_now};
 use crate::driver::{Driver, Request};
 use crate::journal::Journal;
-use crate::record::DriverRecord;
 use crate::route::NodeRoute;
 
 /// How many requests may wait for one driver. A caller beyond that waits its turn.
@@ -25,7 +23,7 @@ const QUEUE: usize = 32;
 /// The sandboxes of this machine. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Node {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 /// What a node is made of.
@@ -53,28 +51,6 @@ pub enum ExtendMode {
     Set,
     /// The later of the two holds.
     OnlyExtend,
-}
-
-/// A sandbox that, by the record, was alive when the last server ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Living {
-    /// Its name.
-    pub id: SandboxId,
-    /// What [`Journal::started`] was given; `None` if it never got so far.
-    pub record: Option<String>,
-    /// When it became ready.
-    pub started_at: Timestamp,
-    /// Its deadline as people know it.
-    pub ends_at: Timestamp,
-}
-
-/// What became of the sandboxes of the last server.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Adoption {
-    /// These run on.
-    pub adopted: Vec<SandboxId>,
-    /// These were gone.
-    pub lost: Vec<(SandboxId, EndReason)>,
 }
 
 /// Why there is no new sandbox. Nothing of it is left.
@@ -109,9 +85,9 @@ pub(crate) struct Inner {
 }
 
 #[derive(Debug, Clone)]
-struct Entry {
+pub(crate) struct Entry {
     requests: mpsc::Sender<Request>,
-    status: watch::Receiver<SandboxStatus>,
+    pub(crate) status: watch::Receiver<SandboxStatus>,
     route: watch::Receiver<Option<NodeRoute>>,
 }
 
@@ -149,66 +125,6 @@ impl Node {
         })
         .map_err(|Taken| CreateError::Exists(id))?;
         ready.await.unwrap_or(Err(CreateError::Killed))
-    }
-
-    /// Takes over the sandboxes of the last server, then removes whatever nobody owns.
-    ///
-    /// Call it once, before the first [`Node::create`].
-    pub async fn adopt(&self, living: Vec<Living>) -> Adoption {
-        let mut adoption = Adoption::default();
-        for sandbox in living {
-            let id = sandbox.id.clone();
-            match self.adopt_one(sandbox).await {
-                Ok(()) => adoption.adopted.push(id),
-                Err(reason) => {
-                    let ending = Ending {
-                        reason,
-                        usage: Usage::default(),
-                        at: wall_now(),
-                    };
-                    self.inner.journal.ended(&id, &ending).await;
-                    adoption.lost.push((id, reason));
-                }
-            }
-        }
-        match self.inner.isolation.sweep().await {
-            Ok(swept) if swept.sandboxes.is_empty() => {}
-            Ok(swept) => tracing::info!(count = swept.sandboxes.len(), "removed leftovers"),
-            Err(error) => tracing::error!(error = %Chain(&error), "leftovers remain"),
-        }
-        adoption
-    }
-
-    async fn adopt_one(&self, living: Living) -> Result<(), EndReason> {
-        // Without a record the server was killed while it launched: the sandbox may be
-        // anywhere between nothing and running, and nobody was told of it. It is swept.
-        let text = living.record.ok_or(EndReason::StartFailed)?;
-        let record = DriverRecord::from_text(&text, living.ends_at).map_err(|error| {
-            tracing::error!(sandbox = %living.id, error = %Chain(&error), "cannot adopt sandbox");
-            EndReason::Crashed
-        })?;
-        let launched = self
-            .inner
-            .isolation
-            .adopt(record.launch.clone())
-            .await
-            .map_err(|error| {
-                tracing::warn!(sandbox = %living.id, error = %Chain(&error), "sandbox was lost");
-                match error {
-                    AdoptError::HostRestarted => EndReason::HostRestart,
-                    AdoptError::Gone | AdoptError::Record(_) => EndReason::Crashed,
-                }
-            })?;
-        self.drive(&living.id, living.started_at, |driver| {
-            driver.adopt_and_drive(launched, record)
-        })
-        .map_err(|Taken| EndReason::Crashed)?;
-        // Whoever was told of the adoption may look at once.
-        let mut status = self.entry(&living.id).ok_or(EndReason::Crashed)?.status;
-        let settled = status
-            .wait_for(|status| status.phase != Phase::Starting)
-            .await;
-        settled.map(drop).map_err(|_| EndReason::Crashed)
     }
 
     /// Ends a sandbox and returns when nothing of it is left. The proxy stops routing to it at
@@ -323,7 +239,7 @@ impl Node {
         self.inner.tasks.finish().await;
     }
 
-    fn entry(&self, id: &SandboxId) -> Option<Entry> {
+    pub(crate) fn entry(&self, id: &SandboxId) -> Option<Entry> {
         self.inner
             .sandboxes
             .read()
@@ -333,7 +249,7 @@ impl Node {
     }
 
     /// Enters the sandbox into the map and starts its driver.
-    fn drive<F>(
+    pub(crate) fn drive<F>(
         &self,
         id: &SandboxId,
         started_at: Timestamp,
@@ -391,7 +307,7 @@ impl Node {
 
 /// The id is in the map already.
 #[derive(Debug)]
-struct Taken;
+pub(crate) struct Taken;
 
 /// Takes the sandbox out of the map when its driver is over.
 struct Forget {

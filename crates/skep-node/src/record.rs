@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use skep_isolation::LaunchRecord;
-use skep_types::{AccessToken, ExecutionId, Redacted};
+use skep_types::{AccessToken, EndReason, ExecutionId, Redacted};
 
 use crate::clock::Deadline;
 
@@ -17,6 +17,8 @@ pub(crate) struct DriverRecord {
     pub(crate) access_token: Option<AccessToken>,
     pub(crate) control_token: Redacted<String>,
     pub(crate) deadline: Deadline,
+    /// Why it is being ended, from before anything of it is removed.
+    pub(crate) ending: Option<EndReason>,
 }
 
 /// The text form. Its own type, so that a renamed field elsewhere does not orphan sandboxes.
@@ -27,6 +29,8 @@ struct Written {
     access_token: Option<String>,
     control_token: String,
     deadline_since_boot_ns: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ending: Option<String>,
 }
 
 /// A record this version cannot read.
@@ -36,6 +40,8 @@ pub(crate) enum ReadError {
     Parse(#[source] serde_json::Error),
     #[error("driver record has a bad execution id")]
     Execution(#[source] skep_types::IdError),
+    #[error("driver record has an unknown reason: {0}")]
+    Reason(String),
 }
 
 impl DriverRecord {
@@ -50,6 +56,7 @@ impl DriverRecord {
             control_token: self.control_token.reveal().clone(),
             deadline_since_boot_ns: u64::try_from(self.deadline.since_boot().as_nanos())
                 .unwrap_or(u64::MAX),
+            ending: self.ending.map(|reason| reason.to_string()),
         };
         serde_json::to_string(&written).expect("strings and numbers serialise")
     }
@@ -66,6 +73,11 @@ impl DriverRecord {
                 .map(AccessToken::from_record),
             control_token: Redacted::new(written.control_token),
             deadline: Deadline::restored(since_boot, ends_at),
+            ending: written
+                .ending
+                .map(|reason| reason.parse())
+                .transpose()
+                .map_err(ReadError::Reason)?,
         })
     }
 }

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use skep_node::{Adoption, Living, WhenStopped};
-use skep_types::{EndReason, Phase, SandboxId};
+use futures_util::FutureExt as _;
+use futures_util::future;
+use jiff::Timestamp;
+use skep_node::{Adoption, Journal, Living, MemoryJournal, Node, NodeOptions, Noted, WhenStopped};
+use skep_types::{EndReason, Ending, ExecutionId, Phase, SandboxId};
 
 use crate::{Machine, spec};
 
@@ -57,6 +60,54 @@ async fn a_sandbox_that_died_in_between_is_recorded_as_crashed() {
         machine.isolation.living().is_empty(),
         "the sweep removed what it left"
     );
+}
+
+/// The journal of a server that is killed before it has written down any end.
+#[derive(Debug)]
+struct CutShort(MemoryJournal);
+
+impl Journal for CutShort {
+    fn started(
+        &self,
+        id: &SandboxId,
+        execution: ExecutionId,
+        record: String,
+        started_at: Timestamp,
+        ends_at: Timestamp,
+    ) -> Noted {
+        self.0.started(id, execution, record, started_at, ends_at)
+    }
+
+    fn changed(
+        &self,
+        id: &SandboxId,
+        execution: ExecutionId,
+        record: String,
+        ends_at: Timestamp,
+    ) -> Noted {
+        self.0.changed(id, execution, record, ends_at)
+    }
+
+    fn ended(&self, _id: &SandboxId, _ending: &Ending) -> Noted {
+        future::ready(()).boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_sandbox_that_was_being_killed_with_its_server_was_killed_and_did_not_crash() {
+    let machine = Machine::default();
+    let first = Node::new(NodeOptions {
+        isolation: std::sync::Arc::new(machine.isolation.clone()),
+        journal: std::sync::Arc::new(CutShort(machine.journal.clone())),
+    });
+    let status = first.create(spec(HOUR)).await.unwrap();
+    first.kill(&status.id, EndReason::Killed).await.unwrap();
+
+    let adoption = machine.node().adopt(machine.journal.living()).await;
+
+    assert_eq!(adoption.lost, [(status.id.clone(), EndReason::Killed)]);
+    let ending = machine.journal.ending(&status.id).unwrap();
+    assert_eq!(ending.reason, EndReason::Killed);
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ impl Journal for StoreJournal {
         )
     }
 
-    fn deadline(
+    fn changed(
         &self,
         id: &SandboxId,
         execution: ExecutionId,

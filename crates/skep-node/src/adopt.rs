@@ -1,0 +1,124 @@
+//! Sandboxes that outlive their server, and what the next one does with them.
+
+use jiff::Timestamp;
+use skep_isolation::{AdoptError, Launched};
+use skep_telemetry::Chain;
+use skep_types::{EndReason, Ending, Phase, SandboxId, Usage};
+
+use crate::clock::wall_now;
+use crate::node::{Node, Taken};
+use crate::record::DriverRecord;
+
+/// A sandbox that, by the record, was alive when the last server ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Living {
+    /// Its name.
+    pub id: SandboxId,
+    /// What [`Journal::started`] was given; `None` if it never got so far.
+    pub record: Option<String>,
+    /// When it became ready.
+    pub started_at: Timestamp,
+    /// Its deadline as people know it.
+    pub ends_at: Timestamp,
+}
+
+/// What became of the sandboxes of the last server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Adoption {
+    /// These run on.
+    pub adopted: Vec<SandboxId>,
+    /// These were gone.
+    pub lost: Vec<(SandboxId, EndReason)>,
+}
+
+impl Node {
+    /// Takes over the sandboxes of the last server, then removes whatever nobody owns.
+    ///
+    /// Call it once, before the first [`Node::create`].
+    pub async fn adopt(&self, living: Vec<Living>) -> Adoption {
+        let mut adoption = Adoption::default();
+        for sandbox in living {
+            let id = sandbox.id.clone();
+            match self.adopt_one(sandbox).await {
+                Ok(()) => adoption.adopted.push(id),
+                Err(Lost { reason, usage }) => {
+                    let ending = Ending {
+                        reason,
+                        usage,
+                        at: wall_now(),
+                    };
+                    self.inner.journal.ended(&id, &ending).await;
+                    adoption.lost.push((id, reason));
+                }
+            }
+        }
+        match self.inner.isolation.sweep().await {
+            Ok(swept) if swept.sandboxes.is_empty() => {}
+            Ok(swept) => tracing::info!(count = swept.sandboxes.len(), "removed leftovers"),
+            Err(error) => tracing::error!(error = %Chain(&error), "leftovers remain"),
+        }
+        adoption
+    }
+
+    async fn adopt_one(&self, living: Living) -> Result<(), Lost> {
+        // Without a record the server was killed while it launched: the sandbox may be
+        // anywhere between nothing and running, and nobody was told of it. It is swept.
+        let text = living.record.ok_or(EndReason::StartFailed)?;
+        let record = DriverRecord::from_text(&text, living.ends_at).map_err(|error| {
+            tracing::error!(sandbox = %living.id, error = %Chain(&error), "cannot adopt sandbox");
+            EndReason::Crashed
+        })?;
+        let found = self.inner.isolation.adopt(record.launch.clone()).await;
+        if let Some(reason) = record.ending {
+            let usage = finish_ending(&living.id, found).await;
+            return Err(Lost { reason, usage });
+        }
+        let launched = found.map_err(|error| {
+            tracing::warn!(sandbox = %living.id, error = %Chain(&error), "sandbox was lost");
+            match error {
+                AdoptError::HostRestarted => EndReason::HostRestart,
+                AdoptError::Gone | AdoptError::Record(_) => EndReason::Crashed,
+            }
+        })?;
+        self.drive(&living.id, living.started_at, |driver| {
+            driver.adopt_and_drive(launched, record)
+        })
+        .map_err(|Taken| EndReason::Crashed)?;
+        // Whoever was told of the adoption may look at once.
+        let mut status = self.entry(&living.id).ok_or(EndReason::Crashed)?.status;
+        let settled = status
+            .wait_for(|status| status.phase != Phase::Starting)
+            .await;
+        settled.map(drop).map_err(|_| EndReason::Crashed.into())
+    }
+}
+
+/// A sandbox that is not there any more, and what it used if that is still known.
+#[derive(Debug)]
+struct Lost {
+    reason: EndReason,
+    usage: Usage,
+}
+
+impl From<EndReason> for Lost {
+    fn from(reason: EndReason) -> Self {
+        Self {
+            reason,
+            usage: Usage::default(),
+        }
+    }
+}
+
+/// Ends what the last server was ending when it was killed, and says what it had used.
+async fn finish_ending(id: &SandboxId, found: Result<Launched, AdoptError>) -> Usage {
+    match found {
+        Ok(launched) => launched.destroy().await.unwrap_or_else(|error| {
+            tracing::error!(sandbox = %id, error = %Chain(&error), "sandbox left something behind");
+            Usage::default()
+        }),
+        Err(error) => {
+            tracing::debug!(sandbox = %id, error = %Chain(&error), "sandbox was gone already");
+            Usage::default()
+        }
+    }
+}
