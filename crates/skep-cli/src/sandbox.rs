@@ -119,7 +119,7 @@ impl SandboxCommand {
 async fn records(client: &Client, all: bool) -> Result<Vec<SandboxRecord>, ClientError> {
     let all = if all { "true" } else { "false" };
     client
-        .get_with(&["skep", "sandboxes"], &[("all", all)])
+        .get_pages(&["skep", "sandboxes"], &[("all", all)])
         .await
 }
 
@@ -160,12 +160,15 @@ async fn exec(
     let detail: SandboxDetail = client.get(&["sandboxes", id]).await?;
     let token = detail.envd_access_token.as_deref();
     let (program, arguments) = command.split_first().expect("clap requires one");
-    let mut stream = client.exec(id, token, program, arguments, options).await?;
+    let agent = client.agent(id, token);
+    let mut stream = agent.exec(program, arguments, options).await?;
     let mut code = None;
     while let Some(event) = stream.next().await? {
         match event {
             ExecEvent::Started(_) => {}
-            ExecEvent::Stdout(bytes) => write_all(std::io::stdout().lock(), &bytes)?,
+            ExecEvent::Stdout(bytes) | ExecEvent::Terminal(bytes) => {
+                write_all(std::io::stdout().lock(), &bytes)?
+            }
             ExecEvent::Stderr(bytes) => write_all(std::io::stderr().lock(), &bytes)?,
             ExecEvent::Ended {
                 code: ended,

@@ -1,4 +1,4 @@
-//! Running a command in a sandbox.
+//! Running commands in a sandbox and following those that run.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,10 +8,11 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
-use skep_wire::agent::AGENT_PORT;
+use serde_json::json;
 
-use crate::connect::{Frame, frame, take_frame};
-use crate::rest::{Client, ClientError};
+use crate::agent::{Agent, TerminalSize};
+use crate::connect::{Frame, take_frame};
+use crate::rest::ClientError;
 
 /// How a command is run.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +34,8 @@ pub enum ExecEvent {
     Stdout(Bytes),
     /// It wrote to its standard error.
     Stderr(Bytes),
+    /// It wrote to its terminal.
+    Terminal(Bytes),
     /// It ended. A code of -1 means that a signal ended it; the status says which.
     Ended {
         /// Its exit code.
@@ -59,6 +62,13 @@ impl std::fmt::Debug for ExecStream {
 struct StartRequest<'a> {
     process: Process<'a>,
     stdin: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pty: Option<Terminal>,
+}
+
+#[derive(Serialize)]
+struct Terminal {
+    size: TerminalSize,
 }
 
 #[derive(Serialize)]
@@ -92,6 +102,7 @@ struct Start {
 struct Data {
     stdout: Option<String>,
     stderr: Option<String>,
+    pty: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -113,8 +124,8 @@ struct StreamError {
     message: String,
 }
 
-impl Client {
-    /// Runs `command` with `arguments` in a sandbox and streams what it does.
+impl Agent {
+    /// Runs `command` with `arguments` and streams what it does.
     ///
     /// Dropping the stream leaves the command running.
     ///
@@ -123,11 +134,48 @@ impl Client {
     /// [`ClientError`] if the sandbox cannot be reached or refuses.
     pub async fn exec(
         &self,
-        sandbox: &str,
-        access_token: Option<&str>,
         command: &str,
         arguments: &[String],
         options: &ExecOptions,
+    ) -> Result<ExecStream, ClientError> {
+        self.start(command, arguments, options, None).await
+    }
+
+    /// Runs `command` with `arguments` in a terminal, and streams what appears on it.
+    ///
+    /// Dropping the stream leaves the command running.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] if the sandbox cannot be reached or refuses.
+    pub async fn open_terminal(
+        &self,
+        command: &str,
+        arguments: &[String],
+        options: &ExecOptions,
+        size: TerminalSize,
+    ) -> Result<ExecStream, ClientError> {
+        self.start(command, arguments, options, Some(Terminal { size }))
+            .await
+    }
+
+    /// Streams what a process that runs already does from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; `not_found`, here or from the stream, if the process has ended.
+    pub async fn attach(&self, pid: u32) -> Result<ExecStream, ClientError> {
+        let message = json!({ "process": { "pid": pid } });
+        let response = self.stream("Connect", None, &message).await?;
+        Ok(ExecStream::new(response))
+    }
+
+    async fn start(
+        &self,
+        command: &str,
+        arguments: &[String],
+        options: &ExecOptions,
+        pty: Option<Terminal>,
     ) -> Result<ExecStream, ClientError> {
         let process = Process {
             cmd: command,
@@ -135,38 +183,26 @@ impl Client {
             envs: &options.env,
             cwd: options.cwd.as_deref(),
         };
-        let body = serde_json::to_vec(&StartRequest {
+        let message = StartRequest {
             process,
             stdin: false,
-        })
-        .expect("strings and maps of strings serialise");
-        let mut url = self.base.clone();
-        url.set_path("/process.Process/Start");
-        let mut request = self
-            .http
-            .post(url)
-            .header("content-type", "application/connect+json")
-            .header("connect-protocol-version", "1")
-            .header("keepalive-ping-interval", "50")
-            .header("e2b-sandbox-id", sandbox)
-            .header("e2b-sandbox-port", AGENT_PORT)
-            .body(frame(&body));
-        if let Some(token) = access_token {
-            request = request.header("x-access-token", token);
-        }
-        if let Some(user) = &options.user {
-            request = request.basic_auth(user, Some(""));
-        }
-        let response = self.send(request).await?;
-        Ok(ExecStream {
-            body: response.bytes_stream().boxed(),
-            buffer: BytesMut::new(),
-            ready: VecDeque::new(),
-        })
+            pty,
+        };
+        let user = options.user.as_deref();
+        let response = self.stream("Start", user, &message).await?;
+        Ok(ExecStream::new(response))
     }
 }
 
 impl ExecStream {
+    fn new(response: reqwest::Response) -> Self {
+        Self {
+            body: response.bytes_stream().boxed(),
+            buffer: BytesMut::new(),
+            ready: VecDeque::new(),
+        }
+    }
+
     /// The next event; `None` after the last.
     ///
     /// # Errors
@@ -214,13 +250,21 @@ fn events(message: &[u8]) -> Result<Vec<ExecEvent>, ClientError> {
     if let Some(Start { pid }) = event.start {
         events.push(ExecEvent::Started(pid));
     }
-    if let Some(Data { stdout, stderr }) = event.data {
+    if let Some(Data {
+        stdout,
+        stderr,
+        pty,
+    }) = event.data
+    {
         let decode = |text: String| STANDARD.decode(text).map(Bytes::from).map_err(unreadable);
         if let Some(text) = stdout {
             events.push(ExecEvent::Stdout(decode(text)?));
         }
         if let Some(text) = stderr {
             events.push(ExecEvent::Stderr(decode(text)?));
+        }
+        if let Some(text) = pty {
+            events.push(ExecEvent::Terminal(decode(text)?));
         }
     }
     if let Some(End { exit_code, status }) = event.end {
@@ -246,6 +290,10 @@ mod tests {
         assert_eq!(
             read(r#"{"event":{"data":{"stdout":"aGkK"}}}"#),
             [ExecEvent::Stdout(Bytes::from_static(b"hi\n"))]
+        );
+        assert_eq!(
+            read(r#"{"event":{"data":{"pty":"aGkK"}}}"#),
+            [ExecEvent::Terminal(Bytes::from_static(b"hi\n"))]
         );
         let status = "exit status 0".to_owned();
         assert_eq!(

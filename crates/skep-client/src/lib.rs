@@ -2,9 +2,11 @@
 //!
 //! It speaks the same wire as the official SDKs and knows nothing of the server's crates.
 
+mod agent;
 mod connect;
 mod exec;
 mod rest;
 
+pub use agent::{Agent, TerminalSize};
 pub use exec::{ExecEvent, ExecOptions, ExecStream};
 pub use rest::{Client, ClientError};

@@ -124,6 +124,34 @@ impl Client {
         self.read(self.request_url(Method::GET, url)).await
     }
 
+    /// `GET path?query` page by page, to the end of the list.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] as the server or the network made it.
+    pub async fn get_pages<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<Vec<T>, ClientError> {
+        let mut all = Vec::new();
+        let mut next: Option<String> = None;
+        loop {
+            let mut url = self.url(path);
+            url.query_pairs_mut().extend_pairs(query);
+            if let Some(token) = &next {
+                url.query_pairs_mut().append_pair("nextToken", token);
+            }
+            let response = self.send(self.request_url(Method::GET, url)).await?;
+            let token = response.headers().get("x-next-token");
+            next = token.and_then(|token| token.to_str().ok().map(str::to_owned));
+            all.extend(read::<Vec<T>>(response).await?);
+            if next.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+
     /// `POST path` with a JSON body, read as `T`.
     ///
     /// # Errors
@@ -135,6 +163,20 @@ impl Client {
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
         self.read(self.request(Method::POST, path).json(body)).await
+    }
+
+    /// `POST path` with a JSON body, where a success says nothing more.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] as the server or the network made it.
+    pub async fn post_silent(
+        &self,
+        path: &[&str],
+        body: &impl Serialize,
+    ) -> Result<(), ClientError> {
+        let request = self.request(Method::POST, path).json(body);
+        self.send(request).await.map(drop)
     }
 
     /// `DELETE path`.
@@ -170,12 +212,7 @@ impl Client {
     }
 
     async fn read<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
-        let response = self.send(request).await?;
-        let what = response.url().path().to_owned();
-        response.json().await.map_err(|source| ClientError::Answer {
-            what,
-            source: Box::new(source),
-        })
+        read(self.send(request).await?).await
     }
 
     pub(crate) async fn send(
@@ -194,6 +231,14 @@ impl Client {
         }
         Err(refusal(response).await)
     }
+}
+
+async fn read<T: DeserializeOwned>(response: reqwest::Response) -> Result<T, ClientError> {
+    let what = response.url().path().to_owned();
+    response.json().await.map_err(|source| ClientError::Answer {
+        what,
+        source: Box::new(source),
+    })
 }
 
 async fn refusal(response: reqwest::Response) -> ClientError {

@@ -1,0 +1,131 @@
+//! The agent of one sandbox, reached through the server.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::{RequestBuilder, Response};
+use serde::Serialize;
+use serde_json::json;
+use skep_wire::agent::AGENT_PORT;
+
+use crate::connect::frame;
+use crate::rest::{Client, ClientError};
+
+/// How long a short call to an agent may take.
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// The agent of one sandbox.
+#[derive(Debug, Clone)]
+pub struct Agent {
+    client: Client,
+    sandbox: String,
+    access_token: Option<String>,
+}
+
+/// The size of a terminal, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct TerminalSize {
+    /// Characters in a line.
+    pub cols: u16,
+    /// Lines.
+    pub rows: u16,
+}
+
+impl Client {
+    /// The agent of the sandbox `id`, which asks for `access_token`.
+    pub fn agent(&self, id: &str, access_token: Option<&str>) -> Agent {
+        Agent {
+            client: self.clone(),
+            sandbox: id.to_owned(),
+            access_token: access_token.map(str::to_owned),
+        }
+    }
+}
+
+impl Agent {
+    /// Whether the agent answers.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] if it does not.
+    pub async fn health(&self) -> Result<(), ClientError> {
+        let mut url = self.client.base.clone();
+        url.set_path("/health");
+        let request = self.client.http.get(url).timeout(TIMEOUT);
+        self.client.send(self.addressed(request)).await.map(drop)
+    }
+
+    /// Types `input` into the terminal of a process.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; `not_found` if the process has ended.
+    pub async fn type_in(&self, pid: u32, input: &[u8]) -> Result<(), ClientError> {
+        let body = json!({
+            "process": { "pid": pid },
+            "input": { "pty": STANDARD.encode(input) },
+        });
+        self.call("SendInput", &body).await
+    }
+
+    /// Gives the terminal of a process another size.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; `not_found` if the process has ended.
+    pub async fn resize(&self, pid: u32, size: TerminalSize) -> Result<(), ClientError> {
+        let body = json!({ "process": { "pid": pid }, "pty": { "size": size } });
+        self.call("Update", &body).await
+    }
+
+    /// Ends a process at once.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; `not_found` if the process has ended already.
+    pub async fn kill(&self, pid: u32) -> Result<(), ClientError> {
+        let body = json!({ "process": { "pid": pid }, "signal": "SIGNAL_SIGKILL" });
+        self.call("SendSignal", &body).await
+    }
+
+    async fn call(&self, method: &str, body: &impl Serialize) -> Result<(), ClientError> {
+        let request = self.request(method).timeout(TIMEOUT).json(body);
+        self.client.send(request).await.map(drop)
+    }
+
+    /// Starts a call that is answered by a stream.
+    pub(crate) async fn stream(
+        &self,
+        method: &str,
+        user: Option<&str>,
+        message: &impl Serialize,
+    ) -> Result<Response, ClientError> {
+        let message = serde_json::to_vec(message).expect("strings and maps of strings serialise");
+        let mut request = self
+            .request(method)
+            .header("content-type", "application/connect+json")
+            .header("keepalive-ping-interval", "50")
+            .body(frame(&message));
+        if let Some(user) = user {
+            request = request.basic_auth(user, Some(""));
+        }
+        self.client.send(request).await
+    }
+
+    fn request(&self, method: &str) -> RequestBuilder {
+        let mut url = self.client.base.clone();
+        url.set_path(&format!("/process.Process/{method}"));
+        let request = self.client.http.post(url);
+        self.addressed(request.header("connect-protocol-version", "1"))
+    }
+
+    /// The request with what leads it to this agent.
+    fn addressed(&self, request: RequestBuilder) -> RequestBuilder {
+        let request = request
+            .header("e2b-sandbox-id", &self.sandbox)
+            .header("e2b-sandbox-port", AGENT_PORT);
+        match &self.access_token {
+            Some(token) => request.header("x-access-token", token),
+            None => request,
+        }
+    }
+}
