@@ -9,13 +9,11 @@ from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from traitlets import Any as AnyTrait
 
-from .outlet import Outlet
-
 
 class KernelDisplayHook(DisplayHook):
     """Sends the value of a cell."""
 
-    outlet: Outlet | None = AnyTrait(allow_none=True)
+    outlet = AnyTrait(allow_none=True)
 
     def write_output_prompt(self) -> None:
         """There is no prompt."""
@@ -34,7 +32,7 @@ class KernelDisplayHook(DisplayHook):
 class KernelDisplayPublisher(DisplayPublisher):
     """Sends what is displayed."""
 
-    outlet: Outlet | None = AnyTrait(allow_none=True)
+    outlet = AnyTrait(allow_none=True)
 
     def publish(  # type: ignore[override]
         self,

@@ -20,7 +20,7 @@ FIGURE_MODULE = "matplotlib.figure"
 class ContainerFormatter(JSONFormatter):
     """`application/json`, also for plain lists and dicts."""
 
-    _return_type = (list, dict, EncodedJson)
+    _return_type = (list, dict, EncodedJson)  # type: ignore[assignment]
 
 
 class DataFormatter(BaseFormatter):

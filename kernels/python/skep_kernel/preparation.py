@@ -49,6 +49,8 @@ def _build() -> ZMQInteractiveShell:
     with tempfile.TemporaryDirectory(prefix="skep_kernel_") as directory:
         # IPython insists on a profile directory. The sandbox's own is set when serving starts.
         shell = ZMQInteractiveShell.instance(config=shell_config(), ipython_dir=directory)
+    if shell.display_formatter is None or shell.extension_manager is None:
+        raise RuntimeError("IPython's shell came without a display formatter or extension manager")
     install_formatters(shell.display_formatter)
     install_image_rules()
     shell.extension_manager.load_extension("storemagic")

@@ -80,7 +80,7 @@ class Server:
         for original in (sys.__stdout__, sys.__stderr__):
             if original is not None:
                 original.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-        builtins.input = self.shell.raw_input
+        builtins.input = self.shell.raw_input  # type: ignore[assignment]
         getpass.getpass = self.shell.getpass
         self.shell.connect(self.outlet)
         os.register_at_fork(after_in_child=self._continue_in_child)
@@ -91,9 +91,7 @@ class Server:
         exit_now = os._exit
 
         def exit_after_output(status: int) -> None:
-            if not self.in_child:
-                self.flush_streams()
-                self.pump.sync()
+            self.flush_streams()
             exit_now(status)
 
         os._exit = exit_after_output  # type: ignore[assignment]
@@ -192,7 +190,8 @@ class Server:
 
     def flush_streams(self) -> None:
         """Everything printed so far is on the wire afterwards, in order."""
-        self.pump.sync()
+        if not self.in_child:
+            self.pump.sync()
         for stream in self.streams:
             stream.flush()
 

@@ -15,6 +15,7 @@ from IPython.core.autocall import ZMQExitAutocall
 from IPython.core.compilerop import CachingCompiler
 from IPython.core.error import StdinNotImplementedError, UsageError
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.payload import PayloadManager
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Instance, Type, default
 from traitlets.config import Config
@@ -54,6 +55,7 @@ class ZMQInteractiveShell(InteractiveShell):
     display_pub_class = Type(KernelDisplayPublisher)
     compiler_class = Type(CellCompiler)
     exiter = Instance(ZMQExitAutocall)
+    payload_manager: PayloadManager
     keepkernel_on_exit = AnyTrait(None, allow_none=True)
     exit_now = Bool(False)
     autoindent = Bool(False)

@@ -93,9 +93,6 @@ class OutStream(io.TextIOBase):
     def write(self, text: str) -> int:
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        if self._in_child:
-            write_all(self._descriptor, whole_text(text).encode("utf-8"))
-            return len(text)
         with self._lock:
             if self._sending:
                 self._postponed.append(text)
@@ -103,13 +100,11 @@ class OutStream(io.TextIOBase):
                 self._hold(text)
         return len(text)
 
-    def writelines(self, lines: Iterable[str]) -> None:
+    def writelines(self, lines: Iterable[str]) -> None:  # type: ignore[override]
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        if self._in_child:
-            return
         with self._lock:
             if self._held and not self._sending:
                 self._send_held()
@@ -126,7 +121,11 @@ class OutStream(io.TextIOBase):
         """After a fork: write to the descriptor, which the parent reads. The held text is the parent's."""
         self._lock = _thread.RLock()
         self._held = ""
+        self._sent = self._piece = 0
+        self._receipts.clear()
+        self._sending = False
         self._in_child = True
+        self.before_text = self.line_pending = lambda: None
 
     def _hold(self, text: str) -> None:
         if not self._held:
@@ -141,6 +140,11 @@ class OutStream(io.TextIOBase):
             self.line_pending()
 
     def _send_held(self) -> None:
+        if self._in_child:
+            # In one piece, so that lines of several children do not mix.
+            held, self._held = self._held, ""
+            write_all(self._descriptor, whole_text(held).encode("utf-8"))
+            return
         self._sending = True
         try:
             self._note_receipt()

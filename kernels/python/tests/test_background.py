@@ -101,7 +101,7 @@ def test_a_task_that_blocks_the_loop_can_be_interrupted(kernel: KernelClient) ->
 def test_between_cells_there_is_one_thread(kernel: KernelClient) -> None:
     for code in ("1", "print(1)", "import asyncio; await asyncio.sleep(0)", "1/0", "!true"):
         kernel.run(code)
-        assert kernel.thread_count() == 1, code
+        wait_until(lambda: kernel.thread_count() == 1, "the thread of the cell is gone")
     kernel.start("import threading, time; print(threading.active_count()); time.sleep(0.2)")
     assert kernel.wait_for_text("\n") == "1\n"
     assert kernel.thread_count() == 2
