@@ -1,6 +1,7 @@
 //! What all sandboxes of this server share, and how one is made and removed.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::{self, File};
 use std::io;
 use std::net::Ipv4Addr;
@@ -90,14 +91,21 @@ impl Host {
         })
     }
 
-    /// Registers a sandbox before anything of it is made, so that a sweep spares it.
-    pub(crate) fn move_in(&self, id: &SandboxId, slot: Slot, egress: Egress) {
+    /// Registers a sandbox before anything of it is made, so that a sweep spares it. False if
+    /// there is one of that name already, which is left as it is.
+    pub(crate) fn move_in(&self, id: &SandboxId, slot: Slot, egress: Egress) -> bool {
         let tenant = Tenant {
             slot,
             egress,
             resident: None,
         };
-        self.tenants().insert(id.clone(), tenant);
+        match self.tenants().entry(id.clone()) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(tenant);
+                true
+            }
+        }
     }
 
     /// Makes a sandbox findable.

@@ -250,7 +250,10 @@ async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident
     let slot = host.slots.take().ok_or(LaunchError::NoRoom("slot"))?;
     let id = request.id.clone();
     let egress = request.egress;
-    host.move_in(&id, slot, egress);
+    if !host.move_in(&id, slot, egress) {
+        host.slots.give_back(slot);
+        return Err(failed("launch the sandbox")("it runs already"));
+    }
     let working = Arc::clone(host);
     let launched = tokio::task::spawn_blocking(move || working.launch(&request, slot)).await;
     let launched = launched.unwrap_or_else(|panic| Err(failed("launch the sandbox")(panic)));
@@ -362,8 +365,11 @@ fn adopt(host: &Arc<Host>, record: &LaunchRecord) -> Result<Arc<Resident>, Adopt
         return Err(AdoptError::Record("its slot is taken".into()));
     }
     let slot = host.names.slot(record.slot);
-    host.move_in(&record.id, slot, record.egress);
     let id = record.id.clone();
+    if !host.move_in(&id, slot, record.egress) {
+        host.slots.give_back(slot);
+        return Err(AdoptError::Record("it is being launched".into()));
+    }
     match Resident::new(Arc::clone(host), record, slot, pidfd, None) {
         Ok(resident) => {
             host.settle(&id, &resident);

@@ -11,6 +11,7 @@ use crate::bench::{Bench, DEADLINE, ask};
 crate::tests![
     an_agent_that_ends_is_reported_with_its_code,
     an_agent_that_never_listens_is_given_up,
+    a_second_launch_of_a_living_sandbox_is_refused_and_harms_nobody,
     a_missing_layer_is_told_by_the_step_that_needs_it,
     a_launch_that_fails_at_any_step_leaves_nothing,
     a_launch_that_nobody_waits_for_leaves_nothing,
@@ -36,6 +37,21 @@ async fn an_agent_that_never_listens_is_given_up() {
     let error = bench.launch_with("silent").await;
     assert!(matches!(error, LaunchError::AgentSilent(_)), "{error:?}");
     assert!(error.is_transient());
+    bench.finish().await;
+}
+
+async fn a_second_launch_of_a_living_sandbox_is_refused_and_harms_nobody() {
+    let bench = Bench::new().await;
+    let request = bench.request();
+    let sandbox = bench.native().launch(request.clone()).await.unwrap();
+    let error = bench.native().launch(request.clone()).await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot launch the sandbox");
+    assert_eq!(ask(&sandbox, "agent pid").await, "1");
+    sandbox.destroy().await.unwrap();
+    // A name may be used again when nothing of it is left, as a resumed sandbox does.
+    let again = bench.native().launch(request).await.unwrap();
+    again.destroy().await.unwrap();
+    drop((sandbox, again));
     bench.finish().await;
 }
 
