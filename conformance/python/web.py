@@ -26,17 +26,44 @@ class Answer:
         return json.loads(self.body)
 
 
-def fetch(url, method="GET", headers=None, body=None, timeout=20):
-    """One request, no redirects, every status is an answer."""
+def dial(url):
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=timeout)
+    return parts, kind(parts.hostname, parts.port, timeout=20)
+
+
+def fetch(url, method="GET", headers=None, body=None):
+    """One request, no redirects, every status is an answer."""
+    parts, connection = dial(url)
     try:
         target = parts.path or "/"
         connection.request(method, f"{target}?{parts.query}" if parts.query else target, body, headers or {})
         response = connection.getresponse()
         lowered = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, lowered, response.read())
+    finally:
+        connection.close()
+
+
+def cut_upload(url, sent, declared):
+    """Begins an upload of `declared` bytes and hangs up after those in `sent`."""
+    parts, connection = dial(url)
+    connection.putrequest("POST", f"{parts.path}?{parts.query}")
+    connection.putheader("Content-Type", "application/octet-stream")
+    connection.putheader("Content-Length", str(declared))
+    connection.endheaders()
+    connection.send(sent)
+    connection.close()
+
+
+def first_pieces(url, headers):
+    """A response that is read piece by piece as it arrives."""
+    parts, connection = dial(url)
+    connection.request("GET", parts.path or "/", headers=headers)
+    response = connection.getresponse()
+    try:
+        while piece := response.read1():
+            yield piece
     finally:
         connection.close()
 
@@ -53,7 +80,12 @@ def api(method, path, body=None, key=None, headers=None):
 
 def port(sandbox, number, path="/", headers=None, method="GET", body=None):
     """A request to a port inside a sandbox, by name where there are names and by headers where not."""
+    base, routing = way_to(sandbox, number)
+    return fetch(base + path, method, {**routing, **(headers or {})}, body)
+
+
+def way_to(sandbox, number):
+    """Base URL and headers that lead to a port inside a sandbox."""
     if SANDBOX_URL:
-        routing = {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": str(number)}
-        return fetch(SANDBOX_URL + path, method, {**routing, **(headers or {})}, body)
-    return fetch(f"https://{sandbox.get_host(number)}{path}", method, headers, body)
+        return SANDBOX_URL, {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": str(number)}
+    return f"https://{sandbox.get_host(number)}", {}

@@ -83,7 +83,7 @@ class JavaScript(Suite):
         self.modules = environments.node(f"js-{self.generation}", self.folder / self.generation)
 
     def command(self, pattern):
-        selected = ["--test-name-pattern", pattern] if pattern else []
+        selected = ["--test-name-pattern", pattern.replace(" or ", "|")] if pattern else []
         return ["node", *selected, "all.mjs"]
 
     def variables(self):

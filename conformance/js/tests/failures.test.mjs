@@ -95,6 +95,14 @@ group('failures', (box) => {
     expectError(write, { new: 'InvalidArgumentError', says: 'path is a directory' })
   })
 
+  check('errors.disk', 'a full disk is told', async ({ fresh }) => {
+    const sandbox = await fresh()
+    const fill = 'fallocate -l $(df --output=avail -B1 / | tail -1) /fill; while fallocate -l 64K /more.$((number++)); do :; done'
+    await sandbox.commands.run(`(${fill}) 2>/dev/null; true`, { user: 'root' })
+    const error = await failure(sandbox.files.write('big.txt', 'x'.repeat(2_000_000)))
+    expectError(error, { new: 'NotEnoughSpaceError', says: 'not enough disk space available' })
+  })
+
   check('later.pause', 'pausing fails and leaves the sandbox running', async () => {
     const error = await failure(box.sandbox.betaPause())
     expectError(error, { new: 'SandboxError', says: '501' })

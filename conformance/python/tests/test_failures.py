@@ -108,3 +108,18 @@ async def test_a_running_sandbox_cannot_be_resumed(sdk, sandbox):
     answer = await in_thread(web.api, "POST", f"/sandboxes/{sandbox.sandbox_id}/resume", {"timeout": 60})
     assert (answer.status, answer.json["code"]) == (409, 409)
     assert f"Sandbox {sandbox.sandbox_id} is already running" in answer.json["message"]
+
+
+# Reserves what is left without writing it, so that filling a disk costs nothing on the host.
+FILL = "fallocate -l $(df --output=avail -B1 / | tail -1) /fill; while fallocate -l 64K /more.$((number++)); do :; done"
+
+
+@feature("errors.disk")
+async def test_a_full_disk_is_told_and_heals_when_there_is_room_again(sdk, fresh):
+    sandbox = await fresh()
+    await sdk.call(sandbox.commands.run, f"({FILL}) 2>/dev/null; true", user="root")
+    error = await sdk.error(sandbox.files.write, "big.txt", "x" * 2_000_000)
+    expect_error(error, "NotEnoughSpaceException", "not enough disk space available")
+    await sdk.call(sandbox.commands.run, "rm -f /fill /more.*", user="root")
+    await sdk.call(sandbox.files.write, "big.txt", "x" * 2_000_000)
+    assert (await sdk.call(sandbox.files.get_info, "big.txt")).size == 2_000_000

@@ -30,6 +30,7 @@ NOT_YET = [
     ("later.volumes", "POST", "/volumes", {"name": "data"}),
     ("later.secrets", "GET", "/secrets", None),
     ("later.secrets", "POST", "/v2/sandboxes", {**BASE, "iam": {"tokens": {"a": {"audience": "b", "tokenType": "JWT-SVID"}}}}),
+    ("later.mcp", "POST", "/v2/sandboxes", {**BASE, "mcp": {"github": {}}}),
     ("later.templates", "POST", "/v3/templates", {"name": "mine"}),
     ("later.templates", "POST", f"/v2/templates/base/builds/{UUID}", {"fromTemplate": "base", "steps": []}),
     ("later.templates", "GET", f"/templates/base/builds/{UUID}/status", None),

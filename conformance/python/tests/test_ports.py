@@ -31,6 +31,36 @@ async def test_a_server_inside_answers_outside_wherever_it_listens(sdk, sandbox,
     await sdk.call(server.handle.kill)
 
 
+STREAM = """
+import http.server, os, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"first")
+        while not os.path.exists("/tmp/go-on"):
+            time.sleep(0.01)
+        self.wfile.write(b"second")
+http.server.HTTPServer(("127.0.0.1", 8003), Handler).serve_forever()
+"""
+
+
+@feature("sandbox.host")
+async def test_a_response_arrives_piece_by_piece(sdk, fresh):
+    sandbox = await fresh()
+    await sdk.call(sandbox.files.write, "stream.py", STREAM)
+    await sdk.start(sandbox, "python3 stream.py", timeout=0)
+
+    async def listens():
+        return (await sdk.call(sandbox.commands.run, "ss -ltn | grep -c 8003 || true")).stdout != "0\n"
+
+    await eventually(listens, "a server on port 8003")
+    pieces = web.first_pieces(*web.way_to(sandbox, 8003))
+    assert await in_thread(next, pieces) == b"first"
+    await sdk.call(sandbox.files.write, "/tmp/go-on", "")
+    assert await in_thread(next, pieces) == b"second"
+
+
 @feature("errors.port")
 async def test_a_closed_port_says_so_in_json(sdk, sandbox):
     answer = await in_thread(web.port, sandbox, 4567)
@@ -97,6 +127,20 @@ async def test_a_signed_url_uploads_a_file(sdk, sandbox, place):
     assert answer.status == 200
     assert answer.json == [{"path": f"{place}/up.txt", "name": "up.txt", "type": "file"}]
     assert await sdk.call(sandbox.files.read, f"{place}/up.txt") == "uploaded"
+
+
+@feature("files.write")
+async def test_an_upload_that_is_cut_leaves_the_old_file(sdk, sandbox, place):
+    await sdk.call(sandbox.files.write, f"{place}/kept.txt", "the old content")
+    url = sandbox.upload_url(f"{place}/kept.txt")
+    await in_thread(web.cut_upload, url, b"new" * 50_000, 1_000_000)
+    for _ in range(20):
+        assert await sdk.call(sandbox.files.read, f"{place}/kept.txt") == "the old content"
+
+    async def alone():
+        return [entry.name for entry in await sdk.call(sandbox.files.list, place)] == ["kept.txt"]
+
+    await eventually(alone, "the old file without remains of the new one")
 
 
 @feature("errors.signature")
