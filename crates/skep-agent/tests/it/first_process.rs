@@ -17,10 +17,9 @@ use crate::agent::{TestAgent, descriptor_with};
 fn be_the_first_process() {
     assert_eq!(std::process::id(), 1, "this is started by other tests");
     let listener = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
-    let folder = tempfile::tempdir().unwrap();
     let mut options = Options::new(descriptor_with(br#"{"defaultUser":"root"}"#));
     options.listen = Listen::On(TcpListener::from(listener));
-    options.identity_folder = folder.path().join("run");
+    options.identity_folder = std::env::current_dir().unwrap().join("run");
     skep_agent::run(options).unwrap();
 }
 
@@ -34,7 +33,10 @@ impl Sandbox {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address: SocketAddr = listener.local_addr().unwrap();
+        // This process is killed, so what it writes goes where its starter cleans up.
+        let agent = TestAgent::at_address(address);
         let outer = Command::new("unshare")
+            .current_dir(agent.folder())
             .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
             .arg(std::env::current_exe().unwrap())
             .args([
@@ -47,10 +49,7 @@ impl Sandbox {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        Self {
-            agent: TestAgent::at_address(address),
-            outer,
-        }
+        Self { agent, outer }
     }
 
     async fn run(&self, script: &str) -> (Value, String) {
