@@ -2,11 +2,14 @@
 
 use std::net::SocketAddr;
 
-use skep_cli::CliError;
-use skep_native::{Native, NativeConfig, resolvers_in};
+use skep_cli::{CliError, ExitKind};
+use skep_native::{InstanceError, Native, NativeConfig, StartError, resolvers_in};
 
 use crate::config::{Config, Network};
 
+/// This very program, whatever has become of the file it was started from: an upgrade replaces
+/// that while the server runs, and a launcher of another version might not understand it.
+const EXECUTABLE: &str = "/proc/self/exe";
 /// The port of a resolver.
 const DNS: u16 = 53;
 
@@ -16,13 +19,31 @@ const DNS: u16 = 53;
 ///
 /// If it cannot hold them; `skep doctor` says more.
 pub(crate) async fn open(config: &Config) -> Result<Native, CliError> {
-    let executable = std::env::current_exe().map_err(CliError::failure)?;
-    let mut native = NativeConfig::new(&config.data_dir, executable);
+    let mut native = NativeConfig::new(&config.data_dir, EXECUTABLE);
     native.resolvers = resolvers(&config.network)?;
     native.allowed_ranges = allowed_ranges(&config.network)?;
-    Native::start(native).await.map_err(|error| {
-        CliError::failure(error).hint("`skep doctor` says what this machine lacks")
-    })
+    Native::start(native).await.map_err(start_error)
+}
+
+fn start_error(error: StartError) -> CliError {
+    let (kind, hint) = match &error {
+        StartError::Instance(InstanceError::DataInUse(_)) => (
+            ExitKind::Input,
+            "stop the other server first, or choose another directory with `--data-dir`",
+        ),
+        StartError::Instance(InstanceError::AllTaken | InstanceError::File { .. })
+        | StartError::Cgroups(_)
+        | StartError::Firewall(_)
+        | StartError::Dns { .. }
+        | StartError::Host { .. } => (
+            ExitKind::Failure,
+            "`skep doctor` says what this machine lacks",
+        ),
+    };
+    CliError {
+        kind,
+        ..CliError::failure(error).hint(hint)
+    }
 }
 
 fn resolvers(network: &Network) -> Result<Vec<SocketAddr>, CliError> {

@@ -101,8 +101,9 @@ struct Server {
 impl Server {
     async fn assemble(config: &Config, choices: Choices) -> Result<Self, CliError> {
         make_private(&config.data_dir)?;
-        let store = Store::open(&config.data_dir.join("skep.db")).map_err(CliError::failure)?;
+        // First, because it makes sure that no other server uses the same data.
         let isolation = Arc::new(isolation::open(config).await?);
+        let store = Store::open(&config.data_dir.join("skep.db")).map_err(CliError::failure)?;
         let node = Node::new(NodeOptions {
             isolation: Arc::<Native>::clone(&isolation),
             journal: Arc::new(StoreJournal(store.clone())),

@@ -1,0 +1,191 @@
+//! A server with a data directory of its own, started and killed as often as a test likes.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use skep_client::Client;
+use skep_native::{Native, NativeConfig};
+use skep_testkit::wait_for;
+use tempfile::TempDir;
+
+/// How long a stop in good order may take.
+const STOP: Duration = Duration::from_secs(30);
+
+/// Where servers keep templates, so that `base` is built once for tests and for use.
+static CACHE: LazyLock<OsString> = LazyLock::new(|| {
+    let cache = std::env::var_os("SKEP_CACHE_DIR").unwrap_or_else(|| "/var/cache/skep".into());
+    let built = Command::new(env!("CARGO_BIN_EXE_skep"))
+        .args(["template", "build", "base", "--cache-dir"])
+        .arg(&cache)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    cache
+});
+
+/// An installation. Nothing of it is left on the machine when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Installation {
+    folder: TempDir,
+    executable: PathBuf,
+    address: SocketAddr,
+    server: Option<Running>,
+}
+
+/// A server that has said that it is ready.
+#[derive(Debug)]
+struct Running {
+    process: Child,
+    api_key: String,
+}
+
+impl Installation {
+    /// An installation whose server runs.
+    pub(crate) fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // A copy, so that every process of this installation can be told by its executable,
+        // and the executable can be replaced.
+        let executable = copy(folder.path(), "skep");
+        let mut installation = Self {
+            folder,
+            executable,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            server: None,
+        };
+        installation.restart();
+        installation
+    }
+
+    /// Starts the server again, on the same data and the same port. Returns when it is ready.
+    pub(crate) fn restart(&mut self) {
+        assert!(self.server.is_none(), "one server at a time");
+        let mut process = self.command().stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let stdout = process.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let ready: Value = serde_json::from_str(&line)
+            .unwrap_or_else(|error| panic!("no ready line ({error}): {line:?}"));
+        let url = ready["apiUrl"].as_str().unwrap();
+        self.address = url.strip_prefix("http://").unwrap().parse().unwrap();
+        let api_key = ready["apiKey"].as_str().unwrap().to_owned();
+        self.server = Some(Running { process, api_key });
+    }
+
+    /// Tries to start a second server beside the first.
+    pub(crate) fn start_second(&self) -> Output {
+        self.command().output().unwrap()
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.executable);
+        command
+            .args(["serve", "--json", "--listen", &self.address.to_string()])
+            .arg("--data-dir")
+            .arg(self.data_dir())
+            .arg("--cache-dir")
+            .arg(&*CACHE)
+            .arg("--config")
+            .arg(self.config_file())
+            .env("SKEP_LOG", "warn")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Puts the same program at another path and removes the old one, as an upgrade does.
+    pub(crate) fn replace_executable(&mut self) {
+        let replacement = copy(self.folder.path(), "skep-next");
+        fs::remove_file(std::mem::replace(&mut self.executable, replacement)).unwrap();
+    }
+
+    /// Configures what the next server reads.
+    pub(crate) fn configure(&self, text: &str) {
+        fs::write(self.config_file(), text).unwrap();
+    }
+
+    /// Kills the server as `kill -9` does.
+    pub(crate) fn kill(&mut self) {
+        let mut server = self.server.take().expect("a server runs");
+        server.process.kill().unwrap();
+        server.process.wait().unwrap();
+    }
+
+    /// Asks the server to stop, and waits until it has.
+    pub(crate) fn stop(&mut self) -> ExitStatus {
+        let mut server = self.server.take().expect("a server runs");
+        let pid = Pid::from_child(&server.process);
+        kill_process(pid, Signal::TERM).unwrap();
+        wait_for(STOP, || {
+            let ended = server.process.try_wait().unwrap();
+            ended.ok_or("the server is still there")
+        })
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        let server = self.server.as_ref().expect("a server runs");
+        Client::new(&format!("http://{}", self.address), &server.api_key).unwrap()
+    }
+
+    /// The id of the server's process.
+    pub(crate) fn server_pid(&self) -> Option<u32> {
+        self.server.as_ref().map(|server| server.process.id())
+    }
+
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// What the executables of this installation's processes start with.
+    pub(crate) fn executables(&self) -> PathBuf {
+        self.folder.path().to_owned()
+    }
+
+    fn config_file(&self) -> PathBuf {
+        let path = self.folder.path().join("skep.toml");
+        if !path.exists() {
+            fs::write(&path, "").unwrap();
+        }
+        path
+    }
+}
+
+impl Drop for Installation {
+    fn drop(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            server.process.kill().unwrap();
+            server.process.wait().unwrap();
+        }
+        let config = NativeConfig::new(self.data_dir(), &self.executable);
+        // A thread of its own, because the test itself may run on a runtime.
+        let dismantled = std::thread::spawn(|| {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            runtime.block_on(async { Native::start(config).await.unwrap().dismantle().await })
+        });
+        let dismantled = dismantled.join().expect("it does not panic");
+        // A test that fails already says why.
+        assert!(
+            dismantled.is_ok() || std::thread::panicking(),
+            "{dismantled:?}"
+        );
+    }
+}
+
+fn copy(folder: &Path, name: &str) -> PathBuf {
+    let path = folder.join(name);
+    // By another process: while this one has a file open for writing, every child that another
+    // test forks has it open too for a moment, and what is open for writing cannot be executed.
+    let copied = Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_skep"))
+        .arg(&path)
+        .status()
+        .unwrap();
+    assert!(copied.success());
+    path
+}

@@ -1,0 +1,155 @@
+//! Callers that keep the server busy until it is gone.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use skep_client::{Client, ClientError, ExecOptions};
+use skep_telemetry::Chain;
+use skep_wire::rest::{NewSandbox, Sandbox, SetTimeout};
+use tokio::task::JoinSet;
+
+use crate::ledger::{Ledger, ends_after};
+
+/// More sandboxes are not kept at a time, by each caller.
+const POPULATION: usize = 3;
+const LONG: Duration = Duration::from_secs(3600);
+const SHORT: Duration = Duration::from_secs(1);
+
+/// Dice that fall the same way for the same seed.
+#[derive(Debug)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed | 1)
+    }
+
+    /// A number below `end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// A ledger that several callers write.
+pub(crate) type Shared = Arc<Mutex<Ledger>>;
+
+pub(crate) fn lock(ledger: &Shared) -> MutexGuard<'_, Ledger> {
+    ledger.lock().expect("a caller that panics fails the test")
+}
+
+/// Starts callers, each of which goes on until the server no longer answers.
+pub(crate) fn start(client: &Client, ledger: &Shared, seeds: &[u64]) -> JoinSet<()> {
+    let mut callers = JoinSet::new();
+    for (owner, seed) in (0..).zip(seeds) {
+        let caller = Caller {
+            owner,
+            client: client.clone(),
+            ledger: Arc::clone(ledger),
+            dice: Dice::new(*seed),
+        };
+        callers.spawn(caller.call_until_nobody_answers());
+    }
+    callers
+}
+
+struct Caller {
+    owner: u64,
+    client: Client,
+    ledger: Shared,
+    dice: Dice,
+}
+
+impl Caller {
+    async fn call_until_nobody_answers(mut self) {
+        loop {
+            match self.call().await {
+                Ok(()) => {}
+                Err(ClientError::Unreachable { .. } | ClientError::Lost(_)) => return,
+                // Its second is over.
+                Err(error) if error.is_not_found() => {}
+                // The server's answer was cut off in the middle.
+                Err(ClientError::Answer { .. }) => return,
+                Err(error) => panic!("{}", Chain(&error)),
+            }
+        }
+    }
+
+    async fn call(&mut self) -> Result<(), ClientError> {
+        let living = lock(&self.ledger).living(self.owner);
+        let chosen = match living.len() {
+            0 => return self.create(LONG).await,
+            count => usize::try_from(self.dice.below(count.try_into().unwrap())).unwrap(),
+        };
+        let id = living[chosen].clone();
+        match self.dice.below(8) {
+            0..=2 if living.len() < POPULATION => self.create(LONG).await,
+            3 if living.len() < POPULATION => self.create(SHORT).await,
+            0..=3 | 4 => self.kill(&id).await,
+            5 => self.set_timeout(&id).await,
+            _ => self.run(&id).await,
+        }
+    }
+
+    async fn create(&self, lifetime: Duration) -> Result<(), ClientError> {
+        let asked = Timestamp::now();
+        let body = NewSandbox {
+            template_id: "base".to_owned(),
+            timeout: Some(i64::try_from(lifetime.as_secs()).unwrap()),
+            ..NewSandbox::default()
+        };
+        let sandbox: Sandbox = self.client.post(&["v2", "sandboxes"], &body).await?;
+        let ends = ends_after(asked, lifetime);
+        let Sandbox {
+            sandbox_id: id,
+            envd_access_token: token,
+            ..
+        } = sandbox;
+        lock(&self.ledger).created(self.owner, &id, token, ends);
+        Ok(())
+    }
+
+    async fn kill(&self, id: &str) -> Result<(), ClientError> {
+        lock(&self.ledger).kill_asked(id);
+        self.client.delete(&["sandboxes", id]).await?;
+        lock(&self.ledger).kill_answered(id);
+        Ok(())
+    }
+
+    async fn set_timeout(&self, id: &str) -> Result<(), ClientError> {
+        lock(&self.ledger).deadline_asked(id);
+        let asked = Timestamp::now();
+        let body = SetTimeout {
+            timeout: i64::try_from(LONG.as_secs()).unwrap() + 7,
+        };
+        let path = ["sandboxes", id, "timeout"];
+        self.client.post_silent(&path, &body).await?;
+        let ends = ends_after(asked, LONG + Duration::from_secs(7));
+        lock(&self.ledger).deadline_answered(id, ends);
+        Ok(())
+    }
+
+    async fn run(&self, id: &str) -> Result<(), ClientError> {
+        let token = lock(&self.ledger).token(id);
+        let agent = self.client.agent(id, token.as_deref());
+        let ran = async {
+            let mut command = agent.exec("true", &[], &ExecOptions::default()).await?;
+            while command.next().await?.is_some() {}
+            Ok(())
+        };
+        match ran.await {
+            // Its second was over in the middle.
+            Err(_)
+                if !lock(&self.ledger)
+                    .living(self.owner)
+                    .contains(&id.to_owned()) =>
+            {
+                Ok(())
+            }
+            ran => ran,
+        }
+    }
+}

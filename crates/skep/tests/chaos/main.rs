@@ -1,0 +1,14 @@
+//! The real server with real sandboxes, killed at random moments.
+//!
+//! `SKEP_CHAOS_ROUNDS` says how often the server is killed; a few times are enough for every
+//! day, hundreds for a release.
+
+#![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
+
+mod installation;
+mod kills;
+mod ledger;
+mod load;
+mod machine;
+mod restarts;
+mod witness;

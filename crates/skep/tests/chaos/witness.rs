@@ -1,0 +1,124 @@
+//! A sandbox that lives through everything, with a command and a terminal in it.
+
+use std::time::Duration;
+
+use skep_client::{Agent, Client, ClientError, ExecEvent, ExecOptions, ExecStream, TerminalSize};
+use skep_wire::rest::{NewSandbox, Sandbox};
+
+/// Counts in lines, some twenty a second.
+const COUNT: &str = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done";
+/// How long any answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+const SIZE: TerminalSize = TerminalSize { cols: 80, rows: 24 };
+
+/// What runs in the sandbox, and how far it has come.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    pub(crate) id: String,
+    pub(crate) token: Option<String>,
+    counter: u32,
+    counted: u64,
+    shell: u32,
+    sum: u64,
+    /// Listens to the counter until the server is gone.
+    stream: Option<ExecStream>,
+}
+
+impl Witness {
+    pub(crate) async fn start(client: &Client) -> Self {
+        let body = NewSandbox {
+            template_id: "base".to_owned(),
+            timeout: Some(7200),
+            ..NewSandbox::default()
+        };
+        let sandbox: Sandbox = client.post(&["v2", "sandboxes"], &body).await.unwrap();
+        let (id, token) = (sandbox.sandbox_id, sandbox.envd_access_token);
+        let agent = client.agent(&id, token.as_deref());
+        let options = ExecOptions::default();
+        let count = ["-c".to_owned(), COUNT.to_owned()];
+        let mut stream = agent.exec("sh", &count, &options).await.unwrap();
+        let counter = started(&mut stream).await;
+        let mut terminal = agent
+            .open_terminal("bash", &["--norc".to_owned()], &options, SIZE)
+            .await
+            .unwrap();
+        let shell = started(&mut terminal).await;
+        Self {
+            id,
+            token,
+            counter,
+            counted: 0,
+            shell,
+            sum: 0,
+            stream: Some(stream),
+        }
+    }
+
+    /// The server is gone: the stream must say that it was cut off, and not that it ended.
+    pub(crate) async fn check_cut(&mut self) {
+        let mut stream = self.stream.take().expect("it is put back by each check");
+        let cut = loop {
+            let event = tokio::time::timeout(PATIENCE, stream.next());
+            match event.await.expect("a cut stream does not hang") {
+                Ok(Some(ExecEvent::Stdout(_))) => {}
+                other => break other,
+            }
+        };
+        assert!(matches!(cut, Err(ClientError::Lost(_))), "{cut:?}");
+    }
+
+    /// Another server serves: both programs have gone on and can be connected to again.
+    pub(crate) async fn check(&mut self, client: &Client) {
+        let agent = client.agent(&self.id, self.token.as_deref());
+        let mut stream = agent.attach(self.counter).await.unwrap();
+        assert_eq!(started(&mut stream).await, self.counter);
+        let counted = next_count(&mut stream).await;
+        assert!(counted > self.counted, "{counted} after {}", self.counted);
+        self.counted = counted;
+        self.stream = Some(stream);
+        self.check_terminal(&agent).await;
+    }
+
+    async fn check_terminal(&mut self, agent: &Agent) {
+        let mut terminal = agent.attach(self.shell).await.unwrap();
+        assert_eq!(started(&mut terminal).await, self.shell);
+        self.sum += 1;
+        let line = b"x=$((x+1)); echo \"<$x>\"\n";
+        agent.type_in(self.shell, line).await.unwrap();
+        let expected = format!("<{}>", self.sum);
+        let mut shown = String::new();
+        while !shown.contains(&expected) {
+            match next(&mut terminal).await {
+                ExecEvent::Terminal(bytes) => shown += &String::from_utf8_lossy(&bytes),
+                event => panic!("{event:?} after {shown}"),
+            }
+        }
+    }
+}
+
+async fn next(stream: &mut ExecStream) -> ExecEvent {
+    let event = tokio::time::timeout(PATIENCE, stream.next()).await;
+    let event = event.expect("nothing comes").unwrap();
+    event.expect("the stream goes on")
+}
+
+async fn started(stream: &mut ExecStream) -> u32 {
+    match next(stream).await {
+        ExecEvent::Started(pid) => pid,
+        event => panic!("{event:?}"),
+    }
+}
+
+/// The next whole line of the counter.
+async fn next_count(stream: &mut ExecStream) -> u64 {
+    let mut said = String::new();
+    loop {
+        if let [_cut, line, _rest, ..] = said.split('\n').collect::<Vec<_>>()[..] {
+            return line.parse().unwrap();
+        }
+        match next(stream).await {
+            ExecEvent::Stdout(bytes) => said += std::str::from_utf8(&bytes).unwrap(),
+            event => panic!("{event:?}"),
+        }
+    }
+}
