@@ -56,8 +56,11 @@ fn prepare<'a>(
     steps: &mut Steps,
 ) -> Result<Prepared<'a>, Failure> {
     let plan = launch.plan;
+    let tied = die_with_launcher(true);
+    // The launcher is busy mounting, so there is time for this.
+    let filters = filter::filters();
     steps.carry_out(Step::OwnMounts, || {
-        die_with_launcher(true)?;
+        tied?;
         if channel.receive::<()>()?.is_none() {
             return Err(Errno::PIPE.into());
         }
@@ -70,7 +73,6 @@ fn prepare<'a>(
     steps.carry_out(Step::WriteFiles, || {
         plan.files.iter().try_for_each(write_file)
     })?;
-    let filters = filter::filters();
     let prepared = steps.carry_out(Step::SetUpProcess, || {
         rustix::system::sethostname(plan.hostname.as_bytes())?;
         rustix::process::setsid()?;
