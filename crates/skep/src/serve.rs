@@ -25,6 +25,9 @@ use crate::local_key;
 use crate::tls::{self, Tls};
 use crate::wiring::{CatalogTemplates, LocalNodes, NodeRoutes, StoreJournal};
 
+/// Where names below the domain are answered, if nobody else is there.
+const NAMES_PORT: u16 = 5354;
+
 /// What a client needs to know to connect.
 #[derive(Debug, Clone)]
 pub(crate) struct Ready {
@@ -215,11 +218,17 @@ async fn local_key(config: &Config, control: &Control) -> Result<String, CliErro
     Ok(text)
 }
 
+/// Answers names below `domain` on the address that the server listens on.
 async fn serve_names(domain: &str, address: SocketAddr) -> Result<SocketAddr, CliError> {
     let names = Names::new(domain, vec![address.ip()]).map_err(CliError::failure)?;
-    let udp = UdpSocket::bind((address.ip(), 0))
-        .await
-        .map_err(CliError::failure)?;
+    // A resolver that was told the usual port finds it again after a restart; a second server
+    // on this machine takes another and says which.
+    let udp = match UdpSocket::bind((address.ip(), NAMES_PORT)).await {
+        Ok(socket) => socket,
+        Err(_) => UdpSocket::bind((address.ip(), 0))
+            .await
+            .map_err(CliError::failure)?,
+    };
     let names_address = udp.local_addr().map_err(CliError::failure)?;
     let tcp = TcpListener::bind(names_address)
         .await

@@ -35,6 +35,12 @@ pub(crate) fn announce(ready: &Ready) {
     for line in exports(ready) {
         print_line(&line);
     }
+    if let (Some(domain), Some(names)) = (&ready.domain, ready.names) {
+        print_note(&format!(
+            "\nnames below {domain} are answered by DNS at {names}; programs that use the system's\n\
+             resolver find *.localhost by systemd-resolved or the package libnss-myhostname"
+        ));
+    }
     print_note(EXAMPLE);
 }
 
