@@ -77,7 +77,7 @@ class AxisView:
     @property
     def tick_labels(self) -> list[str]:
         # Asked of the formatter: axes that share their labels with a neighbour show none of their own.
-        positions = self._axis.get_majorticklocs().tolist()
+        positions = [float(position) for position in self._axis.get_majorticklocs()]
         return [str(text) for text in self._axis.get_major_formatter().format_ticks(positions)]
 
     def _tick_date(self, position: float) -> Coordinate:

@@ -13,7 +13,8 @@ from . import prepare, serve
 def open_socket(arguments: argparse.Namespace) -> socket.socket:
     """The connected socket that the command line names."""
     if arguments.socket_fd is not None:
-        return socket.socket(fileno=arguments.socket_fd)
+        # A copy: the kernel gives descriptors 0, 1 and 2 another meaning, and what it starts must not inherit this one.
+        return socket.socket(fileno=os.dup(arguments.socket_fd))
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(arguments.connect)
     return connection
@@ -26,8 +27,9 @@ def main() -> None:
     where.add_argument("--connect", metavar="PATH", help="path of a listening Unix socket")
     parser.add_argument("--preload", action="append", default=[], metavar="MODULE", help="import before the first cell")
     arguments = parser.parse_args()
-    # `-m` put the directory of this moment first in the search path; serving puts in the current one.
-    del sys.path[0]
+    if not sys.flags.safe_path:
+        # `-m` put the directory of this moment first in the search path; serving puts in the current one.
+        del sys.path[0]
     prepare(arguments.preload)
     connection = open_socket(arguments)
     status = serve(connection)

@@ -7,14 +7,13 @@ for the sake of formatting: types are recognised by name.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from IPython.core.formatters import BaseFormatter, DisplayFormatter, JSONFormatter
 from traitlets import ObjectName, Unicode
 
 from .encoding import EncodedJson, NotJson, to_faithful_json
-
-FIGURE_MODULE = "matplotlib.figure"
 
 
 class ContainerFormatter(JSONFormatter):
@@ -38,6 +37,13 @@ class ChartFormatter(BaseFormatter):
     print_method = ObjectName("_repr_e2b_chart_")
     _return_type = dict
 
+    def __call__(self, obj: Any) -> Any:
+        # Not registered for the type: the inline backend removes what others registered for figures.
+        figures = sys.modules.get("matplotlib.figure")
+        if figures is not None and isinstance(obj, figures.Figure):
+            return extract_chart(obj) if self.enabled else None
+        return super().__call__(obj)
+
 
 def install_formatters(display_formatter: DisplayFormatter) -> None:
     """Add the formatters to a shell's display formatter."""
@@ -50,10 +56,7 @@ def install_formatters(display_formatter: DisplayFormatter) -> None:
     for module in ("pandas", "pandas.core.frame"):
         data_formatter.for_type_by_name(module, "DataFrame", encode_data_frame)
 
-    chart_formatter = ChartFormatter(parent=display_formatter)
-    chart_formatter.for_type_by_name(FIGURE_MODULE, "Figure", extract_chart)
-
-    for formatter in (json_formatter, data_formatter, chart_formatter):
+    for formatter in (json_formatter, data_formatter, ChartFormatter(parent=display_formatter)):
         display_formatter.formatters[formatter.format_type] = formatter
         if formatter.format_type not in display_formatter.active_types:
             display_formatter.active_types = [*display_formatter.active_types, formatter.format_type]
