@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import TracebackType
 from typing import Any
 
@@ -15,7 +16,9 @@ class IpykernelPeer:
 
     def __enter__(self) -> IpykernelPeer:
         self._manager = KernelManager(kernel_name="python3")
-        self._manager.start_kernel()
+        # Under pytest ipykernel does not watch the descriptors.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+        self._manager.start_kernel(env=environment)
         self._client = self._manager.client()
         self._client.start_channels()
         self._client.wait_for_ready(timeout=60)
