@@ -4,6 +4,7 @@ mod compose;
 mod content;
 mod download;
 mod metadata;
+mod part_name;
 mod range;
 mod receive;
 mod refusable;

@@ -12,14 +12,14 @@ use axum::extract::State;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_TYPE};
 use serde::Serialize;
 use skep_telemetry::Chain;
 use tokio_util::io::{ReaderStream, StreamReader};
 
 use super::receive::{ReceiveError, receive};
 use super::refusable::{RefusableBody, refusable};
-use super::{FileQuery, MaybeQuery, metadata, parse};
+use super::{FileQuery, MaybeQuery, metadata, parse, part_name};
 use crate::agent::Agent;
 use crate::filesystem::blocking;
 use crate::filesystem::service::View;
@@ -167,7 +167,13 @@ impl Upload {
             }
             // The query wins: some clients name every part `undefined`.
             let requested = if self.query.path.is_empty() {
-                part.file_name().unwrap_or_default().to_owned()
+                let disposition = part.headers().get(CONTENT_DISPOSITION);
+                let disposition =
+                    disposition.and_then(|value| str::from_utf8(value.as_bytes()).ok());
+                disposition
+                    .and_then(part_name::file_name)
+                    .or_else(|| part.file_name().map(str::to_owned))
+                    .unwrap_or_default()
             } else {
                 self.query.path.clone()
             };
