@@ -10,6 +10,7 @@
 //!            └─ work          the limits; everything else
 //! ```
 
+mod device;
 mod v1;
 mod v2;
 
@@ -19,6 +20,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use skep_types::{Resources, Usage};
+
+pub(crate) use device::IoLimit;
 
 /// What the agent may use beyond the sandbox's limits.
 const RESERVED_MEMORY: u64 = 64 * 1024 * 1024;
@@ -113,10 +116,15 @@ impl Cgroups {
 
     /// Makes the group with its children and writes the limits. Whatever was made is removed
     /// again if something fails.
-    pub(crate) fn create(&self, group: &Group, resources: &Resources) -> Result<(), CgroupError> {
+    pub(crate) fn create(
+        &self,
+        group: &Group,
+        resources: &Resources,
+        io: Option<IoLimit>,
+    ) -> Result<(), CgroupError> {
         let made = match self {
-            Self::V1(hierarchies) => hierarchies.create(group, resources),
-            Self::V2(tree) => tree.create(group, resources),
+            Self::V1(hierarchies) => hierarchies.create(group, resources, io),
+            Self::V2(tree) => tree.create(group, resources, io),
         };
         made.inspect_err(|_| {
             if let Err(error) = self.remove(group) {
@@ -167,6 +175,24 @@ impl Cgroups {
             Self::V1(hierarchies) => hierarchies.remove(group),
             Self::V2(tree) => tree.remove(group),
         }
+    }
+
+    /// Whether reading and writing of the group is limited.
+    #[cfg(test)]
+    fn limits_io(&self, group: &Group) -> Result<bool, CgroupError> {
+        let limits = match self {
+            Self::V1(hierarchies) => {
+                let folders = hierarchies.folders(group, Child::Work);
+                let blkio = folders
+                    .iter()
+                    .find(|folder| folder.starts_with("/sys/fs/cgroup/blkio"));
+                blkio.map_or(Ok(String::new()), |folder| {
+                    read(folder, "blkio.throttle.write_bps_device")
+                })?
+            }
+            Self::V2(tree) => read(&tree.folder(group).join(Child::Work.name()), "io.max")?,
+        };
+        Ok(!limits.trim().is_empty())
     }
 
     /// The names of all groups below the parent.
@@ -350,7 +376,7 @@ mod tests {
             memory_mib: 64,
             ..Resources::default()
         };
-        real.cgroups.create(&group, &resources).unwrap();
+        real.cgroups.create(&group, &resources, None).unwrap();
         // The shell waits for a line, so that it is inside before it does anything.
         let mut shell = Command::new("sh")
             .args([
@@ -402,6 +428,7 @@ mod tests {
                 ("pids.current", "3"),
                 ("cpu.max", "max 100000"),
                 ("cpu.weight", "100"),
+                ("io.max", ""),
                 ("cpu.stat", "usage_usec 1500000\nuser_usec 1000000"),
             ] {
                 fs::write(folder.join(name), content).unwrap();
@@ -422,7 +449,13 @@ mod tests {
         let group = Group::new(&SandboxId::random());
         let cgroups = recorded_tree(folder.path(), &group);
         assert_eq!(cgroups.version(), "v2");
-        cgroups.create(&group, &Resources::default()).unwrap();
+        let io = IoLimit {
+            disk: (254, 0),
+            bytes_per_second: 1000,
+        };
+        cgroups
+            .create(&group, &Resources::default(), Some(io))
+            .unwrap();
 
         let sandbox = folder.path().join("skep").join(&group.name);
         let written = |path: &str| fs::read_to_string(sandbox.join(path)).unwrap();
@@ -432,7 +465,8 @@ mod tests {
         assert_eq!(written("pids.max"), "1056");
         assert_eq!(written("work/cpu.max"), "200000 100000");
         assert_eq!(written("memory.swap.max"), "0");
-        assert_eq!(written("cgroup.subtree_control"), "+cpu");
+        assert_eq!(written("work/io.max"), "254:0 rbps=1000 wbps=1000");
+        assert_eq!(written("cgroup.subtree_control"), "+cpu +io");
     }
 
     #[test]
@@ -446,6 +480,21 @@ mod tests {
             (usage.cache_bytes, usage.pids, usage.out_of_memory_kills),
             (2048, 3, 1)
         );
+    }
+
+    #[test]
+    fn reading_and_writing_is_limited_on_a_real_disk() {
+        let Some(io) = IoLimit::on_disk_of(Path::new("/"), 50 << 20) else {
+            // A machine whose root is on no disk of its own has nothing to limit.
+            return;
+        };
+        let real = Real::new();
+        let group = Group::new(&SandboxId::random());
+        real.cgroups
+            .create(&group, &Resources::default(), Some(io))
+            .unwrap();
+        assert!(real.cgroups.limits_io(&group).unwrap());
+        real.cgroups.remove(&group).unwrap();
     }
 
     #[test]

@@ -20,13 +20,16 @@ pub struct NativeConfig {
     pub launcher: Launcher,
     /// The executable that is the first process of every sandbox.
     pub agent: PathBuf,
-    /// Its arguments, the zeroth included; `--config-fd`, `--ready-fd` and
-    /// `--work-cgroup-fds` with their values are added.
+    /// Its arguments, the zeroth included; `--config-fd`, `--ready-fd`,
+    /// `--log-fd` and `--work-cgroup-fds` with their values are added.
     pub agent_arguments: Vec<String>,
     /// How long an agent may take to listen.
     pub agent_deadline: Duration,
     /// Where the cgroup hierarchies are mounted.
     pub cgroup_root: PathBuf,
+    /// How fast one sandbox may read from the machine's disk, and write to it; `None` is as
+    /// fast as it goes. v1 does not limit what is written through the cache.
+    pub disk_bytes_per_second: Option<u64>,
     /// Private ranges that sandboxes with internet may reach all the same, for example of a
     /// package mirror.
     pub allowed_ranges: Vec<Ipv4Net>,
@@ -49,6 +52,7 @@ impl NativeConfig {
             agent_arguments: vec!["skep".into(), "agent".into()],
             agent_deadline: Duration::from_secs(10),
             cgroup_root: PathBuf::from("/sys/fs/cgroup"),
+            disk_bytes_per_second: None,
             allowed_ranges: Vec::new(),
             resolvers: Vec::new(),
             without: Vec::new(),

@@ -16,7 +16,7 @@ use skep_launch::{Descriptors, SpawnError, Started, Step, sealed_file};
 use skep_telemetry::Chain;
 use skep_types::{Egress, SandboxId, Usage};
 
-use crate::cgroup::{self, Cgroups, Group};
+use crate::cgroup::{self, Cgroups, Group, IoLimit};
 use crate::config::NativeConfig;
 use crate::disk::{self, Disks};
 use crate::instance::{Names, Slot};
@@ -36,6 +36,8 @@ pub(crate) struct Host {
     pub(crate) config: NativeConfig,
     pub(crate) names: Names,
     pub(crate) cgroups: Cgroups,
+    /// How fast each sandbox may use the disk that the data directory is on.
+    io: Option<IoLimit>,
     pub(crate) slots: Slots,
     /// Names this run of the machine.
     pub(crate) boot: String,
@@ -78,9 +80,13 @@ impl Host {
     ) -> io::Result<Self> {
         fs::create_dir_all(config.data_dir.join("sandboxes"))?;
         let agent = rustix::fs::open(&config.agent, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let io = config
+            .disk_bytes_per_second
+            .and_then(|speed| IoLimit::on_disk_of(&config.data_dir, speed));
         Ok(Self {
             names,
             cgroups,
+            io,
             slots: Slots::new(names),
             boot,
             disks: Disks::new(config.data_dir.join("disks")),
@@ -148,7 +154,7 @@ impl Host {
             .map_err(failed("make the sandbox's disk"))?;
         let group = Group::new(&request.id);
         self.cgroups
-            .create(&group, &request.resources)
+            .create(&group, &request.resources, self.io)
             .map_err(failed("make the sandbox's cgroup"))?;
         let open_doors = |child| {
             self.cgroups

@@ -53,6 +53,8 @@ pub(crate) struct Limits {
     pub(crate) disk_mib: u32,
     pub(crate) pids: u32,
     pub(crate) lifetime_hours: u32,
+    /// How fast one sandbox may read from the disk, and write to it; 0 is as fast as it goes.
+    pub(crate) disk_mib_per_second: u32,
 }
 
 /// The network of sandboxes.
@@ -98,6 +100,7 @@ impl Default for Limits {
             disk_mib: 50 * 1024,
             pids: 4096,
             lifetime_hours: 24,
+            disk_mib_per_second: 400,
         }
     }
 }

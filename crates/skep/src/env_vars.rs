@@ -104,4 +104,9 @@ pub(crate) const ALL: &[EnvVar] = &[
         key: "limits.lifetime_hours",
         help: "longest life of a sandbox",
     },
+    EnvVar {
+        name: "SKEP_MAX_DISK_MIB_PER_SECOND",
+        key: "limits.disk_mib_per_second",
+        help: "how fast one sandbox may read from the disk, and write to it; 0 is as fast as it goes",
+    },
 ];

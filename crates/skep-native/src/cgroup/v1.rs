@@ -6,8 +6,8 @@ use std::time::Duration;
 use skep_types::{Resources, Usage};
 
 use super::{
-    CgroupError, Child, Group, RESERVED_MEMORY, RESERVED_PIDS, folders_in, kill_until_empty,
-    make_folder, memory, quota, read_field, read_number, remove_folder, write,
+    CgroupError, Child, Group, IoLimit, RESERVED_MEMORY, RESERVED_PIDS, folders_in,
+    kill_until_empty, make_folder, memory, quota, read_field, read_number, remove_folder, write,
 };
 
 /// Controllers without which a limit or a counter would not be there.
@@ -69,7 +69,12 @@ impl Hierarchies {
             .collect()
     }
 
-    pub(super) fn create(&self, group: &Group, resources: &Resources) -> Result<(), CgroupError> {
+    pub(super) fn create(
+        &self,
+        group: &Group,
+        resources: &Resources,
+        io: Option<IoLimit>,
+    ) -> Result<(), CgroupError> {
         for (_, parent) in &self.controllers {
             let folder = parent.join(&group.name);
             make_folder(&folder)?;
@@ -103,7 +108,32 @@ impl Hierarchies {
         write(&cpu.join(Child::Work.name()), "cpu.cfs_period_us", period)?;
         write(&cpu.join(Child::Work.name()), "cpu.cfs_quota_us", quota)?;
         // The agent comes first when both want the processor.
-        write(&cpu.join(Child::Agent.name()), "cpu.shares", 10 * 1024)
+        write(&cpu.join(Child::Agent.name()), "cpu.shares", 10 * 1024)?;
+        self.limit_io(group, io)
+    }
+
+    /// Slows down what goes to the disk at once. What is written through the cache reaches the
+    /// disk in nobody's name: v1 cannot limit that.
+    fn limit_io(&self, group: &Group, io: Option<IoLimit>) -> Result<(), CgroupError> {
+        let blkio = self.controllers.iter().find(|(name, _)| *name == "blkio");
+        let (Some((_, parent)), Some(io)) = (blkio, io) else {
+            return Ok(());
+        };
+        let work = parent.join(&group.name).join(Child::Work.name());
+        let (major, minor) = io.disk;
+        for file in [
+            "blkio.throttle.read_bps_device",
+            "blkio.throttle.write_bps_device",
+        ] {
+            if work.join(file).exists() {
+                write(
+                    &work,
+                    file,
+                    format!("{major}:{minor} {}", io.bytes_per_second),
+                )?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn usage(&self, group: &Group) -> Result<Usage, CgroupError> {

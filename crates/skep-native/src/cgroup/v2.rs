@@ -7,8 +7,8 @@ use std::time::Duration;
 use skep_types::{Resources, Usage};
 
 use super::{
-    CgroupError, Child, Group, RESERVED_MEMORY, RESERVED_PIDS, file, kill_until_empty, make_folder,
-    memory, quota, read, read_field, read_number, remove_folder, write,
+    CgroupError, Child, Group, IoLimit, RESERVED_MEMORY, RESERVED_PIDS, file, kill_until_empty,
+    make_folder, memory, quota, read, read_field, read_number, remove_folder, write,
 };
 
 /// Controllers without which a limit would not be there.
@@ -58,10 +58,18 @@ impl Tree {
         self.parent.join(&group.name)
     }
 
-    pub(super) fn create(&self, group: &Group, resources: &Resources) -> Result<(), CgroupError> {
+    pub(super) fn create(
+        &self,
+        group: &Group,
+        resources: &Resources,
+        io: Option<IoLimit>,
+    ) -> Result<(), CgroupError> {
         let folder = self.folder(group);
         make_folder(&folder)?;
-        enable(&folder, &NEEDED.iter().collect::<Vec<_>>())?;
+        let offered = read(&folder, "cgroup.controllers")?;
+        let there = |name: &&&str| offered.split_whitespace().any(|offered| offered == **name);
+        let welcome = WELCOME.iter().filter(there);
+        enable(&folder, &NEEDED.iter().chain(welcome).collect::<Vec<_>>())?;
         for child in Child::ALL {
             make_folder(&folder.join(child.name()))?;
         }
@@ -74,6 +82,15 @@ impl Tree {
         write(&work, "cpu.max", format!("{quota} {period}"))?;
         // The agent comes first when both want the processor.
         write(&folder.join(Child::Agent.name()), "cpu.weight", 1000)?;
+        if let Some(IoLimit {
+            disk: (major, minor),
+            bytes_per_second,
+        }) = io
+            && work.join("io.max").exists()
+        {
+            let speed = format!("rbps={bytes_per_second} wbps={bytes_per_second}");
+            write(&work, "io.max", format!("{major}:{minor} {speed}"))?;
+        }
         // Swap would let a sandbox use the machine's disk instead of its memory.
         for folder in [&folder, &work] {
             if folder.join("memory.swap.max").exists() {

@@ -135,11 +135,11 @@ pub(super) fn cgroups(config: &NativeConfig) -> Check {
                 return Check::limited(name, format!("a group is left: {error}"), None);
             }
             match cgroups {
-                Cgroups::V2(_) => Check::good(name, "v2: memory, pids and processor time"),
+                Cgroups::V2(_) => Check::good(name, "v2: memory, pids, processor time, disk speed"),
                 Cgroups::V1(_) => Check::limited(
                     name,
-                    "v1: memory, pids and processor time; what a sandbox writes to disk through \
-                     the cache is not slowed down",
+                    "v1: memory, pids, processor time, disk speed; what a sandbox writes to disk \
+                     through the cache is not slowed down",
                     "boot with systemd.unified_cgroup_hierarchy=1 for v2",
                 ),
             }

@@ -1,0 +1,65 @@
+//! The disk below a folder, by which reading and writing is limited.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// How fast a sandbox may read from, and write to, the machine's disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IoLimit {
+    /// The disk's number, as the kernel writes it.
+    pub(super) disk: (u32, u32),
+    /// In each direction.
+    pub(super) bytes_per_second: u64,
+}
+
+impl IoLimit {
+    /// A limit on the disk that `folder` is on.
+    ///
+    /// `None` if that is not one disk: network filesystems, btrfs and the like hide theirs.
+    pub(crate) fn on_disk_of(folder: &Path, bytes_per_second: u64) -> Option<Self> {
+        let device = fs::metadata(folder).ok()?.dev();
+        let numbers = (rustix::fs::major(device), rustix::fs::minor(device));
+        let disk = whole_disk(Path::new("/sys/dev/block"), numbers)?;
+        Some(Self {
+            disk,
+            bytes_per_second,
+        })
+    }
+}
+
+/// The disk of a partition; a disk is its own. Limits are set on whole disks only.
+fn whole_disk(devices: &Path, (major, minor): (u32, u32)) -> Option<(u32, u32)> {
+    let device = fs::canonicalize(devices.join(format!("{major}:{minor}"))).ok()?;
+    let disk = match device.join("partition").exists() {
+        true => device.parent()?.to_owned(),
+        false => device,
+    };
+    let text = fs::read_to_string(disk.join("dev")).ok()?;
+    let (major, minor) = text.trim().split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_is_limited_by_its_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("devices/vda");
+        let partition = disk.join("vda1");
+        fs::create_dir_all(&partition).unwrap();
+        fs::write(disk.join("dev"), "254:0\n").unwrap();
+        fs::write(partition.join("dev"), "254:1\n").unwrap();
+        fs::write(partition.join("partition"), "1\n").unwrap();
+        let devices = folder.path().join("block");
+        fs::create_dir(&devices).unwrap();
+        std::os::unix::fs::symlink(&disk, devices.join("254:0")).unwrap();
+        std::os::unix::fs::symlink(&partition, devices.join("254:1")).unwrap();
+
+        assert_eq!(whole_disk(&devices, (254, 0)), Some((254, 0)));
+        assert_eq!(whole_disk(&devices, (254, 1)), Some((254, 0)));
+        assert_eq!(whole_disk(&devices, (0, 42)), None);
+    }
+}
