@@ -18,6 +18,9 @@ mod encoding;
 mod exit_status;
 mod files;
 mod filesystem;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod household;
 mod identifier;
 mod metrics;
 mod open;
@@ -36,6 +39,7 @@ mod tunnel;
 mod users;
 
 pub use options::{Listen, Options};
+pub use household::{Child, Companion, Household, Program, ProgramError};
 pub use reaper::Orphans;
 pub use run::{RunError, run};
 

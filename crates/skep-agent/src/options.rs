@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use skep_wire::agent::AGENT_PORT;
 
+use crate::household::Companion;
 use crate::reaper::Orphans;
 
 /// The door of the agent.
@@ -31,6 +32,8 @@ pub struct Options {
     /// Where user processes look for programs.
     pub path: String,
     /// The accounts of the sandbox.
+    /// What else is served from this process.
+    pub companion: Option<Companion>,
     pub passwd: PathBuf,
     /// The groups of the sandbox.
     pub group: PathBuf,
@@ -52,6 +55,7 @@ impl Options {
             passwd: "/etc/passwd".into(),
             group: "/etc/group".into(),
             identity_folder: "/run/e2b".into(),
+            companion: None,
             orphans: Orphans::Reap,
         }
     }

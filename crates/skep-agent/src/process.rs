@@ -8,6 +8,7 @@ mod audience;
 mod input;
 mod launch;
 mod owner;
+mod place;
 mod registry;
 pub(crate) mod service;
 
@@ -24,7 +25,8 @@ use crate::reaper::Reaper;
 use audience::Audience;
 use input::Input;
 
-pub(crate) use launch::WorkPlace;
+pub(crate) use launch::StartError;
+pub(crate) use place::WorkPlace;
 pub(crate) use registry::Processes;
 
 /// A process that was started through the agent and has not ended.

@@ -10,7 +10,9 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait, waitpid};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait, waitpid,
+};
 use skep_linux::spawn_as::{SpawnAs, SpawnError, Spawning, fork_as};
 use tokio::signal::unix::SignalKind;
 use tokio::sync::oneshot;
@@ -58,6 +60,15 @@ impl Reaper {
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(kill_process(pid, signal)?)
+    }
+
+    /// Signals a child that leads a process group, and all others in that group.
+    pub(crate) fn signal_group(&self, leader: Pid, signal: Signal) -> io::Result<()> {
+        let children = self.lock();
+        if !children.contains_key(&leader) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(kill_process_group(leader, signal)?)
     }
 
     /// Reaps whenever a child has ended, for as long as the agent lives.

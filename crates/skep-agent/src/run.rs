@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use futures_util::future::Either;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use skep_telemetry::Chain;
 use skep_wire::agent::AgentConfig;
@@ -12,6 +13,8 @@ use tokio::net::TcpListener;
 
 use crate::agent::Agent;
 use crate::filesystem::watch::Watchers;
+use crate::household::Household;
+use crate::log::SandboxLog;
 use crate::metrics::Meter;
 use crate::options::{Listen, Options};
 use crate::process::{Processes, WorkPlace};
@@ -109,6 +112,14 @@ async fn start(options: Options) -> Result<(), RunError> {
         File::from(ready)
             .write_all(b"\n")
             .map_err(RunError::Ready)?;
+    let companion = match options.companion {
+        Some(companion) => {
+            let listener = listen(companion.listen).await.map_err(RunError::Listen)?;
+            let routes = (companion.routes)(Household::new(Arc::clone(&agent)));
+            Either::Left(serve(listener, routes))
+        }
+        None => Either::Right(std::future::pending()),
+    };
     }
     tracing::info!("agent listens");
     tokio::select! {
@@ -117,6 +128,7 @@ async fn start(options: Options) -> Result<(), RunError> {
     }
 }
 
+        () = companion => Ok(()),
 async fn listen(listen: Listen) -> io::Result<TcpListener> {
     match listen {
         Listen::At(address) => TcpListener::bind(address).await,

@@ -1,7 +1,5 @@
 //! From a request to a running process.
 
-use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -9,10 +7,10 @@ use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Rlimit, WaitStatus};
+use rustix::process::WaitStatus;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::tcsetwinsize;
-use skep_linux::spawn_as::{SpawnAs, SpawnError, Spawning};
+use skep_linux::spawn_as::{SpawnError, Spawning};
 use skep_wire::agent::AgentConfig;
 use skep_wire::rpc::process as wire;
 use tokio::sync::oneshot;
@@ -21,25 +19,11 @@ use tokio_util::sync::CancellationToken;
 use super::audience::Audience;
 use super::input::Input;
 use super::owner::{Outputs, own};
+use super::place::WorkPlace;
 use super::{Process, Processes, window};
 use crate::channel::Channel;
-use crate::path::{self, PathError};
-use crate::settings;
-use crate::users::{Accounts, User, UserError};
-
-/// What all processes of this sandbox have in common.
-#[derive(Debug)]
-pub(crate) struct WorkPlace {
-    pub(crate) accounts: Accounts,
-    /// Where programs are looked for.
-    pub(crate) path: String,
-    /// `cgroup.procs` files of the cgroups for the sandbox's own work.
-    pub(crate) cgroups: Vec<OwnedFd>,
-    /// The limit that the agent had before it raised its own.
-    pub(crate) open_files: Option<Rlimit>,
-    /// Whether the agent's OOM score is not the usual one.
-    pub(crate) reset_oom_score: bool,
-}
+use crate::path::PathError;
+use crate::users::{User, UserError};
 
 /// What a caller asks for.
 #[derive(Debug)]
@@ -54,7 +38,7 @@ pub(super) struct Launch {
 
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum StartError {
+pub(crate) enum StartError {
     #[error("invalid username: '{name}'")]
     User { name: String, source: UserError },
     #[error("process command is required")]
@@ -141,57 +125,20 @@ fn fork(
     config: &AgentConfig,
     launch: Launch,
 ) -> Result<Forked, StartError> {
-    let name = launch
-        .username
-        .as_deref()
-        .unwrap_or_else(|| settings::default_user(config));
-    let user = place
-        .accounts
-        .find(name)
-        .map_err(|source| StartError::User {
-            name: name.to_owned(),
-            source,
-        })?;
-    let directory = directory(&launch.process, &user, config)?;
-    let environment = environment(&launch.process, &user, config, &place.path)?;
-    let command = &launch.process.cmd;
-    if command.is_empty() {
-        return Err(StartError::NoCommand);
-    }
-    let programs = programs(command, environment.get("PATH").map_or("", String::as_str))?;
-    let arguments = [command]
-        .into_iter()
-        .chain(&launch.process.args)
-        .map(|argument| c_string(argument, "argument"))
-        .collect::<Result<Vec<_>, _>>()?;
-    let variables = environment
-        .iter()
-        .map(|(name, value)| c_string(&format!("{name}={value}"), "environment"))
-        .collect::<Result<Vec<_>, _>>()?;
-
+    let user = place.user(launch.username.as_deref(), config)?;
     let channels = match &launch.terminal {
         Some(size) => Channels::terminal(size, &user),
         None => Channels::pipes(launch.stdin),
     };
     let channels = channels.map_err(StartError::Channels)?;
-    let (spawning, exit) = processes
-        .reaper()
-        .fork(&SpawnAs {
-            programs: &programs,
-            arguments: &arguments,
-            environment: &variables,
-            directory: &directory,
-            credentials: &user.credentials(),
-            standard: channels.standard(),
-            controlling_terminal: launch.terminal.is_some(),
-            cgroups: &place.cgroups,
-            open_files: place.open_files,
-            reset_oom_score: place.reset_oom_score,
-        })
-        .map_err(|source| StartError::Spawn {
-            command: command.clone(),
-            source,
-        })?;
+    let (spawning, exit) = place.fork(
+        processes.reaper(),
+        config,
+        &user,
+        &launch.process,
+        channels.standard(),
+        launch.terminal.is_some(),
+    )?;
     let (input, outputs) = channels.into_ours();
     let process = Process {
         pid: spawning.pid(),
@@ -212,66 +159,6 @@ fn fork(
         spawning,
         exit,
     })
-}
-
-fn c_string(text: &str, what: &'static str) -> Result<CString, StartError> {
-    CString::new(text).map_err(|_zero| StartError::ZeroByte { what })
-}
-
-fn directory(
-    process: &wire::ProcessConfig,
-    user: &User,
-    config: &AgentConfig,
-) -> Result<CString, StartError> {
-    let requested = process.cwd.as_deref().unwrap_or_default();
-    let path = path::resolve(requested, user, config.default_workdir.as_deref())
-        .map_err(StartError::Path)?;
-    match rustix::fs::stat(path.as_str()) {
-        Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() => {
-            c_string(&path, "cwd")
-        }
-        Ok(_) => Err(StartError::NotADirectory { path }),
-        // Another error comes again when the user tries to enter, and is told then.
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {
-            Err(StartError::NoDirectory { path })
-        }
-        Err(_) => c_string(&path, "cwd"),
-    }
-}
-
-/// Later wins: who the user is, what the sandbox was given, what the caller wants.
-fn environment(
-    process: &wire::ProcessConfig,
-    user: &User,
-    config: &AgentConfig,
-    path: &str,
-) -> Result<BTreeMap<String, String>, StartError> {
-    let mut environment = BTreeMap::from([
-        ("PATH".to_owned(), path.to_owned()),
-        ("HOME".to_owned(), user.home.clone()),
-        ("USER".to_owned(), user.name.clone()),
-        ("LOGNAME".to_owned(), user.name.clone()),
-    ]);
-    environment.extend(settings::environment(config));
-    environment.extend(process.envs.clone());
-    match environment
-        .keys()
-        .find(|name| name.is_empty() || name.contains('='))
-    {
-        Some(name) => Err(StartError::VariableName { name: name.clone() }),
-        None => Ok(environment),
-    }
-}
-
-/// Where a command may lie. One with a slash is a path and is not looked for.
-fn programs(command: &str, path: &str) -> Result<Vec<CString>, StartError> {
-    if command.contains('/') {
-        return Ok(vec![c_string(command, "command")?]);
-    }
-    path.split(':')
-        .map(|folder| if folder.is_empty() { "." } else { folder })
-        .map(|folder| c_string(&path::join(folder, command), "command"))
-        .collect()
 }
 
 /// The two ends of everything between the agent and a process.

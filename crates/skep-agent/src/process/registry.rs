@@ -64,7 +64,7 @@ impl Processes {
         }
     }
 
-    pub(super) fn reaper(&self) -> &Reaper {
+    pub(crate) fn reaper(&self) -> &Reaper {
         &self.reaper
     }
 

@@ -1,0 +1,143 @@
+//! What another service in the agent's process may use of the agent.
+//!
+//! As the first process the agent alone can wait for children, and it alone knows who the
+//! sandbox is. A companion (the interpreter) starts its processes here, so that they join the
+//! same cgroups, run as the same user and see the same variables as any command.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use axum::Router;
+use rustix::process::{Pid, Signal, WaitStatus};
+use skep_wire::rpc::process as wire;
+use tokio::sync::oneshot;
+
+use crate::agent::Agent;
+use crate::options::Listen;
+use crate::process::StartError;
+use crate::settings;
+use crate::signature::equal;
+
+/// A second service of the agent's process, on a port of its own.
+pub struct Companion {
+    /// Where its callers come in.
+    pub listen: Listen,
+    /// Makes its routes. Called within the runtime, before the agent says that it is ready.
+    pub routes: Box<dyn FnOnce(Household) -> Router + Send>,
+}
+
+impl std::fmt::Debug for Companion {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Companion")
+            .field("listen", &self.listen)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The agent as its companion sees it.
+#[derive(Debug, Clone)]
+pub struct Household {
+    agent: Arc<Agent>,
+}
+
+/// A program to start as the sandbox's default user.
+#[derive(Debug, Clone, Default)]
+pub struct Program {
+    /// The command and its arguments.
+    pub arguments: Vec<String>,
+    /// Variables beside and over those of the sandbox.
+    pub environment: BTreeMap<String, String>,
+    /// Where it starts; `None` is where commands start.
+    pub directory: Option<String>,
+}
+
+/// A program that was started.
+#[derive(Debug)]
+pub struct Child {
+    /// Its number in the sandbox. It leads a process group of the same number.
+    pub pid: Pid,
+    /// How it ends.
+    pub exit: oneshot::Receiver<WaitStatus>,
+}
+
+/// Why a program of the companion was not started.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start the program")]
+pub struct ProgramError(#[source] StartError);
+
+impl Household {
+    pub(crate) fn new(agent: Arc<Agent>) -> Self {
+        Self { agent }
+    }
+
+    /// Starts a program with the given standard descriptors, of which no copy is kept.
+    ///
+    /// Blocks until the program runs.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run: the program or the folder is not there, or there is no process left.
+    pub fn start(&self, program: &Program, standard: [OwnedFd; 3]) -> Result<Child, ProgramError> {
+        let mut arguments = program.arguments.iter().cloned();
+        let process = wire::ProcessConfig {
+            cmd: arguments.next().unwrap_or_default(),
+            args: arguments.collect(),
+            envs: program
+                .environment
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+            cwd: program.directory.clone(),
+            ..wire::ProcessConfig::default()
+        };
+        let [input, output, error] = &standard;
+        let (pid, exit) = self
+            .agent
+            .place
+            .start_plain(
+                self.agent.processes.reaper(),
+                &self.agent.settings.current(),
+                &process,
+                [input.as_fd(), output.as_fd(), error.as_fd()],
+            )
+            .map_err(ProgramError)?;
+        Ok(Child { pid, exit })
+    }
+
+    /// Signals a child of [`Household::start`] and its process group.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if it has ended.
+    pub fn signal_group(&self, leader: Pid, signal: Signal) -> io::Result<()> {
+        self.agent.processes.reaper().signal_group(leader, signal)
+    }
+
+    /// What every process of the sandbox finds in its environment, as of now.
+    pub fn environment(&self) -> BTreeMap<String, String> {
+        settings::environment(&self.agent.settings.current())
+    }
+
+    /// Whether a caller that shows this token may use the sandbox.
+    pub fn admits(&self, token: Option<&[u8]>) -> bool {
+        match &self.agent.settings.current().access_token {
+            Some(secret) => token.is_some_and(|shown| equal(shown, secret.as_bytes())),
+            None => true,
+        }
+    }
+
+    /// Where commands start when nobody says where.
+    ///
+    /// # Errors
+    ///
+    /// If the sandbox has no default user any more.
+    pub fn default_directory(&self) -> Result<String, ProgramError> {
+        self.agent
+            .place
+            .default_directory(&self.agent.settings.current())
+            .map_err(ProgramError)
+    }
+}

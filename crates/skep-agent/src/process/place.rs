@@ -1,0 +1,176 @@
+//! What all processes of a sandbox have in common, and starting one there.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::process::{Pid, Rlimit, WaitStatus};
+use skep_linux::spawn_as::{SpawnAs, Spawning};
+use skep_wire::agent::AgentConfig;
+use skep_wire::rpc::process as wire;
+use tokio::sync::oneshot;
+
+use super::launch::StartError;
+use crate::path;
+use crate::reaper::Reaper;
+use crate::settings;
+use crate::users::{Accounts, User};
+
+/// What all processes of this sandbox have in common.
+#[derive(Debug)]
+pub(crate) struct WorkPlace {
+    pub(crate) accounts: Accounts,
+    /// Where programs are looked for.
+    pub(crate) path: String,
+    /// `cgroup.procs` files of the cgroups for the sandbox's own work.
+    pub(crate) cgroups: Vec<OwnedFd>,
+    /// The limit that the agent had before it raised its own.
+    pub(crate) open_files: Option<Rlimit>,
+    /// Whether the agent's OOM score is not the usual one.
+    pub(crate) reset_oom_score: bool,
+}
+
+impl WorkPlace {
+    /// Who is meant, if the caller names somebody or nobody.
+    pub(super) fn user(
+        &self,
+        name: Option<&str>,
+        config: &AgentConfig,
+    ) -> Result<User, StartError> {
+        let name = name.unwrap_or_else(|| settings::default_user(config));
+        self.accounts.find(name).map_err(|source| StartError::User {
+            name: name.to_owned(),
+            source,
+        })
+    }
+
+    /// Forks the child that becomes the program.
+    pub(super) fn fork(
+        &self,
+        reaper: &Reaper,
+        config: &AgentConfig,
+        user: &User,
+        process: &wire::ProcessConfig,
+        standard: [BorrowedFd<'_>; 3],
+        controlling_terminal: bool,
+    ) -> Result<(Spawning, oneshot::Receiver<WaitStatus>), StartError> {
+        let directory = directory(process, user, config)?;
+        let environment = environment(process, user, config, &self.path)?;
+        let command = &process.cmd;
+        if command.is_empty() {
+            return Err(StartError::NoCommand);
+        }
+        let programs = programs(command, environment.get("PATH").map_or("", String::as_str))?;
+        let arguments = [command]
+            .into_iter()
+            .chain(&process.args)
+            .map(|argument| c_string(argument, "argument"))
+            .collect::<Result<Vec<_>, _>>()?;
+        let variables = environment
+            .iter()
+            .map(|(name, value)| c_string(&format!("{name}={value}"), "environment"))
+            .collect::<Result<Vec<_>, _>>()?;
+        reaper
+            .fork(&SpawnAs {
+                programs: &programs,
+                arguments: &arguments,
+                environment: &variables,
+                directory: &directory,
+                credentials: &user.credentials(),
+                standard,
+                controlling_terminal,
+                cgroups: &self.cgroups,
+                open_files: self.open_files,
+                reset_oom_score: self.reset_oom_score,
+            })
+            .map_err(|source| StartError::Spawn {
+                command: command.clone(),
+                source,
+            })
+    }
+
+    /// Starts a program of the sandbox's default user with the given standard descriptors.
+    /// Blocks until it runs.
+    pub(crate) fn start_plain(
+        &self,
+        reaper: &Reaper,
+        config: &AgentConfig,
+        process: &wire::ProcessConfig,
+        standard: [BorrowedFd<'_>; 3],
+    ) -> Result<(Pid, oneshot::Receiver<WaitStatus>), StartError> {
+        let user = self.user(None, config)?;
+        let (spawning, exit) = self.fork(reaper, config, &user, process, standard, false)?;
+        let pid = spawning.pid();
+        spawning.confirm().map_err(|source| StartError::Spawn {
+            command: process.cmd.clone(),
+            source,
+        })?;
+        Ok((pid, exit))
+    }
+
+    /// Where a program of the sandbox's default user starts if nobody says where.
+    pub(crate) fn default_directory(&self, config: &AgentConfig) -> Result<String, StartError> {
+        let user = self.user(None, config)?;
+        path::resolve("", &user, config.default_workdir.as_deref()).map_err(StartError::Path)
+    }
+}
+
+fn c_string(text: &str, what: &'static str) -> Result<CString, StartError> {
+    CString::new(text).map_err(|_zero| StartError::ZeroByte { what })
+}
+
+fn directory(
+    process: &wire::ProcessConfig,
+    user: &User,
+    config: &AgentConfig,
+) -> Result<CString, StartError> {
+    let requested = process.cwd.as_deref().unwrap_or_default();
+    let path = path::resolve(requested, user, config.default_workdir.as_deref())
+        .map_err(StartError::Path)?;
+    match rustix::fs::stat(path.as_str()) {
+        Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() => {
+            c_string(&path, "cwd")
+        }
+        Ok(_) => Err(StartError::NotADirectory { path }),
+        // Another error comes again when the user tries to enter, and is told then.
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {
+            Err(StartError::NoDirectory { path })
+        }
+        Err(_) => c_string(&path, "cwd"),
+    }
+}
+
+/// Later wins: who the user is, what the sandbox was given, what the caller wants.
+fn environment(
+    process: &wire::ProcessConfig,
+    user: &User,
+    config: &AgentConfig,
+    path: &str,
+) -> Result<BTreeMap<String, String>, StartError> {
+    let mut environment = BTreeMap::from([
+        ("PATH".to_owned(), path.to_owned()),
+        ("HOME".to_owned(), user.home.clone()),
+        ("USER".to_owned(), user.name.clone()),
+        ("LOGNAME".to_owned(), user.name.clone()),
+    ]);
+    environment.extend(settings::environment(config));
+    environment.extend(process.envs.clone());
+    match environment
+        .keys()
+        .find(|name| name.is_empty() || name.contains('='))
+    {
+        Some(name) => Err(StartError::VariableName { name: name.clone() }),
+        None => Ok(environment),
+    }
+}
+
+/// Where a command may lie. One with a slash is a path and is not looked for.
+fn programs(command: &str, path: &str) -> Result<Vec<CString>, StartError> {
+    if command.contains('/') {
+        return Ok(vec![c_string(command, "command")?]);
+    }
+    path.split(':')
+        .map(|folder| if folder.is_empty() { "." } else { folder })
+        .map(|folder| c_string(&path::join(folder, command), "command"))
+        .collect()
+}
