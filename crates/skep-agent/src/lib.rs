@@ -22,6 +22,7 @@ mod filesystem;
 pub mod fuzzing;
 mod household;
 mod identifier;
+mod log;
 mod metrics;
 mod open;
 mod options;

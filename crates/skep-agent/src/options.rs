@@ -25,6 +25,9 @@ pub struct Options {
     pub config: OwnedFd,
     /// Gets one byte and is closed when the agent listens.
     pub ready: Option<OwnedFd>,
+    /// Memory for what the processes of the sandbox say, as [`skep_wire::agent::log`] lays it
+    /// out; without it nothing is kept.
+    pub log: Option<OwnedFd>,
     /// `cgroup.procs` files of the cgroups that every user process joins.
     pub work_cgroups: Vec<OwnedFd>,
     /// Where callers come in.
@@ -49,6 +52,7 @@ impl Options {
         Self {
             config,
             ready: None,
+            log: None,
             work_cgroups: Vec::new(),
             listen: Listen::At((Ipv4Addr::UNSPECIFIED, AGENT_PORT).into()),
             path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),

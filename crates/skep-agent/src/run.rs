@@ -42,6 +42,9 @@ pub enum RunError {
     /// The launcher and the agent are of different versions.
     #[error("cannot parse the configuration")]
     ParseConfig(#[source] serde_json::Error),
+    /// The memory for the log cannot be written.
+    #[error("cannot start the log")]
+    Log(#[source] io::Error),
     /// The sandbox would be able to read the agent's memory.
     #[error("cannot protect the agent from the sandbox")]
     Protect(#[source] io::Error),
@@ -88,6 +91,7 @@ async fn start(options: Options) -> Result<(), RunError> {
         // The variables tell programs the same, so a sandbox without these files still works.
         tracing::warn!(error = %Chain(&error), "cannot write the identity of the sandbox");
     }
+    let log = SandboxLog::open(options.log).map_err(RunError::Log)?;
     let reaper = Arc::new(Reaper::new(options.orphans));
     let place = WorkPlace {
         accounts: Accounts {
@@ -101,7 +105,7 @@ async fn start(options: Options) -> Result<(), RunError> {
     };
     let agent = Arc::new(Agent {
         settings: Settings::new(config),
-        processes: Arc::new(Processes::new(Arc::clone(&reaper))),
+        processes: Arc::new(Processes::new(Arc::clone(&reaper), log)),
         place: Arc::new(place),
         watchers: Watchers::default(),
         meter: Meter::new(),

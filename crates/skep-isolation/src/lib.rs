@@ -7,6 +7,7 @@ mod contract;
 mod fake;
 
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -117,6 +118,21 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     ///
     /// [`AdoptError`]: it is gone. [`Isolation::sweep`] removes what it left.
     fn adopt(&self, record: LaunchRecord) -> BoxFuture<'_, Result<Launched, AdoptError>>;
+
+    /// What is kept of what a sandbox said to its owner: lines of JSON, the oldest first. Kept
+    /// beyond its end, unless it ended while there was no server. Empty if there is nothing.
+    ///
+    /// # Errors
+    ///
+    /// If it is there and cannot be read.
+    fn log(&self, id: SandboxId) -> BoxFuture<'_, io::Result<Vec<u8>>>;
+
+    /// Forgets what an ended sandbox said.
+    ///
+    /// # Errors
+    ///
+    /// If it is there and cannot be removed.
+    fn forget_log(&self, id: SandboxId) -> BoxFuture<'_, io::Result<()>>;
 
     /// Removes what belongs to this installation and to no sandbox that was launched or
     /// adopted by this server. Called once at start, after adoption.

@@ -20,15 +20,16 @@ use crate::cgroup::{self, Cgroups, Group, IoLimit};
 use crate::config::NativeConfig;
 use crate::disk::{self, Disks};
 use crate::instance::{Names, Slot};
+use crate::log::{KeptLogs, Log};
 use crate::resident::Resident;
 use crate::slots::Slots;
 use crate::{dns, gateway, plan};
 
 /// How long the launcher may take. It takes milliseconds, unless the machine is overloaded.
 const LAUNCHER_DEADLINE: Duration = Duration::from_secs(30);
-/// How much an agent may ever write to its log. Agents are quiet; this is for their last
+/// How much an agent may ever say to the operator. Agents are quiet; this is for their last
 /// words.
-const LOG_BYTES: u64 = 64 << 10;
+const LAST_WORDS_BYTES: u64 = 64 << 10;
 
 /// What all sandboxes of this server share.
 #[derive(Debug)]
@@ -41,6 +42,7 @@ pub(crate) struct Host {
     pub(crate) slots: Slots,
     /// Names this run of the machine.
     pub(crate) boot: String,
+    pub(crate) logs: KeptLogs,
     disks: Disks,
     agent: OwnedFd,
     /// Every sandbox that was launched or adopted by this server and not destroyed yet, those
@@ -64,7 +66,8 @@ pub(crate) struct Newcomer {
     pub(crate) started: Started,
     /// Gets one byte when the agent listens.
     pub(crate) ready: OwnedFd,
-    pub(crate) log: OwnedFd,
+    pub(crate) last_words: OwnedFd,
+    pub(crate) log: Log,
     /// How long disk and cgroups took.
     pub(crate) prepared_in: Duration,
     /// How long the launcher took.
@@ -89,6 +92,7 @@ impl Host {
             io,
             slots: Slots::new(names),
             boot,
+            logs: KeptLogs::open(config.data_dir.join("logs"))?,
             disks: Disks::new(config.data_dir.join("disks")),
             agent,
             tenants: Mutex::default(),
@@ -168,12 +172,14 @@ impl Host {
         let config = sealed_file("agent-config", request.agent_config.reveal())
             .map_err(failed("store the agent's configuration"))?;
         let (ready, theirs) = io::pipe().map_err(failed("make a pipe"))?;
-        let log = log_file().map_err(failed("make the agent's log"))?;
+        let last_words = last_words_file().map_err(failed("make room for last words"))?;
+        let log = Log::new().map_err(failed("make the sandbox's log"))?;
         let copy = |file: &OwnedFd| file.try_clone().map_err(failed("copy a descriptor"));
         let passed = plan::Passed {
             join: join.into_iter().map(|file| descriptors.add(file)).collect(),
             agent: descriptors.add(copy(&self.agent)?),
-            log: descriptors.add(copy(&log)?),
+            last_words: descriptors.add(copy(&last_words)?),
+            log: descriptors.add(log.share().map_err(failed("copy a descriptor"))?),
             config: descriptors.add(config),
             ready: descriptors.add(theirs),
             work: work.into_iter().map(|file| descriptors.add(file)).collect(),
@@ -187,6 +193,7 @@ impl Host {
         Ok(Newcomer {
             started,
             ready: ready.into(),
+            last_words,
             log,
             prepared_in,
             launched_in: start.elapsed().saturating_sub(prepared_in),
@@ -249,6 +256,22 @@ impl Host {
         Ok((ids, links.collect()))
     }
 
+    /// What a sandbox has said to its owner, also after its end. Blocks.
+    pub(crate) fn said(&self, id: &SandboxId) -> io::Result<Vec<u8>> {
+        match self.resident(id) {
+            Some(resident) => resident.said(),
+            None => self.logs.read(id),
+        }
+    }
+
+    /// Keeps what a sandbox has said beyond its end. Blocks.
+    pub(crate) fn keep_log(&self, id: &SandboxId, log: &Log) {
+        let kept = log.read().and_then(|text| self.logs.keep(id, &text));
+        if let Err(error) = kept {
+            tracing::warn!(sandbox = %id, %error, "what a sandbox said is lost");
+        }
+    }
+
     /// What a sandbox has used. Blocks.
     pub(crate) fn usage(
         &self,
@@ -293,20 +316,20 @@ impl dns::Clients for Host {
 
 /// What the agent says, kept in memory: a file on disk would have to be bounded by somebody,
 /// and a pipe would break when the server is restarted.
-fn log_file() -> io::Result<OwnedFd> {
+fn last_words_file() -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let file = rustix::fs::memfd_create("agent-log", flags)?;
-    rustix::fs::ftruncate(&file, LOG_BYTES)?;
+    let file = rustix::fs::memfd_create("last-words", flags)?;
+    rustix::fs::ftruncate(&file, LAST_WORDS_BYTES)?;
     let seals = SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals)?;
     Ok(file)
 }
 
-/// What an agent has written to its log.
-pub(crate) fn read_log(log: &OwnedFd) -> io::Result<String> {
+/// What an agent has said to the operator.
+pub(crate) fn read_last_words(words: &OwnedFd) -> io::Result<String> {
     use std::os::unix::fs::FileExt;
-    let mut bytes = vec![0; usize::try_from(LOG_BYTES).map_err(io::Error::other)?];
-    let file = File::from(log.try_clone()?);
+    let mut bytes = vec![0; usize::try_from(LAST_WORDS_BYTES).map_err(io::Error::other)?];
+    let file = File::from(words.try_clone()?);
     let length = file.read_at(&mut bytes, 0)?;
     let text = bytes[..length].split(|byte| *byte == 0).next();
     Ok(String::from_utf8_lossy(text.unwrap_or_default()).into_owned())

@@ -14,6 +14,7 @@ mod firewall;
 mod gateway;
 mod host;
 mod instance;
+mod log;
 mod native;
 mod plan;
 mod probe;

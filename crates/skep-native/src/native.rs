@@ -14,6 +14,7 @@ use skep_isolation::{
     Sandbox, Swept, Tier,
 };
 use skep_telemetry::{Chain, Tasks};
+use skep_types::SandboxId;
 use tokio::io::AsyncReadExt;
 use tokio::sync::oneshot;
 
@@ -23,6 +24,7 @@ use crate::defence::Defence;
 use crate::firewall::FirewallError;
 use crate::host::{Host, Newcomer, failed};
 use crate::instance::{Instance, InstanceError, Names, Slot};
+use crate::log::{Identity, Log};
 use crate::record::{self, Record};
 use crate::resident::Resident;
 use crate::{dns, firewall, gateway};
@@ -233,6 +235,24 @@ impl Isolation for Native {
         async move { adopt(&self.host, &record).map(|resident| resident as Launched) }.boxed()
     }
 
+    fn log(&self, id: SandboxId) -> BoxFuture<'_, io::Result<Vec<u8>>> {
+        let host = Arc::clone(&self.host);
+        async move {
+            let read = tokio::task::spawn_blocking(move || host.said(&id)).await;
+            read.map_err(io::Error::other)?
+        }
+        .boxed()
+    }
+
+    fn forget_log(&self, id: SandboxId) -> BoxFuture<'_, io::Result<()>> {
+        let host = Arc::clone(&self.host);
+        async move {
+            let forgotten = tokio::task::spawn_blocking(move || host.logs.forget(&id)).await;
+            forgotten.map_err(io::Error::other)?
+        }
+        .boxed()
+    }
+
     fn sweep(&self) -> BoxFuture<'_, Result<Swept, DestroyError>> {
         let host = Arc::clone(&self.host);
         async move {
@@ -261,6 +281,7 @@ async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident
         let Newcomer {
             started,
             ready,
+            last_words,
             log,
             prepared_in,
             launched_in,
@@ -279,8 +300,13 @@ async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident
             pid: started.pid,
             started: record::started(started.pid).map_err(failed("find the first process"))?,
             boot: host.boot.clone(),
+            log: Some(
+                log.identity()
+                    .map_err(failed("look at the sandbox's log"))?,
+            ),
         };
-        let resident = Resident::new(Arc::clone(host), record, slot, started.pidfd, Some(log))
+        let (host, pidfd) = (Arc::clone(host), started.pidfd);
+        let resident = Resident::new(host, record, slot, pidfd, Some(last_words), Some(log))
             .map_err(failed("watch the first process"))?;
         Ok((resident, ready))
     });
@@ -345,6 +371,14 @@ async fn wait_until_ready(
     }
 }
 
+/// The log of a sandbox that is being adopted. It lives on without.
+fn find_log(record: &Record, identity: Identity) -> Option<Log> {
+    let found = Log::find(record.pid, identity);
+    found
+        .inspect_err(|error| tracing::warn!(sandbox = %record.id, %error, "a log was lost"))
+        .ok()
+}
+
 fn adopt(host: &Arc<Host>, record: &LaunchRecord) -> Result<Arc<Resident>, AdoptError> {
     let record = Record::read(record)?;
     if record.boot != host.boot {
@@ -370,7 +404,8 @@ fn adopt(host: &Arc<Host>, record: &LaunchRecord) -> Result<Arc<Resident>, Adopt
         host.slots.give_back(slot);
         return Err(AdoptError::Record("it is being launched".into()));
     }
-    match Resident::new(Arc::clone(host), record, slot, pidfd, None) {
+    let log = record.log.and_then(|identity| find_log(&record, identity));
+    match Resident::new(Arc::clone(host), record, slot, pidfd, None, log) {
         Ok(resident) => {
             host.settle(&id, &resident);
             Ok(resident)

@@ -23,10 +23,11 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 const OPEN_FILES: (u64, u64) = (65_536, 1 << 20);
 /// A machine that is out of memory takes it from sandboxes first.
 const OOM_SCORE_ADJUST: i16 = 100;
-/// Where the agent finds what it is passed: its descriptors 3, 4, and 5 and following.
+/// Where the agent finds what it is passed: its descriptors 3, 4, 5, and 6 and following.
 const CONFIG_DESCRIPTOR: usize = 3;
 const READY_DESCRIPTOR: usize = 4;
-const FIRST_WORK_DESCRIPTOR: usize = 5;
+pub(crate) const LOG_DESCRIPTOR: usize = 5;
+const FIRST_WORK_DESCRIPTOR: usize = 6;
 
 /// Descriptors that travel with the plan.
 #[derive(Debug)]
@@ -34,6 +35,9 @@ pub(crate) struct Passed {
     /// The doors of the agent's cgroup, which the launcher goes through.
     pub(crate) join: Vec<Descriptor>,
     pub(crate) agent: Descriptor,
+    /// Where the agent's own words go, for the operator.
+    pub(crate) last_words: Descriptor,
+    /// Where what user code says goes, for its owner.
     pub(crate) log: Descriptor,
     pub(crate) config: Descriptor,
     pub(crate) ready: Descriptor,
@@ -98,6 +102,8 @@ fn process(host: &Host, passed: &Passed) -> Process {
         CONFIG_DESCRIPTOR.to_string(),
         "--ready-fd".to_owned(),
         READY_DESCRIPTOR.to_string(),
+        "--log-fd".to_owned(),
+        LOG_DESCRIPTOR.to_string(),
         "--work-cgroup-fds".to_owned(),
         work.join(","),
     ];
@@ -114,9 +120,9 @@ fn process(host: &Host, passed: &Passed) -> Process {
         group: 0,
         groups: Vec::new(),
         stdin: None,
-        stdout: Some(passed.log),
-        stderr: Some(passed.log),
-        pass: [passed.config, passed.ready]
+        stdout: Some(passed.last_words),
+        stderr: Some(passed.last_words),
+        pass: [passed.config, passed.ready, passed.log]
             .into_iter()
             .chain(passed.work.iter().copied())
             .collect(),

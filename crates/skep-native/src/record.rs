@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use skep_isolation::{AdoptError, LaunchRecord};
 use skep_types::{Egress, SandboxId};
 
+use crate::log::Identity;
+
 /// What a later server needs to find a sandbox again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -18,6 +20,8 @@ pub(crate) struct Record {
     pub(crate) pid: i32,
     pub(crate) started: u64,
     pub(crate) boot: String,
+    /// Where what it says is; missing if it was launched before logs were kept.
+    pub(crate) log: Option<Identity>,
 }
 
 /// How a [`Record`] is written.
@@ -30,6 +34,10 @@ struct Written {
     pid: i32,
     started: u64,
     boot: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    log_device: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    log_inode: Option<u64>,
 }
 
 const VERSION: u32 = 1;
@@ -44,6 +52,8 @@ impl Record {
             pid: self.pid,
             started: self.started,
             boot: self.boot.clone(),
+            log_device: self.log.map(|log| log.device),
+            log_inode: self.log.map(|log| log.inode),
         };
         LaunchRecord(serde_json::to_string(&written).expect("plain fields are always JSON"))
     }
@@ -72,6 +82,10 @@ impl Record {
             pid: written.pid,
             started: written.started,
             boot: written.boot,
+            log: written
+                .log_device
+                .zip(written.log_inode)
+                .map(|(device, inode)| Identity { device, inode }),
         })
     }
 }
@@ -107,6 +121,10 @@ mod tests {
             pid: 1234,
             started: 99,
             boot: "this".into(),
+            log: Some(Identity {
+                device: 1,
+                inode: 2,
+            }),
         };
         assert_eq!(Record::read(&record.write()).unwrap(), record);
         assert!(matches!(

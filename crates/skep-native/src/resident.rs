@@ -12,8 +12,9 @@ use skep_types::Usage;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
-use crate::host::{Host, read_log};
+use crate::host::{Host, read_last_words};
 use crate::instance::Slot;
+use crate::log::Log;
 use crate::record::Record;
 
 /// A sandbox that runs.
@@ -25,8 +26,10 @@ pub(crate) struct Resident {
     exit: watch::Sender<Option<Exit>>,
     /// What it had used, once everything of it is removed.
     removed: tokio::sync::Mutex<Option<Usage>>,
-    /// What its agent wrote; missing if it was launched by an earlier server.
-    log: Option<OwnedFd>,
+    /// What its agent told the operator; missing if it was launched by an earlier server.
+    last_words: Option<OwnedFd>,
+    /// What it says to its owner; missing if it was lost.
+    log: Option<Arc<Log>>,
 }
 
 impl Resident {
@@ -40,7 +43,8 @@ impl Resident {
         record: Record,
         slot: Slot,
         pidfd: OwnedFd,
-        log: Option<OwnedFd>,
+        last_words: Option<OwnedFd>,
+        log: Option<Log>,
     ) -> std::io::Result<Arc<Self>> {
         #[expect(
             deprecated,
@@ -53,7 +57,8 @@ impl Resident {
             slot,
             exit: watch::Sender::new(None),
             removed: tokio::sync::Mutex::default(),
-            log,
+            last_words,
+            log: log.map(Arc::new),
         });
         let watched = Arc::clone(&resident);
         skep_telemetry::spawn("watch sandbox", async move {
@@ -65,11 +70,19 @@ impl Resident {
 
     /// The last words of the agent, for the log of the server.
     pub(crate) fn last_words(&self) -> String {
-        let log = self.log.as_ref().map(read_log);
-        match log {
+        let words = self.last_words.as_ref().map(read_last_words);
+        match words {
             Some(Ok(text)) => text.trim().to_owned(),
             Some(Err(error)) => format!("(log unreadable: {error})"),
             None => String::new(),
+        }
+    }
+
+    /// What it has said to its owner so far. Blocks for as long as it takes to copy memory.
+    pub(crate) fn said(&self) -> std::io::Result<Vec<u8>> {
+        match &self.log {
+            Some(log) => log.read(),
+            None => Ok(Vec::new()),
         }
     }
 }
@@ -133,6 +146,7 @@ impl Sandbox for Resident {
                 return Ok(usage);
             }
             let (host, id, slot) = (Arc::clone(&self.host), self.record.id.clone(), self.slot);
+            let log = self.log.clone();
             // Dropping the call does not stop what it started: the counters are read and the
             // sandbox is removed in one go, and a second call finds nothing left to do.
             let work = tokio::task::spawn_blocking(move || {
@@ -140,7 +154,11 @@ impl Sandbox for Resident {
                     tracing::debug!(sandbox = %id, %error, "counters are gone");
                     Usage::default()
                 });
+                let keep = || log.iter().for_each(|log| host.keep_log(&id, log));
+                // Once for a server that is killed in the middle, once for the last lines.
+                keep();
                 host.remove(&id, Some(slot))?;
+                keep();
                 host.move_out(&id, slot);
                 Ok(usage)
             });

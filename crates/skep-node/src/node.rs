@@ -193,6 +193,16 @@ impl Node {
         done.await.map_err(|_| NotHere)
     }
 
+    /// What is kept of what a sandbox said to its owner, also after its end: lines of JSON, the
+    /// oldest first. What cannot be read is logged, and nothing is said.
+    pub async fn log(&self, id: &SandboxId) -> Vec<u8> {
+        let read = self.inner.isolation.log(id.clone()).await;
+        read.unwrap_or_else(|error| {
+            tracing::error!(sandbox = %id, %error, "cannot read what a sandbox said");
+            Vec::new()
+        })
+    }
+
     /// The sandbox as it is now; `None` if it is unknown or gone.
     pub fn status(&self, id: &SandboxId) -> Option<SandboxStatus> {
         self.entry(id)

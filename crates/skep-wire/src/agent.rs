@@ -1,5 +1,7 @@
 //! What the server tells an agent about its sandbox. Between our own two ends; no SDK sees it.
 
+pub mod log;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};

@@ -20,6 +20,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), CliError> {
     };
     let mut options = Options::new(take(args.config_fd)?);
     options.ready = Some(take(args.ready_fd)?);
+    options.log = args.log_fd.map(take).transpose()?;
     options.work_cgroups = args
         .work_cgroup_fds
         .iter()

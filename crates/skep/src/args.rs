@@ -137,6 +137,9 @@ pub(crate) struct AgentArgs {
     /// Descriptor to write a byte to when listening
     #[arg(long)]
     pub(crate) ready_fd: i32,
+    /// Descriptor of the memory that the log of the sandbox goes to
+    #[arg(long)]
+    pub(crate) log_fd: Option<i32>,
     /// Descriptors of the cgroups that user processes join
     #[arg(long, value_delimiter = ',')]
     pub(crate) work_cgroup_fds: Vec<i32>,

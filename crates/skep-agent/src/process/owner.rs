@@ -12,6 +12,7 @@ use super::audience::Output;
 use super::{Process, Processes};
 use crate::channel::{Channel, MAX_PIECE};
 use crate::exit_status::Ended;
+use crate::log::{Lines, SandboxLog, Stream};
 
 /// Of what others still write after the end of a signalled process: at most a full pipe.
 const LAST_WORDS: usize = 1 << 20;
@@ -35,8 +36,10 @@ pub(super) async fn own(
     mut exit: oneshot::Receiver<WaitStatus>,
     deadline: Option<Instant>,
 ) {
+    let log = processes.log();
+    log.started(process.pid(), &process.config.cmd);
     let finish = CancellationToken::new();
-    let drained = drain(&process, &outputs, &finish);
+    let drained = drain(&process, &outputs, log, &finish);
     tokio::pin!(drained);
     let expired = expire(deadline);
     tokio::pin!(expired);
@@ -61,6 +64,7 @@ pub(super) async fn own(
         }
     }
     let ended = ended.unwrap_or_else(unknown_end);
+    log.ended(process.pid(), &ended);
     // First forgotten, then told: who has seen the end no longer finds the process in a list.
     processes.retire(&process, ended.clone());
     process.audience.end(ended);
@@ -82,59 +86,85 @@ fn unknown_end() -> Ended {
     }
 }
 
-async fn drain(process: &Process, outputs: &Outputs, finish: &CancellationToken) {
+async fn drain(process: &Process, outputs: &Outputs, log: &SandboxLog, finish: &CancellationToken) {
+    let listen = |stream| Some(log.listen(process.pid(), stream));
     match outputs {
         Outputs::Pipes { stdout, stderr } => {
+            let stdout = Source {
+                channel: stdout,
+                limit: MAX_PIECE,
+                output: Output::Stdout,
+                lines: listen(Stream::Stdout),
+            };
+            let stderr = Source {
+                channel: stderr,
+                limit: MAX_PIECE,
+                output: Output::Stderr,
+                lines: listen(Stream::Stderr),
+            };
             tokio::join!(
-                pass_on(process, stdout, MAX_PIECE, Output::Stdout, finish),
-                pass_on(process, stderr, MAX_PIECE, Output::Stderr, finish),
+                stdout.pass_on(process, finish),
+                stderr.pass_on(process, finish)
             );
         }
         Outputs::Terminal(terminal) => {
-            pass_on(process, terminal, TERMINAL_PIECE, Output::Terminal, finish).await;
+            let terminal = Source {
+                channel: terminal,
+                limit: TERMINAL_PIECE,
+                output: Output::Terminal,
+                lines: None,
+            };
+            terminal.pass_on(process, finish).await;
         }
     }
 }
 
-async fn pass_on(
-    process: &Process,
-    channel: &Channel,
+/// One output of a process, on its way to whoever listens.
+struct Source<'a> {
+    channel: &'a Channel,
     limit: usize,
     output: fn(Bytes) -> Output,
-    finish: &CancellationToken,
-) {
-    loop {
-        let piece = tokio::select! {
-            biased;
-            piece = channel.read(limit) => piece,
-            () = finish.cancelled() => return last_words(process, channel, limit, output).await,
-        };
-        match piece {
-            Ok(Some(piece)) => process.audience.publish(output(piece)).await,
-            Ok(None) => return,
-            Err(error) => {
-                tracing::debug!(%error, "output of a process cannot be read");
-                return;
+    /// Missing for what is not kept in the log.
+    lines: Option<Lines>,
+}
+
+impl Source<'_> {
+    async fn pass_on(mut self, process: &Process, finish: &CancellationToken) {
+        loop {
+            let piece = tokio::select! {
+                biased;
+                piece = self.channel.read(self.limit) => piece,
+                () = finish.cancelled() => return self.last_words(process).await,
+            };
+            match piece {
+                Ok(Some(piece)) => self.publish(process, piece).await,
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::debug!(%error, "output of a process cannot be read");
+                    return;
+                }
+            }
+            if finish.is_cancelled() {
+                return self.last_words(process).await;
             }
         }
-        if finish.is_cancelled() {
-            return last_words(process, channel, limit, output).await;
+    }
+
+    /// What is in the pipe already, and not more than fits into one: others may go on writing.
+    async fn last_words(mut self, process: &Process) {
+        let mut left = LAST_WORDS;
+        while left > 0
+            && let Ok(Some(piece)) = self.channel.read_now(self.limit)
+        {
+            left = left.saturating_sub(piece.len());
+            self.publish(process, piece).await;
         }
     }
-}
 
-/// What is in the pipe already, and not more than fits into one: others may go on writing.
-async fn last_words(
-    process: &Process,
-    channel: &Channel,
-    limit: usize,
-    output: fn(Bytes) -> Output,
-) {
-    let mut left = LAST_WORDS;
-    while left > 0
-        && let Ok(Some(piece)) = channel.read_now(limit)
-    {
-        left = left.saturating_sub(piece.len());
-        process.audience.publish(output(piece)).await;
+    async fn publish(&mut self, process: &Process, piece: Bytes) {
+        if let Some(lines) = &mut self.lines {
+            lines.take(&piece);
+        }
+        process.audience.publish((self.output)(piece)).await;
     }
 }

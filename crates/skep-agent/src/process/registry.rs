@@ -8,6 +8,7 @@ use skep_wire::rpc::process::process_selector::Selector;
 
 use super::Process;
 use crate::exit_status::Ended;
+use crate::log::SandboxLog;
 use crate::reaper::Reaper;
 
 /// How long the end of a process is remembered for those who ask late.
@@ -19,6 +20,7 @@ const MAX_REMEMBERED: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Processes {
     reaper: Arc<Reaper>,
+    log: SandboxLog,
     /// Protects the two lists; never held while waiting.
     state: Mutex<State>,
 }
@@ -57,15 +59,20 @@ pub(super) enum SelectError {
 }
 
 impl Processes {
-    pub(crate) fn new(reaper: Arc<Reaper>) -> Self {
+    pub(crate) fn new(reaper: Arc<Reaper>, log: SandboxLog) -> Self {
         Self {
             reaper,
+            log,
             state: Mutex::default(),
         }
     }
 
     pub(crate) fn reaper(&self) -> &Reaper {
         &self.reaper
+    }
+
+    pub(super) fn log(&self) -> &SandboxLog {
+        &self.log
     }
 
     pub(super) fn add(&self, process: Arc<Process>) {

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use skep_control::{DeadlineMode, KillError, LogEntry, NodeCreateError, Nodes, NotHere};
+use skep_control::{DeadlineMode, KillError, LogEntry, LogLevel, NodeCreateError, Nodes, NotHere};
 use skep_isolation::LaunchError;
 use skep_node::{CreateError, ExtendMode, Node};
 use skep_types::{EndReason, SandboxId, SandboxSpec, SandboxStatus, Usage};
+use skep_wire::rest;
 
 use crate::config::Limits;
 
@@ -70,8 +71,34 @@ impl Nodes for LocalNodes {
         .boxed()
     }
 
-    fn logs(&self, _id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>> {
-        async { Vec::new() }.boxed()
+    fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>> {
+        async move { entries(&self.node.log(&id).await) }.boxed()
+    }
+}
+
+/// The entries in what a sandbox said, in the order of time. The sandbox wrote it, so a line
+/// may be anything; one that is no entry is left out.
+fn entries(text: &[u8]) -> Vec<LogEntry> {
+    let lines = text.split(|byte| *byte == b'\n');
+    let mut entries: Vec<_> = lines
+        .filter_map(|line| serde_json::from_slice::<rest::LogEntry>(line).ok())
+        .map(|entry| LogEntry {
+            at: entry.timestamp,
+            level: level(entry.level),
+            message: entry.message,
+            fields: entry.fields,
+        })
+        .collect();
+    entries.sort_by_key(|entry| entry.at);
+    entries
+}
+
+fn level(level: rest::LogLevel) -> LogLevel {
+    match level {
+        rest::LogLevel::Debug => LogLevel::Debug,
+        rest::LogLevel::Info => LogLevel::Info,
+        rest::LogLevel::Warn => LogLevel::Warn,
+        rest::LogLevel::Error => LogLevel::Error,
     }
 }
 

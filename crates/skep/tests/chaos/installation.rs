@@ -38,6 +38,8 @@ pub(crate) struct Installation {
     executable: PathBuf,
     address: SocketAddr,
     server: Option<Running>,
+    /// What the server logs, as tracing directives.
+    directives: &'static str,
 }
 
 /// A server that has said that it is ready.
@@ -50,6 +52,11 @@ struct Running {
 impl Installation {
     /// An installation whose server runs.
     pub(crate) fn start() -> Self {
+        Self::start_with_log("warn")
+    }
+
+    /// An installation whose server runs and logs what `directives` say.
+    pub(crate) fn start_with_log(directives: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // A copy, so that every process of this installation can be told by its executable,
         // and the executable can be replaced.
@@ -59,6 +66,7 @@ impl Installation {
             executable,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             server: None,
+            directives,
         };
         installation.restart();
         installation
@@ -67,12 +75,22 @@ impl Installation {
     /// Starts the server again, on the same data and the same port. Returns when it is ready.
     pub(crate) fn restart(&mut self) {
         assert!(self.server.is_none(), "one server at a time");
-        let mut process = self.command().stdout(Stdio::piped()).spawn().unwrap();
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_file())
+            .unwrap();
+        let mut process = self
+            .command()
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
         let mut line = String::new();
         let stdout = process.stdout.take().unwrap();
         BufReader::new(stdout).read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line)
-            .unwrap_or_else(|error| panic!("no ready line ({error}): {line:?}"));
+            .unwrap_or_else(|error| panic!("no ready line ({error}): {line:?}\n{}", self.log()));
         let url = ready["apiUrl"].as_str().unwrap();
         self.address = url.strip_prefix("http://").unwrap().parse().unwrap();
         let api_key = ready["apiKey"].as_str().unwrap().to_owned();
@@ -94,7 +112,7 @@ impl Installation {
             .arg(&*CACHE)
             .arg("--config")
             .arg(self.config_file())
-            .env("SKEP_LOG", "warn")
+            .env("SKEP_LOG", self.directives)
             .stdin(Stdio::null());
         command
     }
@@ -147,6 +165,15 @@ impl Installation {
         self.folder.path().to_owned()
     }
 
+    /// What all servers of this installation have logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.log_file()).unwrap()
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
     fn config_file(&self) -> PathBuf {
         let path = self.folder.path().join("skep.toml");
         if !path.exists() {
@@ -158,6 +185,9 @@ impl Installation {
 
 impl Drop for Installation {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.log());
+        }
         if let Some(mut server) = self.server.take() {
             server.process.kill().unwrap();
             server.process.wait().unwrap();

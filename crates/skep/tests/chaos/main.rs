@@ -1,4 +1,4 @@
-//! The real server with real sandboxes, killed at random moments.
+//! The real server with real sandboxes: killed at random moments, stopped, replaced, asked.
 //!
 //! `SKEP_CHAOS_ROUNDS` says how often the server is killed; a few times are enough for every
 //! day, hundreds for a release.
@@ -9,6 +9,7 @@ mod installation;
 mod kills;
 mod ledger;
 mod load;
+mod logs;
 mod machine;
 mod restarts;
 mod witness;
