@@ -1,0 +1,14 @@
+//! What kernels say, and what it means for one execution.
+//!
+//! Messages are Jupyter's, whatever transport carries them. A [`Fold`] turns the messages of
+//! one execution into [`Output`]s and holds every oddity of the kernels we know. Nothing here
+//! waits, reads a clock or knows of processes.
+
+mod fold;
+pub mod frame;
+mod json_text;
+mod message;
+
+pub use fold::{Fold, Output, Raised};
+pub use json_text::JsonText;
+pub use message::{Bundle, Envelope, Message, Nature, Reply, Stream};

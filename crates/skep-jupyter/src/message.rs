@@ -1,0 +1,113 @@
+//! What a kernel says.
+
+use crate::JsonText;
+
+/// A message and what it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    /// The id of the request that it answers or that was running; `None` for what happens
+    /// between executions.
+    pub parent: Option<String>,
+    /// When the kernel said it, in microseconds since 1970; `None` if it did not tell.
+    pub time: Option<i64>,
+    /// What it said.
+    pub message: Message,
+}
+
+/// One thing a kernel can say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// The first message of a kernel of ours.
+    Hello {
+        /// The version of the protocol it speaks.
+        protocol: u64,
+    },
+    /// It has begun to work on the request.
+    Busy,
+    /// It has finished the request, and nothing more follows about it.
+    Idle,
+    /// It is starting anew; every request that was not finished never will be.
+    Restarting,
+    /// It has accepted the code under this number.
+    Input {
+        /// How many executions there were, this one included.
+        count: u64,
+    },
+    /// Something was printed.
+    Text {
+        /// Where.
+        stream: Stream,
+        /// What, as a JSON string.
+        text: JsonText,
+    },
+    /// Something was displayed.
+    Display(Bundle),
+    /// The value of the cell.
+    Value(Bundle),
+    /// An exception ended the cell, or was shown on its way.
+    Error {
+        /// The class of the exception.
+        name: String,
+        /// Its text.
+        value: String,
+        /// The lines of its traceback.
+        traceback: Vec<String>,
+        /// What the kernel knows about it.
+        nature: Nature,
+    },
+    /// The answer to a request.
+    Reply(Reply),
+    /// A display that replaces an earlier one, a cleared cell, a widget's message: the
+    /// contract has no line for it.
+    Unused,
+    /// The message was larger than can be carried, and was left out.
+    TooLarge {
+        /// Its length.
+        bytes: u64,
+    },
+}
+
+/// Where text was printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// It was done.
+    Done {
+        /// Whether the kernel ends now because the code asked it to.
+        exiting: bool,
+    },
+    /// It failed, which an [`Message::Error`] has told already if code was run.
+    Failed {
+        /// The class of the error.
+        name: String,
+        /// Its text.
+        value: String,
+        /// Whether the kernel ends now because the code asked it to.
+        exiting: bool,
+    },
+    /// It was not even begun, because something before it failed.
+    Aborted,
+}
+
+/// What an exception is, beside its name in the language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nature {
+    /// The code could not be parsed.
+    Syntax,
+    /// The code raised it.
+    Runtime,
+    /// An interrupt from outside raised it.
+    Interrupted,
+}
+
+/// Representations of one value, by MIME type, in the order in which they came.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Bundle(pub Vec<(String, JsonText)>);
