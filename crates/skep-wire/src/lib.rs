@@ -1,6 +1,7 @@
 //! Bodies exactly as on the wire. No type here does work, and none is a domain type.
 
 pub mod agent;
+pub mod interpreter;
 pub mod rest;
 
 /// Messages of the agent's RPC services, generated from `proto/` by `codegen/`.

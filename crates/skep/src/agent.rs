@@ -6,7 +6,7 @@ use skep_agent::{Listen, Options};
 use skep_cli::CliError;
 
 use crate::args::AgentArgs;
-use crate::logging;
+use crate::{interpreter, logging};
 
 /// Runs the agent; returns only if it cannot start.
 ///
@@ -27,5 +27,6 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), CliError> {
         .map(|number| take(*number))
         .collect::<Result<_, _>>()?;
     options.listen = Listen::At(args.listen);
+    options.companion = interpreter::companion();
     skep_agent::run(options).map_err(CliError::failure)
 }

@@ -5,6 +5,7 @@ mod args;
 mod config;
 mod doctor;
 mod env_vars;
+mod interpreter;
 mod isolation;
 mod local_key;
 mod logging;

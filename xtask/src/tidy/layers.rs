@@ -60,6 +60,12 @@ const TABLE: &[Entry] = &[
     entry("skep-proxy", Row::Edge, Place::Server, NODE_INTERNALS),
     entry("skep-cli", Row::Edge, Place::Client, &["axum"]),
     entry("skep-agent", Row::Edge, Place::Sandbox, &[]),
+    entry(
+        "skep-interpreter",
+        Row::Edge,
+        Place::Sandbox,
+        &["skep-linux"],
+    ),
     // services
     entry(
         "skep-control",
@@ -80,6 +86,12 @@ const TABLE: &[Entry] = &[
         Row::Service,
         Place::Server,
         &["axum", "skep-control", "skep-native"],
+    ),
+    entry(
+        "skep-kernels",
+        Row::Service,
+        Place::Sandbox,
+        &["axum", "hyper", "http", "skep-wire"],
     ),
     // mechanisms
     entry("skep-store", Row::Mechanism, Place::Server, HTTP),
@@ -134,6 +146,21 @@ const TABLE: &[Entry] = &[
             "axum",
             "hyper",
             "skep-types",
+            "skep-linux",
+            "skep-telemetry",
+        ],
+    ),
+    entry(
+        "skep-jupyter",
+        Row::Vocabulary,
+        Place::Anywhere,
+        &[
+            "tokio",
+            "axum",
+            "hyper",
+            "http",
+            "skep-types",
+            "skep-wire",
             "skep-linux",
             "skep-telemetry",
         ],

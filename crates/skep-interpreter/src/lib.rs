@@ -1,0 +1,41 @@
+//! Runs code for the callers of a sandbox: the routes that the `code-interpreter` SDKs use.
+//!
+//! The contract is HTTP with one JSON object per line (`line.rs`). An exception of the code is
+//! data. A failure before the first line is a status; after it, an `error` line and the end.
+//! An answer never just stops: clients take that for success.
+
+mod answer;
+mod cancellation;
+mod line;
+mod request;
+mod routes;
+mod timestamp;
+
+use std::sync::Arc;
+
+use axum::Router;
+use skep_kernels::Contexts;
+
+use cancellation::Cancellations;
+
+/// What the interpreter needs to know about its sandbox.
+pub trait Door: Send + Sync + 'static {
+    /// Whether a caller that shows this token may run code. In constant time.
+    fn admits(&self, token: Option<&[u8]>) -> bool;
+}
+
+/// What all requests share.
+pub(crate) struct Interpreter {
+    pub(crate) contexts: Contexts,
+    pub(crate) door: Arc<dyn Door>,
+    pub(crate) cancellations: Cancellations,
+}
+
+/// The routes of an interpreter.
+pub fn routes(contexts: Contexts, door: Arc<dyn Door>) -> Router {
+    routes::routes(Arc::new(Interpreter {
+        contexts,
+        door,
+        cancellations: Cancellations::default(),
+    }))
+}

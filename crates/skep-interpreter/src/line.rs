@@ -1,0 +1,324 @@
+//! The lines of an answer: ASCII, one JSON object each, no blank ones.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use skep_jupyter::{Bundle, JsonText, Output, Raised, Stream};
+use skep_kernels::{Exit, Failure, Loss, Outcome, Receipt, Update};
+use skep_wire::interpreter::{self as wire, Line};
+
+use crate::timestamp;
+
+/// A value from this size on is sent from where it lies instead of being copied into a line.
+const LARGE: usize = 16 << 10;
+
+/// Bytes on their way to the caller.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    finished: Vec<Bytes>,
+    current: BytesMut,
+}
+
+impl Lines {
+    /// The lines of one update.
+    pub(crate) fn push(&mut self, update: &Update) {
+        match update {
+            Update::Output { time, output } => self.push_output(*time, output),
+            Update::StateLost(loss) => self.push_small(&Line::ContextRestarted {
+                reason: reason(*loss),
+            }),
+            Update::Failed(failure) => self.push_failure(failure),
+            Update::Ended(receipt) => {
+                self.push_small(&Line::Receipt(shown(receipt)));
+                self.push_small(&Line::EndOfExecution);
+            }
+        }
+    }
+
+    /// A sign of life.
+    pub(crate) fn push_keepalive(&mut self) {
+        self.push_small(&Line::Keepalive);
+    }
+
+    /// The bytes, in pieces.
+    pub(crate) fn into_pieces(mut self) -> Vec<Bytes> {
+        self.close_piece();
+        self.finished
+    }
+
+    fn push_output(&mut self, time: Option<i64>, output: &Output) {
+        match output {
+            Output::Accepted { count } => self.push_small(&Line::NumberOfExecutions {
+                execution_count: *count,
+            }),
+            Output::Text { stream, text } => self.push_text(*stream, text, time),
+            Output::Rich { bundle, is_main } => self.push_result(bundle, *is_main),
+            Output::Raised(raised) => self.push_raised(raised),
+            Output::TooLarge { bytes } => {
+                let text = format!("an output of {bytes} bytes is too large and was left out\n");
+                self.push_text(Stream::Stderr, &JsonText::string(&text), time);
+            }
+            // The end has a line of its own.
+            Output::Ended { .. } => {}
+        }
+    }
+
+    fn push_text(&mut self, stream: Stream, text: &JsonText, time: Option<i64>) {
+        self.current.put_slice(match stream {
+            Stream::Stdout => b"{\"type\":\"stdout\",\"text\":",
+            Stream::Stderr => b"{\"type\":\"stderr\",\"text\":",
+        });
+        self.put(text);
+        self.current.put_slice(b",\"timestamp\":\"");
+        self.current.put_slice(timestamp::written(time).as_bytes());
+        self.current.put_slice(b"\"}\n");
+    }
+
+    fn push_result(&mut self, bundle: &Bundle, is_main: bool) {
+        self.current.put_slice(b"{\"type\":\"result\"");
+        let is_null = |value: &JsonText| value.as_str() == "null";
+        for (mime, value) in &bundle.0 {
+            let Some(field) = field(mime).filter(|_| !is_null(value)) else {
+                continue;
+            };
+            self.current.put_slice(b",\"");
+            self.current.put_slice(field.as_bytes());
+            self.current.put_slice(b"\":");
+            if field == "text" {
+                self.put(&value.without_quotes());
+            } else {
+                self.put(value);
+            }
+        }
+        self.current.put_slice(b",\"extra\":{");
+        let mut separator: &[u8] = b"";
+        for (mime, value) in bundle.0.iter().filter(|(mime, _)| field(mime).is_none()) {
+            self.current.put_slice(separator);
+            self.put(&JsonText::string(mime));
+            self.current.put_slice(b":");
+            self.put(value);
+            separator = b",";
+        }
+        self.current.put_slice(if is_main {
+            b"},\"is_main_result\":true}\n"
+        } else {
+            b"},\"is_main_result\":false}\n"
+        });
+    }
+
+    fn push_raised(&mut self, raised: &Raised) {
+        self.push_small(&Line::Error {
+            name: &raised.name,
+            value: &raised.value,
+            traceback: &raised.traceback,
+            kind: Outcome::of_exception(raised).name(),
+        });
+    }
+
+    fn push_failure(&mut self, failure: &Failure) {
+        let kind = Outcome::of_failure(failure).name();
+        let (name, value, traceback) = match failure {
+            Failure::Died(exit) => (
+                "ContextRestarting",
+                "Context was restarted".to_owned(),
+                format!("The kernel {}. Its variables are lost.", ended(*exit)),
+            ),
+            Failure::Restarted | Failure::Removed => (
+                "UnexpectedEndOfExecution",
+                "Connection to the execution was closed before the execution was finished"
+                    .to_owned(),
+                String::new(),
+            ),
+            Failure::TooLong { limit } => (
+                "ExecutionTimeout",
+                format!("The execution took longer than {} s", limit.as_secs_f64()),
+                String::new(),
+            ),
+            Failure::NoKernel { reason } => ("KernelNotStarted", reason.clone(), String::new()),
+        };
+        self.push_small(&Line::Error {
+            name,
+            value: &value,
+            traceback: &traceback,
+            kind,
+        });
+    }
+
+    fn push_small(&mut self, line: &Line<'_>) {
+        let text = JsonText::of(line).expect("lines are strings and numbers");
+        self.current.put_slice(text.as_str().as_bytes());
+        self.current.put_slice(b"\n");
+    }
+
+    fn put(&mut self, value: &JsonText) {
+        let text = value.as_str();
+        if text.len() < LARGE {
+            self.current.put_slice(text.as_bytes());
+        } else {
+            self.close_piece();
+            self.finished.push(value.clone().into_bytes());
+        }
+    }
+
+    fn close_piece(&mut self) {
+        if !self.current.is_empty() {
+            self.finished.push(self.current.split().freeze());
+        }
+    }
+}
+
+/// The field of a result that shows this representation; `None` for those in `extra`.
+fn field(mime: &str) -> Option<&'static str> {
+    Some(match mime {
+        "text/plain" => "text",
+        "text/html" => "html",
+        "text/markdown" => "markdown",
+        "image/svg+xml" => "svg",
+        "image/png" => "png",
+        "image/jpeg" => "jpeg",
+        "application/pdf" => "pdf",
+        "text/latex" => "latex",
+        "application/json" => "json",
+        "application/javascript" => "javascript",
+        "e2b/data" => "data",
+        "e2b/chart" => "chart",
+        _ => return None,
+    })
+}
+
+fn shown(receipt: &Receipt) -> wire::Receipt<'static> {
+    let micros =
+        |duration: std::time::Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+    let usage = receipt.usage;
+    wire::Receipt {
+        outcome: receipt.outcome.name(),
+        wall_us: micros(receipt.wall),
+        queued_us: micros(receipt.queued),
+        cpu_us: usage.map(|usage| micros(usage.processor)),
+        peak_memory_bytes: usage.and_then(|usage| usage.peak_memory),
+        read_bytes: usage.and_then(|usage| usage.read),
+        written_bytes: usage.and_then(|usage| usage.written),
+    }
+}
+
+fn reason(loss: Loss) -> &'static str {
+    match loss {
+        Loss::Died(exit) => Outcome::of_exit(exit).name(),
+        Loss::Exited => "exited",
+        Loss::Stuck => "interrupt_ignored",
+    }
+}
+
+fn ended(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("ended with exit status {code}"),
+        Exit::Signal(11) => "ended with a segmentation fault".to_owned(),
+        Exit::Signal(number) => format!("was ended by signal {number}"),
+        Exit::OutOfMemory => "was killed because the sandbox ran out of memory".to_owned(),
+        Exit::Confused => "sent something that is no message, and was ended".to_owned(),
+        Exit::Unknown => "ended".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(update: Update, expected: &str) {
+        let mut lines = Lines::default();
+        lines.push(&update);
+        let bytes = lines.into_pieces().concat();
+        assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+    }
+
+    fn output(output: Output) -> Update {
+        Update::Output {
+            time: Some(1_000_000),
+            output,
+        }
+    }
+
+    fn bundle(entries: &[(&str, serde_json::Value)]) -> Bundle {
+        let entry = |(mime, value): &(&str, serde_json::Value)| {
+            ((*mime).to_owned(), JsonText::of(value).unwrap())
+        };
+        Bundle(entries.iter().map(entry).collect())
+    }
+
+    #[test]
+    fn text_is_ascii_with_its_time() {
+        let text = JsonText::string("ü\u{2028}\n");
+        check(
+            output(Output::Text {
+                stream: Stream::Stdout,
+                text,
+            }),
+            "{\"type\":\"stdout\",\"text\":\"\\u00fc\\u2028\\n\",\"timestamp\":\"1970-01-01T00:00:01+00:00\"}\n",
+        );
+    }
+
+    #[test]
+    fn representations_go_to_their_fields_and_the_rest_to_extra() {
+        check(
+            output(Output::Rich {
+                bundle: bundle(&[
+                    ("text/plain", json!("'it'")),
+                    ("application/x-foo", json!({"a": null})),
+                    ("application/json", json!([1, null])),
+                    ("image/gif", json!("R0")),
+                    ("text/html", json!(null)),
+                ]),
+                is_main: true,
+            }),
+            "{\"type\":\"result\",\"text\":\"it\",\"json\":[1,null],\"extra\":{\"application/x-foo\":{\"a\":null},\"image/gif\":\"R0\"},\"is_main_result\":true}\n",
+        );
+        check(
+            output(Output::Rich {
+                bundle: bundle(&[]),
+                is_main: false,
+            }),
+            "{\"type\":\"result\",\"extra\":{},\"is_main_result\":false}\n",
+        );
+    }
+
+    #[test]
+    fn a_large_value_is_sent_from_where_it_lies() {
+        let large = JsonText::string(&"x".repeat(LARGE));
+        let place = large.as_str().as_ptr();
+        let mut lines = Lines::default();
+        lines.push(&output(Output::Rich {
+            bundle: Bundle(vec![("text/html".to_owned(), large)]),
+            is_main: false,
+        }));
+        let pieces = lines.into_pieces();
+        assert_eq!(pieces.len(), 3);
+        assert_eq!(pieces[1].as_ptr(), place);
+        let line = String::from_utf8(pieces.concat()).unwrap();
+        assert!(line.ends_with('\n') && line.matches('\n').count() == 1);
+        let parsed: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(parsed["html"].as_str().map(str::len), Some(LARGE));
+    }
+
+    #[test]
+    fn the_death_of_a_kernel_has_the_name_of_the_contract_and_says_why() {
+        check(
+            Update::Failed(Failure::Died(Exit::OutOfMemory)),
+            "{\"type\":\"error\",\"name\":\"ContextRestarting\",\"value\":\"Context was restarted\",\"traceback\":\"The kernel was killed because the sandbox ran out of memory. Its variables are lost.\",\"kind\":\"out_of_memory\"}\n",
+        );
+    }
+
+    #[test]
+    fn the_end_comes_after_the_receipt() {
+        let receipt = Receipt {
+            outcome: Outcome::Ok,
+            wall: std::time::Duration::from_millis(2),
+            queued: std::time::Duration::ZERO,
+            usage: None,
+        };
+        check(
+            Update::Ended(receipt),
+            "{\"type\":\"receipt\",\"outcome\":\"ok\",\"wall_us\":2000,\"queued_us\":0}\n{\"type\":\"end_of_execution\"}\n",
+        );
+    }
+}

@@ -1,0 +1,236 @@
+//! What callers send, and what is wrong with it.
+//!
+//! Refusals have the shape that the contract's own server gives them, because some callers show
+//! it to a person: `{"detail":[{"type":…,"loc":["body","code"],"msg":…,"input":…}]}`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+/// Code to run, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Execute {
+    pub(crate) code: String,
+    pub(crate) place: Place,
+    pub(crate) variables: BTreeMap<String, String>,
+}
+
+/// Where code runs.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In this context.
+    Context(String),
+    /// In the default context of this language.
+    Language(String),
+}
+
+/// A context to make.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NewContext {
+    pub(crate) language: String,
+    pub(crate) directory: Option<String>,
+}
+
+/// Why a body is refused.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Refusal {
+    /// Something has the wrong shape.
+    Invalid(Value),
+    /// A context and a language were given.
+    Both,
+}
+
+impl Execute {
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, Refusal> {
+        let mut fields = object(body)?;
+        let code = match fields.remove("code") {
+            Some(Value::String(code)) => code,
+            Some(other) => return Err(wrong(&["code"], STRING, other)),
+            None => return Err(missing(&["body", "code"], Value::Object(fields))),
+        };
+        let context = text(&mut fields, "context_id")?;
+        let language = text(&mut fields, "language")?;
+        let place = match (context, language) {
+            (Some(_), Some(_)) => return Err(Refusal::Both),
+            (Some(context), None) => Place::Context(context),
+            (None, language) => Place::Language(normalised(language)),
+        };
+        Ok(Self {
+            code,
+            place,
+            variables: variables(&mut fields)?,
+        })
+    }
+}
+
+impl NewContext {
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, Refusal> {
+        let mut fields = object(body)?;
+        let directory = text(&mut fields, "cwd")?;
+        let language = text(&mut fields, "language")?;
+        Ok(Self {
+            language: normalised(language),
+            directory,
+        })
+    }
+}
+
+/// What callers mean by the name of a language.
+fn normalised(language: Option<String>) -> String {
+    let language = language.unwrap_or_default().trim().to_lowercase();
+    match language.as_str() {
+        "" => "python".to_owned(),
+        "js" => "javascript".to_owned(),
+        "ts" => "typescript".to_owned(),
+        _ => language,
+    }
+}
+
+const STRING: (&str, &str) = ("string_type", "Input should be a valid string");
+const DICTIONARY: (&str, &str) = ("dict_type", "Input should be a valid dictionary");
+
+fn object(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
+    if body.is_empty() {
+        return Err(missing(&["body"], Value::Null));
+    }
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(other) => Err(Refusal::Invalid(json!([{
+            "type": "model_attributes_type",
+            "loc": ["body"],
+            "msg": "Input should be a valid dictionary or object to extract fields from",
+            "input": other,
+        }]))),
+        Err(error) => Err(Refusal::Invalid(json!([{
+            "type": "json_invalid",
+            "loc": ["body", error.column().saturating_sub(1)],
+            "msg": "JSON decode error",
+            "input": {},
+            "ctx": {"error": error.to_string()},
+        }]))),
+    }
+}
+
+/// An optional string. Nothing, null and an empty one are the same.
+fn text(fields: &mut Map<String, Value>, name: &str) -> Result<Option<String>, Refusal> {
+    match fields.remove(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok((!text.is_empty()).then_some(text)),
+        Some(other) => Err(wrong(&[name], STRING, other)),
+    }
+}
+
+fn variables(fields: &mut Map<String, Value>) -> Result<BTreeMap<String, String>, Refusal> {
+    match fields.remove("env_vars") {
+        None | Some(Value::Null) => Ok(BTreeMap::new()),
+        Some(Value::Object(entries)) => entries
+            .into_iter()
+            .map(|(name, value)| match value {
+                Value::String(value) => Ok((name, value)),
+                other => Err(wrong(&["env_vars", &name], STRING, other)),
+            })
+            .collect(),
+        Some(other) => Err(wrong(&["env_vars"], DICTIONARY, other)),
+    }
+}
+
+fn wrong(path: &[&str], (kind, message): (&str, &str), input: Value) -> Refusal {
+    let location: Vec<&str> = ["body"].iter().chain(path).copied().collect();
+    Refusal::Invalid(json!([{
+        "type": kind,
+        "loc": location,
+        "msg": message,
+        "input": input,
+    }]))
+}
+
+fn missing(location: &[&str], input: Value) -> Refusal {
+    Refusal::Invalid(json!([{
+        "type": "missing",
+        "loc": location,
+        "msg": "Field required",
+        "input": input,
+    }]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(body: &Value) -> Place {
+        Execute::parse(body.to_string().as_bytes()).unwrap().place
+    }
+
+    #[track_caller]
+    fn refused(body: &str, kind: &str, location: &Value) {
+        match Execute::parse(body.as_bytes()) {
+            Err(Refusal::Invalid(detail)) => {
+                assert_eq!(detail[0]["type"], kind, "{detail}");
+                assert_eq!(&detail[0]["loc"], location, "{detail}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn nothing_null_and_empty_mean_the_default() {
+        let python = || Place::Language("python".to_owned());
+        assert_eq!(place(&json!({"code": ""})), python());
+        let nulls = json!({"code": "", "context_id": null, "language": null, "env_vars": null});
+        assert_eq!(place(&nulls), python());
+        assert_eq!(
+            place(&json!({"code": "", "context_id": "", "language": ""})),
+            python()
+        );
+    }
+
+    #[test]
+    fn languages_have_short_names() {
+        for (given, meant) in [
+            ("js", "javascript"),
+            (" TS ", "typescript"),
+            ("Python", "python"),
+            ("ruby", "ruby"),
+        ] {
+            let found = place(&json!({"code": "", "language": given}));
+            assert_eq!(found, Place::Language(meant.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_context_and_a_language_exclude_each_other() {
+        let body = json!({"code": "", "context_id": "a", "language": "python"});
+        assert_eq!(
+            Execute::parse(body.to_string().as_bytes()),
+            Err(Refusal::Both)
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        refused("", "missing", &json!(["body"]));
+        refused("{", "json_invalid", &json!(["body", 0]));
+        refused("[]", "model_attributes_type", &json!(["body"]));
+        refused("{}", "missing", &json!(["body", "code"]));
+        refused(r#"{"code":5}"#, "string_type", &json!(["body", "code"]));
+        refused(
+            r#"{"code":"","env_vars":[]}"#,
+            "dict_type",
+            &json!(["body", "env_vars"]),
+        );
+        refused(
+            r#"{"code":"","env_vars":{"A":1}}"#,
+            "string_type",
+            &json!(["body", "env_vars", "A"]),
+        );
+    }
+
+    #[test]
+    fn unknown_fields_are_ignored() {
+        let body = json!({"code": "1", "unheard_of": {"a": 1}});
+        assert_eq!(
+            Execute::parse(body.to_string().as_bytes()).unwrap().code,
+            "1"
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! All routes of the interpreter.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method, StatusCode};
+use serde_json::json;
+use skep_kernels::{ContextError, ContextInfo, OnLoss, Order, StartError};
+use skep_telemetry::Chain;
+use skep_wire::interpreter::{self as wire, CANCEL_PATH, REQUEST_HEADER};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
+
+use crate::Interpreter;
+use crate::answer::Answer;
+use crate::cancellation::is_name;
+use crate::request::{Execute, NewContext, Place, Refusal};
+
+/// Code with data in it, and variables of a megabyte each.
+const MAX_BODY: usize = 64 << 20;
+
+/// How long `/health` waits for the first kernel.
+const HEALTH_PATIENCE: Duration = Duration::from_secs(30);
+
+const TOKEN_HEADER: &str = "x-access-token";
+
+pub(crate) fn routes(interpreter: Arc<Interpreter>) -> Router {
+    Router::new()
+        .route("/health", get(health).head(method_not_allowed))
+        .route("/execute", post(execute))
+        .route("/contexts", get(list).head(method_not_allowed).post(create))
+        .route("/contexts/{id}", axum::routing::delete(remove))
+        .route("/contexts/{id}/restart", post(restart))
+        .route(CANCEL_PATH, post(cancel))
+        .fallback(|| async { detail(StatusCode::NOT_FOUND, "Not Found") })
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(cors())
+        .with_state(interpreter)
+}
+
+/// Browsers may call from anywhere: what protects the sandbox is its token, not an origin.
+fn cors() -> CorsLayer {
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::any())
+        .allow_methods([
+            Method::DELETE,
+            Method::GET,
+            Method::HEAD,
+            Method::OPTIONS,
+            Method::PATCH,
+            Method::POST,
+            Method::PUT,
+        ])
+        .allow_headers(AllowHeaders::mirror_request())
+        .max_age(Duration::from_secs(600))
+}
+
+async fn method_not_allowed() -> Response {
+    detail(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
+}
+
+/// `GET /health`: answers when code can run at once.
+async fn health(State(interpreter): State<Arc<Interpreter>>) -> Response {
+    let ready = tokio::time::timeout(HEALTH_PATIENCE, interpreter.contexts.ready()).await;
+    match ready {
+        Ok(Ok(())) => Json("OK").into_response(),
+        Ok(Err(error)) => {
+            tracing::warn!(error = %Chain(&error), "there is no kernel");
+            text(StatusCode::SERVICE_UNAVAILABLE, Chain(&error).to_string())
+        }
+        Err(_elapsed) => text(StatusCode::SERVICE_UNAVAILABLE, "the kernel is starting"),
+    }
+}
+
+/// `POST /execute`: the headers come at once, whoever is before this execution.
+async fn execute(
+    State(interpreter): State<Arc<Interpreter>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Failed> {
+    let token = headers.get(TOKEN_HEADER).map(|value| value.as_bytes());
+    if !interpreter.door.admits(token) {
+        return Err(Failed::Unauthorized);
+    }
+    let request = Execute::parse(&body)?;
+    let id = match request.place {
+        Place::Context(id) => id,
+        Place::Language(language) => interpreter.contexts.default_of(&language)?,
+    };
+    let name = headers
+        .get(REQUEST_HEADER)
+        .and_then(|value| value.to_str().ok())
+        .filter(|name| is_name(name));
+    let order = Order {
+        code: request.code,
+        variables: request.variables,
+        time_limit: None,
+        // Only the proxy can tell a caller that has left from a server that was killed.
+        on_loss: match name {
+            Some(_) => OnLoss::Continue,
+            None => OnLoss::Interrupt,
+        },
+        cancel: interpreter.cancellations.register(name),
+    };
+    let execution = interpreter.contexts.execute(&id, order)?;
+    let content_type = [(CONTENT_TYPE, "application/x-ndjson")];
+    Ok((content_type, Body::new(Answer::new(execution))).into_response())
+}
+
+/// `POST /skep/cancel`, from the proxy alone: the caller of a request has left.
+async fn cancel(State(interpreter): State<Arc<Interpreter>>, headers: HeaderMap) -> StatusCode {
+    let name = headers
+        .get(REQUEST_HEADER)
+        .and_then(|value| value.to_str().ok())
+        .filter(|name| is_name(name));
+    match name {
+        Some(name) if interpreter.cancellations.cancel(name) => StatusCode::NO_CONTENT,
+        Some(_) | None => StatusCode::NOT_FOUND,
+    }
+}
+
+/// `GET /contexts`
+async fn list(State(interpreter): State<Arc<Interpreter>>) -> Json<Vec<wire::Context>> {
+    Json(interpreter.contexts.list().into_iter().map(shown).collect())
+}
+
+/// `POST /contexts`
+async fn create(
+    State(interpreter): State<Arc<Interpreter>>,
+    body: Bytes,
+) -> Result<Json<wire::Context>, Failed> {
+    let request = NewContext::parse(&body)?;
+    let context = interpreter
+        .contexts
+        .create(&request.language, request.directory)
+        .await?;
+    Ok(Json(shown(context)))
+}
+
+/// `POST /contexts/{id}/restart`
+async fn restart(
+    State(interpreter): State<Arc<Interpreter>>,
+    Path(id): Path<String>,
+) -> Result<Json<()>, Failed> {
+    interpreter.contexts.restart(&id).await?;
+    Ok(Json(()))
+}
+
+/// `DELETE /contexts/{id}`
+async fn remove(
+    State(interpreter): State<Arc<Interpreter>>,
+    Path(id): Path<String>,
+) -> Result<Json<()>, Failed> {
+    interpreter.contexts.remove(&id).await?;
+    Ok(Json(()))
+}
+
+fn shown(context: ContextInfo) -> wire::Context {
+    wire::Context {
+        id: context.id,
+        language: context.language,
+        cwd: context.directory,
+    }
+}
+
+/// Why a request was not fulfilled.
+enum Failed {
+    Unauthorized,
+    Refused(Refusal),
+    Context(ContextError),
+}
+
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<ContextError> for Failed {
+    fn from(error: ContextError) -> Self {
+        Self::Context(error)
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Unauthorized => text(
+                StatusCode::UNAUTHORIZED,
+                "show the sandbox's access token in X-Access-Token",
+            ),
+            Self::Refused(Refusal::Both) => text(
+                StatusCode::BAD_REQUEST,
+                "Only one of context_id or language can be provided",
+            ),
+            Self::Refused(Refusal::Invalid(detail)) => {
+                let body = Json(json!({ "detail": detail }));
+                (StatusCode::UNPROCESSABLE_ENTITY, body).into_response()
+            }
+            Self::Context(error) => refusal(&error),
+        }
+    }
+}
+
+fn refusal(error: &ContextError) -> Response {
+    match error {
+        ContextError::NotFound { id } => {
+            text(StatusCode::NOT_FOUND, format!("Context {id} not found"))
+        }
+        ContextError::Start(StartError::NotInstalled { language }) => {
+            let reason = json!({
+                "message": format!(
+                    "The '{language}' kernel is not available. Please pick another suitable kernel instead, or install that kernel."
+                ),
+                "short_message": format!("{language} not found"),
+            });
+            let message = format!("Failed to create context: {reason}");
+            text(StatusCode::INTERNAL_SERVER_ERROR, message)
+        }
+        ContextError::Start(error) => {
+            tracing::warn!(error = %Chain(error), "kernel does not start");
+            let message = format!("Failed to create context: {}", Chain(error));
+            text(StatusCode::INTERNAL_SERVER_ERROR, message)
+        }
+        ContextError::Full { .. } | ContextError::TooMany { .. } => {
+            text(StatusCode::TOO_MANY_REQUESTS, error.to_string())
+        }
+    }
+}
+
+fn text(status: StatusCode, text: impl Into<String>) -> Response {
+    (status, text.into()).into_response()
+}
+
+fn detail(status: StatusCode, text: &str) -> Response {
+    (status, Json(json!({ "detail": text }))).into_response()
+}

@@ -1,0 +1,138 @@
+//! A context: a kernel under a name, and the executions that wait for it.
+
+mod owner;
+mod sink;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::contexts::{ContextError, ContextInfo, Shared};
+use crate::execution::{Execution, Order, UPDATES, Update};
+use crate::kernel::StartError;
+use owner::Owner;
+
+/// Executions that may wait in one context. The caller of one more is told to come back.
+const MAX_WAITING: usize = 1024;
+
+/// Requests to the owner beside executions. Whoever sends one waits for its answer.
+const MAX_CONTROLS: usize = 16;
+
+/// The handle of a context. The owner task ends when the last handle is gone.
+#[derive(Clone)]
+pub(crate) struct Context {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    info: ContextInfo,
+    jobs: mpsc::Sender<Job>,
+    controls: mpsc::Sender<Control>,
+}
+
+/// An execution that waits for its turn.
+struct Job {
+    order: Order,
+    updates: mpsc::Sender<Update>,
+    queued: Instant,
+}
+
+/// What an owner is asked beside executions.
+enum Control {
+    /// Say when there is a kernel.
+    Ready(oneshot::Sender<Result<(), StartError>>),
+    /// Start anew.
+    Restart(oneshot::Sender<Result<(), StartError>>),
+    /// End.
+    Close(oneshot::Sender<()>),
+}
+
+impl Context {
+    /// Makes a context, whose owner begins to start a kernel at once.
+    pub(crate) fn open(shared: &Shared, language: &str, directory: Option<String>) -> Self {
+        let (jobs, waiting) = mpsc::channel(MAX_WAITING);
+        let (controls, requests) = mpsc::channel(MAX_CONTROLS);
+        let default = shared.surroundings.directory();
+        let info = ContextInfo {
+            id: uuid::Uuid::new_v4().to_string(),
+            language: language.to_owned(),
+            directory: directory.unwrap_or_else(|| default.clone()),
+        };
+        let owner = Owner::new(shared, &info, &default, waiting, requests);
+        shared.tasks.spawn("context", owner.run());
+        Self {
+            inner: Arc::new(Inner {
+                info,
+                jobs,
+                controls,
+            }),
+        }
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.inner.info.id
+    }
+
+    pub(crate) fn language(&self) -> &str {
+        &self.inner.info.language
+    }
+
+    pub(crate) fn info(&self) -> ContextInfo {
+        self.inner.info.clone()
+    }
+
+    /// Queues an execution.
+    pub(crate) fn execute(&self, order: Order) -> Result<Execution, ContextError> {
+        let (updates, receiver) = mpsc::channel(UPDATES);
+        let job = Job {
+            order,
+            updates,
+            queued: Instant::now(),
+        };
+        self.inner.jobs.try_send(job).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => ContextError::Full {
+                id: self.id().to_owned(),
+            },
+            mpsc::error::TrySendError::Closed(_) => self.not_found(),
+        })?;
+        Ok(Execution { updates: receiver })
+    }
+
+    /// Waits until there is a kernel.
+    pub(crate) async fn ready(&self) -> Result<(), ContextError> {
+        self.ask(Control::Ready).await?.map_err(ContextError::Start)
+    }
+
+    /// Starts the kernel anew.
+    pub(crate) async fn restart(&self) -> Result<(), ContextError> {
+        self.ask(Control::Restart)
+            .await?
+            .map_err(ContextError::Start)
+    }
+
+    /// Ends the kernel. A context that is closed already stays so.
+    pub(crate) async fn close(&self) {
+        if self.ask(Control::Close).await.is_err() {
+            tracing::debug!("context was closed already");
+        }
+    }
+
+    async fn ask<T>(
+        &self,
+        control: impl FnOnce(oneshot::Sender<T>) -> Control,
+    ) -> Result<T, ContextError> {
+        let (sender, answer) = oneshot::channel();
+        let sent = self.inner.controls.send(control(sender)).await;
+        if sent.is_err() {
+            return Err(self.not_found());
+        }
+        answer.await.map_err(|_closed| self.not_found())
+    }
+
+    fn not_found(&self) -> ContextError {
+        ContextError::NotFound {
+            id: self.id().to_owned(),
+        }
+    }
+}

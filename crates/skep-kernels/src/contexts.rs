@@ -1,0 +1,260 @@
+//! The contexts of one sandbox.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use skep_telemetry::Tasks;
+
+use crate::context::Context;
+use crate::execution::{Execution, Order};
+use crate::kernel::{Launcher, StartError};
+
+/// What surrounds the contexts and may change under them.
+pub trait Surroundings: Send + Sync + 'static {
+    /// The variables of the whole sandbox, as of now.
+    fn environment(&self) -> BTreeMap<String, String>;
+
+    /// Where a context starts if nobody says where.
+    fn directory(&self) -> String;
+}
+
+/// A context, as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContextInfo {
+    /// Its name.
+    pub id: String,
+    /// The language of its kernel.
+    pub language: String,
+    /// Where it started, as the caller wrote it.
+    pub directory: String,
+}
+
+/// Why a context could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ContextError {
+    /// There is no such context, or not any more.
+    #[error("context {id} not found")]
+    NotFound {
+        /// What was asked for.
+        id: String,
+    },
+    /// Its kernel could not be started.
+    #[error("cannot start a kernel")]
+    Start(#[source] StartError),
+    /// Too many executions wait for it already.
+    #[error("too many executions wait for context {id}")]
+    Full {
+        /// Which context.
+        id: String,
+    },
+    /// There are too many contexts already.
+    #[error("there are {limit} contexts already")]
+    TooMany {
+        /// How many there may be.
+        limit: usize,
+    },
+}
+
+/// More than a sandbox has processes for.
+const MAX_CONTEXTS: usize = 256;
+
+/// The contexts of one sandbox, and the default one of each language.
+#[derive(Clone)]
+pub struct Contexts {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) launcher: Arc<dyn Launcher>,
+    pub(crate) surroundings: Arc<dyn Surroundings>,
+    pub(crate) tasks: Tasks,
+    /// In the order of their creation.
+    all: Mutex<Vec<Entry>>,
+}
+
+struct Entry {
+    context: Context,
+    is_default: bool,
+}
+
+impl std::fmt::Debug for Contexts {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Contexts")
+            .field("contexts", &self.list())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Contexts {
+    /// Begins with a default context for each of `languages`, whose kernel starts now. Must be
+    /// called within the runtime.
+    pub fn new(
+        launcher: Arc<dyn Launcher>,
+        surroundings: Arc<dyn Surroundings>,
+        languages: &[&str],
+    ) -> Self {
+        let contexts = Self {
+            shared: Arc::new(Shared {
+                launcher,
+                surroundings,
+                tasks: Tasks::default(),
+                all: Mutex::default(),
+            }),
+        };
+        for language in languages {
+            let context = Context::open(&contexts.shared, language, None);
+            contexts.lock().push(Entry {
+                context,
+                is_default: true,
+            });
+        }
+        contexts
+    }
+
+    /// All contexts, the newest last.
+    pub fn list(&self) -> Vec<ContextInfo> {
+        let all = self.lock();
+        all.iter().map(|entry| entry.context.info()).collect()
+    }
+
+    /// Makes a context and waits until its kernel listens.
+    ///
+    /// # Errors
+    ///
+    /// [`ContextError::Start`] if it never will; the context is gone again then.
+    pub async fn create(
+        &self,
+        language: &str,
+        directory: Option<String>,
+    ) -> Result<ContextInfo, ContextError> {
+        let context = {
+            let mut all = self.lock();
+            if all.len() >= MAX_CONTEXTS {
+                return Err(ContextError::TooMany {
+                    limit: MAX_CONTEXTS,
+                });
+            }
+            let context = Context::open(&self.shared, language, directory);
+            all.push(Entry {
+                context: context.clone(),
+                is_default: false,
+            });
+            context
+        };
+        match context.ready().await {
+            Ok(()) => Ok(context.info()),
+            Err(error) => {
+                self.forget(&context);
+                Err(error)
+            }
+        }
+    }
+
+    /// The id of the default context of a language, which is made if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If there is no kernel for the language.
+    pub fn default_of(&self, language: &str) -> Result<String, ContextError> {
+        let mut all = self.lock();
+        let found = all
+            .iter()
+            .find(|entry| entry.is_default && entry.context.language() == language);
+        if let Some(entry) = found {
+            return Ok(entry.context.id().to_owned());
+        }
+        if !self
+            .shared
+            .launcher
+            .languages()
+            .iter()
+            .any(|known| known == language)
+        {
+            return Err(ContextError::Start(StartError::NotInstalled {
+                language: language.to_owned(),
+            }));
+        }
+        let context = Context::open(&self.shared, language, None);
+        let id = context.id().to_owned();
+        all.push(Entry {
+            context,
+            is_default: true,
+        });
+        Ok(id)
+    }
+
+    /// Queues an execution. It waits for those before it in the same context.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such context, or too many wait for it. An exception of the code, and
+    /// even the death of its kernel, is no error here but an update.
+    pub fn execute(&self, id: &str, order: Order) -> Result<Execution, ContextError> {
+        self.find(id)?.execute(order)
+    }
+
+    /// Starts the kernel of a context anew, whatever it is doing, and waits until it listens.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such context, or its kernel does not start any more.
+    pub async fn restart(&self, id: &str) -> Result<(), ContextError> {
+        self.find(id)?.restart().await
+    }
+
+    /// Removes a context and ends its kernel, whatever it is doing.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such context.
+    pub async fn remove(&self, id: &str) -> Result<(), ContextError> {
+        let context = self.find(id)?;
+        self.forget(&context);
+        context.close().await;
+        Ok(())
+    }
+
+    /// Waits until the first context's kernel listens.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not.
+    pub async fn ready(&self) -> Result<(), ContextError> {
+        let first = self.lock().first().map(|entry| entry.context.clone());
+        match first {
+            Some(context) => context.ready().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Ends all kernels and waits until they have ended.
+    pub async fn finish(&self) {
+        let entries = std::mem::take(&mut *self.lock());
+        for entry in entries {
+            entry.context.close().await;
+        }
+        self.shared.tasks.finish().await;
+    }
+
+    fn find(&self, id: &str) -> Result<Context, ContextError> {
+        let all = self.lock();
+        let found = all.iter().find(|entry| entry.context.id() == id);
+        match found {
+            Some(entry) => Ok(entry.context.clone()),
+            None => Err(ContextError::NotFound { id: id.to_owned() }),
+        }
+    }
+
+    fn forget(&self, context: &Context) {
+        self.lock()
+            .retain(|entry| entry.context.id() != context.id());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.shared
+            .all
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

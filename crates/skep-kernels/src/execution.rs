@@ -1,0 +1,115 @@
+//! One execution, as its caller sees it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_jupyter::Output;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::kernel::Exit;
+use crate::outcome::Outcome;
+use crate::usage::Usage;
+
+/// Updates on their way to the caller. When they are all on their way the kernel is not read,
+/// and waits.
+pub(crate) const UPDATES: usize = 16;
+
+/// Code to run.
+#[derive(Debug)]
+pub struct Order {
+    /// The code.
+    pub code: String,
+    /// Variables for this execution alone.
+    pub variables: BTreeMap<String, String>,
+    /// How long it may run, from its acceptance by a kernel.
+    pub time_limit: Option<Duration>,
+    /// What it means when the receiver of the updates is dropped.
+    pub on_loss: OnLoss,
+    /// Cancelled by whoever knows that nobody waits for this execution any more.
+    pub cancel: Arc<CancellationToken>,
+}
+
+/// What the loss of the caller means for the code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnLoss {
+    /// The caller has left: interrupt.
+    Interrupt,
+    /// The way to the caller is broken, and the caller may not even know: go on.
+    Continue,
+}
+
+/// An execution that was queued.
+///
+/// The updates end with exactly one [`Update::Ended`], even if the kernel dies.
+#[derive(Debug)]
+pub struct Execution {
+    /// What happens, in order. Dropping it has the effect that [`Order::on_loss`] says.
+    pub updates: mpsc::Receiver<Update>,
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Update {
+    /// The kernel that knew the variables of earlier executions has ended since; this
+    /// execution runs in a new one.
+    StateLost(Loss),
+    /// The code produced something.
+    Output {
+        /// When, in microseconds since 1970, if the kernel told.
+        time: Option<i64>,
+        /// What. Never [`Output::Ended`].
+        output: Output,
+    },
+    /// The execution did not come to its own end.
+    Failed(Failure),
+    /// There is nothing more.
+    Ended(Receipt),
+}
+
+/// Why an execution did not come to its own end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// The kernel ended while it ran.
+    Died(Exit),
+    /// Somebody restarted the context.
+    Restarted,
+    /// Somebody removed the context.
+    Removed,
+    /// It took longer than it was allowed to, and was interrupted.
+    TooLong {
+        /// How long it was allowed to take.
+        limit: Duration,
+    },
+    /// There is no kernel to run it.
+    NoKernel {
+        /// Why, for the caller to read.
+        reason: String,
+    },
+}
+
+/// Why the variables of a context are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// The kernel ended.
+    Died(Exit),
+    /// The code asked the kernel to end.
+    Exited,
+    /// The kernel did not react to an interrupt and was killed.
+    Stuck,
+}
+
+/// What an execution used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receipt {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// From the moment the kernel got it.
+    pub wall: Duration,
+    /// How long it waited for its turn and for its kernel.
+    pub queued: Duration,
+    /// Counters of the kernel's process: time and bytes of this execution alone, and the peak
+    /// of memory while it ran. `None` if the kernel could not be measured.
+    pub usage: Option<Usage>,
+}

@@ -1,0 +1,1 @@
+//! A kernel that runs no process, for tests of everything above kernels.

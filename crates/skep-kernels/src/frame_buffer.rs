@@ -1,0 +1,123 @@
+//! Frames out of a stream of bytes: four bytes of length, most significant first, then JSON.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// The largest frame that is kept. A longer one is passed over, and its length is told.
+///
+/// A result cannot be split, and its client must hold it whole; this is far more than any
+/// client takes, and what one sandbox may make its agent hold.
+pub(crate) const LARGEST_FRAME: usize = 128 << 20;
+
+const HEADER: usize = 4;
+
+/// Collects bytes and yields frames.
+#[derive(Debug, Default)]
+pub(crate) struct FrameBuffer {
+    bytes: BytesMut,
+    /// What is left of a frame that is being passed over.
+    skipping: usize,
+}
+
+/// What was found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Frame {
+    /// A whole frame.
+    Whole(Bytes),
+    /// A frame of this length was passed over.
+    TooLarge(u64),
+}
+
+impl FrameBuffer {
+    /// Where the next bytes go, with room for some.
+    pub(crate) fn space(&mut self) -> &mut BytesMut {
+        const READ: usize = 64 << 10;
+        let wanted = match self.announced() {
+            Some(length) if length <= LARGEST_FRAME => {
+                (HEADER + length).saturating_sub(self.bytes.len())
+            }
+            Some(_) | None => 0,
+        };
+        self.bytes.reserve(wanted.max(READ));
+        &mut self.bytes
+    }
+
+    /// The next frame, if it is complete.
+    pub(crate) fn next(&mut self) -> Option<Frame> {
+        let skipped = self.skipping.min(self.bytes.len());
+        self.bytes.advance(skipped);
+        self.skipping -= skipped;
+        if self.skipping > 0 {
+            return None;
+        }
+        let length = self.announced()?;
+        if length > LARGEST_FRAME {
+            self.bytes.advance(HEADER);
+            self.skipping = length;
+            return Some(Frame::TooLarge(length as u64));
+        }
+        if self.bytes.len() < HEADER + length {
+            return None;
+        }
+        self.bytes.advance(HEADER);
+        Some(Frame::Whole(self.bytes.split_to(length).freeze()))
+    }
+
+    fn announced(&self) -> Option<usize> {
+        let header = self.bytes.first_chunk::<HEADER>()?;
+        Some(u32::from_be_bytes(*header) as usize)
+    }
+}
+
+/// `body` with its length in front.
+pub(crate) fn framed(body: &[u8], into: &mut BytesMut) {
+    let length = u32::try_from(body.len()).expect("a request is limited to far less than 4 GiB");
+    into.reserve(HEADER + body.len());
+    into.extend_from_slice(&length.to_be_bytes());
+    into.extend_from_slice(body);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_found_however_the_bytes_are_cut() {
+        let mut wire = BytesMut::new();
+        for body in [&b"{}"[..], b"", b"{\"a\":1}"] {
+            framed(body, &mut wire);
+        }
+        for size in 1..=wire.len() {
+            let mut buffer = FrameBuffer::default();
+            let mut found = Vec::new();
+            for piece in wire.chunks(size) {
+                buffer.space().extend_from_slice(piece);
+                while let Some(frame) = buffer.next() {
+                    found.push(frame);
+                }
+            }
+            let expected = [&b"{}"[..], b"", b"{\"a\":1}"]
+                .map(|body| Frame::Whole(Bytes::copy_from_slice(body)));
+            assert_eq!(found, expected, "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn a_frame_that_is_too_large_is_passed_over_without_being_held() {
+        let mut buffer = FrameBuffer::default();
+        let length = LARGEST_FRAME + 1;
+        let header = u32::try_from(length).unwrap().to_be_bytes();
+        buffer.space().extend_from_slice(&header);
+        assert_eq!(buffer.next(), Some(Frame::TooLarge(length as u64)));
+        let piece = vec![b'x'; 1 << 20];
+        let mut left = length;
+        while left > 0 {
+            let size = left.min(piece.len());
+            buffer.space().extend_from_slice(&piece[..size]);
+            assert_eq!(buffer.next(), None);
+            assert!(buffer.bytes.capacity() < 8 << 20);
+            left -= size;
+        }
+        framed(b"{}", buffer.space());
+        assert_eq!(buffer.next(), Some(Frame::Whole(Bytes::from_static(b"{}"))));
+    }
+}

@@ -1,0 +1,111 @@
+//! What a kernel is to its owner.
+
+use std::io;
+
+use futures_util::future::BoxFuture;
+use skep_jupyter::Envelope;
+use skep_jupyter::frame::Request;
+
+use crate::usage::Usage;
+
+/// A running kernel. Dropping it kills it.
+pub trait Kernel: Send {
+    /// Takes over a request. It is sent while the kernel is listened to.
+    fn send(&mut self, request: &Request<'_>);
+
+    /// Waits for the next thing that happens. After [`Event::Ended`] nothing more does.
+    ///
+    /// Whoever does not call this does not read from the kernel, which then waits with its
+    /// next output: that is how a slow client slows down the code.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when this is dropped.
+    fn receive(&mut self) -> BoxFuture<'_, Event>;
+
+    /// Interrupts what the kernel is doing, as Ctrl-C would.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be reached; it has probably ended.
+    fn interrupt(&mut self) -> io::Result<()>;
+
+    /// Ends the kernel and what it started, without asking. [`Event::Ended`] follows.
+    fn kill(&mut self);
+
+    /// What it has used until now, measured from outside; `None` if that cannot be seen.
+    fn usage(&self) -> Option<Usage>;
+
+    /// Lets [`Usage::peak_memory`] start again from what is used now, where that is possible.
+    fn reset_peak(&self);
+}
+
+/// What a kernel does.
+#[derive(Debug)]
+pub enum Event {
+    /// It says something.
+    Message(Envelope),
+    /// It has ended.
+    Ended(Exit),
+}
+
+/// How a kernel ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// It returned this code.
+    Code(i32),
+    /// This signal ended it.
+    Signal(i32),
+    /// The kernel of the machine killed it because there was no memory left.
+    OutOfMemory,
+    /// It said something that no kernel says, and was killed for it.
+    Confused,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// Where kernels come from.
+pub trait Launcher: Send + Sync + 'static {
+    /// The languages for which there are kernels, the default first.
+    fn languages(&self) -> Vec<String>;
+
+    /// Starts a kernel and waits until it listens.
+    fn start<'a>(&'a self, language: &'a str)
+    -> BoxFuture<'a, Result<Box<dyn Kernel>, StartError>>;
+}
+
+/// Why there is no kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// This template has no kernel for the language.
+    #[error("there is no kernel for '{language}'")]
+    NotInstalled {
+        /// What was asked for.
+        language: String,
+    },
+    /// The process was not started at all.
+    #[error("the kernel's process cannot be started")]
+    Process(#[source] io::Error),
+    /// It ended before it listened. What it wrote last says why.
+    #[error("the kernel ended before it was ready ({exit:?}): {last_words}")]
+    Ended {
+        /// How.
+        exit: Exit,
+        /// The end of what it wrote to its standard error.
+        last_words: String,
+    },
+    /// It did not say hello in time.
+    #[error("the kernel was not ready within {seconds} s")]
+    Silent {
+        /// How long it had.
+        seconds: u64,
+    },
+    /// It speaks another version of the protocol.
+    #[error("the kernel speaks version {found} of the protocol, not {expected}")]
+    Version {
+        /// Its version.
+        found: u64,
+        /// Ours.
+        expected: u64,
+    },
+}

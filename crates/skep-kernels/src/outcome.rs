@@ -1,0 +1,119 @@
+//! One taxonomy of ends, beside the names that each language has.
+
+use skep_jupyter::{Nature, Raised};
+
+use crate::execution::Failure;
+use crate::kernel::Exit;
+
+/// How an execution ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Without an exception.
+    Ok,
+    /// The code could not be parsed.
+    Syntax,
+    /// The code raised an exception.
+    Runtime,
+    /// Somebody interrupted it.
+    Interrupted,
+    /// It took longer than it was allowed to.
+    Timeout,
+    /// There was no memory left, for it or for its kernel.
+    OutOfMemory,
+    /// The kernel ended by itself.
+    KernelDied,
+    /// There was no space left on the disk.
+    DiskFull,
+    /// A signal killed the kernel, or somebody restarted or removed the context.
+    Killed,
+}
+
+impl Outcome {
+    /// The stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Syntax => "syntax",
+            Self::Runtime => "runtime",
+            Self::Interrupted => "interrupted",
+            Self::Timeout => "timeout",
+            Self::OutOfMemory => "out_of_memory",
+            Self::KernelDied => "kernel_died",
+            Self::DiskFull => "disk_full",
+            Self::Killed => "killed",
+        }
+    }
+
+    /// What an exception means.
+    pub fn of_exception(raised: &Raised) -> Self {
+        // ENOSPC and EDQUOT, as Python writes them.
+        let no_space = ["[Errno 28]", "[Errno 122]"];
+        match raised.nature {
+            Nature::Syntax => Self::Syntax,
+            Nature::Interrupted => Self::Interrupted,
+            Nature::Runtime => match raised.name.as_str() {
+                "MemoryError" | "_ArrayMemoryError" => Self::OutOfMemory,
+                "OSError" if no_space.iter().any(|code| raised.value.starts_with(code)) => {
+                    Self::DiskFull
+                }
+                _ => Self::Runtime,
+            },
+        }
+    }
+
+    /// What a failure means.
+    pub fn of_failure(failure: &Failure) -> Self {
+        match failure {
+            Failure::Died(exit) => Self::of_exit(*exit),
+            Failure::Restarted | Failure::Removed => Self::Killed,
+            Failure::TooLong { .. } => Self::Timeout,
+            Failure::NoKernel { .. } => Self::KernelDied,
+        }
+    }
+
+    /// What the end of a kernel means for the code that was running in it.
+    pub fn of_exit(exit: Exit) -> Self {
+        const SIGKILL: i32 = 9;
+        const SIGTERM: i32 = 15;
+        match exit {
+            Exit::OutOfMemory => Self::OutOfMemory,
+            Exit::Signal(SIGKILL | SIGTERM) => Self::Killed,
+            Exit::Code(_) | Exit::Signal(_) | Exit::Confused | Exit::Unknown => Self::KernelDied,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exceptions_that_mean_a_full_disk_or_memory_are_recognised() {
+        for (name, value, outcome) in [
+            ("MemoryError", "", Outcome::OutOfMemory),
+            (
+                "OSError",
+                "[Errno 28] No space left on device",
+                Outcome::DiskFull,
+            ),
+            ("OSError", "[Errno 2] No such file", Outcome::Runtime),
+            ("ValueError", "[Errno 28]", Outcome::Runtime),
+        ] {
+            let raised = Raised {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                traceback: String::new(),
+                nature: Nature::Runtime,
+            };
+            assert_eq!(Outcome::of_exception(&raised), outcome, "{name} {value}");
+        }
+    }
+
+    #[test]
+    fn a_segmentation_fault_is_a_death_and_a_kill_is_a_kill() {
+        assert_eq!(Outcome::of_exit(Exit::Signal(11)), Outcome::KernelDied);
+        assert_eq!(Outcome::of_exit(Exit::Signal(9)), Outcome::Killed);
+        assert_eq!(Outcome::of_exit(Exit::Code(3)), Outcome::KernelDied);
+        assert_eq!(Outcome::of_exit(Exit::OutOfMemory), Outcome::OutOfMemory);
+    }
+}

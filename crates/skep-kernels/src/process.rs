@@ -1,0 +1,48 @@
+//! Processes, as far as kernels need them. In a sandbox only its first process can wait for
+//! children, so whoever is that process lends this.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use futures_util::future::BoxFuture;
+use rustix::process::Signal;
+use tokio::sync::oneshot;
+
+use crate::kernel::Exit;
+
+/// Starts and signals processes of the sandbox's user.
+pub trait Processes: Send + Sync + 'static {
+    /// Starts a program with these standard descriptors and no others.
+    fn start(&self, command: Command, standard: [OwnedFd; 3])
+    -> BoxFuture<'_, io::Result<Started>>;
+
+    /// Signals a process and its group.
+    ///
+    /// # Errors
+    ///
+    /// If it has ended.
+    fn signal(&self, pid: u32, signal: Signal) -> io::Result<()>;
+
+    /// How many processes of this sandbox were killed for want of memory until now; `None` if
+    /// that cannot be seen.
+    fn out_of_memory_kills(&self) -> Option<u64>;
+}
+
+/// What to start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Command {
+    /// The program and its arguments.
+    pub arguments: Vec<String>,
+    /// Variables beside and over the sandbox's own.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// A process that was started. It leads a process group of its own.
+#[derive(Debug)]
+pub struct Started {
+    /// Its number.
+    pub pid: u32,
+    /// How it ends.
+    pub exit: oneshot::Receiver<Exit>,
+}

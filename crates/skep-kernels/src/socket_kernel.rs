@@ -1,0 +1,279 @@
+//! A kernel of ours: a process, and length-prefixed JSON over one Unix socket.
+
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Signal;
+use skep_jupyter::frame::{PROTOCOL, Request, parse};
+use skep_jupyter::{Envelope, Message};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::frame_buffer::{Frame, FrameBuffer, framed};
+use crate::kernel::{Event, Exit, Kernel, StartError};
+use crate::process::{Command, Processes};
+use crate::usage::{Usage, reset_peak, usage_of};
+
+/// How long a kernel may take from its start to its hello. On a busy machine the import of
+/// IPython alone has taken several seconds.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the end of a process may come after the end of its socket.
+const EXIT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is kept of what a kernel wrote before it failed to start.
+const LAST_WORDS: usize = 2048;
+
+/// A kernel over a socket.
+pub(crate) struct SocketKernel {
+    processes: Arc<dyn Processes>,
+    pid: u32,
+    exit: oneshot::Receiver<Exit>,
+    ended: Option<Exit>,
+    stream: UnixStream,
+    /// The other end of the socket is closed.
+    hung_up: bool,
+    incoming: FrameBuffer,
+    outgoing: BytesMut,
+    out_of_memory_kills: Option<u64>,
+}
+
+impl SocketKernel {
+    /// Starts a process whose standard input is the socket, and waits for its hello.
+    pub(crate) async fn start(
+        processes: Arc<dyn Processes>,
+        command: Command,
+    ) -> Result<Self, StartError> {
+        let ends = Ends::new().map_err(StartError::Process)?;
+        let out_of_memory_kills = processes.out_of_memory_kills();
+        let started = processes
+            .start(command, ends.theirs)
+            .await
+            .map_err(StartError::Process)?;
+        let mut kernel = Self {
+            processes,
+            pid: started.pid,
+            exit: started.exit,
+            ended: None,
+            stream: ends.stream,
+            hung_up: false,
+            incoming: FrameBuffer::default(),
+            outgoing: BytesMut::new(),
+            out_of_memory_kills,
+        };
+        match timeout(START_PATIENCE, kernel.next()).await {
+            Ok(Event::Message(Envelope {
+                message: Message::Hello { protocol: PROTOCOL },
+                ..
+            })) => Ok(kernel),
+            Ok(Event::Message(Envelope {
+                message: Message::Hello { protocol },
+                ..
+            })) => Err(StartError::Version {
+                found: protocol,
+                expected: PROTOCOL,
+            }),
+            Ok(Event::Message(_)) => Err(StartError::Ended {
+                exit: Exit::Confused,
+                last_words: last_words(ends.errors),
+            }),
+            Ok(Event::Ended(exit)) => Err(StartError::Ended {
+                exit,
+                last_words: last_words(ends.errors),
+            }),
+            Err(_elapsed) => Err(StartError::Silent {
+                seconds: START_PATIENCE.as_secs(),
+            }),
+        }
+    }
+
+    async fn next(&mut self) -> Event {
+        loop {
+            match self.incoming.next() {
+                Some(Frame::Whole(frame)) => match parse(&frame) {
+                    Ok(envelope) => return Event::Message(envelope),
+                    Err(error) => {
+                        tracing::debug!(%error, "killing a kernel that does not speak the protocol");
+                        self.kill();
+                        self.ended = Some(Exit::Confused);
+                        return Event::Ended(Exit::Confused);
+                    }
+                },
+                Some(Frame::TooLarge(bytes)) => {
+                    return Event::Message(Envelope {
+                        parent: None,
+                        time: None,
+                        message: Message::TooLarge { bytes },
+                    });
+                }
+                None => {}
+            }
+            if self.hung_up {
+                return Event::Ended(self.exit().await);
+            }
+            if self.ended.is_some() {
+                self.read_rest();
+                continue;
+            }
+            let interest = if self.outgoing.is_empty() {
+                Interest::READABLE
+            } else {
+                Interest::READABLE | Interest::WRITABLE
+            };
+            tokio::select! {
+                biased;
+                ready = self.stream.ready(interest) => match ready {
+                    Ok(_) => self.exchange(),
+                    Err(_) => self.hung_up = true,
+                },
+                exit = &mut self.exit => self.ended = Some(exit.unwrap_or(Exit::Unknown)),
+            }
+        }
+    }
+
+    /// Reads and writes what is possible without waiting.
+    fn exchange(&mut self) {
+        while !self.outgoing.is_empty() {
+            match self.stream.try_write(&self.outgoing) {
+                Ok(written) => self.outgoing.advance(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // A kernel that does not listen any more may still have something to say.
+                Err(_) => self.outgoing.clear(),
+            }
+        }
+        match self.stream.try_read_buf(self.incoming.space()) {
+            Ok(0) => self.hung_up = true,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.hung_up = true,
+        }
+    }
+
+    /// What a process said before its end is in the socket, which others may hold open.
+    ///
+    /// Not through the runtime: it may know of the end before it knows of the bytes.
+    fn read_rest(&mut self) {
+        let mut piece = [0; 16 << 10];
+        match rustix::io::read(&self.stream, &mut piece) {
+            Ok(length @ 1..) => self.incoming.space().extend_from_slice(&piece[..length]),
+            Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(_) => self.hung_up = true,
+        }
+    }
+
+    /// How the process ended, after its socket has.
+    async fn exit(&mut self) -> Exit {
+        if let Some(exit) = self.ended {
+            return self.explained(exit);
+        }
+        for _ in 0..2 {
+            if let Ok(exit) = timeout(EXIT_PATIENCE, &mut self.exit).await {
+                let exit = exit.unwrap_or(Exit::Unknown);
+                self.ended = Some(exit);
+                return self.explained(exit);
+            }
+            // It closed its socket and lives on: it is no kernel any more.
+            self.kill();
+        }
+        Exit::Unknown
+    }
+
+    fn explained(&self, exit: Exit) -> Exit {
+        const SIGKILL: i32 = 9;
+        let kills = self.processes.out_of_memory_kills();
+        if exit == Exit::Signal(SIGKILL) && kills > self.out_of_memory_kills {
+            Exit::OutOfMemory
+        } else {
+            exit
+        }
+    }
+}
+
+impl Kernel for SocketKernel {
+    fn send(&mut self, request: &Request<'_>) {
+        let body = serde_json::to_vec(request).expect("strings and maps are always JSON");
+        framed(&body, &mut self.outgoing);
+    }
+
+    fn receive(&mut self) -> BoxFuture<'_, Event> {
+        self.next().boxed()
+    }
+
+    fn interrupt(&mut self) -> io::Result<()> {
+        self.processes.signal(self.pid, Signal::INT)
+    }
+
+    fn kill(&mut self) {
+        if let Err(error) = self.processes.signal(self.pid, Signal::KILL) {
+            tracing::debug!(%error, "kernel has ended already");
+        }
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        usage_of(self.pid)
+    }
+
+    fn reset_peak(&self) {
+        reset_peak(self.pid);
+    }
+}
+
+impl Drop for SocketKernel {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            self.kill();
+        }
+    }
+}
+
+/// What lies between us and a kernel.
+struct Ends {
+    stream: UnixStream,
+    errors: OwnedFd,
+    theirs: [OwnedFd; 3],
+}
+
+impl Ends {
+    fn new() -> io::Result<Self> {
+        let (ours, socket) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        let ours = std::os::unix::net::UnixStream::from(ours);
+        ours.set_nonblocking(true)?;
+        let nowhere =
+            rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+        // A kernel redirects its output before it says hello; until then it speaks here.
+        let (errors, their_errors) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        rustix::io::ioctl_fionbio(&their_errors, false)?;
+        Ok(Self {
+            stream: UnixStream::from_std(ours)?,
+            errors,
+            theirs: [socket, nowhere, their_errors],
+        })
+    }
+}
+
+/// The end of what a kernel wrote before it ended.
+fn last_words(errors: OwnedFd) -> String {
+    let mut text = Vec::new();
+    let mut pipe = std::fs::File::from(errors).take(1 << 20);
+    let mut piece = [0; 4096];
+    while let Ok(length @ 1..) = pipe.read(&mut piece) {
+        text.extend_from_slice(&piece[..length]);
+    }
+    let start = text.len().saturating_sub(LAST_WORDS);
+    String::from_utf8_lossy(&text[start..]).trim().to_owned()
+}

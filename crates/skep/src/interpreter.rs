@@ -1,0 +1,122 @@
+//! The interpreter beside the agent, in sandboxes whose template has kernels.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rustix::process::{Pid, Signal, WaitStatus};
+use skep_agent::{Companion, Household, Listen, Program};
+use skep_interpreter::Door;
+use skep_kernels::{
+    Command, Contexts, Exit, Installed, Launcher, Processes, Started, Surroundings,
+};
+use skep_telemetry::Chain;
+use skep_wire::interpreter::INTERPRETER_PORT;
+
+/// Where a template says which kernels it has. One without this folder pays nothing.
+const KERNELS: &str = "/usr/local/share/skep/kernels";
+
+/// Where code runs if the sandbox does not say.
+const FALLBACK_DIRECTORY: &str = "/home/user";
+
+/// The interpreter, if this sandbox's template has kernels.
+pub(crate) fn companion() -> Option<Companion> {
+    let folder = Path::new(KERNELS);
+    folder.is_dir().then(|| Companion {
+        listen: Listen::At((Ipv4Addr::UNSPECIFIED, INTERPRETER_PORT).into()),
+        routes: Box::new(|household| routes(household, folder)),
+    })
+}
+
+fn routes(household: Household, folder: &Path) -> Router {
+    let sandbox = Arc::new(Sandbox { household });
+    let installed = Installed::new(folder.to_owned(), Arc::clone(&sandbox) as _);
+    let has_python = installed.languages().iter().any(|name| name == "python");
+    let defaults: &[&str] = if has_python { &["python"] } else { &[] };
+    let contexts = Contexts::new(Arc::new(installed), Arc::clone(&sandbox) as _, defaults);
+    skep_interpreter::routes(contexts, sandbox)
+}
+
+/// The agent, as the interpreter and its kernels see it.
+struct Sandbox {
+    household: Household,
+}
+
+impl Door for Sandbox {
+    fn admits(&self, token: Option<&[u8]>) -> bool {
+        self.household.admits(token)
+    }
+}
+
+impl Surroundings for Sandbox {
+    fn environment(&self) -> BTreeMap<String, String> {
+        self.household.environment()
+    }
+
+    fn directory(&self) -> String {
+        self.household.default_directory().unwrap_or_else(|error| {
+            tracing::debug!(error = %Chain(&error), "the sandbox has no user");
+            FALLBACK_DIRECTORY.to_owned()
+        })
+    }
+}
+
+impl Processes for Sandbox {
+    fn start(
+        &self,
+        command: Command,
+        standard: [OwnedFd; 3],
+    ) -> BoxFuture<'_, io::Result<Started>> {
+        let household = self.household.clone();
+        async move {
+            let program = Program {
+                arguments: command.arguments,
+                environment: command.environment,
+                directory: None,
+            };
+            let child = tokio::task::spawn_blocking(move || household.start(&program, standard));
+            let child = child
+                .await
+                .map_err(io::Error::other)?
+                .map_err(io::Error::other)?;
+            let (sender, exit) = tokio::sync::oneshot::channel();
+            skep_telemetry::spawn("kernel exit", async move {
+                let ended = child.exit.await.map_or(Exit::Unknown, exit_of);
+                if sender.send(ended).is_err() {
+                    tracing::debug!("nobody asks how a kernel ended");
+                }
+            });
+            Ok(Started {
+                pid: child.pid.as_raw_nonzero().get().unsigned_abs(),
+                exit,
+            })
+        }
+        .boxed()
+    }
+
+    fn signal(&self, pid: u32, signal: Signal) -> io::Result<()> {
+        let leader = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        match leader {
+            Some(leader) => self.household.signal_group(leader, signal),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn out_of_memory_kills(&self) -> Option<u64> {
+        None
+    }
+}
+
+fn exit_of(status: WaitStatus) -> Exit {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, Some(signal)) => Exit::Signal(signal),
+        (None, None) => Exit::Unknown,
+    }
+}
