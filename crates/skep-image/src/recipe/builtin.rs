@@ -26,18 +26,31 @@ type Embedded = (
 
 const RECIPES: &[Embedded] = recipes! {
     "base": [],
+    "code-interpreter-slim": ["kernel.json", "matplotlibrc"],
 };
+
+/// The Python kernel, listed by the build script.
+const PYTHON_KERNEL: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/python_kernel.rs"));
+
+/// Recipes that may copy the folder `kernel`, which is the Python kernel.
+const WITH_PYTHON_KERNEL: &[&str] = &["code-interpreter-slim"];
 
 /// The recipes that come with Skep, by name.
 pub fn builtin() -> BTreeMap<String, RecipeSource> {
     RECIPES
         .iter()
         .map(|(name, text, files)| {
+            let own = files
+                .iter()
+                .map(|(path, content)| ((*path).to_owned(), *content));
+            let has_kernel = WITH_PYTHON_KERNEL.contains(name);
+            let kernel = PYTHON_KERNEL.iter().filter(|_| has_kernel);
+            let kernel = kernel.map(|(path, content)| (format!("kernel/{path}"), *content));
             let source = RecipeSource {
                 text: Cow::Borrowed(text),
-                files: files
-                    .iter()
-                    .map(|(path, content)| ((*path).to_owned(), Cow::Borrowed(*content)))
+                files: own
+                    .chain(kernel)
+                    .map(|(path, content)| (path, Cow::Borrowed(content)))
                     .collect(),
             };
             ((*name).to_owned(), source)
@@ -74,13 +87,31 @@ mod tests {
             .iter()
             .flat_map(|(name, source)| {
                 let recipe = std::iter::once("recipe.toml".to_owned());
+                let files = source
+                    .files
+                    .keys()
+                    .filter(|path| !path.starts_with("kernel/"));
                 recipe
-                    .chain(source.files.keys().cloned())
+                    .chain(files.cloned())
                     .map(move |path| format!("{name}/{path}"))
             })
             .collect();
         embedded.sort();
         assert_eq!(on_disk, embedded);
+    }
+
+    #[test]
+    fn the_python_kernel_is_carried_along_without_its_tests() {
+        let source = &builtin()["code-interpreter-slim"];
+        let kernel = |path: &str| source.files.contains_key(&format!("kernel/{path}"));
+        assert!(kernel("skep_kernel/__main__.py") && kernel("skep_charts/__init__.py"));
+        assert!(
+            source
+                .files
+                .keys()
+                .all(|path| !path.contains("__pycache__"))
+        );
+        assert!(source.files.keys().all(|path| !path.contains("test_")));
     }
 
     #[test]
