@@ -32,11 +32,11 @@ pub struct Options {
     pub work_cgroups: Vec<OwnedFd>,
     /// Where callers come in.
     pub listen: Listen,
+    /// What else is served from this process.
+    pub companion: Option<Companion>,
     /// Where user processes look for programs.
     pub path: String,
     /// The accounts of the sandbox.
-    /// What else is served from this process.
-    pub companion: Option<Companion>,
     pub passwd: PathBuf,
     /// The groups of the sandbox.
     pub group: PathBuf,
@@ -55,11 +55,11 @@ impl Options {
             log: None,
             work_cgroups: Vec::new(),
             listen: Listen::At((Ipv4Addr::UNSPECIFIED, AGENT_PORT).into()),
+            companion: None,
             path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
             passwd: "/etc/passwd".into(),
             group: "/etc/group".into(),
             identity_folder: "/run/e2b".into(),
-            companion: None,
             orphans: Orphans::Reap,
         }
     }

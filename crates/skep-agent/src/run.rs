@@ -112,10 +112,6 @@ async fn start(options: Options) -> Result<(), RunError> {
         identity_folder: options.identity_folder,
     });
     let listener = listen(options.listen).await.map_err(RunError::Listen)?;
-    if let Some(ready) = options.ready {
-        File::from(ready)
-            .write_all(b"\n")
-            .map_err(RunError::Ready)?;
     let companion = match options.companion {
         Some(companion) => {
             let listener = listen(companion.listen).await.map_err(RunError::Listen)?;
@@ -124,15 +120,19 @@ async fn start(options: Options) -> Result<(), RunError> {
         }
         None => Either::Right(std::future::pending()),
     };
+    if let Some(ready) = options.ready {
+        File::from(ready)
+            .write_all(b"\n")
+            .map_err(RunError::Ready)?;
     }
     tracing::info!("agent listens");
     tokio::select! {
         () = serve(listener, routes(&agent)) => Ok(()),
+        () = companion => Ok(()),
         reaped = reaper.run() => reaped.map_err(RunError::Reap),
     }
 }
 
-        () = companion => Ok(()),
 async fn listen(listen: Listen) -> io::Result<TcpListener> {
     match listen {
         Listen::At(address) => TcpListener::bind(address).await,
