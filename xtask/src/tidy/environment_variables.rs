@@ -7,8 +7,9 @@ use crate::tree::Tree;
 const RULE: &str = "environment";
 const PREFIX: &str = "SKEP_";
 
-/// Variables that we give to programs we start and that nobody else sets or reads.
-const HANDED_DOWN: &[&str] = &["SKEP_SCRATCH"];
+/// Variables that the executable does not read: what we hand to programs we start, and what
+/// people tell the tests.
+const NOT_READ: &[&str] = &["SKEP_CHAOS_ROUNDS", "SKEP_CHAOS_SEED", "SKEP_SCRATCH"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let variables = match tree.find(REGISTRY).map(|file| read_registry(&file.text)) {
@@ -23,7 +24,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         for (number, line) in file.numbered_lines() {
             for name in names(line) {
                 let is_known = variables.iter().any(|variable| variable.name == name);
-                if !is_known && !HANDED_DOWN.contains(&name) {
+                if !is_known && !NOT_READ.contains(&name) {
                     let message = format!("{name} is not in {REGISTRY}");
                     violations.push(Violation::new(
                         RULE,
