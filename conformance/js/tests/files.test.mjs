@@ -170,14 +170,23 @@ group('files', (box) => {
     assert.equal((await files().getInfo('by-root.txt', { user: 'root' })).owner, 'root')
   })
 
-  for (const [kind, name] of Object.entries({
+  const oddNames = {
     space: 'a b  c.txt',
     unicode: 'naïve-日本-🐝.txt',
     quotes: `it's "here".txt`,
     newline: 'two\nlines.txt',
     backslash: 'back\\slash.txt',
     signs: '100%25 a+b&c=d?e#f.txt',
-  })) {
+  }
+
+  check('files.names', 'odd names survive one call with many files', async ({ place }) => {
+    const paths = Object.values(oddNames).map((name) => `${place}/${name}`)
+    const infos = await files().write(paths.map((path) => ({ path, data: path })))
+    assert.deepEqual(infos.map((info) => info.path), paths)
+    for (const path of paths) assert.equal(await files().read(path), path)
+  })
+
+  for (const [kind, name] of Object.entries(oddNames)) {
     check('files.names', `a name with ${kind} is written, read, listed, moved and removed`, async ({ place }) => {
       const info = await files().write(`${place}/${name}`, 'content')
       assert.deepEqual([info.name, info.path], [name, `${place}/${name}`])
