@@ -8,6 +8,12 @@ ORDER = ("python sync", "python async", "js", "cli")
 TITLES = {"python sync": "Python", "python async": "Python async", "js": "JavaScript", "cli": "CLI"}
 
 
+LEGEND = (
+    "✅ every case passes · ❌ cases that fail · refused: answered with a clear error until it works · "
+    "– not in that SDK · empty: says nothing about an SDK, so it is tried with one"
+)
+
+
 def where(case):
     return f"{case['feature']} ({TITLES[case['sdk']]} {case['version']}, {case['mode']} mode)"
 
@@ -19,10 +25,10 @@ def columns(outcomes):
 
 
 def cell(cases):
-    """What one cell says: all well, what fails, or that the SDK has no such method."""
+    """What one cell says: all well, what fails, that the SDK has no such method, or nothing."""
     tried = [case for case in cases if case["outcome"] != "absent"]
     if not tried:
-        return "–"
+        return "–" if cases else ""
     failed = sum(case["outcome"] == "failed" for case in tried)
     if failed:
         return f"❌ {failed} of {len(tried)}"
@@ -39,15 +45,15 @@ def markdown(outcomes):
             (title, [cell(matching(outcomes, feature, head)) for head in heads])
             for feature, title in group["features"].items()
         ]
-        rows = [(title, cells) for title, cells in rows if set(cells) != {"–"}]
-        used = [index for index in range(len(heads)) if any(cells[index] != "–" for _, cells in rows)]
+        rows = [(title, cells) for title, cells in rows if not set(cells) <= {"–", ""}]
+        used = [index for index in range(len(heads)) if any(cells[index] not in ("–", "") for _, cells in rows)]
         if not rows:
             continue
         lines.append(f"| {group['group']} | {' | '.join(names[index] for index in used)} |")
         lines.append(f"|---|{'---|' * len(used)}")
         lines += [f"| {title} | {' | '.join(cells[index] for index in used)} |" for title, cells in rows]
         lines.append("")
-    lines.append("✅ every case passes · ❌ cases that fail · refused: answered with a clear error until it works · – not in that SDK")
+    lines.append(LEGEND)
     return "\n".join(lines)
 
 
