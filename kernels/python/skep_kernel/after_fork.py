@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import random
 import sys
-from pathlib import Path
 
-from .blas import restore_threads
 from .shell import ZMQInteractiveShell
 
 
 def renew_identity(shell: ZMQInteractiveShell) -> None:
-    """Own randomness, own home, own threads. Harmless in a process that was not forked."""
+    """Own randomness, own directory. Harmless in a process that was not forked."""
     random.seed()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
@@ -20,14 +18,10 @@ def renew_identity(shell: ZMQInteractiveShell) -> None:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.seed()
-    home = Path(os.path.expanduser("~"), ".ipython")
-    # `%store` makes the directory when it first needs it.
-    shell.db.root = home / "profile_default" / "db"
     shell.user_ns["_dh"] = [_current_directory()]
     if "" not in sys.path:
         # Imports look into the current directory, as in any notebook.
         sys.path.insert(0, "")
-    restore_threads()
 
 
 def _current_directory() -> str:

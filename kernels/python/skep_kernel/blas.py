@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 _LIMITS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _SETTERS = (
@@ -21,13 +21,13 @@ _SETTERS = (
 )
 _LIBRARY = re.compile(r"(/\S*openblas\S*\.so\S*)$", re.MULTILINE)
 
-_held_back = False
+# The setters of the libraries that were loaded inside `one_thread`.
+_held_back: list[Callable[[int], object]] = []
 
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """Libraries loaded inside start no threads."""
-    global _held_back
     before = {name: os.environ.get(name) for name in _LIMITS}
     os.environ.update(dict.fromkeys(_LIMITS, "1"))
     try:
@@ -38,23 +38,27 @@ def one_thread() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-    _held_back = "numpy" in sys.modules and all(value is None for value in before.values())
+    # Whoever set a limit himself meant it.
+    if "numpy" in sys.modules and all(value is None for value in before.values()):
+        _held_back[:] = _setters()
 
 
 def restore_threads() -> None:
     """Let what was loaded inside `one_thread` use every processor this process may run on."""
-    if not _held_back:
-        return
+    processors = len(os.sched_getaffinity(0))
+    if processors > 1:
+        for set_threads in _held_back:
+            set_threads(processors)
+    _held_back.clear()
+
+
+def _setters() -> list[Callable[[int], object]]:
     import ctypes
 
-    processors = len(os.sched_getaffinity(0))
-    if processors == 1:
-        return
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-        libraries = set(_LIBRARY.findall(maps.read()))
-    for path in libraries:
-        library = ctypes.CDLL(path)
-        for setter in _SETTERS:
-            if hasattr(library, setter):
-                getattr(library, setter)(processors)
-                break
+        libraries = [ctypes.CDLL(path) for path in sorted(set(_LIBRARY.findall(maps.read())))]
+    found = []
+    for library in libraries:
+        names = [name for name in _SETTERS if hasattr(library, name)]
+        found += [getattr(library, name) for name in names[:1]]
+    return found

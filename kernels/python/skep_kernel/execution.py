@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.interactiveshell import ExecutionResult
 
+from .blas import restore_threads
 from .cell import Cell, failure_of, make_cell, report_unshown_error
 from .environment import InvalidEnvironment
 
@@ -42,7 +43,8 @@ class Execution:
             outlet.error(type(error).__name__, str(error), [], "request")
             self._end(error)
             return True
-        self._start_pump()
+        restore_threads()
+        self._server.start_pump()
         interrupts = self._server.interrupts
         interrupts.install()
         failure: BaseException | None
@@ -63,12 +65,6 @@ class Execution:
         """An interrupt hit another callback of the loop while this cell was awaiting."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
-
-    def _start_pump(self) -> None:
-        pump = self._server.pump
-        pump.start()
-        for stream in self._server.streams:
-            stream.line_pending = pump.nudge
 
     def _start_task(self, cell: Cell) -> None:
         self._task = self._server.loop.create_task(cell.run_on_loop())
@@ -110,7 +106,7 @@ class Execution:
         """Everything the cell wrote, anywhere, is on the wire afterwards."""
         flush_c_streams()
         self._server.flush_streams()
-        self._server.pump.stop()
+        self._server.pump.finish_characters()
 
 
 def flush_c_streams() -> None:

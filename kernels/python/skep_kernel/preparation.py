@@ -34,6 +34,8 @@ class _Nowhere:
 def prepare(preload: Sequence[str] = ()) -> ZMQInteractiveShell:
     """The shell of this process, built once."""
     global _shell
+    if _shell is not None and not preload:
+        return _shell
     if _shell is None:
         _shell = _build()
     with one_thread():

@@ -1,8 +1,8 @@
 """Output that does not pass through `sys.stdout`: C libraries, child processes, `os.write(1, …)`.
 
 Descriptors 1 and 2 are pipes. While a cell runs the main thread cannot read them, so a thread does; it
-exists only then, because between cells the process must be forkable. The thread also sends unfinished
-lines that have waited long enough. It blocks when the peer does not read, the pipes fill, and the
+ends when the kernel has been idle for a moment, because an idle process must be forkable. The thread
+also sends unfinished lines that have waited long enough. It blocks when the peer does not read, the pipes fill, and the
 writers block: nothing is thrown away.
 """
 
@@ -84,7 +84,9 @@ class Pump:
         return [pipe.reader for pipe in self._pipes]
 
     def start(self) -> None:
-        """Start the thread. Without one (the process may be at its limit) output waits for the cell's end."""
+        """Have a thread. Without one (the process may be at its limit) output waits for the cell's end."""
+        if self._running:
+            return
         self._running = True
         self._ended.acquire()
         try:
@@ -94,14 +96,19 @@ class Pump:
             self._ended.release()
 
     def stop(self) -> None:
-        """Forward what has arrived, end the thread and wait for it."""
+        """End the thread and wait for it."""
         if self._running:
             self._running = False
             os.eventfd_write(self._wake, 1)
             with self._ended:
                 pass
-        self.forward()
-        self._finish_characters()
+
+    def finish_characters(self) -> None:
+        """A cell that ends within a character will not finish it."""
+        with self._forwarding:
+            for pipe in self._pipes:
+                self._send(pipe, pipe.decoder.decode(b"", final=True))
+                pipe.decoder.reset()
 
     def sync(self) -> None:
         """Return when everything that was written before this call is on the wire."""
@@ -147,12 +154,6 @@ class Pump:
                 # A line that waits there began before this was written; see `OutStream._hold`.
                 pipe.stream.send_unfinished_line()
                 self._send(pipe, pipe.decoder.decode(data))
-
-    def _finish_characters(self) -> None:
-        """A cell that ends within a character will not finish it."""
-        for pipe in self._pipes:
-            self._send(pipe, pipe.decoder.decode(b"", final=True))
-            pipe.decoder.reset()
 
     def _send(self, pipe: _Pipe, text: str) -> None:
         if text:

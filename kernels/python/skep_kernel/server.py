@@ -22,6 +22,7 @@ import IPython
 
 from . import PROTOCOL_VERSION, __version__
 from .after_fork import renew_identity
+from .blas import restore_threads
 from .encoding import to_json
 from .environment import Environment, InvalidEnvironment
 from .execution import Execution
@@ -33,6 +34,8 @@ from .streams import OutStream
 from .wire import FrameReader, Wire
 
 RECEIVE_SIZE = 1 << 18
+
+QUIET_SECONDS = 0.05
 
 
 class Server:
@@ -48,6 +51,7 @@ class Server:
         self._requests = FrameReader()
         self._execution: Execution | None = None
         self._finished = False
+        self._pump_end: asyncio.TimerHandle | None = None
 
     def run(self) -> int:
         """Serve until the end; returns the exit status."""
@@ -55,6 +59,8 @@ class Server:
         self._take_descriptors()
         self._open_loop()
         self._say_hello()
+        # Starting the threads of a BLAS takes longer than all of the above, so it waits for a quiet moment.
+        self.loop.call_later(QUIET_SECONDS, restore_threads)
         while not self._finished:
             try:
                 self.loop.run_forever()
@@ -184,7 +190,7 @@ class Server:
     def finish_execution(self) -> None:
         """The running execution is over, and has said so to the peer."""
         self._execution = None
-        self._wait_for_line_ends_on_loop()
+        self._pump_end = self.loop.call_later(QUIET_SECONDS, self._stop_pump)
         if self.shell.exit_now:
             self._stop()
 
@@ -195,8 +201,21 @@ class Server:
         for stream in self.streams:
             stream.flush()
 
+    def start_pump(self) -> None:
+        """A cell begins: somebody else than the main thread must look after its output."""
+        if self._pump_end is not None:
+            self._pump_end.cancel()
+        self.pump.start()
+        for stream in self.streams:
+            stream.line_pending = self.pump.nudge
+
+    def _stop_pump(self) -> None:
+        """No cell followed soon: back to one thread. The loop now sends unfinished lines of threads and tasks."""
+        self._wait_for_line_ends_on_loop()
+        self.pump.stop()
+        self.flush_streams()
+
     def _wait_for_line_ends_on_loop(self) -> None:
-        """Between cells there is no pump, so the loop sends unfinished lines of threads and tasks."""
         loop = self.loop
 
         def soon() -> None:
@@ -226,7 +245,7 @@ class Server:
     def _leave(self) -> None:
         atexit._run_exitfuncs()
         self.flush_streams()
-        self.pump.stop()
+        self.pump.finish_characters()
 
 
 def _refuse(reason: str) -> None:

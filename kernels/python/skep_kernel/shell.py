@@ -8,6 +8,7 @@ import os
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from IPython.core import page
@@ -16,6 +17,7 @@ from IPython.core.compilerop import CachingCompiler
 from IPython.core.error import StdinNotImplementedError, UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.payload import PayloadManager
+from IPython.external.pickleshare import PickleShareDB
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Instance, Type, default
 from traitlets.config import Config
@@ -65,6 +67,7 @@ class ZMQInteractiveShell(InteractiveShell):
     # Whether the running cell was interrupted from outside.
     interrupted: Callable[[], bool] = staticmethod(lambda: False)
     errors_shown = 0
+    _store: PickleShareDB | None = None
     _compiling = False
 
     @default("exiter")
@@ -76,6 +79,17 @@ class ZMQInteractiveShell(InteractiveShell):
         self.outlet = outlet
         self.displayhook.outlet = outlet
         self.display_pub.outlet = outlet
+
+    @property
+    def db(self) -> PickleShareDB:
+        """What `%store` and `%bookmark` keep, in the home directory of whoever runs the cells."""
+        if self._store is None:
+            self._store = PickleShareDB(Path("~/.ipython/profile_default/db").expanduser())
+        return self._store
+
+    @db.setter
+    def db(self, value: Any) -> None:
+        """Some versions of IPython assign it while the shell is built, in a directory that will not last."""
 
     # What a terminal would do, and a kernel does not.
 

@@ -16,7 +16,7 @@ from .kernel_client import KernelClient, Zygote
 pytest.importorskip("ipykernel")
 pytest.importorskip("jupyter_client")
 
-from .ipykernel_peer import IpykernelPeer  # noqa: E402 - imports jupyter_client
+from .ipykernel_peer import IpykernelPeer
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _VARYING = [

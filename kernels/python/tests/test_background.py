@@ -98,7 +98,7 @@ def test_a_task_that_blocks_the_loop_can_be_interrupted(kernel: KernelClient) ->
     assert kernel.run("1").ok()
 
 
-def test_between_cells_there_is_one_thread(kernel: KernelClient) -> None:
+def test_soon_after_a_cell_there_is_one_thread(kernel: KernelClient) -> None:
     for code in ("1", "print(1)", "import asyncio; await asyncio.sleep(0)", "1/0", "!true"):
         kernel.run(code)
         wait_until(lambda: kernel.thread_count() == 1, "the thread of the cell is gone")

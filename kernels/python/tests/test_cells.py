@@ -122,6 +122,6 @@ def test_source_of_a_cell_function_can_be_read(kernel: KernelClient) -> None:
 
 
 def test_store_magic_keeps_values_in_the_home_directory(kernel: KernelClient, tmp_path: object) -> None:
-    kernel.run(f"import os; get_ipython().db.root = __import__('pathlib').Path({str(tmp_path)!r}, 'db')").ok()
+    kernel.run(f"import os; os.environ['HOME'] = {str(tmp_path)!r}").ok()
     assert kernel.run("kept = 3\n%store kept").ok().text() == "Stored 'kept' (int)\n"
     assert kernel.run("del kept\n%store -r kept\nkept").value["text/plain"] == "3"
