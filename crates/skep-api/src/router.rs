@@ -27,6 +27,14 @@ pub struct Options {
     pub access: Access,
     /// Under which name sandboxes are reached; `None` if clients know better.
     pub domain: Option<String>,
+    /// What the server counts.
+    pub metrics: Arc<dyn ServerMetrics>,
+}
+
+/// What the server counts, for its operator.
+pub trait ServerMetrics: std::fmt::Debug + Send + Sync {
+    /// The text that Prometheus reads.
+    fn render(&self) -> String;
 }
 
 /// Who is let in.
@@ -54,6 +62,10 @@ impl Edge {
 
     pub(crate) fn domain(&self) -> Option<&str> {
         self.0.domain.as_deref()
+    }
+
+    pub(crate) fn metrics(&self) -> &dyn ServerMetrics {
+        self.0.metrics.as_ref()
     }
 }
 
@@ -109,6 +121,7 @@ fn sandboxes() -> Router<Edge> {
         .route("/sandboxes/{id}/logs", get(routes::sandbox_logs::v1))
         .route("/v2/sandboxes/{id}/logs", get(routes::sandbox_logs::v2))
         .route("/skep/sandboxes", get(routes::list_records::list_records))
+        .route("/skep/metrics", get(routes::server_metrics::server_metrics))
 }
 
 fn teams() -> Router<Edge> {

@@ -16,6 +16,7 @@ pub(crate) mod refresh;
 pub(crate) mod resume;
 pub(crate) mod sandbox_logs;
 pub(crate) mod sandbox_metrics;
+pub(crate) mod server_metrics;
 pub(crate) mod set_timeout;
 pub(crate) mod team_metrics;
 pub(crate) mod template_alias;

@@ -109,6 +109,16 @@ impl Client {
         self.read(self.request(Method::GET, path)).await
     }
 
+    /// `GET path`, as text.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] as the server or the network made it.
+    pub async fn get_text(&self, path: &[&str]) -> Result<String, ClientError> {
+        let response = self.send(self.request(Method::GET, path)).await?;
+        response.text().await.map_err(ClientError::Lost)
+    }
+
     /// `GET path?query`, read as `T`.
     ///
     /// # Errors

@@ -40,13 +40,17 @@ impl Node {
         for sandbox in living {
             let id = sandbox.id.clone();
             match self.adopt_one(sandbox).await {
-                Ok(()) => adoption.adopted.push(id),
+                Ok(()) => {
+                    self.inner.metrics.adopted.add_one();
+                    adoption.adopted.push(id);
+                }
                 Err(Lost { reason, usage }) => {
                     let ending = Ending {
                         reason,
                         usage,
                         at: wall_now(),
                     };
+                    self.inner.metrics.ended(reason);
                     self.inner.journal.ended(&id, &ending).await;
                     adoption.lost.push((id, reason));
                 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use skep_isolation::{Exit, LaunchRequest, Launched};
 use skep_telemetry::Chain;
@@ -66,6 +67,7 @@ enum Stop {
 impl Driver {
     /// Launches the sandbox, tells `waiting`, and drives it to its end.
     pub(crate) async fn launch_and_drive(mut self, spec: SandboxSpec, waiting: Waiting) {
+        let ordered = Instant::now();
         let execution = ExecutionId::random();
         let access_token = spec.access_token.clone();
         let lifetime = spec.lifetime;
@@ -74,6 +76,7 @@ impl Driver {
         let launched = match self.node.isolation.launch(request).await {
             Ok(launched) => launched,
             Err(error) => {
+                self.node.metrics.launch_failed(&error);
                 self.finish(EndReason::StartFailed, Usage::default()).await;
                 answer(waiting, Err(CreateError::Launch(error)));
                 return;
@@ -94,6 +97,7 @@ impl Driver {
         let status = self.status.borrow().clone();
         // Whoever was told of a sandbox finds it again after the server was killed.
         self.journal_started(&running.record, &status).await;
+        self.node.metrics.create.record(ordered.elapsed());
         answer(waiting, Ok(status));
         self.drive_to_end(running).await;
     }
@@ -258,6 +262,7 @@ impl Driver {
             at: wall_now(),
         };
         let id = self.status.borrow().id.clone();
+        self.node.metrics.ended(reason);
         self.node.journal.ended(&id, &ending).await;
         tracing::info!(%reason, "sandbox ended");
         self.status.send_modify(|status| {

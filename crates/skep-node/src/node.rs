@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::clock::{Deadline, wall_now};
 use crate::driver::{Driver, Request};
 use crate::journal::Journal;
+use crate::metrics::Metrics;
 use crate::route::NodeRoute;
 
 /// How many requests may wait for one driver. A caller beyond that waits its turn.
@@ -79,6 +80,7 @@ pub struct NotHere;
 pub(crate) struct Inner {
     pub(crate) isolation: Arc<dyn Isolation>,
     pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) metrics: Metrics,
     /// The sandboxes that are not gone. Held only for a look-up or a change of the map.
     sandboxes: RwLock<HashMap<SandboxId, Entry>>,
     tasks: Tasks,
@@ -99,6 +101,7 @@ impl Node {
             inner: Arc::new(Inner {
                 isolation,
                 journal,
+                metrics: Metrics::default(),
                 sandboxes: RwLock::default(),
                 tasks: Tasks::default(),
             }),
@@ -201,6 +204,18 @@ impl Node {
             tracing::error!(sandbox = %id, %error, "cannot read what a sandbox said");
             Vec::new()
         })
+    }
+
+    /// Forgets what an ended sandbox said.
+    pub async fn forget_log(&self, id: &SandboxId) {
+        if let Err(error) = self.inner.isolation.forget_log(id.clone()).await {
+            tracing::warn!(sandbox = %id, %error, "what a sandbox said cannot be forgotten");
+        }
+    }
+
+    /// What the node counts.
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
     }
 
     /// The sandbox as it is now; `None` if it is unknown or gone.

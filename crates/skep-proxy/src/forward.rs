@@ -20,6 +20,7 @@ use crate::control_path::{is_reserved, is_reserved_for_interpreter};
 use crate::exchange::{Exchange, Failure};
 use crate::headers::TRAFFIC_TOKEN;
 use crate::last_words;
+use crate::metrics::RequestKind;
 use crate::refusal::Refusal;
 use crate::request_body::RequestBody;
 use crate::route::Route;
@@ -53,6 +54,10 @@ pub(crate) async fn answer(
         Err(refusal) => return Ok(refused(&shared, &refusal, &audience, serving)),
     };
     shared.metrics.sandbox_requests.add_one();
+    let kind = match (target.port, parts.uri.path()) {
+        (INTERPRETER_PORT, "/execute") => RequestKind::Execute,
+        _ => RequestKind::Other,
+    };
     let exchange = Exchange {
         connection,
         arrived,
@@ -65,7 +70,11 @@ pub(crate) async fn answer(
     };
     let request = Request::from_parts(parts, body);
     match exchange.run(request).await {
-        Ok(response) => Ok(response.map(|source| ClientBody::new(source, serving))),
+        Ok(response) => {
+            let metrics = &exchange.shared.metrics;
+            metrics.answered(kind, exchange.arrived.elapsed());
+            Ok(response.map(|source| ClientBody::new(source, serving)))
+        }
         Err(Failure::Refused(refusal)) => {
             Ok(refused(&exchange.shared, &refusal, &audience, serving))
         }

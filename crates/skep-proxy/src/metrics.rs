@@ -1,74 +1,8 @@
 //! What the proxy counts. Everything it counts is declared here.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A number that only grows.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// The number now.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn add_one(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// A number of things that are there now.
-#[derive(Debug, Default)]
-pub struct Gauge(AtomicU64);
-
-impl Gauge {
-    /// The number now.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn enter(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn leave(&self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// How long something took, in buckets that double from 16 µs.
-#[derive(Debug, Default)]
-pub struct Durations {
-    buckets: [AtomicU64; Self::BUCKETS],
-    sum_micros: AtomicU64,
-}
-
-impl Durations {
-    const BUCKETS: usize = 20;
-
-    pub(crate) fn record(&self, duration: Duration) {
-        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let doublings = (micros / 16).checked_ilog2().map_or(0, |power| power + 1);
-        let bucket = (doublings as usize).min(Self::BUCKETS - 1);
-        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        self.sum_micros.fetch_add(micros, Ordering::Relaxed);
-    }
-
-    /// For each bucket its upper bound and how many took less than that, the smaller ones not
-    /// counted in. The last bucket has no bound.
-    pub fn buckets(&self) -> impl Iterator<Item = (Option<Duration>, u64)> {
-        self.buckets.iter().enumerate().map(|(index, count)| {
-            let bound = (index + 1 < Self::BUCKETS).then(|| Duration::from_micros(16 << index));
-            (bound, count.load(Ordering::Relaxed))
-        })
-    }
-
-    /// The sum of all.
-    pub fn sum(&self) -> Duration {
-        Duration::from_micros(self.sum_micros.load(Ordering::Relaxed))
-    }
-}
+pub use skep_telemetry::{Counter, Durations, Gauge};
 
 /// What the proxy has seen and done since it started.
 #[derive(Debug, Default)]
@@ -103,19 +37,27 @@ pub struct Metrics {
     pub cut_by_end: Counter,
     /// From the arrival of a request's head until a connection to its sandbox was at hand.
     pub time_to_upstream: Durations,
+    /// From the arrival of a request's head until the head of the sandbox's answer.
+    pub time_to_answer: Durations,
+    /// The same, of those that run code in a kernel.
+    pub time_to_execute: Durations,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_duration_lies_below_the_bound_of_its_bucket() {
-        for micros in [0, 15, 16, 17, 1_000, 999_999, u64::MAX] {
-            let durations = Durations::default();
-            durations.record(Duration::from_micros(micros));
-            let (bound, _) = durations.buckets().find(|(_, count)| *count == 1).unwrap();
-            assert!(bound.is_none_or(|bound| Duration::from_micros(micros) < bound));
+impl Metrics {
+    pub(crate) fn answered(&self, kind: RequestKind, after: Duration) {
+        self.time_to_answer.record(after);
+        match kind {
+            RequestKind::Execute => self.time_to_execute.record(after),
+            RequestKind::Other => {}
         }
     }
+}
+
+/// What a request to a sandbox is for, as far as it is counted apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RequestKind {
+    /// It runs code in a kernel.
+    Execute,
+    /// Anything else.
+    Other,
 }

@@ -32,4 +32,4 @@ pub use keys::{Key, Keys};
 pub use sandboxes::{Order, Position, Run, SandboxFilter, SandboxRecord, Sandboxes, Span, Spawns};
 pub use store::Store;
 pub use teams::{Standing, Team, Teams};
-pub use writer::Receipt;
+pub use writer::{Metrics, Receipt};

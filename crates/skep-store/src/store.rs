@@ -11,7 +11,7 @@ use rusqlite::Connection;
 
 use crate::checkpoint::{self, Checkpointer, Mode};
 use crate::readers::Readers;
-use crate::writer::Writer;
+use crate::writer::{Metrics, Writer};
 use crate::{Keys, Receipt, Sandboxes, StoreError, Teams, migrations};
 
 /// How long SQLite waits for another process (`skep key`, say) to finish its own write.
@@ -79,6 +79,11 @@ impl Store {
     /// Sandboxes, the living and the ended.
     pub fn sandboxes(&self) -> Sandboxes<'_> {
         Sandboxes(self)
+    }
+
+    /// What the record counts.
+    pub fn metrics(&self) -> &Metrics {
+        self.inner.writer.metrics()
     }
 
     /// Waits until everything written so far survives even a loss of power.

@@ -1,12 +1,12 @@
 //! The one thread that writes.
 
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, TransactionBehavior};
-use skep_telemetry::Chain;
+use skep_telemetry::{Chain, Counter, Durations, Gauge};
 use tokio::sync::oneshot;
 
 use crate::StoreError;
@@ -17,6 +17,17 @@ const QUEUE: usize = 8192;
 
 /// How many writes share a transaction at most.
 const BATCH: usize = 512;
+
+/// What the writing thread counts.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    /// Writes that wait or are being written.
+    pub queued: Gauge,
+    /// Writes that were refused because too many waited.
+    pub refused: Counter,
+    /// How long each transaction took.
+    pub commits: Durations,
+}
 
 /// How long a caller waits for its receipt. A disk that takes longer is treated as broken.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -122,6 +133,7 @@ where
 #[derive(Debug)]
 pub(crate) struct Writer {
     queue: Option<SyncSender<Box<dyn Job>>>,
+    metrics: Arc<Metrics>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -131,11 +143,14 @@ impl Writer {
         dirty: SyncSender<()>,
     ) -> Result<Self, std::io::Error> {
         let (queue, jobs) = sync_channel(QUEUE);
+        let metrics = Arc::<Metrics>::default();
+        let counted = Arc::clone(&metrics);
         let thread = std::thread::Builder::new()
             .name("skep-store-writer".to_owned())
-            .spawn(move || run(connection, &jobs, &dirty))?;
+            .spawn(move || run(connection, &jobs, &dirty, &counted))?;
         Ok(Self {
             queue: Some(queue),
+            metrics,
             thread: Mutex::new(Some(thread)),
         })
     }
@@ -156,15 +171,30 @@ impl Writer {
             .queue
             .as_ref()
             .expect("the queue is taken only in drop");
-        let answer = match queue.try_send(job) {
+        // Before it is sent, so that nobody can leave who has not entered.
+        self.metrics.queued.enter();
+        let sent = queue.try_send(job);
+        let answer = match sent {
             Ok(()) => Ok(answer),
-            Err(TrySendError::Full(_)) => Err(StoreError::QueueFull { operation }),
-            Err(TrySendError::Disconnected(_)) => Err(StoreError::Closed { operation }),
+            Err(refused) => {
+                self.metrics.queued.leave();
+                self.metrics.refused.add_one();
+                Err(match refused {
+                    TrySendError::Full(_) => StoreError::QueueFull { operation },
+                    TrySendError::Disconnected(_) => StoreError::Closed { operation },
+                })
+            }
         };
         Receipt {
             operation,
             answer: Some(answer),
         }
+    }
+}
+
+impl Writer {
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 }
 
@@ -181,12 +211,20 @@ impl Drop for Writer {
     }
 }
 
-fn run(mut connection: Connection, jobs: &Receiver<Box<dyn Job>>, dirty: &SyncSender<()>) {
+fn run(
+    mut connection: Connection,
+    jobs: &Receiver<Box<dyn Job>>,
+    dirty: &SyncSender<()>,
+    metrics: &Metrics,
+) {
     while let Ok(first) = jobs.recv() {
         let mut batch = vec![first];
         batch.extend(jobs.try_iter().take(BATCH - 1));
+        let start = Instant::now();
         let commit = commit(&mut connection, &mut batch);
+        metrics.commits.record(start.elapsed());
         for job in batch {
+            metrics.queued.leave();
             job.finish(commit.clone());
         }
         match dirty.try_send(()) {

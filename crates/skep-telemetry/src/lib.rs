@@ -1,7 +1,9 @@
-//! Logs, spans and tracked tasks.
+//! Logs, spans, metrics and tracked tasks.
 
 mod chain;
+mod metrics;
 mod tasks;
 
 pub use chain::Chain;
+pub use metrics::{Counter, Durations, Exposition, Gauge};
 pub use tasks::{Tasks, spawn};

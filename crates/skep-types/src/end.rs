@@ -29,7 +29,8 @@ pub enum EndReason {
 }
 
 impl EndReason {
-    const ALL: [Self; 9] = [
+    /// Every reason.
+    pub const ALL: [Self; 9] = [
         Self::Killed,
         Self::Timeout,
         Self::OutOfMemory,

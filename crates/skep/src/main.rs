@@ -9,6 +9,7 @@ mod interpreter;
 mod isolation;
 mod local_key;
 mod logging;
+mod metrics;
 mod progress;
 mod serve;
 mod template;

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use skep_api::Access;
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Config, WhenStopped};
 use crate::isolation;
 use crate::local_key;
+use crate::metrics::Metrics;
 use crate::tls::{self, Tls};
 use crate::wiring::{CatalogTemplates, LocalNodes, NodeRoutes, StoreJournal};
 
@@ -136,14 +137,21 @@ impl Server {
         let tls = tls::open(config, choices.local_tls, address)?;
         let domain = tls.as_ref().map(Tls::domain).or(config.domain.as_deref());
         let public_domain = domain.map(|domain| with_port(domain, address.port(), tls.is_some()));
+        let metrics = Arc::new(Metrics {
+            node: node.clone(),
+            store: store.clone(),
+            proxy: OnceLock::new(),
+        });
         let api = skep_api::router(skep_api::Options {
             control: control.clone(),
             access: choices.access,
             domain: public_domain.clone(),
+            metrics: Arc::<Metrics>::clone(&metrics),
         });
         let routes = Arc::new(NodeRoutes(node.clone()));
         let front_config = FrontConfig::new(domain.unwrap_or("localhost"));
         let front = Front::new(front_config, api, routes);
+        metrics.proxy.get_or_init(|| front.metrics());
         let names = match (&tls, domain) {
             (Some(_), Some(domain)) => Some(serve_names(domain, address).await?),
             _ => None,

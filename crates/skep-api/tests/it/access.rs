@@ -30,6 +30,7 @@ async fn nobody_without_a_key_learns_what_exists() {
         "GET /templates".to_owned(),
         "POST /v3/templates {}".to_owned(),
         "GET /skep/sandboxes".to_owned(),
+        "GET /skep/metrics".to_owned(),
     ] {
         assert_eq!(server.send_with(&[], &line).await.text(), MISSING, "{line}");
         assert_eq!(
@@ -66,6 +67,21 @@ async fn a_key_in_the_authorization_header_works_where_there_is_no_other() {
     );
     let token = [("Authorization", "Bearer sk_e2b_00")];
     assert_eq!(server.send_with(&token, "GET /teams").await.text(), INVALID);
+}
+
+#[tokio::test]
+async fn what_the_server_counts_is_for_its_operator_alone() {
+    let server = Server::new().await;
+    let counted = server.send("GET /skep/metrics").await;
+    assert_eq!((counted.status, counted.body.as_str()), (200, "asked 1\n"));
+    let (_, other) = server.second_team().await;
+    server
+        .check_as(
+            &other,
+            "GET /skep/metrics",
+            r#"403 {"code":403,"error_code":"operator_only","message":"only a key of the default team opens this"}"#,
+        )
+        .await;
 }
 
 #[tokio::test]

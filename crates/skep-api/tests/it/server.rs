@@ -262,5 +262,16 @@ fn router(control: &Control, access: Access) -> Router {
         control: control.clone(),
         access,
         domain: Some("sandbox.test".to_owned()),
+        metrics: Arc::new(Counted),
     })
+}
+
+/// What this server counts: nothing but that it was asked.
+#[derive(Debug)]
+struct Counted;
+
+impl skep_api::ServerMetrics for Counted {
+    fn render(&self) -> String {
+        "asked 1\n".to_owned()
+    }
 }

@@ -11,5 +11,6 @@ mod ledger;
 mod load;
 mod logs;
 mod machine;
+mod metrics;
 mod restarts;
 mod witness;

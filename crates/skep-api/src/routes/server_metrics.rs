@@ -1,0 +1,25 @@
+//! `GET /skep/metrics`, which is ours alone
+
+use axum::extract::State;
+use axum::http::{HeaderName, StatusCode, header};
+
+use crate::authorized::Authorized;
+use crate::error::ApiError;
+use crate::router::Edge;
+
+/// What the server counts, as Prometheus reads it. It is about all teams together, so only the
+/// default team, which is the operator's, may look.
+pub(crate) async fn server_metrics(
+    authorized: Authorized,
+    State(edge): State<Edge>,
+) -> Result<([(HeaderName, &'static str); 1], String), ApiError> {
+    if !authorized.caller.team.is_default {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "operator_only",
+            "only a key of the default team opens this",
+        ));
+    }
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], edge.metrics().render()))
+}

@@ -1,0 +1,85 @@
+//! What the node counts. Everything it counts is declared here.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use skep_isolation::LaunchError;
+use skep_telemetry::{Counter, Durations};
+use skep_types::EndReason;
+
+/// What the node has done since it started.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    /// From the order of a sandbox until it could be told that it runs.
+    pub create: Durations,
+    /// Sandboxes of earlier servers that were taken over.
+    pub adopted: Counter,
+    endings: [Counter; EndReason::ALL.len()],
+    /// How often launches failed at each step. Steps are few, and failures are rare. Held only
+    /// for a look-up or a change.
+    failures: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Metrics {
+    /// How many sandboxes ended for each reason.
+    pub fn endings(&self) -> impl Iterator<Item = (EndReason, u64)> {
+        let counts = self.endings.iter().map(Counter::get);
+        EndReason::ALL.into_iter().zip(counts)
+    }
+
+    /// How many launches failed at each step.
+    pub fn launch_failures(&self) -> BTreeMap<String, u64> {
+        self.failures().clone()
+    }
+
+    pub(crate) fn ended(&self, reason: EndReason) {
+        let same = EndReason::ALL.into_iter().zip(&self.endings);
+        for (_, counter) in same.filter(|(candidate, _)| *candidate == reason) {
+            counter.add_one();
+        }
+    }
+
+    pub(crate) fn launch_failed(&self, error: &LaunchError) {
+        let step = match error {
+            LaunchError::NoRoom(what) => format!("no free {what}"),
+            LaunchError::Host { operation, .. } => without_thing(operation),
+            LaunchError::Step { step, .. } => without_thing(step),
+            LaunchError::AgentSilent(_) => "agent silent".to_owned(),
+            LaunchError::AgentEnded(_) => "agent ended".to_owned(),
+        };
+        *self.failures().entry(step).or_default() += 1;
+    }
+
+    fn failures(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        self.failures.lock().expect("no holder panics")
+    }
+}
+
+/// The step alone: what it was done to would make every failure one of its own kind.
+fn without_thing(step: &str) -> String {
+    let step = step.split_once('`').map_or(step, |(step, _)| step);
+    step.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_counted_by_step_and_endings_by_reason() {
+        let metrics = Metrics::default();
+        for path in ["a", "b"] {
+            metrics.launch_failed(&LaunchError::Step {
+                step: format!("mounting `{path}`"),
+                source: "no".into(),
+            });
+        }
+        assert_eq!(
+            metrics.launch_failures(),
+            [("mounting".to_owned(), 2)].into()
+        );
+        metrics.ended(EndReason::Timeout);
+        let counted: Vec<_> = metrics.endings().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(counted, [(EndReason::Timeout, 1)]);
+    }
+}

@@ -1,0 +1,212 @@
+//! Numbers that are counted while the work is done, and their text for Prometheus.
+//!
+//! Each crate declares what it counts in one struct; nothing is looked up by name. Counting is
+//! one atomic addition.
+
+use std::fmt::{Display, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// The number now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more.
+    pub fn add_one(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A number of things that are there now.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicU64);
+
+impl Gauge {
+    /// The number now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// One more is there.
+    pub fn enter(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One has gone; it was counted in before.
+    pub fn leave(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How long something took, in buckets that double from 16 µs.
+#[derive(Debug, Default)]
+pub struct Durations {
+    buckets: [AtomicU64; Self::BUCKETS],
+    sum_micros: AtomicU64,
+}
+
+impl Durations {
+    const BUCKETS: usize = 20;
+
+    /// Counts one that took so long.
+    pub fn record(&self, duration: Duration) {
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let doublings = (micros / 16).checked_ilog2().map_or(0, |power| power + 1);
+        let bucket = usize::try_from(doublings).map_or(usize::MAX, |bucket| bucket);
+        self.buckets[bucket.min(Self::BUCKETS - 1)].fetch_add(1, Ordering::Relaxed);
+        self.sum_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// For each bucket its upper bound and how many took less than that, the smaller ones not
+    /// counted in. The last bucket has no bound.
+    pub fn buckets(&self) -> impl Iterator<Item = (Option<Duration>, u64)> {
+        self.buckets.iter().enumerate().map(|(index, count)| {
+            let bound = (index + 1 < Self::BUCKETS).then(|| Duration::from_micros(16 << index));
+            (bound, count.load(Ordering::Relaxed))
+        })
+    }
+
+    /// The sum of all.
+    pub fn sum(&self) -> Duration {
+        Duration::from_micros(self.sum_micros.load(Ordering::Relaxed))
+    }
+}
+
+/// Metrics as Prometheus reads them.
+#[derive(Debug, Default)]
+pub struct Exposition {
+    text: String,
+}
+
+impl Exposition {
+    /// A number that only grows. Its name ends with `_total`.
+    pub fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.head(name, help, "counter");
+        self.line(format_args!("{name} {value}"));
+    }
+
+    /// A number that goes up and down.
+    pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.head(name, help, "gauge");
+        self.line(format_args!("{name} {value}"));
+    }
+
+    /// Numbers of one kind that only grow, told apart by `label`.
+    pub fn counters<L: Display>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (L, u64)>,
+    ) {
+        self.head(name, help, "counter");
+        self.labelled(name, label, values);
+    }
+
+    /// Numbers of one kind that go up and down, told apart by `label`.
+    pub fn gauges<L: Display>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (L, u64)>,
+    ) {
+        self.head(name, help, "gauge");
+        self.labelled(name, label, values);
+    }
+
+    /// How long something took. The name ends with `_seconds`.
+    pub fn durations(&mut self, name: &str, help: &str, durations: &Durations) {
+        self.head(name, help, "histogram");
+        let mut total = 0;
+        for (bound, count) in durations.buckets() {
+            total += count;
+            match bound {
+                Some(bound) => {
+                    let bound = bound.as_secs_f64();
+                    self.line(format_args!("{name}_bucket{{le=\"{bound}\"}} {total}"));
+                }
+                None => self.line(format_args!("{name}_bucket{{le=\"+Inf\"}} {total}")),
+            }
+        }
+        let sum = durations.sum().as_secs_f64();
+        self.line(format_args!("{name}_sum {sum}"));
+        self.line(format_args!("{name}_count {total}"));
+    }
+
+    /// The text, with the media type `text/plain; version=0.0.4`.
+    pub fn into_text(self) -> String {
+        self.text
+    }
+
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        self.line(format_args!("# HELP {name} {help}"));
+        self.line(format_args!("# TYPE {name} {kind}"));
+    }
+
+    fn labelled<L: Display>(
+        &mut self,
+        name: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (L, u64)>,
+    ) {
+        for (value, number) in values {
+            let value = value.to_string();
+            // What the format asks for, so that no value can end its own quotes.
+            let value = value
+                .replace('\\', r"\\")
+                .replace('"', r#"\""#)
+                .replace('\n', r"\n");
+            self.line(format_args!("{name}{{{label}=\"{value}\"}} {number}"));
+        }
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        writeln!(self.text, "{line}").expect("writing to a string cannot fail");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_lies_below_the_bound_of_its_bucket() {
+        for micros in [0, 15, 16, 17, 1_000, 999_999, u64::MAX] {
+            let durations = Durations::default();
+            durations.record(Duration::from_micros(micros));
+            let (bound, _) = durations.buckets().find(|(_, count)| *count == 1).unwrap();
+            assert!(bound.is_none_or(|bound| Duration::from_micros(micros) < bound));
+        }
+    }
+
+    #[test]
+    fn buckets_are_counted_up_and_labels_are_quoted() {
+        let mut exposition = Exposition::default();
+        exposition.counters("a_total", "As.", "kind", [("x\"y", 3)]);
+        assert_eq!(
+            exposition.into_text(),
+            "# HELP a_total As.\n# TYPE a_total counter\na_total{kind=\"x\\\"y\"} 3\n"
+        );
+        let durations = Durations::default();
+        durations.record(Duration::from_micros(20));
+        durations.record(Duration::from_secs(3600));
+        let mut exposition = Exposition::default();
+        exposition.durations("b_seconds", "Bs.", &durations);
+        let text = exposition.into_text();
+        for line in [
+            "b_seconds_bucket{le=\"0.000016\"} 0",
+            "b_seconds_bucket{le=\"0.000032\"} 1",
+            "b_seconds_bucket{le=\"+Inf\"} 2",
+            "b_seconds_count 2",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+}

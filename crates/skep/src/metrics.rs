@@ -1,0 +1,207 @@
+//! What the server counts, as its operator reads it.
+
+use std::sync::{Arc, OnceLock};
+
+use skep_api::ServerMetrics;
+use skep_node::Node;
+use skep_store::Store;
+use skep_telemetry::Exposition;
+use skep_types::Phase;
+
+/// The counters of all parts.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    pub(crate) node: Node,
+    pub(crate) store: Store,
+    /// Set when the front door is there, which is made last.
+    pub(crate) proxy: OnceLock<Arc<skep_proxy::Metrics>>,
+}
+
+impl ServerMetrics for Metrics {
+    fn render(&self) -> String {
+        let mut text = Exposition::default();
+        let version = [(env!("CARGO_PKG_VERSION"), 1)];
+        text.gauges(
+            "skep_build_info",
+            "The version that runs.",
+            "version",
+            version,
+        );
+        self.sandboxes(&mut text);
+        if let Some(proxy) = self.proxy.get() {
+            requests(&mut text, proxy);
+        }
+        self.record(&mut text);
+        process(&mut text);
+        text.into_text()
+    }
+}
+
+impl Metrics {
+    fn sandboxes(&self, text: &mut Exposition) {
+        let phases = [
+            (Phase::Starting, "starting"),
+            (Phase::Running, "running"),
+            (Phase::Paused, "paused"),
+            (Phase::Stopping, "stopping"),
+        ];
+        let sandboxes = self.node.list();
+        let counted = phases.map(|(phase, name)| {
+            let count = sandboxes.iter().filter(|status| status.phase == phase);
+            (name, u64::try_from(count.count()).unwrap_or(u64::MAX))
+        });
+        let metrics = self.node.metrics();
+        text.gauges(
+            "skep_sandboxes",
+            "Sandboxes that are there.",
+            "phase",
+            counted,
+        );
+        text.durations(
+            "skep_sandbox_create_seconds",
+            "From the order of a sandbox until it runs and the record knows.",
+            &metrics.create,
+        );
+        text.counters(
+            "skep_sandbox_launch_failures_total",
+            "Sandboxes that did not come up, by where it failed.",
+            "step",
+            metrics.launch_failures(),
+        );
+        text.counters(
+            "skep_sandbox_endings_total",
+            "Sandboxes that ended, by why.",
+            "reason",
+            metrics.endings(),
+        );
+        text.counter(
+            "skep_sandboxes_adopted_total",
+            "Sandboxes of an earlier server that were taken over.",
+            metrics.adopted.get(),
+        );
+    }
+
+    fn record(&self, text: &mut Exposition) {
+        let metrics = self.store.metrics();
+        text.gauge(
+            "skep_store_queue",
+            "Writes to the record that wait.",
+            metrics.queued.get(),
+        );
+        text.counter(
+            "skep_store_refused_total",
+            "Writes to the record that were refused because too many waited.",
+            metrics.refused.get(),
+        );
+        text.durations(
+            "skep_store_commit_seconds",
+            "Transactions of the record.",
+            &metrics.commits,
+        );
+    }
+}
+
+fn requests(text: &mut Exposition, proxy: &skep_proxy::Metrics) {
+    for (name, help, value) in [
+        (
+            "skep_connections_open",
+            "Client connections that are open.",
+            proxy.connections_open.get(),
+        ),
+        (
+            "skep_sandbox_requests_open",
+            "Requests to sandboxes that are being served.",
+            proxy.sandbox_requests_open.get(),
+        ),
+    ] {
+        text.gauge(name, help, value);
+    }
+    for (name, help, counter) in [
+        (
+            "skep_connections_accepted_total",
+            "Client connections ever accepted.",
+            &proxy.connections_accepted,
+        ),
+        (
+            "skep_connections_refused_total",
+            "Client connections turned away because there were too many.",
+            &proxy.connections_refused,
+        ),
+        (
+            "skep_connections_expired_total",
+            "Client connections closed because they were idle or too slow.",
+            &proxy.connections_expired,
+        ),
+        (
+            "skep_handshakes_failed_total",
+            "TLS handshakes that failed.",
+            &proxy.handshakes_failed,
+        ),
+        (
+            "skep_api_requests_total",
+            "Requests to the API.",
+            &proxy.api_requests,
+        ),
+        (
+            "skep_sandbox_requests_total",
+            "Requests to sandboxes.",
+            &proxy.sandbox_requests,
+        ),
+        (
+            "skep_proxy_refusals_total",
+            "Requests that the proxy answered itself, with an error.",
+            &proxy.refusals,
+        ),
+        (
+            "skep_hangups_total",
+            "Clients that left before their answer was complete.",
+            &proxy.hangups,
+        ),
+        (
+            "skep_cut_by_end_total",
+            "Requests that were cut because their sandbox ended.",
+            &proxy.cut_by_end,
+        ),
+    ] {
+        text.counter(name, help, counter.get());
+    }
+    for (name, help, durations) in [
+        (
+            "skep_proxy_upstream_seconds",
+            "From the head of a request until a connection to its sandbox was at hand.",
+            &proxy.time_to_upstream,
+        ),
+        (
+            "skep_proxy_answer_seconds",
+            "From the head of a request until the head of the sandbox's answer.",
+            &proxy.time_to_answer,
+        ),
+        (
+            "skep_execute_seconds",
+            "The same, of requests that run code in a kernel.",
+            &proxy.time_to_execute,
+        ),
+    ] {
+        text.durations(name, help, durations);
+    }
+}
+
+/// What the kernel says of this process, under the names that dashboards know.
+fn process(text: &mut Exposition) {
+    let page = u64::try_from(rustix::param::page_size()).unwrap_or_default();
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    if let Some(pages) = pages.map(|pages: u64| pages * page) {
+        let help = "Memory of the server.";
+        text.gauge("process_resident_memory_bytes", help, pages);
+    }
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    if let Ok(used) = std::time::Duration::try_from(used) {
+        let help = "Processor time of the server.";
+        text.counter("process_cpu_seconds_total", help, used.as_secs_f64());
+    }
+    if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
+        let help = "Descriptors that the server has open.";
+        text.gauge("process_open_fds", help, open.count());
+    }
+}
