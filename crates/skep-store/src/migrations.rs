@@ -13,6 +13,7 @@ use crate::StoreError;
 const SCRIPTS: &[&str] = &[
     include_str!("migrations/0001_teams_keys_sandboxes.sql"),
     include_str!("migrations/0002_idempotent_requests.sql"),
+    include_str!("migrations/0003_ended_sandboxes.sql"),
 ];
 
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

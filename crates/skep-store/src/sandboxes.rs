@@ -1,5 +1,6 @@
 //! Sandboxes: what was ordered, where it runs, how it ended.
 
+mod prune;
 mod query;
 mod record;
 mod write;
@@ -77,6 +78,16 @@ impl Sandboxes<'_> {
             .write("record the end of a sandbox", move |connection| {
                 write::ended(connection, &id, &ending)
             })
+    }
+
+    /// Forgets at most `batch` ended sandboxes: those that ended before `before`, and the oldest
+    /// beyond `keep`. Returns which; none means that there are no more.
+    pub fn prune(&self, before: Timestamp, keep: u32, batch: u32) -> Receipt<Vec<SandboxId>> {
+        let operation = "forget old sandboxes";
+        self.0.write(operation, move |connection| {
+            prune::prune(connection, before, keep, batch)
+                .map_err(|source| StoreError::of(operation, source))
+        })
     }
 
     /// Every sandbox that has not ended as far as the record knows, the oldest first: what a

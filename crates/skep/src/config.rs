@@ -29,6 +29,8 @@ pub(crate) struct Config {
     pub(crate) share_host_package_settings: bool,
     /// Upper bounds, whatever a template asks for.
     pub(crate) limits: Limits,
+    /// How long it is remembered that a sandbox was there.
+    pub(crate) records: Records,
     /// What sandboxes reach beyond the public internet, and who resolves names for them.
     pub(crate) network: Network,
     /// TLS with certificates of your own.
@@ -55,6 +57,16 @@ pub(crate) struct Limits {
     pub(crate) lifetime_hours: u32,
     /// How fast one sandbox may read from the disk, and write to it; 0 is as fast as it goes.
     pub(crate) disk_mib_per_second: u32,
+}
+
+/// How long ended sandboxes are remembered, with why they ended and what they said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Records {
+    /// So many days after their end.
+    pub(crate) days: u32,
+    /// So many of them, the newest.
+    pub(crate) count: u32,
 }
 
 /// The network of sandboxes.
@@ -85,8 +97,18 @@ impl Default for Config {
             when_stopped: WhenStopped::Leave,
             share_host_package_settings: false,
             limits: Limits::default(),
+            records: Records::default(),
             network: Network::default(),
             tls: None,
+        }
+    }
+}
+
+impl Default for Records {
+    fn default() -> Self {
+        Self {
+            days: 30,
+            count: 100_000,
         }
     }
 }

@@ -105,6 +105,16 @@ pub(crate) const ALL: &[EnvVar] = &[
         help: "longest life of a sandbox",
     },
     EnvVar {
+        name: "SKEP_RECORD_DAYS",
+        key: "records.days",
+        help: "days for which an ended sandbox is remembered",
+    },
+    EnvVar {
+        name: "SKEP_RECORD_COUNT",
+        key: "records.count",
+        help: "ended sandboxes that are remembered at most",
+    },
+    EnvVar {
         name: "SKEP_MAX_DISK_MIB_PER_SECOND",
         key: "limits.disk_mib_per_second",
         help: "how fast one sandbox may read from the disk, and write to it; 0 is as fast as it goes",

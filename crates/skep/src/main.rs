@@ -6,6 +6,7 @@ mod config;
 mod doctor;
 mod env_vars;
 mod interpreter;
+mod housekeeping;
 mod isolation;
 mod local_key;
 mod logging;

@@ -20,6 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, WhenStopped};
+use crate::housekeeping::forget_old_records;
 use crate::isolation;
 use crate::local_key;
 use crate::metrics::Metrics;
@@ -69,6 +70,13 @@ pub(crate) async fn serve(
 
     let stop = shutdown.clone();
     let listeners = std::mem::take(&mut parts.listeners);
+    let keeping = forget_old_records(
+        parts.store.clone(),
+        parts.node.clone(),
+        config.records,
+        shutdown.clone(),
+    );
+    let keeping = skep_telemetry::spawn("forget old records", keeping);
     let serving = skep_telemetry::spawn("front", parts.front.serve(listeners, stop));
     tokio::select! {
         _ = terminate.recv() => {}
@@ -78,6 +86,9 @@ pub(crate) async fn serve(
     shutdown.cancel();
     if serving.await.is_err() {
         tracing::error!("the front door did not end well");
+    }
+    if keeping.await.is_err() {
+        tracing::error!("housekeeping did not end well");
     }
     parts.control.finish().await;
     parts
@@ -193,14 +204,13 @@ async fn open_control(config: &Config, store: &Store, node: &Node) -> Result<Con
     let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
     Control::open(Parts {
         store: store.clone(),
-        nodes: Arc::new(LocalNodes {
-            node: node.clone(),
-            limits: config.limits.clone(),
-        }),
-        templates: Arc::new(CatalogTemplates {
-            catalog: Arc::new(catalog),
+        nodes: Arc::new(LocalNodes(node.clone())),
+        templates: Arc::new(CatalogTemplates::new(
+            catalog,
+            &config.cache_dir,
             host,
-        }),
+            config.limits.clone(),
+        )),
         limits: TeamLimits {
             sandboxes: config.limits.sandboxes,
             lifetime: Duration::from_hours(u64::from(config.limits.lifetime_hours)),

@@ -97,6 +97,39 @@ async fn an_id_never_returns() {
 }
 
 #[tokio::test]
+async fn the_oldest_ended_are_forgotten_and_the_living_never() {
+    let record = Record::new().await;
+    let sandboxes = record.store.sandboxes();
+    let mut ids = Vec::new();
+    for second in 0..6 {
+        let order = record.sandbox();
+        ids.push(order.id.clone());
+        let request = Idempotency {
+            key: format!("key {second}"),
+            request: "the same".to_owned(),
+        };
+        let inserted = sandboxes.insert(order.clone(), Some(request));
+        inserted.recorded().await.unwrap();
+        if second > 0 {
+            let end = ending(EndReason::Killed, second);
+            sandboxes.ended(order.id, end).recorded().await.unwrap();
+        }
+    }
+    let pruned = sandboxes.prune(at(3), 100, 1).recorded().await.unwrap();
+    assert_eq!(pruned, ids[1..2], "one at a time, the oldest first");
+    let pruned = sandboxes.prune(at(3), 100, 9).recorded().await.unwrap();
+    assert_eq!(pruned, ids[2..3], "by age");
+    let pruned = sandboxes.prune(at(0), 1, 9).recorded().await.unwrap();
+    assert_eq!(pruned, ids[3..5], "by number");
+    let pruned = sandboxes.prune(at(0), 1, 9).recorded().await.unwrap();
+    assert_eq!(pruned, []);
+    for (id, there) in ids.iter().zip([true, false, false, false, false, true]) {
+        let found = sandboxes.find(id.clone()).await.unwrap();
+        assert_eq!(found.is_some(), there, "{id}");
+    }
+}
+
+#[tokio::test]
 async fn the_first_ending_is_kept() {
     let record = Record::new().await;
     let sandboxes = record.store.sandboxes();

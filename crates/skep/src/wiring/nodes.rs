@@ -10,27 +10,18 @@ use skep_node::{CreateError, ExtendMode, Node};
 use skep_types::{EndReason, SandboxId, SandboxSpec, SandboxStatus, Usage};
 use skep_wire::rest;
 
-use crate::config::Limits;
-
-/// The node of this very process, within the limits of the configuration.
+/// The node of this very process.
 #[derive(Debug, Clone)]
-pub(crate) struct LocalNodes {
-    pub(crate) node: Node,
-    pub(crate) limits: Limits,
-}
+pub(crate) struct LocalNodes(pub(crate) Node);
 
 impl Nodes for LocalNodes {
-    fn create(
-        &self,
-        mut spec: SandboxSpec,
-    ) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>> {
-        spec.template.resources = self.limits.bound(spec.template.resources);
-        async move { self.node.create(spec).await.map_err(create_error) }.boxed()
+    fn create(&self, spec: SandboxSpec) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>> {
+        async move { self.0.create(spec).await.map_err(create_error) }.boxed()
     }
 
     fn kill(&self, id: SandboxId) -> BoxFuture<'_, Result<(), KillError>> {
         async move {
-            self.node
+            self.0
                 .kill(&id, EndReason::Killed)
                 .await
                 .map_err(|skep_node::NotHere| KillError::NotHere)
@@ -49,7 +40,7 @@ impl Nodes for LocalNodes {
             DeadlineMode::Extend => ExtendMode::OnlyExtend,
         };
         async move {
-            self.node
+            self.0
                 .set_lifetime(&id, lifetime, mode)
                 .await
                 .map_err(|skep_node::NotHere| NotHere)
@@ -58,12 +49,12 @@ impl Nodes for LocalNodes {
     }
 
     fn status(&self, id: &SandboxId) -> Option<SandboxStatus> {
-        self.node.status(id)
+        self.0.status(id)
     }
 
     fn usage(&self, id: SandboxId) -> BoxFuture<'_, Result<Usage, NotHere>> {
         async move {
-            self.node
+            self.0
                 .usage(&id)
                 .await
                 .map_err(|skep_node::NotHere| NotHere)
@@ -72,7 +63,7 @@ impl Nodes for LocalNodes {
     }
 
     fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>> {
-        async move { entries(&self.node.log(&id).await) }.boxed()
+        async move { entries(&self.0.log(&id).await) }.boxed()
     }
 }
 

@@ -1,6 +1,10 @@
 //! Control's templates: those in the catalog.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -9,15 +13,72 @@ use skep_control::{ResolveError, Team, TemplateInfo, Templates};
 use skep_image::{Catalog, CatalogError, HostSettings, Listed};
 use skep_types::{TemplateImage, TemplateReference};
 
+use crate::config::Limits;
+
 /// The templates in the catalog. They belong to everybody and have one tag, the default.
+///
+/// Looking one up reads files. What was found is remembered for as long as the folder of the
+/// manifests does not change, so that the creation of a sandbox costs one look at that folder.
 #[derive(Debug, Clone)]
 pub(crate) struct CatalogTemplates {
-    pub(crate) catalog: Arc<Catalog>,
+    catalog: Arc<Catalog>,
+    /// Where the manifests are.
+    manifests: PathBuf,
     /// What sandboxes are told about package registries, if the operator wants that.
-    pub(crate) host: Option<Arc<HostSettings>>,
+    host: Option<Arc<HostSettings>>,
+    /// What sandboxes get at most.
+    limits: Limits,
+    /// Held only for a look-up or a change.
+    remembered: Arc<Mutex<Remembered>>,
+}
+
+/// What was found in the catalog, by name or id.
+#[derive(Debug, Default)]
+struct Remembered {
+    as_of: Option<Version>,
+    images: HashMap<String, TemplateImage>,
+}
+
+/// A state of the folder of manifests: a template that is built or removed makes another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Version {
+    inode: u64,
+    changed: SystemTime,
+}
+
+impl Version {
+    /// Two changes within one tick of the filesystem's clock look like one. A state is only
+    /// believed to be the last of its time when that time is over for long.
+    const SETTLED: Duration = Duration::from_millis(500);
+
+    fn of(folder: &Path) -> Option<Self> {
+        let metadata = folder.metadata().ok()?;
+        let changed = metadata.modified().ok()?;
+        let settled = changed.elapsed().is_ok_and(|age| age > Self::SETTLED);
+        settled.then(|| Self {
+            inode: metadata.ino(),
+            changed,
+        })
+    }
 }
 
 impl CatalogTemplates {
+    /// The templates of the catalog that was opened in `cache_dir`.
+    pub(crate) fn new(
+        catalog: Catalog,
+        cache_dir: &Path,
+        host: Option<Arc<HostSettings>>,
+        limits: Limits,
+    ) -> Self {
+        Self {
+            catalog: Arc::new(catalog),
+            manifests: cache_dir.join("images"),
+            host,
+            limits,
+            remembered: Arc::default(),
+        }
+    }
+
     /// Runs `look_up` where blocking is allowed: the catalog is files.
     async fn blocking<T: Send + 'static>(
         &self,
@@ -31,14 +92,50 @@ impl CatalogTemplates {
         }
     }
 
-    fn image(&self, name: &str) -> Result<Option<TemplateImage>, CatalogError> {
+    async fn image(&self, name: String) -> Result<Option<TemplateImage>, ResolveError> {
+        let version = Version::of(&self.manifests);
+        if let Some(image) = version.and_then(|version| self.recall(version, &name)) {
+            return Ok(Some(image));
+        }
+        let wanted = name.clone();
+        let image = self
+            .blocking(move |templates| templates.read(&wanted))
+            .await?;
+        if let (Some(version), Some(image)) = (version, &image) {
+            self.remember(version, name, image.clone());
+        }
+        Ok(image)
+    }
+
+    fn read(&self, name: &str) -> Result<Option<TemplateImage>, CatalogError> {
         let Some(image) = self.catalog.find(name)? else {
             return Ok(None);
         };
-        match &self.host {
-            Some(host) => host.share(&self.catalog, &image).map(Some),
-            None => Ok(Some(image)),
+        let mut image = match &self.host {
+            Some(host) => host.share(&self.catalog, &image)?,
+            None => image,
+        };
+        image.resources = self.limits.bound(image.resources);
+        Ok(Some(image))
+    }
+
+    fn recall(&self, version: Version, name: &str) -> Option<TemplateImage> {
+        let remembered = self.remembered();
+        let same = remembered.as_of == Some(version);
+        same.then(|| remembered.images.get(name).cloned())?
+    }
+
+    fn remember(&self, version: Version, name: String, image: TemplateImage) {
+        let mut remembered = self.remembered();
+        if remembered.as_of != Some(version) {
+            remembered.as_of = Some(version);
+            remembered.images.clear();
         }
+        remembered.images.insert(name, image);
+    }
+
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        self.remembered.lock().expect("no holder panics")
     }
 }
 
@@ -50,9 +147,7 @@ impl Templates for CatalogTemplates {
     ) -> BoxFuture<'a, Result<TemplateImage, ResolveError>> {
         async move {
             let name = everybodys(reference)?;
-            let image = self
-                .blocking(move |templates| templates.image(&name))
-                .await?;
+            let image = self.image(name).await?;
             let image = image.ok_or_else(|| ResolveError::NotFound(reference.clone()))?;
             default_tag(reference).map(|()| image)
         }
@@ -83,7 +178,8 @@ impl Templates for CatalogTemplates {
     ) -> BoxFuture<'a, Result<Vec<TemplateInfo>, ResolveError>> {
         async move {
             let listed = self.blocking(|templates| templates.catalog.list()).await?;
-            Ok(listed.into_iter().map(info).collect())
+            let listed = listed.into_iter();
+            Ok(listed.map(|listed| info(listed, &self.limits)).collect())
         }
         .boxed()
     }
@@ -104,14 +200,14 @@ fn default_tag(reference: &TemplateReference) -> Result<(), ResolveError> {
     }
 }
 
-fn info(listed: Listed) -> TemplateInfo {
+fn info(listed: Listed, limits: &Limits) -> TemplateInfo {
     let built_at = built_at(&listed.image);
     TemplateInfo {
         id: listed.image.id,
         names: vec![listed.image.name],
         owner: None,
         public: true,
-        resources: listed.image.resources,
+        resources: limits.bound(listed.image.resources),
         created_at: built_at,
         updated_at: built_at,
     }
@@ -123,4 +219,29 @@ fn built_at(image: &TemplateImage) -> Timestamp {
     top.and_then(|metadata| metadata.modified().ok())
         .and_then(|modified| Timestamp::try_from(modified).ok())
         .unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_has_just_changed_has_no_version_yet_and_then_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let long_ago = SystemTime::now() - Duration::from_secs(60);
+        let set = |time| {
+            let folder = fs::File::open(folder.path()).unwrap();
+            folder.set_modified(time).unwrap();
+        };
+        set(long_ago);
+        let before = Version::of(folder.path());
+        assert!(before.is_some());
+        assert_eq!(Version::of(folder.path()), before);
+        fs::write(folder.path().join("new.json"), "").unwrap();
+        assert_eq!(Version::of(folder.path()), None);
+        set(long_ago + Duration::from_secs(1));
+        assert_ne!(Version::of(folder.path()), before);
+    }
 }
