@@ -12,7 +12,8 @@ use skep_proxy::{CertificateSource, Certificates, LocalCa};
 use crate::config::Config;
 
 /// The domain of a server with an authority of its own, unless the configuration has one.
-/// Every resolver leads `*.localhost` to this machine.
+/// The SDKs and browsers lead `*.localhost` to this machine without asking anybody; programs
+/// that ask the system need the DNS that is printed beside it.
 const LOCAL_DOMAIN: &str = "skep.localhost";
 /// How often certificates are looked at again.
 const GLANCE: Duration = Duration::from_hours(1);
