@@ -8,9 +8,10 @@ mod key;
 mod output;
 mod sandbox;
 mod target;
+mod terminal;
 
 pub use error::{CliError, ExitKind};
 pub use key::KeyCommand;
 pub use output::{OutputArgs, print_json, print_line, print_note, print_table};
-pub use sandbox::SandboxCommand;
+pub use sandbox::{Level, LogArgs, SandboxCommand};
 pub use target::ServerArgs;

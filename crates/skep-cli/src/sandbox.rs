@@ -1,5 +1,10 @@
 //! `skep sandbox …`
 
+mod connect;
+mod logs;
+mod metrics;
+
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::Subcommand;
@@ -7,6 +12,8 @@ use skep_client::{Client, ClientError, ExecEvent, ExecOptions};
 use skep_wire::rest::{SandboxDetail, SandboxRecord, SandboxRecordState};
 
 use crate::{CliError, OutputArgs, ServerArgs, print_json, print_note, print_table};
+
+pub use logs::{Level, LogArgs};
 
 /// What can be done with sandboxes.
 #[derive(Debug, Subcommand)]
@@ -60,6 +67,57 @@ pub enum SandboxCommand {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
+    /// Open a shell in a sandbox
+    Connect {
+        /// The server to ask
+        #[command(flatten)]
+        server: ServerArgs,
+        /// Its id
+        id: String,
+        /// Be this user
+        #[arg(long, short)]
+        user: Option<String>,
+        /// Start in this folder
+        #[arg(long, short = 'C', value_name = "DIR")]
+        cwd: Option<String>,
+        /// What kind of terminal this is
+        #[arg(
+            long,
+            value_name = "NAME",
+            env = "TERM",
+            hide = true,
+            default_value = "xterm-256color"
+        )]
+        term: String,
+    },
+    /// Show what a sandbox said, running or ended
+    Logs {
+        /// The server to ask
+        #[command(flatten)]
+        server: ServerArgs,
+        /// Its id
+        id: String,
+        /// Which entries
+        #[command(flatten)]
+        which: logs::LogArgs,
+        /// How to print
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Show what a sandbox uses
+    Metrics {
+        /// The server to ask
+        #[command(flatten)]
+        server: ServerArgs,
+        /// Its id
+        id: String,
+        /// Go on until the sandbox ends
+        #[arg(long, short)]
+        follow: bool,
+        /// How to print
+        #[command(flatten)]
+        output: OutputArgs,
+    },
 }
 
 impl SandboxCommand {
@@ -110,6 +168,31 @@ impl SandboxCommand {
                     ..ExecOptions::default()
                 };
                 return exec(&server.client(local_key)?, &id, &command, &options).await;
+            }
+            Self::Connect {
+                server,
+                id,
+                user,
+                cwd,
+                term,
+            } => {
+                let env = BTreeMap::from([("TERM".to_owned(), term)]);
+                let options = ExecOptions { user, cwd, env };
+                return connect::connect(&server.client(local_key)?, &id, &options).await;
+            }
+            Self::Logs {
+                server,
+                id,
+                which,
+                output,
+            } => return logs::logs(&server.client(local_key)?, &id, &which, output).await,
+            Self::Metrics {
+                server,
+                id,
+                follow,
+                output,
+            } => {
+                return metrics::metrics(&server.client(local_key)?, &id, follow, output).await;
             }
         }
         Ok(0)

@@ -117,6 +117,18 @@ impl Installation {
         command
     }
 
+    /// A client command of this installation.
+    pub(crate) fn client_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.executable);
+        command
+            .arg("--data-dir")
+            .arg(self.data_dir())
+            .args(arguments)
+            .env("SKEP_SERVER", format!("http://{}", self.address))
+            .env_remove("E2B_API_KEY");
+        command
+    }
+
     /// Puts the same program at another path and removes the old one, as an upgrade does.
     pub(crate) fn replace_executable(&mut self) {
         let replacement = copy(self.folder.path(), "skep-next");

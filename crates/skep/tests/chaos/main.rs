@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
+mod commands;
 mod installation;
 mod kills;
 mod ledger;
@@ -13,4 +14,5 @@ mod logs;
 mod machine;
 mod metrics;
 mod restarts;
+mod terminal;
 mod witness;

@@ -1,0 +1,222 @@
+//! `skep sandbox logs`
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use skep_client::Client;
+use skep_wire::rest::{LogEntry, LogLevel, LogsV2, SandboxDetail};
+
+use crate::{CliError, OutputArgs, print_line, print_note};
+
+/// How often a log is looked at that is followed.
+const INTERVAL: Duration = Duration::from_millis(400);
+/// The most that is asked for at once.
+const PAGE: usize = 1000;
+
+/// Which entries are shown.
+#[derive(Debug, Args)]
+pub struct LogArgs {
+    /// Go on until the sandbox ends
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Only what matters at least so much
+    #[arg(long, value_name = "LEVEL", default_value = "debug")]
+    pub(crate) level: Level,
+    /// Only what contains this text
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) search: Option<String>,
+}
+
+/// How much an entry matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    /// Everything
+    Debug,
+    /// What is as expected
+    Info,
+    /// What is odd, such as standard error
+    Warn,
+    /// What is wrong
+    Error,
+}
+
+impl Level {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// What was shown last: entries come in the order of time, and several may have the same.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Place {
+    at: Option<Timestamp>,
+    /// How many of that time were shown.
+    shown: usize,
+}
+
+impl Place {
+    /// The entries of a page that were not shown yet; the next page starts after them.
+    fn advance(&mut self, page: Vec<LogEntry>) -> Vec<LogEntry> {
+        let mut same = 0;
+        let mut fresh = Vec::new();
+        for entry in page {
+            match self.at {
+                Some(at) if entry.timestamp < at => {}
+                Some(at) if entry.timestamp == at => {
+                    same += 1;
+                    if same > self.shown {
+                        self.shown = same;
+                        fresh.push(entry);
+                    }
+                }
+                Some(_) | None => {
+                    self.at = Some(entry.timestamp);
+                    (self.shown, same) = (1, 1);
+                    fresh.push(entry);
+                }
+            }
+        }
+        fresh
+    }
+}
+
+pub(super) async fn logs(
+    client: &Client,
+    id: &str,
+    args: &LogArgs,
+    output: OutputArgs,
+) -> Result<u8, CliError> {
+    let mut place = Place::default();
+    let mut shown = 0;
+    loop {
+        // Asked before the entries, so that the last ones of a sandbox that ends are shown.
+        let runs = args.follow && runs(client, id).await?;
+        shown += show_new(client, id, args, output, &mut place).await?;
+        if !runs {
+            break;
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+    if shown == 0 && !output.json {
+        // A mistyped id is told apart from a quiet sandbox.
+        super::record(client, id).await?;
+        print_note("it has said nothing");
+    }
+    Ok(0)
+}
+
+async fn runs(client: &Client, id: &str) -> Result<bool, CliError> {
+    match client.get::<SandboxDetail>(&["sandboxes", id]).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn show_new(
+    client: &Client,
+    id: &str,
+    args: &LogArgs,
+    output: OutputArgs,
+    place: &mut Place,
+) -> Result<usize, CliError> {
+    let mut shown = 0;
+    loop {
+        let cursor = place.at.map_or(0, Timestamp::as_millisecond).to_string();
+        let mut query = vec![("direction", "forward"), ("level", args.level.word())];
+        query.extend(args.search.as_deref().map(|text| ("search", text)));
+        if place.at.is_some() {
+            query.push(("cursor", &cursor));
+        }
+        let page: LogsV2 = client
+            .get_with(&["v2", "sandboxes", id, "logs"], &query)
+            .await?;
+        let full = page.logs.len() == PAGE;
+        let fresh = place.advance(page.logs);
+        for entry in &fresh {
+            print_line(&render(entry, output)?);
+        }
+        shown += fresh.len();
+        // A page without anything new would be the same for ever.
+        if !full || fresh.is_empty() {
+            return Ok(shown);
+        }
+    }
+}
+
+fn render(entry: &LogEntry, output: OutputArgs) -> Result<String, CliError> {
+    if output.json {
+        return serde_json::to_string(entry).map_err(CliError::failure);
+    }
+    let level = match entry.level {
+        LogLevel::Debug => "debug",
+        LogLevel::Info => "info",
+        LogLevel::Warn => "warn",
+        LogLevel::Error => "error",
+    };
+    let time = entry.timestamp.strftime("%Y-%m-%d %H:%M:%S%.3f");
+    let fields = entry.fields.iter().filter(|(name, _)| *name != "logger");
+    let fields: String = fields
+        .map(|(name, value)| format!(" {name}={value}"))
+        .collect();
+    let line = format!("{time} {level:5} {}{fields}", entry.message);
+    Ok(printable(&line))
+}
+
+/// The text without anything that a terminal would obey: a sandbox said it.
+fn printable(text: &str) -> String {
+    let mut printable = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter.is_control() && letter != '\t' {
+            true => printable.extend(letter.escape_default()),
+            false => printable.push(letter),
+        }
+    }
+    printable
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn entry(second: i64, message: &str) -> LogEntry {
+        LogEntry {
+            timestamp: Timestamp::from_second(second).unwrap(),
+            message: message.to_owned(),
+            level: LogLevel::Warn,
+            fields: BTreeMap::from([
+                ("logger".to_owned(), "process".to_owned()),
+                ("pid".to_owned(), "7".to_owned()),
+            ]),
+        }
+    }
+
+    #[test]
+    fn every_entry_is_shown_once_however_the_pages_overlap() {
+        let pages = [
+            vec![entry(1, "a"), entry(1, "b")],
+            vec![entry(1, "a"), entry(1, "b"), entry(1, "c")],
+            vec![entry(1, "a"), entry(1, "b"), entry(1, "c"), entry(2, "d")],
+            vec![entry(2, "d")],
+        ];
+        let mut place = Place::default();
+        let shown = pages.into_iter().flat_map(|page| place.advance(page));
+        let shown: Vec<_> = shown.map(|entry| entry.message).collect();
+        assert_eq!(shown, ["a", "b", "c", "d"]);
+    }
+
+    #[test]
+    fn an_entry_is_a_line_that_moves_no_cursor() {
+        let line = render(&entry(1, "a \"ré\" \u{1b}[31m"), OutputArgs::default()).unwrap();
+        let expected = r#"1970-01-01 00:00:01.000 warn  a "ré" \u{1b}[31m pid=7"#;
+        assert_eq!(line, expected);
+    }
+}

@@ -1,0 +1,94 @@
+//! `skep sandbox metrics`
+
+use std::time::Duration;
+
+use skep_client::Client;
+use skep_wire::rest::Metric;
+
+use crate::{CliError, OutputArgs, print_json, print_line, print_note, print_table};
+
+/// How often a sandbox is looked at that is followed.
+const INTERVAL: Duration = Duration::from_secs(1);
+const HEADER: &[&str] = &["time", "cpu", "memory", "cache", "disk"];
+
+pub(super) async fn metrics(
+    client: &Client,
+    id: &str,
+    follow: bool,
+    output: OutputArgs,
+) -> Result<u8, CliError> {
+    if follow {
+        return follow_points(client, id, output).await;
+    }
+    let points = points(client, id).await?;
+    if output.json {
+        print_json(&points);
+    } else if points.is_empty() {
+        super::record(client, id).await?;
+        print_note("it is not running; `skep sandbox info` shows what it used");
+        return Ok(1);
+    } else {
+        print_table(HEADER, points.iter().map(row).collect());
+    }
+    Ok(0)
+}
+
+async fn follow_points(client: &Client, id: &str, output: OutputArgs) -> Result<u8, CliError> {
+    loop {
+        let points = points(client, id).await?;
+        let Some(point) = points.last() else {
+            print_note("it is not running");
+            return Ok(0);
+        };
+        if output.json {
+            let line = serde_json::to_string(point).map_err(CliError::failure)?;
+            print_line(&line);
+        } else {
+            print_line(&row(point).join("  "));
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+async fn points(client: &Client, id: &str) -> Result<Vec<Metric>, CliError> {
+    Ok(client.get(&["sandboxes", id, "metrics"]).await?)
+}
+
+fn row(point: &Metric) -> Vec<String> {
+    let of = |used: u64, total: u64| format!("{} of {} MiB", mebibytes(used), mebibytes(total));
+    vec![
+        point.timestamp.strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        format!("{:.1} % of {}", point.cpu_used_pct, point.cpu_count),
+        of(point.mem_used, point.mem_total),
+        format!("{} MiB", mebibytes(point.mem_cache)),
+        of(point.disk_used, point.disk_total),
+    ]
+}
+
+fn mebibytes(bytes: u64) -> u64 {
+    bytes.div_ceil(1024 * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_tells_what_is_used_of_what_there_is() {
+        let point = Metric {
+            timestamp: jiff::Timestamp::UNIX_EPOCH,
+            timestamp_unix: 0,
+            cpu_count: 2,
+            cpu_used_pct: 12.345,
+            mem_used: 3 << 20,
+            mem_total: 1 << 30,
+            mem_cache: 1,
+            disk_used: 5 << 20,
+            disk_total: 10 << 30,
+        };
+        assert_eq!(
+            row(&point).join("|"),
+            "1970-01-01 00:00:00|12.3 % of 2|3 of 1024 MiB|1 MiB|5 of 10240 MiB"
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! The command line, against a real server.
+
+use serde_json::Value;
+use skep_wire::rest::{NewSandbox, Sandbox};
+
+use crate::installation::Installation;
+
+struct Done {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn run(installation: &Installation, arguments: &[&str]) -> Done {
+    let output = installation.client_command(arguments).output().unwrap();
+    Done {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+async fn create(installation: &Installation) -> String {
+    let body = NewSandbox {
+        template_id: "base".to_owned(),
+        ..NewSandbox::default()
+    };
+    let client = installation.client();
+    let sandbox: Sandbox = client.post(&["v2", "sandboxes"], &body).await.unwrap();
+    sandbox.sandbox_id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_is_seen_used_and_ended_from_the_command_line() {
+    let installation = Installation::start();
+    let id = create(&installation).await;
+    let sandbox = |arguments: &[&str]| {
+        let arguments: Vec<_> = ["sandbox"].iter().chain(arguments).copied().collect();
+        run(&installation, &arguments)
+    };
+    assert!(sandbox(&["list"]).out.contains(&id));
+    let script = "echo to-out; echo to-err >&2; exit 5";
+    let ran = sandbox(&["exec", &id, "--", "sh", "-c", script]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(5), "to-out\n"));
+    assert_eq!(ran.err, "to-err\n");
+
+    let logs = sandbox(&["logs", &id]);
+    assert_eq!(logs.code, Some(0), "{}", logs.err);
+    assert!(logs.out.contains(" info  to-out pid="), "{}", logs.out);
+    let warnings = sandbox(&["logs", &id, "--level", "warn", "--search", "to-", "--json"]);
+    let entry: Value = serde_json::from_str(&warnings.out).unwrap();
+    assert_eq!(entry["message"], "to-err");
+
+    let metrics = sandbox(&["metrics", &id, "--json"]);
+    let points: Value = serde_json::from_str(&metrics.out).unwrap();
+    for field in ["cpuUsedPct", "memUsed", "memTotal", "diskUsed", "diskTotal"] {
+        assert!(
+            points[0][field].as_f64().unwrap() > 0.0,
+            "{field}: {points}"
+        );
+    }
+    assert!(sandbox(&["metrics", &id]).out.starts_with("TIME"));
+
+    assert_eq!(sandbox(&["kill", &id]).code, Some(0));
+    let info = sandbox(&["info", &id, "--json"]);
+    let record: Value = serde_json::from_str(&info.out).unwrap();
+    assert_eq!(record["endReason"], "killed");
+    assert_eq!(sandbox(&["logs", &id]).out, logs.out, "kept after its end");
+    let gone = sandbox(&["metrics", &id]);
+    assert_eq!(gone.code, Some(1), "{}", gone.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_is_followed_until_its_sandbox_ends() {
+    let installation = Installation::start();
+    let id = create(&installation).await;
+    let arguments = ["sandbox", "logs", "--follow", &id];
+    let mut following = installation.client_command(&arguments);
+    let following = following
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    for word in ["first", "second"] {
+        let ran = run(&installation, &["sandbox", "exec", &id, "--", "echo", word]);
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+    }
+    assert_eq!(run(&installation, &["sandbox", "kill", &id]).code, Some(0));
+    let followed = following.wait_with_output().unwrap();
+    let followed = String::from_utf8(followed.stdout).unwrap();
+    for word in ["first", "second"] {
+        assert_eq!(
+            followed.matches(&format!(" {word} pid=")).count(),
+            1,
+            "{followed}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mistakes_are_told_with_a_hint_and_the_right_code() {
+    let mut installation = Installation::start();
+    for arguments in [
+        &["sandbox", "logs", "i0000000000000000000z"][..],
+        &["sandbox", "metrics", "i0000000000000000000z"],
+        &["sandbox", "info", "i0000000000000000000z"],
+        // There is no terminal here.
+        &["sandbox", "connect", "i0000000000000000000z"],
+    ] {
+        let done = run(&installation, arguments);
+        assert_eq!(done.code, Some(1), "{arguments:?}: {}", done.err);
+        assert!(done.err.contains("hint: "), "{arguments:?}: {}", done.err);
+    }
+    installation.kill();
+    let unreachable = run(&installation, &["sandbox", "list"]);
+    assert_eq!(unreachable.code, Some(2), "{}", unreachable.err);
+    assert!(unreachable.err.contains("hint: "), "{}", unreachable.err);
+}
