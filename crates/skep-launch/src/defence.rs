@@ -36,6 +36,8 @@ pub enum Defence {
     OwnProcesses,
     /// An ipc namespace.
     OwnIpc,
+    /// A cgroup namespace.
+    OwnCgroups,
     /// A session keyring of its own.
     OwnKeyring,
     /// A crash writes nothing and starts nothing.

@@ -204,12 +204,15 @@ impl Launch<'_> {
             Users::Host => UnshareFlags::empty(),
             Users::Range { .. } => UnshareFlags::NEWUSER,
         };
-        let mut namespaces = users | UnshareFlags::NEWUTS | UnshareFlags::NEWCGROUP;
-        if self.plan.has(Defence::OwnProcesses) {
-            namespaces |= UnshareFlags::NEWPID;
-        }
-        if self.plan.has(Defence::OwnIpc) {
-            namespaces |= UnshareFlags::NEWIPC;
+        let mut namespaces = users | UnshareFlags::NEWUTS;
+        for (defence, namespace) in [
+            (Defence::OwnProcesses, UnshareFlags::NEWPID),
+            (Defence::OwnIpc, UnshareFlags::NEWIPC),
+            (Defence::OwnCgroups, UnshareFlags::NEWCGROUP),
+        ] {
+            if self.plan.has(defence) {
+                namespaces |= namespace;
+            }
         }
         match skep_linux::clone_process(namespaces)? {
             Cloned::Child => {

@@ -90,6 +90,19 @@ pub fn leave_namespaces(namespaces: UnshareFlags) -> io::Result<()> {
     Ok(())
 }
 
+/// Gives the calling thread, and the threads it makes from now on, a root, a working directory
+/// and mounts of their own. What they mount, or which root they choose, no other thread sees.
+///
+/// # Errors
+///
+/// What `unshare` says.
+pub fn leave_shared_view() -> io::Result<()> {
+    let flags = UnshareFlags::FS | UnshareFlags::NEWNS;
+    // SAFETY: the requirement is about unsharing the descriptor table, which stays shared.
+    unsafe { rustix::thread::unshare_unsafe(flags) }?;
+    Ok(())
+}
+
 /// Ends this process at once: no destructor runs, no buffer is flushed.
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: `_exit` takes no pointer and does not return.

@@ -10,7 +10,7 @@ use rustix::process::{Gid, Signal, Uid};
 use rustix::thread::UnshareFlags;
 use skep_linux::{Executable, Execution};
 
-use super::{Launch, Machine, Word, tree};
+use super::{Launch, Machine, Word, root, tree};
 use crate::channel::Channel;
 use crate::steps::{Failure, Steps};
 use crate::trouble::{On, Trouble};
@@ -65,6 +65,10 @@ fn prepare<'a>(
             return Err(Errno::PIPE.into());
         }
         skep_linux::leave_namespaces(UnshareFlags::NEWNS)?;
+        if !plan.has(Defence::OwnRoot) {
+            // Only pivoting changes the root of every process at once.
+            rustix::process::chroot(root::staged(&plan.root))?;
+        }
         rustix::process::chdir("/")?;
         Ok(())
     })?;

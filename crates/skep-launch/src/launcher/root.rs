@@ -230,6 +230,11 @@ pub(super) fn locked_down() -> MountAttrFlags {
         | MountAttrFlags::MOUNT_ATTR_NOEXEC
 }
 
+/// Where the new root lies until it is the root.
+pub(super) fn staged(root: &Root) -> std::path::PathBuf {
+    root.staging.join("root")
+}
+
 /// Makes the new root the root, and lets go of the machine's.
 pub(super) fn pivot(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
     rustix::process::fchdir(root)?;

@@ -1,0 +1,13 @@
+# Fills the disk.
+# Expect: ENOSPC
+
+total = 0
+try:
+    with open("/var/tmp/bomb", "wb", 0) as file:
+        while total < 1 << 40:
+            total += file.write(b"x" * (4 << 20))
+    escape("no limit")
+except OSError as error:
+    hold(f"{errno.errorcode[error.errno]} after {total >> 20} MiB")
+finally:
+    os.unlink("/var/tmp/bomb")

@@ -1,0 +1,199 @@
+//! Controls: sandboxes in which an attack must succeed.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::str::FromStr;
+
+use skep_client::Client;
+use skep_isolation::{Isolation as _, LaunchError, LaunchRequest, Launched};
+use skep_native::{Defence, Native, NativeConfig};
+use skep_types::{Egress, ExecutionId, Redacted, Resources, SandboxId, TemplateImage};
+use skep_wire::agent::{AGENT_PORT, AgentConfig};
+use tempfile::TempDir;
+
+use crate::attack::helper;
+use crate::sentinels::Sentinels;
+use crate::target::Target;
+use crate::world;
+
+const TOKEN: &str = "token-of-a-control-sandbox";
+/// Where a server listens that opens files without care.
+const CARELESS_PORT: u16 = 8099;
+
+/// What is different in the sandbox in which an attack must succeed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Control {
+    /// Walls are left out.
+    Without(BTreeSet<Defence>),
+    /// The file API is one that opens what it is told.
+    CarelessFiles,
+    /// The agent asks for no token, and its control token is a word.
+    OpenAgent,
+    /// The program is started by somebody who leaves a descriptor open.
+    OpenDescriptor,
+}
+
+impl FromStr for Control {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "a file API that opens what it is told" => Ok(Self::CarelessFiles),
+            "an agent without tokens" => Ok(Self::OpenAgent),
+            "a parent that leaves a descriptor open" => Ok(Self::OpenDescriptor),
+            other => Err(format!("no control is called `{other}`")),
+        }
+    }
+}
+
+impl Control {
+    /// What is left out, or how else the control differs.
+    pub(crate) fn in_words(&self) -> String {
+        match self {
+            Self::Without(walls) => crate::attack::in_words(walls),
+            Self::CarelessFiles => "careful opening of files".into(),
+            Self::OpenAgent => "tokens of the agent".into(),
+            Self::OpenDescriptor => "closing of descriptors".into(),
+        }
+    }
+
+    /// The program and arguments that run an attack where it must succeed.
+    pub(crate) fn command(&self, source: &str) -> Vec<String> {
+        let command: &[&str] = match self {
+            Self::Without(_) | Self::CarelessFiles | Self::OpenAgent => {
+                return crate::target::command(source);
+            }
+            Self::OpenDescriptor => &[
+                "sh",
+                "-c",
+                "exec python3 -I -c \"$0\" 9</etc/hostname",
+                source,
+            ],
+        };
+        command.iter().map(ToString::to_string).collect()
+    }
+
+    fn walls(&self) -> Vec<Defence> {
+        match self {
+            Self::Without(walls) => walls.iter().copied().collect(),
+            Self::CarelessFiles | Self::OpenAgent | Self::OpenDescriptor => Vec::new(),
+        }
+    }
+}
+
+/// A backend with its sandboxes, for one kind of control.
+pub(crate) struct Weakened {
+    native: Native,
+    attacker: Launched,
+    neighbour: Launched,
+    pub(crate) target: Target,
+    _data: TempDir,
+}
+
+impl Weakened {
+    pub(crate) async fn new(
+        control: &Control,
+        image: &TemplateImage,
+        sentinels: &Sentinels,
+    ) -> Result<Self, LaunchError> {
+        let data = tempfile::tempdir().unwrap();
+        let mut config = NativeConfig::new(data.path(), env!("CARGO_BIN_EXE_skep"));
+        config.without = control.walls();
+        config.resolvers = vec![world::RESOLVER.into()];
+        let native = Native::start(config).await.unwrap();
+        let attacker = launch(&native, control, image).await?;
+        // Without a network of its own a second agent would find its port taken.
+        let (neighbour, address) = if control.walls().contains(&Defence::OwnNetwork) {
+            (attacker.clone(), IpAddr::V4(Ipv4Addr::LOCALHOST))
+        } else {
+            let neighbour = launch(&native, control, image).await?;
+            (neighbour, attacker.address())
+        };
+        let mut surroundings = sentinels.surroundings();
+        let mut tell = |name: &str, value: String| {
+            surroundings.insert(format!("ATTACK_{name}"), value);
+        };
+        tell("NEIGHBOUR", neighbour.address().to_string());
+        tell("TOKEN", TOKEN.to_owned());
+        let careless = *control == Control::CarelessFiles;
+        let port = if careless { CARELESS_PORT } else { AGENT_PORT };
+        tell("FILES", format!("http://127.0.0.1:{port}"));
+        let target = Target {
+            client: Client::new(&format!("http://{address}:{AGENT_PORT}"), "").unwrap(),
+            id: "control".into(),
+            token: TOKEN.into(),
+            surroundings,
+        };
+        if careless {
+            serve_carelessly(&target).await;
+        }
+        Ok(Self {
+            native,
+            attacker,
+            neighbour,
+            target,
+            _data: data,
+        })
+    }
+
+    pub(crate) async fn finish(self) {
+        self.attacker.destroy().await.unwrap();
+        self.neighbour.destroy().await.unwrap();
+        drop((self.attacker, self.neighbour));
+        self.native.dismantle().await.unwrap();
+    }
+}
+
+async fn launch(
+    native: &Native,
+    control: &Control,
+    image: &TemplateImage,
+) -> Result<Launched, LaunchError> {
+    let id = SandboxId::random();
+    let open = *control == Control::OpenAgent;
+    let config = AgentConfig {
+        control_token: if open {
+            "control".into()
+        } else {
+            unguessable()
+        },
+        access_token: (!open).then(|| TOKEN.to_owned()),
+        sandbox_id: id.to_string(),
+        template_id: image.id.to_string(),
+        env: image.env.iter().cloned().collect(),
+        default_user: image.user.clone(),
+        default_workdir: image.workdir.clone(),
+    };
+    let request = LaunchRequest {
+        id,
+        execution: ExecutionId::random(),
+        layers: image.layers.clone(),
+        resources: Resources {
+            disk_mib: 256,
+            ..Resources::default()
+        },
+        egress: Egress::Internet,
+        agent_config: Redacted::new(serde_json::to_vec(&config).unwrap()),
+    };
+    native.launch(request).await
+}
+
+fn unguessable() -> String {
+    SandboxId::random().to_string()
+}
+
+async fn serve_carelessly(target: &Target) {
+    let source = helper("careless_files.py");
+    let mut target = target.clone();
+    target
+        .surroundings
+        .insert("CARELESS_FILES".to_owned(), source);
+    let script = format!(
+        "setsid python3 -I -c \"$CARELESS_FILES\" {CARELESS_PORT} </dev/null >/dev/null 2>&1 & \
+         for i in $(seq 100); do \
+           python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {CARELESS_PORT}))' 2>/dev/null && exit 0; \
+           sleep 0.1; \
+         done; exit 1"
+    );
+    target.shell(&script).await;
+}

@@ -1,0 +1,239 @@
+//! Hundreds of sandboxes come and go, in every way there is, and nothing is left of them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use futures_util::{StreamExt as _, stream};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+
+use crate::product::Product;
+use crate::sentinels::Sentinels;
+use crate::target::Target;
+
+const CYCLES: usize = 240;
+const AT_A_TIME: usize = 6;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How a sandbox ends.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    /// It is killed.
+    Killed,
+    /// It is killed twice at once.
+    KilledTwice,
+    /// It is killed while a bomb goes off in it.
+    KilledWithBomb,
+    /// Its agent is killed from outside.
+    AgentKilled,
+    /// Whoever asked for it goes away while it starts.
+    Unwanted,
+}
+
+const ENDS: [End; 5] = [
+    End::Killed,
+    End::KilledTwice,
+    End::KilledWithBomb,
+    End::AgentKilled,
+    End::Unwanted,
+];
+
+#[derive(Deserialize)]
+struct Listed {
+    #[serde(rename = "sandboxID")]
+    id: String,
+}
+
+/// Runs the cycles and compares what there was with what there is.
+pub(crate) async fn check(product: &Product, sentinels: &Sentinels) -> Result<String, String> {
+    // The first sandbox makes what all share.
+    let first = product.create(sentinels).await;
+    product.kill(&first).await;
+    let before = settled(product, |_| true).await?;
+    let start = Instant::now();
+    let cycles = (0..CYCLES).map(|number| {
+        let end = ENDS[number % ENDS.len()];
+        let delay = Duration::from_millis(u64::try_from(number % 40).unwrap());
+        cycle(product, sentinels, end, delay)
+    });
+    stream::iter(cycles)
+        .buffer_unordered(AT_A_TIME)
+        .collect::<Vec<()>>()
+        .await;
+    // What nobody wanted may have started all the same.
+    let listed: Vec<Listed> = product.client.get(&["sandboxes"]).await.unwrap();
+    for sandbox in listed {
+        product.try_kill(&sandbox.id).await;
+    }
+    let took = start.elapsed();
+    let after = settled(product, |now| *now == before).await;
+    let after = after.map_err(|left| format!("{before:?} was there; {left}"))?;
+    Ok(format!(
+        "{CYCLES} sandboxes in {:.1} s, {AT_A_TIME} at a time; before and after: {after:?}",
+        took.as_secs_f64()
+    ))
+}
+
+async fn cycle(product: &Product, sentinels: &Sentinels, end: End, delay: Duration) {
+    if let End::Unwanted = end {
+        // Some are given up before they exist, some in the middle, some when they are done.
+        let created = tokio::time::timeout(delay * 8, product.create(sentinels)).await;
+        if let Ok(target) = created {
+            product.kill(&target).await;
+        }
+        return;
+    }
+    let target = product.create(sentinels).await;
+    match end {
+        End::Killed => product.kill(&target).await,
+        End::KilledTwice => {
+            let (first, second) =
+                tokio::join!(product.try_kill(&target.id), product.try_kill(&target.id));
+            assert!(first || second);
+        }
+        End::KilledWithBomb => {
+            let script = "(while :; do sleep 60 & done) & (dd if=/dev/zero of=/var/tmp/x bs=1M count=64) & cat /dev/zero | tail &";
+            target
+                .run(
+                    "root",
+                    "sh",
+                    &[
+                        "-c".into(),
+                        format!("({script}) >/dev/null 2>&1 </dev/null"),
+                    ],
+                )
+                .await
+                .ok();
+            product.kill(&target).await;
+        }
+        End::AgentKilled => {
+            kill_agent(product, &target);
+            skep_testkit::wait_until(PATIENCE, async || {
+                let answer = product
+                    .client
+                    .get::<serde_json::Value>(&["sandboxes", &target.id])
+                    .await;
+                match answer {
+                    Err(error) if error.is_not_found() => Ok(()),
+                    other => Err(format!("{other:?}")),
+                }
+            })
+            .await;
+        }
+        End::Unwanted => unreachable!("it has returned already"),
+    }
+}
+
+fn kill_agent(product: &Product, target: &Target) {
+    for pid in product.agents(&target.id) {
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    }
+}
+
+/// How many there are of everything.
+type Count = BTreeMap<&'static str, usize>;
+
+/// Counts until it `is_right`, for as long as the kernel may take to let go of things.
+async fn settled(product: &Product, is_right: impl Fn(&Count) -> bool) -> Result<Count, String> {
+    let start = Instant::now();
+    loop {
+        let now = count(product);
+        if is_right(&now) {
+            return Ok(now);
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(format!("{now:?} is left: {:?}", names(product)));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn count(product: &Product) -> Count {
+    names(product)
+        .into_iter()
+        .map(|(what, names)| (what, names.len()))
+        .collect()
+}
+
+fn names(product: &Product) -> BTreeMap<&'static str, Vec<String>> {
+    let data = product.data();
+    let data = data.to_str().unwrap();
+    let number = product.number();
+    let mut all = BTreeMap::new();
+    let processes = list(Path::new("/proc"))
+        .into_iter()
+        .filter(|name| name.parse::<u32>().is_ok());
+    // Every process of this pid namespace is the test's: zombies are counted, too.
+    all.insert("processes", processes.collect());
+    let groups = product.groups().into_iter();
+    all.insert(
+        "cgroups",
+        groups.flat_map(|group| folders(&group)).collect(),
+    );
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mounts = mounts
+        .lines()
+        .filter(|line| line.contains(data))
+        .map(str::to_owned);
+    all.insert("mounts", mounts.collect());
+    let loops = list(Path::new("/sys/block")).into_iter().filter(|name| {
+        let file = Path::new("/sys/block").join(name).join("loop/backing_file");
+        fs::read_to_string(file).is_ok_and(|path| path.contains(data))
+    });
+    all.insert("loop devices", loops.collect());
+    let prefix = format!("skep{number}-");
+    let links = list(Path::new("/sys/class/net"))
+        .into_iter()
+        .filter(|name| name.starts_with(&prefix));
+    all.insert("links", links.collect());
+    all.insert("folders", list(&product.data().join("sandboxes")));
+    all.insert("rules", rules(&number));
+    // Connections are the callers' to end.
+    let descriptors = list(&product.process().join("fd"));
+    let descriptors = descriptors.into_iter().filter(|name| {
+        let link = product.process().join("fd").join(name);
+        fs::read_link(link).is_ok_and(|target| !target.to_string_lossy().starts_with("socket:"))
+    });
+    all.insert("descriptors", descriptors.collect());
+    all
+}
+
+fn list(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+fn folders(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let folders: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
+    folders
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect()
+}
+
+fn rules(number: &str) -> Vec<String> {
+    let output = std::process::Command::new("nft")
+        .args([
+            "--stateless",
+            "list",
+            "table",
+            "inet",
+            &format!("skep{number}"),
+        ])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    // Elements of the meter of connections come and go with connections.
+    text.lines()
+        .filter(|line| !line.contains("elements"))
+        .map(str::to_owned)
+        .collect()
+}

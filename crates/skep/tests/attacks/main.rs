@@ -1,0 +1,40 @@
+//! Attacks on the isolation, from inside sandboxes of the whole product.
+//!
+//! Every program below `programs` tries one way out and prints one verdict: `HELD` and why, or
+//! `ESCAPED` and the evidence. It is run twice. In a sandbox of `skep serve` it must be held.
+//! In its control, a sandbox from which exactly the walls named in its head are left out, it
+//! must escape: so no attack passes because it is badly made.
+//!
+//! The test process, its server and its controls live in a network namespace whose only way
+//! out is a second namespace that answers as every address there is. Nothing that an attack
+//! sends can leave the machine.
+//!
+//! `SKEP_BLESS=1` writes `docs/attacks.md` anew.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "these are tests, but clippy knows only those of the usual harness"
+)]
+
+mod attack;
+mod bombs;
+mod control;
+mod left_behind;
+mod product;
+mod sentinels;
+mod stage;
+mod suite;
+mod table;
+mod target;
+mod wall;
+mod world;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let role = std::env::args().nth(1);
+    if role.as_deref() == Some(world::ROLE) {
+        return world::run();
+    }
+    suite::run()
+}

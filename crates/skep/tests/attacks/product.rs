@@ -1,0 +1,183 @@
+//! The product: a running `skep serve`.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+use skep_client::Client;
+use skep_native::{Native, NativeConfig};
+use skep_wire::agent::AGENT_PORT;
+use tempfile::TempDir;
+
+use crate::sentinels::Sentinels;
+use crate::target::Target;
+use crate::world;
+
+/// A server and its data.
+#[derive(Debug)]
+pub(crate) struct Product {
+    server: Child,
+    pub(crate) client: Client,
+    /// Where it listens.
+    pub(crate) address: String,
+    data: TempDir,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Ready {
+    api_url: String,
+    api_key: String,
+}
+
+#[derive(Deserialize)]
+struct Created {
+    #[serde(rename = "sandboxID")]
+    id: String,
+    #[serde(rename = "envdAccessToken")]
+    token: String,
+}
+
+impl Product {
+    pub(crate) fn start() -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let config = data.path().join("skep.toml");
+        let text = format!(
+            "when_stopped = \"end\"\n\
+             [network]\ndns_upstreams = [\"{}\"]\n\
+             [limits]\ncpus = 1\nmemory_mib = 256\ndisk_mib = 256\npids = 256\n",
+            world::RESOLVER.ip()
+        );
+        std::fs::write(&config, text).unwrap();
+        let mut server = Command::new(env!("CARGO_BIN_EXE_skep"))
+            .arg("--config")
+            .arg(&config)
+            .arg("--data-dir")
+            .arg(data.path().join("data"))
+            .args(["serve", "--json", "--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let output = server.stdout.take().unwrap();
+        BufReader::new(output).read_line(&mut line).unwrap();
+        let ready: Ready = serde_json::from_str(&line).unwrap();
+        Self {
+            server,
+            client: Client::new(&ready.api_url, &ready.api_key).unwrap(),
+            address: ready.api_url.trim_start_matches("http://").to_owned(),
+            data,
+        }
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.data.path().join("data")
+    }
+
+    /// A new sandbox of the template `base`.
+    pub(crate) async fn create(&self, sentinels: &Sentinels) -> Target {
+        let body = serde_json::json!({"templateID": "base", "timeout": 900, "secure": true});
+        let created: Created = self.client.post(&["sandboxes"], &body).await.unwrap();
+        let mut surroundings = sentinels.surroundings();
+        surroundings.insert("ATTACK_TOKEN".into(), created.token.clone());
+        surroundings.insert(
+            "ATTACK_FILES".into(),
+            format!("http://127.0.0.1:{AGENT_PORT}"),
+        );
+        Target {
+            client: self.client.clone(),
+            id: created.id,
+            token: created.token,
+            surroundings,
+        }
+    }
+
+    pub(crate) async fn kill(&self, target: &Target) {
+        self.client
+            .delete(&["sandboxes", &target.id])
+            .await
+            .unwrap();
+    }
+
+    /// Kills a sandbox that may be gone; says whether it was not.
+    pub(crate) async fn try_kill(&self, id: &str) -> bool {
+        match self.client.delete(&["sandboxes", id]).await {
+            Ok(()) => true,
+            Err(error) if error.is_not_found() => false,
+            Err(error) => panic!("{}", skep_telemetry::Chain(&error)),
+        }
+    }
+
+    /// The server's entry in `/proc`.
+    pub(crate) fn process(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}", self.server.id()))
+    }
+
+    /// The processes of the agent of a sandbox.
+    pub(crate) fn agents(&self, id: &str) -> Vec<i32> {
+        let list = |group: PathBuf| {
+            let path = group.join(id).join("agent/cgroup.procs");
+            std::fs::read_to_string(path).unwrap_or_default()
+        };
+        let mut pids: Vec<i32> = self
+            .groups()
+            .into_iter()
+            .flat_map(|group| {
+                list(group)
+                    .lines()
+                    .map(|pid| pid.parse().unwrap())
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+
+    /// How much memory the agent of a sandbox has.
+    pub(crate) fn agent_memory(&self, id: &str) -> u64 {
+        let resident = |pid: &i32| -> u64 {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+            line.unwrap()
+                .trim()
+                .trim_end_matches(" kB")
+                .parse()
+                .unwrap()
+        };
+        self.agents(id).iter().map(resident).sum::<u64>() << 10
+    }
+
+    /// The number by which everything of this server is called on the machine.
+    pub(crate) fn number(&self) -> String {
+        std::fs::read_to_string(self.data().join("instance")).unwrap()
+    }
+
+    /// The cgroups, one per hierarchy, below which every sandbox has its own.
+    pub(crate) fn groups(&self) -> Vec<PathBuf> {
+        let root = Path::new("/sys/fs/cgroup");
+        let name = format!("skep-{}", self.number());
+        let hierarchies = std::fs::read_dir(root).unwrap();
+        hierarchies
+            .map(|entry| entry.unwrap().path().join(&name))
+            .chain([root.join(&name)])
+            .filter(|path| path.is_dir())
+            .collect()
+    }
+
+    /// Stops the server, which ends its sandboxes, and takes what is left off the machine.
+    pub(crate) async fn finish(mut self) {
+        let pid = Pid::from_child(&self.server);
+        kill_process(pid, Signal::TERM).unwrap();
+        self.server.wait().unwrap();
+        dismantle(&self.data()).await;
+    }
+}
+
+async fn dismantle(data: &Path) {
+    let config = NativeConfig::new(data, env!("CARGO_BIN_EXE_skep"));
+    let native = Native::start(config).await.unwrap();
+    native.dismantle().await.unwrap();
+}

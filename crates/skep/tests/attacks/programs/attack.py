@@ -1,0 +1,234 @@
+"""What every attack starts with. The harness puts this in front of each program."""
+
+import ctypes
+import errno
+import os
+import platform
+import socket
+import struct
+import sys
+
+# The few system calls that the attacks make by number.
+CALLS = {
+    "x86_64": {
+        "mount": 165, "umount2": 166, "pivot_root": 155, "fsopen": 430, "fsconfig": 431, "fsmount": 432,
+        "open_tree": 428, "mount_setattr": 442, "unshare": 272, "clone": 56, "clone3": 435, "setns": 308,
+        "pidfd_open": 434, "pidfd_getfd": 438, "process_vm_readv": 310, "ptrace": 101, "kcmp": 312,
+        "socket": 41, "io_uring_setup": 425, "bpf": 321, "userfaultfd": 323, "perf_event_open": 298,
+        "add_key": 248, "keyctl": 250, "init_module": 175, "delete_module": 176, "kexec_load": 246,
+        "reboot": 169, "swapon": 167, "acct": 163, "adjtimex": 159, "fanotify_init": 300,
+        "name_to_handle_at": 303, "open_by_handle_at": 304, "sethostname": 170, "syslog": 103,
+        "personality": 135, "capset": 126, "quotactl": 179, "request_key": 249,
+    },
+    "aarch64": {
+        "mount": 40, "umount2": 39, "pivot_root": 41, "fsopen": 430, "fsconfig": 431, "fsmount": 432,
+        "open_tree": 428, "mount_setattr": 442, "unshare": 97, "clone": 220, "clone3": 435, "setns": 268,
+        "pidfd_open": 434, "pidfd_getfd": 438, "process_vm_readv": 270, "ptrace": 117, "kcmp": 272,
+        "socket": 198, "io_uring_setup": 425, "bpf": 280, "userfaultfd": 282, "perf_event_open": 241,
+        "add_key": 217, "keyctl": 219, "init_module": 105, "delete_module": 106, "kexec_load": 104,
+        "reboot": 142, "swapon": 224, "acct": 89, "adjtimex": 171, "fanotify_init": 262,
+        "name_to_handle_at": 264, "open_by_handle_at": 265, "sethostname": 161, "syslog": 116,
+        "personality": 92, "capset": 91, "quotactl": 60, "request_key": 218,
+    },
+}[platform.machine()]
+
+PROC = 0x9FA0
+AT_FDCWD = -100
+SENTINEL = "a sentinel of the machine"
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+
+
+def call(name, *arguments):
+    """Makes a system call; an error is raised."""
+    converted = [
+        ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments
+    ]
+    answer = libc.syscall(ctypes.c_long(CALLS[name]), *converted)
+    if answer == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return answer
+
+
+def escaped(evidence):
+    print("ESCAPED", str(evidence).replace("\n", " ")[:200], flush=True)
+    sys.exit(0)
+
+
+def held(reason):
+    print("HELD", str(reason).replace("\n", " ")[:200], flush=True)
+    sys.exit(0)
+
+
+def attack(attempt, reached=()):
+    """An attempt that returns anything has succeeded, and so has one that fails with an error
+    that only somebody with the right to try is given."""
+    try:
+        evidence = attempt()
+    except OSError as error:
+        name = errno.errorcode.get(error.errno, str(error))
+        if error.errno in reached:
+            escaped(f"the kernel got as far as {name}")
+        held(name)
+    if evidence is None:
+        held("nothing there")
+    escaped(evidence)
+
+
+def open_on_proc(path, flags):
+    """Opens a file of the kernel without reading or writing: the right to is what is proved."""
+    file = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    kind = ctypes.create_string_buffer(256)
+    if libc.fstatfs(file, kind) != 0:
+        raise OSError(ctypes.get_errno(), path)
+    if struct.unpack_from("q", kind)[0] != PROC:
+        return None
+    return f"opened {path}"
+
+
+def mount(source, target, kind, flags=0, data=None):
+    call("mount", source.encode(), target.encode(), kind.encode() if kind else None, flags, data)
+    return f"mounted {kind or source} at {target}"
+
+
+def connect(address, port, family=socket.AF_INET):
+    """What somebody who is not to be reached says."""
+    with socket.socket(family, socket.SOCK_STREAM) as connection:
+        connection.settimeout(2)
+        connection.connect((address, port))
+        connection.settimeout(5)
+        connection.sendall(b"who are you\n")
+        answer = connection.recv(200)
+    return f"{address}:{port} says {answer!r}"
+
+
+def datagram(address, port, family=socket.AF_INET, message=b"who are you"):
+    with socket.socket(family, socket.SOCK_DGRAM) as sender:
+        sender.settimeout(2)
+        sender.sendto(message, (address, port))
+        answer, source = sender.recvfrom(200)
+    return f"{source[0]} says {answer!r}"
+
+
+def given(name):
+    """What the harness tells every attack."""
+    return os.environ["ATTACK_" + name]
+
+
+def gateway():
+    with open("/etc/resolv.conf") as file:
+        return file.read().split()[1]
+
+
+def in_child(attempt):
+    """Runs an attempt in a child, because it may be killed for it or must be left by it."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writer, ("+" + str(attempt())).encode())
+        except OSError as error:
+            os.write(writer, b"-%d" % error.errno)
+        os._exit(0)
+    os.close(writer)
+    answer = b""
+    while piece := os.read(reader, 4096):
+        answer += piece
+    _, status = os.waitpid(child, 0)
+    if answer.startswith(b"+"):
+        return answer[1:].decode()
+    if answer.startswith(b"-"):
+        raise OSError(int(answer[1:]), os.strerror(int(answer[1:])))
+    raise OSError(errno.EINTR, f"ended by signal {os.WTERMSIG(status)}")
+
+
+def agent():
+    """The process id of the agent: it started this program, or the shell that did."""
+    return 1 if os.path.exists("/proc/1/comm") and open("/proc/1/comm").read().strip() == "skep" else os.getppid()
+
+
+def resolve(name, denied, server=None, kind=1, times=1, over_tcp=False):
+    """Asks for the addresses of a name, and looks for one that is denied."""
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
+    question = struct.pack(">HHHHHH", 7, 0x100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", kind, 1)
+    server = server or gateway()
+    seen = set()
+    for _ in range(times):
+        if over_tcp:
+            with socket.create_connection((server, 53), timeout=5) as connection:
+                connection.sendall(struct.pack(">H", len(question)) + question)
+                answer = connection.recv(4096)[2:]
+        else:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+                asker.settimeout(5)
+                asker.connect((server, 53))
+                asker.send(question)
+                answer = asker.recv(4096)
+        # An address stands behind its length, whatever the rest of the answer is.
+        if b"\0\x04" + socket.inet_aton(denied) in answer[len(question) :]:
+            seen.add(denied)
+    return f"{name} leads to {denied}" if seen else None
+
+
+def ask_files(method, path, body=None, query=None, timeout=5):
+    """What the file API answers, as its caller hears it."""
+    import urllib.error
+    import urllib.parse
+    import urllib.request
+
+    query = "?" + urllib.parse.urlencode(query) if query else ""
+    request = urllib.request.Request(given("FILES") + path + query, data=body, method=method)
+    request.add_header("X-Access-Token", given("TOKEN"))
+    request.add_header("Authorization", "Basic cm9vdDo=")
+    if body is not None:
+        kind = "application/octet-stream" if path == "/files" else "application/json"
+        request.add_header("Content-Type", kind)
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            return answer.read(1 << 20)
+    except urllib.error.HTTPError as error:
+        held(f"{error.code} {error.read(120).decode(errors='replace')}")
+
+
+def read_through(target):
+    """Reads what a link leads to, through the file API."""
+    import tempfile
+
+    link = os.path.join(tempfile.mkdtemp(), "innocent.txt")
+    os.symlink(target, link)
+    content = ask_files("GET", "/files", query={"path": link, "username": "root"})
+    return f"{len(content)} bytes of {target}" if content else None
+
+
+def effective(program):
+    """The effective capabilities of a program that prints its own."""
+    import subprocess
+
+    script = "print([line for line in open('/proc/self/status') if line.startswith('CapEff')][0].split()[1])"
+    return int(subprocess.run([*program, "-I", "-c", script], check=True, capture_output=True).stdout, 16)
+
+
+CAP_SYS_ADMIN = 21
+
+
+def send_as(address):
+    """Sends a word from somebody else's address, and asks the world whether it was heard."""
+    import time
+    import uuid
+
+    word, witness = uuid.uuid4().hex, "203.0.113.7"
+    datagram = struct.pack(">HHHH", 4242, 7, 8 + len(word), 0) + word.encode()
+    head = struct.pack(
+        ">BBHHHBBH4s4s", 0x45, 0, 20 + len(datagram), 0, 0, 64, socket.IPPROTO_UDP, 0,
+        socket.inet_aton(address), socket.inet_aton(witness),
+    )
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as sender:
+        for _ in range(3):
+            sender.sendto(head + datagram, (witness, 0))
+            time.sleep(0.1)
+    with socket.create_connection((witness, 7), timeout=5) as connection:
+        connection.sendall(word.encode() + b"\n")
+        seen = connection.recv(100).decode()
+    return None if seen == "nobody" else f"the world heard it from {seen}"

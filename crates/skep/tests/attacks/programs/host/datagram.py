@@ -1,0 +1,4 @@
+# Reaches a service of the machine by datagram.
+# Held by: closed machine
+
+attack(lambda: datagram(gateway(), int(given("PORT"))))

@@ -1,0 +1,5 @@
+# Loads a module. What it offers is none, which only the loader can find out.
+# Held by: filter, capabilities, own users
+# Needs: modules
+
+attack(lambda: call("init_module", b"no module", 9, b""), reached={errno.ENOEXEC, errno.EINVAL})

@@ -1,0 +1,365 @@
+//! Runs the attacks, then reports each as a test.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+
+use futures_util::{StreamExt as _, stream};
+use libtest_mimic::{Arguments, Failed, Trial};
+use skep_image::Catalog;
+use skep_telemetry::Chain;
+use skep_types::TemplateImage;
+use tokio::runtime::Runtime;
+
+use crate::attack::{self, Attack};
+use crate::control::{Control, Weakened};
+use crate::product::Product;
+use crate::sentinels::Sentinels;
+use crate::target::{Target, Verdict, command};
+use crate::world::World;
+use crate::{bombs, left_behind, stage, table, wall};
+
+/// Programs that attack one sandbox at a time.
+const ATTACKERS: usize = 4;
+/// Controls that run at a time.
+const CONTROLS: usize = 3;
+
+/// What became of one attack.
+#[derive(Debug, Clone)]
+struct Row {
+    attack: Attack,
+    defended: Verdict,
+    /// Missing where this kernel cannot be attacked that way at all.
+    control: Option<Verdict>,
+}
+
+/// What the tests work with.
+struct Suite {
+    product: Product,
+    sentinels: Sentinels,
+    image: TemplateImage,
+    _world: World,
+}
+
+pub(crate) fn run() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // The tests share two processors and one server; the suite itself runs things at a time.
+    arguments.test_threads = Some(1);
+    let attacks = attack::all();
+    let chosen: Vec<Attack> = attacks
+        .iter()
+        .filter(|attack| is_chosen(&arguments, attack))
+        .cloned()
+        .collect();
+    if arguments.list {
+        let trials = attacks
+            .iter()
+            .map(|attack| Trial::test(attack.full_name(), || Ok(())));
+        let trials = trials.chain(pure_trials(&attacks)).collect();
+        return libtest_mimic::run(&arguments, trials).exit_code();
+    }
+    let image = base();
+    if let Some(ended) = stage::enter() {
+        return ended;
+    }
+    let world = World::new();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut suite = Suite {
+        product: Product::start(),
+        sentinels: Sentinels::new(),
+        image,
+        _world: world,
+    };
+    let rows = runtime.block_on(suite.run(chosen));
+    suite.sentinels.check();
+    report(&rows);
+    let suite = Arc::new(suite);
+    let runtime = Arc::new(runtime);
+    let attacked = rows.into_iter().map(|row| {
+        Trial::test(row.attack.full_name(), move || {
+            row.check().map_err(Failed::from)
+        })
+    });
+    let trials = attacked
+        .chain(heavy_trials(&suite, &runtime))
+        .chain(pure_trials(&attacks));
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    let suite = Arc::into_inner(suite).expect("the tests are over");
+    runtime.block_on(suite.product.finish());
+    conclusion.exit_code()
+}
+
+/// Bombs and the clean-up, which work with the server.
+fn heavy_trials(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Vec<Trial> {
+    let bombs = bombs::all().into_iter().map(|bomb| {
+        let (suite, runtime) = (Arc::clone(suite), Arc::clone(runtime));
+        Trial::test(format!("bombs::{}", bomb.name), move || {
+            tell(
+                &bomb.name,
+                runtime.block_on(bomb.set_off(&suite.product, &suite.sentinels)),
+            )
+        })
+    });
+    let (flooded, runs) = (Arc::clone(suite), Arc::clone(runtime));
+    let flood = Trial::test("bombs::output", move || {
+        tell(
+            "output",
+            runs.block_on(bombs::flood(&flooded.product, &flooded.sentinels)),
+        )
+    });
+    let (cleaned, runs) = (Arc::clone(suite), Arc::clone(runtime));
+    let clean_up = Trial::test("nothing_is_left_of_hundreds_of_sandboxes", move || {
+        tell(
+            "left behind",
+            runs.block_on(left_behind::check(&cleaned.product, &cleaned.sentinels)),
+        )
+    });
+    bombs.chain([flood, clean_up]).collect()
+}
+
+#[expect(clippy::print_stdout, reason = "figures are for readers of the log")]
+fn tell(name: &str, outcome: Result<String, String>) -> Result<(), Failed> {
+    println!("{name}: {}", outcome.as_deref().unwrap_or("failed"));
+    outcome.map(drop).map_err(Failed::from)
+}
+
+fn is_chosen(arguments: &Arguments, attack: &Attack) -> bool {
+    let name = attack.full_name();
+    let skipped = arguments.skip.iter().any(|skip| name.contains(skip));
+    let filter = arguments.filter.as_deref().unwrap_or_default();
+    !skipped
+        && if arguments.exact {
+            name == filter
+        } else {
+            name.contains(filter)
+        }
+}
+
+/// The template, built if it is missing. That needs the machine's network.
+fn base() -> TemplateImage {
+    let cache = std::env::var_os("SKEP_CACHE_DIR");
+    let cache = cache.map_or_else(|| "/var/cache/skep".into(), PathBuf::from);
+    let find = || Catalog::open(&cache).unwrap().find("base").unwrap();
+    find().unwrap_or_else(|| {
+        let built = Command::new(env!("CARGO_BIN_EXE_skep"))
+            .args(["template", "build", "base"])
+            .status()
+            .unwrap();
+        assert!(built.success());
+        find().unwrap()
+    })
+}
+
+impl Suite {
+    async fn run(&self, attacks: Vec<Attack>) -> Vec<Row> {
+        let (defended, controls) = tokio::join!(self.defended(&attacks), self.controls(&attacks));
+        let row = |attack: Attack| Row {
+            defended: defended[&attack.full_name()].clone(),
+            control: controls.get(&attack.full_name()).cloned(),
+            attack,
+        };
+        attacks.into_iter().map(row).collect()
+    }
+
+    /// What becomes of the attacks in sandboxes of the product.
+    async fn defended(&self, attacks: &[Attack]) -> BTreeMap<String, Verdict> {
+        let mut target = self.product.create(&self.sentinels).await;
+        let neighbour = self.product.create(&self.sentinels).await;
+        let address = neighbour.shell("hostname -I").await.trim().to_owned();
+        target
+            .surroundings
+            .insert("ATTACK_NEIGHBOUR".into(), address);
+        let verdicts = all_against(&target, attacks, |attack| command(&attack.source)).await;
+        self.product.kill(&target).await;
+        self.product.kill(&neighbour).await;
+        verdicts
+    }
+
+    /// What becomes of them where they must succeed.
+    async fn controls(&self, attacks: &[Attack]) -> BTreeMap<String, Verdict> {
+        let mut by_control: BTreeMap<Control, Vec<Attack>> = BTreeMap::new();
+        for attack in attacks.iter().filter(|attack| kernel_has(attack)) {
+            let same = by_control.entry(attack.control.clone()).or_default();
+            same.push(attack.clone());
+        }
+        let controls = by_control.into_iter().map(async |(control, attacks)| {
+            let weakened = match Weakened::new(&control, &self.image, &self.sentinels).await {
+                Ok(weakened) => weakened,
+                Err(error) => {
+                    let why = Verdict::Unclear(Chain(&error).to_string());
+                    let unclear = |attack: &Attack| (attack.full_name(), why.clone());
+                    return attacks.iter().map(unclear).collect();
+                }
+            };
+            let command = |attack: &Attack| control.command(&attack.source);
+            let verdicts = all_against(&weakened.target, &attacks, command).await;
+            weakened.finish().await;
+            verdicts
+        });
+        let verdicts = stream::iter(controls).buffer_unordered(CONTROLS);
+        verdicts
+            .collect::<Vec<_>>()
+            .await
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+}
+
+async fn all_against(
+    target: &Target,
+    attacks: &[Attack],
+    command: impl Fn(&Attack) -> Vec<String>,
+) -> BTreeMap<String, Verdict> {
+    let runs = attacks.iter().map(|attack| {
+        let command = command(attack);
+        async move {
+            (
+                attack.full_name(),
+                target.judge(&attack.user, &command).await,
+            )
+        }
+    });
+    let verdicts = stream::iter(runs).buffer_unordered(ATTACKERS);
+    verdicts.collect().await
+}
+
+/// Whether this kernel can be attacked in that way, were there no walls.
+fn kernel_has(attack: &Attack) -> bool {
+    let Some(needs) = attack.needs.as_deref() else {
+        return true;
+    };
+    match needs {
+        "kcore" => exists("/proc/kcore"),
+        "sysrq" => exists("/proc/sysrq-trigger"),
+        "modules" => exists("/proc/modules"),
+        "kexec" => exists("/sys/kernel/kexec_loaded"),
+        "/dev/mem" => exists("/dev/mem"),
+        "crypto sockets" => has_family(rustix::net::AddressFamily::from_raw(38)),
+        "virtual machine sockets" => has_family(rustix::net::AddressFamily::VSOCK),
+        "32-bit calls" => exists("/proc/sys/abi/vsyscall32"),
+        "the right to raise limits" => {
+            const CAP_SYS_RESOURCE: u32 = 24;
+            bounding_set() >> CAP_SYS_RESOURCE & 1 == 1
+        }
+        other => panic!("nobody knows whether the kernel has `{other}`"),
+    }
+}
+
+fn bounding_set() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
+    u64::from_str_radix(line.unwrap().trim(), 16).unwrap()
+}
+
+fn exists(path: &str) -> bool {
+    std::fs::exists(path).unwrap()
+}
+
+fn has_family(family: rustix::net::AddressFamily) -> bool {
+    let kinds = [
+        rustix::net::SocketType::STREAM,
+        rustix::net::SocketType::SEQPACKET,
+    ];
+    kinds
+        .into_iter()
+        .any(|kind| rustix::net::socket(family, kind, None).is_ok())
+}
+
+impl Row {
+    fn check(&self) -> Result<(), String> {
+        match (&self.defended, &self.control) {
+            (Verdict::Held(_), None | Some(Verdict::Escaped(_))) => Ok(()),
+            (defended, control) => Err(format!(
+                "{}\n  in a sandbox: {defended}\n  without {}: {}",
+                self.attack.tries,
+                self.attack.control.in_words(),
+                control
+                    .as_ref()
+                    .map_or_else(|| "not tried".into(), ToString::to_string),
+            )),
+        }
+    }
+}
+
+#[expect(
+    clippy::print_stdout,
+    reason = "the table is what a reader of the log wants"
+)]
+fn report(rows: &[Row]) {
+    for row in rows {
+        let control = row.control.as_ref().map_or_else(
+            || "this kernel has no such thing".into(),
+            ToString::to_string,
+        );
+        let name = row.attack.full_name();
+        println!(
+            "{name:<36} {:<28.28} | {control:.90}",
+            row.defended.to_string()
+        );
+    }
+}
+
+/// What needs no sandbox.
+fn pure_trials(attacks: &[Attack]) -> Vec<Trial> {
+    let page = table::page(attacks);
+    let walls: BTreeSet<_> = attacks
+        .iter()
+        .filter_map(|attack| match &attack.control {
+            Control::Without(walls) => Some(walls),
+            Control::CarelessFiles | Control::OpenAgent | Control::OpenDescriptor => None,
+        })
+        .flatten()
+        .copied()
+        .collect();
+    let count = attacks.len();
+    vec![
+        Trial::test("the_page_lists_every_attack", move || check_page(&page)),
+        Trial::test("every_wall_is_attacked", move || {
+            let missing: Vec<_> = wall::all()
+                .filter(|wall| !walls.contains(wall))
+                .map(wall::name)
+                .collect();
+            if missing.is_empty() {
+                Ok(())
+            } else {
+                Err(missing.join(", ").into())
+            }
+        }),
+        Trial::test("there_are_at_least_sixty_attacks", move || {
+            if count >= 60 {
+                Ok(())
+            } else {
+                Err(format!("{count}").into())
+            }
+        }),
+        Trial::test("no_packet_can_leave_the_machine", || {
+            let strange: Vec<_> = stage::interfaces()
+                .into_iter()
+                .filter(|name| !(name == "lo" || name == "uplink" || name.starts_with("skep")))
+                .collect();
+            if strange.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("{strange:?}").into())
+            }
+        }),
+    ]
+}
+
+fn check_page(page: &str) -> Result<(), Failed> {
+    if std::env::var_os("SKEP_BLESS").is_some() {
+        std::fs::write(table::path(), page)?;
+        return Ok(());
+    }
+    let there = std::fs::read_to_string(table::path())?;
+    if there == page {
+        return Ok(());
+    }
+    Err("docs/attacks.md is not up to date; `SKEP_BLESS=1 cargo test -p skep --test attacks` writes it".into())
+}

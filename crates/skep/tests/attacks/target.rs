@@ -1,0 +1,116 @@
+//! A sandbox that is attacked, and what becomes of an attack.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use skep_client::{Client, ClientError, ExecEvent, ExecOptions};
+
+/// No attack takes longer, and one that does has found something.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A sandbox: of the server, through its front door, or of a control, directly.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) client: Client,
+    pub(crate) id: String,
+    pub(crate) token: String,
+    /// What the attacks are told about their surroundings.
+    pub(crate) surroundings: BTreeMap<String, String>,
+}
+
+/// What an attack said about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Escaped(String),
+    Held(String),
+    /// It did not say, which is a failure of the suite.
+    Unclear(String),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Escaped(evidence) => write!(formatter, "ESCAPED {evidence}"),
+            Self::Held(reason) => write!(formatter, "HELD {reason}"),
+            Self::Unclear(what) => write!(formatter, "UNCLEAR {what}"),
+        }
+    }
+}
+
+/// What a command printed, and its code.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) code: i32,
+}
+
+/// The program and arguments that run an attack.
+pub(crate) fn command(source: &str) -> Vec<String> {
+    ["python3", "-I", "-c", source].map(str::to_owned).to_vec()
+}
+
+impl Target {
+    /// Runs a program and reads its verdict.
+    pub(crate) async fn judge(&self, user: &str, command: &[String]) -> Verdict {
+        let (program, arguments) = command.split_first().expect("a command has a program");
+        let ran = tokio::time::timeout(PATIENCE, self.run(user, program, arguments)).await;
+        match ran {
+            Ok(Ok(ran)) => read_verdict(&ran),
+            Ok(Err(error)) => Verdict::Unclear(skep_telemetry::Chain(&error).to_string()),
+            Err(_) => Verdict::Unclear("no end".into()),
+        }
+    }
+
+    /// Runs a command to its end.
+    pub(crate) async fn run(
+        &self,
+        user: &str,
+        command: &str,
+        arguments: &[String],
+    ) -> Result<Ran, ClientError> {
+        let options = ExecOptions {
+            user: Some(user.to_owned()),
+            cwd: Some("/".into()),
+            env: self.surroundings.clone(),
+        };
+        let agent = self.client.agent(&self.id, Some(&self.token));
+        let mut events = agent.exec(command, arguments, &options).await?;
+        let (mut stdout, mut stderr, mut code) = (Vec::new(), Vec::new(), -1);
+        while let Some(event) = events.next().await? {
+            match event {
+                ExecEvent::Started(_) => {}
+                ExecEvent::Stdout(bytes) | ExecEvent::Terminal(bytes) => stdout.extend(bytes),
+                ExecEvent::Stderr(bytes) => stderr.extend(bytes),
+                ExecEvent::Ended { code: ended, .. } => code = ended,
+            }
+        }
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Ran {
+            stdout: text(stdout),
+            stderr: text(stderr),
+            code,
+        })
+    }
+
+    /// Runs a shell script that must succeed.
+    pub(crate) async fn shell(&self, script: &str) -> String {
+        let arguments = ["-c".to_owned(), script.to_owned()];
+        let ran = self.run("root", "sh", &arguments).await.unwrap();
+        assert_eq!(ran.code, 0, "{script}: {}", ran.stderr);
+        ran.stdout
+    }
+}
+
+fn read_verdict(ran: &Ran) -> Verdict {
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    match lines.as_slice() {
+        [line] => match line.split_once(' ') {
+            Some(("ESCAPED", evidence)) => Verdict::Escaped(evidence.to_owned()),
+            Some(("HELD", reason)) => Verdict::Held(reason.to_owned()),
+            _ => Verdict::Unclear(format!("said `{line}`")),
+        },
+        _ => Verdict::Unclear(format!("{ran:?}")),
+    }
+}
