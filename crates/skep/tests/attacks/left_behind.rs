@@ -191,10 +191,11 @@ fn names(product: &Product) -> BTreeMap<&'static str, Vec<String>> {
     all.insert("folders", list(&product.data().join("sandboxes")));
     all.insert("rules", rules(&number));
     // Connections are the callers' to end.
-    let descriptors = list(&product.process().join("fd"));
-    let descriptors = descriptors.into_iter().filter(|name| {
-        let link = product.process().join("fd").join(name);
-        fs::read_link(link).is_ok_and(|target| !target.to_string_lossy().starts_with("socket:"))
+    let descriptors = product.process().join("fd");
+    let descriptors = list(&descriptors).into_iter().filter_map(|name| {
+        let target = fs::read_link(descriptors.join(name)).ok()?;
+        let target = target.to_string_lossy().into_owned();
+        (!target.starts_with("socket:")).then_some(target)
     });
     all.insert("descriptors", descriptors.collect());
     all

@@ -2,4 +2,4 @@
 # Held by: filter, namespace limits, capabilities
 
 OPEN_TREE_CLONE = 1
-attack(lambda: f"copied a mount, descriptor {call("open_tree", AT_FDCWD, b"/dev/shm", OPEN_TREE_CLONE)}")
+attack(lambda: f"copied a mount, descriptor {call('open_tree', AT_FDCWD, b'/dev/shm', OPEN_TREE_CLONE)}")
