@@ -27,13 +27,14 @@ type Embedded = (
 const RECIPES: &[Embedded] = recipes! {
     "base": [],
     "code-interpreter-slim": ["kernel.json", "matplotlibrc"],
+    "code-interpreter-v1": ["kernel.json", "matplotlibrc"],
 };
 
 /// The Python kernel, listed by the build script.
 const PYTHON_KERNEL: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/python_kernel.rs"));
 
 /// Recipes that may copy the folder `kernel`, which is the Python kernel.
-const WITH_PYTHON_KERNEL: &[&str] = &["code-interpreter-slim"];
+const WITH_PYTHON_KERNEL: &[&str] = &["code-interpreter-slim", "code-interpreter-v1"];
 
 /// The recipes that come with Skep, by name.
 pub fn builtin() -> BTreeMap<String, RecipeSource> {

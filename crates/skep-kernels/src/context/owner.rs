@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use skep_jupyter::frame::{Layer, Request};
 use skep_jupyter::{Fold, Message, Output};
 use skep_telemetry::Chain;
 use tokio::sync::mpsc;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::sink::Sink;
@@ -517,7 +517,7 @@ fn signal(kernel: &mut Box<dyn Kernel>) {
 
 async fn until(deadline: Option<Instant>) {
     match deadline {
-        Some(deadline) => sleep_until(deadline.into()).await,
+        Some(deadline) => sleep_until(deadline).await,
         None => std::future::pending().await,
     }
 }

@@ -1,0 +1,111 @@
+//! Calling the routes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use skep_interpreter::Door;
+use skep_kernels::Contexts;
+use skep_kernels::fake::{FakeKernels, FakeSurroundings};
+use tower::ServiceExt;
+
+/// The token of the sandbox under test.
+pub(crate) const TOKEN: &str = "sandbox-token";
+
+struct TokenDoor;
+
+impl Door for TokenDoor {
+    fn admits(&self, token: Option<&[u8]>) -> bool {
+        token == Some(TOKEN.as_bytes())
+    }
+}
+
+/// An interpreter, and a hand on its kernels.
+pub(crate) struct Interpreter {
+    pub(crate) kernels: Arc<FakeKernels>,
+    routes: Router,
+}
+
+pub(crate) fn interpreter() -> Interpreter {
+    let kernels = Arc::new(FakeKernels::default());
+    let launcher = Arc::new(Arc::clone(&kernels));
+    let surroundings = Arc::new(FakeSurroundings::default());
+    let contexts = Contexts::new(launcher, surroundings, &["python"]);
+    Interpreter {
+        kernels,
+        routes: skep_interpreter::routes(contexts, Arc::new(TokenDoor)),
+    }
+}
+
+impl Interpreter {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Response<Body> {
+        self.routes.clone().oneshot(request).await.unwrap()
+    }
+
+    /// Status and body of a request without a body of its own.
+    pub(crate) async fn call(&self, method: &str, path: &str) -> (StatusCode, String) {
+        self.call_with(method, path, Body::empty()).await
+    }
+
+    pub(crate) async fn call_with(
+        &self,
+        method: &str,
+        path: &str,
+        body: impl Into<Body>,
+    ) -> (StatusCode, String) {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("x-access-token", TOKEN);
+        let response = self.send(request.body(body.into()).unwrap()).await;
+        let status = response.status();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(bytes.to_vec()).unwrap())
+    }
+
+    /// The answer to an execution, not yet read.
+    pub(crate) async fn execute(&self, body: Value, name: Option<&str>) -> Response<Body> {
+        let mut request = Request::builder()
+            .method("POST")
+            .uri("/execute")
+            .header("x-access-token", TOKEN);
+        if let Some(name) = name {
+            request = request.header("x-skep-request", name);
+        }
+        self.send(request.body(Body::from(body.to_string())).unwrap())
+            .await
+    }
+
+    /// All lines of an execution but the receipt, parsed.
+    pub(crate) async fn run(&self, code: &str) -> Vec<Value> {
+        let response = self.execute(json!({ "code": code }), None).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        lines(response.into_body()).await
+    }
+}
+
+/// All lines of a body but the receipt, parsed.
+pub(crate) async fn lines(body: Body) -> Vec<Value> {
+    let bytes = body.collect().await.unwrap().to_bytes();
+    assert!(bytes.is_ascii() && bytes.ends_with(b"\n"), "{bytes:?}");
+    let text = String::from_utf8(bytes.to_vec()).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|line| line["type"] != "receipt")
+        .collect()
+}
+
+/// The next piece of a body, as text.
+pub(crate) async fn piece(body: &mut Body) -> String {
+    let frame = tokio::time::timeout(Duration::from_secs(60), body.frame());
+    let frame = frame
+        .await
+        .expect("a piece comes in time")
+        .unwrap()
+        .unwrap();
+    String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()
+}

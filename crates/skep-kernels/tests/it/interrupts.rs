@@ -1,0 +1,182 @@
+//! Executions that somebody ends, and kernels that end by themselves.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use skep_kernels::{OnLoss, Order};
+use skep_testkit::wait_until;
+
+use crate::talk::{all, next, order, run, world};
+
+#[tokio::test]
+async fn a_caller_that_leaves_interrupts_its_code_and_keeps_the_variables() {
+    let world = world();
+    run(&world.contexts, &world.python, "remember me").await;
+    let mut execution = world
+        .contexts
+        .execute(&world.python, order("wait"))
+        .unwrap();
+    next(&mut execution).await;
+    drop(execution);
+    assert_eq!(
+        run(&world.contexts, &world.python, "recall").await,
+        ["accepted 3", "me", "ended ok"]
+    );
+    assert_eq!(world.kernels.starts.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_broken_connection_does_not_interrupt_and_a_cancellation_does() {
+    let world = world();
+    let lasting = || Order {
+        on_loss: OnLoss::Continue,
+        ..order("wait\nsay never")
+    };
+    let order = lasting();
+    let cancel = Arc::clone(&order.cancel);
+    let mut execution = world.contexts.execute(&world.python, order).unwrap();
+    next(&mut execution).await;
+    drop(execution);
+    let mut behind = world.contexts.execute(&world.python, lasting()).unwrap();
+    // Whatever the owner does about the loss, it has done when another context has run.
+    let other = world.contexts.create("python", None).await.unwrap();
+    run(&world.contexts, &other.id, "say a").await;
+    assert!(
+        behind.updates.try_recv().is_err(),
+        "the first one still runs"
+    );
+    cancel.cancel();
+    assert_eq!(next(&mut behind).await.as_deref(), Some("accepted 2"));
+}
+
+#[tokio::test]
+async fn an_execution_that_is_cancelled_while_it_waits_is_never_run() {
+    let world = world();
+    let mut first = world
+        .contexts
+        .execute(&world.python, order("wait"))
+        .unwrap();
+    next(&mut first).await;
+    let second = order("remember second");
+    second.cancel.cancel();
+    let second = world.contexts.execute(&world.python, second).unwrap();
+    drop(first);
+    assert!(all(second).await.is_empty());
+    assert_eq!(
+        run(&world.contexts, &world.python, "recall").await,
+        ["accepted 2", "raised NameError", "ended runtime"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn code_that_ignores_an_interrupt_loses_its_kernel_and_the_next_caller_hears_of_it() {
+    let world = world();
+    let mut execution = world
+        .contexts
+        .execute(&world.python, order("stuck"))
+        .unwrap();
+    next(&mut execution).await;
+    drop(execution);
+    assert_eq!(
+        run(&world.contexts, &world.python, "say a").await,
+        ["lost Stuck", "accepted 1", "a", "ended ok"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_limit_ends_code_with_one_error() {
+    let world = world();
+    let limited = |code: &str| Order {
+        time_limit: Some(Duration::from_secs(2)),
+        ..order(code)
+    };
+    let execution = world
+        .contexts
+        .execute(&world.python, limited("say a\nwait"));
+    assert_eq!(
+        all(execution.unwrap()).await,
+        [
+            "accepted 1",
+            "a",
+            "failed TooLong { limit: 2s }",
+            "ended timeout"
+        ]
+    );
+    let execution = world.contexts.execute(&world.python, limited("stuck"));
+    assert_eq!(
+        all(execution.unwrap()).await,
+        [
+            "accepted 2",
+            "failed TooLong { limit: 2s }",
+            "ended timeout"
+        ]
+    );
+    assert_eq!(
+        run(&world.contexts, &world.python, "say a").await,
+        ["lost Stuck", "accepted 1", "a", "ended ok"]
+    );
+}
+
+#[tokio::test]
+async fn the_death_of_a_kernel_is_one_failure_and_the_next_execution_says_what_is_lost() {
+    let world = world();
+    assert_eq!(
+        run(
+            &world.contexts,
+            &world.python,
+            "remember me\nsay bye\ndie 3"
+        )
+        .await,
+        [
+            "accepted 1",
+            "bye",
+            "failed Died(Code(3))",
+            "ended kernel_died"
+        ]
+    );
+    assert_eq!(
+        run(&world.contexts, &world.python, "recall").await,
+        [
+            "lost Died(Code(3))",
+            "accepted 1",
+            "raised NameError",
+            "ended runtime"
+        ]
+    );
+    assert_eq!(
+        run(&world.contexts, &world.python, "say a").await,
+        ["accepted 2", "a", "ended ok"]
+    );
+}
+
+#[tokio::test]
+async fn a_kernel_that_dies_between_executions_is_replaced_at_once() {
+    let world = world();
+    run(&world.contexts, &world.python, "remember me").await;
+    world.kernels.kill_newest();
+    wait_until(Duration::from_secs(10), || async {
+        match world.kernels.starts.load(Ordering::SeqCst) {
+            2 => Ok(()),
+            starts => Err(format!("{starts} kernels were started")),
+        }
+    })
+    .await;
+    assert_eq!(
+        run(&world.contexts, &world.python, "recall").await[..2],
+        ["lost Died(Signal(9))", "accepted 1"]
+    );
+}
+
+#[tokio::test]
+async fn a_cell_may_end_its_kernel_without_being_an_error() {
+    let world = world();
+    assert_eq!(
+        run(&world.contexts, &world.python, "exit").await,
+        ["accepted 1", "ended ok"]
+    );
+    assert_eq!(
+        run(&world.contexts, &world.python, "say a").await,
+        ["lost Exited", "accepted 1", "a", "ended ok"]
+    );
+}

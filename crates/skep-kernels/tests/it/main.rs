@@ -1,0 +1,11 @@
+//! Contexts with kernels that run no process, and with processes that are simple kernels.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod contexts;
+mod interrupts;
+mod processes;
+mod talk;

@@ -1,0 +1,272 @@
+//! Kernels that are processes: started, heard, interrupted, and gone.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rustix::process::{Pid, Signal, kill_process_group};
+use skep_kernels::fake::FakeSurroundings;
+use skep_kernels::{Command, ContextError, Contexts, Exit, Installed, Order, Processes, Started};
+use skep_testkit::wait_until;
+
+use crate::talk::{all, next, order, run};
+
+/// Ordinary children of the test.
+#[derive(Debug, Default)]
+struct Children {
+    out_of_memory_kills: AtomicU64,
+}
+
+impl Processes for Children {
+    fn start(
+        &self,
+        command: Command,
+        standard: [OwnedFd; 3],
+    ) -> BoxFuture<'_, io::Result<Started>> {
+        async move {
+            let [input, output, error] = standard;
+            let mut child = std::process::Command::new(&command.arguments[0])
+                .args(&command.arguments[1..])
+                .envs(&command.environment)
+                .stdin(input)
+                .stdout(output)
+                .stderr(error)
+                .process_group(0)
+                .spawn()?;
+            let pid = child.id();
+            let (sender, exit) = tokio::sync::oneshot::channel();
+            std::thread::spawn(move || {
+                let status = child.wait().unwrap();
+                let exit = match (status.code(), status.signal()) {
+                    (Some(code), _) => Exit::Code(code),
+                    (None, Some(signal)) => Exit::Signal(signal),
+                    (None, None) => Exit::Unknown,
+                };
+                sender.send(exit).ok();
+            });
+            Ok(Started { pid, exit })
+        }
+        .boxed()
+    }
+
+    fn signal(&self, pid: u32, signal: Signal) -> io::Result<()> {
+        let leader = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        Ok(kill_process_group(leader, signal)?)
+    }
+
+    fn out_of_memory_kills(&self) -> Option<u64> {
+        Some(self.out_of_memory_kills.load(Ordering::SeqCst))
+    }
+}
+
+struct World {
+    children: Arc<Children>,
+    contexts: Contexts,
+    python: String,
+    _folder: tempfile::TempDir,
+}
+
+/// Contexts whose kernels are processes of the simple kernel, in one of its modes.
+fn world(mode: &str) -> World {
+    let folder = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/simple_kernel.py");
+    let python = folder.path().join("python");
+    std::fs::create_dir(&python).unwrap();
+    let specification = serde_json::json!({
+        "argv": ["python3", script, mode],
+        "env": {"FROM_SPECIFICATION": "yes"},
+    });
+    std::fs::write(python.join("kernel.json"), specification.to_string()).unwrap();
+    let children = Arc::new(Children::default());
+    let installed = Installed::new(folder.path().to_owned(), Arc::clone(&children) as _);
+    let surroundings = Arc::new(FakeSurroundings::default());
+    let contexts = Contexts::new(Arc::new(installed), surroundings, &["python"]);
+    let python = contexts.default_of("python").unwrap();
+    World {
+        children,
+        contexts,
+        python,
+        _folder: folder,
+    }
+}
+
+#[tokio::test]
+async fn a_kernel_is_started_and_runs_code() {
+    let world = world("good");
+    let with_variables = Order {
+        variables: BTreeMap::from([("A".to_owned(), "'\"\n😀".to_owned())]),
+        ..order("say(env['A']); say(os.environ['FROM_SPECIFICATION'])")
+    };
+    let execution = world
+        .contexts
+        .execute(&world.python, with_variables)
+        .unwrap();
+    assert_eq!(
+        all(execution).await,
+        ["accepted 1", "'\"\n😀", "yes", "ended ok"]
+    );
+}
+
+#[tokio::test]
+async fn a_kernel_that_fails_to_start_says_why() {
+    for (mode, reason) in [
+        ("broken", "there is no such module"),
+        ("old", "speaks version 0 of the protocol, not 1"),
+    ] {
+        let world = world(mode);
+        let Err(ContextError::Start(error)) = world.contexts.ready().await else {
+            panic!("{mode} is ready");
+        };
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_installed_is_not_started() {
+    let world = world("good");
+    for language in ["ruby", "", "..", "a/b", "python\0"] {
+        let made = world.contexts.create(language, None).await;
+        assert!(
+            matches!(made, Err(ContextError::Start(_))),
+            "{language}: {made:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_was_said_before_the_end_is_heard() {
+    let world = world("good");
+    let code = "for n in range(1000): say(str(n))\nos._exit(3)";
+    let words = run(&world.contexts, &world.python, code).await;
+    assert_eq!(words.len(), 1003, "{:?}", words.last());
+    assert_eq!(
+        words[1000..],
+        ["999", "failed Died(Code(3))", "ended kernel_died"]
+    );
+    let code = "say('bye'); os.kill(os.getpid(), 11)";
+    assert_eq!(
+        run(&world.contexts, &world.python, code).await,
+        [
+            "lost Died(Code(3))",
+            "accepted 1",
+            "bye",
+            "failed Died(Signal(11))",
+            "ended kernel_died"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_child_that_holds_the_socket_does_not_hide_the_end_of_its_kernel() {
+    let world = world("good");
+    let code = "os.set_inheritable(peer.fileno(), True)\nif os.fork() == 0:\n    os.setsid(); say(str(os.getpid())); time.sleep(1000)\ntime.sleep(0.3); os._exit(0)";
+    let words = run(&world.contexts, &world.python, code).await;
+    assert_eq!(words[2..], ["failed Died(Code(0))", "ended kernel_died"]);
+    let child = Pid::from_raw(words[1].parse().unwrap()).unwrap();
+    rustix::process::kill_process(child, Signal::KILL).unwrap();
+}
+
+#[tokio::test]
+async fn a_kill_for_want_of_memory_is_told_apart_from_other_kills() {
+    let world = world("good");
+    let code = "os.kill(os.getpid(), 9)";
+    let words = run(&world.contexts, &world.python, code).await;
+    assert_eq!(words[1..], ["failed Died(Signal(9))", "ended killed"]);
+    world.contexts.ready().await.unwrap();
+    world
+        .children
+        .out_of_memory_kills
+        .store(1, Ordering::SeqCst);
+    let words = run(&world.contexts, &world.python, code).await;
+    assert_eq!(
+        words[2..],
+        ["failed Died(OutOfMemory)", "ended out_of_memory"]
+    );
+}
+
+#[tokio::test]
+async fn an_interrupt_reaches_the_code_and_what_it_started() {
+    let world = world("good");
+    run(&world.contexts, &world.python, "kept = 'kept'").await;
+    let code = "say('go'); os.system('sleep 1000')\ntime.sleep(1000)";
+    let mut execution = world.contexts.execute(&world.python, order(code)).unwrap();
+    next(&mut execution).await;
+    assert_eq!(next(&mut execution).await.as_deref(), Some("go"));
+    drop(execution);
+    assert_eq!(
+        run(&world.contexts, &world.python, "say(kept)").await,
+        ["accepted 3", "kept", "ended ok"]
+    );
+}
+
+#[tokio::test]
+async fn a_kernel_that_sends_garbage_is_ended() {
+    let world = world("good");
+    for garbage in ["b'\\0\\0\\0\\2[]'", "b'\\0\\0\\0\\4\\xff\\xff\\xff\\xff'"] {
+        let code = format!("peer.sendall({garbage}); time.sleep(1000)");
+        let words = run(&world.contexts, &world.python, &code).await;
+        assert_eq!(
+            words[words.len() - 2..],
+            ["failed Died(Confused)", "ended kernel_died"]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_kernel_that_closes_its_socket_is_ended() {
+    let world = world("good");
+    let code = "peer.close(); os.closerange(0, 100); time.sleep(1000)";
+    let words = run(&world.contexts, &world.python, code).await;
+    assert_eq!(words[1..], ["failed Died(Signal(9))", "ended killed"]);
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_large_is_left_out_and_the_rest_is_heard() {
+    let world = world("good");
+    let code = "say('x' * (129 << 20)); say('after')";
+    let words = run(&world.contexts, &world.python, code).await;
+    assert!(words[1].starts_with("too large 135"), "{}", words[1]);
+    assert_eq!(words[2..], ["after", "ended ok"]);
+}
+
+#[tokio::test]
+async fn a_removed_context_leaves_no_process() {
+    let world = world("good");
+    let words = run(&world.contexts, &world.python, "say(str(os.getpid()))").await;
+    let process = format!("/proc/{}", words[1]);
+    assert!(Path::new(&process).exists());
+    world.contexts.remove(&world.python).await.unwrap();
+    wait_until(Duration::from_secs(10), || async {
+        if Path::new(&process).exists() {
+            Err("the process is still there")
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_execution_is_measured_from_outside() {
+    let world = world("good");
+    let code = "end = time.process_time() + 0.3\nwhile time.process_time() < end: pass\nkept = bytearray(64 << 20)";
+    let mut execution = world.contexts.execute(&world.python, order(code)).unwrap();
+    let mut receipt = None;
+    while let Some(update) = execution.updates.recv().await {
+        if let skep_kernels::Update::Ended(ended) = update {
+            receipt = Some(ended);
+        }
+    }
+    let receipt = receipt.unwrap();
+    let usage = receipt.usage.unwrap();
+    assert!(usage.processor >= Duration::from_millis(280), "{usage:?}");
+    assert!(receipt.wall >= usage.processor.mul_f64(0.8), "{receipt:?}");
+    assert!(usage.peak_memory.unwrap() > 64 << 20, "{usage:?}");
+}

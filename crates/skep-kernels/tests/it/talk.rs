@@ -1,0 +1,85 @@
+//! Asking contexts for things, and putting what comes back into words.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_jupyter::{JsonText, Output};
+use skep_kernels::fake::{FakeKernels, FakeSurroundings};
+use skep_kernels::{Contexts, Execution, OnLoss, Order, Update};
+use tokio_util::sync::CancellationToken;
+
+/// Contexts over fake kernels.
+pub(crate) struct World {
+    pub(crate) kernels: Arc<FakeKernels>,
+    pub(crate) surroundings: Arc<FakeSurroundings>,
+    pub(crate) contexts: Contexts,
+    /// The default context.
+    pub(crate) python: String,
+}
+
+pub(crate) fn world() -> World {
+    let kernels = Arc::new(FakeKernels::default());
+    let surroundings = Arc::new(FakeSurroundings::default());
+    let launcher = Arc::new(Arc::clone(&kernels));
+    let contexts = Contexts::new(launcher, Arc::clone(&surroundings) as _, &["python"]);
+    let python = contexts.default_of("python").unwrap();
+    World {
+        kernels,
+        surroundings,
+        contexts,
+        python,
+    }
+}
+
+pub(crate) fn order(code: &str) -> Order {
+    Order {
+        code: code.to_owned(),
+        variables: BTreeMap::new(),
+        time_limit: None,
+        on_loss: OnLoss::Interrupt,
+        cancel: Arc::new(CancellationToken::new()),
+    }
+}
+
+/// The next update, in words.
+pub(crate) async fn next(execution: &mut Execution) -> Option<String> {
+    let update = tokio::time::timeout(Duration::from_secs(30), execution.updates.recv());
+    update
+        .await
+        .expect("an update comes in time")
+        .map(|update| word(&update))
+}
+
+/// All updates, in words.
+pub(crate) async fn all(mut execution: Execution) -> Vec<String> {
+    let mut words = Vec::new();
+    while let Some(word) = next(&mut execution).await {
+        words.push(word);
+    }
+    words
+}
+
+/// Runs code to its end.
+pub(crate) async fn run(contexts: &Contexts, id: &str, code: &str) -> Vec<String> {
+    all(contexts.execute(id, order(code)).unwrap()).await
+}
+
+fn word(update: &Update) -> String {
+    match update {
+        Update::StateLost(loss) => format!("lost {loss:?}"),
+        Update::Failed(failure) => format!("failed {failure:?}"),
+        Update::Ended(receipt) => format!("ended {}", receipt.outcome.name()),
+        Update::Output { output, .. } => match output {
+            Output::Accepted { count } => format!("accepted {count}"),
+            Output::Text { text, .. } => text.decode().unwrap().trim_end().to_owned(),
+            Output::Rich { bundle, .. } => {
+                let value = bundle.0.first().map(|(_, value)| JsonText::as_str(value));
+                format!("value {}", value.unwrap_or_default())
+            }
+            Output::Raised(raised) => format!("raised {}", raised.name),
+            Output::TooLarge { bytes } => format!("too large {bytes}"),
+            Output::Ended { .. } => "ended twice".to_owned(),
+        },
+    }
+}
