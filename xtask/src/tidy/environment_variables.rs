@@ -9,7 +9,12 @@ const PREFIX: &str = "SKEP_";
 
 /// Variables that the executable does not read: what we hand to programs we start, and what
 /// people tell the tests.
-const NOT_READ: &[&str] = &["SKEP_CHAOS_ROUNDS", "SKEP_CHAOS_SEED", "SKEP_SCRATCH"];
+const NOT_READ: &[&str] = &[
+    "SKEP_BLESS",
+    "SKEP_CHAOS_ROUNDS",
+    "SKEP_CHAOS_SEED",
+    "SKEP_SCRATCH",
+];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let variables = match tree.find(REGISTRY).map(|file| read_registry(&file.text)) {
