@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from .server import Server
 
 
+FINISH_ATTEMPTS = 5
+
+
 class Execution:
     """The state of a running cell."""
 
@@ -30,6 +33,9 @@ class Execution:
         self._errors_before = self._shell.errors_shown
         self._count = self._shell.execution_count
         self._task: asyncio.Task[ExecutionResult] | None = None
+        self._payload: list[dict[str, Any]] = []
+        # Not empty when the peer has been told of the end.
+        self._receipts: list[int] = []
 
     def start(self) -> bool:
         """Run the cell. True if it is over; False if it awaits and will end on the loop."""
@@ -41,7 +47,7 @@ class Execution:
         except InvalidEnvironment as error:
             self._shell.errors_shown += 1
             outlet.error(type(error).__name__, str(error), [], "request")
-            self._end(error)
+            self.finish(error)
             return True
         restore_threads()
         self._server.start_pump()
@@ -50,6 +56,8 @@ class Execution:
         failure: BaseException | None
         try:
             interrupts.arm()
+            # Up to here, and after the cell, no handler of the user's can run.
+            self._server.user_signals.release()
             cell = make_cell(self._shell, self._code)
             if cell.awaits:
                 self._start_task(cell)
@@ -58,7 +66,7 @@ class Execution:
         except BaseException as error:
             failure = error
         interrupts.disarm()
-        self._end(failure)
+        self.finish(failure)
         return True
 
     def cancel(self) -> None:
@@ -79,11 +87,23 @@ class Execution:
             failure = failure_of(task.result())
         except BaseException as error:
             failure = error
-        self._end(failure)
+        self.finish(failure)
         self._server.finish_execution()
         self._server.accept_requests()
 
-    def _end(self, failure: BaseException | None) -> None:
+    def finish(self, failure: BaseException | None) -> None:
+        """Tell the peer that the cell is over, whatever signal handlers of the user's raise meanwhile."""
+        for _ in range(FINISH_ATTEMPTS):
+            try:
+                self._server.user_signals.hold()
+                self._finish(failure)
+                return
+            except BaseException as error:
+                failure = failure or error
+        self._server.outlet.finished(self._reply(failure), self._receipts)
+
+    def _finish(self, failure: BaseException | None) -> None:
+        """Every step can be taken again."""
         if self._server.in_child:
             # The cell forked and let the child run out of it. Only the parent is the kernel.
             os._exit(0 if failure is None else 1)
@@ -91,16 +111,17 @@ class Execution:
             report_unshown_error(self._shell, failure, self._errors_before)
         self._collect_output()
         self._server.environment.leave_execution(self._saved_variables)
-        payload = self._shell.payload_manager.read_payload()
+        self._payload += self._shell.payload_manager.read_payload()
         self._shell.payload_manager.clear_payload()
-        self._server.outlet.finished(
-            {
-                "status": "ok" if failure is None else "error",
-                "execution_count": self._count,
-                "payload": payload,
-                "exiting": bool(self._shell.exit_now),
-            }
-        )
+        self._server.outlet.finished(self._reply(failure), self._receipts)
+
+    def _reply(self, failure: BaseException | None) -> dict[str, Any]:
+        return {
+            "status": "ok" if failure is None else "error",
+            "execution_count": self._count,
+            "payload": self._payload,
+            "exiting": bool(self._shell.exit_now),
+        }
 
     def _collect_output(self) -> None:
         """Everything the cell wrote, anywhere, is on the wire afterwards."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import _signal
 import asyncio
 import os
 import signal
 import threading
+import traceback
 from types import FrameType
 
 _RUN_ONCE = asyncio.BaseEventLoop._run_once.__code__  # type: ignore[attr-defined]
@@ -42,6 +44,48 @@ class SignalBell:
 
 def _do_nothing(signal_number: int, frame: FrameType | None) -> None:
     """A handler, so that the signal interrupts a wait."""
+
+
+class UserSignals:
+    """Keeps signal handlers of the user's out of the kernel's own code, where an exception would do harm.
+
+    An alarm set in one cell may ring after it. While no cell runs, signals that have such a handler wait.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[int] = []
+
+    def hold(self) -> None:
+        """The cell is over: from here on handlers wait."""
+        self._waiting = [number for number in _HELD_BACK if _is_users(_signal.getsignal(number))]
+        if self._waiting:
+            _tell_of_exceptions(signal.SIG_BLOCK, self._waiting)
+
+    def release(self) -> None:
+        """A cell begins. Handlers that waited run now; what they raise belongs to no cell."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            _tell_of_exceptions(signal.SIG_UNBLOCK, waiting)
+
+
+_ESSENTIAL = {
+    *(signal.SIGINT, signal.SIGURG, signal.SIGKILL, signal.SIGSTOP),
+    *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP),
+}
+_HELD_BACK = sorted(int(number) for number in signal.valid_signals() - _ESSENTIAL)
+
+
+def _is_users(handler: object) -> bool:
+    # asyncio's own handler does nothing; it must not wait, because the loop runs between cells.
+    return callable(handler) and getattr(handler, "__name__", "") != "_sighandler_noop"
+
+
+def _tell_of_exceptions(how: int, signals: list[int]) -> None:
+    try:
+        # Runs the handlers of signals that have arrived.
+        signal.pthread_sigmask(how, signals)
+    except BaseException as error:
+        traceback.print_exception(error)
 
 
 class Interrupts:

@@ -21,6 +21,10 @@ def _now() -> int:
     return time.time_ns() // 1000
 
 
+def _reply(parent: str, fields: Mapping[str, Any]) -> str:
+    return f'{{"type":"reply","parent":{parent}' + "".join(f",{quote(k)}:{to_json(v)}" for k, v in fields.items()) + "}"
+
+
 class Outlet:
     """Composes messages and hands them to the wire."""
 
@@ -44,30 +48,37 @@ class Outlet:
         quoted = quote(text)
         # As one step: no message may name an execution after the end of that execution was sent.
         with self.wire.lock:
-            self.wire.post(f'{self._stream_heads[name]}{_now()},"text":{quoted}}}', receipts)
+            self.wire.post(f'{self._stream_heads[name]}{_now()},"text":{quoted}}}', receipts=receipts)
 
     def hello(self, fields: Mapping[str, Any]) -> None:
         self.wire.send(to_json({"type": "hello", **fields}))
 
     def started(self, execution_count: int) -> None:
         """The execution was accepted under this number."""
-        self.wire.post(f'{{"type":"status","parent":{self._parent},"state":"busy","time":{_now()}}}')
-        self.wire.send(
-            f'{{"type":"execute_input","parent":{self._parent},"execution_count":{execution_count},"time":{_now()}}}'
+        self.wire.post(
+            self._status("busy"),
+            f'{{"type":"execute_input","parent":{self._parent},"execution_count":{execution_count},"time":{_now()}}}',
         )
+        self.wire.flush()
 
-    def finished(self, reply: Mapping[str, Any]) -> None:
-        """The end of an execution: its reply, and idle. What follows belongs to none."""
+    def finished(self, reply: Mapping[str, Any], receipts: list[int]) -> None:
+        """The end of an execution: its reply, and idle. What follows belongs to none.
+
+        May be called again, with the same `receipts`, after an exception from a signal handler.
+        """
+        message = _reply(self._parent, reply)
         with self.wire.lock:
-            self.post_reply(self._parent, reply)
-            self.wire.post(f'{{"type":"status","parent":{self._parent},"state":"idle","time":{_now()}}}')
+            if not receipts:
+                self.wire.post(message, self._status("idle"), receipts=receipts)
             self.set_parent(None)
         self.wire.flush()
 
-    def post_reply(self, parent: str, reply: Mapping[str, Any]) -> None:
-        """Accept a reply to the request whose id is given as JSON."""
-        fields = "".join(f",{quote(key)}:{to_json(value)}" for key, value in reply.items())
-        self.wire.post(f'{{"type":"reply","parent":{parent}{fields}}}')
+    def answer(self, request_id: Any, reply: Mapping[str, Any]) -> None:
+        """The reply to a request that is no execution."""
+        self.wire.send(_reply(to_json(request_id), reply))
+
+    def _status(self, state: str) -> str:
+        return f'{{"type":"status","parent":{self._parent},"state":"{state}","time":{_now()}}}'
 
     def display(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], update: bool

@@ -12,6 +12,7 @@ import _thread
 import codecs
 import os
 import select
+import signal
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -162,6 +163,8 @@ class Pump:
 
     def _run(self) -> None:
         self._thread = _thread.get_ident()
+        # A signal that this thread took would not end a wait of the main thread.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             while self._running:
                 self._wait()
@@ -171,6 +174,7 @@ class Pump:
                     self._waiting.popleft().release()
         finally:
             self._thread = 0
+            self._running = False
             self._ended.release()
 
     def _wait(self) -> None:

@@ -16,6 +16,7 @@ import platform
 import signal
 import socket
 import sys
+import traceback
 from typing import Any
 
 import IPython
@@ -23,10 +24,9 @@ import IPython
 from . import PROTOCOL_VERSION, __version__
 from .after_fork import renew_identity
 from .blas import restore_threads
-from .encoding import to_json
 from .environment import Environment, InvalidEnvironment
 from .execution import Execution
-from .interrupts import Interrupts, SignalBell
+from .interrupts import Interrupts, SignalBell, UserSignals
 from .outlet import Outlet
 from .pump import Pump
 from .shell import ZMQInteractiveShell
@@ -50,6 +50,7 @@ class Server:
         self._sock = sock
         self._requests = FrameReader()
         self._execution: Execution | None = None
+        self.user_signals = UserSignals()
         self._finished = False
         self._pump_end: asyncio.TimerHandle | None = None
 
@@ -64,14 +65,20 @@ class Server:
         while not self._finished:
             try:
                 self.loop.run_forever()
-            except (KeyboardInterrupt, SystemExit):
-                # From a callback of the user's. If a cell is awaiting, it was meant.
-                if self._execution is not None:
-                    self._execution.cancel()
+            except BaseException as error:
+                self._survive(error)
             if self.loop.is_closed():
                 self._open_loop()
         self._leave()
         return 0
+
+    def _survive(self, error: BaseException) -> None:
+        """An exception ended the loop: from a callback of the user's, or from a signal handler of the user's."""
+        if self._execution is not None:
+            # A cell is awaiting, and it was meant.
+            self._execution.cancel()
+        elif not isinstance(error, (KeyboardInterrupt, SystemExit)):
+            traceback.print_exception(error)
 
     def _take_descriptors(self) -> None:
         with open(os.devnull, "rb") as nothing:
@@ -136,7 +143,7 @@ class Server:
             data = self._sock.recv(RECEIVE_SIZE, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return
-        except OSError:
+        except ConnectionError:
             data = b""
         if not data:
             self._stop()
@@ -170,8 +177,7 @@ class Server:
             action()
         except (OSError, InvalidEnvironment, KeyError, TypeError, ValueError) as error:
             reply = {"status": "error", "ename": type(error).__name__, "evalue": str(error)}
-        self.outlet.post_reply(to_json(request.get("id")), reply)
-        self.outlet.wire.flush()
+        self.outlet.answer(request.get("id"), reply)
 
     def _change_directory(self, path: str) -> None:
         os.chdir(path)
@@ -180,8 +186,17 @@ class Server:
     # Executions.
 
     def _execute(self, request: dict[str, Any]) -> None:
-        self._execution = Execution(self, request)
-        if self._execution.start():
+        if not isinstance(request.get("id"), str) or not isinstance(request.get("code"), str):
+            self._answer(request, lambda: _refuse("an execution needs a string as id and a string as code"))
+            return
+        execution = self._execution = Execution(self, request)
+        try:
+            is_over = execution.start()
+        except BaseException as error:
+            # Only a signal handler of the user's can raise there, in the instant after the cell.
+            execution.finish(error)
+            is_over = True
+        if is_over:
             self.finish_execution()
         else:
             # The cell awaits; the loop must not offer us the next request meanwhile.

@@ -39,6 +39,13 @@ class _Descriptor(io.FileIO):
         pass
 
 
+def _frame(body: str) -> bytes:
+    payload = body.encode("ascii")
+    if len(payload) >= 1 << 32:
+        raise FrameTooLarge
+    return _LENGTH.pack(len(payload)) + payload
+
+
 class Wire:
     """The sending half of the connection; safe to use from any thread."""
 
@@ -51,16 +58,13 @@ class Wire:
         # Public for whoever must compose and post as one step.
         self.lock = _thread.RLock()
 
-    def post(self, body: str, receipts: list[int] | None = None) -> None:
-        """Accept one ASCII message. It is on its way only after a `flush`, but cannot be lost any more.
+    def post(self, *bodies: str, receipts: list[int] | None = None) -> None:
+        """Accept ASCII messages, all or none. They are on their way only after a `flush`, but cannot be lost any more.
 
         `receipts` gets an entry in the moment of acceptance. It tells a caller whose call was cut off by
         an exception whether the message was accepted before.
         """
-        payload = body.encode("ascii")
-        if len(payload) >= 1 << 32:
-            raise FrameTooLarge
-        frame = _LENGTH.pack(len(payload)) + payload
+        frame = b"".join(map(_frame, bodies))
         receipts = [] if receipts is None else receipts
         with self.lock:
             try:

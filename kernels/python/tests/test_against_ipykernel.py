@@ -23,7 +23,7 @@ _VARYING = [
     (re.compile(r"0x[0-9a-f]+"), "0x…"),
     (re.compile(r"ipykernel_\d+/\d+\.py"), "cell.py"),
     (re.compile(r"\(\d+\.py, line"), "(cell.py, line"),
-    (re.compile(r"\d+(\.\d+)? [nµμm]?s\b"), "some time"),
+    (re.compile(r"\d[\d.e+]* [nµμm]?s\b"), "some time"),
     (re.compile(r"[0-9a-f]{32}"), "some id"),
 ]
 

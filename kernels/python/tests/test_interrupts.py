@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+from pathlib import Path
+
 import pytest
 
-from .kernel_client import KernelClient
+from .kernel_client import KernelClient, wait_until
 
 
 @pytest.mark.parametrize(
@@ -109,6 +112,36 @@ def test_a_users_alarm_that_raises_while_printing_does_not_tear_messages(kernel:
     )
     for _ in range(5):
         assert kernel.run(code).error["ename"] == "TimeoutError"
+
+
+def test_a_handler_that_raises_again_and_again_cannot_stop_the_kernel(kernel: KernelClient) -> None:
+    """It raises in cells, between them, and in the kernel's own code at the end of a cell."""
+    kernel.run(
+        "import signal\n"
+        "def on_alarm(*_): raise TimeoutError('alarm')\n"
+        "signal.signal(signal.SIGALRM, on_alarm)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.002, 0.0015)"
+    )
+    for _ in range(300):
+        assert kernel.run("print('x'); [1]").reply["status"] in ("ok", "error")
+    while kernel.run("signal.setitimer(signal.ITIMER_REAL, 0)").reply["status"] != "ok":
+        pass
+    assert kernel.run("'alive'").ok().value["text/plain"] == "'alive'"
+
+
+def test_an_alarm_that_rings_after_its_cell_is_told_and_fails_no_other(kernel: KernelClient) -> None:
+    kernel.run(
+        "import signal\n"
+        "def on_alarm(*_): raise TimeoutError('too late')\n"
+        "signal.signal(signal.SIGALRM, on_alarm)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.2)"
+    ).ok()
+    pending = f"{1 << (signal.SIGALRM - 1):016x}"
+    status = Path(f"/proc/{kernel.pid}/status")
+    wait_until(lambda: f"ShdPnd:\t{pending}" in status.read_text(), "the alarm has rung")
+    outcome = kernel.run("'next'").ok()
+    assert outcome.value["text/plain"] == "'next'"
+    assert "TimeoutError: too late" in outcome.text("stderr")
 
 
 def test_a_signal_handler_may_print_in_the_middle_of_a_print(kernel: KernelClient) -> None:

@@ -118,7 +118,15 @@ def test_imports_find_modules_in_the_current_directory(kernel: KernelClient, tmp
 
 
 @pytest.mark.parametrize(
-    "request_", [{"type": "nonsense"}, {}, {"type": "chdir"}, {"type": "environment", "layer": "moon", "variables": {}}]
+    "request_",
+    [
+        {"type": "nonsense"},
+        {},
+        {"type": "chdir"},
+        {"type": "execute"},
+        {"type": "execute", "code": 5},
+        {"type": "environment", "layer": "moon", "variables": {}},
+    ],
 )
 def test_a_request_that_makes_no_sense_is_answered(kernel: KernelClient, request_: dict) -> None:
     assert kernel.ask(request_)["status"] == "error"
