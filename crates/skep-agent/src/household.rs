@@ -91,7 +91,6 @@ impl Household {
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect(),
             cwd: program.directory.clone(),
-            ..wire::ProcessConfig::default()
         };
         let [input, output, error] = &standard;
         let (pid, exit) = self

@@ -139,12 +139,12 @@ mod tests {
         let log = Log::new().unwrap();
         let theirs = File::from(log.share().unwrap());
         let end = u64::try_from(log::BYTES).unwrap();
-        assert!(theirs.write_at(b"x", end).is_err());
-        assert!(theirs.set_len(0).is_err());
+        theirs.write_at(b"x", end).unwrap_err();
+        theirs.set_len(0).unwrap_err();
         assert_eq!(log.read().unwrap(), b"");
         // Whatever this process has under that number, it is not this memory.
         let own = std::process::id().cast_signed();
-        assert!(Log::find(own, log.identity().unwrap()).is_err());
+        Log::find(own, log.identity().unwrap()).unwrap_err();
     }
 
     #[test]

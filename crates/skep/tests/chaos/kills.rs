@@ -36,7 +36,7 @@ fn rounds() -> u64 {
 fn seed() -> u64 {
     let chosen = std::env::var_os("SKEP_CHAOS_SEED");
     let seed = chosen.map(|text| text.to_str().unwrap().parse().unwrap());
-    seed.unwrap_or_else(|| Timestamp::now().as_nanosecond().unsigned_abs() as u64)
+    seed.unwrap_or_else(|| Timestamp::now().as_microsecond().unsigned_abs())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -88,7 +88,7 @@ impl Caller {
         match self.dice.below(8) {
             0..=2 if living.len() < POPULATION => self.create(LONG).await,
             3 if living.len() < POPULATION => self.create(SHORT).await,
-            0..=3 | 4 => self.kill(&id).await,
+            0..=4 => self.kill(&id).await,
             5 => self.set_timeout(&id).await,
             _ => self.run(&id).await,
         }

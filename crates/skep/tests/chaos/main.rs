@@ -4,6 +4,11 @@
 //! day, hundreds for a release.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
+#![expect(clippy::print_stderr, reason = "seeds and figures are for people")]
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "anything else fails the test"
+)]
 
 mod commands;
 mod installation;
@@ -14,5 +19,6 @@ mod logs;
 mod machine;
 mod metrics;
 mod restarts;
+mod scale;
 mod terminal;
 mod witness;

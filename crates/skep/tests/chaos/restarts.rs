@@ -52,7 +52,8 @@ async fn a_server_whose_executable_is_replaced_goes_on_and_so_does_the_next() {
     let client = installation.client();
     let mut ids = listed(&client).await;
     let mut expected = vec![witness.id.clone(), second];
-    (ids.sort(), expected.sort());
+    ids.sort();
+    expected.sort();
     assert_eq!(ids, expected);
     witness.check(&client).await;
 }
@@ -65,7 +66,8 @@ async fn a_stop_ends_the_sandboxes_if_so_configured() {
     assert!(installation.stop().success());
     // This server was started before the configuration, so it has left its sandbox.
     installation.restart();
-    assert_eq!(listed(&installation.client()).await, [id.clone()]);
+    let left = listed(&installation.client()).await;
+    assert_eq!(left, std::slice::from_ref(&id));
 
     assert!(installation.stop().success());
     assert_eq!(Traces::find(&installation), Traces::default());

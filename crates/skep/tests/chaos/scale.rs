@@ -1,0 +1,191 @@
+//! How many sandboxes and records a server carries, and at what price. For people:
+//!
+//! ```text
+//! SKEP_SCALE_SANDBOXES=200 cargo test -p skep --test chaos -- --ignored --nocapture scale
+//! ```
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{self, StreamExt as _};
+use jiff::{SignedDuration, Timestamp};
+use skep_client::{Client, ExecOptions};
+use skep_store::{Order, Store};
+use skep_testkit::wait_until;
+use skep_types::{AccessToken, EndReason, Ending, Resources, SandboxId, TemplateId, Usage};
+use skep_wire::rest::{ListedSandbox, NewSandbox, Sandbox, SandboxRecord};
+
+use crate::installation::Installation;
+
+const SANDBOXES: usize = 100;
+const RECORDS: usize = 10_000;
+/// How many callers ask at a time.
+const CALLERS: usize = 4;
+
+fn count() -> usize {
+    let count = std::env::var_os("SKEP_SCALE_SANDBOXES");
+    count.map_or(SANDBOXES, |text| text.to_str().unwrap().parse().unwrap())
+}
+
+/// The middle, the slowest of a hundred and the slowest.
+fn told(mut durations: Vec<Duration>) -> String {
+    durations.sort();
+    let at = |part: usize| durations[(durations.len() - 1) * part / 100];
+    format!("p50 {:?}, p99 {:?}, slowest {:?}", at(50), at(99), at(100))
+}
+
+async fn timed<T>(work: impl Future<Output = T>) -> (T, Duration) {
+    let start = Instant::now();
+    (work.await, start.elapsed())
+}
+
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+async fn create(client: &Client) -> (String, Option<String>) {
+    let body = NewSandbox {
+        template_id: "base".to_owned(),
+        timeout: Some(3600),
+        ..NewSandbox::default()
+    };
+    let sandbox: Sandbox = client.post(&["v2", "sandboxes"], &body).await.unwrap();
+    (sandbox.sandbox_id, sandbox.envd_access_token)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "measures, and takes the memory of the machine"]
+async fn many_sandboxes_are_made_listed_reached_adopted_and_expired() {
+    let mut installation = Installation::start();
+    let client = installation.client();
+    let pid = installation.server_pid().unwrap();
+    eprintln!("server alone: {} KiB", resident(pid));
+    let creating = (0..count()).map(|_| timed(create(&client)));
+    let (created, took) = timed(stream::iter(creating).buffered(CALLERS).collect::<Vec<_>>()).await;
+    let (sandboxes, durations): (Vec<_>, Vec<_>) = created.into_iter().unzip();
+    eprintln!(
+        "{} creates in {took:?}: {}",
+        sandboxes.len(),
+        told(durations)
+    );
+    eprintln!("server with all: {} KiB", resident(pid));
+
+    let listing = || client.get_pages::<ListedSandbox>(&["v2", "sandboxes"], &[]);
+    let (listed, took) = timed(listing()).await;
+    assert_eq!(listed.unwrap().len(), sandboxes.len());
+    eprintln!("list of all: {took:?}");
+    let running = sandboxes.iter().map(|(id, token)| {
+        let agent = client.agent(id, token.as_deref());
+        timed(async move {
+            let mut command = agent
+                .exec("true", &[], &ExecOptions::default())
+                .await
+                .unwrap();
+            while command.next().await.unwrap().is_some() {}
+        })
+    });
+    let ran: Vec<_> = stream::iter(running).buffered(CALLERS).collect().await;
+    let durations = ran.into_iter().map(|((), duration)| duration).collect();
+    eprintln!("a command in each: {}", told(durations));
+
+    installation.kill();
+    let start = Instant::now();
+    installation.restart();
+    eprintln!("ready again after {:?}", start.elapsed());
+    let health = sandboxes.iter().map(|(id, _)| {
+        let agent = client.agent(id, None);
+        timed(async move { agent.health().await.unwrap() })
+    });
+    let (answers, took) = timed(stream::iter(health).buffered(32).collect::<Vec<_>>()).await;
+    assert_eq!(answers.len(), sandboxes.len());
+    eprintln!("all answer within {took:?} of that");
+
+    let expiring = sandboxes.iter().map(|(id, _)| async {
+        let path = ["sandboxes", id, "timeout"];
+        let body = skep_wire::rest::SetTimeout { timeout: 1 };
+        client.post_silent(&path, &body).await.unwrap();
+    });
+    stream::iter(expiring)
+        .buffered(CALLERS)
+        .collect::<Vec<()>>()
+        .await;
+    let start = Instant::now();
+    wait_until(Duration::from_secs(300), || async {
+        let left = listing().await.unwrap().len();
+        if left == 0 { Ok(()) } else { Err(left) }
+    })
+    .await;
+    eprintln!("all expired after {:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "measures"]
+async fn ten_thousand_ended_sandboxes_are_listed() {
+    let mut installation = Installation::start();
+    installation.stop();
+    let (_, took) = timed(remember(&installation.data_dir().join("skep.db"))).await;
+    eprintln!("{RECORDS} records written in {took:?}");
+    let start = Instant::now();
+    installation.restart();
+    eprintln!("ready after {:?}", start.elapsed());
+    let client = installation.client();
+    let query = [("all", "true")];
+    let path = ["skep", "sandboxes"];
+    let (all, took) = timed(client.get_pages::<SandboxRecord>(&path, &query)).await;
+    assert_eq!(all.unwrap().len(), RECORDS);
+    eprintln!("all pages in {took:?}");
+    let (first, took) = timed(client.get_with::<Vec<SandboxRecord>>(&path, &query)).await;
+    assert_eq!(first.unwrap().len(), 100);
+    eprintln!("first page in {took:?}");
+    let ((id, _), took) = timed(create(&client)).await;
+    eprintln!("a create beside them in {took:?}");
+    let (listed, took) = timed(client.get::<Vec<ListedSandbox>>(&["sandboxes"])).await;
+    assert_eq!(listed.unwrap()[0].sandbox_id, id);
+    eprintln!("the running ones in {took:?}");
+    eprintln!(
+        "server: {} KiB",
+        resident(installation.server_pid().unwrap())
+    );
+}
+
+/// Fills a record as if so many sandboxes had been there.
+async fn remember(path: &Path) {
+    let store = Store::open(path).unwrap();
+    let team = store.teams().default_team().await.unwrap().unwrap();
+    let now = Timestamp::now();
+    let mut last = None;
+    for number in 0..RECORDS {
+        let age = SignedDuration::from_secs(i64::try_from(RECORDS - number).unwrap());
+        let order = Order {
+            id: SandboxId::random(),
+            team: team.id.clone(),
+            template: TemplateId::random(),
+            template_name: "base".to_owned(),
+            metadata: [("number".to_owned(), number.to_string())].into(),
+            access_token: Some(AccessToken::random()),
+            internet: None,
+            resources: Resources::default(),
+            lifetime: Duration::from_secs(300),
+            created_at: now - age,
+        };
+        let ending = Ending {
+            reason: EndReason::Killed,
+            usage: Usage::default(),
+            at: now - age,
+        };
+        let inserted = store.sandboxes().insert(order.clone(), None);
+        last = Some(store.sandboxes().ended(order.id, ending));
+        if number % 1000 == 0 {
+            inserted.recorded().await.unwrap();
+        } else {
+            drop(inserted);
+        }
+    }
+    assert!(last.unwrap().recorded().await.unwrap());
+    store.flush().await.unwrap();
+}
