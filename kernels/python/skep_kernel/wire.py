@@ -39,11 +39,11 @@ class _Descriptor(io.FileIO):
         pass
 
 
-def _frame(body: str) -> bytes:
+def _frame(body: str) -> tuple[bytes, bytes]:
     payload = body.encode("ascii")
     if len(payload) >= 1 << 32:
         raise FrameTooLarge
-    return _LENGTH.pack(len(payload)) + payload
+    return _LENGTH.pack(len(payload)), payload
 
 
 class Wire:
@@ -54,7 +54,7 @@ class Wire:
         self._everyday = io.BufferedWriter(self._raw, EVERYDAY_FRAME)
         self._writer = self._everyday
         # Frames from a signal handler that ran inside the writer itself, in the same thread.
-        self._postponed: deque[bytes] = deque()
+        self._postponed: deque[list[bytes]] = deque()
         # Public for whoever must compose and post as one step.
         self.lock = _thread.RLock()
 
@@ -64,14 +64,14 @@ class Wire:
         `receipts` gets an entry in the moment of acceptance. It tells a caller whose call was cut off by
         an exception whether the message was accepted before.
         """
-        frame = b"".join(map(_frame, bodies))
+        parts = [part for body in bodies for part in _frame(body)]
         receipts = [] if receipts is None else receipts
         with self.lock:
             try:
-                self._accept(frame, receipts)
+                self._accept(parts, receipts)
             except RuntimeError:
-                self._postponed.append(frame)
-                receipts.append(len(frame))
+                self._postponed.append(parts)
+                receipts.append(len(parts))
             except OSError:
                 self._exit_if_peer_is_gone()
                 raise
@@ -98,14 +98,18 @@ class Wire:
         self.post(body)
         self.flush()
 
-    def _accept(self, frame: bytes, receipts: list[int]) -> None:
-        if len(frame) >= EVERYDAY_FRAME:
+    def _accept(self, parts: list[bytes], receipts: list[int]) -> None:
+        size = sum(map(len, parts))
+        if size >= EVERYDAY_FRAME:
             # The large buffer becomes the writer while it is empty: whatever happens afterwards, there
             # is exactly one place where unsent bytes can be.
             self._writer.flush()
-            self._writer = io.BufferedWriter(self._raw, len(frame) + 1)
-        # One call into C takes the frame and writes the receipt; no signal handler can run in between.
-        receipts.extend(map(self._writer.write, (frame,)))
+            self._writer = io.BufferedWriter(self._raw, size + 1)
+        else:
+            # In one piece, because the writer may have to flush before it takes the next.
+            parts = [b"".join(parts)]
+        # One call into C takes everything and writes the receipt; no signal handler can run in between.
+        receipts.extend(map(self._writer.write, parts))
 
     def _exit_if_peer_is_gone(self) -> None:
         """The error may also come from a signal handler of the user's, who may like OSErrors."""
