@@ -101,7 +101,7 @@ async fn start(options: Options) -> Result<(), RunError> {
         path: options.path,
         cgroups: options.work_cgroups,
         open_files: raise_open_files(),
-        reset_oom_score: has_adjusted_oom_score(),
+        raise_oom_score: has_adjusted_oom_score(),
     };
     let agent = Arc::new(Agent {
         settings: Settings::new(config),

@@ -45,8 +45,8 @@ pub struct SpawnAs<'a> {
     pub cgroups: &'a [OwnedFd],
     /// The limit of open files, for a caller that raised its own.
     pub open_files: Option<Rlimit>,
-    /// Whether the caller's adjusted OOM score has to be put back to zero.
-    pub reset_oom_score: bool,
+    /// Whether memory that is short is to be taken from this program before its caller.
+    pub raise_oom_score: bool,
 }
 
 /// The ids of a user.

@@ -26,8 +26,8 @@ pub(crate) struct WorkPlace {
     pub(crate) cgroups: Vec<OwnedFd>,
     /// The limit that the agent had before it raised its own.
     pub(crate) open_files: Option<Rlimit>,
-    /// Whether the agent's OOM score is not the usual one.
-    pub(crate) reset_oom_score: bool,
+    /// Whether memory that is short is taken from what is started before the agent.
+    pub(crate) raise_oom_score: bool,
 }
 
 impl WorkPlace {
@@ -81,7 +81,7 @@ impl WorkPlace {
                 controlling_terminal,
                 cgroups: &self.cgroups,
                 open_files: self.open_files,
-                reset_oom_score: self.reset_oom_score,
+                raise_oom_score: self.raise_oom_score,
             })
             .map_err(|source| StartError::Spawn {
                 command: command.clone(),

@@ -77,8 +77,8 @@ fn prepare(prepared: &Prepared<'_>, report: &mut RawFd) -> Result<(), Failure> {
             errno,
         });
     }
-    if plan.reset_oom_score {
-        reset_oom_score()?;
+    if plan.raise_oom_score {
+        raise_oom_score()?;
     }
     reset_priority();
     if let Some(limit) = plan.open_files {
@@ -127,14 +127,18 @@ fn arrange_descriptors(prepared: &Prepared<'_>, report: &mut RawFd) -> Result<()
     Ok(())
 }
 
-fn reset_oom_score() -> Result<(), Failure> {
+/// Raised above any caller, and not put back to zero: going below what the machine's root has
+/// once chosen needs a right that is not there inside of a sandbox.
+fn raise_oom_score() -> Result<(), Failure> {
+    let score = c"500";
     let step = SpawnStep::OomScore;
     let path = c"/proc/self/oom_score_adj";
     // SAFETY: a C string literal.
     let file = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
     check(step, libc::c_long::from(file))?;
-    // SAFETY: the buffer is a literal of that length.
-    let written = unsafe { libc::write(file, c"0".as_ptr().cast(), 1) };
+    let bytes = score.to_bytes();
+    // SAFETY: pointer and length are those of a literal.
+    let written = unsafe { libc::write(file, bytes.as_ptr().cast(), bytes.len()) };
     check(step, written as libc::c_long)?;
     Ok(())
 }

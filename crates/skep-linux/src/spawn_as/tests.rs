@@ -38,7 +38,7 @@ fn run(
         controlling_terminal: false,
         cgroups: &[],
         open_files: None,
-        reset_oom_score: true,
+        raise_oom_score: true,
     })
     .unwrap();
     let pid = spawning.pid();
@@ -70,7 +70,7 @@ fn a_program_runs_as_the_user_in_its_session_with_nothing_inherited() {
             "leader",
             "SigBlk:\t0000000000000000",
             "SigIgn:\t0000000000000000",
-            "0",
+            "500",
         ],
         "the fourth descriptor is the folder that `ls` reads"
     );

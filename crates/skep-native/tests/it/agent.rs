@@ -78,7 +78,7 @@ fn start(question: &str, work: &[OwnedFd], stream: &TcpStream) {
         controlling_terminal: false,
         cgroups: work,
         open_files: None,
-        reset_oom_score: true,
+        raise_oom_score: true,
     })
     .unwrap();
 }
