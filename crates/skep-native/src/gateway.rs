@@ -8,6 +8,16 @@ use skep_linux::route::Routes;
 use crate::instance::{Names, Slot};
 
 const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
+/// How many neighbours the machine remembers: in any case, for a while, and at most.
+///
+/// There is one table for all networks of the machine, and each sandbox is in it twice: it is
+/// the gateway's neighbour and the gateway is its. The usual bound of 1024 is reached by five
+/// hundred sandboxes, and from then on some are not reached at random.
+const NEIGHBOURS: [(&str, u32); 3] = [
+    ("/proc/sys/net/ipv4/neigh/default/gc_thresh1", 8_192),
+    ("/proc/sys/net/ipv4/neigh/default/gc_thresh2", 16_384),
+    ("/proc/sys/net/ipv4/neigh/default/gc_thresh3", 32_768),
+];
 
 /// Makes the interface that holds the gateway's address, unless an earlier server has, and
 /// lets the machine pass packets on. Blocks.
@@ -25,6 +35,18 @@ pub(crate) fn set_up(names: Names) -> io::Result<()> {
     routes.add_address(index, names.gateway(), 32)?;
     if fs::read_to_string(FORWARD)?.trim() != "1" {
         fs::write(FORWARD, "1")?;
+    }
+    NEIGHBOURS.iter().try_for_each(|(path, least)| raise(path, *least))
+}
+
+/// Raises a bound of the machine that is lower. One that its owner has raised further stays.
+fn raise(path: &str, least: u32) -> io::Result<()> {
+    let now: u32 = fs::read_to_string(path)?
+        .trim()
+        .parse()
+        .map_err(io::Error::other)?;
+    if now < least {
+        fs::write(path, least.to_string())?;
     }
     Ok(())
 }
