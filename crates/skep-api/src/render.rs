@@ -102,6 +102,8 @@ fn usage(usage: &Usage) -> rest::SandboxUsage {
         cpu_seconds: usage.cpu_time.as_secs_f64(),
         memory_peak_bytes: usage.memory_peak_bytes,
         disk_bytes: usage.disk_bytes,
+        received_bytes: usage.received_bytes,
+        sent_bytes: usage.sent_bytes,
         out_of_memory_kills: usage.out_of_memory_kills,
     }
 }
@@ -117,6 +119,10 @@ pub(crate) fn metric(point: &MetricPoint) -> rest::Metric {
         mem_cache: point.usage.cache_bytes,
         disk_used: point.usage.disk_bytes,
         disk_total: u64::from(point.resources.disk_mib) * MIB,
+        net_received: point.usage.received_bytes,
+        net_sent: point.usage.sent_bytes,
+        cpu_seconds: point.usage.cpu_time.as_secs_f64(),
+        mem_peak: point.usage.memory_peak_bytes,
     }
 }
 

@@ -63,6 +63,17 @@ pub(crate) fn remove_link(slot: Slot) -> io::Result<()> {
     Ok(())
 }
 
+/// What came to a sandbox and what it sent, in bytes. Blocks.
+pub(crate) fn traffic(slot: Slot) -> io::Result<(u64, u64)> {
+    let read = |name: &str| {
+        let path = format!("/sys/class/net/{}/statistics/{name}", slot.interface());
+        let text = fs::read_to_string(path)?;
+        text.trim().parse().map_err(io::Error::other)
+    };
+    // The interface is the machine's end: what it sends is what the sandbox gets.
+    Ok((read("tx_bytes")?, read("rx_bytes")?))
+}
+
 /// The slots of all links that are there. Blocks.
 pub(crate) fn links(names: Names) -> io::Result<Vec<Slot>> {
     let mut slots = Vec::new();

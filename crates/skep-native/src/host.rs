@@ -279,6 +279,11 @@ impl Host {
     ) -> Result<Usage, Box<dyn std::error::Error + Send + Sync>> {
         let mut usage = self.cgroups.usage(&Group::new(id))?;
         usage.disk_bytes = disk::used(&self.folder(id).join(plan::IMAGE))?;
+        let slot = self.tenants().get(id).map(|tenant| tenant.slot);
+        // A sandbox that ends takes its link with it, before anybody could read the counters.
+        if let Some(Ok(traffic)) = slot.map(gateway::traffic) {
+            (usage.received_bytes, usage.sent_bytes) = traffic;
+        }
         Ok(usage)
     }
 

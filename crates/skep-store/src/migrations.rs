@@ -14,6 +14,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("migrations/0001_teams_keys_sandboxes.sql"),
     include_str!("migrations/0002_idempotent_requests.sql"),
     include_str!("migrations/0003_ended_sandboxes.sql"),
+    include_str!("migrations/0004_network_of_sandboxes.sql"),
 ];
 
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

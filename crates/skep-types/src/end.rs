@@ -88,6 +88,10 @@ pub struct Usage {
     pub memory_peak_bytes: u64,
     /// What it has written to its own disk and still holds, in bytes.
     pub disk_bytes: u64,
+    /// What came to it over the network, in bytes.
+    pub received_bytes: u64,
+    /// What it sent over the network, in bytes.
+    pub sent_bytes: u64,
     /// Processes and threads now.
     pub pids: u32,
     /// How often the kernel killed inside it for lack of memory.

@@ -296,7 +296,7 @@ async fn our_own_list_tells_how_sandboxes_ended_and_what_they_used() {
     server
         .check(
             all,
-            r#"200 [{"alias":"base","cpuCount":2,"createdAt":"TIME","diskSizeMB":10240,"endAt":"TIME","memoryMB":1024,"metadata":{},"sandboxID":"SANDBOX","startedAt":"TIME","state":"running","templateID":"ID"},{"alias":"base","cpuCount":2,"createdAt":"TIME","diskSizeMB":10240,"endAt":"TIME","endReason":"out_of_memory","memoryMB":1024,"metadata":{},"sandboxID":"SANDBOX","startedAt":"TIME","state":"ended","templateID":"ID","usage":{"cpuSeconds":1.5,"diskBytes":8,"memoryPeakBytes":7,"outOfMemoryKills":1}}]"#,
+            r#"200 [{"alias":"base","cpuCount":2,"createdAt":"TIME","diskSizeMB":10240,"endAt":"TIME","memoryMB":1024,"metadata":{},"sandboxID":"SANDBOX","startedAt":"TIME","state":"running","templateID":"ID"},{"alias":"base","cpuCount":2,"createdAt":"TIME","diskSizeMB":10240,"endAt":"TIME","endReason":"out_of_memory","memoryMB":1024,"metadata":{},"sandboxID":"SANDBOX","startedAt":"TIME","state":"ended","templateID":"ID","usage":{"cpuSeconds":1.5,"diskBytes":8,"memoryPeakBytes":7,"outOfMemoryKills":1,"receivedBytes":0,"sentBytes":0}}]"#,
         )
         .await;
     let page = server.send(&format!("{all}&limit=1")).await;

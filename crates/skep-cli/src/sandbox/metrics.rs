@@ -9,7 +9,9 @@ use crate::{CliError, OutputArgs, print_json, print_line, print_note, print_tabl
 
 /// How often a sandbox is looked at that is followed.
 const INTERVAL: Duration = Duration::from_secs(1);
-const HEADER: &[&str] = &["time", "cpu", "memory", "cache", "disk"];
+const HEADER: &[&str] = &[
+    "time", "cpu", "cpu time", "memory", "peak", "disk", "received", "sent",
+];
 
 pub(super) async fn metrics(
     client: &Client,
@@ -59,9 +61,12 @@ fn row(point: &Metric) -> Vec<String> {
     vec![
         point.timestamp.strftime("%Y-%m-%d %H:%M:%S").to_string(),
         format!("{:.1} % of {}", point.cpu_used_pct, point.cpu_count),
+        format!("{:.2} s", point.cpu_seconds),
         of(point.mem_used, point.mem_total),
-        format!("{} MiB", mebibytes(point.mem_cache)),
+        format!("{} MiB", mebibytes(point.mem_peak)),
         of(point.disk_used, point.disk_total),
+        format!("{} KiB", point.net_received.div_ceil(1024)),
+        format!("{} KiB", point.net_sent.div_ceil(1024)),
     ]
 }
 
@@ -85,10 +90,14 @@ mod tests {
             mem_cache: 1,
             disk_used: 5 << 20,
             disk_total: 10 << 30,
+            net_received: 1025,
+            net_sent: 0,
+            cpu_seconds: 1.5,
+            mem_peak: 4 << 20,
         };
         assert_eq!(
             row(&point).join("|"),
-            "1970-01-01 00:00:00|12.3 % of 2|3 of 1024 MiB|1 MiB|5 of 10240 MiB"
+            "1970-01-01 00:00:00|12.3 % of 2|1.50 s|3 of 1024 MiB|4 MiB|5 of 10240 MiB|2 KiB|0 KiB"
         );
     }
 }

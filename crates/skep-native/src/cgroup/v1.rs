@@ -153,6 +153,8 @@ impl Hierarchies {
             cache_bytes: read_field(&memory, "memory.stat", "total_cache")?,
             memory_peak_bytes: read_number(&memory, "memory.max_usage_in_bytes")?,
             disk_bytes: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
             pids: u32::try_from(read_number(&pids, "pids.current")?).unwrap_or(u32::MAX),
             out_of_memory_kills: kills,
         })

@@ -116,6 +116,8 @@ impl Tree {
             cache_bytes: read_field(&folder, "memory.stat", "file")?,
             memory_peak_bytes: peak,
             disk_bytes: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
             pids: u32::try_from(read_number(&folder, "pids.current")?).unwrap_or(u32::MAX),
             out_of_memory_kills: read_field(&folder, "memory.events", "oom_kill")?,
         })

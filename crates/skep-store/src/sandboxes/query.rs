@@ -175,6 +175,8 @@ fn read_ending(row: &Row<'_>) -> rusqlite::Result<Option<Ending>> {
             cache_bytes: column::size(row, "cache_bytes")?,
             memory_peak_bytes: column::size(row, "memory_peak_bytes")?,
             disk_bytes: column::size(row, "disk_bytes")?,
+            received_bytes: column::size(row, "received_bytes")?,
+            sent_bytes: column::size(row, "sent_bytes")?,
             pids: row.get("pids_at_end")?,
             out_of_memory_kills: column::size(row, "oom_kills")?,
         },

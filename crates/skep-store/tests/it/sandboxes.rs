@@ -16,6 +16,8 @@ fn ending(reason: EndReason, second: i64) -> Ending {
             cache_bytes: 2,
             memory_peak_bytes: 3,
             disk_bytes: 4,
+            received_bytes: 7,
+            sent_bytes: 8,
             pids: 5,
             out_of_memory_kills: 6,
         },

@@ -27,6 +27,18 @@ pub struct Metric {
     pub disk_used: u64,
     /// Disk it may use.
     pub disk_total: u64,
+    /// What came to it over the network since its start. Ours: other servers do not send it.
+    #[serde(default)]
+    pub net_received: u64,
+    /// What it sent over the network since its start. Ours, too.
+    #[serde(default)]
+    pub net_sent: u64,
+    /// Processor time since its start, in seconds. Ours, too.
+    #[serde(default)]
+    pub cpu_seconds: f64,
+    /// The most memory it ever used. Ours, too.
+    #[serde(default)]
+    pub mem_peak: u64,
 }
 
 /// `GET /sandboxes/metrics`: the latest point of each.

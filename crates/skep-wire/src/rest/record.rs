@@ -72,6 +72,12 @@ pub struct SandboxUsage {
     pub memory_peak_bytes: u64,
     /// What it had written and still held.
     pub disk_bytes: u64,
+    /// What came to it over the network.
+    #[serde(default)]
+    pub received_bytes: u64,
+    /// What it sent over the network.
+    #[serde(default)]
+    pub sent_bytes: u64,
     /// How often the kernel killed inside it for lack of memory.
     pub out_of_memory_kills: u64,
 }

@@ -53,7 +53,17 @@ async fn a_sandbox_is_seen_used_and_ended_from_the_command_line() {
 
     let metrics = sandbox(&["metrics", &id, "--json"]);
     let points: Value = serde_json::from_str(&metrics.out).unwrap();
-    for field in ["cpuUsedPct", "memUsed", "memTotal", "diskUsed", "diskTotal"] {
+    for field in [
+        "cpuUsedPct",
+        "cpuSeconds",
+        "memUsed",
+        "memPeak",
+        "memTotal",
+        "diskUsed",
+        "diskTotal",
+        "netReceived",
+        "netSent",
+    ] {
         assert!(
             points[0][field].as_f64().unwrap() > 0.0,
             "{field}: {points}"
@@ -65,6 +75,10 @@ async fn a_sandbox_is_seen_used_and_ended_from_the_command_line() {
     let info = sandbox(&["info", &id, "--json"]);
     let record: Value = serde_json::from_str(&info.out).unwrap();
     assert_eq!(record["endReason"], "killed");
+    assert!(
+        record["usage"]["sentBytes"].as_u64().unwrap() > 0,
+        "{record}"
+    );
     assert_eq!(sandbox(&["logs", &id]).out, logs.out, "kept after its end");
     let gone = sandbox(&["metrics", &id]);
     assert_eq!(gone.code, Some(1), "{}", gone.out);
