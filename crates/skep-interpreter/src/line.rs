@@ -25,6 +25,7 @@ impl Lines {
             Update::StateLost(loss) => self.push_small(&Line::ContextRestarted {
                 reason: reason(*loss),
             }),
+            Update::OutputLost { bytes } => self.push_small(&Line::OutputLost { bytes: *bytes }),
             Update::Failed(failure) => self.push_failure(failure),
             Update::Ended(receipt) => {
                 self.push_small(&Line::Receipt(shown(receipt)));
@@ -82,10 +83,13 @@ impl Lines {
             self.current.put_slice(b",\"");
             self.current.put_slice(field.as_bytes());
             self.current.put_slice(b"\":");
-            if field == "text" {
-                self.put(&value.without_quotes());
-            } else {
-                self.put(value);
+            match value.within_quotes().filter(|_| field == "text") {
+                Some(content) => {
+                    self.current.put_slice(b"\"");
+                    self.put_bytes(content);
+                    self.current.put_slice(b"\"");
+                }
+                None => self.put(value),
             }
         }
         self.current.put_slice(b",\"extra\":{");
@@ -149,12 +153,15 @@ impl Lines {
     }
 
     fn put(&mut self, value: &JsonText) {
-        let text = value.as_str();
-        if text.len() < LARGE {
-            self.current.put_slice(text.as_bytes());
+        self.put_bytes(value.clone().into_bytes());
+    }
+
+    fn put_bytes(&mut self, bytes: Bytes) {
+        if bytes.len() < LARGE {
+            self.current.put_slice(&bytes);
         } else {
             self.close_piece();
-            self.finished.push(value.clone().into_bytes());
+            self.finished.push(bytes);
         }
     }
 

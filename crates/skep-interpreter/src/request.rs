@@ -125,9 +125,12 @@ fn variables(fields: &mut Map<String, Value>) -> Result<BTreeMap<String, String>
         None | Some(Value::Null) => Ok(BTreeMap::new()),
         Some(Value::Object(entries)) => entries
             .into_iter()
-            .map(|(name, value)| match value {
-                Value::String(value) => Ok((name, value)),
-                other => Err(wrong(&["env_vars", &name], STRING, other)),
+            .map(|(name, value)| {
+                if let Value::String(value) = value {
+                    Ok((name, value))
+                } else {
+                    Err(wrong(&["env_vars", &name], STRING, value))
+                }
             })
             .collect(),
         Some(other) => Err(wrong(&["env_vars"], DICTIONARY, other)),

@@ -9,11 +9,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 use serde_json::json;
-use skep_kernels::{ContextError, ContextInfo, OnLoss, Order, StartError};
+use skep_kernels::{ContextError, ContextInfo, Execution, OnLoss, Order, StartError};
 use skep_telemetry::Chain;
-use skep_wire::interpreter::{self as wire, CANCEL_PATH, REQUEST_HEADER};
+use skep_wire::interpreter::{self as wire, CANCEL_PATH, EXECUTION_HEADER, REQUEST_HEADER};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::Interpreter;
@@ -33,6 +33,7 @@ pub(crate) fn routes(interpreter: Arc<Interpreter>) -> Router {
     Router::new()
         .route("/health", get(health).head(method_not_allowed))
         .route("/execute", post(execute))
+        .route("/executions/{id}", get(attach).head(method_not_allowed))
         .route("/contexts", get(list).head(method_not_allowed).post(create))
         .route("/contexts/{id}", axum::routing::delete(remove))
         .route("/contexts/{id}/restart", post(restart))
@@ -84,10 +85,7 @@ async fn execute(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Failed> {
-    let token = headers.get(TOKEN_HEADER).map(|value| value.as_bytes());
-    if !interpreter.door.admits(token) {
-        return Err(Failed::Unauthorized);
-    }
+    interpreter.check_token(&headers)?;
     let request = Execute::parse(&body)?;
     let id = match request.place {
         Place::Context(id) => id,
@@ -108,9 +106,42 @@ async fn execute(
         },
         cancel: interpreter.cancellations.register(name),
     };
-    let execution = interpreter.contexts.execute(&id, order)?;
-    let content_type = [(CONTENT_TYPE, "application/x-ndjson")];
-    Ok((content_type, Body::new(Answer::new(execution))).into_response())
+    Ok(answer(interpreter.contexts.execute(&id, order)?))
+}
+
+/// `GET /executions/{id}`: the rest of an answer whose connection broke while the code ran on.
+async fn attach(
+    State(interpreter): State<Arc<Interpreter>>,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+) -> Result<Response, Failed> {
+    interpreter.check_token(&headers)?;
+    match interpreter.contexts.attach(&id).await {
+        Some(execution) => Ok(answer(execution)),
+        None => Err(Failed::NoExecution(id)),
+    }
+}
+
+fn answer(execution: Execution) -> Response {
+    let headers = [
+        (CONTENT_TYPE, "application/x-ndjson".to_owned()),
+        (
+            HeaderName::from_static(EXECUTION_HEADER),
+            execution.id.clone(),
+        ),
+    ];
+    (headers, Body::new(Answer::new(execution))).into_response()
+}
+
+impl Interpreter {
+    fn check_token(&self, headers: &HeaderMap) -> Result<(), Failed> {
+        let token = headers.get(TOKEN_HEADER).map(|value| value.as_bytes());
+        if self.door.admits(token) {
+            Ok(())
+        } else {
+            Err(Failed::Unauthorized)
+        }
+    }
 }
 
 /// `POST /skep/cancel`, from the proxy alone: the caller of a request has left.
@@ -172,6 +203,7 @@ fn shown(context: ContextInfo) -> wire::Context {
 /// Why a request was not fulfilled.
 enum Failed {
     Unauthorized,
+    NoExecution(String),
     Refused(Refusal),
     Context(ContextError),
 }
@@ -195,6 +227,9 @@ impl IntoResponse for Failed {
                 StatusCode::UNAUTHORIZED,
                 "show the sandbox's access token in X-Access-Token",
             ),
+            Self::NoExecution(id) => {
+                text(StatusCode::NOT_FOUND, format!("Execution {id} not found"))
+            }
             Self::Refused(Refusal::Both) => text(
                 StatusCode::BAD_REQUEST,
                 "Only one of context_id or language can be provided",

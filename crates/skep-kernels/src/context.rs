@@ -1,5 +1,6 @@
 //! A context: a kernel under a name, and the executions that wait for it.
 
+mod course;
 mod owner;
 mod sink;
 
@@ -33,6 +34,7 @@ struct Inner {
 
 /// An execution that waits for its turn.
 struct Job {
+    id: String,
     order: Order,
     updates: mpsc::Sender<Update>,
     queued: Instant,
@@ -44,6 +46,8 @@ enum Control {
     Ready(oneshot::Sender<Result<(), StartError>>),
     /// Start anew.
     Restart(oneshot::Sender<Result<(), StartError>>),
+    /// Give an execution whose caller was lost to a new one.
+    Attach(String, oneshot::Sender<Option<Execution>>),
     /// End.
     Close(oneshot::Sender<()>),
 }
@@ -85,7 +89,9 @@ impl Context {
     /// Queues an execution.
     pub(crate) fn execute(&self, order: Order) -> Result<Execution, ContextError> {
         let (updates, receiver) = mpsc::channel(UPDATES);
+        let id = uuid::Uuid::new_v4().to_string();
         let job = Job {
+            id: id.clone(),
             order,
             updates,
             queued: Instant::now(),
@@ -96,7 +102,16 @@ impl Context {
             },
             mpsc::error::TrySendError::Closed(_) => self.not_found(),
         })?;
-        Ok(Execution { updates: receiver })
+        Ok(Execution {
+            id,
+            updates: receiver,
+        })
+    }
+
+    /// An execution whose caller was lost.
+    pub(crate) async fn attach(&self, id: &str) -> Option<Execution> {
+        let id = id.to_owned();
+        self.ask(|answer| Control::Attach(id, answer)).await.ok()?
     }
 
     /// Waits until there is a kernel.

@@ -194,6 +194,26 @@ impl Contexts {
         self.find(id)?.execute(order)
     }
 
+    /// Finds an execution whose caller was lost while the code ran on ([`OnLoss::Continue`]).
+    /// Its updates begin with what was kept of those that could not be delivered.
+    ///
+    /// `None` if there is no such execution, its caller is still there, or its record is gone:
+    /// a context keeps the last few that have ended.
+    ///
+    /// [`OnLoss::Continue`]: crate::OnLoss::Continue
+    pub async fn attach(&self, execution: &str) -> Option<Execution> {
+        let contexts: Vec<Context> = {
+            let all = self.lock();
+            all.iter().map(|entry| entry.context.clone()).collect()
+        };
+        for context in contexts {
+            if let Some(execution) = context.attach(execution).await {
+                return Some(execution);
+            }
+        }
+        None
+    }
+
     /// Starts the kernel of a context anew, whatever it is doing, and waits until it listens.
     ///
     /// # Errors

@@ -45,6 +45,8 @@ pub enum OnLoss {
 /// The updates end with exactly one [`Update::Ended`], even if the kernel dies.
 #[derive(Debug)]
 pub struct Execution {
+    /// By this name [`crate::Contexts::attach`] finds it again when its caller was lost.
+    pub id: String,
     /// What happens, in order. Dropping it has the effect that [`Order::on_loss`] says.
     pub updates: mpsc::Receiver<Update>,
 }
@@ -61,6 +63,11 @@ pub enum Update {
         time: Option<i64>,
         /// What. Never [`Output::Ended`].
         output: Output,
+    },
+    /// So much output was neither delivered nor kept while there was no way to the caller.
+    OutputLost {
+        /// Its length.
+        bytes: u64,
     },
     /// The execution did not come to its own end.
     Failed(Failure),

@@ -10,6 +10,9 @@ pub(crate) const LARGEST_FRAME: usize = 128 << 20;
 
 const HEADER: usize = 4;
 
+/// A frame from this size on does not share its memory with the next ones.
+const LARGE: usize = 1 << 20;
+
 /// Collects bytes and yields frames.
 #[derive(Debug, Default)]
 pub(crate) struct FrameBuffer {
@@ -59,7 +62,12 @@ impl FrameBuffer {
             return None;
         }
         self.bytes.advance(HEADER);
-        Some(Frame::Whole(self.bytes.split_to(length).freeze()))
+        let frame = self.bytes.split_to(length).freeze();
+        if length > LARGE {
+            // The rest would keep the whole buffer alive, and fill it again.
+            self.bytes = BytesMut::from(&self.bytes[..]);
+        }
+        Some(Frame::Whole(frame))
     }
 
     fn announced(&self) -> Option<usize> {
@@ -99,6 +107,16 @@ mod tests {
                 .map(|body| Frame::Whole(Bytes::copy_from_slice(body)));
             assert_eq!(found, expected, "pieces of {size}");
         }
+    }
+
+    #[test]
+    fn the_memory_of_a_large_frame_is_given_back() {
+        let mut buffer = FrameBuffer::default();
+        framed(&vec![b'x'; 8 << 20], buffer.space());
+        framed(b"{}", buffer.space());
+        drop(buffer.next());
+        assert_eq!(buffer.next(), Some(Frame::Whole(Bytes::from_static(b"{}"))));
+        assert!(buffer.space().capacity() < 1 << 20);
     }
 
     #[test]

@@ -8,6 +8,10 @@ pub const INTERPRETER_PORT: u16 = 49999;
 /// The header by which the proxy names a request, so that it can be cancelled.
 pub const REQUEST_HEADER: &str = "x-skep-request";
 
+/// The header of an answer that names the execution, so that a caller whose connection broke
+/// can ask for the rest at `GET /executions/{id}`.
+pub const EXECUTION_HEADER: &str = "x-skep-execution";
+
 /// Where the interpreter is told that the caller of a request has left. Refused by the proxy.
 pub const CANCEL_PATH: &str = "/skep/cancel";
 
@@ -24,8 +28,8 @@ pub struct Context {
 
 /// A line of an execution's answer, except those that carry what the code produced.
 ///
-/// Clients ignore types and keys they do not know; `receipt` and `context_restarted` are ours,
-/// and so is `kind`.
+/// Clients ignore types and keys they do not know; `receipt`, `context_restarted` and
+/// `output_lost` are ours, and so is `kind`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Line<'a> {
@@ -52,6 +56,11 @@ pub enum Line<'a> {
     ContextRestarted {
         /// Why, as a word.
         reason: &'a str,
+    },
+    /// So much output was neither delivered nor kept while there was no way to the caller.
+    OutputLost {
+        /// Its length.
+        bytes: u64,
     },
     /// What the execution used.
     Receipt(Receipt<'a>),

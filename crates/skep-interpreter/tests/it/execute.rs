@@ -137,3 +137,28 @@ async fn variables_are_given_for_one_execution() {
     );
     assert_eq!(interpreter.run("env A").await[1]["text"], "unset\n");
 }
+
+#[tokio::test]
+async fn a_caller_whose_connection_broke_can_ask_for_the_rest() {
+    let interpreter = interpreter();
+    let answer = interpreter
+        .execute(json!({"code": "wait"}), Some(NAME))
+        .await;
+    let id = answer.headers()["x-skep-execution"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let mut body = answer.into_body();
+    piece(&mut body).await;
+    drop(body);
+    let (_, listed) = interpreter.call("GET", "/contexts").await;
+    let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    let restart = format!("/contexts/{}/restart", listed[0]["id"].as_str().unwrap());
+    interpreter.call("POST", &restart).await;
+    let path = format!("/executions/{id}");
+    let (status, rest) = interpreter.call("GET", &path).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(rest.contains("UnexpectedEndOfExecution"), "{rest}");
+    let gone = (StatusCode::NOT_FOUND, format!("Execution {id} not found"));
+    assert_eq!(interpreter.call("GET", &path).await, gone);
+}

@@ -4,30 +4,26 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use skep_jupyter::Fold;
 use skep_jupyter::frame::{Layer, Request};
-use skep_jupyter::{Fold, Message, Output};
 use skep_telemetry::Chain;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::sink::Sink;
+use super::course::{Cause, Course, End, Stage};
+use super::sink::{Record, Sink};
 use super::{Control, Job};
 use crate::contexts::{ContextInfo, Shared, Surroundings};
-use crate::execution::{Failure, Loss, Receipt, Update};
+use crate::execution::{Execution, Failure, Loss, Receipt, Update};
 use crate::kernel::{Event, Exit, Kernel, Launcher, StartError};
 use crate::outcome::Outcome;
-use crate::usage::Usage;
-
-/// How long interrupted code may take to end. Python needs milliseconds; code inside C that
-/// does not look at signals never ends, and takes its kernel with it.
-const INTERRUPT_PATIENCE: Duration = Duration::from_secs(4);
-
-/// When an interrupt is sent again: the first may have hit a `finally` that waits.
-const SECOND_INTERRUPT: Duration = Duration::from_secs(1);
 
 /// How long a kernel that said it would end may take.
 const EXIT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How many executions are remembered that ended after their callers were lost.
+const MAX_RECORDS: usize = 4;
 
 /// Owns one context.
 pub(super) struct Owner {
@@ -43,6 +39,8 @@ pub(super) struct Owner {
     kernel: Option<Running>,
     /// Set when a kernel ended that had seen executions.
     lost: Option<Loss>,
+    /// What executions produced after their callers were lost, the newest last.
+    records: VecDeque<(String, Record)>,
     /// Kernels that ended right after their start are not started again unasked.
     may_start_unasked: bool,
     requests: u64,
@@ -82,6 +80,7 @@ impl Owner {
             postponed: VecDeque::new(),
             kernel: None,
             lost: None,
+            records: VecDeque::new(),
             may_start_unasked: true,
             requests: 0,
         }
@@ -103,6 +102,11 @@ impl Owner {
                     let started = self.ensure_kernel().await;
                     if answer.send(started).is_err() {
                         tracing::debug!("nobody waits for the restart any more");
+                    }
+                }
+                Next::Control(Control::Attach(id, answer)) => {
+                    if answer.send(recorded(&mut self.records, &id)).is_err() {
+                        tracing::debug!("nobody waits for the record any more");
                     }
                 }
                 Next::Control(Control::Close(answer)) => {
@@ -173,7 +177,7 @@ impl Owner {
     async fn close(mut self) {
         self.jobs.close();
         while let Ok(job) = self.jobs.try_recv() {
-            let sink = Sink::new(job.updates, job.order.on_loss);
+            let mut sink = Sink::new(job.id, job.updates, job.order.on_loss);
             let failure = Failure::Removed;
             let receipt = Receipt {
                 outcome: Outcome::of_failure(&failure),
@@ -191,7 +195,7 @@ impl Owner {
     }
 
     async fn execute(&mut self, job: Job) {
-        let sink = Sink::new(job.updates, job.order.on_loss);
+        let mut sink = Sink::new(job.id, job.updates, job.order.on_loss);
         if job.order.cancel.is_cancelled() {
             return;
         }
@@ -256,13 +260,19 @@ impl Owner {
                             tracing::debug!("nobody waits for the kernel any more");
                         }
                     }
-                    Some(control) => {
-                        let failure = match control {
-                            Control::Close(_) => Failure::Removed,
-                            Control::Restart(_) | Control::Ready(_) => Failure::Restarted,
-                        };
+                    Some(Control::Attach(id, answer)) => {
+                        let found = course.sink.is_lost(&id).then(|| course.sink.attach());
+                        if answer.send(found.or_else(|| recorded(&mut self.records, &id))).is_err() {
+                            tracing::debug!("nobody waits for the record any more");
+                        }
+                    }
+                    Some(control @ Control::Restart(_)) => {
                         self.postponed.push_back(control);
-                        return End::Failed(failure);
+                        return End::Failed(Failure::Restarted);
+                    }
+                    Some(control @ Control::Close(_)) => {
+                        self.postponed.push_back(control);
+                        return End::Failed(Failure::Removed);
                     }
                     None => return End::Failed(Failure::Removed),
                 },
@@ -286,9 +296,23 @@ impl Owner {
         }
     }
 
-    async fn finish(&mut self, course: Course, end: End) {
+    async fn finish(&mut self, mut course: Course, end: End) {
+        let exiting = matches!(end, End::Ended { exiting: true });
+        self.tell_end(&mut course, end).await;
+        if let Some(record) = course.sink.into_record() {
+            if self.records.len() >= MAX_RECORDS {
+                self.records.pop_front();
+            }
+            self.records.push_back(record);
+        }
+        if exiting {
+            self.await_exit().await;
+        }
+    }
+
+    async fn tell_end(&mut self, course: &mut Course, end: End) {
         let failure = match end {
-            End::Ended { exiting } => {
+            End::Ended { .. } => {
                 let usage = self
                     .kernel
                     .as_ref()
@@ -299,9 +323,6 @@ impl Owner {
                     course.sink.deliver_last(Update::Failed(failure)).await;
                 }
                 course.sink.deliver_last(Update::Ended(receipt)).await;
-                if exiting {
-                    self.await_exit().await;
-                }
                 return;
             }
             End::Stuck => {
@@ -346,173 +367,11 @@ impl Running {
     }
 }
 
-/// How an execution ended.
-enum End {
-    /// By itself, or because it was interrupted.
-    Ended { exiting: bool },
-    /// The kernel died.
-    Died(Exit),
-    /// It did not react to an interrupt.
-    Stuck,
-    /// Something else took its kernel.
-    Failed(Failure),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cause {
-    HangUp,
-    TooLong,
-}
-
-enum Stage {
-    Running,
-    Interrupting {
-        cause: Cause,
-        again: Option<Instant>,
-        give_up: Instant,
-    },
-}
-
-impl Stage {
-    /// Whether output goes nowhere because its reader has left.
-    fn discards(&self) -> bool {
-        matches!(
-            self,
-            Self::Interrupting {
-                cause: Cause::HangUp,
-                ..
-            }
-        )
-    }
-}
-
-/// One execution on its way.
-struct Course {
-    id: String,
-    sink: Sink,
-    queued: Duration,
-    started: Instant,
-    before: Option<Usage>,
-    limit: Option<Duration>,
-    stage: Stage,
-    fold: Fold,
-    outcome: Outcome,
-}
-
-impl Course {
-    fn on(&mut self, envelope: skep_jupyter::Envelope) -> Option<End> {
-        // A message that was too large to be read does not say what it belongs to.
-        let is_unnamed = matches!(envelope.message, Message::TooLarge { .. });
-        if envelope.parent.as_deref() != Some(self.id.as_str()) && !is_unnamed {
-            // Answers to our other requests, and what threads print between executions.
-            return None;
-        }
-        let output = self.fold.on(envelope.message)?;
-        match &output {
-            Output::Ended { exiting } => return Some(End::Ended { exiting: *exiting }),
-            Output::Raised(raised) => {
-                self.outcome = Outcome::of_exception(raised);
-                if self.timed_out().is_some() {
-                    // The interrupt is ours, and is told as what it was for.
-                    self.outcome = Outcome::Timeout;
-                    return None;
-                }
-            }
-            Output::Accepted { .. }
-            | Output::Text { .. }
-            | Output::Rich { .. }
-            | Output::TooLarge { .. } => {}
-        }
-        if !self.stage.discards() {
-            self.sink.deliver(Update::Output {
-                time: envelope.time,
-                output,
-            });
-        }
-        None
-    }
-
-    /// The next moment at which something must be done.
-    fn deadline(&self) -> Option<Instant> {
-        match &self.stage {
-            Stage::Running => self.limit.and_then(|limit| self.started.checked_add(limit)),
-            Stage::Interrupting { again, give_up, .. } => Some(again.unwrap_or(*give_up)),
-        }
-    }
-
-    /// The deadline has passed.
-    fn late(&mut self, kernel: &mut Box<dyn Kernel>) -> Option<End> {
-        match &mut self.stage {
-            Stage::Running => {
-                self.interrupt(Cause::TooLong, kernel);
-                None
-            }
-            Stage::Interrupting {
-                again: again @ Some(_),
-                ..
-            } => {
-                *again = None;
-                signal(kernel);
-                None
-            }
-            Stage::Interrupting { again: None, .. } => {
-                kernel.kill();
-                Some(End::Stuck)
-            }
-        }
-    }
-
-    fn interrupt(&mut self, cause: Cause, kernel: &mut Box<dyn Kernel>) {
-        let now = Instant::now();
-        self.stage = Stage::Interrupting {
-            cause,
-            again: Some(now + SECOND_INTERRUPT),
-            give_up: now + INTERRUPT_PATIENCE,
-        };
-        signal(kernel);
-    }
-
-    /// The failure to tell if the execution was interrupted because it took too long.
-    fn timed_out(&self) -> Option<Failure> {
-        match self.stage {
-            Stage::Interrupting {
-                cause: Cause::TooLong,
-                ..
-            } => Some(Failure::TooLong {
-                limit: self.limit.unwrap_or_default(),
-            }),
-            Stage::Running | Stage::Interrupting { .. } => None,
-        }
-    }
-
-    fn receipt(&self, outcome: Outcome, after: Option<Usage>) -> Receipt {
-        let usage = match (self.before, after) {
-            (Some(before), Some(after)) => Some(difference(before, after)),
-            (None, _) | (_, None) => None,
-        };
-        Receipt {
-            outcome,
-            wall: self.started.elapsed(),
-            queued: self.queued,
-            usage,
-        }
-    }
-}
-
-fn difference(before: Usage, after: Usage) -> Usage {
-    let less = |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
-    Usage {
-        processor: after.processor.saturating_sub(before.processor),
-        peak_memory: after.peak_memory,
-        read: less(after.read, before.read),
-        written: less(after.written, before.written),
-    }
-}
-
-fn signal(kernel: &mut Box<dyn Kernel>) {
-    if let Err(error) = kernel.interrupt() {
-        tracing::debug!(%error, "kernel cannot be interrupted");
-    }
+/// An execution that ended after its caller was lost. It is told once.
+fn recorded(records: &mut VecDeque<(String, Record)>, id: &str) -> Option<Execution> {
+    let place = records.iter().position(|(found, _)| found == id)?;
+    let (id, record) = records.remove(place)?;
+    Some(record.replay(&id).1)
 }
 
 async fn until(deadline: Option<Instant>) {

@@ -9,6 +9,13 @@ use skep_testkit::wait_until;
 
 use crate::talk::{all, next, order, run, world};
 
+fn lasting(code: &str) -> Order {
+    Order {
+        on_loss: OnLoss::Continue,
+        ..order(code)
+    }
+}
+
 #[tokio::test]
 async fn a_caller_that_leaves_interrupts_its_code_and_keeps_the_variables() {
     let world = world();
@@ -29,16 +36,15 @@ async fn a_caller_that_leaves_interrupts_its_code_and_keeps_the_variables() {
 #[tokio::test]
 async fn a_broken_connection_does_not_interrupt_and_a_cancellation_does() {
     let world = world();
-    let lasting = || Order {
-        on_loss: OnLoss::Continue,
-        ..order("wait\nsay never")
-    };
-    let order = lasting();
+    let order = lasting("wait\nsay never");
     let cancel = Arc::clone(&order.cancel);
     let mut execution = world.contexts.execute(&world.python, order).unwrap();
     next(&mut execution).await;
     drop(execution);
-    let mut behind = world.contexts.execute(&world.python, lasting()).unwrap();
+    let mut behind = world
+        .contexts
+        .execute(&world.python, lasting("wait"))
+        .unwrap();
     // Whatever the owner does about the loss, it has done when another context has run.
     let other = world.contexts.create("python", None).await.unwrap();
     run(&world.contexts, &other.id, "say a").await;
@@ -178,5 +184,60 @@ async fn a_cell_may_end_its_kernel_without_being_an_error() {
     assert_eq!(
         run(&world.contexts, &world.python, "say a").await,
         ["lost Exited", "accepted 1", "a", "ended ok"]
+    );
+}
+
+#[tokio::test]
+async fn what_a_lost_caller_missed_is_kept_until_somebody_asks() {
+    let world = world();
+    let mut execution = world
+        .contexts
+        .execute(&world.python, lasting("say a\nwait"))
+        .unwrap();
+    assert_eq!(next(&mut execution).await.as_deref(), Some("accepted 1"));
+    assert_eq!(next(&mut execution).await.as_deref(), Some("a"));
+    let id = execution.id.clone();
+    assert!(
+        world.contexts.attach(&id).await.is_none(),
+        "its caller is there"
+    );
+    drop(execution);
+    let again = world.contexts.attach(&id).await.expect("it still runs");
+    drop(again);
+    world.contexts.restart(&world.python).await.unwrap();
+    let rest = world
+        .contexts
+        .attach(&id)
+        .await
+        .expect("its record is kept");
+    assert_eq!(all(rest).await, ["failed Restarted", "ended killed"]);
+    assert!(
+        world.contexts.attach(&id).await.is_none(),
+        "it was told once"
+    );
+}
+
+#[tokio::test]
+async fn a_record_is_bounded_and_says_what_is_missing() {
+    let world = world();
+    let mut flood = world
+        .contexts
+        .execute(&world.python, lasting("flood 100000"))
+        .unwrap();
+    next(&mut flood).await;
+    let id = flood.id.clone();
+    drop(flood);
+    run(&world.contexts, &world.python, "say after").await;
+    let words = all(world.contexts.attach(&id).await.unwrap()).await;
+    let (last, lost) = (&words[words.len() - 1], &words[words.len() - 2]);
+    assert_eq!(last, "ended ok");
+    assert!(
+        lost.starts_with("lost ") && lost.ends_with(" bytes"),
+        "{lost}"
+    );
+    assert!(
+        words.len() > 10_000 && words.len() < 100_000,
+        "{}",
+        words.len()
     );
 }

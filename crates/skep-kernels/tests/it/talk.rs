@@ -68,6 +68,7 @@ pub(crate) async fn run(contexts: &Contexts, id: &str, code: &str) -> Vec<String
 fn word(update: &Update) -> String {
     match update {
         Update::StateLost(loss) => format!("lost {loss:?}"),
+        Update::OutputLost { bytes } => format!("lost {bytes} bytes"),
         Update::Failed(failure) => format!("failed {failure:?}"),
         Update::Ended(receipt) => format!("ended {}", receipt.outcome.name()),
         Update::Output { output, .. } => match output {
