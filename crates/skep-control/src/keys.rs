@@ -63,7 +63,7 @@ impl Control {
     /// [`StoreError`].
     pub async fn create_key(&self, caller: &Caller, name: String) -> Result<NewKey, StoreError> {
         let key = ApiKey::random();
-        let record = kept_of(&key, caller.team.id.clone(), name);
+        let record = key.record(caller.team.id.clone(), &name);
         let inserting = self.inner.store.keys().insert(record.clone());
         inserting.recorded().await?;
         Ok(NewKey { key, record })
@@ -81,7 +81,7 @@ impl Control {
         key: &ApiKey,
     ) -> Result<(), KeyError> {
         let keys = self.inner.store.keys();
-        let record = kept_of(key, team.id.clone(), name.to_owned());
+        let record = key.record(team.id.clone(), name);
         match keys.insert(record).recorded().await {
             Ok(()) => Ok(()),
             Err(StoreError::Taken { .. }) => match keys.find(key.hash()).await? {
@@ -136,17 +136,20 @@ fn found(found: bool) -> Result<(), KeyError> {
     }
 }
 
-fn kept_of(key: &ApiKey, team: TeamId, name: String) -> Key {
-    let value = key.value();
-    Key {
-        id: Uuid::new_v4().to_string(),
-        team,
-        name,
-        hash: key.hash(),
-        value_length: u32::try_from(value.len()).expect("a key is short"),
-        mask_prefix: value[..2].to_owned(),
-        mask_suffix: value[value.len() - 4..].to_owned(),
-        created_at: now(),
-        last_used: None,
+impl ApiKey {
+    /// What is kept of this key when it is a team's: not the key.
+    pub fn record(&self, team: TeamId, name: &str) -> Key {
+        let value = self.value();
+        Key {
+            id: Uuid::new_v4().to_string(),
+            team,
+            name: name.to_owned(),
+            hash: self.hash(),
+            value_length: u32::try_from(value.len()).expect("a key is short"),
+            mask_prefix: value[..2].to_owned(),
+            mask_suffix: value[value.len() - 4..].to_owned(),
+            created_at: now(),
+            last_used: None,
+        }
     }
 }

@@ -84,13 +84,30 @@ impl Teams<'_> {
                 .prepare_cached("UPDATE teams SET standing = ?2, block_reason = ?3 WHERE id = ?1")
                 .and_then(|mut update| update.execute(params![team.as_str(), standing, reason]))
                 .map_err(|source| StoreError::of(operation, source))?;
-            match changed {
-                0 => Err(StoreError::Missing {
-                    kind: "team",
-                    name: team.to_string(),
-                }),
-                _ => Ok(()),
-            }
+            one(&team, changed)
+        })
+    }
+
+    /// Says how much a team may have from now on; `None` is what the configuration says. The
+    /// receipt fails with [`StoreError::Missing`] if there is no such team.
+    pub fn set_limits(
+        &self,
+        team: TeamId,
+        max_sandboxes: Option<u32>,
+        max_lifetime: Option<Duration>,
+    ) -> Receipt {
+        let operation = "record the limits of a team";
+        self.0.write(operation, move |connection| {
+            let lifetime = max_lifetime.map(column::duration_micros);
+            let changed = connection
+                .prepare_cached(
+                    "UPDATE teams SET max_sandboxes = ?2, max_lifetime = ?3 WHERE id = ?1",
+                )
+                .and_then(|mut update| {
+                    update.execute(params![team.as_str(), max_sandboxes, lifetime])
+                })
+                .map_err(|source| StoreError::of(operation, source))?;
+            one(&team, changed)
         })
     }
 
@@ -123,6 +140,16 @@ impl Teams<'_> {
                     .map_err(|source| StoreError::of(operation, source))
             })
             .await
+    }
+}
+
+fn one(team: &TeamId, changed: usize) -> Result<(), StoreError> {
+    match changed {
+        0 => Err(StoreError::Missing {
+            kind: "team",
+            name: team.to_string(),
+        }),
+        _ => Ok(()),
     }
 }
 

@@ -8,6 +8,7 @@ use skep_cli::{KeyCommand, OutputArgs, SandboxCommand};
 
 use crate::config::Config;
 use crate::env_vars;
+use crate::team::TeamCommand;
 
 /// Skep runs AI-written code in sandboxes that you own.
 #[derive(Debug, Parser)]
@@ -60,6 +61,9 @@ pub(crate) enum Command {
     /// Make, list and revoke API keys
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Say who may use this server, and how much
+    #[command(subcommand)]
+    Team(TeamCommand),
     /// Print completions for a shell
     Completions {
         /// The shell

@@ -13,6 +13,7 @@ mod logging;
 mod metrics;
 mod progress;
 mod serve;
+mod team;
 mod template;
 mod tls;
 mod up;
@@ -82,6 +83,10 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             let local_key = local_key::path(&config()?.data_dir);
             return client(cli.command, &local_key);
         }
+        Command::Team(command) => {
+            let data_dir = config()?.data_dir;
+            runtime()?.block_on(command.run(&data_dir))?;
+        }
         Command::Doctor(output) => return doctor::run(&config()?, output.json),
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "skep", &mut std::io::stdout());
@@ -90,12 +95,16 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn client(command: Command, local_key: &Path) -> Result<ExitCode, CliError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+/// For commands that wait for one thing at a time.
+fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(CliError::failure)?;
-    let code = runtime.block_on(async {
+        .map_err(CliError::failure)
+}
+
+fn client(command: Command, local_key: &Path) -> Result<ExitCode, CliError> {
+    let code = runtime()?.block_on(async {
         match command {
             Command::Sandbox(command) => command.run(local_key).await,
             Command::Key(command) => command.run(local_key).await,
@@ -103,6 +112,7 @@ fn client(command: Command, local_key: &Path) -> Result<ExitCode, CliError> {
             | Command::Serve(_)
             | Command::Template(_)
             | Command::Doctor(_)
+            | Command::Team(_)
             | Command::Completions { .. }
             | Command::Agent(_) => unreachable!("only client commands come here"),
         }

@@ -111,6 +111,51 @@ async fn a_log_is_followed_until_its_sandbox_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_team_has_a_key_and_limits_of_its_own_and_sees_nothing_of_others() {
+    let installation = Installation::start();
+    let id = create(&installation).await;
+    let made = run(
+        &installation,
+        &["team", "create", "guests", "--max-sandboxes", "0"],
+    );
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let key = made.out.trim();
+    let as_guest = |arguments: &[&str]| {
+        let mut command = installation.client_command(arguments);
+        let output = command.env("E2B_API_KEY", key).output().unwrap();
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(as_guest(&["sandbox", "list"]).contains("no sandboxes are running"));
+    assert!(as_guest(&["sandbox", "info", &id]).contains("there is and was no sandbox"));
+    let client = installation.client_with(key);
+    let body = NewSandbox {
+        template_id: "base".to_owned(),
+        ..NewSandbox::default()
+    };
+    let path = ["v2", "sandboxes"];
+    let refused = client.post::<Sandbox>(&path, &body).await.unwrap_err();
+    assert!(refused.to_string().contains('0'), "{refused}");
+
+    let limits = ["team", "limits", "guests", "--max-sandboxes", "1"];
+    assert_eq!(run(&installation, &limits).code, Some(0));
+    client.post::<Sandbox>(&path, &body).await.unwrap();
+    let block = ["team", "block", "guests", "they owe us cake"];
+    assert_eq!(run(&installation, &block).code, Some(0));
+    let refused = client.post::<Sandbox>(&path, &body).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("they owe us cake"),
+        "{refused}"
+    );
+
+    let teams = run(&installation, &["team", "list", "--json"]).out;
+    let teams: Value = serde_json::from_str(&teams).unwrap();
+    assert_eq!(teams[1]["slug"], "guests");
+    assert_eq!(teams[1]["blocked"], "they owe us cake");
+    let again = run(&installation, &["team", "create", "guests"]);
+    assert_eq!(again.code, Some(1), "{}", again.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn mistakes_are_told_with_a_hint_and_the_right_code() {
     let mut installation = Installation::start();
     for arguments in [

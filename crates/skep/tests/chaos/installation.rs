@@ -163,6 +163,11 @@ impl Installation {
         Client::new(&format!("http://{}", self.address), &server.api_key).unwrap()
     }
 
+    /// A client with another key.
+    pub(crate) fn client_with(&self, key: &str) -> Client {
+        Client::new(&format!("http://{}", self.address), key).unwrap()
+    }
+
     /// The id of the server's process.
     pub(crate) fn server_pid(&self) -> Option<u32> {
         self.server.as_ref().map(|server| server.process.id())

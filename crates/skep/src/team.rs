@@ -1,0 +1,232 @@
+//! `skep team …`: who may use this server, and how much.
+//!
+//! These commands change the record itself, so they need the data directory and no key. A
+//! server that runs goes by the change from the next request on.
+
+use std::path::Path;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use serde::Serialize;
+use skep_cli::{CliError, OutputArgs, print_json, print_line, print_note, print_table};
+use skep_control::ApiKey;
+use skep_store::{Standing, Store, StoreError, Team};
+use skep_types::TeamId;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TeamCommand {
+    /// Make a team, and its first key, which is shown once
+    Create {
+        /// Its short name, in lower case
+        slug: String,
+        #[command(flatten)]
+        limits: LimitArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// List teams
+    List {
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Say how much a team may have; what is not given is as the configuration says
+    Limits {
+        /// Its short name
+        slug: String,
+        #[command(flatten)]
+        limits: LimitArgs,
+    },
+    /// Let a team only look and end, not start
+    Block {
+        /// Its short name
+        slug: String,
+        /// Why; its members read it
+        reason: String,
+    },
+    /// Let a blocked team do everything again
+    Unblock {
+        /// Its short name
+        slug: String,
+    },
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct LimitArgs {
+    /// Sandboxes it may run at once
+    #[arg(long, value_name = "COUNT")]
+    max_sandboxes: Option<u32>,
+    /// Longest life of one of its sandboxes
+    #[arg(long, value_name = "HOURS")]
+    max_lifetime_hours: Option<u32>,
+}
+
+impl LimitArgs {
+    fn lifetime(self) -> Option<Duration> {
+        let hours = self.max_lifetime_hours?;
+        Some(Duration::from_hours(u64::from(hours)))
+    }
+}
+
+/// A team as machines read it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    #[serde(rename = "teamID")]
+    team_id: &'a str,
+    slug: &'a str,
+    is_default: bool,
+    max_sandboxes: Option<u32>,
+    max_lifetime_hours: Option<u64>,
+    blocked: Option<&'a str>,
+    created_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    api_key: Option<&'a str>,
+}
+
+impl<'a> Shown<'a> {
+    fn of(team: &'a Team) -> Self {
+        Self {
+            team_id: team.id.as_str(),
+            slug: &team.slug,
+            is_default: team.is_default,
+            max_sandboxes: team.max_sandboxes,
+            max_lifetime_hours: team.max_lifetime.map(|lifetime| lifetime.as_secs() / 3600),
+            blocked: match &team.standing {
+                Standing::Good => None,
+                Standing::Blocked(reason) => Some(reason),
+                Standing::Banned => Some("banned"),
+            },
+            created_at: team.created_at,
+            api_key: None,
+        }
+    }
+}
+
+impl TeamCommand {
+    /// Does it, on the record in `data_dir`.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError`] with hints.
+    pub(crate) async fn run(&self, data_dir: &Path) -> Result<(), CliError> {
+        let path = data_dir.join("skep.db");
+        if !path.exists() {
+            return Err(CliError::input(
+                format!("there is no record in `{}`", data_dir.display()),
+                "`skep up` makes one; `--data-dir` names another",
+            ));
+        }
+        let store = Store::open(&path).map_err(CliError::failure)?;
+        match self {
+            Self::Create {
+                slug,
+                limits,
+                output,
+            } => create(&store, slug, *limits, *output).await,
+            Self::List { output } => list(&store, *output).await,
+            Self::Limits { slug, limits } => {
+                let team = find(&store, slug).await?;
+                let teams = store.teams();
+                let limits = teams.set_limits(team.id, limits.max_sandboxes, limits.lifetime());
+                limits.recorded().await.map_err(CliError::failure)
+            }
+            Self::Block { slug, reason } => {
+                stand(&store, slug, Standing::Blocked(reason.clone())).await
+            }
+            Self::Unblock { slug } => stand(&store, slug, Standing::Good).await,
+        }
+    }
+}
+
+async fn create(
+    store: &Store,
+    slug: &str,
+    limits: LimitArgs,
+    output: OutputArgs,
+) -> Result<(), CliError> {
+    check_slug(slug)?;
+    let team = Team {
+        id: TeamId::random(),
+        slug: slug.to_owned(),
+        name: slug.to_owned(),
+        is_default: false,
+        max_sandboxes: limits.max_sandboxes,
+        max_lifetime: limits.lifetime(),
+        standing: Standing::Good,
+        created_at: Timestamp::now(),
+    };
+    match store.teams().insert(team.clone()).recorded().await {
+        Ok(()) => {}
+        Err(StoreError::Taken { .. }) => {
+            let message = format!("there is a team `{slug}` already");
+            return Err(CliError::input(message, "`skep team list` shows all"));
+        }
+        Err(error) => return Err(CliError::failure(error)),
+    }
+    let key = ApiKey::random();
+    let record = key.record(team.id.clone(), "first key");
+    let inserting = store.keys().insert(record);
+    inserting.recorded().await.map_err(CliError::failure)?;
+    if output.json {
+        print_json(&Shown {
+            api_key: Some(key.reveal()),
+            ..Shown::of(&team)
+        });
+    } else {
+        print_note("its key; keep it: it is not shown again");
+        print_line(key.reveal());
+    }
+    Ok(())
+}
+
+/// A short name becomes part of template names, so it has their letters.
+fn check_slug(slug: &str) -> Result<(), CliError> {
+    let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if (1..=40).contains(&slug.len()) && slug.bytes().all(letter) && !slug.starts_with('-') {
+        return Ok(());
+    }
+    Err(CliError::input(
+        format!("`{slug}` is not a short name"),
+        "use up to 40 lower-case letters, digits and dashes",
+    ))
+}
+
+async fn list(store: &Store, output: OutputArgs) -> Result<(), CliError> {
+    let teams = store.teams().list().await.map_err(CliError::failure)?;
+    let shown: Vec<_> = teams.iter().map(Shown::of).collect();
+    if output.json {
+        print_json(&shown);
+        return Ok(());
+    }
+    let usual = || "as configured".to_owned();
+    let row = |team: &Shown<'_>| {
+        vec![
+            team.slug.to_owned(),
+            team.team_id.to_owned(),
+            team.max_sandboxes
+                .map_or_else(usual, |count| count.to_string()),
+            team.max_lifetime_hours
+                .map_or_else(usual, |hours| format!("{hours} h")),
+            team.blocked.unwrap_or("-").to_owned(),
+        ]
+    };
+    let header = ["team", "id", "sandboxes", "lifetime", "blocked"];
+    print_table(&header, shown.iter().map(row).collect());
+    Ok(())
+}
+
+async fn stand(store: &Store, slug: &str, standing: Standing) -> Result<(), CliError> {
+    let team = find(store, slug).await?;
+    let standing = store.teams().set_standing(team.id, standing);
+    standing.recorded().await.map_err(CliError::failure)
+}
+
+async fn find(store: &Store, slug: &str) -> Result<Team, CliError> {
+    let teams = store.teams().list().await.map_err(CliError::failure)?;
+    let found = teams.into_iter().find(|team| team.slug == slug);
+    found.ok_or_else(|| {
+        let message = format!("there is no team `{slug}`");
+        CliError::input(message, "`skep team list` shows all")
+    })
+}
