@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Resource, Rlimit, Signal, Uid, WaitId, WaitIdOptions};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 use skep_linux::{Child, Cloned};
@@ -214,7 +214,8 @@ impl Launch<'_> {
                 namespaces |= namespace;
             }
         }
-        match skep_linux::clone_process(namespaces)? {
+        let cloned = as_creator(self.plan.users, || skep_linux::clone_process(namespaces))?;
+        match cloned {
             Cloned::Child => {
                 drop(ours);
                 inside::run(self, machine, &theirs)
@@ -312,6 +313,31 @@ fn set_limit(resource: Resource, wanted: (Option<u64>, Option<u64>)) -> rustix::
         maximum: below(wanted.1),
     };
     rustix::process::setrlimit(resource, limit)
+}
+
+/// Makes a user namespace as somebody who is nobody else.
+///
+/// What the users of a namespace hold of the kernel (watches, queues, timers, pending signals)
+/// is counted against its creator, too. If that was root, one sandbox could use up what root
+/// of the machine and all other sandboxes may have.
+fn as_creator(
+    users: Users,
+    create: impl FnOnce() -> io::Result<Cloned>,
+) -> Result<Cloned, Trouble> {
+    let Users::Range { first, .. } = users else {
+        return Ok(create()?);
+    };
+    let capabilities = rustix::thread::capabilities(None)?;
+    let root = Uid::ROOT;
+    rustix::thread::set_thread_res_uid(root, Uid::from_raw(first), root)?;
+    // Some machines let only those make user namespaces who have capabilities, which went
+    // with the user.
+    rustix::thread::set_capabilities(None, capabilities)?;
+    let created = create()?;
+    if matches!(created, Cloned::Parent(_)) {
+        rustix::thread::set_thread_res_uid(root, root, root)?;
+    }
+    Ok(created)
 }
 
 /// Maps the ids and returns the user namespace, if there is one.

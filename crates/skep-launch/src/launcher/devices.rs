@@ -31,6 +31,9 @@ const LINKS: [(&str, &str); 5] = [
 /// The group that terminals belong to, on Debian and everywhere else.
 const TTY_GROUP: u32 = 5;
 
+/// Terminals that one sandbox may have open: the machine has a few thousand for all.
+const TERMINALS: u32 = 64;
+
 /// Makes `/dev`, `/dev/pts` and `/dev/shm`.
 pub(super) fn make(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
     if !plan.has(Defence::MinimalDev) {
@@ -91,6 +94,7 @@ pub(super) fn make(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
             FsOption::Value("ptmxmode", "0666".into()),
             FsOption::Value("mode", "0620".into()),
             FsOption::Value("gid", (first + TTY_GROUP).to_string()),
+            FsOption::Value("max", TERMINALS.to_string()),
         ],
         MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
     )?;

@@ -13,20 +13,25 @@ use super::tree;
 use crate::trouble::{On, Trouble};
 use crate::{Defence, LaunchPlan};
 
-/// What tells about the machine, or changes it.
-const MASKED: [&str; 18] = [
+/// What tells about the machine or its other sandboxes, or changes it.
+const MASKED: [&str; 23] = [
     "acpi",
     "asound",
+    "cgroups",
+    "diskstats",
     "driver",
     "dynamic_debug",
+    "fs",
     "kcore",
-    "keys",
     "key-users",
+    "keys",
     "kmsg",
     "kpagecgroup",
     "kpagecount",
     "kpageflags",
     "latency_stats",
+    "locks",
+    "partitions",
     "sched_debug",
     "scsi",
     "slabinfo",
@@ -36,7 +41,7 @@ const MASKED: [&str; 18] = [
 ];
 
 /// What programs read, and must not write.
-const READ_ONLY: [&str; 5] = ["bus", "fs", "irq", "mtrr", "sys"];
+const READ_ONLY: [&str; 4] = ["bus", "irq", "mtrr", "sys"];
 
 /// Mounts `/proc` for the pid namespace of `child`, and masks it.
 pub(super) fn mount(child: &Child, plan: &LaunchPlan) -> Result<(), Trouble> {
