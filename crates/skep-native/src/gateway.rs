@@ -36,12 +36,20 @@ pub(crate) fn set_up(names: Names) -> io::Result<()> {
     if fs::read_to_string(FORWARD)?.trim() != "1" {
         fs::write(FORWARD, "1")?;
     }
-    NEIGHBOURS.iter().try_for_each(|(path, least)| raise(path, *least))
+    NEIGHBOURS
+        .iter()
+        .try_for_each(|(path, least)| raise(path, *least))
 }
 
 /// Raises a bound of the machine that is lower. One that its owner has raised further stays.
 fn raise(path: &str, least: u32) -> io::Result<()> {
-    let now: u32 = fs::read_to_string(path)?
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        // Only the machine's first network namespace has it, and a server may be in another.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let now: u32 = text
         .trim()
         .parse()
         .map_err(io::Error::other)?;
