@@ -115,6 +115,12 @@ impl Household {
         self.agent.processes.reaper().signal_group(leader, signal)
     }
 
+    /// How many processes of the sandbox were killed for want of memory until now; `None` if
+    /// that cannot be seen.
+    pub fn out_of_memory_kills(&self) -> Option<u64> {
+        self.agent.place.out_of_memory_kills()
+    }
+
     /// What every process of the sandbox finds in its environment, as of now.
     pub fn environment(&self) -> BTreeMap<String, String> {
         settings::environment(&self.agent.settings.current())

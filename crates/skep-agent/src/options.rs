@@ -30,6 +30,8 @@ pub struct Options {
     pub log: Option<OwnedFd>,
     /// `cgroup.procs` files of the cgroups that every user process joins.
     pub work_cgroups: Vec<OwnedFd>,
+    /// Counts, in a line `oom_kill <count>`, the processes that were killed for want of memory.
+    pub kill_count: Option<OwnedFd>,
     /// Where callers come in.
     pub listen: Listen,
     /// What else is served from this process.
@@ -54,6 +56,7 @@ impl Options {
             ready: None,
             log: None,
             work_cgroups: Vec::new(),
+            kill_count: None,
             listen: Listen::At((Ipv4Addr::UNSPECIFIED, AGENT_PORT).into()),
             companion: None,
             path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),

@@ -100,6 +100,7 @@ async fn start(options: Options) -> Result<(), RunError> {
         },
         path: options.path,
         cgroups: options.work_cgroups,
+        kill_count: options.kill_count,
         open_files: raise_open_files(),
         raise_oom_score: has_adjusted_oom_score(),
     };

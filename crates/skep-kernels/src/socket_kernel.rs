@@ -203,6 +203,8 @@ impl Kernel for SocketKernel {
     fn send(&mut self, request: &Request<'_>) {
         let body = serde_json::to_vec(request).expect("strings and maps are always JSON");
         framed(&body, &mut self.outgoing);
+        // Kills from here on may be of this execution's making.
+        self.out_of_memory_kills = self.processes.out_of_memory_kills();
     }
 
     fn receive(&mut self) -> BoxFuture<'_, Event> {

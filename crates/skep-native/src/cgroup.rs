@@ -152,6 +152,19 @@ impl Cgroups {
         folders.into_iter().map(open).collect()
     }
 
+    /// Opens the file that counts how many processes of the sandbox's own work were killed for
+    /// want of memory, in a line `oom_kill <count>`.
+    pub(crate) fn kill_count(&self, group: &Group) -> Result<File, CgroupError> {
+        let path = match self {
+            Self::V1(hierarchies) => hierarchies.kill_count(group),
+            Self::V2(tree) => tree
+                .folder(group)
+                .join(Child::Work.name())
+                .join("memory.events"),
+        };
+        File::open(&path).map_err(file("open", &path))
+    }
+
     /// What everything in the group has used.
     pub(crate) fn usage(&self, group: &Group) -> Result<Usage, CgroupError> {
         match self {

@@ -169,6 +169,10 @@ impl Host {
         let mut descriptors = Descriptors::default();
         let join = open_doors(cgroup::Child::Agent)?;
         let work = open_doors(cgroup::Child::Work)?;
+        let kill_count = self
+            .cgroups
+            .kill_count(&group)
+            .map_err(failed("open the sandbox's cgroup"))?;
         let config = sealed_file("agent-config", request.agent_config.reveal())
             .map_err(failed("store the agent's configuration"))?;
         let (ready, theirs) = io::pipe().map_err(failed("make a pipe"))?;
@@ -183,6 +187,7 @@ impl Host {
             config: descriptors.add(config),
             ready: descriptors.add(theirs),
             work: work.into_iter().map(|file| descriptors.add(file)).collect(),
+            kill_count: descriptors.add(kill_count),
         };
         let plan = plan::plan(self, request, slot, &folder, &passed);
         let prepared_in = start.elapsed();

@@ -43,6 +43,8 @@ pub(crate) struct Passed {
     pub(crate) ready: Descriptor,
     /// The doors of the other cgroup, through which the agent sends what it starts.
     pub(crate) work: Vec<Descriptor>,
+    /// Where the agent reads how many processes were killed for want of memory.
+    pub(crate) kill_count: Descriptor,
 }
 
 pub(crate) fn plan(
@@ -106,6 +108,8 @@ fn process(host: &Host, passed: &Passed) -> Process {
         LOG_DESCRIPTOR.to_string(),
         "--work-cgroup-fds".to_owned(),
         work.join(","),
+        "--kill-count-fd".to_owned(),
+        (FIRST_WORK_DESCRIPTOR + work.len()).to_string(),
     ];
     let arguments = host.config.agent_arguments.iter().cloned();
     Process {
@@ -125,6 +129,7 @@ fn process(host: &Host, passed: &Passed) -> Process {
         pass: [passed.config, passed.ready, passed.log]
             .into_iter()
             .chain(passed.work.iter().copied())
+            .chain([passed.kill_count])
             .collect(),
         open_files: OPEN_FILES,
         oom_score_adjust: OOM_SCORE_ADJUST,

@@ -26,6 +26,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), CliError> {
         .iter()
         .map(|number| take(*number))
         .collect::<Result<_, _>>()?;
+    options.kill_count = args.kill_count_fd.map(take).transpose()?;
     options.listen = Listen::At(args.listen);
     options.companion = interpreter::companion();
     skep_agent::run(options).map_err(CliError::failure)

@@ -147,6 +147,9 @@ pub(crate) struct AgentArgs {
     /// Descriptors of the cgroups that user processes join
     #[arg(long, value_delimiter = ',')]
     pub(crate) work_cgroup_fds: Vec<i32>,
+    /// Descriptor to read from how many processes were killed for want of memory
+    #[arg(long)]
+    pub(crate) kill_count_fd: Option<i32>,
     /// Address to listen on
     #[arg(long, default_value = "0.0.0.0:49983")]
     pub(crate) listen: SocketAddr,

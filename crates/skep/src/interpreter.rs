@@ -109,7 +109,7 @@ impl Processes for Sandbox {
     }
 
     fn out_of_memory_kills(&self) -> Option<u64> {
-        None
+        self.household.out_of_memory_kills()
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct WorkPlace {
     pub(crate) path: String,
     /// `cgroup.procs` files of the cgroups for the sandbox's own work.
     pub(crate) cgroups: Vec<OwnedFd>,
+    /// Counts the processes that were killed for want of memory.
+    pub(crate) kill_count: Option<OwnedFd>,
     /// The limit that the agent had before it raised its own.
     pub(crate) open_files: Option<Rlimit>,
     /// Whether memory that is short is taken from what is started before the agent.
@@ -108,6 +110,14 @@ impl WorkPlace {
         Ok((pid, exit))
     }
 
+    /// How many processes were killed for want of memory until now, if that can be seen.
+    pub(crate) fn out_of_memory_kills(&self) -> Option<u64> {
+        let mut text = [0; 1024];
+        // Read at its start again and again: the kernel writes it anew each time.
+        let length = rustix::io::pread(self.kill_count.as_ref()?, &mut text, 0).ok()?;
+        kills(std::str::from_utf8(&text[..length]).ok()?)
+    }
+
     /// Where a program of the sandbox's default user starts if nobody says where.
     pub(crate) fn default_directory(&self, config: &AgentConfig) -> Result<String, StartError> {
         let user = self.user(None, config)?;
@@ -173,4 +183,29 @@ fn programs(command: &str, path: &str) -> Result<Vec<CString>, StartError> {
         .map(|folder| if folder.is_empty() { "." } else { folder })
         .map(|folder| c_string(&path::join(folder, command), "command"))
         .collect()
+}
+
+fn kills(text: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("oom_kill "))?;
+    line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kills_are_counted_in_the_words_of_both_kinds_of_cgroups() {
+        assert_eq!(
+            kills("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
+            Some(3)
+        );
+        assert_eq!(
+            kills("low 0\nhigh 1\nmax 2\noom 4\noom_kill 5\noom_group_kill 0\n"),
+            Some(5)
+        );
+        assert_eq!(kills("under_oom 0\n"), None);
+    }
 }

@@ -62,6 +62,11 @@ impl Hierarchies {
         folder
     }
 
+    pub(super) fn kill_count(&self, group: &Group) -> PathBuf {
+        let folder = self.parent("memory").join(&group.name);
+        folder.join(Child::Work.name()).join("memory.oom_control")
+    }
+
     pub(super) fn folders(&self, group: &Group, child: Child) -> Vec<PathBuf> {
         self.controllers
             .iter()
