@@ -135,4 +135,17 @@ mod tests {
         drop(hold);
         thread.join().unwrap();
     }
+
+    #[test]
+    fn a_thread_with_a_view_of_its_own_leaves_that_of_others_alone() {
+        let before = std::env::current_dir().unwrap();
+        let namespace = || std::fs::read_link("/proc/thread-self/ns/mnt").unwrap();
+        let inside = std::thread::spawn(move || {
+            leave_shared_view().unwrap();
+            std::env::set_current_dir("/proc").unwrap();
+            namespace()
+        });
+        assert_ne!(inside.join().unwrap(), namespace());
+        assert_eq!(std::env::current_dir().unwrap(), before);
+    }
 }

@@ -18,9 +18,7 @@ pub mod route;
 mod signals;
 pub mod spawn_as;
 
-pub use clone::{
-    Child, Cloned, clone_process, exit_now, leave_namespaces, leave_shared_view,
-};
+pub use clone::{Child, Cloned, clone_process, exit_now, leave_namespaces, leave_shared_view};
 pub use execute::{Executable, Execution, execute};
 pub use file_owner::as_file_owner;
 pub use filter::{Instruction, install_filter};

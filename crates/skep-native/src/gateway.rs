@@ -49,10 +49,7 @@ fn raise(path: &str, least: u32) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    let now: u32 = text
-        .trim()
-        .parse()
-        .map_err(io::Error::other)?;
+    let now: u32 = text.trim().parse().map_err(io::Error::other)?;
     if now < least {
         fs::write(path, least.to_string())?;
     }

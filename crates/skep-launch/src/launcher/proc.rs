@@ -14,7 +14,7 @@ use crate::trouble::{On, Trouble};
 use crate::{Defence, LaunchPlan};
 
 /// What tells about the machine or its other sandboxes, or changes it.
-const MASKED: [&str; 23] = [
+const MASKED: [&str; 22] = [
     "acpi",
     "asound",
     "cgroups",
@@ -30,7 +30,6 @@ const MASKED: [&str; 23] = [
     "kpagecount",
     "kpageflags",
     "latency_stats",
-    "locks",
     "partitions",
     "sched_debug",
     "scsi",

@@ -43,7 +43,9 @@ impl Header {
 pub fn lines(memory: &[u8]) -> Vec<&[u8]> {
     let mut halves: Vec<_> = memory.chunks(HALF).filter_map(read_half).collect();
     halves.sort_by_key(|(turn, _)| *turn);
-    let lines = halves.into_iter().flat_map(|(_, text)| text.split(|byte| *byte == b'\n'));
+    let lines = halves
+        .into_iter()
+        .flat_map(|(_, text)| text.split(|byte| *byte == b'\n'));
     lines.filter(|line| !line.is_empty()).collect()
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Bomb {
     pub(crate) name: String,
     /// How the reason starts that it must be given.
     expect: String,
+    /// What a neighbour must be able to do meanwhile.
+    meanwhile: Option<String>,
     source: String,
 }
 
@@ -45,12 +47,14 @@ pub(crate) fn all() -> Vec<Bomb> {
     paths.sort();
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
-        let expect = text
-            .lines()
-            .find_map(|line| line.strip_prefix("# Expect: "));
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.map(str::to_owned)
+        };
         Bomb {
             name: path.file_stem().unwrap().to_str().unwrap().to_owned(),
-            expect: expect.unwrap().to_owned(),
+            expect: field("# Expect: ").unwrap(),
+            meanwhile: field("# Meanwhile: "),
             source: format!("{library}\n\n{text}"),
         }
     };
@@ -64,74 +68,51 @@ impl Bomb {
         product: &Product,
         sentinels: &Sentinels,
     ) -> Result<String, String> {
-        let (offender, neighbour) = (
-            product.create(sentinels).await,
-            product.create(sentinels).await,
-        );
-        let before = latencies(&neighbour, 8).await;
+        let mut scene = Scene::new(product, sentinels).await;
+        scene.meanwhile.clone_from(&self.meanwhile);
+        let offender = scene.offender.clone();
         let command = command(&self.source);
-        let (verdict, seen) = watch(
-            product,
-            &offender,
-            &neighbour,
-            offender.judge("root", &command),
-        )
-        .await;
-        let answered = health(product, &offender).await;
-        product.kill(&offender).await;
-        product.kill(&neighbour).await;
-        let report = format!("{verdict}; {}", seen.report(&before));
+        let verdict = scene.watch(offender.judge("root", &command)).await;
         let is_held = matches!(&verdict, Verdict::Held(reason) if reason.starts_with(&self.expect));
-        match (is_held, answered, seen.agent_failures.as_slice()) {
-            (true, Ok(()), []) => Ok(report),
-            (_, answered, failures) => Err(format!("{report}; {answered:?} {failures:?}")),
-        }
+        scene.finish(is_held, &verdict.to_string()).await
     }
 }
 
 /// Lets a command print a gibibyte to somebody who reads a little of it, then nothing, and then
 /// goes away. It must wait, nothing may be kept in memory, and it must end when nobody listens.
 pub(crate) async fn flood(product: &Product, sentinels: &Sentinels) -> Result<String, String> {
-    let offender = product.create(sentinels).await;
-    let neighbour = product.create(sentinels).await;
-    let before = latencies(&neighbour, 8).await;
+    let mut scene = Scene::new(product, sentinels).await;
+    let (offender, neighbour) = (scene.offender.clone(), scene.neighbour.clone());
     let agent = offender.client.agent(&offender.id, Some(&offender.token));
     let script = format!("head -c {FLOOD} /dev/zero; echo over > /tmp/over");
-    let options = ExecOptions::default();
     let arguments = ["-c".to_owned(), script];
+    let options = ExecOptions::default();
     let mut events = agent.exec("sh", &arguments, &options).await.unwrap();
     let start = Instant::now();
-    let (arrived, mut seen) = watch(product, &offender, &neighbour, read_some(&mut events)).await;
-    let rate = arrived as f64 / start.elapsed().as_secs_f64() / f64::from(1 << 20);
+    scene.watch(read_some(&mut events)).await;
+    let seconds = start.elapsed().as_secs_f64();
     // Nobody reads for as long as this takes.
-    let (_, quiet) = watch(product, &offender, &neighbour, latencies(&neighbour, 30)).await;
+    scene.watch(latencies(&neighbour, 30)).await;
     let resident = product.agent_memory(&offender.id);
-    let unread = offender.run("user", "cat", &["/tmp/over".into()]).await;
-    let waits = unread.unwrap().code != 0;
-    drop(events);
-    skep_testkit::wait_until(PATIENCE * 6, async || {
+    let is_over = async || {
         let over = offender.run("user", "cat", &["/tmp/over".into()]).await;
-        match over.unwrap().code {
-            0 => Ok(()),
-            _ => Err("the command still prints"),
-        }
+        over.unwrap().code == 0
+    };
+    let waits = !is_over().await;
+    drop(events);
+    skep_testkit::wait_until(PATIENCE * 6, async || match is_over().await {
+        true => Ok(()),
+        false => Err("the command still prints"),
     })
     .await;
-    product.kill(&offender).await;
-    product.kill(&neighbour).await;
-    seen.agent_failures.extend(quiet.agent_failures);
     let report = format!(
-        "{rate:.0} MiB/s; agent of {} MiB; {}",
-        resident >> 20,
-        seen.report(&before)
+        "{} MiB in {seconds:.1} s; agent of {} MiB",
+        READ_OF_FLOOD >> 20,
+        resident >> 20
     );
-    match (
-        waits && resident < AGENT_MEMORY,
-        seen.agent_failures.as_slice(),
-    ) {
-        (true, []) => Ok(report),
-        (_, failures) => Err(format!("waits: {waits}; {report} {failures:?}")),
-    }
+    scene
+        .finish(waits && resident < AGENT_MEMORY, &report)
+        .await
 }
 
 async fn read_some(events: &mut ExecStream) -> u64 {
@@ -146,57 +127,105 @@ async fn read_some(events: &mut ExecStream) -> u64 {
     arrived
 }
 
-/// What was seen while a bomb was going off.
-#[derive(Debug, Default)]
-struct Seen {
-    neighbour: Vec<Duration>,
-    agent_answers: usize,
-    agent_failures: Vec<String>,
+/// A sandbox in which a bomb goes off, a neighbour, and what is seen meanwhile.
+struct Scene<'a> {
+    product: &'a Product,
+    offender: Target,
+    neighbour: Target,
+    /// What the neighbour must be able to do, in Python.
+    meanwhile: Option<String>,
+    before: Vec<Duration>,
+    during: Vec<Duration>,
+    failures: Vec<String>,
 }
 
-impl Seen {
-    fn report(&self, before: &[Duration]) -> String {
-        let mut text = format!("agent answered {} times; neighbour", self.agent_answers);
-        for (when, times) in [("before", before), ("during", &self.neighbour)] {
-            let mut sorted = times.to_vec();
+impl<'a> Scene<'a> {
+    async fn new(product: &'a Product, sentinels: &Sentinels) -> Self {
+        let offender = product.create(sentinels).await;
+        let neighbour = product.create(sentinels).await;
+        Self {
+            before: latencies(&neighbour, 8).await,
+            product,
+            offender,
+            neighbour,
+            meanwhile: None,
+            during: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    /// Looks at everybody again and again until `bomb` is over.
+    async fn watch<T>(&mut self, bomb: impl Future<Output = T>) -> T {
+        let mut bomb = std::pin::pin!(bomb);
+        loop {
+            tokio::select! {
+                seen = self.look() => {
+                    let (latency, failures) = seen;
+                    self.during.extend(latency);
+                    self.failures.extend(failures);
+                }
+                over = &mut bomb => return over,
+            }
+        }
+    }
+
+    async fn look(&self) -> (Vec<Duration>, Vec<String>) {
+        let agent = health(self.product, &self.offender).await;
+        let latency = latencies(&self.neighbour, 1).await;
+        let neighbour = match &self.meanwhile {
+            Some(statement) => could(&self.neighbour, statement).await,
+            None => Ok(()),
+        };
+        let results = [
+            ("agent", agent),
+            ("neighbour", neighbour),
+            ("machine", machine()),
+        ];
+        let failures = results
+            .into_iter()
+            .filter_map(|(who, result)| Some(format!("{who}: {}", result.err()?)));
+        (latency, failures.collect())
+    }
+
+    async fn finish(self, is_right: bool, what: &str) -> Result<String, String> {
+        let answered = health(self.product, &self.offender).await;
+        self.product.kill(&self.offender).await;
+        self.product.kill(&self.neighbour).await;
+        let mut report = format!("{what}; neighbour");
+        for (when, times) in [("before", &self.before), ("during", &self.during)] {
+            let mut sorted = times.clone();
             sorted.sort();
             let milliseconds =
                 |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1000.0);
             let middle = milliseconds(sorted.get(sorted.len() / 2));
             let most = milliseconds(sorted.last());
-            write!(text, " {when} {middle:.0} ms (at most {most:.0})").unwrap();
+            write!(report, " {when} {middle:.0} ms (at most {most:.0})").unwrap();
         }
-        text
+        match (is_right, answered, self.failures.as_slice()) {
+            (true, Ok(()), []) => Ok(report),
+            (_, answered, failures) => Err(format!("{report}; {answered:?} {failures:?}")),
+        }
     }
 }
 
-/// Watches agent and neighbour until `bomb` is over.
-async fn watch<T>(
-    product: &Product,
-    offender: &Target,
-    neighbour: &Target,
-    bomb: impl Future<Output = T>,
-) -> (T, Seen) {
-    let mut seen = Seen::default();
-    let mut bomb = std::pin::pin!(bomb);
-    loop {
-        let look = async {
-            let health = health(product, offender).await;
-            (health, latencies(neighbour, 1).await)
-        };
-        tokio::select! {
-            // What is being looked at is looked at to the end, so that no failure is missed.
-            biased;
-            (health, latency) = look => {
-                match health {
-                    Ok(()) => seen.agent_answers += 1,
-                    Err(failure) => seen.agent_failures.push(failure),
-                }
-                seen.neighbour.extend(latency);
-            }
-            over = &mut bomb => return (over, seen),
-        }
+/// Whether a sandbox can do what a statement does.
+async fn could(target: &Target, statement: &str) -> Result<(), String> {
+    let program = format!("import ctypes, os\n{statement}");
+    let arguments = ["-I".to_owned(), "-c".to_owned(), program];
+    let ran = target.run("user", "python3", &arguments).await.unwrap();
+    match ran.code {
+        0 => Ok(()),
+        _ => Err(ran.stderr),
     }
+}
+
+/// Whether root of the machine still gets what every user has a limited number of.
+fn machine() -> Result<(), String> {
+    use rustix::fs::inotify;
+    use rustix::pty::{OpenptFlags, openpt};
+    inotify::init(inotify::CreateFlags::CLOEXEC).map_err(|error| format!("inotify: {error}"))?;
+    openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).map_err(|error| format!("pty: {error}"))?;
+    Ok(())
 }
 
 async fn latencies(target: &Target, count: usize) -> Vec<Duration> {
