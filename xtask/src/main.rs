@@ -2,6 +2,7 @@
 
 mod ci;
 mod environment;
+mod fuzz;
 mod tidy;
 mod tree;
 
@@ -17,6 +18,8 @@ enum Command {
     Tidy,
     /// Run everything that must pass before a change is taken.
     Ci(ci::Options),
+    /// Try mutated requests on everything that reads what strangers send.
+    Fuzz(fuzz::Options),
     /// Write the pages that are generated from code.
     Docs {
         /// Only say whether they are up to date.
@@ -30,6 +33,7 @@ fn main() -> anyhow::Result<ExitCode> {
     match Command::parse() {
         Command::Tidy => tidy::run(&root),
         Command::Ci(options) => ci::run(&root, &options),
+        Command::Fuzz(options) => fuzz::run(&root, &options),
         Command::Docs { check } => environment::write_page(&root, check),
     }
 }

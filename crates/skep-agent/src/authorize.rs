@@ -48,7 +48,7 @@ pub(crate) async fn authorize(
 }
 
 /// A control route is a listed path or lies below one.
-fn is_control(path: &str) -> bool {
+pub(crate) fn is_control(path: &str) -> bool {
     CONTROL_PATHS.iter().any(|control| {
         path.strip_prefix(control)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

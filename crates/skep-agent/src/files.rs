@@ -3,6 +3,8 @@
 mod compose;
 mod content;
 mod download;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod metadata;
 mod part_name;
 mod range;

@@ -20,7 +20,7 @@ use crate::path::PathError;
 use crate::users::UserError;
 
 pub(crate) use list::list;
-pub(crate) use parents::make_parents;
+pub(crate) use parents::{NewDirectories, make_parents};
 pub(crate) use remove::remove;
 
 /// Why something could not be done to a file.
@@ -55,6 +55,20 @@ pub(crate) enum FileError {
     /// The disk, its inodes or the quota of the sandbox are used up.
     #[error("not enough disk space available")]
     NoSpace(#[source] io::Error),
+    /// What was asked for cannot be done to this file, whoever asks.
+    #[error("cannot {operation} '{path}'")]
+    Unfit {
+        operation: &'static str,
+        path: String,
+        source: io::Error,
+    },
+    /// Not even root may: the agent's own process, a filesystem that is mounted read-only.
+    #[error("cannot {operation} '{path}'")]
+    Denied {
+        operation: &'static str,
+        path: String,
+        source: io::Error,
+    },
     #[error("cannot {operation} '{path}'")]
     Io {
         operation: &'static str,
@@ -76,6 +90,27 @@ impl FileError {
             Some(Errno::ISDIR) => Self::IsDirectory { path },
             Some(Errno::NXIO) => Self::NotRegular { path },
             Some(Errno::LOOP) => Self::Loop { path },
+            Some(
+                Errno::NAMETOOLONG
+                | Errno::INVAL
+                | Errno::NOTDIR
+                | Errno::EXIST
+                | Errno::NOTEMPTY
+                | Errno::BUSY
+                | Errno::TXTBSY
+                | Errno::XDEV
+                | Errno::MLINK
+                | Errno::FBIG,
+            ) => Self::Unfit {
+                operation,
+                path,
+                source,
+            },
+            Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Self::Denied {
+                operation,
+                path,
+                source,
+            },
             _ => Self::Io {
                 operation,
                 path,
@@ -98,7 +133,9 @@ impl From<FileError> for ConnectError {
             | FileError::IsDirectory { .. }
             | FileError::NotADirectory { .. }
             | FileError::NotRegular { .. }
+            | FileError::Unfit { .. }
             | FileError::Network { .. } => ErrorCode::InvalidArgument,
+            FileError::Denied { .. } => ErrorCode::PermissionDenied,
             FileError::DirectoryExists { .. } => ErrorCode::AlreadyExists,
             FileError::Loop { .. } => ErrorCode::FailedPrecondition,
             FileError::TooMany { .. } | FileError::TooManyWatches | FileError::NoSpace(_) => {

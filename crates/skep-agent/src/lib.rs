@@ -39,8 +39,8 @@ mod signature;
 mod tunnel;
 mod users;
 
-pub use options::{Listen, Options};
 pub use household::{Child, Companion, Household, Program, ProgramError};
+pub use options::{Listen, Options};
 pub use reaper::Orphans;
 pub use run::{RunError, run};
 

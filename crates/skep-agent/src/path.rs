@@ -11,19 +11,35 @@ pub(crate) enum PathError {
     /// No file can be called so.
     #[error("path contains a zero byte")]
     ZeroByte,
+    /// The kernel takes no such path.
+    #[error("path or a name in it is too long")]
+    TooLong,
 }
+
+/// The longest path and the longest name in one that the kernel takes.
+const LONGEST_PATH: usize = 4095;
+const LONGEST_NAME: usize = 255;
 
 /// The absolute path that `path` means for `user`.
 ///
 /// Empty is the working directory of the sandbox, or the home if it has none. `~` and relative
 /// paths start at the home, never at the working directory. An absolute path stays as it is.
 pub(crate) fn resolve(path: &str, user: &User, workdir: Option<&str>) -> Result<String, PathError> {
+    let resolved = expand(path, user, workdir)?;
+    let has_long_name = || resolved.split('/').any(|name| name.len() > LONGEST_NAME);
+    if resolved.len() > LONGEST_PATH || has_long_name() {
+        return Err(PathError::TooLong);
+    }
+    Ok(resolved)
+}
+
+fn expand(path: &str, user: &User, workdir: Option<&str>) -> Result<String, PathError> {
     if path.contains('\0') {
         return Err(PathError::ZeroByte);
     }
     if path.is_empty() {
         return match workdir.filter(|workdir| !workdir.is_empty()) {
-            Some(workdir) => resolve(workdir, user, None),
+            Some(workdir) => expand(workdir, user, None),
             None => Ok(user.home.clone()),
         };
     }
@@ -128,6 +144,15 @@ mod tests {
     fn an_absolute_path_is_left_alone() {
         check("/a/../b//c/", None, Ok("/a/../b//c/"));
         check("/a\0b", None, Err(PathError::ZeroByte));
+    }
+
+    #[test]
+    fn what_the_kernel_would_refuse_is_refused_before_anything_is_made() {
+        let name = "n".repeat(255);
+        check(&format!("/a/{name}"), None, Ok(&format!("/a/{name}")));
+        check(&format!("/a/{name}n"), None, Err(PathError::TooLong));
+        check(&"/abc".repeat(1024), None, Err(PathError::TooLong));
+        check(&format!("{name}n/../b"), None, Ok("/home/user/b"));
     }
 
     #[test]

@@ -64,12 +64,14 @@ impl From<FileError> for RestError {
             | FileError::NotRegular { .. }
             | FileError::DirectoryExists { .. }
             | FileError::Loop { .. }
+            | FileError::Unfit { .. }
             | FileError::Network { .. }
             | FileError::TooMany { .. }
             | FileError::TooManyWatches => StatusCode::BAD_REQUEST,
             FileError::NoSpace(_) => {
                 return Self::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string());
             }
+            FileError::Denied { .. } => StatusCode::FORBIDDEN,
             FileError::Io { .. } | FileError::Broken => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, Chain(&error).to_string())

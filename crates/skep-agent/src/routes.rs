@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderName, Method, StatusCode};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer, ExposeHeaders};
 
@@ -32,9 +33,26 @@ pub(crate) fn routes(agent: &Arc<Agent>) -> Router {
         .method_not_allowed_fallback(|| async {
             RestError::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
         })
+        .layer(map_response(with_body))
         .layer(from_fn_with_state(Arc::clone(agent), authorize))
         .layer(cors())
         .with_state(Arc::clone(agent))
+}
+
+/// Gives a body to a refusal that has none: the RPC library answers some mistakes, like a content
+/// type that it does not know, with a bare status, and clients look inside.
+async fn with_body(response: Response) -> Response {
+    let status = response.status();
+    let is_refusal = status.is_client_error() || status.is_server_error();
+    if !is_refusal || response.headers().contains_key(CONTENT_TYPE) {
+        return response;
+    }
+    let mut headers = response.into_parts().0.headers;
+    headers.remove(CONTENT_LENGTH);
+    let text = status.canonical_reason().unwrap_or("refused");
+    let mut shaped = RestError::new(status, text.to_ascii_lowercase()).into_response();
+    shaped.headers_mut().extend(headers);
+    shaped
 }
 
 /// Empty on purpose: a client that parses every body would stumble over a text.

@@ -75,7 +75,9 @@ pub(crate) fn towards_client(parts: &mut response::Parts) {
 }
 
 fn origin_form(uri: &Uri) -> Uri {
-    let path = uri.path_and_query().cloned();
+    // `http://host#part` has a path that reads as `/` but would be written as nothing.
+    let path = uri.path_and_query().filter(|path| path.as_str() != "/");
+    let path = path.cloned();
     Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")))
 }
 

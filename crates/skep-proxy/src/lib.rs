@@ -23,6 +23,8 @@ mod exchange;
 mod fake;
 mod forward;
 mod front;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod hangup;
 mod headers;
 mod last_words;

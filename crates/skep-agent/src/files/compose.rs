@@ -73,7 +73,7 @@ fn concatenate(sources: &[String], destination: &str, view: &View) -> Result<(),
         .iter()
         .map(|source| open_source(source))
         .collect::<Result<Vec<_>, _>>()?;
-    make_parents(path::parent(destination), &view.user)?;
+    let parents = make_parents(path::parent(destination), &view.user)?;
     if std::fs::metadata(destination).is_ok_and(|found| found.is_dir()) {
         return Err(FileError::IsDirectory {
             path: destination.to_owned(),
@@ -91,6 +91,7 @@ fn concatenate(sources: &[String], destination: &str, view: &View) -> Result<(),
     let (uid, gid) = (Uid::from_raw(view.user.uid), Gid::from_raw(view.user.gid));
     fchown(&file, Some(uid), Some(gid)).map_err(|errno| failed(errno.into()))?;
     rename(partial.0.as_str(), destination).map_err(|errno| failed(errno.into()))?;
+    parents.keep();
     for source in sources {
         match unlinkat(CWD, source.as_str(), AtFlags::empty()) {
             // A file that was named twice is gone after the first time.

@@ -26,7 +26,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::metadata;
-use crate::filesystem::{FileError, make_parents};
+use crate::filesystem::{FileError, NewDirectories, make_parents};
 use crate::users::User;
 use crate::{open, path};
 
@@ -35,7 +35,10 @@ use crate::{open, path};
 pub(super) struct Target {
     path: String,
     file: File,
+    owner: (Uid, Gid),
     fate: Fate,
+    /// Made on the way here; they go again if the upload comes to nothing.
+    parents: NewDirectories,
 }
 
 #[derive(Debug)]
@@ -49,20 +52,21 @@ enum Fate {
 }
 
 impl Target {
-    /// Opens the file for `user`, who owns it from now on, and makes the directories to it.
+    /// Opens the file for `user`, who will own it, and makes the directories to it.
     pub(super) fn open(path: &str, user: &User) -> Result<Self, FileError> {
-        make_parents(path::parent(path), user)?;
+        let (parents, (file, fate)) = open_below_parents(path, user)?;
         let failed = |error: io::Error| FileError::io("open", path, error);
-        let (file, fate) = open_or_make(path).map_err(failed)?;
         open::expect_regular(&file).map_err(failed)?;
         let target = Self {
             path: path.to_owned(),
             file: File::from(file),
+            owner: (Uid::from_raw(user.uid), Gid::from_raw(user.gid)),
             fate,
+            parents,
         };
-        let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
-        fchown(&target.file, Some(uid), Some(gid))
-            .map_err(|errno| FileError::io("chown", path, errno.into()))?;
+        if matches!(target.fate, Fate::New) {
+            target.hand_over()?;
+        }
         Ok(target)
     }
 
@@ -74,7 +78,10 @@ impl Target {
     ) -> Result<(), FileError> {
         let stored = match self.fate {
             Fate::New | Fate::Kept => self.file.write_all(body),
-            Fate::Existing { .. } => self.overwrite(body),
+            Fate::Existing { .. } => {
+                self.hand_over()?;
+                self.overwrite(body)
+            }
         };
         stored.map_err(|source| FileError::io("write", &self.path, source))?;
         self.keep(metadata)
@@ -100,6 +107,7 @@ impl Target {
     /// The body is complete: what was there before is replaced now.
     pub(super) fn finish(mut self, metadata: &BTreeMap<String, String>) -> Result<(), FileError> {
         if let Fate::Existing { spool: Some(spool) } = &self.fate {
+            self.hand_over()?;
             copy_over(spool, &self.file)
                 .map_err(|source| FileError::io("write", &self.path, source))?;
         }
@@ -122,7 +130,15 @@ impl Target {
         metadata::replace(&self.file, metadata)
             .map_err(|source| FileError::io("set the metadata of", &self.path, source))?;
         self.fate = Fate::Kept;
+        std::mem::take(&mut self.parents).keep();
         Ok(())
+    }
+
+    /// Gives the file to the user: a new one at once, another with its new content.
+    fn hand_over(&self) -> Result<(), FileError> {
+        let (uid, gid) = self.owner;
+        fchown(&self.file, Some(uid), Some(gid))
+            .map_err(|errno| FileError::io("chown", &self.path, errno.into()))
     }
 
     fn discard(&self) -> io::Result<()> {
@@ -144,6 +160,28 @@ impl Drop for Target {
             && let Err(error) = self.discard()
         {
             tracing::debug!(%error, "an incomplete upload was gone before it could be removed");
+        }
+    }
+}
+
+/// How often the directories are made again that somebody else removes.
+const ATTEMPTS: usize = 8;
+
+/// Another upload that failed may just take back the directories that both wanted.
+fn open_below_parents(
+    path: &str,
+    user: &User,
+) -> Result<(NewDirectories, (OwnedFd, Fate)), FileError> {
+    let mut attempts = 1;
+    loop {
+        let parents = make_parents(path::parent(path), user)?;
+        match open_or_make(path) {
+            Ok(opened) => return Ok((parents, opened)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < ATTEMPTS => {
+                attempts += 1;
+                parents.keep();
+            }
+            Err(error) => return Err(FileError::io("open", path, error)),
         }
     }
 }

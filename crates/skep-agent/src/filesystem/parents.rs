@@ -2,17 +2,41 @@
 
 use std::io;
 
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Uid, chownat, mkdir, stat};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Uid, chownat, mkdir, stat, unlinkat};
 use rustix::io::Errno;
 
 use super::FileError;
 use crate::path;
 use crate::users::User;
 
+/// Directories that were made for something. If that comes to nothing, they go again.
+#[derive(Debug, Default)]
+#[must_use = "unless they are kept they are removed"]
+pub(crate) struct NewDirectories(Vec<String>);
+
+impl NewDirectories {
+    /// What they were made for is there.
+    pub(crate) fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for NewDirectories {
+    fn drop(&mut self) {
+        for directory in self.0.iter().rev() {
+            // Others may have put something in there meanwhile; then it stays.
+            if let Err(error) = unlinkat(CWD, directory.as_str(), AtFlags::REMOVEDIR) {
+                tracing::debug!(%error, "a new directory stays");
+                return;
+            }
+        }
+    }
+}
+
 /// Makes what is missing of `directory`, one by one, for `user`. What exists is left as it is.
 ///
 /// Others may be making the same directories at the same time.
-pub(crate) fn make_parents(directory: &str, user: &User) -> Result<(), FileError> {
+pub(crate) fn make_parents(directory: &str, user: &User) -> Result<NewDirectories, FileError> {
     let mut missing = Vec::new();
     let mut at = directory;
     loop {
@@ -33,15 +57,17 @@ pub(crate) fn make_parents(directory: &str, user: &User) -> Result<(), FileError
         }
         at = path::parent(at);
     }
+    let mut made = NewDirectories::default();
     for directory in missing.into_iter().rev() {
-        make_one(directory, user)?;
+        make_one(directory, user, &mut made)?;
     }
-    Ok(())
+    Ok(made)
 }
 
-fn make_one(directory: &str, user: &User) -> Result<(), FileError> {
+fn make_one(directory: &str, user: &User, made: &mut NewDirectories) -> Result<(), FileError> {
     match mkdir(directory, Mode::from_raw_mode(0o755)) {
-        Ok(()) | Err(Errno::EXIST) => {}
+        Ok(()) => made.0.push(directory.to_owned()),
+        Err(Errno::EXIST) => {}
         Err(errno) => return Err(FileError::io("make directory", directory, errno.into())),
     }
     own(directory, user).map_err(|source| FileError::io("chown", directory, source))

@@ -14,6 +14,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::FileError;
+use crate::path;
 
 /// How many directories are held open.
 const MAX_DEPTH: usize = 32;
@@ -24,6 +25,10 @@ const PATIENCE: usize = 100;
 /// Removes `path` and everything below it. What does not exist is removed already.
 pub(crate) fn remove(path: &str) -> Result<(), FileError> {
     let failed = |errno: Errno| FileError::io("remove", path, errno.into());
+    // The kernel would refuse these too, but only after everything in them is gone.
+    if path::clean(path) == "/" || matches!(path::base_name(path), "." | "..") {
+        return Err(failed(Errno::INVAL));
+    }
     let trimmed = if path.len() > 1 {
         path.trim_end_matches('/')
     } else {
@@ -184,6 +189,26 @@ mod tests {
         remove(folder.path().join("link").to_str().unwrap()).unwrap();
         remove(tree.to_str().unwrap()).unwrap();
         assert!(!tree.exists() && kept.join("file").exists());
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_removed_keeps_what_is_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        let here = folder.path().to_str().unwrap();
+        for path in [
+            format!("{here}/."),
+            format!("{here}/x/.."),
+            format!("{here}/./"),
+        ] {
+            let error = remove(&path).expect_err(&path);
+            assert!(matches!(error, FileError::Unfit { .. }), "{error:?}");
+            assert!(file.exists(), "{path}");
+        }
+        for root in ["/", "//", "/.", "/tmp/.."] {
+            remove(root).expect_err(root);
+        }
     }
 
     #[test]

@@ -109,7 +109,7 @@ fn make_directory(path: &str, user: &User) -> Result<(), FileError> {
         }
         Err(errno) => return Err(FileError::io("stat", path, errno.into())),
     }
-    make_parents(path::parent(trimmed), user)?;
+    let parents = make_parents(path::parent(trimmed), user)?;
     match mkdir(trimmed, Mode::from_raw_mode(0o755)) {
         Ok(()) => {}
         Err(Errno::EXIST) => return Err(exists(true)),
@@ -123,7 +123,9 @@ fn make_directory(path: &str, user: &User) -> Result<(), FileError> {
         Some(gid),
         AtFlags::SYMLINK_NOFOLLOW,
     )
-    .map_err(|errno| FileError::io("chown", path, errno.into()))
+    .map_err(|errno| FileError::io("chown", path, errno.into()))?;
+    parents.keep();
+    Ok(())
 }
 
 pub(crate) async fn move_entry(
@@ -138,7 +140,7 @@ pub(crate) async fn move_entry(
         {
             return Err(FileError::SourceNotFound { path: source });
         }
-        make_parents(path::parent(&destination), &view.user)?;
+        let parents = make_parents(path::parent(&destination), &view.user)?;
         rename(source.as_str(), destination.as_str()).map_err(|errno| match errno {
             Errno::ISDIR => FileError::IsDirectory {
                 path: destination.clone(),
@@ -146,12 +148,9 @@ pub(crate) async fn move_entry(
             Errno::NOTDIR => FileError::NotADirectory {
                 path: destination.clone(),
             },
-            errno => FileError::Io {
-                operation: "move",
-                path: source.clone(),
-                source: errno.into(),
-            },
+            errno => FileError::io("move", &source, errno.into()),
         })?;
+        parents.keep();
         entry::describe(&destination, &view.accounts.names())
     });
     Ok(wire::MoveResponse {

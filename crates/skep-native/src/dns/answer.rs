@@ -71,6 +71,8 @@ impl Question {
         let answer = Message::from_vec(bytes).ok()?;
         let same = answer.metadata.id == id
             && answer.metadata.message_type == MessageType::Response
+            // Records of an update may be empty, and could not be written into an answer.
+            && answer.metadata.op_code == OpCode::Query
             && answer.queries.first() == self.query();
         same.then_some(answer)
     }
@@ -137,6 +139,22 @@ mod tests {
                 prop_assert!(question.for_upstream(7).is_some());
                 question.filtered(question.answered_by(7, &bytes), &[], &[]);
             }
+        }
+    }
+
+    #[test]
+    fn the_answer_to_an_update_is_no_answer_to_a_question() {
+        let mut asked = Message::new(3, MessageType::Query, OpCode::Query);
+        let name = hickory_proto::rr::Name::from_ascii("example.com.").unwrap();
+        asked.add_query(Query::query(name, RecordType::A));
+        let Verdict::Ask(question) = judge(&asked.to_vec().unwrap(), true) else {
+            panic!("it would be asked");
+        };
+        for (op_code, is_taken) in [(OpCode::Query, true), (OpCode::Update, false)] {
+            let mut answer = Message::response(7, op_code);
+            answer.add_queries(asked.queries.iter().cloned());
+            let bytes = answer.to_vec().unwrap();
+            assert_eq!(question.answered_by(7, &bytes).is_some(), is_taken);
         }
     }
 

@@ -107,6 +107,19 @@ fn what_concerns_one_connection_is_not_passed_on() {
 }
 
 #[test]
+fn a_sandbox_is_always_asked_for_a_path() {
+    for (uri, path) in [
+        ("http://a.test", "/"),
+        ("http://a.test#part", "/"),
+        ("http://a.test?x=1", "/?x=1"),
+        ("http://a.test/a#part", "/a"),
+    ] {
+        let lines = seen(uri, &[], 8080, NamedBy::Host);
+        assert!(lines.iter().any(|line| line == path), "{uri}: {lines:?}");
+    }
+}
+
+#[test]
 fn only_a_wanted_and_passable_upgrade_counts() {
     let asked = |connection: &str, protocol: &str| {
         let request = Request::get("/")

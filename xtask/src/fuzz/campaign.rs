@@ -1,0 +1,235 @@
+//! One target, run by libFuzzer.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+
+/// An input that takes longer hangs. Machines are sometimes busy.
+const TIMEOUT: Duration = Duration::from_secs(25);
+
+/// How much of libFuzzer's log is shown when something was found.
+const SHOWN_LINES: usize = 60;
+
+/// A target and its folders.
+#[derive(Debug)]
+pub(crate) struct Campaign {
+    name: String,
+    program: PathBuf,
+    /// What everybody has.
+    corpus: PathBuf,
+    /// What was found here.
+    found: PathBuf,
+    crashes: PathBuf,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    pub(crate) took: Duration,
+    tries: u64,
+    edges: u64,
+    new: u64,
+    /// What went wrong, and how to see it again.
+    pub(crate) failure: Option<String>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.failure.is_none() {
+            "ok"
+        } else {
+            "FAILED"
+        };
+        write!(
+            formatter,
+            "{verdict:<6} {:5.1} s  {:>8} tries, {:>5} edges, {:>3} new",
+            self.took.as_secs_f32(),
+            self.tries,
+            self.edges,
+            self.new
+        )?;
+        match &self.failure {
+            Some(failure) => write!(formatter, "\n{failure}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Campaign {
+    pub(crate) fn new(root: &Path, program: &Path, name: &str) -> Self {
+        let folder = root.join("target/fuzz");
+        Self {
+            name: name.to_owned(),
+            program: program.to_owned(),
+            corpus: root.join("fuzz/corpus").join(name),
+            found: folder.join("found").join(name),
+            crashes: folder.join("crashes").join(name),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Tries the corpus, and then whatever comes of it, for as long as it is given.
+    pub(crate) fn run(&self, duration: Duration, is_root: bool) -> anyhow::Result<Outcome> {
+        let start = Instant::now();
+        for folder in [&self.found, &self.crashes] {
+            make(folder)?;
+        }
+        let mut command = self.command(is_root);
+        command
+            .arg(format!("-max_total_time={}", duration.as_secs().max(1)))
+            .arg(format!("-timeout={}", TIMEOUT.as_secs()))
+            .args(["-rss_limit_mb=2048", "-print_final_stats=1"])
+            .arg(format!("-artifact_prefix={}/", self.crashes.display()))
+            .arg(&self.found);
+        if self.corpus.is_dir() {
+            command.arg(&self.corpus);
+        }
+        let output = command
+            .output()
+            .with_context(|| format!("cannot start `{}`", self.program.display()))?;
+        let log = String::from_utf8_lossy(&output.stderr);
+        let failure = (!output.status.success()).then(|| self.failure(&log));
+        Ok(Outcome {
+            took: start.elapsed(),
+            tries: statistic(&log, "number_of_executed_units"),
+            edges: edges(&log),
+            new: statistic(&log, "new_units_added"),
+            failure,
+        })
+    }
+
+    /// Puts what was found into the corpus and leaves out what reaches nothing new.
+    pub(crate) fn minimise(&self, is_root: bool) -> anyhow::Result<String> {
+        let merged = self.found.with_extension("merged");
+        remove(&merged)?;
+        for folder in [&self.found, &merged] {
+            make(folder)?;
+        }
+        let output = self
+            .command(is_root)
+            .arg("-merge=1")
+            .args([&merged, &self.corpus, &self.found])
+            .output()
+            .with_context(|| format!("cannot start `{}`", self.program.display()))?;
+        let log = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{}", self.failure(&log));
+        let before = count(&self.corpus)?;
+        let after = count(&merged)?;
+        ensure!(after > 0, "the merge of `{}` left nothing", self.name);
+        remove(&self.corpus)?;
+        std::fs::rename(&merged, &self.corpus)
+            .with_context(|| format!("cannot replace `{}`", self.corpus.display()))?;
+        Ok(format!("{before} inputs before, {after} now"))
+    }
+
+    /// Removes the crashes, of a target that is meant to crash.
+    pub(crate) fn forget(&self) -> anyhow::Result<()> {
+        remove(&self.crashes)?;
+        remove(&self.found)
+    }
+
+    fn command(&self, is_root: bool) -> Command {
+        let mut command = if is_root {
+            Command::new(&self.program)
+        } else {
+            // The agent's targets make a filesystem of their own, which root may.
+            let mut command = Command::new("sudo");
+            command.arg(&self.program);
+            command
+        };
+        command.arg(format!("--target={}", self.name));
+        command
+    }
+
+    fn failure(&self, log: &str) -> String {
+        let lines: Vec<&str> = log.lines().collect();
+        let panic = lines.iter().position(|line| line.contains("panicked at"));
+        let start = panic.unwrap_or(lines.len().saturating_sub(SHOWN_LINES));
+        let shown = &lines[start..lines.len().min(start + SHOWN_LINES)];
+        format!(
+            "{}\nto see it again: {} --target={} <the file named above>",
+            shown.join("\n"),
+            self.program.display(),
+            self.name
+        )
+    }
+}
+
+/// `stat::number_of_executed_units: 12345`
+fn statistic(log: &str, name: &str) -> u64 {
+    let line = log.lines().rev().find_map(|line| {
+        let rest = line.strip_prefix("stat::")?.strip_prefix(name)?;
+        rest.strip_prefix(':')
+    });
+    line.and_then(|value| value.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// `#1024 pulse  cov: 123 ft: 456 corp: …`
+fn edges(log: &str) -> u64 {
+    let last = log.lines().rev().find_map(|line| {
+        let (_, rest) = line.split_once(" cov: ")?;
+        rest.split(' ').next()?.parse().ok()
+    });
+    last.unwrap_or(0)
+}
+
+fn make(folder: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make `{}`", folder.display()))
+}
+
+fn remove(folder: &Path) -> anyhow::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove `{}`", folder.display()))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn count(folder: &Path) -> anyhow::Result<usize> {
+    let entries =
+        std::fs::read_dir(folder).with_context(|| format!("cannot list `{}`", folder.display()))?;
+    Ok(entries.count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "INFO: Seed: 1\n#2\tINITED cov: 12 ft: 13 corp: 1/1b exec/s: 0 rss: 30Mb\n\
+                       #90\tNEW    cov: 25 ft: 41 corp: 9/1Kb lim: 4 exec/s: 0 rss: 31Mb L: 2/2\n\
+                       stat::number_of_executed_units: 4242\nstat::new_units_added:          8\n";
+
+    #[test]
+    fn what_libfuzzer_counted_is_read() {
+        assert_eq!(statistic(LOG, "number_of_executed_units"), 4242);
+        assert_eq!(statistic(LOG, "new_units_added"), 8);
+        assert_eq!(edges(LOG), 25);
+        assert_eq!((statistic("", "new_units_added"), edges("")), (0, 0));
+    }
+
+    #[test]
+    fn a_failure_starts_at_the_panic() {
+        let campaign = Campaign::new(Path::new("."), Path::new("skep-fuzz"), "dns");
+        let log = format!("{LOG}thread 'main' panicked at src/a.rs:1:2:\nbad\n");
+        let shown = campaign.failure(&log);
+        assert!(shown.starts_with("thread 'main' panicked"), "{shown}");
+        assert!(shown.ends_with("--target=dns <the file named above>"));
+    }
+
+    #[test]
+    fn a_program_that_fails_is_a_failure() {
+        let folder = std::env::temp_dir().join(format!("skep-xtask-{}", std::process::id()));
+        let campaign = Campaign::new(&folder, Path::new("/bin/false"), "dns");
+        let outcome = campaign.run(Duration::from_secs(1), true).unwrap();
+        remove(&folder).unwrap();
+        assert!(outcome.failure.is_some());
+    }
+}
