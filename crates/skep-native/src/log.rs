@@ -142,9 +142,10 @@ mod tests {
         theirs.write_at(b"x", end).unwrap_err();
         theirs.set_len(0).unwrap_err();
         assert_eq!(log.read().unwrap(), b"");
-        // Whatever this process has under that number, it is not this memory.
+        // Whatever this process has under that number, it is not memory that is gone.
+        let gone = Log::new().unwrap().identity().unwrap();
         let own = std::process::id().cast_signed();
-        Log::find(own, log.identity().unwrap()).unwrap_err();
+        Log::find(own, gone).unwrap_err();
     }
 
     #[test]

@@ -396,3 +396,54 @@ async fn only_directories_can_be_watched() {
         assert!(refused.contains(code), "{refused}");
     }
 }
+
+/// Found by fuzzing: each of these was answered `internal`, and some had done half of the work.
+#[tokio::test]
+async fn what_cannot_be_done_is_the_callers_mistake_and_leaves_nothing_behind() {
+    let agent = TestAgent::start();
+    std::fs::create_dir_all(agent.at("full/inner")).unwrap();
+    std::fs::write(agent.at("full/file"), "x").unwrap();
+    std::fs::write(agent.at("file"), "x").unwrap();
+    let long = format!("new/{}", "n".repeat(256));
+    let refused = [
+        (STAT, json!({"path": long}), "400 invalid_argument"),
+        (MAKE, json!({"path": long}), "400 invalid_argument"),
+        (
+            MAKE,
+            json!({"path": agent.at("new/.")}),
+            "409 already_exists",
+        ),
+        (
+            REMOVE,
+            json!({"path": agent.at("full/.")}),
+            "400 invalid_argument",
+        ),
+        (REMOVE, json!({"path": "/"}), "400 invalid_argument"),
+        (LIST, json!({"path": long}), "400 invalid_argument"),
+        (
+            MOVE,
+            json!({"source": "full", "destination": "full/inner/deeper/x"}),
+            "400 invalid_argument",
+        ),
+        (
+            MOVE,
+            json!({"source": "file", "destination": agent.at("new/folder/")}),
+            "400 invalid_argument",
+        ),
+        (
+            MOVE,
+            json!({"source": "file/x", "destination": "y"}),
+            "404 not_found",
+        ),
+    ];
+    for (method, request, expected) in refused {
+        let answer = agent.refused(method, request.clone()).await;
+        assert!(answer.starts_with(expected), "{request}: {answer}");
+        assert!(!agent.home().join("new").exists(), "{request}");
+        assert!(agent.home().join("full/file").exists(), "{request}");
+        assert!(
+            !agent.home().join("full/inner/deeper").exists(),
+            "{request}"
+        );
+    }
+}

@@ -122,5 +122,5 @@ async fn the_sandbox_can_neither_end_nor_read_its_first_process() {
     assert_eq!(read, "");
     assert_eq!(sandbox.agent.get("/health").await.status, 204);
     let answer = sandbox.agent.get("/files?path=/proc/1/environ").await;
-    assert_eq!(answer.status, 500, "not through the agent itself either");
+    assert_eq!(answer.status, 403, "not through the agent itself either");
 }

@@ -311,3 +311,19 @@ async fn a_tunnel_reaches_what_listens_on_loopback() {
     let (_, head) = tunnel(&agent, 1, "wrong").await;
     assert!(head.starts_with("HTTP/1.1 404"), "{head}");
 }
+
+/// Found by fuzzing: the RPC library answers these with a bare status.
+#[tokio::test]
+async fn every_refusal_has_a_body() {
+    let agent = TestAgent::start();
+    let path = "/process.Process/Start";
+    for headers in [&[][..], &[("content-type", "text/plain")]] {
+        let answer = agent.post(path, headers, "x").await;
+        assert_eq!(answer.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        assert_eq!(
+            answer.json(),
+            json!({"code": 415, "message": "unsupported media type"})
+        );
+        assert!(answer.header("accept-post").is_some());
+    }
+}

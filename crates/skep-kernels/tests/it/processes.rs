@@ -179,16 +179,23 @@ async fn a_kill_for_want_of_memory_is_told_apart_from_other_kills() {
     let code = "os.kill(os.getpid(), 9)";
     let words = run(&world.contexts, &world.python, code).await;
     assert_eq!(words[1..], ["failed Died(Signal(9))", "ended killed"]);
-    world.contexts.ready().await.unwrap();
-    world
-        .children
-        .out_of_memory_kills
-        .store(1, Ordering::SeqCst);
-    let words = run(&world.contexts, &world.python, code).await;
-    assert_eq!(
-        words[2..],
-        ["failed Died(OutOfMemory)", "ended out_of_memory"]
+    // The count is compared with what it was when the kernel started, so it must rise while
+    // the code runs.
+    let folder = tempfile::tempdir().unwrap();
+    let flag = folder.path().join("go on");
+    let code = format!(
+        "say('go')\nwhile not os.path.exists({flag:?}): time.sleep(0.01)\nos.kill(os.getpid(), 9)"
     );
+    let mut execution = world.contexts.execute(&world.python, order(&code)).unwrap();
+    while next(&mut execution).await.expect("the code says go first") != "go" {}
+    let kills = &world.children.out_of_memory_kills;
+    kills.store(1, Ordering::SeqCst);
+    std::fs::write(&flag, "").unwrap();
+    let mut words = Vec::new();
+    while let Some(word) = next(&mut execution).await {
+        words.push(word);
+    }
+    assert_eq!(words, ["failed Died(OutOfMemory)", "ended out_of_memory"]);
 }
 
 #[tokio::test]

@@ -140,11 +140,9 @@ async fn cut_upload(agent: &TestAgent, path: &str, seen: impl Fn() -> bool) {
 async fn an_upload_that_is_cut_off_leaves_what_was_there() {
     let agent = TestAgent::start();
     std::fs::write(agent.at("old"), "precious").unwrap();
-    // Taking the file over is what happens first.
-    cut_upload(&agent, "old", || {
-        std::fs::metadata(agent.at("old")).unwrap().uid() == USER_ID
-    })
-    .await;
+    let owner = std::fs::metadata(agent.at("old")).unwrap().uid();
+    // Opening the file is what happens first; it changes hands with its content.
+    cut_upload(&agent, "old", || is_open_here(agent.at("old").as_ref())).await;
     let new = agent.home().join("new");
     cut_upload(&agent, "new", || new.exists()).await;
     wait_until(Duration::from_secs(10), || async {
@@ -164,6 +162,16 @@ async fn an_upload_that_is_cut_off_leaves_what_was_there() {
         .map(|entry| entry.unwrap().file_name())
         .collect();
     assert_eq!(names, ["old"]);
+    let left = std::fs::metadata(agent.at("old")).unwrap().uid();
+    assert_eq!(left, owner, "a cut upload takes nothing from its owner");
+}
+
+/// Whether this process, which the agent is a part of, holds the file open.
+fn is_open_here(path: &std::path::Path) -> bool {
+    std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .flatten()
+        .any(|descriptor| std::fs::read_link(descriptor.path()).is_ok_and(|file| file == *path))
 }
 
 /// A small disk that is taken away again however the test ends.
@@ -210,4 +218,52 @@ async fn a_full_disk_is_told_apart_and_spares_the_old_file() {
         "precious"
     );
     assert!(!disk.0.join("new").exists());
+}
+
+/// Found by fuzzing: the directories stayed, and an existing file had changed hands already.
+#[tokio::test]
+async fn a_refused_upload_changes_nothing_on_its_way() {
+    let agent = TestAgent::start();
+    std::fs::write(agent.at("old"), "old").unwrap();
+    let owner = std::fs::metadata(agent.at("old")).unwrap().uid();
+    assert_ne!(owner, USER_ID);
+    let mut cut = super::gzip(&[0; 1 << 20]).await;
+    cut.truncate(cut.len() - 4);
+    let gzip = ("content-encoding", "gzip");
+    for path in ["new/large", "old"] {
+        let answer = agent
+            .post(&format!("/files?path={path}"), &[RAW, gzip], cut.clone())
+            .await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}");
+    }
+    let long = format!("new/{}", "n".repeat(256));
+    for path in [&agent.at("new/."), &agent.at("new/sub/"), &long, "old/x"] {
+        let answer = agent
+            .post(&format!("/files?path={path}"), &[RAW], "data")
+            .await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}");
+    }
+    assert!(!agent.home().join("new").exists());
+    assert_eq!(std::fs::read_to_string(agent.at("old")).unwrap(), "old");
+    assert_eq!(std::fs::metadata(agent.at("old")).unwrap().uid(), owner);
+}
+
+#[tokio::test]
+async fn uploads_that_fail_do_not_take_directories_from_those_that_succeed() {
+    let agent = TestAgent::start();
+    let mut cut = super::gzip(&[0; 1 << 20]).await;
+    cut.truncate(cut.len() - 4);
+    for round in 0..20 {
+        let bad = format!("/files?path=d{round}/a/bad");
+        let headers = [RAW, ("content-encoding", "gzip")];
+        let good = format!("/files?path=d{round}/a/good");
+        let (bad, good) = futures_util::join!(
+            agent.post(&bad, &headers, cut.clone()),
+            agent.post(&good, &[RAW], "good")
+        );
+        assert_eq!(bad.status, StatusCode::BAD_REQUEST);
+        assert_eq!(good.status, StatusCode::OK, "{}", good.text());
+        let written = agent.home().join(format!("d{round}/a/good"));
+        assert_eq!(std::fs::read_to_string(written).unwrap(), "good");
+    }
 }
