@@ -5,9 +5,11 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
-const folder = join(process.env.CONFORMANCE_NODE_MODULES, 'e2b')
+const modules = process.env.CONFORMANCE_NODE_MODULES
+const folder = join(modules, 'e2b')
 
 export const e2b = await import(pathToFileURL(join(folder, 'dist/index.mjs')))
+export const interpreter = await import(pathToFileURL(join(modules, '@e2b/code-interpreter/dist/index.mjs')))
 export const { Sandbox } = e2b
 export const version = JSON.parse(readFileSync(join(folder, 'package.json'))).version
 export const isYear = version === '2.7.0'

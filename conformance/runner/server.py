@@ -19,6 +19,9 @@ from . import names
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The first start builds the base template, which downloads packages; later starts take a second.
 START_SECONDS = 900
+CACHE = ROOT / ".cache" / "skep"
+# What the interpreter's cases run in: the smallest template that has one.
+INTERPRETER = "code-interpreter-slim"
 STOP_SECONDS = 30
 
 # `url`: API and sandboxes behind one address, told apart by headers.
@@ -53,6 +56,7 @@ def running(mode, executable):
         yield external()
         return
     with tempfile.TemporaryDirectory(prefix="conformance-server-") as folder:
+        build_template(executable, pathlib.Path(folder, "data"))
         log = pathlib.Path(folder, "log")
         with log.open("wb") as log_file:
             process = start(mode, executable, pathlib.Path(folder, "data"), log_file)
@@ -72,11 +76,22 @@ def external():
     return Target({name: os.environ[name] for name in EXTERNAL if name in os.environ}, [])
 
 
+def as_root():
+    return [] if os.geteuid() == 0 else ["sudo", "--preserve-env"]
+
+
+def build_template(executable, data):
+    """The template of the interpreter's cases; the first time it downloads packages."""
+    command = [*as_root(), executable, "template", "build", INTERPRETER, "--data-dir", data, "--cache-dir", CACHE]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        sys.exit(f"the template {INTERPRETER} cannot be built:\n{done.stdout}")
+
+
 def start(mode, executable, data, log_file):
-    as_root = [] if os.geteuid() == 0 else ["sudo", "--preserve-env"]
-    options = ["--json", "--listen", "127.0.0.1:0", "--data-dir", data, "--cache-dir", ROOT / ".cache" / "skep"]
+    options = ["--json", "--listen", "127.0.0.1:0", "--data-dir", data, "--cache-dir", CACHE]
     options.append("--share-host-package-settings")
-    command = [*as_root, executable, "up", *options, *(["--tls"] if mode == "domain" else [])]
+    command = [*as_root(), executable, "up", *options, *(["--tls"] if mode == "domain" else [])]
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log_file)
 
 

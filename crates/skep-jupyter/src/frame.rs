@@ -100,7 +100,7 @@ struct Fields<'a> {
 }
 
 /// An object whose keys keep their order.
-struct RawBundle<'a>(Vec<(String, &'a RawValue)>);
+pub(crate) struct RawBundle<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for RawBundle<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -8,6 +8,9 @@ mod fold;
 pub mod frame;
 mod json_text;
 mod message;
+pub mod python;
+pub mod signed;
+pub mod zmtp;
 
 pub use fold::{Fold, Output, Raised};
 pub use json_text::JsonText;
