@@ -5,8 +5,10 @@
 //! same cgroups, run as the same user and see the same variables as any command.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown, fchown};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::Router;
@@ -15,10 +17,13 @@ use skep_wire::rpc::process as wire;
 use tokio::sync::oneshot;
 
 use crate::agent::Agent;
+use crate::identifier;
 use crate::options::Listen;
 use crate::process::StartError;
+use crate::process::groups::Group;
 use crate::settings;
 use crate::signature::equal;
+use crate::users::User;
 
 /// A second service of the agent's process, on a port of its own.
 pub struct Companion {
@@ -61,6 +66,8 @@ pub struct Child {
     pub pid: Pid,
     /// How it ends.
     pub exit: oneshot::Receiver<WaitStatus>,
+    /// The cgroup that it and what it starts is in, if the server lets us make one.
+    pub group: Option<Group>,
 }
 
 /// Why a program of the companion was not started.
@@ -93,7 +100,7 @@ impl Household {
             cwd: program.directory.clone(),
         };
         let [input, output, error] = &standard;
-        let (pid, exit) = self
+        let (pid, exit, group) = self
             .agent
             .place
             .start_plain(
@@ -103,7 +110,7 @@ impl Household {
                 [input.as_fd(), output.as_fd(), error.as_fd()],
             )
             .map_err(ProgramError)?;
-        Ok(Child { pid, exit })
+        Ok(Child { pid, exit, group })
     }
 
     /// Signals a child of [`Household::start`] and its process group.
@@ -119,6 +126,43 @@ impl Household {
     /// that cannot be seen.
     pub fn out_of_memory_kills(&self) -> Option<u64> {
         self.agent.place.out_of_memory_kills()
+    }
+
+    /// Makes an empty folder below `/run` that only the sandbox's default user can enter.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such user, or no place.
+    pub fn make_folder(&self) -> io::Result<PathBuf> {
+        let user = self.default_user()?;
+        let path = PathBuf::from(format!("/run/skep-{}", identifier::random(12)));
+        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+        chown(&path, Some(user.uid), Some(user.gid))?;
+        Ok(path)
+    }
+
+    /// Writes a new file that only the sandbox's default user can read.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such user, something is there already, or there is no place.
+    pub fn write_file(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let user = self.default_user()?;
+        // A new one, or none: the folder may be the user's, and hold a link.
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?;
+        file.write_all(content)?;
+        fchown(&file, Some(user.uid), Some(user.gid))
+    }
+
+    fn default_user(&self) -> io::Result<User> {
+        self.agent
+            .place
+            .user(None, &self.agent.settings.current())
+            .map_err(io::Error::other)
     }
 
     /// What every process of the sandbox finds in its environment, as of now.

@@ -1,8 +1,9 @@
 //! The kernels that a template brings.
 //!
 //! Each has a folder named after its language with a `kernel.json`, as Jupyter's own kernels
-//! have: `{"argv": ["python", "-m", "skep_kernel"], "env": {…}}`. The socket to speak over is
-//! the kernel's standard input, and it is told so with two more arguments.
+//! have: `{"argv": ["python", "-m", "skep_kernel"], "language": "python", "env": {…}}`. One whose
+//! command names a `{connection_file}` speaks ZeroMQ. To others the socket to speak over is
+//! their standard input, and they are told so with two more arguments.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,18 +17,21 @@ use serde::Deserialize;
 use crate::kernel::{Kernel, Launcher, StartError};
 use crate::process::{Command, Processes};
 use crate::socket_kernel::SocketKernel;
+use crate::zmq_kernel::{CONNECTION_FILE, ZmqKernel};
 
 /// What is read of a `kernel.json`.
 #[derive(Debug, Clone, Deserialize)]
 struct Specification {
     argv: Vec<String>,
     #[serde(default)]
+    language: String,
+    #[serde(default)]
     env: BTreeMap<String, String>,
 }
 
 /// Starts the kernels of a folder.
 pub struct Installed {
-    folder: PathBuf,
+    folders: Vec<PathBuf>,
     processes: Arc<dyn Processes>,
 }
 
@@ -35,7 +39,7 @@ impl std::fmt::Debug for Installed {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Installed")
-            .field("folder", &self.folder)
+            .field("folders", &self.folders)
             .finish_non_exhaustive()
     }
 }
@@ -44,12 +48,12 @@ impl std::fmt::Debug for Installed {
 const DEFAULT_LANGUAGE: &str = "python";
 
 impl Installed {
-    /// The kernels in `folder`.
-    pub fn new(folder: PathBuf, processes: Arc<dyn Processes>) -> Self {
-        Self { folder, processes }
+    /// The kernels in these folders; the first that has a name wins.
+    pub fn new(folders: Vec<PathBuf>, processes: Arc<dyn Processes>) -> Self {
+        Self { folders, processes }
     }
 
-    fn command(&self, language: &str) -> Result<Command, StartError> {
+    fn specification(&self, language: &str) -> Result<Specification, StartError> {
         let missing = || StartError::NotInstalled {
             language: language.to_owned(),
         };
@@ -61,27 +65,25 @@ impl Installed {
         if !is_name {
             return Err(missing());
         }
-        let file = self.folder.join(language).join("kernel.json");
-        let text = match std::fs::read(&file) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing()),
-            Err(error) => return Err(StartError::Process(error)),
-        };
-        let specification: Specification = serde_json::from_slice(&text)
-            .map_err(|error| StartError::Process(io::Error::other(error)))?;
-        let mut arguments = specification.argv;
-        arguments.extend(["--socket-fd".to_owned(), "0".to_owned()]);
-        Ok(Command {
-            arguments,
-            environment: specification.env,
-        })
+        let files = self
+            .folders
+            .iter()
+            .map(|folder| folder.join(language).join("kernel.json"));
+        let file = files.into_iter().find(|file| file.is_file());
+        let text = std::fs::read(file.ok_or_else(missing)?).map_err(StartError::Process)?;
+        serde_json::from_slice(&text).map_err(|error| StartError::Process(io::Error::other(error)))
     }
 }
 
 impl Launcher for Installed {
     fn languages(&self) -> Vec<String> {
-        let mut languages = names(&self.folder);
+        let mut languages: Vec<String> = self
+            .folders
+            .iter()
+            .flat_map(|folder| names(folder))
+            .collect();
         languages.sort_by_key(|name| (name != DEFAULT_LANGUAGE, name.clone()));
+        languages.dedup();
         languages
     }
 
@@ -90,8 +92,23 @@ impl Launcher for Installed {
         language: &'a str,
     ) -> BoxFuture<'a, Result<Box<dyn Kernel>, StartError>> {
         async move {
-            let command = self.command(language)?;
-            let kernel = SocketKernel::start(Arc::clone(&self.processes), command).await?;
+            let specification = self.specification(language)?;
+            let mut command = Command {
+                arguments: specification.argv,
+                environment: specification.env,
+            };
+            let processes = Arc::clone(&self.processes);
+            let speaks_zmq = command
+                .arguments
+                .iter()
+                .any(|argument| argument.contains(CONNECTION_FILE));
+            if speaks_zmq {
+                let kernel = ZmqKernel::start(processes, command, &specification.language).await?;
+                return Ok(Box::new(kernel) as Box<dyn Kernel>);
+            }
+            let socket = ["--socket-fd".to_owned(), "0".to_owned()];
+            command.arguments.extend(socket);
+            let kernel = SocketKernel::start(processes, command).await?;
             Ok(Box::new(kernel) as Box<dyn Kernel>)
         }
         .boxed()

@@ -3,8 +3,8 @@
 //! A [`Contexts`] holds the contexts of one sandbox. One task owns each context and its kernel
 //! (`context/owner.rs`): it starts the kernel, feeds it one execution after another, interrupts
 //! it, notices its death and starts the next one. What a kernel is, is a trait ([`Kernel`]):
-//! ours speak length-prefixed JSON over one Unix socket (`socket_kernel.rs`), and tests have
-//! one that runs no process ([`fake`]).
+//! ours speak length-prefixed JSON over one Unix socket (`socket_kernel.rs`), others Jupyter's
+//! messages over ZeroMQ (`zmq_kernel.rs`), and tests have one that runs no process ([`fake`]).
 //!
 //! User code runs in the kernel and may send anything over its socket, so nothing that comes
 //! from there may cost more memory than is written beside it, and nothing is believed but what
@@ -17,10 +17,12 @@ pub mod fake;
 mod frame_buffer;
 mod installed;
 mod kernel;
+mod last_words;
 mod outcome;
 mod process;
 mod socket_kernel;
 mod usage;
+mod zmq_kernel;
 
 pub use contexts::{ContextError, ContextInfo, Contexts, Surroundings};
 pub use execution::{Execution, Failure, Loss, OnLoss, Order, Receipt, Update};

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
 use futures_util::future::BoxFuture;
 use rustix::process::Signal;
@@ -23,6 +24,20 @@ pub trait Processes: Send + Sync + 'static {
     ///
     /// If it has ended.
     fn signal(&self, pid: u32, signal: Signal) -> io::Result<()>;
+
+    /// Makes an empty folder that only the sandbox's user can enter, with a short path.
+    ///
+    /// # Errors
+    ///
+    /// If there is no place for it.
+    fn make_folder(&self) -> io::Result<PathBuf>;
+
+    /// Writes a file that only the sandbox's user can read.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    fn write_file(&self, path: &Path, content: &[u8]) -> io::Result<()>;
 
     /// How many processes of this sandbox were killed for want of memory until now; `None` if
     /// that cannot be seen.

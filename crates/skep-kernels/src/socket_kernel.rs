@@ -1,6 +1,6 @@
 //! A kernel of ours: a process, and length-prefixed JSON over one Unix socket.
 
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +8,7 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
 use skep_jupyter::frame::{PROTOCOL, Request, parse};
 use skep_jupyter::{Envelope, Message};
@@ -21,6 +19,7 @@ use tokio::time::timeout;
 
 use crate::frame_buffer::{Frame, FrameBuffer, framed};
 use crate::kernel::{Event, Exit, Kernel, StartError};
+use crate::last_words::{LastWords, open_nowhere};
 use crate::process::{Command, Processes};
 use crate::usage::{Usage, reset_peak, usage_of};
 
@@ -30,9 +29,6 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long the end of a process may come after the end of its socket.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
-
-/// What is kept of what a kernel wrote before it failed to start.
-const LAST_WORDS: usize = 2048;
 
 /// A kernel over a socket.
 pub(crate) struct SocketKernel {
@@ -85,11 +81,11 @@ impl SocketKernel {
             }),
             Ok(Event::Message(_)) => Err(StartError::Ended {
                 exit: Exit::Confused,
-                last_words: last_words(ends.errors),
+                last_words: ends.last_words.read(),
             }),
             Ok(Event::Ended(exit)) => Err(StartError::Ended {
                 exit,
-                last_words: last_words(ends.errors),
+                last_words: ends.last_words.read(),
             }),
             Err(_elapsed) => Err(StartError::Silent {
                 seconds: START_PATIENCE.as_secs(),
@@ -241,7 +237,7 @@ impl Drop for SocketKernel {
 /// What lies between us and a kernel.
 struct Ends {
     stream: UnixStream,
-    errors: OwnedFd,
+    last_words: LastWords,
     theirs: [OwnedFd; 3],
 }
 
@@ -255,27 +251,11 @@ impl Ends {
         )?;
         let ours = std::os::unix::net::UnixStream::from(ours);
         ours.set_nonblocking(true)?;
-        let nowhere =
-            rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-        // A kernel redirects its output before it says hello; until then it speaks here.
-        let (errors, their_errors) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        rustix::io::ioctl_fionbio(&their_errors, false)?;
+        let (last_words, errors) = LastWords::new()?;
         Ok(Self {
             stream: UnixStream::from_std(ours)?,
-            errors,
-            theirs: [socket, nowhere, their_errors],
+            last_words,
+            theirs: [socket, open_nowhere()?, errors],
         })
     }
-}
-
-/// The end of what a kernel wrote before it ended.
-fn last_words(errors: OwnedFd) -> String {
-    let mut text = Vec::new();
-    let mut pipe = std::fs::File::from(errors).take(1 << 20);
-    let mut piece = [0; 4096];
-    while let Ok(length @ 1..) = pipe.read(&mut piece) {
-        text.extend_from_slice(&piece[..length]);
-    }
-    let start = text.len().saturating_sub(LAST_WORDS);
-    String::from_utf8_lossy(&text[start..]).trim().to_owned()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::Router;
@@ -22,6 +22,14 @@ use skep_wire::interpreter::INTERPRETER_PORT;
 /// Where a template says which kernels it has. One without this folder pays nothing.
 const KERNELS: &str = "/usr/local/share/skep/kernels";
 
+/// Where Jupyter's own kernels say so. They are there by their names, such as `python3`.
+const JUPYTER: &[&str] = &[
+    "/opt/venv/share/jupyter/kernels",
+    "/usr/local/share/jupyter/kernels",
+    "/usr/share/jupyter/kernels",
+    "/home/user/.local/share/jupyter/kernels",
+];
+
 /// Where code runs if the sandbox does not say.
 const FALLBACK_DIRECTORY: &str = "/home/user";
 
@@ -36,7 +44,9 @@ pub(crate) fn companion() -> Option<Companion> {
 
 fn routes(household: Household, folder: &Path) -> Router {
     let sandbox = Arc::new(Sandbox { household });
-    let installed = Installed::new(folder.to_owned(), Arc::clone(&sandbox) as _);
+    let folders = [folder].into_iter().chain(JUPYTER.iter().map(Path::new));
+    let folders = folders.map(Path::to_owned).collect();
+    let installed = Installed::new(folders, Arc::clone(&sandbox) as _);
     let has_python = installed.languages().iter().any(|name| name == "python");
     let defaults: &[&str] = if has_python { &["python"] } else { &[] };
     let contexts = Contexts::new(Arc::new(installed), Arc::clone(&sandbox) as _, defaults);
@@ -106,6 +116,14 @@ impl Processes for Sandbox {
             Some(leader) => self.household.signal_group(leader, signal),
             None => Err(io::ErrorKind::NotFound.into()),
         }
+    }
+
+    fn make_folder(&self) -> io::Result<PathBuf> {
+        self.household.make_folder()
+    }
+
+    fn write_file(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        self.household.write_file(path, content)
     }
 
     fn out_of_memory_kills(&self) -> Option<u64> {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::process::{Pid, Rlimit, WaitStatus};
 use skep_linux::spawn_as::{SpawnAs, Spawning};
@@ -10,6 +11,7 @@ use skep_wire::agent::AgentConfig;
 use skep_wire::rpc::process as wire;
 use tokio::sync::oneshot;
 
+use super::groups::{Group, Groups};
 use super::launch::StartError;
 use crate::path;
 use crate::reaper::Reaper;
@@ -24,6 +26,8 @@ pub(crate) struct WorkPlace {
     pub(crate) path: String,
     /// `cgroup.procs` files of the cgroups for the sandbox's own work.
     pub(crate) cgroups: Vec<OwnedFd>,
+    /// Where kernels get cgroups of their own; without it they are where all work is.
+    pub(crate) groups: Option<Arc<Groups>>,
     /// Counts the processes that were killed for want of memory.
     pub(crate) kill_count: Option<OwnedFd>,
     /// The limit that the agent had before it raised its own.
@@ -34,7 +38,7 @@ pub(crate) struct WorkPlace {
 
 impl WorkPlace {
     /// Who is meant, if the caller names somebody or nobody.
-    pub(super) fn user(
+    pub(crate) fn user(
         &self,
         name: Option<&str>,
         config: &AgentConfig,
@@ -55,6 +59,7 @@ impl WorkPlace {
         process: &wire::ProcessConfig,
         standard: [BorrowedFd<'_>; 3],
         controlling_terminal: bool,
+        group: Option<&Group>,
     ) -> Result<(Spawning, oneshot::Receiver<WaitStatus>), StartError> {
         let directory = directory(process, user, config)?;
         let environment = environment(process, user, config, &self.path)?;
@@ -72,6 +77,15 @@ impl WorkPlace {
             .iter()
             .map(|(name, value)| c_string(&format!("{name}={value}"), "environment"))
             .collect::<Result<Vec<_>, _>>()?;
+        let own = group.map_or(Ok(Vec::new()), Group::doors);
+        let own = own.map_err(StartError::Group)?;
+        let cgroups: Vec<_> = self
+            .cgroups
+            .iter()
+            .filter(|_| group.is_none_or(Group::is_beside_work))
+            .chain(&own)
+            .map(AsFd::as_fd)
+            .collect();
         reaper
             .fork(&SpawnAs {
                 programs: &programs,
@@ -81,7 +95,7 @@ impl WorkPlace {
                 credentials: &user.credentials(),
                 standard,
                 controlling_terminal,
-                cgroups: &self.cgroups,
+                cgroups: &cgroups,
                 open_files: self.open_files,
                 raise_oom_score: self.raise_oom_score,
             })
@@ -91,23 +105,33 @@ impl WorkPlace {
             })
     }
 
-    /// Starts a program of the sandbox's default user with the given standard descriptors.
-    /// Blocks until it runs.
+    /// Starts a program of the sandbox's default user with the given standard descriptors, in a
+    /// cgroup of its own if there are such. Blocks until it runs.
     pub(crate) fn start_plain(
         &self,
         reaper: &Reaper,
         config: &AgentConfig,
         process: &wire::ProcessConfig,
         standard: [BorrowedFd<'_>; 3],
-    ) -> Result<(Pid, oneshot::Receiver<WaitStatus>), StartError> {
+    ) -> Result<(Pid, oneshot::Receiver<WaitStatus>, Option<Group>), StartError> {
         let user = self.user(None, config)?;
-        let (spawning, exit) = self.fork(reaper, config, &user, process, standard, false)?;
+        let group = self.groups.as_ref().map(Groups::take).transpose();
+        let group = group.map_err(StartError::Group)?;
+        let (spawning, exit) = self.fork(
+            reaper,
+            config,
+            &user,
+            process,
+            standard,
+            false,
+            group.as_ref(),
+        )?;
         let pid = spawning.pid();
         spawning.confirm().map_err(|source| StartError::Spawn {
             command: process.cmd.clone(),
             source,
         })?;
-        Ok((pid, exit))
+        Ok((pid, exit, group))
     }
 
     /// How many processes were killed for want of memory until now, if that can be seen.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -61,6 +61,14 @@ impl Processes for Children {
         Ok(kill_process_group(leader, signal)?)
     }
 
+    fn make_folder(&self) -> io::Result<PathBuf> {
+        Ok(tempfile::tempdir()?.keep())
+    }
+
+    fn write_file(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        std::fs::write(path, content)
+    }
+
     fn out_of_memory_kills(&self) -> Option<u64> {
         Some(self.out_of_memory_kills.load(Ordering::SeqCst))
     }
@@ -85,7 +93,8 @@ fn world(mode: &str) -> World {
     });
     std::fs::write(python.join("kernel.json"), specification.to_string()).unwrap();
     let children = Arc::new(Children::default());
-    let installed = Installed::new(folder.path().to_owned(), Arc::clone(&children) as _);
+    let folders = vec![folder.path().join("missing"), folder.path().to_owned()];
+    let installed = Installed::new(folders, Arc::clone(&children) as _);
     let surroundings = Arc::new(FakeSurroundings::default());
     let contexts = Contexts::new(Arc::new(installed), surroundings, &["python"]);
     let python = contexts.default_of("python").unwrap();
