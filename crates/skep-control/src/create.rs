@@ -131,7 +131,7 @@ impl Control {
             .resolve(&request.template, &caller.team);
         let template = resolving.await?;
         let place = self.reserve(caller)?;
-        let order = order(caller, &request, &template);
+        let order = self.order(caller, &request, &template);
         let span = tracing::info_span!("create", sandbox = %order.id);
         self.start(order, template, request.env, claim, place)
             .instrument(span)
@@ -148,6 +148,24 @@ impl Control {
             (self.inner.quota.take(team, limit))
                 .map_err(|_full| CreateError::QuotaReached { limit })
         })
+    }
+
+    /// Writes the order. What it asks of the machine decides which name it gets.
+    fn order(&self, caller: &Caller, request: &CreateRequest, template: &TemplateImage) -> Order {
+        let mut order = Order {
+            id: SandboxId::random(),
+            team: caller.team.id.clone(),
+            template: template.id.clone(),
+            template_name: template.name.clone(),
+            metadata: request.metadata.clone(),
+            access_token: Some(AccessToken::random()),
+            internet: request.internet,
+            resources: template.resources,
+            lifetime: request.lifetime.get(),
+            created_at: now(),
+        };
+        order.id = self.inner.nodes.name_for(template, order.egress());
+        order
     }
 
     /// Writes the order down while the machine works on it, and needs both to succeed.
@@ -229,20 +247,5 @@ impl Control {
         {
             tracing::error!(error = %Chain(&error), "idempotency key could not be freed");
         }
-    }
-}
-
-fn order(caller: &Caller, request: &CreateRequest, template: &TemplateImage) -> Order {
-    Order {
-        id: SandboxId::random(),
-        team: caller.team.id.clone(),
-        template: template.id.clone(),
-        template_name: template.name.clone(),
-        metadata: request.metadata.clone(),
-        access_token: Some(AccessToken::random()),
-        internet: request.internet,
-        resources: template.resources,
-        lifetime: request.lifetime.get(),
-        created_at: now(),
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use skep_types::{SandboxId, SandboxSpec, SandboxStatus, Usage};
+use skep_types::{Egress, SandboxId, SandboxSpec, SandboxStatus, TemplateImage, Usage};
 
 pub use fake::FakeNodes;
 
@@ -19,6 +19,10 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 /// Whoever implements this writes the start, every deadline and the end of each sandbox to the
 /// record before the call that caused it returns; control has written the order by then.
 pub trait Nodes: fmt::Debug + Send + Sync {
+    /// The name a new sandbox of this kind is to have. Never the same twice: it may be that of
+    /// one which is ready and waits for its owner.
+    fn name_for(&self, template: &TemplateImage, egress: Egress) -> SandboxId;
+
     /// Starts a sandbox and returns when its agent is reachable through the proxy.
     ///
     /// A caller that goes away changes nothing: the sandbox comes up and lives its time.

@@ -1,10 +1,9 @@
 //! The task that owns one sandbox.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use skep_isolation::{Exit, LaunchRequest, Launched};
+use skep_isolation::{Exit, LaunchError, LaunchRequest, Launched};
 use skep_telemetry::Chain;
 use skep_types::{
     AccessToken, EndReason, Ending, Event, ExecutionId, Phase, Redacted, SandboxSpec,
@@ -19,6 +18,7 @@ use crate::journal::Noted;
 use crate::node::{CreateError, ExtendMode, Inner};
 use crate::record::DriverRecord;
 use crate::route::NodeRoute;
+use crate::spares;
 
 /// What others ask of a driver.
 pub(crate) enum Request {
@@ -49,6 +49,13 @@ pub(crate) struct Driver {
     pub(crate) stop: CancellationToken,
 }
 
+/// A sandbox whose agent accepts connections, and what its record needs to know of it.
+struct Started {
+    launched: Launched,
+    execution: ExecutionId,
+    control_token: Redacted<String>,
+}
+
 /// A sandbox that runs, as its driver holds it.
 struct Running {
     launched: Launched,
@@ -68,13 +75,14 @@ impl Driver {
     /// Launches the sandbox, tells `waiting`, and drives it to its end.
     pub(crate) async fn launch_and_drive(mut self, spec: SandboxSpec, waiting: Waiting) {
         let ordered = Instant::now();
-        let execution = ExecutionId::random();
-        let access_token = spec.access_token.clone();
-        let lifetime = spec.lifetime;
-        let control_token = Redacted::new(AccessToken::random().reveal().to_owned());
-        let request = launch_request(spec, execution, control_token.reveal());
-        let launched = match self.node.isolation.launch(request).await {
-            Ok(launched) => launched,
+        let node = Arc::clone(&self.node);
+        let creating = node.spares.creating();
+        let Started {
+            launched,
+            execution,
+            control_token,
+        } = match self.start(&spec).await {
+            Ok(started) => started,
             Err(error) => {
                 self.node.metrics.launch_failed(&error);
                 self.finish(EndReason::StartFailed, Usage::default()).await;
@@ -83,12 +91,12 @@ impl Driver {
             }
         };
         let started_at = wall_now();
-        let deadline = Deadline::counted_from(started_at, lifetime);
+        let deadline = Deadline::counted_from(started_at, spec.lifetime);
         let launch = launched.record();
         let record = DriverRecord {
             execution,
             launch,
-            access_token,
+            access_token: spec.access_token,
             control_token,
             deadline,
             ending: None,
@@ -99,7 +107,48 @@ impl Driver {
         self.journal_started(&running.record, &status).await;
         self.node.metrics.create.record(ordered.elapsed());
         answer(waiting, Ok(status));
+        drop(creating);
         self.drive_to_end(running).await;
+    }
+
+    /// Takes the spare that was promised, or else launches a sandbox.
+    async fn start(&self, spec: &SandboxSpec) -> Result<Started, LaunchError> {
+        if let Some(spare) = self.node.spares.claim(&spec.id) {
+            let config = agent_config(spec, spare.control_token.reveal());
+            let address = spare.launched.address();
+            match self.node.agents.configure(address, &config).await {
+                Ok(()) => {
+                    return Ok(Started {
+                        launched: spare.launched,
+                        execution: spare.execution,
+                        control_token: spare.control_token,
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(error = %Chain(&error), "a spare sandbox is of no use");
+                    spares::destroy(spare.launched).await;
+                }
+            }
+        }
+        match self.launch(spec).await {
+            // Whoever asks goes before whoever might.
+            Err(LaunchError::NoRoom(_)) if self.node.give_up_spares().await > 0 => {
+                self.launch(spec).await
+            }
+            launched => launched,
+        }
+    }
+
+    async fn launch(&self, spec: &SandboxSpec) -> Result<Started, LaunchError> {
+        let execution = ExecutionId::random();
+        let control_token = Redacted::new(AccessToken::random().reveal().to_owned());
+        let request = launch_request(spec, execution, control_token.reveal());
+        let launched = self.node.isolation.launch(request).await?;
+        Ok(Started {
+            launched,
+            execution,
+            control_token,
+        })
     }
 
     /// Drives a sandbox that an earlier server launched.
@@ -290,31 +339,36 @@ impl Driver {
     }
 }
 
-fn launch_request(spec: SandboxSpec, execution: ExecutionId, control_token: &str) -> LaunchRequest {
-    let template = spec.template;
-    let caller = spec.env.reveal().iter().cloned();
-    let env: BTreeMap<_, _> = template.env.into_iter().chain(caller).collect();
-    let config = AgentConfig {
-        control_token: control_token.to_owned(),
-        access_token: spec
-            .access_token
-            .as_ref()
-            .map(|token| token.reveal().to_owned()),
-        sandbox_id: spec.id.to_string(),
-        template_id: template.id.to_string(),
-        env,
-        default_user: template.user,
-        default_workdir: template.workdir,
-    };
+pub(crate) fn launch_request(
+    spec: &SandboxSpec,
+    execution: ExecutionId,
+    control_token: &str,
+) -> LaunchRequest {
+    let config = agent_config(spec, control_token);
     LaunchRequest {
-        id: spec.id,
+        id: spec.id.clone(),
         execution,
-        layers: template.layers,
-        resources: template.resources,
+        layers: spec.template.layers.clone(),
+        resources: spec.template.resources,
         egress: spec.egress,
         agent_config: Redacted::new(
             serde_json::to_vec(&config).expect("strings and maps of strings serialise"),
         ),
+    }
+}
+
+fn agent_config(spec: &SandboxSpec, control_token: &str) -> AgentConfig {
+    let template = &spec.template;
+    let caller = spec.env.reveal().iter();
+    let token = spec.access_token.as_ref();
+    AgentConfig {
+        control_token: control_token.to_owned(),
+        access_token: token.map(|token| token.reveal().to_owned()),
+        sandbox_id: spec.id.to_string(),
+        template_id: template.id.to_string(),
+        env: template.env.iter().chain(caller).cloned().collect(),
+        default_user: template.user.clone(),
+        default_workdir: template.workdir.clone(),
     }
 }
 

@@ -7,6 +7,7 @@
 //! The node knows nothing of teams, keys or HTTP.
 
 mod adopt;
+mod agents;
 mod clock;
 mod driver;
 mod journal;
@@ -14,10 +15,12 @@ mod metrics;
 mod node;
 mod record;
 mod route;
+mod spares;
 
 pub use adopt::{Adoption, Living};
+pub use agents::{Agents, ConfigureError};
 pub use clock::Deadline;
 pub use journal::{Journal, MemoryJournal, Noted};
 pub use metrics::Metrics;
-pub use node::{CreateError, ExtendMode, Node, NodeOptions, NotHere, WhenStopped};
+pub use node::{CreateError, ExtendMode, Node, NodeOptions, NotHere, SpareCounts, WhenStopped};
 pub use route::NodeRoute;

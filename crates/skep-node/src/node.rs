@@ -8,15 +8,18 @@ use jiff::Timestamp;
 use skep_isolation::{Isolation, LaunchError};
 use skep_telemetry::Tasks;
 use skep_types::{
-    AccessToken, EndReason, ExecutionId, Phase, SandboxId, SandboxSpec, SandboxStatus, Usage,
+    AccessToken, Egress, EndReason, ExecutionId, Phase, SandboxId, SandboxSpec, SandboxStatus,
+    TemplateImage, Usage,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::agents::Agents;
 use crate::clock::{Deadline, wall_now};
 use crate::driver::{Driver, Request};
 use crate::journal::Journal;
 use crate::metrics::Metrics;
 use crate::route::NodeRoute;
+use crate::spares::Spares;
 
 /// How many requests may wait for one driver. A caller beyond that waits its turn.
 const QUEUE: usize = 32;
@@ -34,6 +37,10 @@ pub struct NodeOptions {
     pub isolation: Arc<dyn Isolation>,
     /// Where the node writes what must outlive the server.
     pub journal: Arc<dyn Journal>,
+    /// How the agents of its sandboxes are spoken to.
+    pub agents: Arc<dyn Agents>,
+    /// How many sandboxes of each kind that is asked for are kept ready; 0 is none.
+    pub spares: usize,
 }
 
 /// What happens to the sandboxes when the server stops in good order.
@@ -71,6 +78,17 @@ pub enum CreateError {
     Stopping,
 }
 
+/// What became of the sandboxes that were made before anybody asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpareCounts {
+    /// Ready now.
+    pub ready: usize,
+    /// Given to somebody.
+    pub given: u64,
+    /// How often somebody came and none was ready.
+    pub missing: u64,
+}
+
 /// There is no such sandbox on this node, or no longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no such sandbox on this node")]
@@ -80,10 +98,12 @@ pub struct NotHere;
 pub(crate) struct Inner {
     pub(crate) isolation: Arc<dyn Isolation>,
     pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) agents: Arc<dyn Agents>,
+    pub(crate) spares: Spares,
     pub(crate) metrics: Metrics,
     /// The sandboxes that are not gone. Held only for a look-up or a change of the map.
     sandboxes: RwLock<HashMap<SandboxId, Entry>>,
-    tasks: Tasks,
+    pub(crate) tasks: Tasks,
 }
 
 #[derive(Debug, Clone)]
@@ -96,15 +116,33 @@ pub(crate) struct Entry {
 impl Node {
     /// A node without sandboxes. [`Node::adopt`] brings back those of the last server.
     pub fn new(options: NodeOptions) -> Self {
-        let NodeOptions { isolation, journal } = options;
         Self {
             inner: Arc::new(Inner {
-                isolation,
-                journal,
+                isolation: options.isolation,
+                journal: options.journal,
+                agents: options.agents,
+                spares: Spares::new(options.spares),
                 metrics: Metrics::default(),
                 sandboxes: RwLock::default(),
                 tasks: Tasks::default(),
             }),
+        }
+    }
+
+    /// The name a new sandbox is to have: that of one which is ready, if there is one of this
+    /// kind. [`Node::create`] with that name then has little left to do.
+    pub fn name_for(&self, template: &TemplateImage, egress: Egress) -> SandboxId {
+        let ready = self.inner.promise_spare(template, egress);
+        ready.unwrap_or_else(SandboxId::random)
+    }
+
+    /// How many sandboxes are ready, how many were given away, and how often there was none.
+    pub fn spares(&self) -> SpareCounts {
+        let spares = &self.inner.spares;
+        SpareCounts {
+            ready: spares.count(),
+            given: spares.given.get(),
+            missing: spares.missing.get(),
         }
     }
 
@@ -262,6 +300,7 @@ impl Node {
             }
         }
         self.inner.tasks.finish().await;
+        self.inner.give_up_spares().await;
     }
 
     pub(crate) fn entry(&self, id: &SandboxId) -> Option<Entry> {

@@ -29,6 +29,8 @@ pub(crate) struct Config {
     pub(crate) share_host_package_settings: bool,
     /// Upper bounds, whatever a template asks for.
     pub(crate) limits: Limits,
+    /// What is kept ready for whoever comes next.
+    pub(crate) pool: Pool,
     /// How long it is remembered that a sandbox was there.
     pub(crate) records: Records,
     /// What sandboxes reach beyond the public internet, and who resolves names for them.
@@ -57,6 +59,14 @@ pub(crate) struct Limits {
     pub(crate) lifetime_hours: u32,
     /// How fast one sandbox may read from the disk, and write to it; 0 is as fast as it goes.
     pub(crate) disk_mib_per_second: u32,
+}
+
+/// What is kept ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Pool {
+    /// Running sandboxes of each template that is asked for.
+    pub(crate) ready: u32,
 }
 
 /// How long ended sandboxes are remembered, with why they ended and what they said.
@@ -97,10 +107,17 @@ impl Default for Config {
             when_stopped: WhenStopped::Leave,
             share_host_package_settings: false,
             limits: Limits::default(),
+            pool: Pool::default(),
             records: Records::default(),
             network: Network::default(),
             tls: None,
         }
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self { ready: 2 }
     }
 }
 

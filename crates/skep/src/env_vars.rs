@@ -105,6 +105,11 @@ pub(crate) const ALL: &[EnvVar] = &[
         help: "longest life of a sandbox",
     },
     EnvVar {
+        name: "SKEP_POOL_READY",
+        key: "pool.ready",
+        help: "running sandboxes of each template that are kept ready for whoever comes next; 0 is none",
+    },
+    EnvVar {
         name: "SKEP_RECORD_DAYS",
         key: "records.days",
         help: "days for which an ended sandbox is remembered",

@@ -62,6 +62,18 @@ impl Metrics {
             "From the order of a sandbox until it runs and the record knows.",
             &metrics.create,
         );
+        let spares = self.node.spares();
+        text.gauge(
+            "skep_pool_ready",
+            "Sandboxes that run and wait for an owner.",
+            u64::try_from(spares.ready).unwrap_or(u64::MAX),
+        );
+        text.counters(
+            "skep_pool_requests_total",
+            "Sandboxes that were asked for, by whether one was ready.",
+            "found",
+            [("ready", spares.given), ("none", spares.missing)],
+        );
         text.counters(
             "skep_sandbox_launch_failures_total",
             "Sandboxes that did not come up, by where it failed.",

@@ -25,7 +25,7 @@ use crate::isolation;
 use crate::local_key;
 use crate::metrics::Metrics;
 use crate::tls::{self, Tls};
-use crate::wiring::{CatalogTemplates, LocalNodes, NodeRoutes, StoreJournal};
+use crate::wiring::{CatalogTemplates, HttpAgents, LocalNodes, NodeRoutes, StoreJournal};
 
 /// Where names below the domain are answered, if nobody else is there.
 const NAMES_PORT: u16 = 5354;
@@ -122,6 +122,8 @@ impl Server {
         let node = Node::new(NodeOptions {
             isolation: Arc::<Native>::clone(&isolation),
             journal: Arc::new(StoreJournal(store.clone())),
+            agents: Arc::new(HttpAgents),
+            spares: config.pool.ready as usize,
         });
         let living = store
             .sandboxes()

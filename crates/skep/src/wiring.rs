@@ -1,10 +1,12 @@
 //! How the parts are put together: each adapter fills the port of one part with another.
 
+mod agents;
 mod journal;
 mod nodes;
 mod routes;
 mod templates;
 
+pub(crate) use agents::HttpAgents;
 pub(crate) use journal::StoreJournal;
 pub(crate) use nodes::LocalNodes;
 pub(crate) use routes::NodeRoutes;

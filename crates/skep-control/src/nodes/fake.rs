@@ -9,7 +9,8 @@ use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use skep_store::Store;
 use skep_types::{
-    EndReason, Ending, ExecutionId, Phase, SandboxId, SandboxSpec, SandboxStatus, Usage,
+    Egress, EndReason, Ending, ExecutionId, Phase, SandboxId, SandboxSpec, SandboxStatus,
+    TemplateImage, Usage,
 };
 use tokio::sync::Notify;
 
@@ -183,6 +184,10 @@ impl FakeNodes {
 }
 
 impl Nodes for FakeNodes {
+    fn name_for(&self, _template: &TemplateImage, _egress: Egress) -> SandboxId {
+        SandboxId::random()
+    }
+
     fn create(&self, spec: SandboxSpec) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>> {
         FakeNodes::create(self, spec).boxed()
     }

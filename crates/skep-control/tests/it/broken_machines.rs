@@ -10,7 +10,7 @@ use skep_control::{
     NotHere, StopError,
 };
 use skep_testkit::wait_until;
-use skep_types::{EndReason, SandboxId, SandboxSpec, SandboxStatus, Usage};
+use skep_types::{Egress, EndReason, SandboxId, SandboxSpec, SandboxStatus, TemplateImage, Usage};
 use tempfile::TempDir;
 
 use crate::{anybody, control, fake, request, store};
@@ -29,6 +29,10 @@ struct Broken {
 }
 
 impl Nodes for Broken {
+    fn name_for(&self, template: &TemplateImage, egress: Egress) -> SandboxId {
+        self.whole.name_for(template, egress)
+    }
+
     fn create(&self, spec: SandboxSpec) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>> {
         async move {
             assert_ne!(self.fault, Fault::PanicsOnCreate, "as intended");

@@ -99,6 +99,8 @@ async fn a_sandbox_that_was_being_killed_with_its_server_was_killed_and_did_not_
     let first = Node::new(NodeOptions {
         isolation: std::sync::Arc::new(machine.isolation.clone()),
         journal: std::sync::Arc::new(CutShort(machine.journal.clone())),
+        agents: std::sync::Arc::new(machine.agents.clone()),
+        spares: 0,
     });
     let status = first.create(spec(HOUR)).await.unwrap();
     first.kill(&status.id, EndReason::Killed).await.unwrap();

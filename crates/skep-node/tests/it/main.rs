@@ -2,28 +2,69 @@
 
 mod adoption;
 mod life;
+mod spares;
 
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use skep_isolation::FakeIsolation;
-use skep_node::{MemoryJournal, Node, NodeOptions};
+use skep_node::{Agents, ConfigureError, MemoryJournal, Node, NodeOptions};
 use skep_types::{
     AccessToken, Egress, Redacted, Resources, SandboxId, SandboxSpec, TemplateId, TemplateImage,
 };
+use skep_wire::agent::AgentConfig;
 
 /// A machine that outlives its server: new nodes find the sandboxes of the last one.
 #[derive(Default)]
 struct Machine {
     isolation: FakeIsolation,
     journal: MemoryJournal,
+    agents: FakeAgents,
+}
+
+/// Agents that take what they are told, unless they are told to refuse.
+#[derive(Debug, Clone, Default)]
+struct FakeAgents {
+    told: Arc<Mutex<Vec<AgentConfig>>>,
+    refuse: Arc<AtomicBool>,
+}
+
+impl Agents for FakeAgents {
+    fn configure<'a>(
+        &'a self,
+        address: IpAddr,
+        config: &'a AgentConfig,
+    ) -> BoxFuture<'a, Result<(), ConfigureError>> {
+        async move {
+            if self.refuse.load(Ordering::SeqCst) {
+                let source = "refused".into();
+                return Err(ConfigureError { address, source });
+            }
+            self.told
+                .lock()
+                .expect("nobody panics")
+                .push(config.clone());
+            Ok(())
+        }
+        .boxed()
+    }
 }
 
 impl Machine {
     fn node(&self) -> Node {
+        self.node_with_spares(0)
+    }
+
+    fn node_with_spares(&self, spares: usize) -> Node {
         Node::new(NodeOptions {
             isolation: Arc::new(self.isolation.clone()),
             journal: Arc::new(self.journal.clone()),
+            agents: Arc::new(self.agents.clone()),
+            spares,
         })
     }
 }

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use skep_control::{DeadlineMode, KillError, LogEntry, LogLevel, NodeCreateError, Nodes, NotHere};
 use skep_isolation::LaunchError;
 use skep_node::{CreateError, ExtendMode, Node};
-use skep_types::{EndReason, SandboxId, SandboxSpec, SandboxStatus, Usage};
+use skep_types::{Egress, EndReason, SandboxId, SandboxSpec, SandboxStatus, TemplateImage, Usage};
 use skep_wire::rest;
 
 /// The node of this very process.
@@ -15,6 +15,10 @@ use skep_wire::rest;
 pub(crate) struct LocalNodes(pub(crate) Node);
 
 impl Nodes for LocalNodes {
+    fn name_for(&self, template: &TemplateImage, egress: Egress) -> SandboxId {
+        self.0.name_for(template, egress)
+    }
+
     fn create(&self, spec: SandboxSpec) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>> {
         async move { self.0.create(spec).await.map_err(create_error) }.boxed()
     }

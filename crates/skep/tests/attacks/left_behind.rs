@@ -51,7 +51,7 @@ pub(crate) async fn check(product: &Product, sentinels: &Sentinels) -> Result<St
     // The first sandbox makes what all share.
     let first = product.create(sentinels).await;
     product.kill(&first).await;
-    let before = settled(product, |_| true).await?;
+    let before = at_rest(product).await;
     let start = Instant::now();
     let cycles = (0..CYCLES).map(|number| {
         let end = ENDS[number % ENDS.len()];
@@ -62,14 +62,8 @@ pub(crate) async fn check(product: &Product, sentinels: &Sentinels) -> Result<St
         .buffer_unordered(AT_A_TIME)
         .collect::<Vec<()>>()
         .await;
-    // What nobody wanted may have started all the same.
-    let listed: Vec<Listed> = product.client.get(&["sandboxes"]).await.unwrap();
-    for sandbox in listed {
-        product.try_kill(&sandbox.id).await;
-    }
     let took = start.elapsed();
-    let after = settled(product, |now| *now == before).await;
-    let after = after.map_err(|left| format!("{before:?} was there; {left}"))?;
+    let after = settled(product, &before).await;
     Ok(format!(
         "{CYCLES} sandboxes in {:.1} s, {AT_A_TIME} at a time; before and after: {after:?}",
         took.as_secs_f64()
@@ -135,19 +129,38 @@ fn kill_agent(product: &Product, target: &Target) {
 /// How many there are of everything.
 type Count = BTreeMap<&'static str, usize>;
 
-/// Counts until it `is_right`, for as long as the kernel may take to let go of things.
-async fn settled(product: &Product, is_right: impl Fn(&Count) -> bool) -> Result<Count, String> {
-    let start = Instant::now();
-    loop {
+/// What there is when nobody has a sandbox and those that are kept ready are.
+async fn at_rest(product: &Product) -> Count {
+    skep_testkit::wait_until(PATIENCE, async || {
         let now = count(product);
-        if is_right(&now) {
+        let spares = Product::spares();
+        let of_sandboxes = ["cgroups", "folders", "links", "loop devices", "mounts"];
+        let is_right = |what: &&str| (now[*what] == 0) == (spares == 0);
+        if now["folders"] == spares && of_sandboxes.iter().all(is_right) {
+            Ok(now)
+        } else {
+            Err(format!("{now:?}"))
+        }
+    })
+    .await
+}
+
+/// Waits until there is as much of everything as there was: the kernel lets go of some things a
+/// moment after the last process, and what nobody wanted may still have started.
+async fn settled(product: &Product, before: &Count) -> Count {
+    skep_testkit::wait_until(PATIENCE, async || {
+        let listed: Vec<Listed> = product.client.get(&["sandboxes"]).await.unwrap();
+        for sandbox in listed {
+            product.try_kill(&sandbox.id).await;
+        }
+        let now = count(product);
+        if now == *before {
             return Ok(now);
         }
-        if start.elapsed() > PATIENCE {
-            return Err(format!("{now:?} is left: {:?}", names(product)));
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        let names = names(product);
+        Err(format!("{before:?} was there, {now:?} is left: {names:?}"))
+    })
+    .await
 }
 
 fn count(product: &Product) -> Count {

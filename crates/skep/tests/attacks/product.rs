@@ -46,8 +46,10 @@ impl Product {
         let config = data.path().join("skep.toml");
         let text = format!(
             "when_stopped = \"end\"\n\
+             [pool]\nready = {}\n\
              [network]\ndns_upstreams = [\"{}\"]\n\
              [limits]\ncpus = 1\nmemory_mib = 256\ndisk_mib = 256\npids = 256\n",
+            Self::spares(),
             world::RESOLVER.ip()
         );
         std::fs::write(&config, text).unwrap();
@@ -70,6 +72,13 @@ impl Product {
             address: ready.api_url.trim_start_matches("http://").to_owned(),
             data,
         }
+    }
+
+    /// How many sandboxes the server keeps ready: none, so that what an attack leaves can be
+    /// told from what is kept, unless whoever runs the suite wants to see both.
+    pub(crate) fn spares() -> usize {
+        let count = std::env::var("SKEP_POOL_READY");
+        count.map_or(0, |count| count.parse().unwrap())
     }
 
     pub(crate) fn data(&self) -> PathBuf {

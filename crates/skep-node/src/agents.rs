@@ -1,0 +1,34 @@
+//! What the node needs of the agents in its sandboxes.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use futures_util::future::BoxFuture;
+use skep_wire::agent::AgentConfig;
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// The agents of running sandboxes, as the server speaks to them.
+pub trait Agents: fmt::Debug + Send + Sync {
+    /// Tells an agent what its sandbox is from now on. Its control token, which stays, is in
+    /// the configuration.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigureError`]; what the agent believes then is unknown.
+    fn configure<'a>(
+        &'a self,
+        address: IpAddr,
+        config: &'a AgentConfig,
+    ) -> BoxFuture<'a, Result<(), ConfigureError>>;
+}
+
+/// An agent did not take its configuration.
+#[derive(Debug, thiserror::Error)]
+#[error("agent at {address} did not take its configuration")]
+pub struct ConfigureError {
+    /// Where it was looked for.
+    pub address: IpAddr,
+    /// What went wrong.
+    pub source: Source,
+}

@@ -1,0 +1,255 @@
+//! Sandboxes that run before anybody has asked for them.
+//!
+//! A spare has its name already, so that paths, groups and links need not change when it is
+//! given away. It has no route and is in no record: nobody can reach it, and a server that
+//! finds it at its start sweeps it away.
+
+mod shelves;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use futures_util::FutureExt as _;
+use skep_isolation::{LaunchError, Launched};
+use skep_telemetry::{Chain, Counter};
+use skep_types::{
+    AccessToken, Egress, ExecutionId, Redacted, SandboxId, SandboxSpec, TemplateImage,
+};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use crate::driver::launch_request;
+use crate::node::Inner;
+use shelves::Shelves;
+
+/// A sandbox that waits for an owner.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    id: SandboxId,
+    pub(crate) execution: ExecutionId,
+    pub(crate) launched: Launched,
+    pub(crate) control_token: Redacted<String>,
+}
+
+/// What two sandboxes must have in common for one to stand in for the other.
+#[derive(Debug, Clone, PartialEq)]
+struct Kind {
+    template: TemplateImage,
+    egress: Egress,
+}
+
+/// The spares of a node.
+#[derive(Debug)]
+pub(crate) struct Spares {
+    /// Held only for a look-up or a change.
+    state: Mutex<State>,
+    changed: Notify,
+    /// How many sandboxes are being made for somebody. Spares wait until there is none.
+    creating: watch::Sender<usize>,
+    pub(crate) given: Counter,
+    pub(crate) missing: Counter,
+}
+
+#[derive(Debug)]
+struct State {
+    shelves: Shelves<Kind, Spare>,
+    /// Those whose name was given out, until their driver comes for them.
+    promised: HashMap<SandboxId, Spare>,
+    is_kept: bool,
+}
+
+impl Spares {
+    pub(crate) fn new(count: usize) -> Self {
+        Self {
+            state: Mutex::new(State {
+                shelves: Shelves::new(count),
+                promised: HashMap::new(),
+                is_kept: false,
+            }),
+            changed: Notify::new(),
+            creating: watch::Sender::new(0),
+            given: Counter::default(),
+            missing: Counter::default(),
+        }
+    }
+
+    /// How many are ready.
+    pub(crate) fn count(&self) -> usize {
+        self.state().shelves.len()
+    }
+
+    /// Takes the spare of this name, if its name was given out.
+    pub(crate) fn claim(&self, id: &SandboxId) -> Option<Spare> {
+        self.state().promised.remove(id)
+    }
+
+    /// Says that a sandbox is being made for somebody, until the answer is dropped.
+    pub(crate) fn creating(&self) -> Creating<'_> {
+        self.creating.send_modify(|count| *count += 1);
+        Creating(self)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder panics")
+    }
+}
+
+/// While it lives, a sandbox is being made for somebody.
+pub(crate) struct Creating<'a>(&'a Spares);
+
+impl Drop for Creating<'_> {
+    fn drop(&mut self) {
+        self.0.creating.send_modify(|count| *count -= 1);
+    }
+}
+
+impl Inner {
+    /// The name of a sandbox that is ready, if there is one of this kind.
+    pub(crate) fn promise_spare(
+        self: &Arc<Self>,
+        template: &TemplateImage,
+        egress: Egress,
+    ) -> Option<SandboxId> {
+        let kind = Kind {
+            template: template.clone(),
+            egress,
+        };
+        let (found, keeper_is_needed) = {
+            let mut state = self.spares.state();
+            let (found, cleared) = state.shelves.take(&kind, Instant::now());
+            self.discard(cleared);
+            let found = found.filter(|spare| self.is_alive(spare));
+            let id = found.map(|spare| {
+                let id = spare.id.clone();
+                state.promised.insert(id.clone(), spare);
+                id
+            });
+            let is_needed = !state.is_kept && state.shelves.next_expiry().is_some();
+            state.is_kept |= is_needed;
+            (id, is_needed)
+        };
+        let counter = match found {
+            Some(_) => &self.spares.given,
+            None => &self.spares.missing,
+        };
+        counter.add_one();
+        if keeper_is_needed {
+            let node = Arc::clone(self);
+            self.tasks.spawn("keep spares", node.keep_spares());
+        }
+        self.spares.changed.notify_one();
+        found
+    }
+
+    /// Ends every spare and says how many there were.
+    pub(crate) async fn give_up_spares(&self) -> usize {
+        let spares = {
+            let mut state = self.spares.state();
+            let mut spares = state.shelves.clear();
+            if self.tasks.stopping().is_cancelled() {
+                spares.extend(state.promised.drain().map(|(_, spare)| spare));
+            }
+            spares
+        };
+        let count = spares.len();
+        let ends = spares.into_iter().map(|spare| destroy(spare.launched));
+        futures_util::future::join_all(ends).await;
+        count
+    }
+
+    /// Makes spares where they are wanted, one after the other, as long as any kind is.
+    async fn keep_spares(self: Arc<Self>) {
+        let stop = self.tasks.stopping();
+        loop {
+            let (wanted, expiry) = {
+                let mut state = self.spares.state();
+                self.discard(state.shelves.expire(Instant::now()));
+                let expiry = state.shelves.next_expiry();
+                state.is_kept = expiry.is_some();
+                (state.shelves.wanted().cloned(), expiry)
+            };
+            let Some(expiry) = expiry else {
+                return;
+            };
+            let work = async {
+                match wanted {
+                    Some(kind) => self.make_spare(kind).await,
+                    None => tokio::select! {
+                        () = self.spares.changed.notified() => {}
+                        () = tokio::time::sleep_until(expiry) => {}
+                    },
+                }
+            };
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = work => {}
+            }
+        }
+    }
+
+    async fn make_spare(&self, kind: Kind) {
+        // Those who wait for a sandbox go first. The sender lives as long as the node.
+        let mut creating = self.spares.creating.subscribe();
+        if creating.wait_for(|count| *count == 0).await.is_err() {
+            return;
+        }
+        let id = SandboxId::random();
+        match self.launch_spare(id, &kind).await {
+            Ok(spare) => {
+                let returned = self.spares.state().shelves.put(&kind, spare);
+                self.discard(returned.err().into_iter().collect());
+            }
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "cannot keep a sandbox ready");
+                self.metrics.launch_failed(&error);
+                self.spares.state().shelves.rest(&kind);
+            }
+        }
+    }
+
+    async fn launch_spare(&self, id: SandboxId, kind: &Kind) -> Result<Spare, LaunchError> {
+        let execution = ExecutionId::random();
+        let control_token = Redacted::new(AccessToken::random().reveal().to_owned());
+        let spec = SandboxSpec {
+            id: id.clone(),
+            template: kind.template.clone(),
+            env: Redacted::new(Vec::new()),
+            // One that nobody will ever know.
+            access_token: Some(AccessToken::random()),
+            egress: kind.egress,
+            lifetime: std::time::Duration::ZERO,
+        };
+        let request = launch_request(&spec, execution, control_token.reveal());
+        let launched = self.isolation.launch(request).await?;
+        Ok(Spare {
+            id,
+            execution,
+            launched,
+            control_token,
+        })
+    }
+
+    fn is_alive(&self, spare: &Spare) -> bool {
+        let has_ended = spare.launched.exited().now_or_never().is_some();
+        if has_ended {
+            tracing::warn!(sandbox = %spare.id, "a sandbox ended while it waited for an owner");
+            let launched = Arc::clone(&spare.launched);
+            self.tasks.spawn("end a spare", destroy(launched));
+        }
+        !has_ended
+    }
+
+    fn discard(&self, spares: Vec<Spare>) {
+        for spare in spares {
+            self.tasks.spawn("end a spare", destroy(spare.launched));
+        }
+    }
+}
+
+pub(crate) async fn destroy(launched: Launched) {
+    if let Err(error) = launched.destroy().await {
+        // The sweep of the next start tries again.
+        tracing::error!(error = %Chain(&error), "a spare sandbox left something behind");
+    }
+}

@@ -1,0 +1,136 @@
+//! Sandboxes that are ready before anybody asks.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use skep_isolation::LaunchError;
+use skep_node::{Node, WhenStopped};
+use skep_testkit::wait_until;
+use skep_types::{EndReason, SandboxSpec, SandboxStatus};
+
+use super::{Machine, spec};
+
+const HOUR: Duration = Duration::from_hours(1);
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Creates a sandbox of this kind, as control does.
+async fn create(node: &Node, kind: &SandboxSpec) -> SandboxStatus {
+    let mut spec = kind.clone();
+    spec.id = node.name_for(&spec.template, spec.egress);
+    node.create(spec).await.expect("the backend is well")
+}
+
+/// Waits until so many are ready.
+async fn ready(node: &Node, count: usize) {
+    wait_until(PATIENCE, async || match node.spares().ready {
+        ready if ready == count => Ok(()),
+        ready => Err(format!("{ready} are ready")),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_second_of_a_kind_is_ready_and_learns_whose_it_is() {
+    let machine = Machine::default();
+    let node = machine.node_with_spares(2);
+    let mut kind = spec(HOUR);
+    create(&node, &kind).await;
+    ready(&node, 2).await;
+    assert_eq!(node.list().len(), 1, "spares are nobody's business");
+
+    let variable = ("WHO".to_owned(), "me".to_owned());
+    kind.env = skep_types::Redacted::new(vec![variable.clone()]);
+    let status = create(&node, &kind).await;
+
+    let told = machine.agents.told.lock().unwrap().pop().unwrap();
+    assert_eq!(told.sandbox_id, status.id.to_string());
+    assert_eq!(told.env.into_iter().collect::<Vec<_>>(), [variable]);
+    let route = node.route(&status.id).unwrap();
+    assert_eq!(route.access_token, kind.access_token);
+    assert_eq!(told.control_token, *route.control_token.reveal());
+    let counts = node.spares();
+    assert_eq!((counts.given, counts.missing), (1, 1));
+    node.kill(&status.id, EndReason::Killed).await.unwrap();
+}
+
+#[tokio::test]
+async fn another_kind_is_never_given_in_its_place() {
+    let machine = Machine::default();
+    let node = machine.node_with_spares(1);
+    let kind = spec(HOUR);
+    create(&node, &kind).await;
+    ready(&node, 1).await;
+    let mut closed = kind.clone();
+    closed.egress = skep_types::Egress::None;
+    create(&node, &closed).await;
+    let mut larger = kind.clone();
+    larger.template.resources.memory_mib *= 2;
+    create(&node, &larger).await;
+    assert_eq!(node.spares().given, 0);
+}
+
+#[tokio::test]
+async fn a_spare_that_died_or_does_not_listen_is_replaced_without_a_word() {
+    let machine = Machine::default();
+    let node = machine.node_with_spares(2);
+    let kind = spec(HOUR);
+    let first = create(&node, &kind).await;
+    ready(&node, 2).await;
+    for spare in machine.isolation.living() {
+        if spare != first.id {
+            machine.isolation.crash(&spare);
+        }
+    }
+    create(&node, &kind).await;
+
+    create(&node, &kind).await;
+    ready(&node, 2).await;
+    machine.agents.refuse.store(true, Ordering::SeqCst);
+    let status = create(&node, &kind).await;
+    assert!(node.route(&status.id).is_some());
+    assert_eq!(node.list().len(), 4);
+}
+
+#[tokio::test]
+async fn whoever_asks_goes_before_whoever_might() {
+    let machine = Machine::default();
+    let node = machine.node_with_spares(2);
+    create(&node, &spec(HOUR)).await;
+    ready(&node, 2).await;
+    machine
+        .isolation
+        .fail_next_launch(LaunchError::NoRoom("slot"));
+    create(&node, &spec(HOUR)).await;
+    assert_eq!(node.list().len(), 2);
+}
+
+#[tokio::test]
+async fn a_failed_spare_is_not_tried_again_and_again() {
+    let machine = Machine::default();
+    let node = machine.node_with_spares(2);
+    let kind = spec(HOUR);
+    create(&node, &kind).await;
+    ready(&node, 2).await;
+    machine
+        .isolation
+        .fail_next_launch(LaunchError::NoRoom("slot"));
+    create(&node, &kind).await;
+    wait_until(PATIENCE, async || {
+        let failures = node.metrics().launch_failures();
+        (!failures.is_empty()).then_some(()).ok_or("no failure")
+    })
+    .await;
+    assert_eq!(node.spares().ready, 1);
+    create(&node, &kind).await;
+    ready(&node, 2).await;
+}
+
+#[tokio::test]
+async fn a_server_that_stops_leaves_its_sandboxes_but_no_spare() {
+    let machine = Machine::default();
+    let node = machine.node_with_spares(3);
+    let owned = create(&node, &spec(HOUR)).await;
+    ready(&node, 3).await;
+    node.shut_down(WhenStopped::Leave).await;
+    assert_eq!(machine.isolation.living(), [owned.id]);
+}
