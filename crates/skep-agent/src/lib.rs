@@ -41,6 +41,7 @@ mod users;
 
 pub use household::{Child, Companion, Household, Program, ProgramError};
 pub use options::{Listen, Options};
+pub use process::groups::{Bytes, Group, GroupUsage};
 pub use reaper::Orphans;
 pub use run::{RunError, run};
 

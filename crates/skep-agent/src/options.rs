@@ -30,6 +30,8 @@ pub struct Options {
     pub log: Option<OwnedFd>,
     /// `cgroup.procs` files of the cgroups that every user process joins.
     pub work_cgroups: Vec<OwnedFd>,
+    /// What a cgroup for each kernel is made with: folders and doors, by their names.
+    pub kernel_cgroups: Vec<(String, OwnedFd)>,
     /// Counts, in a line `oom_kill <count>`, the processes that were killed for want of memory.
     pub kill_count: Option<OwnedFd>,
     /// Where callers come in.
@@ -56,6 +58,7 @@ impl Options {
             ready: None,
             log: None,
             work_cgroups: Vec::new(),
+            kernel_cgroups: Vec::new(),
             kill_count: None,
             listen: Listen::At((Ipv4Addr::UNSPECIFIED, AGENT_PORT).into()),
             companion: None,

@@ -5,6 +5,7 @@
 //! subscribe and go as they like (`audience.rs`), and what nobody listens to is discarded.
 
 mod audience;
+pub(crate) mod groups;
 mod input;
 mod launch;
 mod owner;

@@ -17,6 +17,7 @@ use crate::household::Household;
 use crate::log::SandboxLog;
 use crate::metrics::Meter;
 use crate::options::{Listen, Options};
+use crate::process::groups::Groups;
 use crate::process::{Processes, WorkPlace};
 use crate::reaper::{Orphans, Reaper};
 use crate::routes::routes;
@@ -100,6 +101,7 @@ async fn start(options: Options) -> Result<(), RunError> {
         },
         path: options.path,
         cgroups: options.work_cgroups,
+        groups: Groups::new(options.kernel_cgroups).map(Arc::new),
         kill_count: options.kill_count,
         open_files: raise_open_files(),
         raise_oom_score: has_adjusted_oom_score(),

@@ -74,6 +74,7 @@ impl StepRunner for LaunchRunner {
 fn plan(launch: &StepLaunch, output: skep_launch::Descriptor) -> LaunchPlan {
     LaunchPlan {
         cgroups: Vec::new(),
+        home_cgroups: Vec::new(),
         users: Users::Host,
         network: Network::Host,
         root: Root {

@@ -22,6 +22,15 @@ impl Descriptors {
         Descriptor(self.0.len() - 1)
     }
 
+    /// Adds several.
+    pub fn add_all(
+        &mut self,
+        descriptors: impl IntoIterator<Item = impl Into<OwnedFd>>,
+    ) -> Vec<Descriptor> {
+        let added = descriptors.into_iter();
+        added.map(|descriptor| self.add(descriptor)).collect()
+    }
+
     pub(crate) fn from_received(descriptors: Vec<OwnedFd>) -> Self {
         Self(descriptors)
     }

@@ -27,7 +27,9 @@ use crate::channel::Channel;
 use crate::report::Report;
 use crate::steps::{Failure, Steps};
 use crate::trouble::{On, Trouble};
-use crate::{Defence, Descriptors, Ended, LaunchPlan, Lifetime, Network, Step, Users};
+use crate::{
+    Defence, Descriptor, Descriptors, Ended, LaunchPlan, Lifetime, Network, Step, Users,
+};
 
 /// A core limit of one byte is what the kernel takes for "none at all": with zero it would
 /// still start the machine's crash handler, outside, on a dump that a sandbox has written.
@@ -114,7 +116,7 @@ struct Newborn {
 impl Launch<'_> {
     fn carry_out(self, steps: &mut Steps) -> Result<Newborn, Failure> {
         let plan = self.plan;
-        steps.carry_out(Step::JoinCgroups, || self.join_cgroups())?;
+        steps.carry_out(Step::JoinCgroups, || self.join(&self.plan.cgroups))?;
         steps.carry_out(Step::SetLimits, || self.set_limits())?;
         let (machine, link) = steps.carry_out(Step::LeaveNamespaces, || {
             let machine = Machine::open()?;
@@ -149,8 +151,8 @@ impl Launch<'_> {
         Ok(newborn)
     }
 
-    fn join_cgroups(self) -> Result<(), Trouble> {
-        for cgroup in &self.plan.cgroups {
+    fn join(self, cgroups: &[Descriptor]) -> Result<(), Trouble> {
+        for cgroup in cgroups {
             let file = self.descriptors.get(*cgroup)?;
             rustix::io::write(file, b"0").on(|| format!("{cgroup:?}"))?;
         }
@@ -220,7 +222,11 @@ impl Launch<'_> {
                 drop(ours);
                 inside::run(self, machine, &theirs)
             }
-            Cloned::Parent(child) => Ok((Newborn { child, kept: false }, ours)),
+            Cloned::Parent(child) => {
+                let newborn = Newborn { child, kept: false };
+                self.join(&self.plan.home_cgroups)?;
+                Ok((newborn, ours))
+            }
         }
     }
 

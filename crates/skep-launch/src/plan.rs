@@ -18,6 +18,9 @@ pub struct LaunchPlan {
     /// Open `cgroup.procs` files, one per hierarchy, that the launcher joins before it does
     /// anything else, so that everything it does is already counted and limited.
     pub cgroups: Vec<Descriptor>,
+    /// More of them, which the launcher and the process join when the process has its cgroup
+    /// namespace, if that is to be made in another cgroup than the process lives in.
+    pub home_cgroups: Vec<Descriptor>,
     /// Whose users the process runs as.
     pub users: Users,
     /// What the process may talk to.

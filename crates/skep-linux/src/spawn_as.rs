@@ -42,7 +42,7 @@ pub struct SpawnAs<'a> {
     /// Makes standard input, which must be a terminal, the controlling terminal.
     pub controlling_terminal: bool,
     /// `cgroup.procs` files of the cgroups to join, before anything else is done.
-    pub cgroups: &'a [OwnedFd],
+    pub cgroups: &'a [BorrowedFd<'a>],
     /// The limit of open files, for a caller that raised its own.
     pub open_files: Option<Rlimit>,
     /// Whether memory that is short is to be taken from this program before its caller.

@@ -8,7 +8,12 @@
 //! <parent>/<sandbox>          limits + reserve
 //!            ├─ agent         the first process
 //!            └─ work          the limits; everything else
+//!                 ├─ rest     v2 only, where processes live in leaves: what is no kernel
+//!                 └─ kernels  v2 only: as `work` on v1, where the agent makes groups
 //! ```
+//!
+//! The agent makes a group for each kernel, to count and limit it apart. It gets a folder for
+//! that by a descriptor and owns nothing but the folder: the limits of `work` stay ours.
 
 mod device;
 mod v1;
@@ -16,6 +21,7 @@ mod v2;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -133,6 +139,34 @@ impl Cgroups {
         })
     }
 
+    /// Opens what the launcher joins before it makes namespaces, and what it and the new process
+    /// join after that.
+    ///
+    /// On v2 the agent may move processes only between groups below the one in which its
+    /// namespace was made, so that must be the one it makes groups in.
+    pub(crate) fn entrances(&self, group: &Group) -> Result<(Vec<File>, Vec<File>), CgroupError> {
+        match self {
+            Self::V1(_) => Ok((self.doors(group, Child::Agent)?, Vec::new())),
+            Self::V2(tree) => Ok((
+                vec![open_door(&tree.kernels(group))?],
+                self.doors(group, Child::Agent)?,
+            )),
+        }
+    }
+
+    /// Lets `owner`, the agent, make groups of its own for kernels, and opens what it needs for
+    /// that, each under the name by which the agent knows it.
+    pub(crate) fn delegate(
+        &self,
+        group: &Group,
+        owner: Option<u32>,
+    ) -> Result<Vec<(&'static str, OwnedFd)>, CgroupError> {
+        match self {
+            Self::V1(hierarchies) => hierarchies.delegate(group, owner),
+            Self::V2(tree) => tree.delegate(group, owner),
+        }
+    }
+
     /// Opens the files that a process joins a child of the group by: it writes `0` to each.
     ///
     /// The kernel checks the right to do so against whoever opened the file, so a process
@@ -140,16 +174,9 @@ impl Cgroups {
     pub(crate) fn doors(&self, group: &Group, child: Child) -> Result<Vec<File>, CgroupError> {
         let folders = match self {
             Self::V1(hierarchies) => hierarchies.folders(group, child),
-            Self::V2(tree) => vec![tree.folder(group).join(child.name())],
+            Self::V2(tree) => vec![tree.leaf(group, child)],
         };
-        let open = |folder: PathBuf| {
-            let path = folder.join("cgroup.procs");
-            OpenOptions::new()
-                .write(true)
-                .open(&path)
-                .map_err(file("open", &path))
-        };
-        folders.into_iter().map(open).collect()
+        folders.iter().map(|folder| open_door(folder)).collect()
     }
 
     /// Opens the file that counts how many processes of the sandbox's own work were killed for
@@ -225,6 +252,23 @@ impl Cgroups {
     }
 }
 
+/// Opens the file by which a process joins the group in `folder`.
+fn open_door(folder: &Path) -> Result<File, CgroupError> {
+    let path = folder.join("cgroup.procs");
+    let door = OpenOptions::new().write(true).open(&path);
+    door.map_err(file("open", &path))
+}
+
+/// Opens a folder for whoever makes groups in it.
+fn open_folder(path: &Path) -> Result<OwnedFd, CgroupError> {
+    let folder = File::open(path).map_err(file("open", path))?;
+    Ok(folder.into())
+}
+
+fn give_to(owner: Option<u32>, path: &Path) -> Result<(), CgroupError> {
+    std::os::unix::fs::chown(path, owner, owner).map_err(file("give away", path))
+}
+
 fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CgroupError {
     let path = path.to_owned();
     move |source| CgroupError::File {
@@ -290,6 +334,28 @@ fn folders_in(path: &Path) -> Result<Vec<String>, CgroupError> {
         }
     }
     Ok(names)
+}
+
+/// A group and all groups below it, each after those below it. A group that is gone has none.
+fn with_descendants(folder: PathBuf) -> Result<Vec<PathBuf>, CgroupError> {
+    let mut all = Vec::new();
+    match folders_in(&folder) {
+        Ok(names) => {
+            for name in names {
+                all.extend(with_descendants(folder.join(name))?);
+            }
+        }
+        Err(CgroupError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    all.push(folder);
+    Ok(all)
+}
+
+/// Removes a group and all groups below it, whoever made them.
+fn remove_tree(folder: PathBuf) -> Result<(), CgroupError> {
+    let all = with_descendants(folder)?;
+    all.iter().try_for_each(|folder| remove_folder(folder))
 }
 
 /// Processes listed in a group; none if the group is gone.
@@ -449,7 +515,14 @@ mod tests {
         };
         files(folder);
         let parent = folder.join("skep");
-        for name in ["", "agent", "work"] {
+        for name in [
+            "",
+            "agent",
+            "work",
+            "work/rest",
+            "work/kernels",
+            "work/kernels/entry",
+        ] {
             files(&parent.join(&group.name).join(name));
         }
         files(&parent);
@@ -480,6 +553,65 @@ mod tests {
         assert_eq!(written("memory.swap.max"), "0");
         assert_eq!(written("work/io.max"), "254:0 rbps=1000 wbps=1000");
         assert_eq!(written("cgroup.subtree_control"), "+cpu +io");
+        assert_eq!(written("work/cgroup.subtree_control"), "+cpu +io");
+    }
+
+    #[test]
+    fn on_the_unified_tree_the_agent_owns_the_folder_of_its_groups_and_no_limit() {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let group = Group::new(&SandboxId::random());
+        let cgroups = recorded_tree(folder.path(), &group);
+        let given = cgroups.delegate(&group, Some(100_000)).unwrap();
+        let names: Vec<_> = given.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["unified", "entry"]);
+
+        let work = folder.path().join("skep").join(&group.name).join("work");
+        let owner = |path: &str| fs::metadata(work.join(path)).unwrap().uid();
+        for theirs in [
+            "kernels",
+            "kernels/cgroup.procs",
+            "kernels/cgroup.subtree_control",
+        ] {
+            assert_eq!(owner(theirs), 100_000, "{theirs}");
+        }
+        for ours in [
+            "",
+            "memory.max",
+            "cgroup.procs",
+            "kernels/memory.max",
+            "kernels/pids.max",
+            "kernels/entry/cgroup.procs",
+        ] {
+            assert_eq!(owner(ours), 0, "{ours}");
+        }
+        let (first, then) = cgroups.entrances(&group).unwrap();
+        assert_eq!((first.len(), then.len()), (1, 1));
+    }
+
+    #[test]
+    fn groups_that_others_made_are_killed_counted_and_removed_with_the_sandbox() {
+        let real = Real::new();
+        let group = Group::new(&SandboxId::random());
+        real.cgroups
+            .create(&group, &Resources::default(), None)
+            .unwrap();
+        let given = real.cgroups.delegate(&group, None).unwrap();
+        let mut shell = Command::new("sleep").arg("60").spawn().unwrap();
+        for (_, folder) in given.iter().filter(|(name, _)| *name != "entry") {
+            rustix::fs::mkdirat(folder, "made", rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
+            let door = rustix::fs::openat(
+                folder,
+                "made/cgroup.procs",
+                rustix::fs::OFlags::WRONLY,
+                rustix::fs::Mode::empty(),
+            );
+            rustix::io::write(door.unwrap(), shell.id().to_string().as_bytes()).unwrap();
+        }
+        real.cgroups.kill(&group).unwrap();
+        shell.wait().unwrap();
+        real.cgroups.remove(&group).unwrap();
+        assert_eq!(real.cgroups.list().unwrap(), Vec::<String>::new());
     }
 
     #[test]

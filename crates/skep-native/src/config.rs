@@ -21,7 +21,8 @@ pub struct NativeConfig {
     /// The executable that is the first process of every sandbox.
     pub agent: PathBuf,
     /// Its arguments, the zeroth included; `--config-fd`, `--ready-fd`, `--log-fd`,
-    /// `--work-cgroup-fds` and `--kill-count-fd` with their values are added.
+    /// `--work-cgroup-fds`, `--kill-count-fd` and `--kernel-cgroup-fds` with their values are
+    /// added.
     pub agent_arguments: Vec<String>,
     /// How long an agent may take to listen.
     pub agent_deadline: Duration,

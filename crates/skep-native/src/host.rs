@@ -16,8 +16,9 @@ use skep_launch::{Descriptors, SpawnError, Started, Step, sealed_file};
 use skep_telemetry::Chain;
 use skep_types::{Egress, SandboxId, Usage};
 
-use crate::cgroup::{self, Cgroups, Group, IoLimit};
+use crate::cgroup::{self, CgroupError, Cgroups, Group, IoLimit};
 use crate::config::NativeConfig;
+use crate::defence::Defence;
 use crate::disk::{self, Disks};
 use crate::instance::{Names, Slot};
 use crate::log::{KeptLogs, Log};
@@ -72,6 +73,15 @@ pub(crate) struct Newcomer {
     pub(crate) prepared_in: Duration,
     /// How long the launcher took.
     pub(crate) launched_in: Duration,
+}
+
+/// Open files of a sandbox's cgroups.
+struct Doors {
+    join: Vec<File>,
+    home: Vec<File>,
+    work: Vec<File>,
+    kill_count: File,
+    kernels: Vec<(&'static str, OwnedFd)>,
 }
 
 impl Host {
@@ -160,19 +170,11 @@ impl Host {
         self.cgroups
             .create(&group, &request.resources, self.io)
             .map_err(failed("make the sandbox's cgroup"))?;
-        let open_doors = |child| {
-            self.cgroups
-                .doors(&group, child)
-                .map_err(failed("open the sandbox's cgroup"))
-        };
+        let doors = self
+            .open_doors(&group, slot)
+            .map_err(failed("open the sandbox's cgroup"))?;
 
         let mut descriptors = Descriptors::default();
-        let join = open_doors(cgroup::Child::Agent)?;
-        let work = open_doors(cgroup::Child::Work)?;
-        let kill_count = self
-            .cgroups
-            .kill_count(&group)
-            .map_err(failed("open the sandbox's cgroup"))?;
         let config = sealed_file("agent-config", request.agent_config.reveal())
             .map_err(failed("store the agent's configuration"))?;
         let (ready, theirs) = io::pipe().map_err(failed("make a pipe"))?;
@@ -180,14 +182,20 @@ impl Host {
         let log = Log::new().map_err(failed("make the sandbox's log"))?;
         let copy = |file: &OwnedFd| file.try_clone().map_err(failed("copy a descriptor"));
         let passed = plan::Passed {
-            join: join.into_iter().map(|file| descriptors.add(file)).collect(),
+            join: descriptors.add_all(doors.join),
+            home: descriptors.add_all(doors.home),
             agent: descriptors.add(copy(&self.agent)?),
             last_words: descriptors.add(copy(&last_words)?),
             log: descriptors.add(log.share().map_err(failed("copy a descriptor"))?),
             config: descriptors.add(config),
             ready: descriptors.add(theirs),
-            work: work.into_iter().map(|file| descriptors.add(file)).collect(),
-            kill_count: descriptors.add(kill_count),
+            work: descriptors.add_all(doors.work),
+            kill_count: descriptors.add(doors.kill_count),
+            kernels: doors
+                .kernels
+                .into_iter()
+                .map(|(name, file)| (name, descriptors.add(file)))
+                .collect(),
         };
         let plan = plan::plan(self, request, slot, &folder, &passed);
         let prepared_in = start.elapsed();
@@ -202,6 +210,18 @@ impl Host {
             log,
             prepared_in,
             launched_in: start.elapsed().saturating_sub(prepared_in),
+        })
+    }
+
+    fn open_doors(&self, group: &Group, slot: Slot) -> Result<Doors, CgroupError> {
+        let (join, home) = self.cgroups.entrances(group)?;
+        let owner = self.config.has(Defence::OwnUsers).then(|| slot.first_id());
+        Ok(Doors {
+            join,
+            home,
+            work: self.cgroups.doors(group, cgroup::Child::Work)?,
+            kill_count: self.cgroups.kill_count(group)?,
+            kernels: self.cgroups.delegate(group, owner)?,
         })
     }
 

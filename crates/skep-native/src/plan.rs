@@ -32,8 +32,10 @@ const FIRST_WORK_DESCRIPTOR: usize = 6;
 /// Descriptors that travel with the plan.
 #[derive(Debug)]
 pub(crate) struct Passed {
-    /// The doors of the agent's cgroup, which the launcher goes through.
+    /// The doors of the cgroup in which the launcher makes namespaces.
     pub(crate) join: Vec<Descriptor>,
+    /// The doors of the agent's cgroup, where that is another one.
+    pub(crate) home: Vec<Descriptor>,
     pub(crate) agent: Descriptor,
     /// Where the agent's own words go, for the operator.
     pub(crate) last_words: Descriptor,
@@ -45,6 +47,8 @@ pub(crate) struct Passed {
     pub(crate) work: Vec<Descriptor>,
     /// Where the agent reads how many processes were killed for want of memory.
     pub(crate) kill_count: Descriptor,
+    /// What the agent makes a cgroup for each kernel with.
+    pub(crate) kernels: Vec<(&'static str, Descriptor)>,
 }
 
 pub(crate) fn plan(
@@ -58,6 +62,7 @@ pub(crate) fn plan(
     let config = &host.config;
     LaunchPlan {
         cgroups: passed.join.clone(),
+        home_cgroups: passed.home.clone(),
         users: if config.has(Defence::OwnUsers) {
             Users::Range {
                 first: slot.first_id(),
@@ -99,6 +104,11 @@ fn process(host: &Host, passed: &Passed) -> Process {
     let work: Vec<_> = (0..passed.work.len())
         .map(|index| (FIRST_WORK_DESCRIPTOR + index).to_string())
         .collect();
+    let kill_count = FIRST_WORK_DESCRIPTOR + work.len();
+    let kernels: Vec<_> = (kill_count + 1..)
+        .zip(&passed.kernels)
+        .map(|(number, (name, _))| format!("{name}={number}"))
+        .collect();
     let added = [
         "--config-fd".to_owned(),
         CONFIG_DESCRIPTOR.to_string(),
@@ -109,7 +119,9 @@ fn process(host: &Host, passed: &Passed) -> Process {
         "--work-cgroup-fds".to_owned(),
         work.join(","),
         "--kill-count-fd".to_owned(),
-        (FIRST_WORK_DESCRIPTOR + work.len()).to_string(),
+        kill_count.to_string(),
+        "--kernel-cgroup-fds".to_owned(),
+        kernels.join(","),
     ];
     let arguments = host.config.agent_arguments.iter().cloned();
     Process {
@@ -130,6 +142,7 @@ fn process(host: &Host, passed: &Passed) -> Process {
             .into_iter()
             .chain(passed.work.iter().copied())
             .chain([passed.kill_count])
+            .chain(passed.kernels.iter().map(|(_, folder)| *folder))
             .collect(),
         open_files: OPEN_FILES,
         oom_score_adjust: OOM_SCORE_ADJUST,

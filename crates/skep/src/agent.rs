@@ -26,6 +26,11 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), CliError> {
         .iter()
         .map(|number| take(*number))
         .collect::<Result<_, _>>()?;
+    options.kernel_cgroups = args
+        .kernel_cgroup_fds
+        .iter()
+        .map(|(name, number)| Ok((name.clone(), take(*number)?)))
+        .collect::<Result<_, CliError>>()?;
     options.kill_count = args.kill_count_fd.map(take).transpose()?;
     options.listen = Listen::At(args.listen);
     options.companion = interpreter::companion();

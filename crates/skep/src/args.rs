@@ -147,10 +147,21 @@ pub(crate) struct AgentArgs {
     /// Descriptors of the cgroups that user processes join
     #[arg(long, value_delimiter = ',')]
     pub(crate) work_cgroup_fds: Vec<i32>,
+    /// Descriptors to make a cgroup for each kernel with, as `name=number`
+    #[arg(long, value_delimiter = ',', value_parser = named_descriptor)]
+    pub(crate) kernel_cgroup_fds: Vec<(String, i32)>,
     /// Descriptor to read from how many processes were killed for want of memory
     #[arg(long)]
     pub(crate) kill_count_fd: Option<i32>,
     /// Address to listen on
     #[arg(long, default_value = "0.0.0.0:49983")]
     pub(crate) listen: SocketAddr,
+}
+
+fn named_descriptor(text: &str) -> Result<(String, i32), String> {
+    let parsed = text.split_once('=').and_then(|(name, number)| {
+        let number = number.parse().ok()?;
+        Some((name.to_owned(), number))
+    });
+    parsed.ok_or_else(|| format!("`{text}` is not `name=number`"))
 }

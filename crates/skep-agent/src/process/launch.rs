@@ -55,6 +55,8 @@ pub(crate) enum StartError {
     NotADirectory { path: String },
     #[error("cannot start '{command}'")]
     Spawn { command: String, source: SpawnError },
+    #[error("cannot make a cgroup for the process")]
+    Group(#[source] io::Error),
     #[error("cannot make the channels of the process")]
     Channels(#[source] io::Error),
 }
@@ -138,6 +140,7 @@ fn fork(
         &launch.process,
         channels.standard(),
         launch.terminal.is_some(),
+        None,
     )?;
     let (input, outputs) = channels.into_ours();
     let process = Process {

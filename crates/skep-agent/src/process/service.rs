@@ -64,10 +64,14 @@ impl From<StartError> for ConnectError {
                 | SpawnStep::Limits
                 | SpawnStep::Credentials => ErrorCode::Internal,
             },
-            StartError::Channels(source) => match Errno::from_io_error(source) {
-                Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => ErrorCode::ResourceExhausted,
-                _ => ErrorCode::Internal,
-            },
+            StartError::Group(source) | StartError::Channels(source) => {
+                match Errno::from_io_error(source) {
+                    Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
+                        ErrorCode::ResourceExhausted
+                    }
+                    _ => ErrorCode::Internal,
+                }
+            }
         };
         Self::new(code, Chain(&error).to_string())
     }

@@ -40,6 +40,7 @@ fn the_template_works_for_users_that_own_nothing_on_the_host() {
     ];
     let plan = LaunchPlan {
         cgroups: Vec::new(),
+        home_cgroups: Vec::new(),
         users: Users::Range {
             first: 1_700_000,
             count: 65_536,

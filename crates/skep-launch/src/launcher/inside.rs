@@ -59,8 +59,10 @@ fn prepare<'a>(
     let tied = die_with_launcher(true);
     // The launcher is busy mounting, so there is time for this.
     let filters = filter::filters();
+    let at_home = launch.join(&plan.home_cgroups);
     steps.carry_out(Step::OwnMounts, || {
         tied?;
+        at_home?;
         if channel.receive::<()>()?.is_none() {
             return Err(Errno::PIPE.into());
         }

@@ -60,6 +60,7 @@ impl Bench {
             .chain(questions.iter().map(ToString::to_string));
         let plan = LaunchPlan {
             cgroups: Vec::new(),
+            home_cgroups: Vec::new(),
             users: fresh_users(),
             network: Network::Loopback,
             root: Root {

@@ -1,19 +1,23 @@
 //! One hierarchy per controller.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use skep_types::{Resources, Usage};
 
 use super::{
-    CgroupError, Child, Group, IoLimit, RESERVED_MEMORY, RESERVED_PIDS, folders_in,
-    kill_until_empty, make_folder, memory, quota, read_field, read_number, remove_folder, write,
+    CgroupError, Child, Group, IoLimit, RESERVED_MEMORY, RESERVED_PIDS, folders_in, give_to,
+    kill_until_empty, make_folder, memory, open_folder, quota, read_field, read_number,
+    remove_folder, remove_tree, with_descendants, write,
 };
 
 /// Controllers without which a limit or a counter would not be there.
 const NEEDED: [&str; 4] = ["memory", "pids", "cpu", "cpuacct"];
 /// Controllers that are used where they are.
 const WELCOME: [&str; 2] = ["freezer", "blkio"];
+/// Controllers in which the agent makes groups for kernels.
+const DELEGATED: [&str; 3] = ["memory", "cpuacct", "blkio"];
 
 /// The parent folder in each hierarchy. Hierarchies that are mounted together are named once.
 #[derive(Debug, Clone)]
@@ -71,6 +75,21 @@ impl Hierarchies {
         self.controllers
             .iter()
             .map(|(_, parent)| parent.join(&group.name).join(child.name()))
+            .collect()
+    }
+
+    pub(super) fn delegate(
+        &self,
+        group: &Group,
+        owner: Option<u32>,
+    ) -> Result<Vec<(&'static str, OwnedFd)>, CgroupError> {
+        let used = self.controllers.iter();
+        used.filter(|(name, _)| DELEGATED.contains(name))
+            .map(|(name, parent)| {
+                let work = parent.join(&group.name).join(Child::Work.name());
+                give_to(owner, &work)?;
+                Ok((*name, open_folder(&work)?))
+            })
             .collect()
     }
 
@@ -146,50 +165,36 @@ impl Hierarchies {
         let pids = self.parent("pids").join(&group.name);
         let cpu = self.parent("cpuacct").join(&group.name);
         // v1 counts kills for each group alone, not for the tree below it.
-        let kills = Child::ALL
+        let kills = with_descendants(memory.clone())?
             .iter()
-            .map(|child| memory.join(child.name()))
-            .chain([memory.clone()])
-            .map(|folder| read_field(&folder, "memory.oom_control", "oom_kill"))
+            .map(|folder| read_field(folder, "memory.oom_control", "oom_kill"))
             .sum::<Result<u64, _>>()?;
         Ok(Usage {
             cpu_time: Duration::from_nanos(read_number(&cpu, "cpuacct.usage")?),
             memory_bytes: read_number(&memory, "memory.usage_in_bytes")?,
             cache_bytes: read_field(&memory, "memory.stat", "total_cache")?,
             memory_peak_bytes: read_number(&memory, "memory.max_usage_in_bytes")?,
-            disk_bytes: 0,
-            received_bytes: 0,
-            sent_bytes: 0,
             pids: u32::try_from(read_number(&pids, "pids.current")?).unwrap_or(u32::MAX),
             out_of_memory_kills: kills,
+            // The rest is counted elsewhere.
+            ..Usage::default()
         })
     }
 
     pub(super) fn kill(&self, group: &Group) -> Result<(), CgroupError> {
         // Every process is in every hierarchy, but one that was stopped on its way in may be
         // in some only.
-        let groups = self
-            .controllers
-            .iter()
-            .map(|(_, parent)| parent.join(&group.name));
-        let folders: Vec<_> = groups
-            .flat_map(|folder| {
-                let children = Child::ALL.map(|child| folder.join(child.name()));
-                children.into_iter().chain([folder])
-            })
-            .collect();
+        let mut folders = Vec::new();
+        for (_, parent) in &self.controllers {
+            folders.extend(with_descendants(parent.join(&group.name))?);
+        }
         kill_until_empty(&folders)
     }
 
     pub(super) fn remove(&self, group: &Group) -> Result<(), CgroupError> {
-        for (_, parent) in &self.controllers {
-            let folder = parent.join(&group.name);
-            for child in Child::ALL {
-                remove_folder(&folder.join(child.name()))?;
-            }
-            remove_folder(&folder)?;
-        }
-        Ok(())
+        self.controllers
+            .iter()
+            .try_for_each(|(_, parent)| remove_tree(parent.join(&group.name)))
     }
 
     pub(super) fn list(&self) -> Result<Vec<String>, CgroupError> {

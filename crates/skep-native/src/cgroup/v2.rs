@@ -1,20 +1,30 @@
 //! The unified tree.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use skep_types::{Resources, Usage};
 
 use super::{
-    CgroupError, Child, Group, IoLimit, RESERVED_MEMORY, RESERVED_PIDS, file, kill_until_empty,
-    make_folder, memory, quota, read, read_field, read_number, remove_folder, write,
+    CgroupError, Child, Group, IoLimit, RESERVED_MEMORY, RESERVED_PIDS, file, give_to,
+    kill_until_empty, make_folder, memory, open_door, open_folder, quota, read, read_field,
+    read_number, remove_tree, with_descendants, write,
 };
 
 /// Controllers without which a limit would not be there.
 const NEEDED: [&str; 3] = ["cpu", "memory", "pids"];
 /// Controllers that are used where they are.
 const WELCOME: [&str; 1] = ["io"];
+
+/// Where processes of `work` live that are no kernels.
+const REST: &str = "rest";
+/// Where the agent makes groups for kernels.
+const KERNELS: &str = "kernels";
+/// Where a kernel is on its way from the agent's group to its own: the agent may not move it
+/// out of a group that is not below [`KERNELS`].
+const ENTRY: &str = "entry";
 
 /// The folder below which every sandbox has its group.
 #[derive(Debug, Clone)]
@@ -58,6 +68,37 @@ impl Tree {
         self.parent.join(&group.name)
     }
 
+    /// The folder in which processes of a child of the group live. Only leaves hold processes.
+    pub(super) fn leaf(&self, group: &Group, child: Child) -> PathBuf {
+        let folder = self.folder(group).join(child.name());
+        match child {
+            Child::Agent => folder,
+            Child::Work => folder.join(REST),
+        }
+    }
+
+    /// The folder in which the agent makes groups.
+    pub(super) fn kernels(&self, group: &Group) -> PathBuf {
+        self.folder(group).join(Child::Work.name()).join(KERNELS)
+    }
+
+    pub(super) fn delegate(
+        &self,
+        group: &Group,
+        owner: Option<u32>,
+    ) -> Result<Vec<(&'static str, OwnedFd)>, CgroupError> {
+        let kernels = self.kernels(group);
+        give_to(owner, &kernels)?;
+        for name in ["cgroup.procs", "cgroup.subtree_control"] {
+            give_to(owner, &kernels.join(name))?;
+        }
+        let entry = open_door(&kernels.join(ENTRY))?;
+        Ok(vec![
+            ("unified", open_folder(&kernels)?),
+            ("entry", entry.into()),
+        ])
+    }
+
     pub(super) fn create(
         &self,
         group: &Group,
@@ -68,12 +109,17 @@ impl Tree {
         make_folder(&folder)?;
         let offered = read(&folder, "cgroup.controllers")?;
         let there = |name: &&&str| offered.split_whitespace().any(|offered| offered == **name);
-        let welcome = WELCOME.iter().filter(there);
-        enable(&folder, &NEEDED.iter().chain(welcome).collect::<Vec<_>>())?;
+        let used: Vec<_> = NEEDED.iter().chain(WELCOME.iter().filter(there)).collect();
+        enable(&folder, &used)?;
         for child in Child::ALL {
             make_folder(&folder.join(child.name()))?;
         }
         let work = folder.join(Child::Work.name());
+        enable(&work, &used)?;
+        make_folder(&work.join(REST))?;
+        // Nothing is enabled below this one yet, so that the launcher can pass through it.
+        make_folder(&work.join(KERNELS))?;
+        make_folder(&work.join(KERNELS).join(ENTRY))?;
         let (quota, period) = quota(resources);
         write(&folder, "memory.max", memory(resources) + RESERVED_MEMORY)?;
         write(&folder, "pids.max", resources.pids + RESERVED_PIDS)?;
@@ -115,11 +161,10 @@ impl Tree {
             memory_bytes,
             cache_bytes: read_field(&folder, "memory.stat", "file")?,
             memory_peak_bytes: peak,
-            disk_bytes: 0,
-            received_bytes: 0,
-            sent_bytes: 0,
             pids: u32::try_from(read_number(&folder, "pids.current")?).unwrap_or(u32::MAX),
             out_of_memory_kills: read_field(&folder, "memory.events", "oom_kill")?,
+            // The rest is counted elsewhere.
+            ..Usage::default()
         })
     }
 
@@ -130,17 +175,11 @@ impl Tree {
         if folder.join("cgroup.kill").exists() {
             write(&folder, "cgroup.kill", 1)?;
         }
-        let children = Child::ALL.map(|child| folder.join(child.name()));
-        let folders: Vec<_> = children.into_iter().chain([folder]).collect();
-        kill_until_empty(&folders)
+        kill_until_empty(&with_descendants(folder)?)
     }
 
     pub(super) fn remove(&self, group: &Group) -> Result<(), CgroupError> {
-        let folder = self.folder(group);
-        for child in Child::ALL {
-            remove_folder(&folder.join(child.name()))?;
-        }
-        remove_folder(&folder)
+        remove_tree(self.folder(group))
     }
 }
 

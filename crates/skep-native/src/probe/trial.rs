@@ -93,6 +93,7 @@ fn try_launch(config: &NativeConfig) -> Result<(), Trial> {
 fn plan(folder: &std::path::Path, image: std::path::PathBuf) -> LaunchPlan {
     LaunchPlan {
         cgroups: Vec::new(),
+        home_cgroups: Vec::new(),
         users: Users::Range {
             first: *instance::all_ids().start(),
             count: instance::IDS,

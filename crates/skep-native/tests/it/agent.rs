@@ -63,6 +63,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 /// Starts a user's program that answers on the connection; nobody waits for it.
 fn start(question: &str, work: &[OwnedFd], stream: &TcpStream) {
     let null = File::open("/dev/null").unwrap();
+    let cgroups: Vec<_> = work.iter().map(AsFd::as_fd).collect();
     let arguments = ["probe", "probe", question].map(|text| CString::new(text).unwrap());
     fork_as(&SpawnAs {
         programs: &[c"/probe".to_owned()],
@@ -76,7 +77,7 @@ fn start(question: &str, work: &[OwnedFd], stream: &TcpStream) {
         },
         standard: [null.as_fd(), stream.as_fd(), stream.as_fd()],
         controlling_terminal: false,
-        cgroups: work,
+        cgroups: &cgroups,
         open_files: None,
         raise_oom_score: true,
     })

@@ -1,0 +1,210 @@
+//! What is read from the files of a group.
+
+use std::io::{self, Read, Seek};
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{Folders, Group, read};
+
+/// What everything in a group has used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GroupUsage {
+    /// Processor time, of those that have ended too.
+    pub processor: Duration,
+    /// The memory it has now, what it keeps of files included, in bytes.
+    pub memory: u64,
+    /// The most memory it has had since the last [`Group::reset_peak`].
+    pub peak_memory: u64,
+    /// Bytes read from and written to disks, as the disks have seen it.
+    pub storage: Option<Bytes>,
+    /// Bytes its living processes, and those they have waited for, have read from and written
+    /// to files on disks. Writes are counted when they are made, not when the disk gets them.
+    pub files: Option<Bytes>,
+    /// How many of its processes were killed for want of memory.
+    pub out_of_memory_kills: u64,
+}
+
+/// Two directions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Bytes {
+    /// From the disk.
+    pub read: u64,
+    /// To the disk.
+    pub written: u64,
+}
+
+impl Group {
+    /// What everything in the group has used.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not say.
+    pub fn usage(&self) -> io::Result<GroupUsage> {
+        let memory = self.memory()?;
+        let seen = self.seen.fetch_max(memory, Ordering::Relaxed).max(memory);
+        let (processor, kills, storage) = match &self.folders {
+            Folders::V1 {
+                memory,
+                processor,
+                storage,
+            } => {
+                let nanoseconds = number(&read(processor.as_fd(), "cpuacct.usage")?);
+                let kills = field(&read(memory.as_fd(), "memory.oom_control")?, "oom_kill");
+                let storage = storage.as_ref().and_then(|storage| {
+                    let text = read(storage.as_fd(), "blkio.throttle.io_service_bytes");
+                    Some(moved_v1(&text.ok()?))
+                });
+                (nanoseconds.map(Duration::from_nanos), kills, storage)
+            }
+            Folders::V2 { folder, .. } => {
+                let folder = folder.as_fd();
+                let microseconds = field(&read(folder, "cpu.stat")?, "usage_usec");
+                let kills = field(&read(folder, "memory.events")?, "oom_kill");
+                let storage = read(folder, "io.stat").ok().map(|text| moved_v2(&text));
+                (microseconds.map(Duration::from_micros), kills, storage)
+            }
+        };
+        let unreadable = || io::Error::from(io::ErrorKind::InvalidData);
+        Ok(GroupUsage {
+            processor: processor.ok_or_else(unreadable)?,
+            memory,
+            peak_memory: self.peak().unwrap_or(seen).max(memory),
+            storage,
+            files: self.files(),
+            out_of_memory_kills: kills.unwrap_or(0),
+        })
+    }
+
+    pub(super) fn memory(&self) -> io::Result<u64> {
+        let name = match &self.folders {
+            Folders::V1 { .. } => "memory.usage_in_bytes",
+            Folders::V2 { .. } => "memory.current",
+        };
+        let text = read(self.memory_folder(), name)?;
+        number(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// The peak since it began anew, from the descriptor for which it did.
+    fn peak(&self) -> Option<u64> {
+        let mut file = self.peak.as_ref()?;
+        file.rewind().ok()?;
+        let mut text = String::new();
+        file.take(64).read_to_string(&mut text).ok()?;
+        number(&text)
+    }
+
+    fn files(&self) -> Option<Bytes> {
+        let mut sum = Bytes::default();
+        for process in self.processes().ok()? {
+            let number = process.as_raw_nonzero();
+            // One that has ended meanwhile is counted by the one that waited for it.
+            let Ok(text) = std::fs::read_to_string(format!("/proc/{number}/io")) else {
+                continue;
+            };
+            sum.read += field(&text, "read_bytes:").unwrap_or(0);
+            sum.written += field(&text, "write_bytes:").unwrap_or(0);
+        }
+        Some(sum)
+    }
+}
+
+pub(super) fn number(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
+}
+
+/// The number behind `key` in lines of `key number`.
+pub(super) fn field(text: &str, key: &str) -> Option<u64> {
+    let mut lines = text.lines();
+    lines.find_map(|line| number(line.strip_prefix(key)?.strip_prefix(' ')?))
+}
+
+/// Lines of `8:0 Read 4096`.
+fn moved_v1(text: &str) -> Bytes {
+    let mut moved = Moved::default();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        if let (Some(device), Some(direction), Some(amount)) =
+            (words.next(), words.next(), words.next())
+        {
+            let amount = number(amount).unwrap_or(0);
+            match direction {
+                "Read" => moved.of(device).read += amount,
+                "Write" => moved.of(device).written += amount,
+                _ => {}
+            }
+        }
+    }
+    moved.bytes()
+}
+
+/// Lines of `8:0 rbytes=4096 wbytes=0 rios=1 …`.
+fn moved_v2(text: &str) -> Bytes {
+    let mut moved = Moved::default();
+    for line in text.lines() {
+        let Some((device, counters)) = line.split_once(' ') else {
+            continue;
+        };
+        for counter in counters.split_whitespace() {
+            let (name, amount) = counter.split_once('=').unwrap_or((counter, ""));
+            let amount = number(amount).unwrap_or(0);
+            match name {
+                "rbytes" => moved.of(device).read += amount,
+                "wbytes" => moved.of(device).written += amount,
+                _ => {}
+            }
+        }
+    }
+    moved.bytes()
+}
+
+/// What moved to and from loop devices, and other disks. What moves to a loop device may be
+/// counted again when it moves to the disk that holds the device's file.
+#[derive(Default)]
+struct Moved {
+    loops: Bytes,
+    disks: Bytes,
+}
+
+impl Moved {
+    fn of(&mut self, device: &str) -> &mut Bytes {
+        if device.starts_with("7:") {
+            &mut self.loops
+        } else {
+            &mut self.disks
+        }
+    }
+
+    fn bytes(&self) -> Bytes {
+        Bytes {
+            read: self.loops.read.max(self.disks.read),
+            written: self.loops.written.max(self.disks.written),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_for_a_loop_device_and_its_disk_is_counted_once() {
+        let v1 =
+            "7:3 Read 4096\n7:3 Write 100\n7:3 Sync 1\n254:0 Read 5000\n254:0 Write 90\nTotal 9\n";
+        let moved = Bytes {
+            read: 5000,
+            written: 100,
+        };
+        assert_eq!(moved_v1(v1), moved);
+        let v2 = "7:3 rbytes=4096 wbytes=100 rios=1 wios=1\n254:0 rbytes=5000 wbytes=90\n8:0\n";
+        assert_eq!(moved_v2(v2), moved);
+        assert_eq!(moved_v1(""), Bytes::default());
+    }
+
+    #[test]
+    fn a_field_is_found_by_its_whole_name() {
+        let text = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n";
+        assert_eq!(field(text, "oom_kill"), Some(3));
+        assert_eq!(field(text, "oom"), None);
+    }
+}

@@ -1,0 +1,249 @@
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use skep_testkit::wait_for;
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Groups of the machine's own v1 hierarchies, removed at the end.
+struct Real {
+    folders: Vec<(&'static str, PathBuf)>,
+    groups: Arc<Groups>,
+}
+
+impl Real {
+    /// `None` where the hierarchies are not v1.
+    fn new() -> Option<Self> {
+        let name = format!("skep-agent-test-{}", crate::identifier::random(8));
+        let folders: Vec<_> = ["memory", "cpuacct", "blkio"]
+            .into_iter()
+            .map(|controller| (controller, Path::new("/sys/fs/cgroup").join(controller)))
+            .filter(|(_, root)| root.join("cgroup.procs").exists())
+            .map(|(controller, root)| (controller, root.join(&name)))
+            .collect();
+        if !folders
+            .iter()
+            .any(|(controller, _)| *controller == "memory")
+        {
+            return None;
+        }
+        let mut passed = Vec::new();
+        for (controller, folder) in &folders {
+            std::fs::create_dir(folder).unwrap();
+            passed.push(((*controller).to_owned(), File::open(folder).unwrap().into()));
+        }
+        Some(Self {
+            folders,
+            groups: Arc::new(Groups::new(passed).unwrap()),
+        })
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        for (_, folder) in &self.folders {
+            let below = std::fs::read_dir(folder).unwrap();
+            for entry in below
+                .filter_map(Result::ok)
+                .filter(|entry| entry.path().is_dir())
+            {
+                std::fs::remove_dir(entry.path()).expect("every test ends its processes");
+            }
+            std::fs::remove_dir(folder).unwrap();
+        }
+    }
+}
+
+fn run(group: &Group, script: &str) -> Child {
+    let doors = group.doors().unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "read line; eval \"$0\"", script]);
+    // The shell waits for a line, so that it is inside before it does anything.
+    let mut shell = shell
+        .stdin(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    for door in doors {
+        rustix::io::write(door, shell.id().to_string().as_bytes()).unwrap();
+    }
+    shell.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    shell
+}
+
+#[test]
+fn a_group_counts_children_that_nobody_waited_for() {
+    let Some(real) = Real::new() else { return };
+    let group = real.groups.take().unwrap();
+    group.reset_peak();
+    let before = group.usage().unwrap();
+    // A grandchild in a session of its own does the work.
+    let work = "python3 -c \"b = bytearray(64 << 20); sum(range(10**7))\"";
+    let mut shell = run(&group, &format!("setsid sh -c '{work}' & wait"));
+    shell.wait().unwrap();
+    wait_for(PATIENCE, || match group.processes().unwrap().len() {
+        0 => Ok(()),
+        left => Err(format!("{left} processes are left")),
+    });
+    let after = group.usage().unwrap();
+    assert!(after.processor - before.processor > Duration::from_millis(30));
+    assert!(after.peak_memory > 64 << 20, "{after:?}");
+    assert!(!group.is_sampled());
+    group.reset_peak();
+    assert!(group.usage().unwrap().peak_memory < 64 << 20);
+}
+
+#[test]
+fn a_limit_of_memory_kills_and_is_counted_and_lifted() {
+    let Some(real) = Real::new() else { return };
+    let group = real.groups.take().unwrap();
+    group.limit_memory(Some(32 << 20)).unwrap();
+    let mut shell = run(&group, "exec python3 -c 'b = bytearray(128 << 20)'");
+    let status = shell.wait().unwrap();
+    assert!(!status.success(), "{status}");
+    assert_eq!(group.usage().unwrap().out_of_memory_kills, 1);
+    group.limit_memory(None).unwrap();
+    let mut shell = run(&group, "exec python3 -c 'b = bytearray(128 << 20)'");
+    assert!(shell.wait().unwrap().success());
+}
+
+#[test]
+fn a_limit_below_what_is_used_is_refused() {
+    let Some(real) = Real::new() else { return };
+    let group = real.groups.take().unwrap();
+    let mut shell = run(&group, "exec python3 -c 'b = bytearray(64 << 20); input()'");
+    wait_for(PATIENCE, || match group.usage().unwrap().memory {
+        enough if enough > 64 << 20 => Ok(()),
+        memory => Err(format!("{memory} bytes")),
+    });
+    let refused = group.limit_memory(Some(16 << 20)).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::OutOfMemory);
+    group.limit_memory(None).unwrap();
+    group.kill();
+    shell.wait().unwrap();
+}
+
+#[test]
+fn everything_in_a_group_is_killed_whatever_its_session() {
+    let Some(real) = Real::new() else { return };
+    let group = real.groups.take().unwrap();
+    let mut shell = run(&group, "setsid sleep 60 & setsid sleep 60 & wait");
+    wait_for(PATIENCE, || match group.processes().unwrap().len() {
+        3 => Ok(()),
+        count => Err(format!("{count} processes")),
+    });
+    group.kill();
+    shell.wait().unwrap();
+    wait_for(PATIENCE, || match group.processes().unwrap().len() {
+        0 => Ok(()),
+        left => Err(format!("{left} processes are left")),
+    });
+}
+
+#[test]
+fn a_group_is_used_again_only_when_nothing_is_left_in_it() {
+    let Some(real) = Real::new() else { return };
+    let group = real.groups.take().unwrap();
+    let mut left = run(&group, "exec sleep 60");
+    assert_eq!(group.number, 1);
+    drop(group);
+    let second = real.groups.take().unwrap();
+    assert_eq!(second.number, 2);
+    left.kill().unwrap();
+    left.wait().unwrap();
+    let first = real.groups.take().unwrap();
+    assert_eq!(first.number, 1);
+    drop((first, second));
+    let mut numbers = real.groups.free().numbers.clone();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [1, 2]);
+}
+
+/// Files as the unified tree has them. The kernel makes those of a group with the group, so the
+/// test does.
+fn recorded_tree(folder: &Path) -> Arc<Groups> {
+    let files = |folder: &Path| {
+        std::fs::create_dir_all(folder).unwrap();
+        for (name, content) in [
+            ("cgroup.controllers", "cpu io memory pids\n"),
+            ("cgroup.subtree_control", "\n"),
+            ("cgroup.procs", ""),
+            ("cpu.stat", "usage_usec 2500\nuser_usec 2000\n"),
+            ("memory.current", "8192\n"),
+            ("memory.peak", "16384\n"),
+            ("memory.max", "max\n"),
+            ("memory.stat", "anon 4096\nfile 4096\n"),
+            ("memory.events", "low 0\noom 1\noom_kill 2\n"),
+            ("io.stat", "254:0 rbytes=5 wbytes=6 rios=1 wios=1\n"),
+        ] {
+            std::fs::write(folder.join(name), content).unwrap();
+        }
+    };
+    files(folder);
+    files(&folder.join("entry"));
+    files(&folder.join("kernel-1"));
+    let open = |path: &Path| OwnedFd::from(File::open(path).unwrap());
+    let passed = vec![
+        ("unified".to_owned(), open(folder)),
+        ("entry".to_owned(), open(&folder.join("entry/cgroup.procs"))),
+    ];
+    Arc::new(Groups::new(passed).unwrap())
+}
+
+#[test]
+fn the_unified_tree_is_read_limited_and_entered_in_two_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let groups = recorded_tree(folder.path());
+    let group = groups.take().unwrap();
+    let written = |path: &str| std::fs::read_to_string(folder.path().join(path)).unwrap();
+    assert_eq!(written("cgroup.subtree_control"), "+io");
+    assert_eq!(group.doors().unwrap().len(), 2);
+    assert!(!group.is_beside_work());
+
+    let usage = group.usage().unwrap();
+    assert_eq!(usage.processor, Duration::from_micros(2500));
+    assert_eq!((usage.memory, usage.out_of_memory_kills), (8192, 2));
+    assert_eq!(
+        usage.storage,
+        Some(counters::Bytes {
+            read: 5,
+            written: 6
+        })
+    );
+
+    group.limit_memory(Some(1 << 20)).unwrap();
+    assert_eq!(written("kernel-1/memory.max"), (1 << 20).to_string());
+    group.limit_memory(None).unwrap();
+    assert_eq!(written("kernel-1/memory.max"), "max");
+    let refused = group.limit_memory(Some(4096)).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::OutOfMemory);
+}
+
+#[test]
+fn where_the_peak_cannot_begin_anew_it_is_what_was_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let groups = recorded_tree(folder.path());
+    // As on kernels before 5.19.
+    std::fs::remove_file(folder.path().join("kernel-1/memory.peak")).unwrap();
+    let group = groups.take().unwrap();
+    assert!(group.is_sampled());
+    let current = folder.path().join("kernel-1/memory.current");
+    for (memory, peak) in [(9000, 9000), (100, 9000)] {
+        std::fs::write(&current, memory.to_string()).unwrap();
+        assert_eq!(group.usage().unwrap().peak_memory, peak);
+    }
+    group.reset_peak();
+    assert_eq!(group.usage().unwrap().peak_memory, 100);
+}
+
+#[test]
+fn half_of_what_is_needed_is_nothing() {
+    let some = || OwnedFd::from(File::open("/").unwrap());
+    assert!(Groups::new(Vec::new()).is_none());
+    assert!(Groups::new(vec![("memory".to_owned(), some())]).is_none());
+    assert!(Groups::new(vec![("unified".to_owned(), some())]).is_none());
+}
