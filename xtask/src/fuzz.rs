@@ -78,9 +78,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The targets that have a corpus.
+/// The targets that have seeds, which is all of them but the planted one.
 fn targets(root: &Path) -> anyhow::Result<Vec<String>> {
-    let folder = root.join("fuzz/corpus");
+    let folder = root.join("fuzz/seeds");
     let entries = std::fs::read_dir(&folder)
         .with_context(|| format!("cannot list `{}`", folder.display()))?;
     let mut names = entries
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_target_has_a_corpus_and_the_planted_bug_has_none() {
+    fn every_target_has_seeds_and_the_planted_bug_has_none() {
         let root = crate::workspace_root();
         let source = std::fs::read_to_string(root.join("fuzz/src/targets.rs")).unwrap();
         let mut known: Vec<&str> = source

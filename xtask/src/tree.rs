@@ -25,6 +25,9 @@ impl TextFile {
     }
 }
 
+/// Bytes that a search found, some of which happen to be text.
+const FOUND: &str = "fuzz/corpus/";
+
 /// Every text file that git knows or would add. Ignored files and binary ones are left out.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
@@ -47,7 +50,8 @@ impl Tree {
         }
         let names = String::from_utf8(output.stdout).context("a file name is not UTF-8")?;
         let mut files = Vec::new();
-        for path in names.split_terminator('\0') {
+        let written = |path: &&str| !path.starts_with(FOUND);
+        for path in names.split_terminator('\0').filter(written) {
             let full = root.join(path);
             // Listed but deleted, or a link or submodule: there is no text to check.
             if !full.symlink_metadata().is_ok_and(|found| found.is_file()) {

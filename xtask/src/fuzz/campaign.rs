@@ -1,5 +1,6 @@
 //! One target, run by libFuzzer.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +19,9 @@ const SHOWN_LINES: usize = 60;
 pub(crate) struct Campaign {
     name: String,
     program: PathBuf,
-    /// What everybody has.
+    /// What people wrote, each with a name that says what it is.
+    seeds: PathBuf,
+    /// What was found beyond these, for everybody.
     corpus: PathBuf,
     /// What was found here.
     found: PathBuf,
@@ -64,6 +67,7 @@ impl Campaign {
         Self {
             name: name.to_owned(),
             program: program.to_owned(),
+            seeds: root.join("fuzz/seeds").join(name),
             corpus: root.join("fuzz/corpus").join(name),
             found: folder.join("found").join(name),
             crashes: folder.join("crashes").join(name),
@@ -86,10 +90,12 @@ impl Campaign {
             .arg(format!("-timeout={}", TIMEOUT.as_secs()))
             .args(["-rss_limit_mb=2048", "-print_final_stats=1"])
             .arg(format!("-artifact_prefix={}/", self.crashes.display()))
-            .arg(&self.found);
-        if self.corpus.is_dir() {
-            command.arg(&self.corpus);
-        }
+            .arg(&self.found)
+            .args(
+                [&self.seeds, &self.corpus]
+                    .iter()
+                    .filter(|folder| folder.is_dir()),
+            );
         let output = command
             .output()
             .with_context(|| format!("cannot start `{}`", self.program.display()))?;
@@ -104,24 +110,29 @@ impl Campaign {
         })
     }
 
-    /// Puts what was found into the corpus and leaves out what reaches nothing new.
+    /// Makes the corpus anew: of what was found here and before, as few as reach all of it.
     pub(crate) fn minimise(&self, is_root: bool) -> anyhow::Result<String> {
         let merged = self.found.with_extension("merged");
         remove(&merged)?;
-        for folder in [&self.found, &merged] {
+        for folder in [&self.found, &self.corpus, &merged] {
             make(folder)?;
         }
+        // libFuzzer leaves out what the first folder reaches already.
+        let seeds = copy_files(&self.seeds, &merged)?;
         let output = self
             .command(is_root)
-            .arg("-merge=1")
+            .args(["-set_cover_merge=1", "-use_counters=0"])
             .args([&merged, &self.corpus, &self.found])
             .output()
             .with_context(|| format!("cannot start `{}`", self.program.display()))?;
         let log = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}", self.failure(&log));
-        let before = count(&self.corpus)?;
-        let after = count(&merged)?;
-        ensure!(after > 0, "the merge of `{}` left nothing", self.name);
+        for seed in seeds {
+            let copy = merged.join(&seed);
+            std::fs::remove_file(&copy)
+                .with_context(|| format!("cannot remove `{}`", copy.display()))?;
+        }
+        let (before, after) = (count(&self.corpus)?, count(&merged)?);
         remove(&self.corpus)?;
         std::fs::rename(&merged, &self.corpus)
             .with_context(|| format!("cannot replace `{}`", self.corpus.display()))?;
@@ -191,6 +202,20 @@ fn remove(folder: &Path) -> anyhow::Result<()> {
         }
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// Copies the files of a folder; answers their names.
+fn copy_files(from: &Path, to: &Path) -> anyhow::Result<Vec<OsString>> {
+    let copied = || -> std::io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(from)? {
+            let name = entry?.file_name();
+            std::fs::copy(from.join(&name), to.join(&name))?;
+            names.push(name);
+        }
+        Ok(names)
+    };
+    copied().with_context(|| format!("cannot copy `{}`", from.display()))
 }
 
 fn count(folder: &Path) -> anyhow::Result<usize> {
