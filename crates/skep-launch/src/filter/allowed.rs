@@ -103,7 +103,6 @@ pub(super) const CALLS: &[i64] = &[
     libc::SYS_munlockall,
     libc::SYS_get_mempolicy,
     libc::SYS_membarrier,
-    SYS_CACHESTAT,
     SYS_MSEAL,
     // Processes and threads.
     libc::SYS_clone,
@@ -274,7 +273,6 @@ pub(super) const CALLS: &[i64] = &[
 
 // Numbers are the same on every architecture since calls are added for all at once; `libc`
 // does not have these on each.
-const SYS_CACHESTAT: i64 = 451;
 const SYS_FCHMODAT2: i64 = 452;
 const SYS_FUTEX_WAKE: i64 = 454;
 const SYS_FUTEX_WAIT: i64 = 455;

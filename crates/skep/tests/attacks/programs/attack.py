@@ -19,6 +19,7 @@ CALLS = {
         "reboot": 169, "swapon": 167, "acct": 163, "adjtimex": 159, "fanotify_init": 300,
         "name_to_handle_at": 303, "open_by_handle_at": 304, "sethostname": 170, "syslog": 103,
         "personality": 135, "capset": 126, "quotactl": 179, "request_key": 249,
+        "cachestat": 451,
     },
     "aarch64": {
         "mount": 40, "umount2": 39, "pivot_root": 41, "fsopen": 430, "fsconfig": 431, "fsmount": 432,
@@ -29,6 +30,7 @@ CALLS = {
         "reboot": 142, "swapon": 224, "acct": 89, "adjtimex": 171, "fanotify_init": 262,
         "name_to_handle_at": 264, "open_by_handle_at": 265, "sethostname": 161, "syslog": 116,
         "personality": 92, "capset": 91, "quotactl": 60, "request_key": 218,
+        "cachestat": 451,
     },
 }[platform.machine()]
 
