@@ -76,6 +76,7 @@ fn plan(launch: &StepLaunch, output: skep_launch::Descriptor) -> LaunchPlan {
         cgroups: Vec::new(),
         home_cgroups: Vec::new(),
         users: Users::Host,
+        parent: None,
         network: Network::Host,
         root: Root {
             staging: launch.staging.clone(),

@@ -23,13 +23,22 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::AUDIT_WRITE)
     .union(CapabilitySet::SETFCAP);
 
+/// What entering another namespace takes, before that namespace gives all the rest.
+const ENTERING: CapabilitySet = CapabilitySet::SYS_ADMIN;
+
 /// What anything inside may ever have.
 pub(crate) fn bounding_set(privileges: Privileges) -> CapabilitySet {
     match privileges {
         Privileges::Sandbox => KEPT,
         // The root is mounted without devices, so a node can be made but not opened.
         Privileges::Build => KEPT.union(CapabilitySet::MKNOD),
+        Privileges::Enter => ENTERING,
     }
+}
+
+/// What anything in a sandbox may ever have, as the kernel numbers it.
+pub fn sandbox_capabilities() -> u64 {
+    bounding_set(Privileges::Sandbox).bits()
 }
 
 /// Cuts the bounding set. Capabilities this process has stay until [`keep_only`].
@@ -65,6 +74,11 @@ pub(crate) fn keep_only(privileges: Privileges) -> io::Result<()> {
     let (extra, inheritable) = match privileges {
         Privileges::Sandbox => (MARKER, MARKER),
         Privileges::Build => (CapabilitySet::empty(), CapabilitySet::empty()),
+        // It still has to become somebody else.
+        Privileges::Enter => (
+            CapabilitySet::SETUID | CapabilitySet::SETGID,
+            CapabilitySet::empty(),
+        ),
     };
     let kept = bounding_set(privileges) | extra;
     rustix::thread::set_capabilities(
@@ -78,9 +92,36 @@ pub(crate) fn keep_only(privileges: Privileges) -> io::Result<()> {
     Ok(())
 }
 
+/// Runs `become_user` and keeps, as an ordinary user, what entering takes: for this process
+/// and the program it executes.
+pub(crate) fn keep_entering<T, E: From<io::Error>>(
+    become_user: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    let errno = |error: Errno| io::Error::from(error);
+    rustix::thread::set_keep_capabilities(true).map_err(errno)?;
+    let done = become_user()?;
+    rustix::thread::set_keep_capabilities(false).map_err(errno)?;
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets {
+            effective: ENTERING,
+            permitted: ENTERING,
+            inheritable: ENTERING,
+        },
+    )
+    .map_err(errno)?;
+    rustix::thread::configure_capability_in_ambient_set(ENTERING, true).map_err(errno)?;
+    Ok(done)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_may_enter_namespaces_may_nothing_else() {
+        assert_eq!(bounding_set(Privileges::Enter), CapabilitySet::SYS_ADMIN);
+    }
 
     #[test]
     fn nothing_that_reaches_out_of_a_sandbox_is_kept() {

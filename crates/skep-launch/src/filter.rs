@@ -17,6 +17,8 @@ use seccompiler::{
 };
 use skep_linux::Instruction;
 
+use crate::Privileges;
+
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Every kind of namespace, as a flag of `clone` or `unshare`.
@@ -37,14 +39,34 @@ const NEW_TIME: libc::c_int = 0x80;
 /// the question what the present one is.
 const PERSONALITIES: [u32; 5] = [0, 0x0004_0000, 0x0008, 0x0002_0000, 0xffff_ffff];
 
+/// The filters of everything in a sandbox as the kernel takes them, in the order in which they
+/// are installed, for whoever becomes a process of a sandbox on another way than this.
+///
+/// # Errors
+///
+/// If there are none for this architecture.
+pub fn sandbox_filters() -> Result<Vec<Vec<u8>>, io::Error> {
+    let filters = filters(Privileges::Sandbox)?;
+    let bytes = |instruction: &Instruction| {
+        let [low, high] = instruction.code.to_ne_bytes();
+        let [a, b, c, d] = instruction.operand.to_ne_bytes();
+        let (jump_true, jump_false) = (instruction.jump_true, instruction.jump_false);
+        [low, high, jump_true, jump_false, a, b, c, d]
+    };
+    let filters = filters.iter();
+    Ok(filters
+        .map(|filter| filter.iter().flat_map(bytes).collect())
+        .collect())
+}
+
 /// The filters, compiled, in the order in which they are installed.
-pub(crate) fn filters() -> Result<Vec<Vec<Instruction>>, io::Error> {
+pub(crate) fn filters(privileges: Privileges) -> Result<Vec<Vec<Instruction>>, io::Error> {
     let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
     let no_family = SeccompAction::Errno(libc::EAFNOSUPPORT.cast_unsigned());
     [
-        (allowed_calls(), unknown, SeccompAction::Allow),
-        (refused_calls()?, SeccompAction::Allow, refused),
+        (allowed_calls(privileges), unknown, SeccompAction::Allow),
+        (refused_calls(privileges)?, SeccompAction::Allow, refused),
         (refused_sockets()?, SeccompAction::Allow, no_family),
     ]
     .into_iter()
@@ -67,17 +89,27 @@ pub(crate) fn filters() -> Result<Vec<Vec<Instruction>>, io::Error> {
     .collect()
 }
 
-fn allowed_calls() -> Rules {
+/// What only those may call who enter other namespaces.
+fn entering(privileges: Privileges) -> &'static [i64] {
+    match privileges {
+        Privileges::Build | Privileges::Sandbox => &[],
+        Privileges::Enter => &[libc::SYS_setns],
+    }
+}
+
+fn allowed_calls(privileges: Privileges) -> Rules {
     allowed::CALLS
         .iter()
         .chain(allowed::CALLS_OF_THIS_ARCHITECTURE)
+        .chain(entering(privileges))
         .map(|call| (*call, Vec::new()))
         .collect()
 }
 
-fn refused_calls() -> io::Result<Rules> {
+fn refused_calls(privileges: Privileges) -> io::Result<Rules> {
     let mut rules: Rules = allowed::REFUSED
         .iter()
+        .filter(|call| !entering(privileges).contains(call))
         .map(|call| (*call, Vec::new()))
         .collect();
 
@@ -177,14 +209,14 @@ mod tests {
 
     #[test]
     fn the_filters_compile_and_fit_into_the_kernels_limit() {
-        let filters = filters().unwrap();
+        let filters = filters(Privileges::Sandbox).unwrap();
         assert_eq!(filters.len(), 3);
         assert!(filters.iter().all(|filter| filter.len() < 4096));
     }
 
     #[test]
     fn nothing_is_both_allowed_and_refused() {
-        let allowed = allowed_calls();
+        let allowed = allowed_calls(Privileges::Sandbox);
         let both: Vec<_> = allowed::REFUSED
             .iter()
             .filter(|call| allowed.contains_key(call))
@@ -193,11 +225,23 @@ mod tests {
     }
 
     #[test]
+    fn entering_takes_one_call_more_than_a_sandbox_has() {
+        let calls = |rules: Rules| rules.into_keys().collect::<Vec<_>>();
+        let mut more = calls(allowed_calls(Privileges::Enter));
+        more.retain(|call| !allowed_calls(Privileges::Sandbox).contains_key(call));
+        assert_eq!(more, [libc::SYS_setns]);
+        let mut less = calls(refused_calls(Privileges::Sandbox).unwrap());
+        let entering = refused_calls(Privileges::Enter).unwrap();
+        less.retain(|call| !entering.contains_key(call));
+        assert_eq!(less, [libc::SYS_setns]);
+    }
+
+    #[test]
     fn what_the_kernel_is_attacked_through_is_not_allowed() {
         // Tells which pages of a file are in memory, and so what neighbours read of a template
         // they share. `libc` does not have its number on every architecture.
         const SYS_CACHESTAT: i64 = 451;
-        let allowed = allowed_calls();
+        let allowed = allowed_calls(Privileges::Sandbox);
         for call in [
             SYS_CACHESTAT,
             libc::SYS_bpf,

@@ -5,6 +5,7 @@
 //! machine's user namespace. When the new process copies that namespace into its own, the
 //! kernel locks every mount in place, so even root inside cannot take a mask off.
 
+mod below;
 mod devices;
 mod inside;
 mod network;
@@ -23,12 +24,15 @@ use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 use skep_linux::{Child, Cloned};
 
+pub(crate) use root::make_directory;
+pub(crate) use tree::{FsOption, new_mount};
+
 use crate::channel::Channel;
 use crate::report::Report;
 use crate::steps::{Failure, Steps};
 use crate::trouble::{On, Trouble};
 use crate::{
-    Defence, Descriptor, Descriptors, Ended, LaunchPlan, Lifetime, Network, Step, Users,
+    Defence, Descriptor, Descriptors, Ended, LaunchPlan, Lifetime, Network, Privileges, Step, Users,
 };
 
 /// A core limit of one byte is what the kernel takes for "none at all": with zero it would
@@ -127,13 +131,19 @@ impl Launch<'_> {
         let (newborn, conversation) =
             steps.carry_out(Step::CloneProcess, || self.clone_process(&machine))?;
         let users = steps.carry_out(Step::MapUsers, || {
-            map_users(plan.users, &machine, newborn.child.pid)
+            map_users(plan, &machine, newborn.child.pid)
         })?;
         steps.carry_out(Step::MakeLink, || link.make_link(plan, &machine))?;
         steps.carry_out(Step::ConfigureNetwork, || {
             network::configure(&plan.network, plan.users, &machine)
         })?;
-        let root = root::build(&plan.root, plan.users, users.as_ref(), steps)?;
+        let root = root::build(
+            &plan.root,
+            plan.users,
+            users.as_ref(),
+            self.descriptors,
+            steps,
+        )?;
         steps.carry_out(Step::MakeDevices, || devices::make(&root, plan))?;
         steps.carry_out(Step::MountSystem, || root::mount_system(&root, plan))?;
         steps.carry_out(Step::BindFiles, || {
@@ -188,9 +198,10 @@ impl Launch<'_> {
     }
 
     fn leave_namespaces(self) -> Result<(), Trouble> {
-        let network = match self.plan.network {
-            Network::Host => UnshareFlags::empty(),
-            Network::Loopback | Network::Link(_) => UnshareFlags::NEWNET,
+        let network = match (&self.plan.network, self.plan.parent) {
+            // Below a parent the network namespace is made there.
+            (Network::Host, _) | (_, Some(_)) => UnshareFlags::empty(),
+            (Network::Loopback | Network::Link(_), None) => UnshareFlags::NEWNET,
         };
         skep_linux::leave_namespaces(UnshareFlags::NEWNS | network)?;
         let private = rustix::mount::MountPropagationFlags::PRIVATE
@@ -198,6 +209,21 @@ impl Launch<'_> {
         rustix::mount::mount_change("/", private)?;
         rustix::process::umask(Mode::empty());
         Ok(())
+    }
+
+    /// What a user namespace and all below it may hold together is decided by the limits of
+    /// its creator, at its creation. One that has sandboxes below it must not be what limits
+    /// them. Returns the limits to go back to.
+    fn loosen_inherited_limits(self) -> Result<Vec<(Resource, Rlimit)>, Trouble> {
+        if self.plan.privileges != Privileges::Enter {
+            return Ok(Vec::new());
+        }
+        let counted = [Resource::Memlock, Resource::Msgqueue, Resource::Sigpending];
+        let before = counted.map(|resource| (resource, rustix::process::getrlimit(resource)));
+        for resource in counted {
+            set_limit(resource, (None, None)).on(|| format!("{resource:?}"))?;
+        }
+        Ok(before.to_vec())
     }
 
     fn clone_process(self, machine: &Machine) -> Result<(Newborn, Channel), Trouble> {
@@ -216,7 +242,20 @@ impl Launch<'_> {
                 namespaces |= namespace;
             }
         }
+        if self.plan.privileges == Privileges::Enter {
+            namespaces.remove(UnshareFlags::NEWPID);
+        }
+        if let Some(parent) = self.plan.parent {
+            let ends = (ours, theirs);
+            let made = below::clone_process(self, machine, parent, namespaces, ends)?;
+            self.join(&self.plan.home_cgroups)?;
+            return Ok(made);
+        }
+        let limits = self.loosen_inherited_limits()?;
         let cloned = as_creator(self.plan.users, || skep_linux::clone_process(namespaces))?;
+        for (resource, limit) in limits {
+            rustix::process::setrlimit(resource, limit)?;
+        }
         match cloned {
             Cloned::Child => {
                 drop(ours);
@@ -347,13 +386,16 @@ fn as_creator(
 }
 
 /// Maps the ids and returns the user namespace, if there is one.
-fn map_users(users: Users, machine: &Machine, pid: i32) -> Result<Option<OwnedFd>, Trouble> {
-    let Users::Range { first, count } = users else {
+fn map_users(plan: &LaunchPlan, machine: &Machine, pid: i32) -> Result<Option<OwnedFd>, Trouble> {
+    let Users::Range { first, count } = plan.users else {
         return Ok(None);
     };
-    let map = format!("0 {first} {count}");
-    machine.write(&format!("{pid}/uid_map"), &map)?;
-    machine.write(&format!("{pid}/gid_map"), &map)?;
+    // Below a parent that has been done there.
+    if plan.parent.is_none() {
+        let map = format!("0 {first} {count}");
+        machine.write(&format!("{pid}/uid_map"), &map)?;
+        machine.write(&format!("{pid}/gid_map"), &map)?;
+    }
     machine.open_file(&format!("{pid}/ns/user")).map(Some)
 }
 

@@ -9,6 +9,7 @@ mod capabilities;
 mod channel;
 mod defence;
 mod descriptors;
+mod disk;
 mod filter;
 mod launcher;
 mod plan;
@@ -18,13 +19,16 @@ mod step;
 mod steps;
 mod trouble;
 
+pub use capabilities::sandbox_capabilities;
 #[doc(hidden)]
 pub use defence::Defence;
 pub use descriptors::{Descriptor, Descriptors};
+pub use disk::mount_disk;
+pub use filter::sandbox_filters;
 pub use launcher::run;
 pub use plan::{
-    Bind, LaunchPlan, Lifetime, Link, Network, PlannedFile, Privileges, Process, Program, Root,
-    Top, Users,
+    Bind, LaunchPlan, Lifetime, Link, Network, Parent, PlannedFile, Privileges, Process, Program,
+    Root, Top, Users,
 };
 pub use report::Ended;
 pub use spawn::{Launcher, SpawnError, Started, sealed_file};

@@ -23,6 +23,8 @@ pub struct LaunchPlan {
     pub home_cgroups: Vec<Descriptor>,
     /// Whose users the process runs as.
     pub users: Users,
+    /// Below which user namespace its own is made; the machine's if there is none.
+    pub parent: Option<Parent>,
     /// What the process may talk to.
     pub network: Network,
     /// Where its files come from.
@@ -71,6 +73,18 @@ pub enum Users {
         /// How many ids there are.
         count: u32,
     },
+}
+
+/// A user namespace below which another one is made.
+///
+/// Its network namespace belongs to the parent then: root of the new users has no right over
+/// it, and whoever may administer the parent can enter both, the network first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// The namespace, open.
+    pub namespace: Descriptor,
+    /// What the parent calls the first id of [`Users::Range`].
+    pub first: u32,
 }
 
 /// What a process may talk to.
@@ -122,6 +136,8 @@ pub enum Top {
     /// A file that holds an ext4 filesystem. It is attached to a loop device and mounted for
     /// the process only, and let go when the last process is gone.
     Image(PathBuf),
+    /// A disk that [`crate::mount_disk`] has mounted already.
+    Mounted(Descriptor),
 }
 
 /// A file or directory of the machine that appears in the root.
@@ -195,6 +211,10 @@ pub enum Privileges {
     /// What root needs to install packages. The first process has one more capability than
     /// anything it starts can ever have, so nothing inside can trace it.
     Sandbox,
+    /// Only to enter namespaces below its own user namespace. The process has no pid namespace
+    /// of its own, because one can enter only pid namespaces below one's own; it sees none but
+    /// its own processes all the same.
+    Enter,
 }
 
 /// How long a process lives.

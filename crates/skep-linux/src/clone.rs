@@ -33,6 +33,20 @@ pub struct Child {
 /// `EINVAL` if this process has more than one thread: only the calling one would be in the
 /// copy, and a lock that another holds would stay locked there forever. Else what `clone` says.
 pub fn clone_process(namespaces: UnshareFlags) -> io::Result<Cloned> {
+    clone_with(namespaces, 0)
+}
+
+/// As [`clone_process`], but the new process is a child of the caller's parent. The caller
+/// gets a pidfd all the same; only the parent can wait for it.
+///
+/// # Errors
+///
+/// As [`clone_process`].
+pub fn clone_sibling(namespaces: UnshareFlags) -> io::Result<Cloned> {
+    clone_with(namespaces, libc::CLONE_PARENT)
+}
+
+fn clone_with(namespaces: UnshareFlags, relation: libc::c_int) -> io::Result<Cloned> {
     let kinds = UnshareFlags::NEWUSER
         | UnshareFlags::NEWPID
         | UnshareFlags::NEWNS
@@ -47,6 +61,7 @@ pub fn clone_process(namespaces: UnshareFlags) -> io::Result<Cloned> {
     let mut pidfd: libc::c_int = -1;
     let flags = libc::c_long::from(libc::CLONE_PIDFD)
         | libc::c_long::from(libc::SIGCHLD)
+        | libc::c_long::from(relation)
         | libc::c_long::from(namespaces.bits());
     // SAFETY: without CLONE_VM the new process has its own copy of our memory, so a null
     // stack (go on where the caller is) is right; this process has one thread, as checked

@@ -13,12 +13,15 @@ mod inherited;
 mod keyring;
 mod loop_device;
 mod mount;
+mod namespace;
 mod pidfd;
 pub mod route;
 mod signals;
 pub mod spawn_as;
 
-pub use clone::{Child, Cloned, clone_process, exit_now, leave_namespaces, leave_shared_view};
+pub use clone::{
+    Child, Cloned, clone_process, clone_sibling, exit_now, leave_namespaces, leave_shared_view,
+};
 pub use execute::{Executable, Execution, execute};
 pub use file_owner::as_file_owner;
 pub use filter::{Instruction, install_filter};
@@ -27,5 +30,6 @@ pub use inherited::take_inherited;
 pub use keyring::leave_session_keyring;
 pub use loop_device::{LoopDevice, attach_loop_device};
 pub use mount::{add_mount_attributes, map_ids};
+pub use namespace::owner_of_namespace;
 pub use pidfd::{Termination, termination};
 pub use signals::reset_signals;

@@ -71,6 +71,7 @@ pub(crate) fn plan(
         } else {
             Users::Host
         },
+        parent: None,
         network: if !config.has(Defence::OwnNetwork) {
             Network::Host
         } else {

@@ -45,6 +45,7 @@ fn the_template_works_for_users_that_own_nothing_on_the_host() {
             first: 1_700_000,
             count: 65_536,
         },
+        parent: None,
         network: Network::Loopback,
         root: Root {
             staging: folder("staging"),

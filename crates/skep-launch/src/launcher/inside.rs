@@ -15,8 +15,8 @@ use crate::channel::Channel;
 use crate::steps::{Failure, Steps};
 use crate::trouble::{On, Trouble};
 use crate::{
-    Defence, Descriptor, LaunchPlan, Lifetime, PlannedFile, Process, Program, Step, Users,
-    capabilities, filter,
+    Defence, Descriptor, LaunchPlan, Lifetime, PlannedFile, Privileges, Process, Program, Step,
+    Users, capabilities, filter,
 };
 
 /// Counters of the kernel that say how many namespaces of a kind a user namespace may make.
@@ -29,6 +29,13 @@ const NAMESPACE_LIMITS: [&str; 8] = [
     "max_uts_namespaces",
     "max_cgroup_namespaces",
     "max_time_namespaces",
+];
+
+/// What is counted for the creator of the parent, too, and so for all that are below it: each
+/// gets no more than its part.
+const SHARED_LIMITS: [(&str, &str); 2] = [
+    ("max_inotify_instances", "128"),
+    ("max_inotify_watches", "131072"),
 ];
 
 /// Becomes the planned program, or says why not.
@@ -58,7 +65,7 @@ fn prepare<'a>(
     let plan = launch.plan;
     let tied = die_with_launcher(true);
     // The launcher is busy mounting, so there is time for this.
-    let filters = filter::filters();
+    let filters = filter::filters(plan.privileges);
     let at_home = launch.join(&plan.home_cgroups);
     steps.carry_out(Step::OwnMounts, || {
         tied?;
@@ -107,7 +114,10 @@ fn prepare<'a>(
         if plan.has(Defence::Capabilities) {
             capabilities::keep_only(plan.privileges)?;
         }
-        become_user(&plan.process)?;
+        match plan.privileges {
+            Privileges::Build | Privileges::Sandbox => become_user(&plan.process)?,
+            Privileges::Enter => capabilities::keep_entering(|| become_user(&plan.process))?,
+        }
         die_with_launcher(plan.lifetime == Lifetime::Tied)?;
         let directory = plan.process.working_directory.as_str();
         rustix::process::chdir(directory).on(|| directory.into())
@@ -136,6 +146,15 @@ fn become_root(users: Users) -> Result<(), Trouble> {
 fn limit_namespaces(plan: &LaunchPlan, machine: &Machine) -> Result<(), Trouble> {
     if plan.users == Users::Host || !plan.has(Defence::NamespaceLimits) {
         return Ok(());
+    }
+    if plan.privileges == Privileges::Enter {
+        // What is made below counts here, too. The filter keeps this process from it.
+        return Ok(());
+    }
+    if plan.parent.is_some() {
+        for (limit, number) in SHARED_LIMITS {
+            machine.write(&format!("sys/user/{limit}"), number)?;
+        }
     }
     for limit in NAMESPACE_LIMITS {
         machine.write(&format!("sys/user/{limit}"), "0")?;

@@ -9,9 +9,9 @@ use rustix::thread::{ThreadNameSpaceType, UnshareFlags};
 use skep_linux::{Child, Cloned};
 
 use super::root::{EMPTY_DIRECTORY, locked_down};
-use super::tree;
+use super::tree::{self, FsOption};
 use crate::trouble::{On, Trouble};
-use crate::{Defence, LaunchPlan};
+use crate::{Defence, LaunchPlan, Privileges};
 
 /// What tells about the machine or its other sandboxes, or changes it.
 const MASKED: [&str; 22] = [
@@ -46,7 +46,7 @@ const READ_ONLY: [&str; 4] = ["bus", "irq", "mtrr", "sys"];
 pub(super) fn mount(child: &Child, plan: &LaunchPlan) -> Result<(), Trouble> {
     let root = open_directory("/")?;
     let place = tree::ensure_directory(root.as_fd(), "/proc", plan.users)?;
-    mount_from_inside(child, &place)?;
+    mount_from_inside(child, &place, plan.privileges)?;
 
     let proc = tree::open_inside(root.as_fd(), "/proc", OFlags::PATH | OFlags::DIRECTORY)?;
     let (masked, read_only): (&[&str], &[&str]) = (
@@ -87,14 +87,23 @@ pub(super) fn mount(child: &Child, plan: &LaunchPlan) -> Result<(), Trouble> {
 /// The kernel shows the pid namespace of whoever mounts, so a process is sent into it. It
 /// keeps the machine's user namespace and the launcher's mounts: the new process itself would
 /// not be allowed to mount before it sees a whole `/proc`.
-fn mount_from_inside(child: &Child, place: &OwnedFd) -> Result<(), Trouble> {
+fn mount_from_inside(
+    child: &Child,
+    place: &OwnedFd,
+    privileges: Privileges,
+) -> Result<(), Trouble> {
+    let options: &[FsOption<'_>] = match privileges {
+        Privileges::Build | Privileges::Sandbox => &[],
+        // Among the machine's processes it sees only its own.
+        Privileges::Enter => &[FsOption::Value("hidepid", "ptraceable".into())],
+    };
     rustix::thread::move_into_thread_name_spaces(
         child.pidfd.as_fd(),
         ThreadNameSpaceType::PROCESS_ID,
     )?;
     match skep_linux::clone_process(UnshareFlags::empty())? {
         Cloned::Child => {
-            let result = tree::new_mount("proc", &[], locked_down())
+            let result = tree::new_mount("proc", options, locked_down())
                 .and_then(|proc| tree::attach(proc.as_fd(), place.as_fd()));
             skep_linux::exit_now(result.err().map_or(0, |trouble| trouble.errno))
         }

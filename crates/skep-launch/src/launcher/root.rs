@@ -9,7 +9,7 @@ use rustix::mount::{MountAttrFlags, MountFlags, UnmountFlags};
 use super::tree::{self, FsOption};
 use crate::steps::{Failure, Steps};
 use crate::trouble::{On, Trouble};
-use crate::{Defence, LaunchPlan, Root, Step, Top, Users};
+use crate::{Defence, Descriptors, LaunchPlan, Root, Step, Top, Users, disk};
 
 /// What programs look for in `/sys`. Everything else there is about the machine: its devices,
 /// its disks with their files' names, its firmware.
@@ -31,12 +31,13 @@ pub(super) fn build(
     root: &Root,
     owner: Users,
     users: Option<&OwnedFd>,
+    descriptors: &Descriptors,
     steps: &mut Steps,
 ) -> Result<OwnedFd, Failure> {
     let users = users.map(AsFd::as_fd);
     steps.carry_out(Step::MountImage, || {
         stage(root)?;
-        mount_top(root, users)
+        mount_top(root, users, descriptors)
     })?;
     steps.carry_out(Step::MapLayers, || map_layers(root, users))?;
     steps.carry_out(Step::MountOverlay, || mount_overlay(root, owner))
@@ -68,7 +69,11 @@ fn stage(root: &Root) -> Result<(), Trouble> {
 }
 
 /// Mounts what holds the changes at `top`.
-fn mount_top(root: &Root, users: Option<BorrowedFd<'_>>) -> Result<(), Trouble> {
+fn mount_top(
+    root: &Root,
+    users: Option<BorrowedFd<'_>>,
+    descriptors: &Descriptors,
+) -> Result<(), Trouble> {
     let mount = match &root.top {
         Top::Directories { upper, work } => {
             // Both have to be on one mount to be an overlay's top, so it is their parent's.
@@ -79,30 +84,8 @@ fn mount_top(root: &Root, users: Option<BorrowedFd<'_>>) -> Result<(), Trouble> 
                 .on(|| upper.display().to_string())?;
             tree::copy_mount(CWD, parent)?
         }
-        Top::Image(path) => {
-            let image = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-                .on(|| path.display().to_string())?;
-            let device =
-                skep_linux::attach_loop_device(image.as_fd()).on(|| path.display().to_string())?;
-            let mount = tree::new_mount(
-                "ext4",
-                &[
-                    FsOption::Value("source", device.path.clone()),
-                    // Nothing of it outlives the machine's own crash, so it need not wait for
-                    // the machine's disk when it is let go.
-                    FsOption::Flag("nobarrier"),
-                    // Blocks of deleted files are given back to the machine.
-                    FsOption::Flag("discard"),
-                    // The inode tables of the image are holes and read as zeros already.
-                    FsOption::Flag("noinit_itable"),
-                ],
-                MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
-            )?;
-            for name in ["upper", "work"] {
-                make_directory(mount.as_fd(), name)?;
-            }
-            mount
-        }
+        Top::Image(path) => disk::mount(path)?,
+        Top::Mounted(mount) => descriptors.get(*mount)?.try_clone()?,
     };
     if let Some(users) = users {
         skep_linux::map_ids(mount.as_fd(), users).on(|| "top".into())?;
@@ -136,7 +119,11 @@ fn mount_overlay(root: &Root, owner: Users) -> Result<OwnedFd, Trouble> {
         Ok(format!("top/{name}"))
     };
     let (upper, work, redirects) = match &root.top {
-        Top::Image(_) => ("top/upper".into(), "top/work".into(), "on"),
+        Top::Image(_) | Top::Mounted(_) => (
+            format!("top/{}", disk::UPPER),
+            format!("top/{}", disk::WORK),
+            "on",
+        ),
         // The changes will be a layer themselves, and a layer must be readable by its own.
         Top::Directories { upper, work } => (top(upper)?, top(work)?, "off"),
     };
@@ -249,7 +236,7 @@ pub(super) fn pivot(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn make_directory(directory: BorrowedFd<'_>, name: &str) -> Result<(), Trouble> {
+pub(crate) fn make_directory(directory: BorrowedFd<'_>, name: &str) -> Result<(), Trouble> {
     match rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(error) => Err(error).on(|| name.into()),

@@ -13,13 +13,13 @@ use crate::{Bind, Users};
 
 /// One option of a filesystem.
 #[derive(Debug, Clone)]
-pub(super) enum FsOption<'a> {
+pub(crate) enum FsOption<'a> {
     Flag(&'a str),
     Value(&'a str, String),
 }
 
 /// Makes a filesystem that is mounted nowhere yet.
-pub(super) fn new_mount(
+pub(crate) fn new_mount(
     filesystem: &str,
     options: &[FsOption<'_>],
     attributes: MountAttrFlags,

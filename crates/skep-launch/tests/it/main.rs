@@ -8,6 +8,7 @@
     reason = "these are tests, but clippy knows only those of the usual harness"
 )]
 
+mod below;
 mod build;
 mod faults;
 mod measure;
@@ -25,7 +26,7 @@ fn main() -> ExitCode {
         Some("launch") => skep_launch::run(),
         Some("probe") => probe::run(&arguments[2..]),
         _ => {
-            let tests = [sandbox::TESTS, build::TESTS, faults::TESTS];
+            let tests = [sandbox::TESTS, below::TESTS, build::TESTS, faults::TESTS];
             let trials = tests.concat().into_iter().map(trial);
             let measured = measure::TESTS.iter().copied();
             let measured = measured.map(|test| trial(test).with_ignored_flag(true));

@@ -62,6 +62,7 @@ impl Bench {
             cgroups: Vec::new(),
             home_cgroups: Vec::new(),
             users: fresh_users(),
+            parent: None,
             network: Network::Loopback,
             root: Root {
                 staging: path.join("staging"),

@@ -98,6 +98,7 @@ fn plan(folder: &std::path::Path, image: std::path::PathBuf) -> LaunchPlan {
             first: *instance::all_ids().start(),
             count: instance::IDS,
         },
+        parent: None,
         network: Network::Link(Link {
             host_name: format!("skepprobe{}", std::process::id() % 100_000),
             host_group: 0,

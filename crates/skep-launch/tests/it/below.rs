@@ -1,0 +1,167 @@
+//! A process that may enter what is below it, and sandboxes below it.
+
+use std::fs::File;
+use std::io::{PipeWriter, Write};
+use std::os::unix::fs::MetadataExt;
+
+use skep_launch::{Parent, Privileges, Started, Users};
+
+use crate::plan::{Bench, DEADLINE, asking, check, fresh_users, launcher};
+
+crate::tests![
+    who_may_enter_has_that_right_alone,
+    a_sandbox_below_another_namespace_is_held_as_any_other,
+    the_network_below_belongs_to_the_parent,
+];
+
+/// How many ids a sandbox has, and the namespace above it for itself.
+const IDS: u32 = 65_536;
+
+/// A process that keeps a user namespace for itself and one sandbox.
+struct Holder {
+    first: u32,
+    started: Started,
+    /// It ends when this is closed.
+    _hold: PipeWriter,
+    _directory: tempfile::TempDir,
+}
+
+fn entering(mut bench: Bench) -> Bench {
+    // Twice as many ids as a sandbox has, of which no other test takes any.
+    let (Users::Range { first, .. }, _) = (fresh_users(), fresh_users()) else {
+        unreachable!("tests have ranges")
+    };
+    let first = first + 0x0800_0000;
+    bench.plan.users = Users::Range {
+        first,
+        count: 2 * IDS,
+    };
+    bench.plan.privileges = Privileges::Enter;
+    bench.plan.process.user = 1000;
+    bench.plan.process.group = 1000;
+    bench
+}
+
+impl Holder {
+    fn start() -> Self {
+        let mut bench = entering(Bench::new(&["wait"]));
+        let Users::Range { first, .. } = bench.plan.users else {
+            unreachable!("it has a range")
+        };
+        let (theirs, hold) = std::io::pipe().unwrap();
+        bench.plan.process.stdin = Some(bench.descriptors.add(theirs));
+        let started = launcher()
+            .launch(&bench.plan, bench.descriptors, DEADLINE)
+            .unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)));
+        Self {
+            first,
+            started,
+            _hold: hold,
+            _directory: bench.directory,
+        }
+    }
+
+    fn namespace(&self) -> File {
+        File::open(format!("/proc/{}/ns/user", self.started.pid)).unwrap()
+    }
+
+    /// Lets a sandbox be made below.
+    fn above(&self, mut bench: Bench) -> Bench {
+        bench.plan.users = Users::Range {
+            first: self.first + IDS,
+            count: IDS,
+        };
+        let namespace = bench.descriptors.add(self.namespace());
+        bench.plan.parent = Some(Parent {
+            namespace,
+            first: IDS,
+        });
+        bench
+    }
+}
+
+fn who_may_enter_has_that_right_alone() {
+    let entering_alone = "0000000000200000";
+    let expected = [
+        ("id", "1000:1000"),
+        ("status=CapBnd", entering_alone),
+        ("status=CapEff", entering_alone),
+        ("status=CapPrm", entering_alone),
+        ("status=CapAmb", entering_alone),
+        ("status=Seccomp_filters", "3"),
+        ("status=NoNewPrivs", "0"),
+        // It is among the machine's processes and sees none of them.
+        ("list=/proc/1", "ENOENT"),
+        ("unshare=user", "EPERM"),
+        ("unshare=net", "EPERM"),
+        ("mount", "EPERM"),
+        ("write=/etc/new", "EACCES"),
+        ("list=/sys/class/net", "lo"),
+    ];
+    check(entering(asking(&expected)), &expected);
+}
+
+fn a_sandbox_below_another_namespace_is_held_as_any_other() {
+    let expected = [
+        ("pid", "1"),
+        ("id", "0:0"),
+        ("hostname", "e2b.local"),
+        ("status=NoNewPrivs", "0"),
+        ("status=Seccomp_filters", "3"),
+        ("status=CapBnd", "00000000a00405fb"),
+        ("status=CapEff", "00000008a00405fb"),
+        ("list=/", "dev etc probe proc run sys tmp"),
+        ("list=/sys/class/net", "lo"),
+        ("read=/proc/kmsg", ""),
+        ("write=/proc/sys/kernel/core_pattern", "EROFS"),
+        ("owner=/etc", "0:0"),
+        ("owner=/proc/1", "0:0"),
+        ("write=/etc/new", "ok"),
+        ("owner=/etc/new", "0:0"),
+        ("read=/proc/self/uid_map", "0      65536      65536"),
+        ("read=/proc/sys/user/max_user_namespaces", "0"),
+        ("read=/proc/sys/user/max_inotify_instances", "128"),
+        ("protect", "ok"),
+        ("run=read:/proc/1/mem", "EACCES"),
+        ("unshare=user", "EPERM"),
+        ("mount", "EPERM"),
+        ("unmount=/proc/kmsg", "EPERM"),
+        ("socket=packet", "EAFNOSUPPORT"),
+        ("socket=raw", "EPERM"),
+        ("bind=127.0.0.1:80", "ok"),
+        ("socket=ping", "ok"),
+        ("descriptors", "0 1 2"),
+    ];
+    let holder = Holder::start();
+    let mut bench = holder.above(asking(&expected));
+    // What the machine calls its ids is seen from inside as the parent's numbers.
+    bench.plan.hostname = "e2b.local".into();
+    let directory = check(bench, &expected);
+    let on_disk = std::fs::metadata(directory.path().join("upper/etc/new")).unwrap();
+    assert_eq!((on_disk.uid(), on_disk.gid()), (0, 0));
+}
+
+fn the_network_below_belongs_to_the_parent() {
+    let holder = Holder::start();
+    let mut bench = holder.above(Bench::new(&["wait"]));
+    let (theirs, mut hold) = std::io::pipe().unwrap();
+    bench.plan.process.stdin = Some(bench.descriptors.add(theirs));
+    let started = launcher()
+        .launch(&bench.plan, bench.descriptors, DEADLINE)
+        .unwrap();
+    let open = |kind: &str| File::open(format!("/proc/{}/ns/{kind}", started.pid)).unwrap();
+    let owner = |namespace: &File| skep_linux::owner_of_namespace(namespace).unwrap();
+    let inode = |file: &File| file.metadata().unwrap().ino();
+    assert_eq!(
+        inode(&File::from(owner(&open("net")))),
+        inode(&holder.namespace()),
+    );
+    for kind in ["mnt", "pid", "ipc", "uts", "cgroup"] {
+        assert_eq!(
+            inode(&File::from(owner(&open(kind)))),
+            inode(&open("user")),
+            "{kind}"
+        );
+    }
+    hold.write_all(b"\n").unwrap();
+}
