@@ -1,0 +1,379 @@
+"""The kernel: requests in, scripts to the shell, and all that comes back out again. One thread, one loop."""
+
+from __future__ import annotations
+
+import os
+import platform
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from . import PROTOCOL_VERSION, __version__
+from .environment import Environment, InvalidEnvironment, assignments, check_names, check_values, restoration
+from .interrupt import Interrupt
+from .quoting import has_bytes, word
+from .shell import BASH, Report, Shell, ShellEnded
+from .streams import Stream
+from .wire import PeerGone, Wire, now
+
+PEER_GONE = 76
+"""Exit status when nobody reads any more while there is output."""
+
+BROKEN = 70
+"""Exit status when user code made the shell unable to report."""
+
+WATCH_SECONDS = 0.5
+"""How often a shell that runs a script is looked at."""
+
+SIGNAL_SECONDS = 0.05
+"""How much later than to the shell a signal to the whole group may come to us."""
+
+FAREWELL_SECONDS = 2.0
+"""How long exit traps may take."""
+
+
+class ShellBroken(Exception):
+    """The shell waits for commands, but cannot report any more."""
+
+
+class Server:
+    """One shell, one peer."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.wire = Wire(sock)
+        self.environment = Environment()
+        self.streams = [Stream("stdout"), Stream("stderr")]
+        self.parent: str | None = None
+        self.count = 0
+        self.is_running = True
+        self.has_greeted = False
+        self.interrupt: Interrupt | None = None
+        """Set until the cell that is interrupted has ended."""
+        self.was_interrupted = False
+        self._signals, wake_up = os.pipe()
+        os.set_blocking(self._signals, False)
+        os.set_blocking(wake_up, False)
+        signal.set_wakeup_fd(wake_up, warn_on_full_buffer=False)
+        # SIGTERM and SIGHUP too: an interactive bash outlives `kill 0`, and so must we.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, lambda *_: None)
+
+    def run(self) -> int:
+        """Serve until the end; returns the exit status."""
+        self.shell = Shell(*(stream.writer for stream in self.streams))
+        try:
+            self.shell.begin()
+            self._await_report()
+            os.chdir("/")
+            self._relay_all()
+            self._say_hello()
+            while self.is_running:
+                self._serve_next()
+            self._flush()
+        except PeerGone:
+            if self.parent is not None:
+                self.shell.kill()
+                return PEER_GONE
+            self._end_shell()
+        except ShellEnded as ended:
+            return self._follow_shell(ended)
+        except ShellBroken:
+            self.shell.kill()
+            return BROKEN
+        return 0
+
+    def _say_hello(self) -> None:
+        self.has_greeted = True
+        version = platform.python_version()
+        self.wire.send(
+            "hello", protocol=PROTOCOL_VERSION, kernel=f"skep_bash {__version__}", pid=os.getpid(), python=version
+        )
+
+    def _follow_shell(self, ended: ShellEnded) -> int:
+        """The shell ended outside of any execution, or was killed in one: we end as it did."""
+        self._relay_all()
+        if not self.has_greeted:
+            sys.stderr.write(f"bash ended with status {ended.status}\n")
+            sys.stderr.flush()
+        self._flush()
+        if ended.status < 0:
+            if -ended.status != signal.SIGKILL:
+                signal.signal(-ended.status, signal.SIG_DFL)
+            os.kill(os.getpid(), -ended.status)
+        return ended.status
+
+    # Requests.
+
+    def _serve_next(self) -> None:
+        request = self.wire.next_request()
+        if request is None:
+            self._turn(listen=True)
+            return
+        kind = request.get("type")
+        if kind == "execute":
+            self._execute(request)
+        else:
+            self._answer(request, kind)
+
+    def _answer(self, request: dict[str, Any], kind: Any) -> None:
+        reply = {"status": "ok"}
+        try:
+            if kind == "environment":
+                self._set_layer(request["layer"], request["variables"])
+            elif kind == "chdir":
+                self._change_directory(request["path"])
+            elif kind == "shutdown":
+                self._end_shell()
+            else:
+                raise ValueError(f"there is no request {kind!r}")
+        except (OSError, InvalidEnvironment, KeyError, TypeError, ValueError) as error:
+            reply = {"status": "error", "ename": type(error).__name__, "evalue": str(error)}
+        self.wire.send("reply", parent=request.get("id"), **reply)
+
+    def _set_layer(self, layer: str, variables: dict[str, str]) -> None:
+        changes = self.environment.plan(layer, variables)
+        if changes:
+            self._change_variables(changes)
+        self.environment.accept(layer, variables)
+
+    def _change_directory(self, path: str) -> None:
+        if "\0" in path or not has_bytes(path):
+            raise ValueError("the path contains a character that no path can have")
+        path = os.path.join(os.readlink(f"/proc/{self.shell.pid}/cwd"), path)
+        # Tried here, because the error of the system says more than the status of `cd`.
+        os.chdir(path)
+        os.chdir("/")
+        if self._run(b"\\builtin cd -- %s >/dev/null\n" % word(path)).status:
+            raise OSError(f"bash cannot go to {path!r}")
+
+    def _end_shell(self) -> None:
+        self.is_running = False
+        self.shell.end_of_commands()
+        if not self.shell.wait(FAREWELL_SECONDS):
+            self.shell.kill()
+
+    # Executions.
+
+    def _execute(self, request: dict[str, Any]) -> None:
+        identifier, code = request.get("id"), request.get("code")
+        if not isinstance(identifier, str) or not isinstance(code, str):
+            reply = {"status": "error", "ename": "ValueError", "evalue": "an execution needs an id and code, both strings"}
+            self.wire.send("reply", parent=identifier, **reply)
+            return
+        self.count += 1
+        self.parent = identifier
+        self.was_interrupted = False
+        self.wire.send("status", parent=identifier, state="busy", time=now())
+        self.wire.send("execute_input", parent=identifier, execution_count=self.count, time=now())
+        exiting = False
+        try:
+            failure = self._run_cell(code, request.get("env") or {})
+        except InvalidEnvironment as error:
+            failure = self._judge(1) if self.was_interrupted else None
+            failure = failure or self._failure("request", "InvalidEnvironment", str(error))
+        except ShellBroken:
+            self._tell_end(self._failure("runtime", "ShellBroken", BROKEN_SHELL), exiting=True)
+            raise
+        except ShellEnded as ended:
+            if ended.status < 0 and not self.was_interrupted:
+                # Killed: the peer learns of it from our own end.
+                raise
+            self.is_running = False
+            exiting = True
+            failure = self._judge(ended.status)
+        self._tell_end(failure, exiting)
+
+    def _tell_end(self, failure: dict[str, Any] | None, exiting: bool) -> None:
+        self._relay_all(finish=True)
+        if failure is not None:
+            self.wire.send("error", parent=self.parent, time=now(), **failure)
+        status = "ok" if failure is None else "error"
+        self.wire.send(
+            "reply", parent=self.parent, status=status, execution_count=self.count, payload=[], exiting=exiting
+        )
+        self.wire.send("status", parent=self.parent, state="idle", time=now())
+        self.parent = None
+        self.interrupt = None
+        if exiting:
+            self._flush()
+
+    def _run_cell(self, code: str, variables: dict[str, str]) -> dict[str, Any] | None:
+        if "\0" in code:
+            return self._failure("syntax", "InvalidCode", "the code contains a NUL character, which bash cannot read")
+        if not has_bytes(code):
+            return self._failure("syntax", "InvalidCode", "the code is not valid Unicode")
+        check_values(variables)
+        check_names(variables)
+        names = sorted(variables)
+        saved = self._enter(names, variables) if names else []
+        report = self._run(self._tracing + code.encode("utf-8"))
+        if report.given_up and not self.was_interrupted:
+            self._expect_signal()
+        # Whoever asked for the interrupt has got it; what follows is ours.
+        self.interrupt = None
+        if names:
+            self._restore(names, saved)
+        self._tracing = b"".join(b"\\builtin set -%s;" % flag.encode() for flag in "xv" if flag in report.flags)
+        return self._judge(report.status, code, report)
+
+    _tracing = b""
+    """Turned off between cells, so that our own commands are not shown; turned on again before the next."""
+
+    def _judge(self, status: int, code: str = "", report: Report | None = None) -> dict[str, Any] | None:
+        if status == 0:
+            return None
+        if self.was_interrupted:
+            return self._failure("interrupted", "KeyboardInterrupt", "")
+        misunderstood = status == 2 and report is not None and is_misspelt(code, report.options)
+        return self._failure("syntax" if misunderstood else "runtime", "", str(status))
+
+    def _failure(self, kind: str, name: str, value: str) -> dict[str, Any]:
+        return {"kind": kind, "ename": name, "evalue": value, "traceback": []}
+
+    # Variables.
+
+    def _enter(self, names: list[str], variables: dict[str, str]) -> list[bytes]:
+        """Set the variables of an execution; returns what they were."""
+        self._run(self.shell.save(names))
+        saved = self.shell.saved
+        if len(saved) != len(names):
+            raise InvalidEnvironment("bash did not say what the variables were before")
+        try:
+            self._change_variables(dict(variables))
+        except InvalidEnvironment:
+            self._restore(names, saved)
+            raise
+        return saved
+
+    def _restore(self, names: list[str], saved: list[bytes]) -> None:
+        script = restoration(names, saved)
+        for _attempt in range(3):
+            # A variable that the cell made read-only stays; an interrupt is no reason to give up.
+            if not self._run(script).given_up:
+                return
+
+    def _change_variables(self, changes: dict[str, str | None]) -> None:
+        report = self._run(assignments(changes))
+        if report.status:
+            names = ", ".join(sorted(changes))
+            raise InvalidEnvironment(f"bash refused to set one of {names}; perhaps it is read-only")
+
+    # The loop.
+
+    def _run(self, script: bytes) -> Report:
+        self.shell.submit(script)
+        return self._await_report()
+
+    def _await_report(self) -> Report:
+        in_vain = 0
+        while (report := self.shell.report()) is None:
+            now_in_vain = self._turn() and self.shell.waits_in_vain()
+            in_vain = in_vain + 1 if now_in_vain else 0
+            if in_vain > 1:
+                raise ShellBroken
+        return report
+
+    def _turn(self, listen: bool = False) -> bool:
+        """Wait for something and deal with it; returns whether nothing came."""
+        waiting = select.poll()
+        peer_events = select.POLLRDHUP | (select.POLLIN if listen else 0)
+        waiting.register(self.wire, peer_events | (0 if self.wire.is_flushed else select.POLLOUT))
+        waiting.register(self._signals, select.POLLIN)
+        waiting.register(self.shell.reports, select.POLLIN)
+        readable = self.streams if self.wire.has_room else []
+        for stream in readable:
+            waiting.register(stream.reader, select.POLLIN)
+        seconds = None if listen and self.interrupt is None else WATCH_SECONDS
+        if self.interrupt is not None:
+            seconds = self.interrupt.seconds_left(time.monotonic())
+        events = dict(waiting.poll(None if seconds is None else seconds * 1000))
+        self._take_signals()
+        for stream in readable:
+            if stream.reader in events:
+                self._relay(stream.read(), stream)
+        # After the output, which was written before it was reported.
+        self.shell.take_reports()
+        self._speak_with_peer(events.get(self.wire.fileno(), 0))
+        if self.interrupt is not None and self.shell.report() is None:
+            self.interrupt.go_on(self.shell, time.monotonic())
+        return not events
+
+    def _speak_with_peer(self, events: int) -> None:
+        self.wire.flush()
+        if events & select.POLLIN:
+            self.wire.receive()
+        elif events & (select.POLLRDHUP | select.POLLHUP | select.POLLERR):
+            raise PeerGone
+
+    def _expect_signal(self) -> None:
+        """The shell may hear of an interrupt, and even report, before it comes to us."""
+        waiting = select.poll()
+        waiting.register(self._signals, select.POLLIN)
+        waiting.poll(SIGNAL_SECONDS * 1000)
+        self._take_signals()
+
+    def _take_signals(self) -> None:
+        try:
+            numbers = os.read(self._signals, 4096)
+        except BlockingIOError:
+            return
+        if signal.SIGINT in numbers and self.parent is not None and self.interrupt is None:
+            self.interrupt = Interrupt(time.monotonic())
+            self.was_interrupted = True
+        if signal.SIGCHLD in numbers:
+            self.shell.check()
+
+    def _relay(self, text: str, stream: Stream) -> None:
+        if text and not self.has_greeted:
+            # A start file that prints, or fails: our standard error is read if there is no hello.
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        elif text:
+            self.wire.send("stream", parent=self.parent, name=stream.name, time=now(), text=text)
+
+    def _relay_all(self, finish: bool = False) -> None:
+        """Everything that is in the pipes now."""
+        for stream in self.streams:
+            left = stream.waiting()
+            while left > 0:
+                self._make_room()
+                self._relay(stream.read(left), stream)
+                left -= READ_STEP
+            if finish:
+                self._relay(stream.finish(), stream)
+
+    def _make_room(self) -> None:
+        while not self.wire.has_room:
+            self._wait_to_write()
+
+    def _flush(self) -> None:
+        while not self.wire.is_flushed:
+            self._wait_to_write()
+
+    def _wait_to_write(self) -> None:
+        waiting = select.poll()
+        waiting.register(self.wire, select.POLLOUT)
+        waiting.poll()
+        self.wire.flush()
+
+
+READ_STEP = (1 << 16) - 4
+
+BROKEN_SHELL = "bash cannot report to its kernel any more (is `builtin` redefined?) and is started anew"
+
+
+def is_misspelt(code: str, options: str) -> bool:
+    """Whether bash cannot even parse this. Its status 2 alone does not say: many programs end with it."""
+    extended = "-O" if "extglob" in options.split(":") else "+O"
+    memory = os.memfd_create("cell", os.MFD_CLOEXEC)
+    try:
+        os.write(memory, code.encode("utf-8"))
+        path = f"/proc/{os.getpid()}/fd/{memory}"
+        nothing = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+        pid = os.posix_spawn(BASH, ["bash", extended, "extglob", "-n", path], {}, file_actions=nothing)
+        return os.waitpid(pid, 0)[1] != 0
+    finally:
+        os.close(memory)

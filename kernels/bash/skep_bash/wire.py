@@ -1,0 +1,89 @@
+"""Frames on the socket: four bytes of length, most significant first, then that many bytes of JSON.
+
+Nothing here waits. What the socket does not take stays in a buffer, and while that is full nobody may
+read more output from the shell, so that the code that prints waits for the peer.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from typing import Any
+
+FULL = 1 << 18
+"""Bytes in the buffer from which on no more output is taken. One message may go beyond it."""
+
+_LENGTH = struct.Struct(">I")
+
+
+class PeerGone(Exception):
+    """Nobody reads any more."""
+
+
+class Wire:
+    """Both halves of the connection."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._outgoing = bytearray()
+        self._incoming = bytearray()
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._outgoing) < FULL
+
+    @property
+    def is_flushed(self) -> bool:
+        return not self._outgoing
+
+    def send(self, kind: str, /, **fields: Any) -> None:
+        """Accept a message and send what the socket takes."""
+        body = json.dumps({"type": kind, **fields}).encode("ascii")
+        self._outgoing += _LENGTH.pack(len(body))
+        self._outgoing += body
+        self.flush()
+
+    def flush(self) -> None:
+        """Send as much as is possible without waiting."""
+        try:
+            while self._outgoing:
+                sent = self._sock.send(self._outgoing, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                del self._outgoing[:sent]
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise PeerGone from error
+
+    def receive(self) -> None:
+        """Take what the peer has sent."""
+        try:
+            data = self._sock.recv(1 << 18, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise PeerGone from error
+        if not data:
+            raise PeerGone
+        self._incoming += data
+
+    def next_request(self) -> dict[str, Any] | None:
+        """The oldest request that is complete."""
+        if len(self._incoming) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._incoming)
+        end = _LENGTH.size + length
+        if len(self._incoming) < end:
+            return None
+        request: dict[str, Any] = json.loads(self._incoming[_LENGTH.size : end])
+        del self._incoming[:end]
+        return request
+
+
+def now() -> int:
+    """Microseconds since the epoch."""
+    return time.time_ns() // 1000

@@ -1,0 +1,146 @@
+"""The peer of a kernel, as small as it can be."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Message = dict[str, Any]
+
+PACKAGE = Path(__file__).parent.parent / "skep_bash"
+DEADLINE_SECONDS = 30.0
+
+
+class Outcome(list[Message]):
+    """The messages of one execution."""
+
+    def of_type(self, kind: str) -> list[Message]:
+        return [message for message in self if message["type"] == kind]
+
+    def text(self, name: str = "stdout") -> str:
+        return "".join(message["text"] for message in self.of_type("stream") if message["name"] == name)
+
+    @property
+    def error(self) -> Message:
+        (error,) = self.of_type("error")
+        return error
+
+    @property
+    def reply(self) -> Message:
+        (reply,) = self.of_type("reply")
+        return reply
+
+    def ok(self) -> Outcome:
+        """This outcome, which must be a success."""
+        assert self.reply["status"] == "ok", self
+        return self
+
+
+class KernelClient:
+    """One kernel process, started as the interpreter starts it: the socket is its standard input."""
+
+    def __init__(self, environment: dict[str, str] | None = None, directory: str | None = None) -> None:
+        self.connection, theirs = socket.socketpair()
+        self.process = subprocess.Popen(
+            ["/usr/bin/python3", "-I", "-S", str(PACKAGE), "--socket-fd", "0"],
+            stdin=theirs,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "HOME": "/nonexistent", **(environment or {})},
+            cwd=directory,
+            process_group=0,
+        )
+        theirs.close()
+        self.pid = self.process.pid
+        self.connection.settimeout(DEADLINE_SECONDS)
+        self._file = self.connection.makefile("rb")
+        self._requests = 0
+        self.hello = self.receive()
+
+    def receive(self) -> Message:
+        header = self._file.read(4)
+        if len(header) < 4:
+            raise EOFError(f"the kernel hung up: {self.process.stderr.read().decode()}")
+        body = self._file.read(struct.unpack(">I", header)[0])
+        assert body.isascii()
+        message: Message = json.loads(body)
+        return message
+
+    def send(self, request: Message) -> str:
+        self._requests += 1
+        identifier = f"request-{self._requests}"
+        body = json.dumps({"id": identifier, **request}).encode()
+        self.connection.sendall(struct.pack(">I", len(body)) + body)
+        return identifier
+
+    def ask(self, request: Message) -> Message:
+        """Send anything but an execution; returns the reply."""
+        identifier = self.send(request)
+        while True:
+            message = self.receive()
+            if message["type"] == "reply" and message["parent"] == identifier:
+                return message
+
+    def start(self, code: str, **options: Any) -> str:
+        return self.send({"type": "execute", "code": code, **options})
+
+    def finish(self) -> Outcome:
+        """Read until idle."""
+        outcome = Outcome()
+        while True:
+            message = self.receive()
+            outcome.append(message)
+            if message["type"] == "status" and message["state"] == "idle":
+                return outcome
+
+    def run(self, code: str, **options: Any) -> Outcome:
+        self.start(code, **options)
+        return self.finish()
+
+    def wait_for_text(self, wanted: str) -> str:
+        """Read until this text was printed; returns all text read."""
+        text = ""
+        while wanted not in text:
+            message = self.receive()
+            if message["type"] == "stream":
+                text += message["text"]
+        return text
+
+    def interrupt(self) -> None:
+        """As the interpreter does: the kernel and its group."""
+        os.killpg(self.pid, signal.SIGINT)
+
+    def memory_kib(self, field: str = "VmHWM") -> int:
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        (line,) = [line for line in status.splitlines() if line.startswith(f"{field}:")]
+        return int(line.split()[1])
+
+    def exit_status(self) -> int:
+        return self.process.wait(DEADLINE_SECONDS)
+
+    def close(self) -> None:
+        self._file.close()
+        self.connection.close()
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait(DEADLINE_SECONDS)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Poll until `condition` holds, or fail with what was awaited."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        time.sleep(0.005)
