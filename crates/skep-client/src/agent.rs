@@ -2,12 +2,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use reqwest::{RequestBuilder, Response};
+use reqwest::{Method, RequestBuilder, Response};
 use serde::Serialize;
 use serde_json::json;
 use skep_wire::agent::AGENT_PORT;
 
 use crate::connect::frame;
+use crate::port::Port;
 use crate::rest::{Client, ClientError};
 
 /// How long a short call to an agent may take.
@@ -16,9 +17,7 @@ const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
 /// The agent of one sandbox.
 #[derive(Debug, Clone)]
 pub struct Agent {
-    client: Client,
-    sandbox: String,
-    access_token: Option<String>,
+    port: Port,
 }
 
 /// The size of a terminal, in characters.
@@ -34,9 +33,7 @@ impl Client {
     /// The agent of the sandbox `id`, which asks for `access_token`.
     pub fn agent(&self, id: &str, access_token: Option<&str>) -> Agent {
         Agent {
-            client: self.clone(),
-            sandbox: id.to_owned(),
-            access_token: access_token.map(str::to_owned),
+            port: self.port(id, AGENT_PORT, access_token),
         }
     }
 }
@@ -48,10 +45,8 @@ impl Agent {
     ///
     /// [`ClientError`] if it does not.
     pub async fn health(&self) -> Result<(), ClientError> {
-        let mut url = self.client.base.clone();
-        url.set_path("/health");
-        let request = self.client.http.get(url).timeout(TIMEOUT);
-        self.client.send(self.addressed(request)).await.map(drop)
+        let request = self.port.request(Method::GET, "/health");
+        self.port.send(request.timeout(TIMEOUT)).await.map(drop)
     }
 
     /// Types `input` into the terminal of a process.
@@ -89,7 +84,7 @@ impl Agent {
 
     async fn call(&self, method: &str, body: &impl Serialize) -> Result<(), ClientError> {
         let request = self.request(method).timeout(TIMEOUT).json(body);
-        self.client.send(request).await.map(drop)
+        self.port.send(request).await.map(drop)
     }
 
     /// Starts a call that is answered by a stream.
@@ -108,24 +103,12 @@ impl Agent {
         if let Some(user) = user {
             request = request.basic_auth(user, Some(""));
         }
-        self.client.send(request).await
+        self.port.send(request).await
     }
 
     fn request(&self, method: &str) -> RequestBuilder {
-        let mut url = self.client.base.clone();
-        url.set_path(&format!("/process.Process/{method}"));
-        let request = self.client.http.post(url);
-        self.addressed(request.header("connect-protocol-version", "1"))
-    }
-
-    /// The request with what leads it to this agent.
-    fn addressed(&self, request: RequestBuilder) -> RequestBuilder {
-        let request = request
-            .header("e2b-sandbox-id", &self.sandbox)
-            .header("e2b-sandbox-port", AGENT_PORT);
-        match &self.access_token {
-            Some(token) => request.header("x-access-token", token),
-            None => request,
-        }
+        self.port
+            .request(Method::POST, &format!("/process.Process/{method}"))
+            .header("connect-protocol-version", "1")
     }
 }

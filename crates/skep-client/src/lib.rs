@@ -5,8 +5,10 @@
 mod agent;
 mod connect;
 mod exec;
+mod port;
 mod rest;
 
 pub use agent::{Agent, TerminalSize};
 pub use exec::{ExecEvent, ExecOptions, ExecStream};
+pub use port::Port;
 pub use rest::{Client, ClientError};

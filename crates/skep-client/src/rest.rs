@@ -14,6 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub struct Client {
     pub(crate) http: reqwest::Client,
     pub(crate) base: Url,
+    pub(crate) sandbox_domain: Option<String>,
     api_key: String,
 }
 
@@ -96,8 +97,17 @@ impl Client {
         Ok(Self {
             http,
             base,
+            sandbox_domain: None,
             api_key: api_key.to_owned(),
         })
+    }
+
+    /// The same client, for a server whose sandboxes have host names `<port>-<id>.<domain>`.
+    /// Without it they are told apart by headers alone, at the server's own address.
+    #[must_use]
+    pub fn with_sandbox_domain(mut self, domain: &str) -> Self {
+        self.sandbox_domain = Some(domain.to_owned());
+        self
     }
 
     /// `GET path`, read as `T`.
