@@ -59,6 +59,7 @@ const TABLE: &[Entry] = &[
     entry("skep-api", Row::Edge, Place::Server, NODE_INTERNALS),
     entry("skep-proxy", Row::Edge, Place::Server, NODE_INTERNALS),
     entry("skep-cli", Row::Edge, Place::Client, &["axum"]),
+    entry("skep-bench", Row::Edge, Place::Client, &["axum"]),
     entry("skep-agent", Row::Edge, Place::Sandbox, &[]),
     entry(
         "skep-interpreter",

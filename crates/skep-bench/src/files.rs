@@ -1,0 +1,289 @@
+//! A file into a sandbox and out of it, beside `cp` on the same disk.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bytes::Bytes;
+use futures_util::stream::{self, Stream};
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use reqwest::{Body, Method};
+use skep_client::Port;
+
+use crate::bench::Bench;
+use crate::error::{BenchError, calling, local};
+use crate::measurement::Series;
+use crate::processes::peak;
+use crate::sandbox::Sandbox;
+
+pub(crate) const UPLOAD: Series = Series::seconds("files.upload", "upload");
+pub(crate) const DOWNLOAD: Series = Series::seconds("files.download", "download");
+pub(crate) const COPY: Series = Series::seconds("files.copy", "`cp` on the same disk");
+const SERVER_BEFORE: Series = Series::bytes(
+    "files.server_peak_before",
+    "most memory the server had, before",
+);
+const SERVER_AFTER: Series = Series::bytes(
+    "files.server_peak_after",
+    "most memory the server had, after",
+);
+const AGENT_BEFORE: Series = Series::bytes(
+    "files.agent_peak_before",
+    "most memory the agent had, before",
+);
+const AGENT_AFTER: Series =
+    Series::bytes("files.agent_peak_after", "most memory the agent had, after");
+
+/// Where the file is in the sandbox.
+const PATH: &str = "/home/user/skep-bench";
+const PIECE: usize = 256 << 10;
+const BOUNDARY: &str = "skep-bench-7d1c6a0e5f";
+
+/// The files on this side.
+struct Place {
+    source: PathBuf,
+    copied: PathBuf,
+    fetched: PathBuf,
+    bytes: u64,
+}
+
+pub(crate) async fn measure(bench: &mut Bench<'_>, mebibytes: u32) -> Result<(), BenchError> {
+    let folder = bench
+        .own
+        .as_ref()
+        .map_or_else(std::env::temp_dir, |own| own.folder().to_owned());
+    let place = Place::make(&folder, u64::from(mebibytes) << 20)?;
+    let measured = measure_in(bench, &place).await;
+    measured.and(place.remove())
+}
+
+async fn measure_in(bench: &mut Bench<'_>, place: &Place) -> Result<(), BenchError> {
+    let sandbox = bench.create().await?;
+    sandbox.ready().await?;
+    record_peaks(bench, &sandbox, SERVER_BEFORE, AGENT_BEFORE)?;
+    for round in bench.all_rounds() {
+        bench.begin_round(round);
+        // What the step before left to be written is not the next one's to wait for.
+        rustix::fs::sync();
+        bench.time(COPY, async { copy(place) }).await?;
+        rustix::fs::sync();
+        bench.time(UPLOAD, upload(sandbox.files(), place)).await?;
+        rustix::fs::sync();
+        bench
+            .time(DOWNLOAD, download(sandbox.files(), place))
+            .await?;
+        compare(&place.source, &place.fetched)?;
+    }
+    record_peaks(bench, &sandbox, SERVER_AFTER, AGENT_AFTER)?;
+    bench.kill(&sandbox).await
+}
+
+fn record_peaks(
+    bench: &mut Bench<'_>,
+    sandbox: &Sandbox,
+    server: Series,
+    agent: Series,
+) -> Result<(), BenchError> {
+    let Some(own) = &bench.own else {
+        return Ok(());
+    };
+    let looked = || local("look at", "/proc");
+    let server_peak = peak(own.pid()?).map_err(looked())?;
+    let agents = own.group()?.agent_of(&sandbox.id).map_err(looked())?;
+    bench.recorder.warm_up(false);
+    bench.recorder.add_bytes(server, server_peak);
+    for pid in agents {
+        let agent_peak = peak(pid).map_err(looked())?;
+        bench.recorder.add_bytes(agent, agent_peak);
+    }
+    Ok(())
+}
+
+impl Place {
+    /// Makes a file that no disk can shorten and no cache has seen.
+    fn make(folder: &Path, bytes: u64) -> Result<Self, BenchError> {
+        let place = Self {
+            source: folder.join("skep-bench-source"),
+            copied: folder.join("skep-bench-copied"),
+            fetched: folder.join("skep-bench-fetched"),
+            bytes,
+        };
+        let failed = || local("write", &place.source);
+        let mut file = File::create(&place.source).map_err(failed())?;
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut piece = Vec::with_capacity(PIECE);
+        let mut left = bytes;
+        while left > 0 {
+            piece.clear();
+            while piece.len() < PIECE {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                piece.extend_from_slice(&state.to_le_bytes());
+            }
+            let length = left.min(PIECE as u64);
+            piece.truncate(usize::try_from(length).expect("a piece fits into memory"));
+            file.write_all(&piece).map_err(failed())?;
+            left -= length;
+        }
+        Ok(place)
+    }
+
+    fn remove(self) -> Result<(), BenchError> {
+        for path in [self.source, self.copied, self.fetched] {
+            if path.exists() {
+                std::fs::remove_file(&path).map_err(local("remove", path))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn copy(place: &Place) -> Result<(), BenchError> {
+    let copied = Command::new("cp")
+        .args(["--reflink=never", "--sparse=never"])
+        .args([&place.source, &place.copied])
+        .status()
+        .map_err(local("run", "cp"))?;
+    if copied.success() {
+        return Ok(());
+    }
+    Err(BenchError::Command {
+        command: "cp".to_owned(),
+        status: copied.to_string(),
+    })
+}
+
+/// `sandbox.files.write(path, file)`: a form of one part, as the SDKs send it.
+async fn upload(files: &Port, place: &Place) -> Result<(), BenchError> {
+    let head = format!(
+        "--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"file\"; filename=\"skep-bench\"\r\n\
+         content-type: application/octet-stream\r\n\r\n"
+    );
+    let tail = format!("\r\n--{BOUNDARY}--\r\n");
+    let length = place.bytes + (head.len() + tail.len()) as u64;
+    let file = File::open(&place.source).map_err(local("read", &place.source))?;
+    let request = files
+        .request(Method::POST, &address(PATH))
+        .header(
+            CONTENT_TYPE,
+            format!("multipart/form-data; boundary={BOUNDARY}"),
+        )
+        .header(CONTENT_LENGTH, length)
+        .body(Body::wrap_stream(form(head, file, tail)));
+    let answer = files.send(request).await;
+    answer.map(drop).map_err(calling("upload a file"))
+}
+
+/// Where a file is on the wire. Paths of the bench have nothing to encode.
+fn address(path: &str) -> String {
+    format!("/files?username=user&path={path}")
+}
+
+/// What is sent next.
+enum Rest {
+    Head(String, File, String),
+    File(File, String),
+    Nothing,
+}
+
+/// The bytes of a form, read from the file as they are taken.
+fn form(head: String, file: File, tail: String) -> impl Stream<Item = std::io::Result<Bytes>> {
+    stream::try_unfold(Rest::Head(head, file, tail), |rest| async {
+        Ok(match rest {
+            Rest::Head(head, file, tail) => Some((Bytes::from(head), Rest::File(file, tail))),
+            Rest::File(mut file, tail) => {
+                let mut piece = vec![0; PIECE];
+                let length = file.read(&mut piece)?;
+                piece.truncate(length);
+                match length {
+                    0 => Some((Bytes::from(tail), Rest::Nothing)),
+                    _ => Some((Bytes::from(piece), Rest::File(file, tail))),
+                }
+            }
+            Rest::Nothing => None,
+        })
+    })
+}
+
+/// `sandbox.files.read(path)`, written to a file.
+async fn download(files: &Port, place: &Place) -> Result<(), BenchError> {
+    let failed = || local("write", &place.fetched);
+    let mut file = File::create(&place.fetched).map_err(failed())?;
+    fetch(files, PATH, |bytes| file.write_all(bytes).map_err(failed())).await
+}
+
+/// Fetches a file piece by piece.
+pub(crate) async fn fetch(
+    files: &Port,
+    path: &str,
+    mut take: impl FnMut(&[u8]) -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    const DOING: &str = "download a file";
+    let request = files.request(Method::GET, &address(path));
+    let mut response = files.send(request).await.map_err(calling(DOING))?;
+    let broken = |source| BenchError::Body {
+        doing: DOING,
+        source,
+    };
+    while let Some(bytes) = response.chunk().await.map_err(broken)? {
+        take(&bytes)?;
+    }
+    Ok(())
+}
+
+/// A file that came back as another one has not been carried at all.
+fn compare(sent: &Path, fetched: &Path) -> Result<(), BenchError> {
+    let open = |path: &Path| File::open(path).map_err(local("read", path));
+    let (mut one, mut other) = (open(sent)?, open(fetched)?);
+    let length = |file: &File, path| {
+        file.metadata()
+            .map(|data| data.len())
+            .map_err(local("read", path))
+    };
+    let (expected, found) = (length(&one, sent)?, length(&other, fetched)?);
+    let different = |found: String| BenchError::Unexpected {
+        what: "a download",
+        found,
+    };
+    if expected != found {
+        return Err(different(format!("{found} of {expected} bytes came")));
+    }
+    let (mut here, mut there) = (vec![0; PIECE], vec![0; PIECE]);
+    let mut left = expected;
+    while left > 0 {
+        let length = usize::try_from(left.min(PIECE as u64)).expect("a piece fits into memory");
+        one.read_exact(&mut here[..length])
+            .map_err(local("read", sent))?;
+        other
+            .read_exact(&mut there[..length])
+            .map_err(local("read", fetched))?;
+        if here[..length] != there[..length] {
+            return Err(different("other bytes came than were sent".to_owned()));
+        }
+        left -= length as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_came_back_different_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::make(folder.path(), 300_000).unwrap();
+        copy(&place).unwrap();
+        compare(&place.source, &place.copied).unwrap();
+        let mut bytes = std::fs::read(&place.copied).unwrap();
+        bytes[299_999] ^= 1;
+        std::fs::write(&place.fetched, &bytes).unwrap();
+        compare(&place.source, &place.fetched).unwrap_err();
+        std::fs::write(&place.fetched, &bytes[1..]).unwrap();
+        compare(&place.source, &place.fetched).unwrap_err();
+        place.remove().unwrap();
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    }
+}

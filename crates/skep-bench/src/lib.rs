@@ -1,0 +1,42 @@
+//! `skep bench`: measures a server over the wire, as an SDK sees it, beside floors and rivals.
+//!
+//! [`run`] is the entry: it measures one part and gives a [`Report`], which is rendered as JSON, as a
+//! table, as a plot of characters or as SVG. Nothing is printed here. A part is a file of its
+//! own; what is compared alternates round by round, so that a machine that grows slow grows slow
+//! for everybody.
+
+mod args;
+mod bench;
+mod burst;
+mod compare;
+mod density;
+mod error;
+mod exec;
+mod files;
+mod floor;
+mod machine;
+mod measurement;
+mod processes;
+mod progress;
+mod proxy;
+mod report;
+mod restart;
+mod run;
+mod samples;
+mod sandbox;
+mod server;
+mod stream;
+mod targets;
+mod tti;
+
+pub use args::{BenchArgs, Rounds};
+pub use error::BenchError;
+pub use floor::{FLOOR, run as run_floor};
+pub use machine::Machine;
+pub use measurement::{Measurement, Unit};
+pub use progress::Progress;
+pub use report::Report;
+pub use run::run;
+pub use samples::Summary;
+pub use server::ServerCommand;
+pub use targets::{Reached, Verdict};

@@ -1,0 +1,107 @@
+//! What a run found out, and how it is shown.
+
+mod number;
+mod plot;
+mod svg;
+mod table;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::args::{BenchArgs, Rounds};
+use crate::machine::Machine;
+use crate::measurement::Measurement;
+use crate::targets::Verdict;
+
+/// What a run found out. As JSON it has every sample.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// The version of this executable.
+    pub version: &'static str,
+    /// How it was built: `debug` or `release`.
+    pub profile: &'static str,
+    /// Which part was measured.
+    pub what: &'static str,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// How often.
+    pub rounds: Rounds,
+    /// Which server, with which template.
+    pub subject: Subject,
+    /// The machine of the bench.
+    pub machine: Machine,
+    /// What makes the numbers doubtful.
+    pub warnings: Vec<String>,
+    /// What is worth knowing beside them.
+    pub notes: Vec<String>,
+    /// Targets for which enough was measured.
+    pub targets: Vec<Verdict>,
+    /// Everything that was measured.
+    pub measurements: Vec<Measurement>,
+}
+
+/// What was measured.
+#[derive(Debug, Clone, Serialize)]
+pub struct Subject {
+    /// Whether the bench started the server itself.
+    pub own: bool,
+    /// The server's URL, if not.
+    pub url: Option<String>,
+    /// The template of the sandboxes.
+    pub template: String,
+    /// How many of each template were kept ready, if that was said.
+    pub pool: Option<u32>,
+}
+
+impl Subject {
+    pub(crate) fn of(args: &BenchArgs) -> Self {
+        Self {
+            own: args.against.is_none(),
+            url: args.against.clone(),
+            template: args.template.clone(),
+            pool: args.pool,
+        }
+    }
+}
+
+impl Report {
+    /// Everything, for people: the machine, a table, a plot and what was reached.
+    pub fn text(&self) -> String {
+        let mut text = self.headline();
+        text.push_str("\n\n");
+        text.push_str(&table::measurements(&self.measurements));
+        text.push('\n');
+        text.push_str(&plot::bars(&self.measurements));
+        if !self.targets.is_empty() {
+            text.push('\n');
+            text.push_str(&table::targets(&self.targets));
+        }
+        text
+    }
+
+    /// The samples on a logarithmic scale, as a picture.
+    pub fn svg(&self) -> String {
+        svg::strips(&self.headline(), &self.measurements)
+    }
+
+    fn headline(&self) -> String {
+        let machine = &self.machine;
+        let server = match &self.subject.url {
+            Some(url) => format!("against {url}"),
+            None => "own server".to_owned(),
+        };
+        format!(
+            "skep bench {} · {server} · template {} · skep {} ({})\n{} × {}, {} GiB, Linux {}, cgroup v{}, load {:.2}",
+            self.what,
+            self.subject.template,
+            self.version,
+            self.profile,
+            machine.cores,
+            machine.processor,
+            machine.memory_bytes >> 30,
+            machine.kernel,
+            machine.cgroup_version,
+            machine.load_before,
+        )
+    }
+}

@@ -1,0 +1,125 @@
+//! A run from its start to its report.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use skep_client::Client;
+
+use crate::args::{BenchArgs, What};
+use crate::bench::Bench;
+use crate::error::{BenchError, calling};
+use crate::machine::Machine;
+use crate::progress::Progress;
+use crate::report::{Report, Subject};
+use crate::server::{OwnServer, ServerChoices, ServerCommand};
+use crate::{burst, compare, density, exec, files, proxy, restart, stream, targets, tti};
+
+/// Measures what `args` name.
+///
+/// Without `--against`, a server is started by `server` and stopped again; its template must be
+/// built. What it leaves on the machine beyond its folder is the caller's to remove. Rivals are
+/// installed once, below the folder of templates.
+///
+/// # Cancel safety
+///
+/// When dropped, the server and the rivals are killed. Sandboxes of another server live on until
+/// their time is over.
+///
+/// # Errors
+///
+/// [`BenchError`]; what was measured before is lost.
+pub async fn run(
+    args: &BenchArgs,
+    server: ServerCommand,
+    progress: &dyn Progress,
+) -> Result<Report, BenchError> {
+    let mut machine = Machine::look();
+    let started_at = Timestamp::now();
+    let rivals = server.cache_dir.join("bench");
+    let executable = server.executable.clone();
+    let subject = Subject::of(args);
+    let reached = reach(args, server).await?;
+    let mut bench = Bench::new(args, reached, (rivals, executable), progress);
+    let measured = measure(&mut bench).await;
+    progress.end();
+    let cleaned = bench.clean_up().await;
+    let stopped = match bench.own.take() {
+        Some(own) => own.stop().await,
+        None => Ok(()),
+    };
+    measured.and(cleaned).and(stopped)?;
+    machine.look_again();
+    let measurements = bench.recorder.finish();
+    Ok(Report {
+        version: env!("CARGO_PKG_VERSION"),
+        profile: if cfg!(debug_assertions) {
+            "debug"
+        } else {
+            "release"
+        },
+        what: args.what.name(),
+        started_at,
+        rounds: args.rounds(),
+        warnings: warnings(&machine, &subject),
+        subject,
+        machine,
+        targets: targets::verdicts(&measurements),
+        measurements,
+        notes: bench.notes,
+    })
+}
+
+async fn reach(
+    args: &BenchArgs,
+    server: ServerCommand,
+) -> Result<(Client, Option<OwnServer>), BenchError> {
+    let Some(url) = &args.against else {
+        let own = OwnServer::start(server, ServerChoices { pool: args.pool }).await?;
+        return Ok((own.client()?, Some(own)));
+    };
+    let key = args.api_key.as_deref().unwrap_or_default();
+    let client = Client::new(url, key).map_err(calling("understand `--against`"))?;
+    let client = match &args.domain {
+        Some(domain) => client.with_sandbox_domain(domain),
+        None => client,
+    };
+    Ok((client, None))
+}
+
+async fn measure(bench: &mut Bench<'_>) -> Result<(), BenchError> {
+    match bench.what {
+        What::Tti => tti::measure(bench).await,
+        What::Exec => exec::measure(bench).await,
+        What::Burst { count } => burst::measure(bench, count).await,
+        What::Density { count, window } => {
+            let window = Duration::from_secs(u64::from(window));
+            density::measure(bench, count, window).await
+        }
+        What::Stream { lines, size } => stream::measure(bench, lines, size).await,
+        What::Files { size } => files::measure(bench, size).await,
+        What::Restart => restart::measure(bench).await,
+        What::Proxy { size } => proxy::measure(bench, size).await,
+        What::Compare => compare::measure(bench).await,
+    }
+}
+
+fn warnings(machine: &Machine, subject: &Subject) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if cfg!(debug_assertions) {
+        let whose = if subject.own {
+            "bench and server are"
+        } else {
+            "the bench is"
+        };
+        warnings.push(format!(
+            "{whose} built without optimisation: times are several times too long"
+        ));
+    }
+    if machine.is_busy() {
+        warnings.push(format!(
+            "the machine was busy before the bench began: load {} on {} cores",
+            machine.load_before, machine.cores
+        ));
+    }
+    warnings
+}

@@ -1,0 +1,227 @@
+//! What we want to reach, as data, and how far we are.
+//!
+//! A machine is fast or slow, quiet or noisy; a ratio of two things that were measured beside each
+//! other on it stays. So most targets are ratios. One is judged only if all it needs was
+//! measured in the same run.
+
+use serde::Serialize;
+
+use crate::measurement::{Measurement, Series};
+use crate::{burst, compare, density, files, tti};
+
+/// Something that we want to reach.
+struct Target {
+    measure: &'static str,
+    value: Value,
+    first_step: f64,
+    goal: f64,
+    unit: &'static str,
+}
+
+/// What is compared with the goal. Medians throughout.
+#[derive(Clone, Copy)]
+enum Value {
+    /// One thing over another.
+    Ratio(Series, Series),
+    /// One thing less another, in milliseconds.
+    Difference(Series, Series),
+    /// Time in milliseconds.
+    Milliseconds(Series),
+    /// Memory in megabytes.
+    Megabytes(Series),
+}
+
+const TARGETS: &[Target] = &[
+    Target {
+        measure: "run_code(\"1\") ÷ ipykernel over raw ZeroMQ",
+        value: Value::Ratio(compare::CODE, compare::ZMQ),
+        first_step: 1.3,
+        goal: 0.35,
+        unit: "×",
+    },
+    Target {
+        measure: "run_code(\"1\") ÷ through a Jupyter server",
+        value: Value::Ratio(compare::CODE, compare::JUPYTER),
+        first_step: 1.0 / 6.0,
+        goal: 1.0 / 30.0,
+        unit: "×",
+    },
+    Target {
+        measure: "create → first result ÷ ipykernel start → first result",
+        value: Value::Ratio(compare::RESULT, compare::KERNEL),
+        first_step: 1.0 / 15.0,
+        goal: 1.0 / 40.0,
+        unit: "×",
+    },
+    Target {
+        measure: "create → ready, no interpreter ÷ bare namespaces",
+        value: Value::Ratio(compare::READY, compare::NAMESPACES),
+        first_step: 10.0,
+        goal: 3.0,
+        unit: "×",
+    },
+    Target {
+        measure: "new context ÷ new kernel of a Jupyter server",
+        value: Value::Ratio(compare::CONTEXT, compare::NEW_KERNEL),
+        first_step: 1.0 / 20.0,
+        goal: 1.0 / 100.0,
+        unit: "×",
+    },
+    Target {
+        measure: "create − a request that does nothing",
+        value: Value::Difference(tti::CREATE, tti::EMPTY),
+        first_step: 10.0,
+        goal: 3.0,
+        unit: "ms",
+    },
+    Target {
+        measure: "burst: all first results ÷ their number",
+        value: Value::Milliseconds(burst::EACH),
+        first_step: f64::INFINITY,
+        goal: 12.0,
+        unit: "ms",
+    },
+    Target {
+        measure: "private memory of an idle sandbox",
+        value: Value::Megabytes(density::PRIVATE),
+        first_step: 25.0,
+        goal: 8.0,
+        unit: "MB",
+    },
+    Target {
+        measure: "memory of the server with all idle sandboxes",
+        value: Value::Megabytes(density::SERVER),
+        first_step: 150.0,
+        goal: 60.0,
+        unit: "MB",
+    },
+    Target {
+        measure: "upload ÷ `cp`",
+        value: Value::Ratio(files::UPLOAD, files::COPY),
+        first_step: f64::INFINITY,
+        goal: 2.0,
+        unit: "×",
+    },
+    Target {
+        measure: "download ÷ `cp`",
+        value: Value::Ratio(files::DOWNLOAD, files::COPY),
+        first_step: f64::INFINITY,
+        goal: 2.0,
+        unit: "×",
+    },
+];
+
+/// How far a target is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reached {
+    /// All of it.
+    Target,
+    /// The first step towards it.
+    FirstStep,
+    /// Neither.
+    No,
+}
+
+/// What was measured of a target.
+#[derive(Debug, Clone, Serialize)]
+pub struct Verdict {
+    /// What is measured.
+    pub measure: &'static str,
+    /// What came out, of medians.
+    pub value: f64,
+    /// What it should not exceed in the end.
+    pub target: f64,
+    /// What it should not exceed first; absent if it only has to work.
+    pub first_step: Option<f64>,
+    /// Of all these numbers.
+    pub unit: &'static str,
+    /// How far it is.
+    pub reached: Reached,
+}
+
+/// Judges every target for which enough was measured.
+pub(crate) fn verdicts(measurements: &[Measurement]) -> Vec<Verdict> {
+    let judge = |target: &Target| {
+        let value = target.value.of(measurements)?;
+        Some(Verdict {
+            measure: target.measure,
+            value,
+            target: target.goal,
+            first_step: Some(target.first_step).filter(|step| step.is_finite()),
+            unit: target.unit,
+            reached: if value <= target.goal {
+                Reached::Target
+            } else if value <= target.first_step {
+                Reached::FirstStep
+            } else {
+                Reached::No
+            },
+        })
+    };
+    TARGETS.iter().filter_map(judge).collect()
+}
+
+impl Value {
+    fn of(self, measurements: &[Measurement]) -> Option<f64> {
+        let median = |series: Series| {
+            let found = measurements
+                .iter()
+                .find(|measurement| measurement.id == series.id)?;
+            Some(found.summary.p50)
+        };
+        match self {
+            Self::Ratio(ours, theirs) => Some(median(ours)? / median(theirs)?),
+            Self::Difference(whole, part) => Some((median(whole)? - median(part)?) * 1e3),
+            Self::Milliseconds(series) => Some(median(series)? * 1e3),
+            Self::Megabytes(series) => Some(median(series)? / 1e6),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measurement::Recorder;
+
+    fn judge(ours: f64, theirs: Option<f64>) -> Vec<(f64, Reached)> {
+        let mut recorder = Recorder::default();
+        recorder.add(compare::READY, ours);
+        if let Some(theirs) = theirs {
+            recorder.add(compare::NAMESPACES, theirs);
+        }
+        let verdicts = verdicts(&recorder.finish());
+        verdicts
+            .iter()
+            .map(|verdict| (verdict.value, verdict.reached))
+            .collect()
+    }
+
+    #[test]
+    fn a_ratio_is_judged_by_both_of_its_bounds() {
+        assert_eq!(judge(6.0, Some(2.0)), [(3.0, Reached::Target)]);
+        assert_eq!(judge(8.0, Some(2.0)), [(4.0, Reached::FirstStep)]);
+        assert_eq!(judge(22.0, Some(2.0)), [(11.0, Reached::No)]);
+    }
+
+    #[test]
+    fn what_was_measured_alone_is_not_judged() {
+        assert_eq!(judge(6.0, None), []);
+    }
+
+    #[test]
+    fn memory_and_time_are_judged_in_the_units_they_are_told_in() {
+        let mut recorder = Recorder::default();
+        recorder.add(density::PRIVATE, 7.5e6);
+        recorder.add(burst::EACH, 0.013);
+        let verdicts = verdicts(&recorder.finish());
+        let told: Vec<_> = verdicts
+            .iter()
+            .map(|verdict| (verdict.value, verdict.unit))
+            .collect();
+        assert_eq!(told, [(13.0, "ms"), (7.5, "MB")]);
+        // A burst whose first step is that it works has reached that.
+        assert_eq!(verdicts[0].reached, Reached::FirstStep);
+        assert_eq!(verdicts[0].first_step, None);
+    }
+}
