@@ -3,6 +3,8 @@
 //! The file is sparse, so it takes as much of the machine's disk as the sandbox has written.
 //! An empty one of each size is made once and copied for every sandbox.
 
+mod ready;
+
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -12,6 +14,8 @@ use std::sync::Mutex;
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
+
+use ready::ReadyDisks;
 
 const MIB: u64 = 1 << 20;
 /// A filesystem needs some of the space for itself: an inode of 256 bytes for each 8 KiB, and
@@ -27,6 +31,7 @@ pub(crate) struct Disks {
     folder: PathBuf,
     /// Held while an empty disk is made, so that each size is made once.
     making: Mutex<()>,
+    pub(crate) ready: ReadyDisks,
 }
 
 /// Why a disk could not be made.
@@ -46,11 +51,14 @@ pub(crate) enum DiskError {
 }
 
 impl Disks {
-    pub(crate) fn new(folder: PathBuf) -> Self {
-        Self {
+    /// Disks in `folder`, of which `ready` of a size are kept mounted.
+    pub(crate) fn new(folder: PathBuf, ready: usize) -> io::Result<Self> {
+        Self::forget_ready(&folder)?;
+        Ok(Self {
             folder,
             making: Mutex::new(()),
-        }
+            ready: ReadyDisks::new(ready),
+        })
     }
 
     /// Makes a disk at `path` on which `mebibytes` can be written. Blocks.
@@ -159,7 +167,7 @@ mod tests {
     #[test]
     fn a_disk_is_a_whole_filesystem_and_takes_almost_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let disks = Disks::new(folder.path().join("disks"));
+        let disks = Disks::new(folder.path().join("disks"), 0).unwrap();
         let path = folder.path().join("disk.img");
         disks.make(&path, 10 * 1024).unwrap();
         assert!(used(&path).unwrap() < 8 * MIB, "{}", used(&path).unwrap());
@@ -174,7 +182,7 @@ mod tests {
     #[test]
     fn many_at_once_make_one_empty_disk() {
         let folder = tempfile::tempdir().unwrap();
-        let disks = Disks::new(folder.path().join("disks"));
+        let disks = Disks::new(folder.path().join("disks"), 0).unwrap();
         std::thread::scope(|scope| {
             for number in 0..8 {
                 let path = folder.path().join(number.to_string());
@@ -183,7 +191,9 @@ mod tests {
             }
         });
         assert_eq!(
-            fs::read_dir(folder.path().join("disks")).unwrap().count(),
+            fs::read_dir(folder.path().join("disks"))
+                .unwrap()
+                .count(),
             1
         );
     }

@@ -44,7 +44,7 @@ pub(crate) struct Host {
     /// Names this run of the machine.
     pub(crate) boot: String,
     pub(crate) logs: KeptLogs,
-    disks: Disks,
+    pub(crate) disks: Disks,
     agent: OwnedFd,
     /// Every sandbox that was launched or adopted by this server and not destroyed yet, those
     /// that are being launched included.
@@ -103,7 +103,7 @@ impl Host {
             slots: Slots::new(names),
             boot,
             logs: KeptLogs::open(config.data_dir.join("logs"))?,
-            disks: Disks::new(config.data_dir.join("disks")),
+            disks: Disks::new(config.data_dir.join("disks"), config.ready_disks)?,
             agent,
             tenants: Mutex::default(),
             fail_at: Mutex::default(),
@@ -163,8 +163,9 @@ impl Host {
         let image = folder.join(plan::IMAGE);
         make_folder(&folder)?;
         make_folder(&folder.join(plan::STAGING))?;
-        self.disks
-            .make(&image, request.resources.disk_mib)
+        let disk = self
+            .disks
+            .mount(&image, request.resources.disk_mib)
             .map_err(failed("make the sandbox's disk"))?;
         let group = Group::new(&request.id);
         self.cgroups
@@ -182,6 +183,7 @@ impl Host {
         let log = Log::new().map_err(failed("make the sandbox's log"))?;
         let copy = |file: &OwnedFd| file.try_clone().map_err(failed("copy a descriptor"));
         let passed = plan::Passed {
+            disk: descriptors.add(disk),
             join: descriptors.add_all(doors.join),
             home: descriptors.add_all(doors.home),
             agent: descriptors.add(copy(&self.agent)?),

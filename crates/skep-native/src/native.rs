@@ -108,9 +108,14 @@ impl Native {
         })
     }
 
-    /// Stops answering names. Sandboxes and the rules that hold them stay.
+    /// Stops answering names and keeping disks ready. Sandboxes and the rules that hold them stay.
     pub async fn stop(&self) {
         self.tasks.finish().await;
+        let host = Arc::clone(&self.host);
+        let cleared = tokio::task::spawn_blocking(move || host.disks.ready.clear());
+        if let Err(panic) = cleared.await {
+            tracing::error!(error = %Chain(&panic), "letting disks go panicked");
+        }
     }
 
     /// Takes everything of this installation off the machine: sandboxes, rules, interfaces,
@@ -221,6 +226,7 @@ impl Isolation for Native {
             {
                 tracing::error!(error = %Chain(&error), "a sandbox that nobody wants is left");
             }
+            make_disks_ready(host).await;
         });
         async move {
             match receiver.await {
@@ -274,6 +280,7 @@ async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident
         host.slots.give_back(slot);
         return Err(failed("launch the sandbox")("it runs already"));
     }
+    let launching = host.disks.launching();
     let working = Arc::clone(host);
     let launched = tokio::task::spawn_blocking(move || working.launch(&request, slot)).await;
     let launched = launched.unwrap_or_else(|panic| Err(failed("launch the sandbox")(panic)));
@@ -322,6 +329,7 @@ async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident
     match wait_until_ready(host, &resident, ready).await {
         Ok(()) => {
             tracing::debug!(sandbox = %id, after = ?waiting.elapsed(), "agent listens");
+            drop(launching);
             Ok(resident)
         }
         Err(error) => {
@@ -331,6 +339,13 @@ async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident
             }
             Err(error)
         }
+    }
+}
+
+async fn make_disks_ready(host: Arc<Host>) {
+    let making = tokio::task::spawn_blocking(move || host.disks.make_ready());
+    if let Err(panic) = making.await {
+        tracing::error!(error = %Chain(&panic), "making disks ready panicked");
     }
 }
 

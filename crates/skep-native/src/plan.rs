@@ -37,6 +37,8 @@ pub(crate) struct Passed {
     /// The doors of the agent's cgroup, where that is another one.
     pub(crate) home: Vec<Descriptor>,
     pub(crate) agent: Descriptor,
+    /// What the sandbox writes to its root goes here.
+    pub(crate) disk: Descriptor,
     /// Where the agent's own words go, for the operator.
     pub(crate) last_words: Descriptor,
     /// Where what user code says goes, for its owner.
@@ -85,7 +87,7 @@ pub(crate) fn plan(
         root: Root {
             staging: folder.join(STAGING),
             layers: request.layers.clone(),
-            top: Top::Image(folder.join(IMAGE)),
+            top: Top::Mounted(passed.disk),
         },
         binds: Vec::new(),
         // Both are memory of the sandbox, so they are limited twice.

@@ -67,6 +67,8 @@ pub(crate) struct Limits {
 pub(crate) struct Pool {
     /// Running sandboxes of each template that is asked for.
     pub(crate) ready: u32,
+    /// Mounted disks of each size that is asked for.
+    pub(crate) disks: u32,
 }
 
 /// How long ended sandboxes are remembered, with why they ended and what they said.
@@ -117,7 +119,7 @@ impl Default for Config {
 
 impl Default for Pool {
     fn default() -> Self {
-        Self { ready: 2 }
+        Self { ready: 2, disks: 8 }
     }
 }
 

@@ -110,6 +110,11 @@ pub(crate) const ALL: &[EnvVar] = &[
         help: "running sandboxes of each template that are kept ready for whoever comes next; 0 is none",
     },
     EnvVar {
+        name: "SKEP_POOL_DISKS",
+        key: "pool.disks",
+        help: "mounted disks of each size that are kept ready for the next sandboxes; 0 is none",
+    },
+    EnvVar {
         name: "SKEP_RECORD_DAYS",
         key: "records.days",
         help: "days for which an ended sandbox is remembered",

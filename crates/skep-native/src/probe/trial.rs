@@ -71,7 +71,8 @@ fn try_launch(config: &NativeConfig) -> Result<(), Trial> {
         std::fs::create_dir(folder.0.join(part)).map_err(prepare)?;
     }
     let image = folder.0.join("disk.img");
-    Disks::new(folder.0.join("disks"))
+    Disks::new(folder.0.join("disks"), 0)
+        .map_err(prepare)?
         .make(&image, DISK_MIB)
         .map_err(|error| Trial::Prepare(error.into()))?;
     let plan = plan(&folder.0, image);
