@@ -12,7 +12,7 @@ use crate::error::{BenchError, calling};
 use crate::measurement::{Recorder, Series};
 use crate::progress::Progress;
 use crate::sandbox::Sandbox;
-use crate::server::OwnServer;
+use crate::server::{OwnServer, ServerCommand};
 
 /// What every part needs.
 pub(crate) struct Bench<'a> {
@@ -23,6 +23,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) rounds: Rounds,
     /// The server, if it is the bench's own.
     pub(crate) own: Option<OwnServer>,
+    /// A folder that nothing else uses and that is removed at the end.
+    pub(crate) scratch: PathBuf,
     /// Where programs of rivals are kept between runs.
     pub(crate) rivals: PathBuf,
     /// This executable, which is also the floor of namespaces.
@@ -38,8 +40,8 @@ pub(crate) struct Bench<'a> {
 impl<'a> Bench<'a> {
     pub(crate) fn new(
         args: &'a BenchArgs,
+        server: &ServerCommand,
         (client, own): (Client, Option<OwnServer>),
-        (rivals, executable): (PathBuf, PathBuf),
         progress: &'a dyn Progress,
     ) -> Self {
         Self {
@@ -49,8 +51,9 @@ impl<'a> Bench<'a> {
             plain_template: &args.plain_template,
             rounds: args.rounds(),
             own,
-            rivals,
-            executable,
+            scratch: server.folder.clone(),
+            rivals: server.cache_dir.join("bench"),
+            executable: server.executable.clone(),
             progress,
             recorder: Recorder::default(),
             notes: Vec::new(),

@@ -6,7 +6,7 @@ mod venv;
 use std::time::Instant;
 
 use crate::bench::Bench;
-use crate::error::{BenchError, local};
+use crate::error::BenchError;
 use crate::measurement::Series;
 use crate::sandbox::Sandbox;
 
@@ -65,12 +65,7 @@ pub(crate) async fn measure(bench: &mut Bench<'_>) -> Result<(), BenchError> {
             template: bench.template.to_owned(),
         });
     }
-    let scratch = bench
-        .own
-        .as_ref()
-        .map_or_else(std::env::temp_dir, |own| own.folder().to_owned());
-    let scratch = scratch.join(format!("skep-bench-{}", std::process::id()));
-    std::fs::create_dir_all(&scratch).map_err(local("make", &scratch))?;
+    let scratch = bench.scratch.clone();
     bench.progress.say("starting the rivals");
     let mut rivals = Rivals {
         ipykernel: Rival::python("ipykernel", &python, rival::IPYKERNEL, &scratch).await?,
@@ -92,7 +87,6 @@ pub(crate) async fn measure(bench: &mut Bench<'_>) -> Result<(), BenchError> {
     for rival in [ipykernel, shell, jupyter, namespaces] {
         rival.finish().await?;
     }
-    std::fs::remove_dir_all(&scratch).map_err(local("remove", &scratch))?;
     bench.kill(&sandbox).await
 }
 

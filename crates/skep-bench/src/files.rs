@@ -49,11 +49,7 @@ struct Place {
 }
 
 pub(crate) async fn measure(bench: &mut Bench<'_>, mebibytes: u32) -> Result<(), BenchError> {
-    let folder = bench
-        .own
-        .as_ref()
-        .map_or_else(std::env::temp_dir, |own| own.folder().to_owned());
-    let place = Place::make(&folder, u64::from(mebibytes) << 20)?;
+    let place = Place::make(&bench.scratch, u64::from(mebibytes) << 20)?;
     let measured = measure_in(bench, &place).await;
     measured.and(place.remove())
 }

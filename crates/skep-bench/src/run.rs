@@ -35,11 +35,9 @@ pub async fn run(
 ) -> Result<Report, BenchError> {
     let mut machine = Machine::look();
     let started_at = Timestamp::now();
-    let rivals = server.cache_dir.join("bench");
-    let executable = server.executable.clone();
     let subject = Subject::of(args);
-    let reached = reach(args, server).await?;
-    let mut bench = Bench::new(args, reached, (rivals, executable), progress);
+    let reached = reach(args, server.clone()).await?;
+    let mut bench = Bench::new(args, &server, reached, progress);
     let measured = measure(&mut bench).await;
     progress.end();
     let cleaned = bench.clean_up().await;

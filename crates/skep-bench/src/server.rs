@@ -33,7 +33,8 @@ pub struct ServerCommand {
     pub config: Option<PathBuf>,
     /// Where templates are kept.
     pub cache_dir: PathBuf,
-    /// A folder that nothing else uses. The server's data is in `data` below it.
+    /// A folder that nothing else uses, on the disk that is to be measured. The server's data is
+    /// in `data` below it.
     pub folder: PathBuf,
 }
 
@@ -89,11 +90,6 @@ impl OwnServer {
     pub(crate) fn client(&self) -> Result<Client, BenchError> {
         Client::new(&self.ready.api_url, &self.ready.api_key)
             .map_err(calling("understand the server's address"))
-    }
-
-    /// The folder that nothing else uses.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.command.folder
     }
 
     /// The id of the server's process.

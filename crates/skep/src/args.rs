@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use skep_bench::BenchArgs;
 use skep_cli::{KeyCommand, OutputArgs, SandboxCommand};
 
 use crate::config::Config;
@@ -64,6 +65,8 @@ pub(crate) enum Command {
     /// Say who may use this server, and how much
     #[command(subcommand)]
     Team(TeamCommand),
+    /// Measure how fast this is, beside floors and rivals
+    Bench(BenchArgs),
     /// Print completions for a shell
     Completions {
         /// The shell

@@ -2,6 +2,7 @@
 
 mod agent;
 mod args;
+mod bench;
 mod config;
 mod doctor;
 mod env_vars;
@@ -47,6 +48,13 @@ fn main() -> ExitCode {
     {
         return skep_launch::run();
     }
+    // So does the floor that sandboxes are compared with.
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|argument| argument == skep_bench::FLOOR)
+    {
+        return skep_bench::run_floor();
+    }
     match run(Cli::parse()) {
         Ok(code) => code,
         Err(error) => report(&error),
@@ -87,6 +95,16 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             let data_dir = config()?.data_dir;
             runtime()?.block_on(command.run(&data_dir))?;
         }
+        Command::Bench(args) => {
+            let config = config()?;
+            if args.against.is_none() {
+                build_template(&config, &args.template)?;
+                if args.needs_plain_template() {
+                    build_template(&config, &args.plain_template)?;
+                }
+            }
+            return bench::run(args, cli.config.as_deref(), config.cache_dir);
+        }
         Command::Doctor(output) => return doctor::run(&config()?, output.json),
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "skep", &mut std::io::stdout());
@@ -113,6 +131,7 @@ fn client(command: Command, local_key: &Path) -> Result<ExitCode, CliError> {
             | Command::Template(_)
             | Command::Doctor(_)
             | Command::Team(_)
+            | Command::Bench(_)
             | Command::Completions { .. }
             | Command::Agent(_) => unreachable!("only client commands come here"),
         }

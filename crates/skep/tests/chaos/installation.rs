@@ -20,7 +20,7 @@ use tempfile::TempDir;
 const STOP: Duration = Duration::from_secs(30);
 
 /// Where servers keep templates, so that `base` is built once for tests and for use.
-static CACHE: LazyLock<OsString> = LazyLock::new(|| {
+pub(crate) static CACHE: LazyLock<OsString> = LazyLock::new(|| {
     let cache = std::env::var_os("SKEP_CACHE_DIR").unwrap_or_else(|| "/var/cache/skep".into());
     let built = Command::new(env!("CARGO_BIN_EXE_skep"))
         .args(["template", "build", "base", "--cache-dir"])
@@ -161,6 +161,12 @@ impl Installation {
     pub(crate) fn client(&self) -> Client {
         let server = self.server.as_ref().expect("a server runs");
         Client::new(&format!("http://{}", self.address), &server.api_key).unwrap()
+    }
+
+    /// Where the server is, and the key of its operator.
+    pub(crate) fn address_and_key(&self) -> (String, String) {
+        let server = self.server.as_ref().expect("a server runs");
+        (format!("http://{}", self.address), server.api_key.clone())
     }
 
     /// A client with another key.

@@ -10,6 +10,7 @@
     reason = "anything else fails the test"
 )]
 
+mod bench;
 mod commands;
 mod installation;
 mod kills;
