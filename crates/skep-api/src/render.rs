@@ -101,7 +101,10 @@ fn usage(usage: &Usage) -> rest::SandboxUsage {
     rest::SandboxUsage {
         cpu_seconds: usage.cpu_time.as_secs_f64(),
         memory_peak_bytes: usage.memory_peak_bytes,
+        memory_average_bytes: usage.memory_average_bytes,
         disk_bytes: usage.disk_bytes,
+        disk_read_bytes: usage.disk_read_bytes,
+        disk_written_bytes: usage.disk_written_bytes,
         received_bytes: usage.received_bytes,
         sent_bytes: usage.sent_bytes,
         out_of_memory_kills: usage.out_of_memory_kills,
@@ -123,6 +126,9 @@ pub(crate) fn metric(point: &MetricPoint) -> rest::Metric {
         net_sent: point.usage.sent_bytes,
         cpu_seconds: point.usage.cpu_time.as_secs_f64(),
         mem_peak: point.usage.memory_peak_bytes,
+        mem_average: point.usage.memory_average_bytes,
+        disk_read: point.usage.disk_read_bytes,
+        disk_written: point.usage.disk_written_bytes,
     }
 }
 

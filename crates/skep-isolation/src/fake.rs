@@ -32,6 +32,14 @@ struct State {
 struct FakeSandbox {
     id: SandboxId,
     exit: watch::Sender<Option<Exit>>,
+    /// What its counters say.
+    usage: Mutex<Usage>,
+}
+
+impl FakeSandbox {
+    fn usage(&self) -> Usage {
+        *self.usage.lock().expect("no holder panics")
+    }
 }
 
 impl FakeIsolation {
@@ -44,6 +52,13 @@ impl FakeIsolation {
     pub fn crash(&self, id: &SandboxId) {
         if let Some(sandbox) = self.find(id) {
             sandbox.exit.send_replace(Some(Exit::Signal(11)));
+        }
+    }
+
+    /// What the counters of a sandbox say from now on.
+    pub fn set_usage(&self, id: &SandboxId, usage: Usage) {
+        if let Some(sandbox) = self.find(id) {
+            *sandbox.usage.lock().expect("no holder panics") = usage;
         }
     }
 
@@ -89,6 +104,7 @@ impl Isolation for FakeIsolation {
             let sandbox = Arc::new(FakeSandbox {
                 id: request.id,
                 exit: watch::Sender::new(None),
+                usage: Mutex::default(),
             });
             self.lock().living.push(Arc::clone(&sandbox));
             Ok(self.handle(sandbox))
@@ -102,10 +118,14 @@ impl Isolation for FakeIsolation {
                 .0
                 .parse()
                 .map_err(|error| AdoptError::Record(Box::new(error)))?;
-            self.find(&id)
-                .filter(|sandbox| sandbox.exit.borrow().is_none())
-                .map(|sandbox| self.handle(sandbox))
-                .ok_or(AdoptError::Gone)
+            let sandbox = self
+                .find(&id)
+                .ok_or_else(|| AdoptError::Gone(Usage::default()))?;
+            let alive = sandbox.exit.borrow().is_none();
+            match alive {
+                true => Ok(self.handle(sandbox)),
+                false => Err(AdoptError::Gone(sandbox.usage())),
+            }
         }
         .boxed()
     }
@@ -163,7 +183,7 @@ impl Sandbox for FakeHandle {
     }
 
     fn usage(&self) -> BoxFuture<'_, Result<Usage, UsageError>> {
-        async { Ok(Usage::default()) }.boxed()
+        async { Ok(self.sandbox.usage()) }.boxed()
     }
 
     fn destroy(&self) -> BoxFuture<'_, Result<Usage, DestroyError>> {
@@ -175,7 +195,7 @@ impl Sandbox for FakeHandle {
             });
             let mut state = self.state.lock().expect("no holder panics");
             state.living.retain(|sandbox| sandbox.id != self.sandbox.id);
-            Ok(Usage::default())
+            Ok(self.sandbox.usage())
         }
         .boxed()
     }

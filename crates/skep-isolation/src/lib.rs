@@ -198,9 +198,9 @@ pub enum AdoptError {
     /// The record was not written by this backend.
     #[error("cannot read the launch record")]
     Record(#[source] Source),
-    /// Its first process is gone.
+    /// Its first process is gone. What it had used is known as far as its counters are there.
     #[error("first process is gone")]
-    Gone,
+    Gone(Usage),
     /// It was launched before the machine was last booted.
     #[error("machine was restarted")]
     HostRestarted,

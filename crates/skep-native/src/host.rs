@@ -1,7 +1,7 @@
 //! What all sandboxes of this server share, and how one is made and removed.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::net::Ipv4Addr;
@@ -20,14 +20,18 @@ use crate::cgroup::{self, CgroupError, Cgroups, Group, IoLimit};
 use crate::config::NativeConfig;
 use crate::defence::Defence;
 use crate::disk::{self, Disks};
+use crate::disk_meter::DiskMeter;
 use crate::instance::{Names, Slot};
 use crate::log::{KeptLogs, Log};
+use crate::record::Record;
 use crate::resident::Resident;
 use crate::slots::Slots;
 use crate::{dns, gateway, plan};
 
 /// How long the launcher may take. It takes milliseconds, unless the machine is overloaded.
 const LAUNCHER_DEADLINE: Duration = Duration::from_secs(30);
+/// Where the kernel tells about disks.
+const BLOCK_DEVICES: &str = "/sys/block";
 /// How much an agent may ever say to the operator. Agents are quiet; this is for their last
 /// words.
 const LAST_WORDS_BYTES: u64 = 64 << 10;
@@ -69,6 +73,7 @@ pub(crate) struct Newcomer {
     pub(crate) ready: OwnedFd,
     pub(crate) last_words: OwnedFd,
     pub(crate) log: Log,
+    pub(crate) meter: Option<DiskMeter>,
     /// How long disk and cgroups took.
     pub(crate) prepared_in: Duration,
     /// How long the launcher took.
@@ -205,7 +210,13 @@ impl Host {
         let started = launcher
             .launch(&plan, descriptors, LAUNCHER_DEADLINE)
             .map_err(told_by_launcher)?;
+        let meter = DiskMeter::find(
+            Path::new(BLOCK_DEVICES),
+            &folder.join(plan::IMAGE),
+            &self.disk_devices(),
+        );
         Ok(Newcomer {
+            meter,
             started,
             ready: ready.into(),
             last_words,
@@ -306,12 +317,59 @@ impl Host {
     ) -> Result<Usage, Box<dyn std::error::Error + Send + Sync>> {
         let mut usage = self.cgroups.usage(&Group::new(id))?;
         usage.disk_bytes = disk::used(&self.folder(id).join(plan::IMAGE))?;
-        let slot = self.tenants().get(id).map(|tenant| tenant.slot);
+        let tenant = self.tenants().get(id).cloned();
+        let slot = tenant.as_ref().map(|tenant| tenant.slot);
+        let resident = tenant.and_then(|tenant| tenant.resident);
+        self.add_disk_traffic(
+            &mut usage,
+            id,
+            resident.and_then(|resident| resident.meter()),
+        );
         // A sandbox that ends takes its link with it, before anybody could read the counters.
         if let Some(Ok(traffic)) = slot.map(gateway::traffic) {
             (usage.received_bytes, usage.sent_bytes) = traffic;
         }
         Ok(usage)
+    }
+
+    /// What is known of the usage of a sandbox that ended while there was no server. Blocks.
+    pub(crate) fn remains(&self, record: &Record) -> Usage {
+        let mut usage = self
+            .cgroups
+            .usage(&Group::new(&record.id))
+            .unwrap_or_else(|error| {
+                tracing::debug!(sandbox = %record.id, %error, "counters are gone");
+                Usage::default()
+            });
+        let image = self.folder(&record.id).join(plan::IMAGE);
+        usage.disk_bytes = disk::used(&image).unwrap_or_default();
+        self.add_disk_traffic(&mut usage, &record.id, record.meter);
+        usage
+    }
+
+    fn add_disk_traffic(&self, usage: &mut Usage, id: &SandboxId, meter: Option<DiskMeter>) {
+        let image = self.folder(id).join(plan::IMAGE);
+        let traffic = meter.map(|meter| meter.traffic(Path::new(BLOCK_DEVICES), &image));
+        match traffic {
+            Some(Ok(traffic)) => {
+                usage.disk_read_bytes = traffic.read;
+                usage.disk_written_bytes = traffic.written;
+            }
+            Some(Err(error)) => tracing::debug!(sandbox = %id, %error, "disk traffic is lost"),
+            None => {}
+        }
+    }
+
+    /// The devices that hold the disks of sandboxes.
+    fn disk_devices(&self) -> HashSet<u32> {
+        let tenants = self.tenants();
+        let residents = tenants
+            .values()
+            .filter_map(|tenant| tenant.resident.as_ref());
+        residents
+            .filter_map(|resident| resident.meter())
+            .map(|meter| meter.device)
+            .collect()
     }
 
     pub(crate) fn fail_at(&self) -> Option<Step> {

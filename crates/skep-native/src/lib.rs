@@ -9,6 +9,7 @@ mod cgroup;
 mod config;
 mod defence;
 mod disk;
+mod disk_meter;
 mod dns;
 mod firewall;
 mod gateway;

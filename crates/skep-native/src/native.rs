@@ -290,6 +290,7 @@ async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident
             ready,
             last_words,
             log,
+            meter,
             prepared_in,
             launched_in,
         } = newcomer;
@@ -311,6 +312,7 @@ async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident
                 log.identity()
                     .map_err(failed("look at the sandbox's log"))?,
             ),
+            meter,
         };
         let (host, pidfd) = (Arc::clone(host), started.pidfd);
         let resident = Resident::new(host, record, slot, pidfd, Some(last_words), Some(log))
@@ -402,13 +404,13 @@ fn adopt(host: &Arc<Host>, record: &LaunchRecord) -> Result<Arc<Resident>, Adopt
     if let Some(resident) = host.resident(&record.id) {
         return Ok(resident);
     }
-    let pid = Pid::from_raw(record.pid).ok_or(AdoptError::Gone)?;
-    let pidfd =
-        rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|_| AdoptError::Gone)?;
+    let gone = || AdoptError::Gone(host.remains(&record));
+    let pid = Pid::from_raw(record.pid).ok_or_else(gone)?;
+    let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|_| gone())?;
     // The descriptor is open, so the id cannot be given to another process any more: if the
     // time is right, it is the right one.
     if record::started(record.pid).ok() != Some(record.started) {
-        return Err(AdoptError::Gone);
+        return Err(gone());
     }
     if !host.slots.take_number(record.slot) {
         return Err(AdoptError::Record("its slot is taken".into()));

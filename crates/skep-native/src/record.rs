@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use skep_isolation::{AdoptError, LaunchRecord};
 use skep_types::{Egress, SandboxId};
 
+use crate::disk_meter::{DiskMeter, Traffic};
 use crate::log::Identity;
 
 /// What a later server needs to find a sandbox again.
@@ -22,6 +23,8 @@ pub(crate) struct Record {
     pub(crate) boot: String,
     /// Where what it says is; missing if it was launched before logs were kept.
     pub(crate) log: Option<Identity>,
+    /// What its disk had counted before it; missing if that was not known.
+    pub(crate) meter: Option<DiskMeter>,
 }
 
 /// How a [`Record`] is written.
@@ -38,6 +41,9 @@ struct Written {
     log_device: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     log_inode: Option<u64>,
+    /// The number of the device, then bytes read from it and written to it before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    disk: Option<(u32, u64, u64)>,
 }
 
 const VERSION: u32 = 1;
@@ -54,6 +60,9 @@ impl Record {
             boot: self.boot.clone(),
             log_device: self.log.map(|log| log.device),
             log_inode: self.log.map(|log| log.inode),
+            disk: self
+                .meter
+                .map(|meter| (meter.device, meter.before.read, meter.before.written)),
         };
         LaunchRecord(serde_json::to_string(&written).expect("plain fields are always JSON"))
     }
@@ -86,6 +95,10 @@ impl Record {
                 .log_device
                 .zip(written.log_inode)
                 .map(|(device, inode)| Identity { device, inode }),
+            meter: written.disk.map(|(device, read, written)| DiskMeter {
+                device,
+                before: Traffic { read, written },
+            }),
         })
     }
 }
@@ -124,6 +137,13 @@ mod tests {
             log: Some(Identity {
                 device: 1,
                 inode: 2,
+            }),
+            meter: Some(DiskMeter {
+                device: 3,
+                before: Traffic {
+                    read: 4,
+                    written: 5,
+                },
             }),
         };
         assert_eq!(Record::read(&record.write()).unwrap(), record);

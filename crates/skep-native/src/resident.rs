@@ -12,6 +12,7 @@ use skep_types::Usage;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
+use crate::disk_meter::DiskMeter;
 use crate::host::{Host, read_last_words};
 use crate::instance::Slot;
 use crate::log::Log;
@@ -66,6 +67,11 @@ impl Resident {
             watched.exit.send_replace(Some(exit));
         });
         Ok(resident)
+    }
+
+    /// What its disk had counted before it.
+    pub(crate) fn meter(&self) -> Option<DiskMeter> {
+        self.record.meter
     }
 
     /// The last words of the agent, for the log of the server.

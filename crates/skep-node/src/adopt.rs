@@ -1,11 +1,12 @@
 //! Sandboxes that outlive their server, and what the next one does with them.
 
 use jiff::Timestamp;
-use skep_isolation::{AdoptError, Launched};
+use skep_isolation::{AdoptError, Exit, Launched};
 use skep_telemetry::Chain;
 use skep_types::{EndReason, Ending, Phase, SandboxId, Usage};
 
 use crate::clock::wall_now;
+use crate::driver::reason_of;
 use crate::node::{Node, Taken};
 use crate::record::DriverRecord;
 
@@ -78,11 +79,12 @@ impl Node {
             return Err(Lost { reason, usage });
         }
         let launched = found.map_err(|error| {
-            tracing::warn!(sandbox = %living.id, error = %Chain(&error), "sandbox was lost");
-            match error {
-                AdoptError::HostRestarted => EndReason::HostRestart,
-                AdoptError::Gone | AdoptError::Record(_) => EndReason::Crashed,
-            }
+            let lost = lost(&error);
+            tracing::warn!(
+                sandbox = %living.id, error = %Chain(&error), reason = %lost.reason,
+                "sandbox was lost"
+            );
+            lost
         })?;
         self.drive(&living.id, living.started_at, |driver| {
             driver.adopt_and_drive(launched, record)
@@ -113,6 +115,18 @@ impl From<EndReason> for Lost {
     }
 }
 
+/// What became of a sandbox that could not be taken over.
+fn lost(error: &AdoptError) -> Lost {
+    match error {
+        AdoptError::HostRestarted => EndReason::HostRestart.into(),
+        AdoptError::Record(_) => EndReason::Crashed.into(),
+        AdoptError::Gone(usage) => Lost {
+            reason: reason_of(Exit::Unknown, usage),
+            usage: *usage,
+        },
+    }
+}
+
 /// Ends what the last server was ending when it was killed, and says what it had used.
 async fn finish_ending(id: &SandboxId, found: Result<Launched, AdoptError>) -> Usage {
     match found {
@@ -122,7 +136,7 @@ async fn finish_ending(id: &SandboxId, found: Result<Launched, AdoptError>) -> U
         }),
         Err(error) => {
             tracing::debug!(sandbox = %id, error = %Chain(&error), "sandbox was gone already");
-            Usage::default()
+            lost(&error).usage
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use skep_isolation::{Exit, LaunchError, LaunchRequest, Launched};
+use skep_isolation::{Exit, LaunchError, LaunchRequest, Launched, UsageError};
 use skep_telemetry::Chain;
 use skep_types::{
     AccessToken, EndReason, Ending, Event, ExecutionId, Phase, Redacted, SandboxSpec,
@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Deadline, wall_now};
 use crate::journal::Noted;
+use crate::memory_mean::MemoryMean;
 use crate::node::{CreateError, ExtendMode, Inner};
 use crate::record::DriverRecord;
 use crate::route::NodeRoute;
@@ -61,6 +62,7 @@ struct Running {
     launched: Launched,
     record: DriverRecord,
     ended: CancellationToken,
+    memory: MemoryMean,
 }
 
 /// Why a driver stops driving.
@@ -180,6 +182,9 @@ impl Driver {
         let launched = Arc::clone(&running.launched);
         let exited = launched.exited();
         tokio::pin!(exited);
+        if let Err(error) = look(running).await {
+            tracing::debug!(error = %Chain(&error), "no usage at the start");
+        }
         loop {
             let deadline = running.record.deadline.instant;
             tokio::select! {
@@ -199,7 +204,7 @@ impl Driver {
                         self.move_deadline(running, deadline, mode).await;
                         answer(caller, self.status.borrow().clone());
                     }
-                    Some(Request::Usage { answer: caller }) => match running.launched.usage().await {
+                    Some(Request::Usage { answer: caller }) => match look(running).await {
                         Ok(usage) => answer(caller, usage),
                         // The caller sees a sandbox that is no longer here, which is what a
                         // missing counter means.
@@ -243,7 +248,11 @@ impl Driver {
         let mut queue = std::mem::replace(&mut self.queue, mpsc::channel(1).1);
         queue.close();
         let usage = match running.launched.destroy().await {
-            Ok(usage) => usage,
+            Ok(mut usage) => {
+                let memory = &mut running.memory;
+                usage.memory_average_bytes = memory.look(Instant::now(), usage.memory_bytes);
+                usage
+            }
             Err(error) => {
                 // The sweep of the next start tries again; the sandbox itself is over.
                 tracing::error!(error = %Chain(&error), "sandbox left something behind");
@@ -257,15 +266,8 @@ impl Driver {
 
     /// Says why the first process ended although nobody asked for it.
     async fn explain(&self, running: &Running, exit: Exit) -> EndReason {
-        let starved = running
-            .launched
-            .usage()
-            .await
-            .is_ok_and(|usage| usage.out_of_memory_kills > 0);
-        let reason = match exit {
-            Exit::Signal(9) | Exit::Unknown if starved => EndReason::OutOfMemory,
-            Exit::Code(_) | Exit::Signal(_) | Exit::Unknown => EndReason::Crashed,
-        };
+        let usage = running.launched.usage().await.unwrap_or_default();
+        let reason = reason_of(exit, &usage);
         tracing::warn!(?exit, %reason, "first process ended by itself");
         reason
     }
@@ -295,6 +297,7 @@ impl Driver {
             launched,
             record,
             ended,
+            memory: MemoryMean::default(),
         }
     }
 
@@ -369,6 +372,22 @@ fn agent_config(spec: &SandboxSpec, control_token: &str) -> AgentConfig {
         env: template.env.iter().chain(caller).cloned().collect(),
         default_user: template.user.clone(),
         default_workdir: template.workdir.clone(),
+    }
+}
+
+/// What a running sandbox has used so far.
+async fn look(running: &mut Running) -> Result<Usage, UsageError> {
+    let mut usage = running.launched.usage().await?;
+    let memory = &mut running.memory;
+    usage.memory_average_bytes = memory.look(Instant::now(), usage.memory_bytes);
+    Ok(usage)
+}
+
+/// Why a sandbox is over whose first process ended like this, although nobody asked for it.
+pub(crate) fn reason_of(exit: Exit, usage: &Usage) -> EndReason {
+    match exit {
+        Exit::Signal(9) | Exit::Unknown if usage.out_of_memory_kills > 0 => EndReason::OutOfMemory,
+        Exit::Code(_) | Exit::Signal(_) | Exit::Unknown => EndReason::Crashed,
     }
 }
 

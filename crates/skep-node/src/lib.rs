@@ -11,6 +11,7 @@ mod agents;
 mod clock;
 mod driver;
 mod journal;
+mod memory_mean;
 mod metrics;
 mod node;
 mod record;

@@ -15,6 +15,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("migrations/0002_idempotent_requests.sql"),
     include_str!("migrations/0003_ended_sandboxes.sql"),
     include_str!("migrations/0004_network_of_sandboxes.sql"),
+    include_str!("migrations/0005_more_of_the_receipt.sql"),
 ];
 
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

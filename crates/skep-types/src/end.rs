@@ -86,8 +86,16 @@ pub struct Usage {
     pub cache_bytes: u64,
     /// The most memory ever in use, in bytes.
     pub memory_peak_bytes: u64,
+    /// Memory in use on average, in bytes: of straight lines between the moments at which
+    /// somebody read it.
+    pub memory_average_bytes: u64,
     /// What it has written to its own disk and still holds, in bytes.
     pub disk_bytes: u64,
+    /// What it read from its own disk, in bytes. What is in memory already is not read.
+    pub disk_read_bytes: u64,
+    /// What it wrote to its own disk, in bytes. What is removed before it leaves memory is
+    /// never written.
+    pub disk_written_bytes: u64,
     /// What came to it over the network, in bytes.
     pub received_bytes: u64,
     /// What it sent over the network, in bytes.

@@ -282,7 +282,10 @@ async fn our_own_list_tells_how_sandboxes_ended_and_what_they_used() {
     let usage = Usage {
         cpu_time: std::time::Duration::from_millis(1500),
         memory_peak_bytes: 7,
+        memory_average_bytes: 6,
         disk_bytes: 8,
+        disk_read_bytes: 9,
+        disk_written_bytes: 10,
         out_of_memory_kills: 1,
         ..Usage::default()
     };
@@ -296,7 +299,7 @@ async fn our_own_list_tells_how_sandboxes_ended_and_what_they_used() {
     server
         .check(
             all,
-            r#"200 [{"alias":"base","cpuCount":2,"createdAt":"TIME","diskSizeMB":10240,"endAt":"TIME","memoryMB":1024,"metadata":{},"sandboxID":"SANDBOX","startedAt":"TIME","state":"running","templateID":"ID"},{"alias":"base","cpuCount":2,"createdAt":"TIME","diskSizeMB":10240,"endAt":"TIME","endReason":"out_of_memory","memoryMB":1024,"metadata":{},"sandboxID":"SANDBOX","startedAt":"TIME","state":"ended","templateID":"ID","usage":{"cpuSeconds":1.5,"diskBytes":8,"memoryPeakBytes":7,"outOfMemoryKills":1,"receivedBytes":0,"sentBytes":0}}]"#,
+            r#"200 [{"alias":"base","cpuCount":2,"createdAt":"TIME","diskSizeMB":10240,"endAt":"TIME","memoryMB":1024,"metadata":{},"sandboxID":"SANDBOX","startedAt":"TIME","state":"running","templateID":"ID"},{"alias":"base","cpuCount":2,"createdAt":"TIME","diskSizeMB":10240,"endAt":"TIME","endReason":"out_of_memory","memoryMB":1024,"metadata":{},"sandboxID":"SANDBOX","startedAt":"TIME","state":"ended","templateID":"ID","usage":{"cpuSeconds":1.5,"diskBytes":8,"diskReadBytes":9,"diskWrittenBytes":10,"memoryAverageBytes":6,"memoryPeakBytes":7,"outOfMemoryKills":1,"receivedBytes":0,"sentBytes":0}}]"#,
         )
         .await;
     let page = server.send(&format!("{all}&limit=1")).await;

@@ -21,6 +21,9 @@ async fn the_first_point_is_there_at_once_and_is_the_average_since_the_start() {
         memory_bytes: 3,
         cache_bytes: 2,
         disk_bytes: 5,
+        memory_average_bytes: 4,
+        disk_read_bytes: 6,
+        disk_written_bytes: 7,
         ..Usage::default()
     };
     server.nodes.set_usage(&id, usage);
@@ -40,9 +43,12 @@ async fn the_first_point_is_there_at_once_and_is_the_average_since_the_start() {
         "memCache",
         "diskUsed",
         "diskTotal",
+        "memAverage",
+        "diskRead",
+        "diskWritten",
     ];
     let numbers = numbers.map(|name| point[name].as_u64().unwrap());
-    assert_eq!(numbers, [2, 3, 1 << 30, 2, 5, 10 << 30]);
+    assert_eq!(numbers, [2, 3, 1 << 30, 2, 5, 10 << 30, 4, 6, 7]);
 
     let many = server
         .send(&format!("GET /sandboxes/metrics?sandbox_ids={id},unknown"))

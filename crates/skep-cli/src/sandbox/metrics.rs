@@ -10,7 +10,8 @@ use crate::{CliError, OutputArgs, print_json, print_line, print_note, print_tabl
 /// How often a sandbox is looked at that is followed.
 const INTERVAL: Duration = Duration::from_secs(1);
 const HEADER: &[&str] = &[
-    "time", "cpu", "cpu time", "memory", "peak", "disk", "received", "sent",
+    "time", "cpu", "cpu time", "memory", "average", "peak", "disk", "read", "written", "received",
+    "sent",
 ];
 
 pub(super) async fn metrics(
@@ -63,8 +64,11 @@ fn row(point: &Metric) -> Vec<String> {
         format!("{:.1} % of {}", point.cpu_used_pct, point.cpu_count),
         format!("{:.2} s", point.cpu_seconds),
         of(point.mem_used, point.mem_total),
+        format!("{} MiB", mebibytes(point.mem_average)),
         format!("{} MiB", mebibytes(point.mem_peak)),
         of(point.disk_used, point.disk_total),
+        format!("{} KiB", point.disk_read.div_ceil(1024)),
+        format!("{} KiB", point.disk_written.div_ceil(1024)),
         format!("{} KiB", point.net_received.div_ceil(1024)),
         format!("{} KiB", point.net_sent.div_ceil(1024)),
     ]
@@ -94,10 +98,13 @@ mod tests {
             net_sent: 0,
             cpu_seconds: 1.5,
             mem_peak: 4 << 20,
+            mem_average: 2 << 20,
+            disk_read: 1024,
+            disk_written: 2049,
         };
         assert_eq!(
             row(&point).join("|"),
-            "1970-01-01 00:00:00|12.3 % of 2|1.50 s|3 of 1024 MiB|4 MiB|5 of 10240 MiB|2 KiB|0 KiB"
+            "1970-01-01 00:00:00|12.3 % of 2|1.50 s|3 of 1024 MiB|2 MiB|4 MiB|5 of 10240 MiB|1 KiB|3 KiB|2 KiB|0 KiB"
         );
     }
 }

@@ -19,6 +19,7 @@ crate::tests![
     a_sandbox_outlives_its_server_and_is_adopted_by_the_next,
     what_was_not_adopted_is_swept,
     a_record_of_another_boot_or_process_is_not_adopted,
+    what_a_sandbox_used_is_known_although_it_died_without_a_server,
     a_hundred_sandboxes_in_parallel_leave_nothing,
 ];
 
@@ -124,7 +125,7 @@ async fn a_sandbox_outlives_its_server_and_is_adopted_by_the_next() {
     newcomer.destroy().await.unwrap();
     assert!(matches!(
         bench.native().adopt(record).await,
-        Err(AdoptError::Gone)
+        Err(AdoptError::Gone(_))
     ));
     drop((adopted, newcomer));
     bench.finish().await;
@@ -142,7 +143,7 @@ async fn what_was_not_adopted_is_swept() {
     bench.wait_until_empty().await;
     assert!(matches!(
         bench.native().adopt(record).await,
-        Err(AdoptError::Gone)
+        Err(AdoptError::Gone(_))
     ));
     assert!(bench.native().sweep().await.unwrap().sandboxes.is_empty());
     bench.finish().await;
@@ -159,7 +160,7 @@ async fn a_record_of_another_boot_or_process_is_not_adopted() {
     let other_process = LaunchRecord(changed.to_string());
     assert!(matches!(
         bench.native().adopt(other_process).await,
-        Err(AdoptError::Gone)
+        Err(AdoptError::Gone(_))
     ));
     changed["boot"] = "another".into();
     let other_boot = LaunchRecord(changed.to_string());
@@ -171,6 +172,35 @@ async fn a_record_of_another_boot_or_process_is_not_adopted() {
         bench.native().adopt(LaunchRecord("nonsense".into())).await,
         Err(AdoptError::Record(_))
     ));
+    bench.native().sweep().await.unwrap();
+    bench.finish().await;
+}
+
+async fn what_a_sandbox_used_is_known_although_it_died_without_a_server() {
+    let mut bench = Bench::new().await;
+    let sandbox = bench.launch().await;
+    assert_eq!(ask(&sandbox, "work memory=1024").await, "");
+    ask(&sandbox, "work fill=/tmp/full").await;
+    let living = sandbox.usage().await.unwrap();
+    let record = sandbox.record();
+    drop(sandbox);
+    bench.stop().await;
+    let written: serde_json::Value = serde_json::from_str(&record.0).unwrap();
+    let pid = i32::try_from(written["pid"].as_i64().unwrap()).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    bench.start().await;
+
+    let gone = bench.native().adopt(record).await.unwrap_err();
+    let AdoptError::Gone(usage) = gone else {
+        panic!("{gone:?}");
+    };
+    assert!(usage.out_of_memory_kills >= 1, "{usage:?}");
+    assert!(usage.cpu_time >= living.cpu_time, "{usage:?}");
+    assert!(
+        usage.disk_written_bytes >= living.disk_written_bytes,
+        "{usage:?}"
+    );
     bench.native().sweep().await.unwrap();
     bench.finish().await;
 }

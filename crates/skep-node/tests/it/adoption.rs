@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use futures_util::future;
 use jiff::Timestamp;
 use skep_node::{Adoption, Journal, Living, MemoryJournal, Node, NodeOptions, Noted, WhenStopped};
-use skep_types::{EndReason, Ending, ExecutionId, Phase, SandboxId};
+use skep_types::{EndReason, Ending, ExecutionId, Phase, SandboxId, Usage};
 
 use crate::{Machine, spec};
 
@@ -60,6 +60,49 @@ async fn a_sandbox_that_died_in_between_is_recorded_as_crashed() {
         machine.isolation.living().is_empty(),
         "the sweep removed what it left"
     );
+}
+
+#[tokio::test]
+async fn a_sandbox_that_starved_without_a_server_is_recorded_so_with_its_bill() {
+    let machine = Machine::default();
+    let first = machine.node();
+    let status = first.create(spec(HOUR)).await.unwrap();
+    first.shut_down(WhenStopped::Leave).await;
+    let usage = Usage {
+        out_of_memory_kills: 1,
+        memory_peak_bytes: 7,
+        ..Usage::default()
+    };
+    machine.isolation.set_usage(&status.id, usage);
+    machine.isolation.crash(&status.id);
+
+    let adoption = machine.node().adopt(machine.journal.living()).await;
+
+    assert_eq!(adoption.lost, [(status.id.clone(), EndReason::OutOfMemory)]);
+    let ending = machine.journal.ending(&status.id).unwrap();
+    assert_eq!(
+        (ending.reason, ending.usage),
+        (EndReason::OutOfMemory, usage)
+    );
+}
+
+#[tokio::test]
+async fn the_bill_has_the_memory_on_average() {
+    let machine = Machine::default();
+    let node = machine.node();
+    let status = node.create(spec(HOUR)).await.unwrap();
+    let memory_bytes = 1 << 20;
+    let usage = Usage {
+        memory_bytes,
+        ..Usage::default()
+    };
+    machine.isolation.set_usage(&status.id, usage);
+    let average = node.usage(&status.id).await.unwrap().memory_average_bytes;
+    assert!((1..=memory_bytes).contains(&average), "{average}");
+    node.kill(&status.id, EndReason::Killed).await.unwrap();
+    let bill = machine.journal.ending(&status.id).unwrap().usage;
+    let range = average..=memory_bytes;
+    assert!(range.contains(&bill.memory_average_bytes), "{bill:?}");
 }
 
 /// The journal of a server that is killed before it has written down any end.

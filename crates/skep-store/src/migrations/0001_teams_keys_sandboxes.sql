@@ -26,7 +26,7 @@ CREATE TABLE keys (
 
 CREATE INDEX keys_of_a_team ON keys (team, created_at);
 
--- A row is never deleted, so an id never returns.
+-- Rows of ended sandboxes stay until they are pruned; see 0003. Until then an id is taken.
 CREATE TABLE sandboxes (
     id                TEXT PRIMARY KEY NOT NULL,
     team              TEXT NOT NULL REFERENCES teams (id),

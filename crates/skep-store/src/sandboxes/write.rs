@@ -125,7 +125,8 @@ pub(super) fn ended(
         .prepare_cached(
             "UPDATE sandboxes SET ended_at = ?2, end_reason = ?3, cpu_time = ?4,
              memory_bytes = ?5, cache_bytes = ?6, memory_peak_bytes = ?7, disk_bytes = ?8,
-             pids_at_end = ?9, oom_kills = ?10, received_bytes = ?11, sent_bytes = ?12
+             pids_at_end = ?9, oom_kills = ?10, received_bytes = ?11, sent_bytes = ?12,
+             memory_average_bytes = ?13, disk_read_bytes = ?14, disk_written_bytes = ?15
              WHERE id = ?1 AND ended_at IS NULL",
         )
         .and_then(|mut update| {
@@ -142,6 +143,9 @@ pub(super) fn ended(
                 column::count(usage.out_of_memory_kills),
                 column::count(usage.received_bytes),
                 column::count(usage.sent_bytes),
+                column::count(usage.memory_average_bytes),
+                column::count(usage.disk_read_bytes),
+                column::count(usage.disk_written_bytes),
             ])
         })
         .map_err(|source| StoreError::of(operation, source))?;

@@ -20,6 +20,9 @@ fn ending(reason: EndReason, second: i64) -> Ending {
             sent_bytes: 8,
             pids: 5,
             out_of_memory_kills: 6,
+            memory_average_bytes: 9,
+            disk_read_bytes: 10,
+            disk_written_bytes: 11,
         },
         at: at(second),
     }

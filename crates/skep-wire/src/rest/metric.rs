@@ -39,6 +39,15 @@ pub struct Metric {
     /// The most memory it ever used. Ours, too.
     #[serde(default)]
     pub mem_peak: u64,
+    /// Memory on average since its start. Ours, too.
+    #[serde(default)]
+    pub mem_average: u64,
+    /// What it read from its disk since its start. Ours, too.
+    #[serde(default)]
+    pub disk_read: u64,
+    /// What it wrote to its disk since its start. Ours, too.
+    #[serde(default)]
+    pub disk_written: u64,
 }
 
 /// `GET /sandboxes/metrics`: the latest point of each.

@@ -70,8 +70,17 @@ pub struct SandboxUsage {
     pub cpu_seconds: f64,
     /// The most memory ever in use.
     pub memory_peak_bytes: u64,
+    /// Memory in use on average.
+    #[serde(default)]
+    pub memory_average_bytes: u64,
     /// What it had written and still held.
     pub disk_bytes: u64,
+    /// What it read from its disk.
+    #[serde(default)]
+    pub disk_read_bytes: u64,
+    /// What it wrote to its disk.
+    #[serde(default)]
+    pub disk_written_bytes: u64,
     /// What came to it over the network.
     #[serde(default)]
     pub received_bytes: u64,
