@@ -18,8 +18,6 @@ pub enum EndReason {
     DiskFull,
     /// Its first process ended by itself.
     Crashed,
-    /// Its first process lives but no longer answers.
-    AgentLost,
     /// It never came up.
     StartFailed,
     /// The machine was restarted under it.
@@ -30,13 +28,12 @@ pub enum EndReason {
 
 impl EndReason {
     /// Every reason.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::Killed,
         Self::Timeout,
         Self::OutOfMemory,
         Self::DiskFull,
         Self::Crashed,
-        Self::AgentLost,
         Self::StartFailed,
         Self::HostRestart,
         Self::ServerStopped,
@@ -50,7 +47,6 @@ impl EndReason {
             Self::OutOfMemory => "out_of_memory",
             Self::DiskFull => "disk_full",
             Self::Crashed => "crashed",
-            Self::AgentLost => "agent_lost",
             Self::StartFailed => "start_failed",
             Self::HostRestart => "host_restart",
             Self::ServerStopped => "server_stopped",
