@@ -9,6 +9,7 @@ import pytest
 import results
 from flavour import FLAVOURS
 from generation import NEW, VERSION, YEAR
+from interpreters import AWKWARD, HAS_WHOLE, REACHABLE, Interpreter
 
 USUAL_DEADLINE = 60
 
@@ -27,6 +28,8 @@ def pytest_collection_modifyitems(config, items):
         assert feature and feature.args[0] in results.FEATURES, f"{item.nodeid} names no feature of features.json"
         item.extra_keyword_matches.add(feature.args[0])
         if item.get_closest_marker("once") and not is_first(item):
+            continue
+        if item.get_closest_marker("whole") and not HAS_WHOLE:
             continue
         if absent(item):
             record(item, "absent", 0, "")
@@ -103,6 +106,22 @@ def sandbox(sdk):
     made = run_until_complete(sdk.call(sdk.Sandbox.create, timeout=240, metadata={"suite": "conformance"}))
     yield made
     run_until_complete(sdk.call(made.kill))
+
+
+@pytest.fixture(scope="module")
+def interpreter(sdk):
+    """One sandbox with an interpreter for the cases of a file."""
+    if not REACHABLE:
+        pytest.skip("this SDK reaches interpreters by name alone")
+    made = run_until_complete(Interpreter.create(sdk, envs={"GLOBAL": AWKWARD}))
+    yield made
+    run_until_complete(made.kill())
+
+
+@pytest.fixture
+def run(interpreter):
+    """Runs code in the default context of that sandbox."""
+    return interpreter.run
 
 
 @pytest.fixture

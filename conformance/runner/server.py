@@ -17,11 +17,11 @@ import urllib.request
 from . import names
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# The first start builds the base template, which downloads packages; later starts take a second.
+# The first start builds templates, which downloads packages; later starts take a second.
 START_SECONDS = 900
 CACHE = ROOT / ".cache" / "skep"
-# What the interpreter's cases run in: the smallest template that has one.
-INTERPRETER = "code-interpreter-slim"
+# The template with every package of the interpreter. `skep up` builds the small one by itself.
+WHOLE = "code-interpreter-v1"
 STOP_SECONDS = 30
 
 # `url`: API and sandboxes behind one address, told apart by headers.
@@ -50,13 +50,14 @@ def build():
 
 
 @contextlib.contextmanager
-def running(mode, executable):
-    """A server in this mode; without an executable, the one outside."""
+def running(mode, executable, whole=False):
+    """A server in this mode, with the whole interpreter if wanted; without an executable, the one outside."""
     if executable is None:
         yield external()
         return
     with tempfile.TemporaryDirectory(prefix="conformance-server-") as folder:
-        build_template(executable, pathlib.Path(folder, "data"))
+        if whole:
+            build_whole(executable, pathlib.Path(folder, "data"))
         log = pathlib.Path(folder, "log")
         with log.open("wb") as log_file:
             process = start(mode, executable, pathlib.Path(folder, "data"), log_file)
@@ -80,12 +81,12 @@ def as_root():
     return [] if os.geteuid() == 0 else ["sudo", "--preserve-env"]
 
 
-def build_template(executable, data):
-    """The template of the interpreter's cases; the first time it downloads packages."""
-    command = [*as_root(), executable, "template", "build", INTERPRETER, "--data-dir", data, "--cache-dir", CACHE]
+def build_whole(executable, data):
+    """The template with every package; the first time it downloads them."""
+    command = [*as_root(), executable, "template", "build", WHOLE, "--data-dir", data, "--cache-dir", CACHE]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
-        sys.exit(f"the template {INTERPRETER} cannot be built:\n{done.stdout}")
+        sys.exit(f"the template {WHOLE} cannot be built:\n{done.stdout}")
 
 
 def start(mode, executable, data, log_file):

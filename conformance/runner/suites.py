@@ -39,14 +39,19 @@ class Suite:
     def variables(self):
         return {}
 
-    def run(self, target, results, mode, pattern):
+    def run(self, target, results, mode, options):
         """Runs all cases; the outcome of each is in the results file. Says whether it came to its end."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(CLIENT_VARIABLES)}
-        recorded = {"CONFORMANCE_RESULTS": str(results), "CONFORMANCE_MODE": mode}
+        asked = {
+            "CONFORMANCE_RESULTS": str(results),
+            "CONFORMANCE_MODE": mode,
+            "CONFORMANCE_LANGUAGE": options.language or "",
+            "CONFORMANCE_WHOLE": "1" if options.whole else "",
+        }
         done = subprocess.run(
-            [*target.prefix, *self.command(pattern)],
+            [*target.prefix, *self.command(options.pattern)],
             cwd=self.folder,
-            env={**kept, **target.variables, **self.variables(), **recorded},
+            env={**kept, **target.variables, **self.variables(), **asked},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -25,6 +25,9 @@ pub struct Catalog {
 pub struct Listed {
     /// What it is for.
     pub description: String,
+    /// The names it is found under: its own, then those of templates that are not built and
+    /// that it stands in for.
+    pub names: Vec<String>,
     /// What can be started.
     pub image: TemplateImage,
     /// Its layers, the lowest first. Layers that templates share are listed with each.
@@ -74,7 +77,8 @@ impl Catalog {
         })
     }
 
-    /// Finds a template by its name or its id. `None` means that it has not been built.
+    /// Finds a template by its name or its id, or else the one that stands in for that name.
+    /// `None` means that neither has been built.
     ///
     /// # Errors
     ///
@@ -83,12 +87,12 @@ impl Catalog {
         if let Some(manifest) = self.manifest(name_or_id)? {
             return self.image(&manifest).map(Some);
         }
-        for manifest in self.manifests()? {
-            if manifest.key.template_id().as_str() == name_or_id {
-                return self.image(&manifest).map(Some);
-            }
-        }
-        Ok(None)
+        let means = |manifest: &Manifest| {
+            manifest.key.template_id().as_str() == name_or_id
+                || manifest.stands_in_for.iter().any(|name| name == name_or_id)
+        };
+        let found = self.manifests()?.into_iter().find(means);
+        found.map(|manifest| self.image(&manifest)).transpose()
     }
 
     /// All templates, by name.
@@ -97,11 +101,18 @@ impl Catalog {
     ///
     /// [`CatalogError::LayerMissing`] if one of them is no longer whole.
     pub fn list(&self) -> Result<Vec<Listed>, CatalogError> {
-        self.manifests()?
+        let manifests = self.manifests()?;
+        let is_built = |name: &String| manifests.iter().any(|manifest| manifest.name == *name);
+        manifests
             .iter()
             .map(|manifest| {
+                let stood_in_for = manifest.stands_in_for.iter();
+                let others = stood_in_for.filter(|name| !is_built(name)).cloned();
                 Ok(Listed {
                     description: manifest.description.clone(),
+                    names: std::iter::once(manifest.name.clone())
+                        .chain(others)
+                        .collect(),
                     image: self.image(manifest)?,
                     layers: self.records(manifest)?,
                 })

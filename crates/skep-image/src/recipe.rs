@@ -28,6 +28,8 @@ pub struct Recipe {
     pub name: String,
     /// What it is for, in one sentence.
     pub description: String,
+    /// Names under which it is found while no template of that name is built.
+    pub stands_in_for: Vec<String>,
     /// What it starts from.
     pub origin: Origin,
     /// What is done to it, in order.

@@ -36,8 +36,9 @@ use serve::Choices;
 
 /// The first argument that makes this process a launcher.
 const LAUNCH: &str = "launch";
-/// The template that `skep up` sees to: the one the SDKs ask for when nobody names one.
-const DEFAULT_TEMPLATE: &str = "base";
+/// The template that `skep up` sees to. It is based on `base`, and while nobody has built
+/// `code-interpreter-v1` it stands in for that: the SDKs ask for these two when nobody names one.
+const DEFAULT_TEMPLATE: &str = "code-interpreter-slim";
 
 fn main() -> ExitCode {
     // The launcher enters namespaces, which a process with threads cannot: nothing may start
@@ -69,6 +70,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             let config = args.over(config()?);
             start_logging();
             build_template(&config, DEFAULT_TEMPLATE)?;
+            template::say_who_stands_in(&config.cache_dir)?;
             serve(config, args)?;
         }
         Command::Serve(args) => {

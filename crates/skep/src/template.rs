@@ -51,15 +51,30 @@ pub(crate) fn build(
         })
 }
 
+/// Says which templates answer to names of others, since those have more in them.
+///
+/// # Errors
+///
+/// If the catalog cannot be read.
+pub(crate) fn say_who_stands_in(cache_dir: &Path) -> Result<(), CliError> {
+    for template in listed(cache_dir)? {
+        let own = &template.image.name;
+        for other in template.names.iter().filter(|name| *name != own) {
+            print_note(&format!(
+                "`{own}` stands in for `{other}`; `skep template build {other}` builds that"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Prints the templates that are built.
 ///
 /// # Errors
 ///
 /// If the catalog cannot be read.
 pub(crate) fn list(cache_dir: &Path, json: bool) -> Result<(), CliError> {
-    let templates = Catalog::open(cache_dir)
-        .and_then(|catalog| catalog.list())
-        .map_err(CliError::failure)?;
+    let templates = listed(cache_dir)?;
     if json {
         let rows: Vec<_> = templates
             .iter()
@@ -67,6 +82,7 @@ pub(crate) fn list(cache_dir: &Path, json: bool) -> Result<(), CliError> {
                 serde_json::json!({
                     "templateID": template.image.id.as_str(),
                     "name": template.image.name,
+                    "names": template.names,
                     "layers": template.image.layers.len(),
                     "bytes": bytes(template),
                 })
@@ -78,7 +94,7 @@ pub(crate) fn list(cache_dir: &Path, json: bool) -> Result<(), CliError> {
     } else {
         let rows = templates.iter().map(|template| {
             vec![
-                template.image.name.clone(),
+                template.names.join(", "),
                 template.image.id.to_string(),
                 template.image.layers.len().to_string(),
                 format!("{} MiB", bytes(template).div_ceil(1024 * 1024)),
@@ -87,6 +103,12 @@ pub(crate) fn list(cache_dir: &Path, json: bool) -> Result<(), CliError> {
         print_table(&["name", "id", "layers", "size"], rows.collect());
     }
     Ok(())
+}
+
+fn listed(cache_dir: &Path) -> Result<Vec<Listed>, CliError> {
+    Catalog::open(cache_dir)
+        .and_then(|catalog| catalog.list())
+        .map_err(CliError::failure)
 }
 
 fn bytes(template: &Listed) -> u64 {

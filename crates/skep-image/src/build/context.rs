@@ -253,6 +253,7 @@ impl Context {
         Manifest {
             name: recipe.name.clone(),
             description: recipe.description.clone(),
+            stands_in_for: recipe.stands_in_for.clone(),
             key: writer.finish(),
             layers: self.layers,
             env: self.env,

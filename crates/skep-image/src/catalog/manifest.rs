@@ -10,6 +10,8 @@ use crate::key::ContentKey;
 pub(crate) struct Manifest {
     pub(crate) name: String,
     pub(crate) description: String,
+    /// Names under which it is found while no template of that name is built.
+    pub(crate) stands_in_for: Vec<String>,
     /// The key of everything in it, settings without a layer included.
     pub(crate) key: ContentKey,
     /// Its layers, the lowest first.
@@ -27,6 +29,9 @@ struct Document {
     format: Format,
     name: String,
     description: String,
+    /// Templates of earlier versions stand in for nothing.
+    #[serde(default)]
+    stands_in_for: Vec<String>,
     key: String,
     layers: Vec<String>,
     env: Vec<(String, String)>,
@@ -50,6 +55,7 @@ impl Manifest {
             format: Format::First,
             name: self.name.clone(),
             description: self.description.clone(),
+            stands_in_for: self.stands_in_for.clone(),
             key: self.key.to_string(),
             layers: self.layers.iter().map(ContentKey::to_string).collect(),
             env: self.env.clone(),
@@ -71,6 +77,7 @@ impl Manifest {
             layers: document.layers.iter().map(key).collect::<Result<_, _>>()?,
             name: document.name,
             description: document.description,
+            stands_in_for: document.stands_in_for,
             env: document.env,
             user: document.user,
             workdir: document.workdir,
@@ -94,6 +101,7 @@ mod tests {
         let manifest = Manifest {
             name: "base".to_owned(),
             description: "x".to_owned(),
+            stands_in_for: vec!["other".to_owned()],
             key: KeyWriter::new("a").finish(),
             layers: vec![KeyWriter::new("b").finish()],
             env: vec![("A".to_owned(), "=\n\"".to_owned())],

@@ -26,37 +26,54 @@ type Embedded = (
 
 const RECIPES: &[Embedded] = recipes! {
     "base": [],
-    "code-interpreter-slim": ["kernel.json", "matplotlibrc"],
-    "code-interpreter-v1": ["kernel.json", "matplotlibrc"],
+    "code-interpreter-slim": [
+        "kernels/python/kernel.json",
+        "share/matplotlibrc",
+        "share/slim.txt",
+        "slim.in",
+    ],
+    "code-interpreter-v1": ["packages.in", "packages.txt"],
 };
 
 /// The Python kernel, listed by the build script.
 const PYTHON_KERNEL: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/python_kernel.rs"));
 
-/// Recipes that may copy the folder `kernel`, which is the Python kernel.
-const WITH_PYTHON_KERNEL: &[&str] = &["code-interpreter-slim", "code-interpreter-v1"];
+/// Recipes that may copy the folder `kernel`, which is the Python kernel, and the files beside
+/// the first of them: their first steps are the same, so that they share layers.
+const INTERPRETERS: &[&str] = &[SLIM, "code-interpreter-v1"];
+const SLIM: &str = "code-interpreter-slim";
 
 /// The recipes that come with Skep, by name.
 pub fn builtin() -> BTreeMap<String, RecipeSource> {
     RECIPES
         .iter()
-        .map(|(name, text, files)| {
-            let own = files
-                .iter()
-                .map(|(path, content)| ((*path).to_owned(), *content));
-            let has_kernel = WITH_PYTHON_KERNEL.contains(name);
-            let kernel = PYTHON_KERNEL.iter().filter(|_| has_kernel);
-            let kernel = kernel.map(|(path, content)| (format!("kernel/{path}"), *content));
+        .map(|(name, text, own)| {
+            let mut files: Vec<(String, &'static [u8])> = owned(own).collect();
+            if INTERPRETERS.contains(name) {
+                let slim = RECIPES.iter().filter(|(other, ..)| *other == SLIM);
+                files.extend(slim.flat_map(|(_, _, shared)| owned(shared)));
+                files.extend(
+                    owned(PYTHON_KERNEL).map(|(path, content)| (format!("kernel/{path}"), content)),
+                );
+            }
+            let files = files
+                .into_iter()
+                .map(|(path, content)| (path, Cow::Borrowed(content)));
             let source = RecipeSource {
                 text: Cow::Borrowed(text),
-                files: own
-                    .chain(kernel)
-                    .map(|(path, content)| (path, Cow::Borrowed(content)))
-                    .collect(),
+                files: files.collect(),
             };
             ((*name).to_owned(), source)
         })
         .collect()
+}
+
+fn owned(
+    files: &'static [(&'static str, &'static [u8])],
+) -> impl Iterator<Item = (String, &'static [u8])> {
+    files
+        .iter()
+        .map(|(path, content)| ((*path).to_owned(), *content))
 }
 
 #[cfg(test)]
@@ -84,16 +101,12 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../templates");
         files_below(&folder, "", &mut on_disk);
         on_disk.sort();
-        let mut embedded: Vec<String> = builtin()
+        let mut embedded: Vec<String> = RECIPES
             .iter()
-            .flat_map(|(name, source)| {
-                let recipe = std::iter::once("recipe.toml".to_owned());
-                let files = source
-                    .files
-                    .keys()
-                    .filter(|path| !path.starts_with("kernel/"));
-                recipe
-                    .chain(files.cloned())
+            .flat_map(|(name, _, files)| {
+                let files = files.iter().map(|(path, _)| *path);
+                std::iter::once("recipe.toml")
+                    .chain(files)
                     .map(move |path| format!("{name}/{path}"))
             })
             .collect();
@@ -113,6 +126,34 @@ mod tests {
                 .all(|path| !path.contains("__pycache__"))
         );
         assert!(source.files.keys().all(|path| !path.contains("test_")));
+    }
+
+    #[test]
+    fn the_whole_interpreter_begins_with_the_steps_of_the_slim_one() {
+        let recipes = builtin();
+        let steps = |name: &str| Recipe::parse(&recipes[name]).unwrap().steps;
+        let (slim, whole) = (steps(SLIM), steps("code-interpreter-v1"));
+        let install = |step: &crate::recipe::Step| step.title == "look for fonts once";
+        let shared = slim.iter().position(install).unwrap() + 1;
+        assert_eq!(slim[..shared], whole[..shared]);
+        assert_eq!(slim[shared..], whole[whole.len() - (slim.len() - shared)..]);
+    }
+
+    #[test]
+    fn the_slim_interpreter_has_the_versions_of_the_whole_one() {
+        let recipes = builtin();
+        let locked = |path: &str| -> Vec<String> {
+            let text = std::str::from_utf8(&recipes["code-interpreter-v1"].files[path]).unwrap();
+            let packages = text.lines().filter_map(|line| line.split(' ').next());
+            packages
+                .filter(|package| package.contains("=="))
+                .map(str::to_owned)
+                .collect()
+        };
+        let whole = locked("packages.txt");
+        let slim = locked("share/slim.txt");
+        assert!(!slim.is_empty() && whole.len() > slim.len());
+        assert!(slim.iter().all(|package| whole.contains(package)));
     }
 
     #[test]

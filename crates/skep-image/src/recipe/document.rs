@@ -47,6 +47,8 @@ impl RecipeError {
 struct Document {
     name: String,
     description: String,
+    #[serde(default)]
+    stands_in_for: Vec<String>,
     from: From,
     #[serde(default)]
     step: Vec<StepDocument>,
@@ -127,6 +129,17 @@ pub(super) fn parse(source: &RecipeSource) -> Result<Recipe, RecipeError> {
             "use a-z, 0-9, `-` and `_`",
         ));
     }
+    if let Some(name) = document
+        .stands_in_for
+        .iter()
+        .find(|name| !is_word(name, b"-_"))
+    {
+        return Err(meaning(
+            "`stands_in_for`",
+            format!("cannot contain `{name}`"),
+            "write names of templates, such as `code-interpreter-v1`",
+        ));
+    }
     let steps = document
         .step
         .into_iter()
@@ -136,6 +149,7 @@ pub(super) fn parse(source: &RecipeSource) -> Result<Recipe, RecipeError> {
     Ok(Recipe {
         name: document.name,
         description: document.description,
+        stands_in_for: document.stands_in_for,
         origin: read_origin(document.from)?,
         steps,
         resources: read_resources(&document.resources)?,

@@ -10,6 +10,7 @@ crate::tests! {
     nothing_is_collected_while_a_build_runs,
     a_template_that_lost_a_layer_is_not_found_but_can_be_built_again,
     templates_are_listed_with_the_sizes_of_their_layers,
+    a_template_answers_to_the_name_of_another_until_that_is_built,
 }
 
 fn layers_of_templates_and_of_running_sandboxes_are_spared() {
@@ -73,4 +74,26 @@ fn templates_are_listed_with_the_sizes_of_their_layers() {
     assert_eq!(listed[0].description, "three layers");
     let titles: Vec<_> = listed[0].layers.iter().map(|layer| &layer.title).collect();
     assert_eq!(titles, ["bootstrap Debian trixie", "first", "second"]);
+}
+
+fn a_template_answers_to_the_name_of_another_until_that_is_built() {
+    let workshop = Workshop::new();
+    let small = SMALL.replace("[from]", "stands_in_for = [\"whole\"]\n[from]");
+    let whole = SMALL.replace("small", "whole");
+    let all = recipes([("small", &small), ("whole", &whole)]);
+    let names = || -> Vec<Vec<String>> {
+        let listed = workshop.catalog.list().unwrap().into_iter();
+        listed.map(|template| template.names).collect()
+    };
+    let small = workshop.build(&all, "small").0.unwrap();
+    assert_eq!(workshop.catalog.find("whole").unwrap(), Some(small));
+    assert_eq!(names(), [["small", "whole"]]);
+
+    let whole = workshop.build(&all, "whole").0.unwrap();
+    assert_eq!(workshop.catalog.find("whole").unwrap(), Some(whole));
+    assert_eq!(names(), [["small"], ["whole"]]);
+
+    assert!(workshop.catalog.remove("whole").unwrap());
+    let found = workshop.catalog.find("whole").unwrap().unwrap();
+    assert_eq!(found.name, "small");
 }

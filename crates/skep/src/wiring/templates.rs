@@ -204,7 +204,7 @@ fn info(listed: Listed, limits: &Limits) -> TemplateInfo {
     let built_at = built_at(&listed.image);
     TemplateInfo {
         id: listed.image.id,
-        names: vec![listed.image.name],
+        names: listed.names,
         owner: None,
         public: true,
         resources: limits.bound(listed.image.resources),

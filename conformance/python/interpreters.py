@@ -1,0 +1,57 @@
+"""A sandbox with an interpreter, as the cases use it."""
+
+import os
+
+import e2b_code_interpreter
+
+import results
+from generation import NEW
+
+# What the cases run in: the smallest template that has an interpreter.
+TEMPLATE = "code-interpreter-slim"
+# The one with every package; built only if the run asks for it.
+WHOLE = "code-interpreter-v1"
+HAS_WHOLE = bool(os.environ.get("CONFORMANCE_WHOLE"))
+# Another kernel for Python than the usual one, by the name of its language.
+LANGUAGE = os.environ.get("CONFORMANCE_LANGUAGE") or None
+
+CLASSES = {"sync": e2b_code_interpreter.Sandbox, "async": e2b_code_interpreter.AsyncSandbox}
+
+# What a shell, a parser or a line splitter would trip over.
+AWKWARD = "it's \"quoted\" \\ back\nline — 日本語 🐝\u2028"
+
+# The year-old interpreter SDK knows no address but names below a domain.
+REACHABLE = NEW or results.MODE == "domain"
+
+
+class Interpreter:
+    """A sandbox and how to run code in it, with the sync or the async SDK."""
+
+    def __init__(self, sdk, sandbox):
+        self.sdk, self.sandbox = sdk, sandbox
+
+    @classmethod
+    async def create(cls, sdk, template=TEMPLATE, **options):
+        options.setdefault("timeout", 300)
+        return cls(sdk, await sdk.call(CLASSES[sdk.name].create, template=template, **options))
+
+    async def run(self, code, **options):
+        """Runs code in the default context, or where the options say."""
+        if LANGUAGE and "context" not in options:
+            options.setdefault("language", LANGUAGE)
+        return await self.sdk.call(self.sandbox.run_code, code, **options)
+
+    async def printed(self, code, **options):
+        """Runs code that must not fail, and returns all it printed."""
+        execution = await self.run(code, **options)
+        assert execution.error is None, execution.error.traceback
+        return "".join(execution.logs.stdout)
+
+    async def context(self, **options):
+        """A context of its own."""
+        if LANGUAGE:
+            options.setdefault("language", LANGUAGE)
+        return await self.sdk.call(self.sandbox.create_code_context, **options)
+
+    async def kill(self):
+        await self.sdk.call(self.sandbox.kill)
