@@ -153,6 +153,15 @@ impl<'a> Bench<'a> {
         Ok((sandbox, interprets))
     }
 
+    /// Says so if the targets are about another number of sandboxes.
+    pub(crate) fn note_number(&mut self, meant: u32, count: u32) {
+        if meant != count {
+            self.notes.push(format!(
+                "the targets are about {meant} sandboxes; these were {count}"
+            ));
+        }
+    }
+
     /// The bench's own server.
     pub(crate) fn own_server(&mut self) -> Result<&mut OwnServer, BenchError> {
         let what = self.what.name();

@@ -25,6 +25,9 @@ const SUCCEEDED: Series = Series::new(
 );
 const ASKED: Series = Series::new("burst.asked", "sandboxes that were asked for", Unit::Count);
 
+/// How many sandboxes the targets are about.
+const TARGET_COUNT: u32 = 100;
+
 /// One of many.
 struct One {
     sandbox: Sandbox,
@@ -36,6 +39,7 @@ struct One {
 ///
 /// If not every sandbox of the burst gives its result.
 pub(crate) async fn measure(bench: &mut Bench<'_>, count: u32) -> Result<(), BenchError> {
+    bench.note_number(TARGET_COUNT, count);
     let (sandbox, interprets) = bench.warm_sandbox().await?;
     bench.kill(&sandbox).await?;
     for round in bench.all_rounds() {

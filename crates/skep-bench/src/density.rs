@@ -59,6 +59,8 @@ const SERVER_IDLE: Series = Series::new(
     Unit::PercentOfProcessor,
 );
 
+/// How many sandboxes the targets are about.
+const TARGET_COUNT: u32 = 300;
 /// How many are made, or asked, at a time.
 const CALLERS: usize = 8;
 /// What a fresh sandbox still has to do after its first answer is not what an idle one does.
@@ -72,6 +74,7 @@ pub(crate) async fn measure(
     count: u32,
     window: Duration,
 ) -> Result<(), BenchError> {
+    bench.note_number(TARGET_COUNT, count);
     let (sandbox, interprets) = bench.warm_sandbox().await?;
     bench.kill(&sandbox).await?;
     for round in bench.all_rounds() {
