@@ -170,6 +170,11 @@ impl Household {
         settings::environment(&self.agent.settings.current())
     }
 
+    /// What code in the sandbox must not show, as of now.
+    pub fn secrets(&self) -> Vec<String> {
+        self.agent.settings.current().secrets.clone()
+    }
+
     /// Whether a caller that shows this token may use the sandbox.
     pub fn admits(&self, token: Option<&[u8]>) -> bool {
         match &self.agent.settings.current().access_token {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use skep_store::{Order, StoreError};
 use skep_telemetry::Chain;
 use skep_types::{
-    AccessToken, EndReason, Ending, Redacted, SandboxId, SandboxSpec, TemplateImage,
+    AccessToken, EndReason, Ending, Redacted, SandboxId, SandboxSpec, Secrets, TemplateImage,
     TemplateReference, Usage,
 };
 use tokio::sync::oneshot;
@@ -38,8 +38,16 @@ pub struct CreateRequest {
     pub metadata: BTreeMap<String, String>,
     /// Environment of all its processes.
     pub env: Redacted<Vec<(String, String)>>,
+    /// What code in it must not show. Kept by its agent alone.
+    pub secrets: Secrets,
     /// How to recognise the same request when it comes again.
     pub idempotency: Option<(IdempotencyKey, RequestDigest)>,
+}
+
+/// What only the sandbox's agent gets to know.
+struct Kept {
+    env: Redacted<Vec<(String, String)>>,
+    secrets: Secrets,
 }
 
 /// The sandbox a request gave: what a caller needs to reach it.
@@ -133,7 +141,11 @@ impl Control {
         let place = self.reserve(caller)?;
         let order = self.order(caller, &request, &template);
         let span = tracing::info_span!("create", sandbox = %order.id);
-        self.start(order, template, request.env, claim, place)
+        let kept = Kept {
+            env: request.env,
+            secrets: request.secrets,
+        };
+        self.start(order, template, kept, claim, place)
             .instrument(span)
             .await
     }
@@ -173,13 +185,13 @@ impl Control {
         &self,
         order: Order,
         template: TemplateImage,
-        env: Redacted<Vec<(String, String)>>,
+        kept: Kept,
         claim: Option<Claim>,
         place: Place,
     ) -> Result<Created, CreateError> {
         let idempotency = claim.as_ref().map(Claim::to_record);
         let recording = (self.inner.store.sandboxes()).insert(order.clone(), idempotency);
-        let launched = self.launch(&order, template, env).await;
+        let launched = self.launch(&order, template, kept).await;
         let outcome = match (launched, recording.recorded().await) {
             (Ok(()), Ok(())) => Ok(()),
             (Err(error), _) => Err(error),
@@ -201,12 +213,13 @@ impl Control {
         &self,
         order: &Order,
         template: TemplateImage,
-        env: Redacted<Vec<(String, String)>>,
+        kept: Kept,
     ) -> Result<(), CreateError> {
         let spec = SandboxSpec {
             id: order.id.clone(),
             template,
-            env,
+            env: kept.env,
+            secrets: kept.secrets,
             access_token: order.access_token.clone(),
             egress: order.egress(),
             lifetime: order.lifetime,

@@ -7,6 +7,7 @@
 mod answer;
 mod cancellation;
 mod line;
+mod options;
 mod request;
 mod routes;
 mod timestamp;

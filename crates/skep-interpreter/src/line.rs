@@ -1,8 +1,10 @@
 //! The lines of an answer: ASCII, one JSON object each, no blank ones.
 
+use std::time::Duration;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use skep_jupyter::{Bundle, JsonText, Output, Raised, Stream};
-use skep_kernels::{Exit, Failure, Loss, Outcome, Receipt, Update};
+use skep_kernels::{Exit, Failure, Limit, Loss, Outcome, Receipt, Spent, Update};
 use skep_wire::interpreter::{self as wire, Line};
 
 use crate::timestamp;
@@ -131,9 +133,20 @@ impl Lines {
                     .to_owned(),
                 String::new(),
             ),
-            Failure::TooLong { limit } => (
-                "ExecutionTimeout",
-                format!("The execution took longer than {} s", limit.as_secs_f64()),
+            Failure::OverLimit { limit, state_lost } => {
+                let (name, value) = over(*limit);
+                let lost = "The code did not react to the interrupt, so its kernel was ended. Its variables are lost.";
+                let traceback = if *state_lost { lost } else { "" };
+                (name, value, traceback.to_owned())
+            }
+            Failure::NoMemory { limit } => (
+                "MemoryLimitExceeded",
+                format!("The context has more than {limit} bytes already; the code was not run"),
+                String::new(),
+            ),
+            Failure::NoLimit => (
+                "LimitUnavailable",
+                "Memory cannot be limited on this machine; the code was not run".to_owned(),
                 String::new(),
             ),
             Failure::NoKernel { reason } => ("KernelNotStarted", reason.clone(), String::new()),
@@ -192,17 +205,47 @@ fn field(mime: &str) -> Option<&'static str> {
 }
 
 fn shown(receipt: &Receipt) -> wire::Receipt<'static> {
-    let micros =
-        |duration: std::time::Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-    let usage = receipt.usage;
     wire::Receipt {
         outcome: receipt.outcome.name(),
-        wall_us: micros(receipt.wall),
-        queued_us: micros(receipt.queued),
-        cpu_us: usage.map(|usage| micros(usage.processor)),
-        peak_memory_bytes: usage.and_then(|usage| usage.peak_memory),
-        read_bytes: usage.and_then(|usage| usage.read),
-        written_bytes: usage.and_then(|usage| usage.written),
+        usage: wire::Usage {
+            // What is left in memory after the end says nothing about the execution.
+            memory_bytes: None,
+            ..usage(receipt.wall, receipt.queued, receipt.spent)
+        },
+    }
+}
+
+/// What was used, as it is shown.
+pub(crate) fn usage(wall: Duration, queued: Duration, spent: Option<Spent>) -> wire::Usage {
+    let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+    let moved = spent.and_then(|spent| spent.moved);
+    wire::Usage {
+        wall_us: micros(wall),
+        queued_us: micros(queued),
+        cpu_us: spent.map(|spent| micros(spent.processor)),
+        memory_bytes: spent.and_then(|spent| spent.memory),
+        peak_memory_bytes: spent.and_then(|spent| spent.peak_memory),
+        read_bytes: moved.map(|moved| moved.read),
+        written_bytes: moved.map(|moved| moved.written),
+        out_of_memory_kills: spent
+            .and_then(|spent| spent.out_of_memory_kills)
+            .filter(|kills| *kills > 0),
+    }
+}
+
+fn over(limit: Limit) -> (&'static str, String) {
+    match limit {
+        Limit::Time(limit) => (
+            "ExecutionTimeout",
+            format!("The execution took longer than {} s", limit.as_secs_f64()),
+        ),
+        Limit::Processor(limit) => (
+            "CpuTimeLimitExceeded",
+            format!(
+                "The execution used more than {} s of processor time",
+                limit.as_secs_f64()
+            ),
+        ),
     }
 }
 
@@ -219,7 +262,7 @@ fn ended(exit: Exit) -> String {
         Exit::Code(code) => format!("ended with exit status {code}"),
         Exit::Signal(11) => "ended with a segmentation fault".to_owned(),
         Exit::Signal(number) => format!("was ended by signal {number}"),
-        Exit::OutOfMemory => "was killed because the sandbox ran out of memory".to_owned(),
+        Exit::OutOfMemory => "was killed because there was no memory left for it".to_owned(),
         Exit::Confused => "sent something that is no message, and was ended".to_owned(),
         Exit::Unknown => "ended".to_owned(),
     }
@@ -311,7 +354,7 @@ mod tests {
     fn the_death_of_a_kernel_has_the_name_of_the_contract_and_says_why() {
         check(
             Update::Failed(Failure::Died(Exit::OutOfMemory)),
-            "{\"type\":\"error\",\"name\":\"ContextRestarting\",\"value\":\"Context was restarted\",\"traceback\":\"The kernel was killed because the sandbox ran out of memory. Its variables are lost.\",\"kind\":\"out_of_memory\"}\n",
+            "{\"type\":\"error\",\"name\":\"ContextRestarting\",\"value\":\"Context was restarted\",\"traceback\":\"The kernel was killed because there was no memory left for it. Its variables are lost.\",\"kind\":\"out_of_memory\"}\n",
         );
     }
 
@@ -321,7 +364,7 @@ mod tests {
             outcome: Outcome::Ok,
             wall: std::time::Duration::from_millis(2),
             queued: std::time::Duration::ZERO,
-            usage: None,
+            spent: None,
         };
         check(
             Update::Ended(receipt),

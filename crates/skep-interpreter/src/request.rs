@@ -6,6 +6,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use skep_kernels::Limits;
+use skep_types::Secrets;
+use skep_wire::interpreter as wire;
+
+use crate::options;
 
 /// Code to run, and where.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,6 +18,8 @@ pub(crate) struct Execute {
     pub(crate) code: String,
     pub(crate) place: Place,
     pub(crate) variables: BTreeMap<String, String>,
+    pub(crate) limits: Limits,
+    pub(crate) secrets: Secrets,
 }
 
 /// Where code runs.
@@ -29,6 +36,7 @@ pub(crate) enum Place {
 pub(crate) struct NewContext {
     pub(crate) language: String,
     pub(crate) directory: Option<String>,
+    pub(crate) secrets: Secrets,
 }
 
 /// Why a body is refused.
@@ -43,6 +51,8 @@ pub(crate) enum Refusal {
 impl Execute {
     pub(crate) fn parse(body: &[u8]) -> Result<Self, Refusal> {
         let mut fields = object(body)?;
+        // First, so that no refusal shows what is in it.
+        let options: wire::ExecuteOptions = options::parse(fields.remove(options::FIELD))?;
         let code = match fields.remove("code") {
             Some(Value::String(code)) => code,
             Some(other) => return Err(wrong(&["code"], STRING, other)),
@@ -55,10 +65,13 @@ impl Execute {
             (Some(context), None) => Place::Context(context),
             (None, language) => Place::Language(normalised(language)),
         };
+        let variables = variables(&mut fields)?;
         Ok(Self {
             code,
             place,
-            variables: variables(&mut fields)?,
+            limits: options::limits(&options.limits)?,
+            secrets: options::secrets(options.secrets, &options.secret_envs, &variables)?,
+            variables,
         })
     }
 }
@@ -66,11 +79,13 @@ impl Execute {
 impl NewContext {
     pub(crate) fn parse(body: &[u8]) -> Result<Self, Refusal> {
         let mut fields = object(body)?;
+        let options: wire::ContextOptions = options::parse(fields.remove(options::FIELD))?;
         let directory = text(&mut fields, "cwd")?;
         let language = text(&mut fields, "language")?;
         Ok(Self {
             language: normalised(language),
             directory,
+            secrets: options::secrets(options.secrets, &[], &BTreeMap::new())?,
         })
     }
 }

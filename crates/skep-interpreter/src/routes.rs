@@ -11,7 +11,9 @@ use axum::{Json, Router};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use serde_json::json;
-use skep_kernels::{ContextError, ContextInfo, Execution, OnLoss, Order, StartError};
+use skep_kernels::{
+    ContextError, ContextInfo, Execution, ExecutionInfo, OnLoss, Order, StartError,
+};
 use skep_telemetry::Chain;
 use skep_wire::interpreter::{self as wire, CANCEL_PATH, EXECUTION_HEADER, REQUEST_HEADER};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
@@ -19,6 +21,7 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use crate::Interpreter;
 use crate::answer::Answer;
 use crate::cancellation::is_name;
+use crate::line;
 use crate::request::{Execute, NewContext, Place, Refusal};
 
 /// Code with data in it, and variables of a megabyte each.
@@ -33,7 +36,9 @@ pub(crate) fn routes(interpreter: Arc<Interpreter>) -> Router {
     Router::new()
         .route("/health", get(health).head(method_not_allowed))
         .route("/execute", post(execute))
+        .route("/executions", get(running).head(method_not_allowed))
         .route("/executions/{id}", get(attach).head(method_not_allowed))
+        .route("/executions/{id}/usage", get(used).head(method_not_allowed))
         .route("/contexts", get(list).head(method_not_allowed).post(create))
         .route("/contexts/{id}", axum::routing::delete(remove))
         .route("/contexts/{id}/restart", post(restart))
@@ -98,7 +103,8 @@ async fn execute(
     let order = Order {
         code: request.code,
         variables: request.variables,
-        time_limit: None,
+        limits: request.limits,
+        secrets: request.secrets,
         // Only the proxy can tell a caller that has left from a server that was killed.
         on_loss: match name {
             Some(_) => OnLoss::Continue,
@@ -119,6 +125,42 @@ async fn attach(
     match interpreter.contexts.attach(&id).await {
         Some(execution) => Ok(answer(execution)),
         None => Err(Failed::NoExecution(id)),
+    }
+}
+
+/// `GET /executions`: what waits or runs now, and what it has used.
+async fn running(
+    State(interpreter): State<Arc<Interpreter>>,
+    headers: HeaderMap,
+) -> Result<Json<Vec<wire::RunningExecution>>, Failed> {
+    interpreter.check_token(&headers)?;
+    let all = interpreter.contexts.executions();
+    Ok(Json(all.into_iter().map(as_of_now).collect()))
+}
+
+/// `GET /executions/{id}/usage`: one of them.
+async fn used(
+    State(interpreter): State<Arc<Interpreter>>,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+) -> Result<Json<wire::RunningExecution>, Failed> {
+    interpreter.check_token(&headers)?;
+    match interpreter.contexts.execution(&id) {
+        Some(execution) => Ok(Json(as_of_now(execution))),
+        None => Err(Failed::NoExecution(id)),
+    }
+}
+
+fn as_of_now(execution: ExecutionInfo) -> wire::RunningExecution {
+    let (state, wall, spent) = match execution.running {
+        Some(progress) => ("running", progress.wall, progress.spent),
+        None => ("queued", Duration::ZERO, None),
+    };
+    wire::RunningExecution {
+        id: execution.id,
+        context_id: execution.context,
+        state,
+        usage: line::usage(wall, execution.queued, spent),
     }
 }
 
@@ -167,10 +209,14 @@ async fn create(
     body: Bytes,
 ) -> Result<Json<wire::Context>, Failed> {
     let request = NewContext::parse(&body)?;
-    let context = interpreter
-        .contexts
+    let contexts = &interpreter.contexts;
+    let context = contexts
         .create(&request.language, request.directory)
         .await?;
+    if let Err(error) = contexts.mark(&context.id, &request.secrets) {
+        contexts.remove(&context.id).await?;
+        return Err(error.into());
+    }
     Ok(Json(shown(context)))
 }
 
@@ -263,6 +309,7 @@ fn refusal(error: &ContextError) -> Response {
             let message = format!("Failed to create context: {}", Chain(error));
             text(StatusCode::INTERNAL_SERVER_ERROR, message)
         }
+        ContextError::Secrets(error) => text(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()),
         ContextError::Full { .. } | ContextError::TooMany { .. } => {
             text(StatusCode::TOO_MANY_REQUESTS, error.to_string())
         }

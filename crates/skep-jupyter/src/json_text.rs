@@ -39,6 +39,15 @@ impl JsonText {
         Self(Bytes::from(rewritten(&quoted)))
     }
 
+    /// JSON that the caller has written.
+    pub fn written(json: String) -> Self {
+        if json.is_ascii() && !json.contains(['\n', '\r']) {
+            Self(Bytes::from(json))
+        } else {
+            Self(Bytes::from(rewritten(&json)))
+        }
+    }
+
     /// Any value that has a JSON form.
     ///
     /// # Errors

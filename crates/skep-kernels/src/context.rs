@@ -1,15 +1,19 @@
 //! A context: a kernel under a name, and the executions that wait for it.
 
 mod course;
+mod masks;
 mod owner;
+mod run;
 mod sink;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use skep_types::Secrets;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::contexts::{ContextError, ContextInfo, Shared};
+use crate::board::{Board, Posting};
+use crate::contexts::{ContextError, ContextInfo, Shared, Surroundings};
 use crate::execution::{Execution, Order, UPDATES, Update};
 use crate::kernel::StartError;
 use owner::Owner;
@@ -30,6 +34,10 @@ struct Inner {
     info: ContextInfo,
     jobs: mpsc::Sender<Job>,
     controls: mpsc::Sender<Control>,
+    board: Board,
+    surroundings: Arc<dyn Surroundings>,
+    /// What must not be shown, beside the sandbox's secrets.
+    secrets: Arc<Mutex<Secrets>>,
 }
 
 /// An execution that waits for its turn.
@@ -38,6 +46,7 @@ struct Job {
     order: Order,
     updates: mpsc::Sender<Update>,
     queued: Instant,
+    posting: Posting,
 }
 
 /// What an owner is asked beside executions.
@@ -63,13 +72,24 @@ impl Context {
             language: language.to_owned(),
             directory: directory.unwrap_or_else(|| default.clone()),
         };
-        let owner = Owner::new(shared, &info, &default, waiting, requests);
+        let secrets = Arc::default();
+        let owner = Owner::new(
+            shared,
+            &info,
+            &default,
+            Arc::clone(&secrets),
+            waiting,
+            requests,
+        );
         shared.tasks.spawn("context", owner.run());
         Self {
             inner: Arc::new(Inner {
                 info,
                 jobs,
                 controls,
+                board: shared.board.clone(),
+                surroundings: Arc::clone(&shared.surroundings),
+                secrets,
             }),
         }
     }
@@ -88,9 +108,11 @@ impl Context {
 
     /// Queues an execution.
     pub(crate) fn execute(&self, order: Order) -> Result<Execution, ContextError> {
+        self.mark(&order.secrets)?;
         let (updates, receiver) = mpsc::channel(UPDATES);
         let id = uuid::Uuid::new_v4().to_string();
         let job = Job {
+            posting: self.inner.board.post(&id, self.id()),
             id: id.clone(),
             order,
             updates,
@@ -106,6 +128,20 @@ impl Context {
             id,
             updates: receiver,
         })
+    }
+
+    /// Values that must not be shown from now on.
+    pub(crate) fn mark(&self, secrets: &Secrets) -> Result<(), ContextError> {
+        if secrets.is_empty() {
+            return Ok(());
+        }
+        let known = self.inner.secrets.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        let more = known.and(secrets).map_err(ContextError::Secrets)?;
+        let sandbox = self.inner.surroundings.secrets();
+        more.and(&sandbox).map_err(ContextError::Secrets)?;
+        *known = more;
+        Ok(())
     }
 
     /// An execution whose caller was lost.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skep_telemetry::Tasks;
+use skep_types::{Secrets, SecretsError};
 
+use crate::board::{Board, ExecutionInfo};
 use crate::context::Context;
 use crate::execution::{Execution, Order};
 use crate::kernel::{Launcher, StartError};
@@ -16,6 +18,9 @@ pub trait Surroundings: Send + Sync + 'static {
 
     /// Where a context starts if nobody says where.
     fn directory(&self) -> String;
+
+    /// What must not be shown in any context.
+    fn secrets(&self) -> Secrets;
 }
 
 /// A context, as it is listed.
@@ -47,6 +52,9 @@ pub enum ContextError {
         /// Which context.
         id: String,
     },
+    /// There are too many secrets already.
+    #[error("the secrets are not accepted")]
+    Secrets(#[source] SecretsError),
     /// There are too many contexts already.
     #[error("there are {limit} contexts already")]
     TooMany {
@@ -68,6 +76,7 @@ pub(crate) struct Shared {
     pub(crate) launcher: Arc<dyn Launcher>,
     pub(crate) surroundings: Arc<dyn Surroundings>,
     pub(crate) tasks: Tasks,
+    pub(crate) board: Board,
     /// In the order of their creation.
     all: Mutex<Vec<Entry>>,
 }
@@ -99,6 +108,7 @@ impl Contexts {
                 launcher,
                 surroundings,
                 tasks: Tasks::default(),
+                board: Board::default(),
                 all: Mutex::default(),
             }),
         };
@@ -184,6 +194,15 @@ impl Contexts {
         Ok(id)
     }
 
+    /// Marks values that the context must not show from now on.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such context, or too many are marked already.
+    pub fn mark(&self, id: &str, secrets: &Secrets) -> Result<(), ContextError> {
+        self.find(id)?.mark(secrets)
+    }
+
     /// Queues an execution. It waits for those before it in the same context.
     ///
     /// # Errors
@@ -192,6 +211,16 @@ impl Contexts {
     /// even the death of its kernel, is no error here but an update.
     pub fn execute(&self, id: &str, order: Order) -> Result<Execution, ContextError> {
         self.find(id)?.execute(order)
+    }
+
+    /// All executions that wait or run now.
+    pub fn executions(&self) -> Vec<ExecutionInfo> {
+        self.shared.board.list()
+    }
+
+    /// An execution that waits or runs now.
+    pub fn execution(&self, id: &str) -> Option<ExecutionInfo> {
+        self.shared.board.find(id)
     }
 
     /// Finds an execution whose caller was lost while the code ran on ([`OnLoss::Continue`]).

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skep_jupyter::Output;
+use skep_types::Secrets;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::kernel::Exit;
+use crate::meter::Spent;
 use crate::outcome::Outcome;
-use crate::usage::Usage;
 
 /// Updates on their way to the caller. When they are all on their way the kernel is not read,
 /// and waits.
@@ -23,8 +24,10 @@ pub struct Order {
     pub code: String,
     /// Variables for this execution alone.
     pub variables: BTreeMap<String, String>,
-    /// How long it may run, from its acceptance by a kernel.
-    pub time_limit: Option<Duration>,
+    /// How much it may take.
+    pub limits: Limits,
+    /// What must not be shown, from now on in the whole context: code can remember it.
+    pub secrets: Secrets,
     /// What it means when the receiver of the updates is dropped.
     pub on_loss: OnLoss,
     /// Cancelled by whoever knows that nobody waits for this execution any more.
@@ -84,16 +87,45 @@ pub enum Failure {
     Restarted,
     /// Somebody removed the context.
     Removed,
-    /// It took longer than it was allowed to, and was interrupted.
-    TooLong {
-        /// How long it was allowed to take.
-        limit: Duration,
+    /// It took more than it was allowed to, and was interrupted.
+    OverLimit {
+        /// What it was allowed to take.
+        limit: Limit,
+        /// Whether it did not react to the interrupt, and its kernel was killed.
+        state_lost: bool,
     },
+    /// It was not run: its context takes more memory already than it was allowed to.
+    NoMemory {
+        /// What it was allowed to take, in bytes.
+        limit: u64,
+    },
+    /// It was not run: it cannot be limited here as the caller wants.
+    NoLimit,
     /// There is no kernel to run it.
     NoKernel {
         /// Why, for the caller to read.
         reason: String,
     },
+}
+
+/// How much an execution may take. Whatever is `None` has no limit of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// How long it may run, from its acceptance by a kernel.
+    pub time: Option<Duration>,
+    /// How much processor time it may use.
+    pub processor: Option<Duration>,
+    /// How much memory its context may have while it runs, in bytes.
+    pub memory: Option<u64>,
+}
+
+/// A limit that ends an execution with an interrupt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Of time.
+    Time(Duration),
+    /// Of processor time.
+    Processor(Duration),
 }
 
 /// Why the variables of a context are gone.
@@ -116,7 +148,7 @@ pub struct Receipt {
     pub wall: Duration,
     /// How long it waited for its turn and for its kernel.
     pub queued: Duration,
-    /// Counters of the kernel's process: time and bytes of this execution alone, and the peak
-    /// of memory while it ran. `None` if the kernel could not be measured.
-    pub usage: Option<Usage>,
+    /// What its kernel and everything that started used meanwhile. `None` if that could not be
+    /// measured.
+    pub spent: Option<Spent>,
 }

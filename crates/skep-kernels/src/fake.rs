@@ -5,6 +5,7 @@
 //! | instruction | what it does |
 //! |---|---|
 //! | `say <text>` | prints |
+//! | `mutter <text>` | prints without a line break |
 //! | `value <text>` | shows the text as the value of the cell |
 //! | `raise <name> <text>` | ends the cell with an exception |
 //! | `env <name>` | prints a variable |
@@ -25,11 +26,12 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use skep_jupyter::frame::Request;
 use skep_jupyter::{Bundle, Envelope, JsonText, Message, Nature, Reply, Stream};
+use skep_types::Secrets;
 use tokio_util::sync::CancellationToken;
 
 use crate::contexts::Surroundings;
 use crate::kernel::{Event, Exit, Kernel, Launcher, StartError};
-use crate::usage::Usage;
+use crate::meter::{Meter, Usage};
 
 /// Where fake kernels come from, and a hand on them.
 #[derive(Debug, Default)]
@@ -40,7 +42,53 @@ pub struct FakeKernels {
     pub taken: AtomicU64,
     /// Whether the next kernels do not start.
     pub broken: AtomicBool,
+    /// What measures all of them.
+    pub meter: Arc<FakeMeter>,
     newest: Mutex<CancellationToken>,
+}
+
+/// A meter that shows what a test wants to be seen.
+#[derive(Debug, Default)]
+pub struct FakeMeter {
+    /// What is seen.
+    pub usage: Mutex<Usage>,
+    /// The limit of memory that is set now.
+    pub limit: Mutex<Option<u64>>,
+    /// How often everything was killed.
+    pub kills: AtomicU64,
+}
+
+impl FakeMeter {
+    /// Every cell takes a millisecond.
+    fn work(&self) {
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        usage.processor += Duration::from_millis(1);
+    }
+}
+
+impl Meter for FakeMeter {
+    fn usage(&self) -> Option<Usage> {
+        Some(*self.usage.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn reset_peak(&self) {}
+
+    fn is_sampled(&self) -> bool {
+        false
+    }
+
+    fn limit_memory(&self, limit: Option<u64>) -> io::Result<()> {
+        let used = self.usage().and_then(|usage| usage.memory).unwrap_or(0);
+        if limit.is_some_and(|limit| limit < used) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = limit;
+        Ok(())
+    }
+
+    fn kill(&self) {
+        self.kills.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 impl FakeKernels {
@@ -86,6 +134,8 @@ impl Launcher for Arc<FakeKernels> {
 pub struct FakeSurroundings {
     /// The sandbox's variables.
     pub environment: Mutex<BTreeMap<String, String>>,
+    /// What must not be shown.
+    pub secrets: Mutex<Secrets>,
 }
 
 impl Surroundings for FakeSurroundings {
@@ -96,6 +146,11 @@ impl Surroundings for FakeSurroundings {
 
     fn directory(&self) -> String {
         "/home/user".to_owned()
+    }
+
+    fn secrets(&self) -> Secrets {
+        let secrets = self.secrets.lock();
+        secrets.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -165,6 +220,7 @@ impl FakeKernel {
 
     fn run(&mut self, id: &str, code: &str, variables: &BTreeMap<String, String>) {
         self.count += 1;
+        self.source.meter.work();
         self.tell(id, Message::Busy);
         self.tell(id, Message::Input { count: self.count });
         let mut exiting = false;
@@ -172,6 +228,11 @@ impl FakeKernel {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
             match word {
                 "say" => self.say(id, rest),
+                "mutter" => {
+                    let text = JsonText::string(rest);
+                    let stream = Stream::Stdout;
+                    self.tell(id, Message::Text { stream, text });
+                }
                 "value" => {
                     let entry = ("text/plain".to_owned(), JsonText::string(rest));
                     self.tell(id, Message::Value(Bundle(vec![entry])));
@@ -267,12 +328,7 @@ impl Kernel for FakeKernel {
         self.killed.cancel();
     }
 
-    fn usage(&self) -> Option<Usage> {
-        Some(Usage {
-            processor: Duration::from_millis(self.count),
-            ..Usage::default()
-        })
+    fn meter(&self) -> Arc<dyn Meter> {
+        Arc::clone(&self.source.meter) as _
     }
-
-    fn reset_peak(&self) {}
 }

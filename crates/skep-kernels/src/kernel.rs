@@ -1,12 +1,13 @@
 //! What a kernel is to its owner.
 
 use std::io;
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use skep_jupyter::Envelope;
 use skep_jupyter::frame::Request;
 
-use crate::usage::Usage;
+use crate::meter::Meter;
 
 /// A running kernel. Dropping it kills it.
 pub trait Kernel: Send {
@@ -33,11 +34,8 @@ pub trait Kernel: Send {
     /// Ends the kernel and what it started, without asking. [`Event::Ended`] follows.
     fn kill(&mut self);
 
-    /// What it has used until now, measured from outside; `None` if that cannot be seen.
-    fn usage(&self) -> Option<Usage>;
-
-    /// Lets [`Usage::peak_memory`] start again from what is used now, where that is possible.
-    fn reset_peak(&self);
+    /// What measures and limits it from outside. It is of use after the end of the kernel too.
+    fn meter(&self) -> Arc<dyn Meter>;
 }
 
 /// What a kernel does.

@@ -10,6 +10,7 @@
 //! from there may cost more memory than is written beside it, and nothing is believed but what
 //! only harms the kernel's own user.
 
+mod board;
 mod context;
 mod contexts;
 mod execution;
@@ -18,16 +19,19 @@ mod frame_buffer;
 mod installed;
 mod kernel;
 mod last_words;
+mod meter;
 mod outcome;
 mod process;
+mod secrets;
 mod socket_kernel;
 mod usage;
 mod zmq_kernel;
 
+pub use board::{ExecutionInfo, Progress};
 pub use contexts::{ContextError, ContextInfo, Contexts, Surroundings};
-pub use execution::{Execution, Failure, Loss, OnLoss, Order, Receipt, Update};
+pub use execution::{Execution, Failure, Limit, Limits, Loss, OnLoss, Order, Receipt, Update};
 pub use installed::Installed;
 pub use kernel::{Event, Exit, Kernel, Launcher, StartError};
+pub use meter::{Meter, Moved, ProcessMeter, Spent, Usage};
 pub use outcome::Outcome;
 pub use process::{Command, Processes, Started};
-pub use usage::Usage;

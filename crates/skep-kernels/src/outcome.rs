@@ -66,7 +66,9 @@ impl Outcome {
         match failure {
             Failure::Died(exit) => Self::of_exit(*exit),
             Failure::Restarted | Failure::Removed => Self::Killed,
-            Failure::TooLong { .. } => Self::Timeout,
+            Failure::OverLimit { .. } => Self::Timeout,
+            Failure::NoMemory { .. } => Self::OutOfMemory,
+            Failure::NoLimit => Self::Killed,
             Failure::NoKernel { .. } => Self::KernelDied,
         }
     }

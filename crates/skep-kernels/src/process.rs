@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use rustix::process::Signal;
 use tokio::sync::oneshot;
 
 use crate::kernel::Exit;
+use crate::meter::{Meter, ProcessMeter};
 
 /// Starts and signals processes of the sandbox's user.
 pub trait Processes: Send + Sync + 'static {
@@ -42,6 +44,12 @@ pub trait Processes: Send + Sync + 'static {
     /// How many processes of this sandbox were killed for want of memory until now; `None` if
     /// that cannot be seen.
     fn out_of_memory_kills(&self) -> Option<u64>;
+
+    /// What measures a process that was started here, and what it started. To be asked for
+    /// before its end.
+    fn meter(&self, pid: u32) -> Arc<dyn Meter> {
+        Arc::new(ProcessMeter::new(pid))
+    }
 }
 
 /// What to start.

@@ -20,8 +20,8 @@ use tokio::time::timeout;
 use crate::frame_buffer::{Frame, FrameBuffer, framed};
 use crate::kernel::{Event, Exit, Kernel, StartError};
 use crate::last_words::{LastWords, open_nowhere};
+use crate::meter::Meter;
 use crate::process::{Command, Processes};
-use crate::usage::{Usage, reset_peak, usage_of};
 
 /// How long a kernel may take from its start to its hello. On a busy machine the import of
 /// IPython alone has taken several seconds.
@@ -217,12 +217,8 @@ impl Kernel for SocketKernel {
         }
     }
 
-    fn usage(&self) -> Option<Usage> {
-        usage_of(self.pid)
-    }
-
-    fn reset_peak(&self) {
-        reset_peak(self.pid);
+    fn meter(&self) -> Arc<dyn Meter> {
+        self.processes.meter(self.pid)
     }
 }
 

@@ -1,38 +1,29 @@
-//! What a kernel has used, seen from outside: the counters of the machine's kernel, which code
-//! in the sandbox cannot change.
-//!
-//! The figures are those of the kernel's process. Time of its children is included once they
-//! have been waited for; memory of its children is not.
+//! What one process has used, from the counters that the machine's kernel keeps of it.
 
 use std::fs;
 use std::time::Duration;
 
+use crate::meter::{Moved, Usage};
+
 /// The kernel counts processor time in hundredths of a second everywhere Linux runs today.
 const TICK: Duration = Duration::from_millis(10);
-
-/// Counters of one process.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Processor time since it started.
-    pub processor: Duration,
-    /// The most memory it has had at once, in bytes.
-    pub peak_memory: Option<u64>,
-    /// Bytes it has read from storage.
-    pub read: Option<u64>,
-    /// Bytes it has written to storage.
-    pub written: Option<u64>,
-}
 
 /// Looks at a process.
 pub(crate) fn usage_of(pid: u32) -> Option<Usage> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let read = field(&io, "read_bytes:");
+    let written = field(&io, "write_bytes:");
     Some(Usage {
         processor: processor(&stat)?,
+        memory: field(&status, "VmRSS:").map(|kibibytes| kibibytes << 10),
         peak_memory: field(&status, "VmHWM:").map(|kibibytes| kibibytes << 10),
-        read: field(&io, "read_bytes:"),
-        written: field(&io, "write_bytes:"),
+        storage: None,
+        files: read
+            .zip(written)
+            .map(|(read, written)| Moved { read, written }),
+        out_of_memory_kills: None,
     })
 }
 

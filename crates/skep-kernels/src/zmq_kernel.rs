@@ -25,8 +25,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::kernel::{Event, Exit, Kernel, StartError};
 use crate::last_words::{LastWords, open_nowhere};
+use crate::meter::Meter;
 use crate::process::{Command, Processes};
-use crate::usage::{Usage, reset_peak, usage_of};
 use output::Output;
 use socket::Socket;
 
@@ -339,12 +339,8 @@ impl Kernel for ZmqKernel {
         }
     }
 
-    fn usage(&self) -> Option<Usage> {
-        usage_of(self.pid)
-    }
-
-    fn reset_peak(&self) {
-        reset_peak(self.pid);
+    fn meter(&self) -> Arc<dyn Meter> {
+        self.processes.meter(self.pid)
     }
 }
 

@@ -370,6 +370,7 @@ fn agent_config(spec: &SandboxSpec, control_token: &str) -> AgentConfig {
         sandbox_id: spec.id.to_string(),
         template_id: template.id.to_string(),
         env: template.env.iter().chain(caller).cloned().collect(),
+        secrets: spec.secrets.reveal().map(str::to_owned).collect(),
         default_user: template.user.clone(),
         default_workdir: template.workdir.clone(),
     }

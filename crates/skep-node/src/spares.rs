@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 use skep_isolation::{LaunchError, Launched};
 use skep_telemetry::{Chain, Counter};
 use skep_types::{
-    AccessToken, Egress, ExecutionId, Redacted, SandboxId, SandboxSpec, TemplateImage,
+    AccessToken, Egress, ExecutionId, Redacted, SandboxId, SandboxSpec, Secrets, TemplateImage,
 };
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -215,6 +215,7 @@ impl Inner {
             id: id.clone(),
             template: kind.template.clone(),
             env: Redacted::new(Vec::new()),
+            secrets: Secrets::default(),
             // One that nobody will ever know.
             access_token: Some(AccessToken::random()),
             egress: kind.egress,

@@ -10,6 +10,7 @@ mod phase;
 mod redacted;
 mod resources;
 mod sandbox;
+mod secrets;
 mod template;
 
 pub use end::{EndReason, Ending, Usage};
@@ -19,4 +20,5 @@ pub use phase::{Event, Phase, Refused, Verdict};
 pub use redacted::Redacted;
 pub use resources::Resources;
 pub use sandbox::{AccessToken, SandboxSpec, SandboxStatus};
+pub use secrets::{Secrets, SecretsError};
 pub use template::{ReferenceError, TemplateImage, TemplateReference};

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use subtle::ConstantTimeEq;
 
-use crate::{Egress, Ending, ExecutionId, Phase, Redacted, SandboxId, TemplateImage};
+use crate::{Egress, Ending, ExecutionId, Phase, Redacted, SandboxId, Secrets, TemplateImage};
 
 /// What opens a sandbox's agent: 64 hexadecimal characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub struct SandboxSpec {
     pub template: TemplateImage,
     /// The caller's environment, for every process in it.
     pub env: Redacted<Vec<(String, String)>>,
+    /// What code in it must not show.
+    pub secrets: Secrets,
     /// What opens its agent; `None` for a sandbox whose owner asked for no token.
     pub access_token: Option<AccessToken>,
     /// Whom it may talk to.

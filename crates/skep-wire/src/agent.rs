@@ -41,6 +41,8 @@ pub struct AgentConfig {
     pub template_id: String,
     /// For every process: the template's environment, then the caller's over it.
     pub env: BTreeMap<String, String>,
+    /// What code must not show.
+    pub secrets: Vec<String>,
     /// Who runs a command when the caller names nobody.
     pub default_user: String,
     /// Where a command runs when the caller names no folder; `None` is the user's home.

@@ -1,5 +1,7 @@
 //! The interpreter's routes: what callers send to run code, and the lines that come back.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// The port of the interpreter in a sandbox.
@@ -24,6 +26,70 @@ pub struct Context {
     pub language: String,
     /// Where it started, as the caller wrote it.
     pub cwd: String,
+}
+
+/// What a caller of `POST /execute` may want beyond the contract, in the field `skep`.
+#[derive(Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ExecuteOptions {
+    /// How much the execution may take.
+    pub limits: LimitOptions,
+    /// Values that must not be shown in this context from now on.
+    pub secrets: Vec<String>,
+    /// Names of variables in `env_vars` whose values are such.
+    pub secret_envs: Vec<String>,
+}
+
+impl fmt::Debug for ExecuteOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ExecuteOptions")
+            .field("limits", &self.limits)
+            .field("secret_envs", &self.secret_envs)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How much an execution may take. What is missing has no limit.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitOptions {
+    /// How long it may run, in seconds.
+    pub time_seconds: Option<f64>,
+    /// How much processor time it may use, in seconds.
+    pub cpu_seconds: Option<f64>,
+    /// How much memory the processes of the context may have together, in bytes.
+    pub memory_bytes: Option<u64>,
+}
+
+/// What a caller of `POST /contexts` may want beyond the contract, in the field `skep`.
+#[derive(Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ContextOptions {
+    /// Values that must not be shown in this context.
+    pub secrets: Vec<String>,
+}
+
+impl fmt::Debug for ContextOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ContextOptions")
+            .finish_non_exhaustive()
+    }
+}
+
+/// An execution that waits or runs, as `GET /executions` shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RunningExecution {
+    /// Its name, as in the header of its answer.
+    pub id: String,
+    /// The context it runs in.
+    pub context_id: String,
+    /// `queued` or `running`.
+    pub state: &'static str,
+    /// What it has used until now.
+    #[serde(flatten)]
+    pub usage: Usage,
 }
 
 /// A line of an execution's answer, except those that carry what the code produced.
@@ -73,14 +139,26 @@ pub enum Line<'a> {
 pub struct Receipt<'a> {
     /// `ok`, or the `kind` of the error.
     pub outcome: &'a str,
+    /// What it used.
+    #[serde(flatten)]
+    pub usage: Usage,
+}
+
+/// What an execution has used, its kernel and everything that started. Keys without a value are
+/// left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Usage {
     /// How long it ran, in microseconds.
     pub wall_us: u64,
     /// How long it waited before, in microseconds.
     pub queued_us: u64,
-    /// Processor time of the kernel's process, in microseconds.
+    /// Processor time, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us: Option<u64>,
-    /// The most memory the kernel's process had at once, in bytes.
+    /// The memory it has now, in bytes. Only while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// The most memory it had at once, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<u64>,
     /// Bytes read from storage.
@@ -89,6 +167,9 @@ pub struct Receipt<'a> {
     /// Bytes written to storage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
+    /// How many processes were killed for want of memory, if any were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out_of_memory_kills: Option<u64>,
 }
 
 #[cfg(test)]
@@ -102,9 +183,11 @@ mod tests {
         assert_eq!(
             line(&Line::Receipt(Receipt {
                 outcome: "ok",
-                wall_us: 5,
-                cpu_us: Some(3),
-                ..Receipt::default()
+                usage: Usage {
+                    wall_us: 5,
+                    cpu_us: Some(3),
+                    ..Usage::default()
+                },
             })),
             r#"{"type":"receipt","outcome":"ok","wall_us":5,"queued_us":0,"cpu_us":3}"#
         );

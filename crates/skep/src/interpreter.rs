@@ -1,11 +1,13 @@
 //! The interpreter beside the agent, in sandboxes whose template has kernels.
 
-use std::collections::BTreeMap;
+mod group_meter;
+
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
 use futures_util::FutureExt;
@@ -14,10 +16,13 @@ use rustix::process::{Pid, Signal, WaitStatus};
 use skep_agent::{Companion, Household, Listen, Program};
 use skep_interpreter::Door;
 use skep_kernels::{
-    Command, Contexts, Exit, Installed, Launcher, Processes, Started, Surroundings,
+    Command, Contexts, Exit, Installed, Launcher, Meter, Processes, Started, Surroundings,
 };
 use skep_telemetry::Chain;
+use skep_types::Secrets;
 use skep_wire::interpreter::INTERPRETER_PORT;
+
+use group_meter::GroupMeter;
 
 /// Where a template says which kernels it has. One without this folder pays nothing.
 const KERNELS: &str = "/usr/local/share/skep/kernels";
@@ -43,7 +48,10 @@ pub(crate) fn companion() -> Option<Companion> {
 }
 
 fn routes(household: Household, folder: &Path) -> Router {
-    let sandbox = Arc::new(Sandbox { household });
+    let sandbox = Arc::new(Sandbox {
+        household,
+        meters: Arc::default(),
+    });
     let folders = [folder].into_iter().chain(JUPYTER.iter().map(Path::new));
     let folders = folders.map(Path::to_owned).collect();
     let installed = Installed::new(folders, Arc::clone(&sandbox) as _);
@@ -56,6 +64,7 @@ fn routes(household: Household, folder: &Path) -> Router {
 /// The agent, as the interpreter and its kernels see it.
 struct Sandbox {
     household: Household,
+    meters: Arc<Mutex<HashMap<u32, Arc<GroupMeter>>>>,
 }
 
 impl Door for Sandbox {
@@ -65,6 +74,14 @@ impl Door for Sandbox {
 }
 
 impl Surroundings for Sandbox {
+    fn secrets(&self) -> Secrets {
+        Secrets::new(self.household.secrets()).unwrap_or_else(|error| {
+            // The server has checked them before it accepted them.
+            tracing::error!(error = %Chain(&error), "the sandbox's secrets are not masked");
+            Secrets::default()
+        })
+    }
+
     fn environment(&self) -> BTreeMap<String, String> {
         self.household.environment()
     }
@@ -77,6 +94,12 @@ impl Surroundings for Sandbox {
     }
 }
 
+fn lock(
+    meters: &Mutex<HashMap<u32, Arc<GroupMeter>>>,
+) -> MutexGuard<'_, HashMap<u32, Arc<GroupMeter>>> {
+    meters.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Processes for Sandbox {
     fn start(
         &self,
@@ -84,6 +107,7 @@ impl Processes for Sandbox {
         standard: [OwnedFd; 3],
     ) -> BoxFuture<'_, io::Result<Started>> {
         let household = self.household.clone();
+        let meters = Arc::clone(&self.meters);
         async move {
             let program = Program {
                 arguments: command.arguments,
@@ -95,17 +119,20 @@ impl Processes for Sandbox {
                 .await
                 .map_err(io::Error::other)?
                 .map_err(io::Error::other)?;
+            let pid = child.pid.as_raw_nonzero().get().unsigned_abs();
+            if let Some(group) = child.group {
+                lock(&meters).insert(pid, Arc::new(GroupMeter(group)));
+            }
             let (sender, exit) = tokio::sync::oneshot::channel();
             skep_telemetry::spawn("kernel exit", async move {
                 let ended = child.exit.await.map_or(Exit::Unknown, exit_of);
+                // Whoever still needs it has it.
+                drop(lock(&meters).remove(&pid));
                 if sender.send(ended).is_err() {
                     tracing::debug!("nobody asks how a kernel ended");
                 }
             });
-            Ok(Started {
-                pid: child.pid.as_raw_nonzero().get().unsigned_abs(),
-                exit,
-            })
+            Ok(Started { pid, exit })
         }
         .boxed()
     }
@@ -128,6 +155,13 @@ impl Processes for Sandbox {
 
     fn out_of_memory_kills(&self) -> Option<u64> {
         self.household.out_of_memory_kills()
+    }
+
+    fn meter(&self, pid: u32) -> Arc<dyn Meter> {
+        match lock(&self.meters).get(&pid) {
+            Some(meter) => Arc::clone(meter) as _,
+            None => Arc::new(skep_kernels::ProcessMeter::new(pid)),
+        }
     }
 }
 

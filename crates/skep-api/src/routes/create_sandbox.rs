@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use skep_control::{CreateRequest, IdempotencyKey, Lifetime, RequestDigest, TeamLimits};
-use skep_types::Redacted;
+use skep_types::{Redacted, Secrets};
 use skep_wire::rest;
 
 use crate::authorized::Authorized;
@@ -96,12 +96,15 @@ fn read(
 ) -> Result<CreateRequest, ApiError> {
     refusals::check(&body, generation.is_secure(body.secure))?;
     let timeout = body.timeout.unwrap_or(generation.usual_timeout());
+    let variables = body.env_vars.unwrap_or_default();
+    let secrets = secrets(body.skep.unwrap_or_default(), &variables)?;
     Ok(CreateRequest {
         template: body.template_id.parse()?,
         lifetime: Lifetime::new(timeout, limits.lifetime)?,
         internet: body.allow_internet_access,
         metadata: metadata(body.metadata.unwrap_or_default())?,
-        env: Redacted::new(environment(body.env_vars.unwrap_or_default())?),
+        env: Redacted::new(environment(variables)?),
+        secrets,
         idempotency: None,
     })
 }
@@ -136,6 +139,26 @@ fn environment(variables: BTreeMap<String, String>) -> Result<Vec<(String, Strin
             "envVars has a variable with a name, value or size that no process can have",
         )),
     }
+}
+
+/// Values that must not be shown: those that are given, and those of the named variables.
+fn secrets(
+    options: rest::SandboxOptions,
+    variables: &BTreeMap<String, String>,
+) -> Result<Secrets, ApiError> {
+    let mut values = options.secrets;
+    for name in &options.secret_envs {
+        match variables.get(name) {
+            Some(value) => values.push(value.clone()),
+            None => {
+                return Err(ApiError::validation(format!(
+                    "skep.secretEnvs names '{name}', which is not in envVars"
+                )));
+            }
+        }
+    }
+    Secrets::new(values)
+        .map_err(|error| ApiError::validation(format!("skep.secrets is not accepted: {error}")))
 }
 
 fn idempotency(

@@ -17,7 +17,7 @@ use skep_control::{
     Caller, Control, CreateRequest, FakeNodes, FakeTemplates, Lifetime, Nodes, Parts, TeamLimits,
 };
 use skep_store::Store;
-use skep_types::Redacted;
+use skep_types::{Redacted, Secrets};
 
 async fn control(store: &Store, nodes: Arc<dyn Nodes>) -> Control {
     let parts = Parts {
@@ -51,6 +51,7 @@ fn request() -> CreateRequest {
         internet: None,
         metadata: BTreeMap::new(),
         env: Redacted::new(Vec::new()),
+        secrets: Secrets::default(),
         idempotency: None,
     }
 }

@@ -1,22 +1,31 @@
 //! One execution on its way, from its acceptance to its end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use skep_jupyter::{Envelope, Fold, Message, Output};
 use tokio::time::Instant;
 
+use super::masks::Masks;
 use super::sink::Sink;
-use crate::execution::{Failure, Receipt, Update};
+use crate::execution::{Failure, Limit, Limits, Receipt, Update};
 use crate::kernel::{Exit, Kernel};
+use crate::meter::{MemoryLimit, Meter, Usage};
 use crate::outcome::Outcome;
-use crate::usage::Usage;
 
 /// How long interrupted code may take to end. Python needs milliseconds; code inside C that
 /// does not look at signals never ends, and takes its kernel with it.
 const INTERRUPT_PATIENCE: Duration = Duration::from_secs(4);
 
-/// When an interrupt is sent again: the first may have hit a `finally` that waits.
+/// When an interrupt is sent again, and once more after twice that: one may have hit a `finally`
+/// that waits, or a moment in which `os.system` ignores it.
 const SECOND_INTERRUPT: Duration = Duration::from_secs(1);
+
+/// How often memory is looked at where its peak is only what was seen.
+const SAMPLE: Duration = Duration::from_millis(100);
+
+/// How soon processor time is looked at again at the soonest and at the latest.
+const LOOKS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// How an execution ended.
 pub(super) enum End {
@@ -33,7 +42,7 @@ pub(super) enum End {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
     HangUp,
-    TooLong,
+    Limit(Limit),
 }
 
 pub(super) enum Stage {
@@ -62,10 +71,16 @@ impl Stage {
 pub(super) struct Course {
     pub(super) id: String,
     pub(super) sink: Sink,
+    pub(super) masks: Option<Masks>,
     pub(super) queued: Duration,
     pub(super) started: Instant,
+    pub(super) meter: Arc<dyn Meter>,
     pub(super) before: Option<Usage>,
-    pub(super) limit: Option<Duration>,
+    pub(super) limits: Limits,
+    /// Lifted at the end.
+    pub(super) memory_limit: Option<MemoryLimit>,
+    /// When the meter is looked at.
+    pub(super) next_look: Option<Instant>,
     pub(super) stage: Stage,
     pub(super) fold: Fold,
     pub(super) outcome: Outcome,
@@ -84,9 +99,8 @@ impl Course {
             Output::Ended { exiting } => return Some(End::Ended { exiting: *exiting }),
             Output::Raised(raised) => {
                 self.outcome = Outcome::of_exception(raised);
-                if self.timed_out().is_some() {
+                if self.over_limit().is_some() {
                     // The interrupt is ours, and is told as what it was for.
-                    self.outcome = Outcome::Timeout;
                     return None;
                 }
             }
@@ -95,42 +109,105 @@ impl Course {
             | Output::Rich { .. }
             | Output::TooLarge { .. } => {}
         }
-        if !self.stage.discards() {
-            self.sink.deliver(Update::Output {
-                time: envelope.time,
-                output,
-            });
+        if self.stage.discards() {
+            return None;
         }
+        let output = match &mut self.masks {
+            Some(masks) => masks.output(output)?,
+            None => output,
+        };
+        self.sink.deliver(Update::Output {
+            time: envelope.time,
+            output,
+        });
         None
     }
 
     /// The next moment at which something must be done.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.stage {
-            Stage::Running => self.limit.and_then(|limit| self.started.checked_add(limit)),
+            Stage::Running => {
+                let times = [self.time_limit(), self.next_look];
+                times.into_iter().flatten().min()
+            }
             Stage::Interrupting { again, give_up, .. } => Some(again.unwrap_or(*give_up)),
         }
+    }
+
+    fn time_limit(&self) -> Option<Instant> {
+        self.started.checked_add(self.limits.time?)
     }
 
     /// The deadline has passed.
     pub(super) fn late(&mut self, kernel: &mut Box<dyn Kernel>) -> Option<End> {
         match &mut self.stage {
             Stage::Running => {
-                self.interrupt(Cause::TooLong, kernel);
+                if let Some(limit) = self.reached() {
+                    self.interrupt(Cause::Limit(limit), kernel);
+                }
                 None
             }
             Stage::Interrupting {
                 again: again @ Some(_),
+                give_up,
                 ..
             } => {
-                *again = None;
+                let third = Instant::now() + 2 * SECOND_INTERRUPT;
+                *again = (third < *give_up).then_some(third);
                 signal(kernel);
                 None
             }
             Stage::Interrupting { again: None, .. } => {
                 kernel.kill();
+                if self.over_limit().is_some() {
+                    // Whatever it started is over the limit with it.
+                    self.meter.kill();
+                }
                 Some(End::Stuck)
             }
+        }
+    }
+
+    /// The limit that is reached, if one is.
+    fn reached(&mut self) -> Option<Limit> {
+        if let Some(limit) = self.limits.time
+            && self.started.elapsed() >= limit
+        {
+            return Some(Limit::Time(limit));
+        }
+        let used = self.meter.usage()?.since(&self.before?).processor;
+        match self.limits.processor {
+            Some(limit) if used >= limit => Some(Limit::Processor(limit)),
+            Some(limit) => {
+                self.look_after(limit.saturating_sub(used));
+                None
+            }
+            None => {
+                self.look_after(SAMPLE);
+                None
+            }
+        }
+    }
+
+    /// Decides when the meter is looked at again, if so much processor time may still be used.
+    fn look_after(&mut self, left: Duration) {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let (soonest, latest) = LOOKS;
+        let soon = left / u32::try_from(processors).unwrap_or(u32::MAX);
+        let wait = if self.meter.is_sampled() {
+            soon.min(SAMPLE)
+        } else {
+            soon
+        };
+        self.next_look = Some(Instant::now() + wait.clamp(soonest, latest));
+    }
+
+    /// Begins to look at the meter, if somebody wants that.
+    pub(super) fn begin_looking(&mut self) {
+        match self.limits.processor {
+            Some(limit) => self.look_after(limit),
+            None if self.meter.is_sampled() => self.look_after(SAMPLE),
+            None => {}
         }
     }
 
@@ -144,40 +221,37 @@ impl Course {
         signal(kernel);
     }
 
-    /// The failure to tell if the execution was interrupted because it took too long.
-    pub(super) fn timed_out(&self) -> Option<Failure> {
+    /// The limit for which the execution was interrupted.
+    pub(super) fn over_limit(&self) -> Option<Limit> {
         match self.stage {
             Stage::Interrupting {
-                cause: Cause::TooLong,
+                cause: Cause::Limit(limit),
                 ..
-            } => Some(Failure::TooLong {
-                limit: self.limit.unwrap_or_default(),
-            }),
+            } => Some(limit),
             Stage::Running | Stage::Interrupting { .. } => None,
         }
     }
 
+    /// What `exit` was, now that the counters are known.
+    pub(super) fn explained(&self, exit: Exit, after: Option<Usage>) -> Exit {
+        const SIGKILL: i32 = 9;
+        let spent = self.before.zip(after);
+        let kills = spent.and_then(|(before, after)| after.since(&before).out_of_memory_kills);
+        if exit == Exit::Signal(SIGKILL) && kills.is_some_and(|kills| kills > 0) {
+            Exit::OutOfMemory
+        } else {
+            exit
+        }
+    }
+
     pub(super) fn receipt(&self, outcome: Outcome, after: Option<Usage>) -> Receipt {
-        let usage = match (self.before, after) {
-            (Some(before), Some(after)) => Some(difference(before, after)),
-            (None, _) | (_, None) => None,
-        };
+        let spent = self.before.zip(after);
         Receipt {
             outcome,
             wall: self.started.elapsed(),
             queued: self.queued,
-            usage,
+            spent: spent.map(|(before, after)| after.since(&before)),
         }
-    }
-}
-
-fn difference(before: Usage, after: Usage) -> Usage {
-    let less = |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
-    Usage {
-        processor: after.processor.saturating_sub(before.processor),
-        peak_memory: after.peak_memory,
-        read: less(after.read, before.read),
-        written: less(after.written, before.written),
     }
 }
 

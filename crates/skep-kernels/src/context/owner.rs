@@ -1,57 +1,61 @@
 //! The task that owns a context and its kernel.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use skep_jupyter::Fold;
 use skep_jupyter::frame::{Layer, Request};
 use skep_telemetry::Chain;
+use skep_types::Secrets;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio::time::timeout;
 
-use super::course::{Cause, Course, End, Stage};
 use super::sink::{Record, Sink};
 use super::{Control, Job};
 use crate::contexts::{ContextInfo, Shared, Surroundings};
 use crate::execution::{Execution, Failure, Loss, Receipt, Update};
 use crate::kernel::{Event, Exit, Kernel, Launcher, StartError};
+use crate::meter::Meter;
 use crate::outcome::Outcome;
+use crate::secrets::Patterns;
 
 /// How long a kernel that said it would end may take.
-const EXIT_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const EXIT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How many executions are remembered that ended after their callers were lost.
-const MAX_RECORDS: usize = 4;
+pub(super) const MAX_RECORDS: usize = 4;
 
 /// Owns one context.
 pub(super) struct Owner {
     launcher: Arc<dyn Launcher>,
-    surroundings: Arc<dyn Surroundings>,
+    pub(super) surroundings: Arc<dyn Surroundings>,
     language: String,
     /// Where the kernel goes when it has started; `None` if it starts there.
     directory: Option<String>,
+    secrets: Arc<Mutex<Secrets>>,
+    /// The last secrets that were looked for, and the patterns of them.
+    patterns: ([Secrets; 2], Option<Arc<Patterns>>),
     jobs: mpsc::Receiver<Job>,
-    controls: mpsc::Receiver<Control>,
+    pub(super) controls: mpsc::Receiver<Control>,
     /// Controls that came while an execution ran and must wait for its end.
-    postponed: VecDeque<Control>,
-    kernel: Option<Running>,
+    pub(super) postponed: VecDeque<Control>,
+    pub(super) kernel: Option<Running>,
     /// Set when a kernel ended that had seen executions.
-    lost: Option<Loss>,
+    pub(super) lost: Option<Loss>,
     /// What executions produced after their callers were lost, the newest last.
-    records: VecDeque<(String, Record)>,
+    pub(super) records: VecDeque<(String, Record)>,
     /// Kernels that ended right after their start are not started again unasked.
-    may_start_unasked: bool,
-    requests: u64,
+    pub(super) may_start_unasked: bool,
+    pub(super) requests: u64,
 }
 
 /// A kernel, and what its owner knows about it.
-struct Running {
-    kernel: Box<dyn Kernel>,
+pub(super) struct Running {
+    pub(super) kernel: Box<dyn Kernel>,
+    pub(super) meter: Arc<dyn Meter>,
     /// The sandbox's variables that it has.
     environment: BTreeMap<String, String>,
-    has_state: bool,
+    pub(super) has_state: bool,
 }
 
 enum Next {
@@ -67,6 +71,7 @@ impl Owner {
         shared: &Shared,
         info: &ContextInfo,
         default_directory: &str,
+        secrets: Arc<Mutex<Secrets>>,
         jobs: mpsc::Receiver<Job>,
         controls: mpsc::Receiver<Control>,
     ) -> Self {
@@ -75,6 +80,8 @@ impl Owner {
             surroundings: Arc::clone(&shared.surroundings),
             language: info.language.clone(),
             directory: (info.directory != default_directory).then(|| info.directory.clone()),
+            secrets,
+            patterns: Default::default(),
             jobs,
             controls,
             postponed: VecDeque::new(),
@@ -145,7 +152,7 @@ impl Owner {
     }
 
     /// Has a kernel afterwards, or says why not.
-    async fn ensure_kernel(&mut self) -> Result<(), StartError> {
+    pub(super) async fn ensure_kernel(&mut self) -> Result<(), StartError> {
         if self.kernel.is_some() {
             return Ok(());
         }
@@ -157,6 +164,7 @@ impl Owner {
             kernel.send(&Request::Chdir { id: "chdir", path });
         }
         self.kernel = Some(Running {
+            meter: kernel.meter(),
             kernel,
             environment,
             has_state: false,
@@ -164,7 +172,7 @@ impl Owner {
         Ok(())
     }
 
-    fn lose(&mut self, loss: Loss) {
+    pub(super) fn lose(&mut self, loss: Loss) {
         if let Some(running) = self.kernel.take()
             && running.has_state
         {
@@ -172,6 +180,18 @@ impl Owner {
             self.lost = Some(loss);
             self.may_start_unasked = true;
         }
+    }
+
+    /// What is looked for in the output of an execution that begins now.
+    pub(super) fn patterns(&mut self) -> Option<Arc<Patterns>> {
+        let own = self.secrets.lock();
+        let own = own.unwrap_or_else(PoisonError::into_inner).clone();
+        let secrets = [self.surroundings.secrets(), own];
+        if secrets != self.patterns.0 {
+            let patterns = Patterns::new(&secrets);
+            self.patterns = (secrets, patterns);
+        }
+        self.patterns.1.clone()
     }
 
     async fn close(mut self) {
@@ -183,7 +203,7 @@ impl Owner {
                 outcome: Outcome::of_failure(&failure),
                 wall: Duration::ZERO,
                 queued: job.queued.elapsed(),
-                usage: None,
+                spent: None,
             };
             sink.deliver(Update::Failed(failure));
             sink.deliver(Update::Ended(receipt));
@@ -193,169 +213,11 @@ impl Owner {
             drop(timeout(EXIT_PATIENCE, ended(&mut running.kernel)).await);
         }
     }
-
-    async fn execute(&mut self, job: Job) {
-        let mut sink = Sink::new(job.id, job.updates, job.order.on_loss);
-        if job.order.cancel.is_cancelled() {
-            return;
-        }
-        if let Err(error) = self.ensure_kernel().await {
-            tracing::warn!(error = %Chain(&error), "kernel does not start");
-            let failure = Failure::NoKernel {
-                reason: Chain(&error).to_string(),
-            };
-            let receipt = Receipt {
-                outcome: Outcome::of_failure(&failure),
-                wall: Duration::ZERO,
-                queued: job.queued.elapsed(),
-                usage: None,
-            };
-            sink.deliver_last(Update::Failed(failure)).await;
-            sink.deliver_last(Update::Ended(receipt)).await;
-            return;
-        }
-        if let Some(loss) = self.lost.take() {
-            sink.deliver(Update::StateLost(loss));
-        }
-        self.requests += 1;
-        let id = format!("e{}", self.requests);
-        let running = self.kernel.as_mut().expect("it was just ensured");
-        running.renew_environment(self.surroundings.environment());
-        running.has_state = true;
-        running.kernel.reset_peak();
-        let before = running.kernel.usage();
-        running.kernel.send(&Request::Execute {
-            id: &id,
-            code: &job.order.code,
-            env: &job.order.variables,
-        });
-        let mut course = Course {
-            id,
-            sink,
-            queued: job.queued.elapsed(),
-            started: Instant::now(),
-            before,
-            limit: job.order.time_limit,
-            stage: Stage::Running,
-            fold: Fold::default(),
-            outcome: Outcome::Ok,
-        };
-        self.may_start_unasked = true;
-        let end = self.follow(&mut course, &job.order.cancel).await;
-        self.finish(course, end).await;
-    }
-
-    /// Listens to the kernel until the execution has ended in some way.
-    async fn follow(&mut self, course: &mut Course, cancel: &CancellationToken) -> End {
-        let running = self.kernel.as_mut().expect("an execution has a kernel");
-        loop {
-            let is_running = matches!(course.stage, Stage::Running);
-            let deadline = course.deadline();
-            let may_read = course.sink.has_room() || course.stage.discards();
-            tokio::select! {
-                biased;
-                control = self.controls.recv() => match control {
-                    Some(Control::Ready(answer)) => {
-                        if answer.send(Ok(())).is_err() {
-                            tracing::debug!("nobody waits for the kernel any more");
-                        }
-                    }
-                    Some(Control::Attach(id, answer)) => {
-                        let found = course.sink.is_lost(&id).then(|| course.sink.attach());
-                        if answer.send(found.or_else(|| recorded(&mut self.records, &id))).is_err() {
-                            tracing::debug!("nobody waits for the record any more");
-                        }
-                    }
-                    Some(control @ Control::Restart(_)) => {
-                        self.postponed.push_back(control);
-                        return End::Failed(Failure::Restarted);
-                    }
-                    Some(control @ Control::Close(_)) => {
-                        self.postponed.push_back(control);
-                        return End::Failed(Failure::Removed);
-                    }
-                    None => return End::Failed(Failure::Removed),
-                },
-                () = cancel.cancelled(), if is_running => course.interrupt(Cause::HangUp, &mut running.kernel),
-                () = course.sink.abandoned(), if is_running => course.interrupt(Cause::HangUp, &mut running.kernel),
-                () = until(deadline) => {
-                    if let Some(end) = course.late(&mut running.kernel) {
-                        return end;
-                    }
-                }
-                () = course.sink.room(), if !may_read => {}
-                event = running.kernel.receive(), if may_read => match event {
-                    Event::Message(envelope) => {
-                        if let Some(end) = course.on(envelope) {
-                            return end;
-                        }
-                    }
-                    Event::Ended(exit) => return End::Died(exit),
-                },
-            }
-        }
-    }
-
-    async fn finish(&mut self, mut course: Course, end: End) {
-        let exiting = matches!(end, End::Ended { exiting: true });
-        self.tell_end(&mut course, end).await;
-        if let Some(record) = course.sink.into_record() {
-            if self.records.len() >= MAX_RECORDS {
-                self.records.pop_front();
-            }
-            self.records.push_back(record);
-        }
-        if exiting {
-            self.await_exit().await;
-        }
-    }
-
-    async fn tell_end(&mut self, course: &mut Course, end: End) {
-        let failure = match end {
-            End::Ended { .. } => {
-                let usage = self
-                    .kernel
-                    .as_ref()
-                    .and_then(|running| running.kernel.usage());
-                let receipt = course.receipt(course.outcome, usage);
-                let timed_out = course.timed_out();
-                if let Some(failure) = timed_out {
-                    course.sink.deliver_last(Update::Failed(failure)).await;
-                }
-                course.sink.deliver_last(Update::Ended(receipt)).await;
-                return;
-            }
-            End::Stuck => {
-                self.lose(Loss::Stuck);
-                match course.timed_out() {
-                    Some(failure) => failure,
-                    // The caller has left; nobody hears of it but the next one.
-                    None => return,
-                }
-            }
-            End::Died(exit) => {
-                self.lose(Loss::Died(exit));
-                Failure::Died(exit)
-            }
-            End::Failed(failure) => failure,
-        };
-        let receipt = course.receipt(Outcome::of_failure(&failure), None);
-        course.sink.deliver_last(Update::Failed(failure)).await;
-        course.sink.deliver_last(Update::Ended(receipt)).await;
-    }
-
-    /// The code asked its kernel to end; the next execution must not be sent to it.
-    async fn await_exit(&mut self) {
-        if let Some(running) = self.kernel.as_mut() {
-            drop(timeout(EXIT_PATIENCE, ended(&mut running.kernel)).await);
-        }
-        self.lose(Loss::Exited);
-    }
 }
 
 impl Running {
     /// Tells the kernel when the sandbox's variables have changed, as after a resume.
-    fn renew_environment(&mut self, environment: BTreeMap<String, String>) {
+    pub(super) fn renew_environment(&mut self, environment: BTreeMap<String, String>) {
         if environment != self.environment {
             self.kernel.send(&Request::Environment {
                 id: "environment",
@@ -368,17 +230,10 @@ impl Running {
 }
 
 /// An execution that ended after its caller was lost. It is told once.
-fn recorded(records: &mut VecDeque<(String, Record)>, id: &str) -> Option<Execution> {
+pub(super) fn recorded(records: &mut VecDeque<(String, Record)>, id: &str) -> Option<Execution> {
     let place = records.iter().position(|(found, _)| found == id)?;
     let (id, record) = records.remove(place)?;
     Some(record.replay(&id).1)
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Listens to a kernel that nobody has asked anything, until it ends. What threads print
@@ -390,7 +245,7 @@ async fn idle(running: Option<&mut Running>) -> Exit {
     }
 }
 
-async fn ended(kernel: &mut Box<dyn Kernel>) -> Exit {
+pub(super) async fn ended(kernel: &mut Box<dyn Kernel>) -> Exit {
     loop {
         if let Event::Ended(exit) = kernel.receive().await {
             return exit;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use skep_kernels::{OnLoss, Order};
+use skep_kernels::{Limits, OnLoss, Order};
 use skep_testkit::wait_until;
 
 use crate::talk::{all, next, order, run, world};
@@ -94,7 +94,10 @@ async fn code_that_ignores_an_interrupt_loses_its_kernel_and_the_next_caller_hea
 async fn a_time_limit_ends_code_with_one_error() {
     let world = world();
     let limited = |code: &str| Order {
-        time_limit: Some(Duration::from_secs(2)),
+        limits: Limits {
+            time: Some(Duration::from_secs(2)),
+            ..Limits::default()
+        },
         ..order(code)
     };
     let execution = world
@@ -105,7 +108,7 @@ async fn a_time_limit_ends_code_with_one_error() {
         [
             "accepted 1",
             "a",
-            "failed TooLong { limit: 2s }",
+            "failed OverLimit { limit: Time(2s), state_lost: false }",
             "ended timeout"
         ]
     );
@@ -114,7 +117,7 @@ async fn a_time_limit_ends_code_with_one_error() {
         all(execution.unwrap()).await,
         [
             "accepted 2",
-            "failed TooLong { limit: 2s }",
+            "failed OverLimit { limit: Time(2s), state_lost: true }",
             "ended timeout"
         ]
     );

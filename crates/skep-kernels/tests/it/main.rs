@@ -7,5 +7,7 @@
 
 mod contexts;
 mod interrupts;
+mod limits;
 mod processes;
+mod secrets;
 mod talk;

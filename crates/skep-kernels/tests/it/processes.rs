@@ -281,7 +281,7 @@ async fn an_execution_is_measured_from_outside() {
         }
     }
     let receipt = receipt.unwrap();
-    let usage = receipt.usage.unwrap();
+    let usage = receipt.spent.unwrap();
     assert!(usage.processor >= Duration::from_millis(280), "{usage:?}");
     assert!(receipt.wall >= usage.processor.mul_f64(0.8), "{receipt:?}");
     assert!(usage.peak_memory.unwrap() > 64 << 20, "{usage:?}");

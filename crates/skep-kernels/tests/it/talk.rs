@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use skep_jupyter::{JsonText, Output};
 use skep_kernels::fake::{FakeKernels, FakeSurroundings};
-use skep_kernels::{Contexts, Execution, OnLoss, Order, Update};
+use skep_kernels::{Contexts, Execution, Limits, OnLoss, Order, Update};
+use skep_types::Secrets;
 use tokio_util::sync::CancellationToken;
 
 /// Contexts over fake kernels.
@@ -36,7 +37,8 @@ pub(crate) fn order(code: &str) -> Order {
     Order {
         code: code.to_owned(),
         variables: BTreeMap::new(),
-        time_limit: None,
+        limits: Limits::default(),
+        secrets: Secrets::default(),
         on_loss: OnLoss::Interrupt,
         cancel: Arc::new(CancellationToken::new()),
     }

@@ -14,7 +14,8 @@ use futures_util::future::BoxFuture;
 use skep_isolation::FakeIsolation;
 use skep_node::{Agents, ConfigureError, MemoryJournal, Node, NodeOptions};
 use skep_types::{
-    AccessToken, Egress, Redacted, Resources, SandboxId, SandboxSpec, TemplateId, TemplateImage,
+    AccessToken, Egress, Redacted, Resources, SandboxId, SandboxSpec, Secrets, TemplateId,
+    TemplateImage,
 };
 use skep_wire::agent::AgentConfig;
 
@@ -82,6 +83,7 @@ fn spec(lifetime: Duration) -> SandboxSpec {
             resources: Resources::default(),
         },
         env: Redacted::default(),
+        secrets: Secrets::default(),
         access_token: Some(AccessToken::random()),
         egress: Egress::Internet,
         lifetime,

@@ -43,6 +43,9 @@ pub struct NewSandbox {
     /// Environment of every process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env_vars: Option<BTreeMap<String, String>>,
+    /// What callers may want beyond the contract.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skep: Option<SandboxOptions>,
     /// Servers of the model context protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp: Option<serde_json::Value>,
@@ -61,6 +64,26 @@ impl std::fmt::Debug for NewSandbox {
             .debug_struct("NewSandbox")
             .field("template_id", &self.template_id)
             .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a caller may want of a sandbox beyond the contract. What is not understood in it is
+/// refused.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct SandboxOptions {
+    /// Values that code in the sandbox must not show.
+    pub secrets: Vec<String>,
+    /// Names of variables in `envVars` whose values are such.
+    pub secret_envs: Vec<String>,
+}
+
+impl std::fmt::Debug for SandboxOptions {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("SandboxOptions")
+            .field("secret_envs", &self.secret_envs)
             .finish_non_exhaustive()
     }
 }

@@ -1,0 +1,122 @@
+//! Executions that wait or run, for whoever wants to look at them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::meter::{Meter, Spent, Usage};
+
+/// An execution that waits or runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecutionInfo {
+    /// Its name.
+    pub id: String,
+    /// The name of its context.
+    pub context: String,
+    /// How long it has waited, or did wait, for its turn.
+    pub queued: Duration,
+    /// `None` as long as it waits.
+    pub running: Option<Progress>,
+}
+
+/// An execution that runs, as of now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// For how long.
+    pub wall: Duration,
+    /// What it has used. `None` if its kernel cannot be measured.
+    pub spent: Option<Spent>,
+}
+
+/// All executions that wait or run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Board(Arc<Mutex<BTreeMap<String, Posted>>>);
+
+#[derive(Debug)]
+struct Posted {
+    context: String,
+    queued: Instant,
+    started: Option<Started>,
+}
+
+#[derive(Debug)]
+struct Started {
+    at: Instant,
+    meter: Arc<dyn Meter>,
+    before: Option<Usage>,
+}
+
+/// An execution on the board, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Posting {
+    board: Board,
+    id: String,
+}
+
+impl Board {
+    pub(crate) fn post(&self, id: &str, context: &str) -> Posting {
+        let posted = Posted {
+            context: context.to_owned(),
+            queued: Instant::now(),
+            started: None,
+        };
+        self.lock().insert(id.to_owned(), posted);
+        Posting {
+            board: self.clone(),
+            id: id.to_owned(),
+        }
+    }
+
+    /// Those that wait or run now.
+    pub(crate) fn list(&self) -> Vec<ExecutionInfo> {
+        let all = self.lock();
+        all.iter().map(|(id, posted)| posted.info(id)).collect()
+    }
+
+    pub(crate) fn find(&self, id: &str) -> Option<ExecutionInfo> {
+        self.lock().get(id).map(|posted| posted.info(id))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Posted>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Posted {
+    fn info(&self, id: &str) -> ExecutionInfo {
+        let now = Instant::now();
+        let started = self.started.as_ref();
+        ExecutionInfo {
+            id: id.to_owned(),
+            context: self.context.clone(),
+            queued: started.map_or(now, |started| started.at) - self.queued,
+            running: started.map(|started| Progress {
+                wall: now - started.at,
+                spent: started
+                    .before
+                    .and_then(|before| Some(started.meter.usage()?.since(&before))),
+            }),
+        }
+    }
+}
+
+impl Posting {
+    /// It runs from now on.
+    pub(crate) fn start(&self, meter: &Arc<dyn Meter>, before: Option<Usage>) {
+        if let Some(posted) = self.board.lock().get_mut(&self.id) {
+            posted.started = Some(Started {
+                at: Instant::now(),
+                meter: Arc::clone(meter),
+                before,
+            });
+        }
+    }
+}
+
+impl Drop for Posting {
+    fn drop(&mut self) {
+        self.board.lock().remove(&self.id);
+    }
+}

@@ -1,0 +1,224 @@
+//! How an owner runs one execution.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_jupyter::Fold;
+use skep_jupyter::frame::Request;
+use skep_telemetry::Chain;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::course::{Cause, Course, End, Stage};
+use super::masks::Masks;
+use super::owner::{EXIT_PATIENCE, MAX_RECORDS, Owner, ended, recorded};
+use super::sink::Sink;
+use super::{Control, Job};
+use crate::execution::{Failure, Loss, Receipt, Update};
+use crate::kernel::Event;
+use crate::meter::{MemoryLimit, Usage};
+use crate::outcome::Outcome;
+
+impl Owner {
+    pub(super) async fn execute(&mut self, job: Job) {
+        let mut sink = Sink::new(job.id.clone(), job.updates.clone(), job.order.on_loss);
+        if job.order.cancel.is_cancelled() {
+            return;
+        }
+        let patterns = self.patterns();
+        if let Err(error) = self.ensure_kernel().await {
+            tracing::warn!(error = %Chain(&error), "kernel does not start");
+            let reason = Chain(&error).to_string();
+            let reason = patterns.map_or(reason.clone(), |patterns| patterns.mask(&reason));
+            refuse(sink, &job, Failure::NoKernel { reason }).await;
+            return;
+        }
+        if let Some(loss) = self.lost.take() {
+            sink.deliver(Update::StateLost(loss));
+        }
+        let running = self.kernel.as_mut().expect("it was just ensured");
+        let meter = Arc::clone(&running.meter);
+        let limited = job.order.limits.memory.map(|limit| {
+            let set = MemoryLimit::set(&meter, limit);
+            set.map_err(|error| unlimited(limit, &error))
+        });
+        let memory_limit = match limited.transpose() {
+            Ok(memory_limit) => memory_limit,
+            Err(failure) => {
+                refuse(sink, &job, failure).await;
+                return;
+            }
+        };
+        self.requests += 1;
+        let id = format!("e{}", self.requests);
+        running.renew_environment(self.surroundings.environment());
+        running.has_state = true;
+        meter.reset_peak();
+        let before = meter.usage();
+        job.posting.start(&meter, before);
+        running.kernel.send(&Request::Execute {
+            id: &id,
+            code: &job.order.code,
+            env: &job.order.variables,
+        });
+        let mut course = Course {
+            id,
+            sink,
+            masks: patterns.map(Masks::new),
+            queued: job.queued.elapsed(),
+            started: Instant::now(),
+            meter,
+            before,
+            limits: job.order.limits,
+            memory_limit,
+            next_look: None,
+            stage: Stage::Running,
+            fold: Fold::default(),
+            outcome: Outcome::Ok,
+        };
+        course.begin_looking();
+        drop(job.updates);
+        self.may_start_unasked = true;
+        let end = self.follow(&mut course, &job.order.cancel).await;
+        self.finish(course, end).await;
+    }
+
+    /// Listens to the kernel until the execution has ended in some way.
+    async fn follow(&mut self, course: &mut Course, cancel: &CancellationToken) -> End {
+        let running = self.kernel.as_mut().expect("an execution has a kernel");
+        loop {
+            let is_running = matches!(course.stage, Stage::Running);
+            let deadline = course.deadline();
+            let may_read = course.sink.has_room() || course.stage.discards();
+            tokio::select! {
+                biased;
+                control = self.controls.recv() => match control {
+                    Some(Control::Ready(answer)) => {
+                        if answer.send(Ok(())).is_err() {
+                            tracing::debug!("nobody waits for the kernel any more");
+                        }
+                    }
+                    Some(Control::Attach(id, answer)) => {
+                        let found = course.sink.is_lost(&id).then(|| course.sink.attach());
+                        if answer.send(found.or_else(|| recorded(&mut self.records, &id))).is_err() {
+                            tracing::debug!("nobody waits for the record any more");
+                        }
+                    }
+                    Some(control @ Control::Restart(_)) => {
+                        self.postponed.push_back(control);
+                        return End::Failed(Failure::Restarted);
+                    }
+                    Some(control @ Control::Close(_)) => {
+                        self.postponed.push_back(control);
+                        return End::Failed(Failure::Removed);
+                    }
+                    None => return End::Failed(Failure::Removed),
+                },
+                () = cancel.cancelled(), if is_running => course.interrupt(Cause::HangUp, &mut running.kernel),
+                () = course.sink.abandoned(), if is_running => course.interrupt(Cause::HangUp, &mut running.kernel),
+                () = until(deadline) => {
+                    if let Some(end) = course.late(&mut running.kernel) {
+                        return end;
+                    }
+                }
+                () = course.sink.room(), if !may_read => {}
+                event = running.kernel.receive(), if may_read => match event {
+                    Event::Message(envelope) => {
+                        if let Some(end) = course.on(envelope) {
+                            return end;
+                        }
+                    }
+                    Event::Ended(exit) => return End::Died(exit),
+                },
+            }
+        }
+    }
+
+    async fn finish(&mut self, mut course: Course, end: End) {
+        let exiting = matches!(end, End::Ended { exiting: true });
+        let usage = course.meter.usage();
+        // Before the last word, so that whoever heard it finds the context as it was.
+        drop(course.memory_limit.take());
+        self.tell_end(&mut course, end, usage).await;
+        if let Some(record) = course.sink.into_record() {
+            if self.records.len() >= MAX_RECORDS {
+                self.records.pop_front();
+            }
+            self.records.push_back(record);
+        }
+        if exiting {
+            self.await_exit().await;
+        }
+    }
+
+    async fn tell_end(&mut self, course: &mut Course, end: End, usage: Option<Usage>) {
+        let over_limit = |state_lost| {
+            let limit = course.over_limit()?;
+            Some(Failure::OverLimit { limit, state_lost })
+        };
+        let failure = match end {
+            End::Ended { .. } => over_limit(false),
+            End::Stuck => {
+                self.lose(Loss::Stuck);
+                match over_limit(true) {
+                    Some(failure) => Some(failure),
+                    // The caller has left; nobody hears of it but the next one.
+                    None => return,
+                }
+            }
+            End::Died(exit) => {
+                let exit = course.explained(exit, usage);
+                self.lose(Loss::Died(exit));
+                Some(Failure::Died(exit))
+            }
+            End::Failed(failure) => Some(failure),
+        };
+        for output in course.masks.iter_mut().flat_map(Masks::rest) {
+            let update = Update::Output { time: None, output };
+            course.sink.deliver_last(update).await;
+        }
+        let outcome = failure.as_ref().map_or(course.outcome, Outcome::of_failure);
+        let receipt = course.receipt(outcome, usage);
+        if let Some(failure) = failure {
+            course.sink.deliver_last(Update::Failed(failure)).await;
+        }
+        course.sink.deliver_last(Update::Ended(receipt)).await;
+    }
+
+    /// The code asked its kernel to end; the next execution must not be sent to it.
+    async fn await_exit(&mut self) {
+        if let Some(running) = self.kernel.as_mut() {
+            drop(timeout(EXIT_PATIENCE, ended(&mut running.kernel)).await);
+        }
+        self.lose(Loss::Exited);
+    }
+}
+
+/// Ends an execution that was not run.
+async fn refuse(mut sink: Sink, job: &Job, failure: Failure) {
+    let receipt = Receipt {
+        outcome: Outcome::of_failure(&failure),
+        wall: Duration::ZERO,
+        queued: job.queued.elapsed(),
+        spent: None,
+    };
+    sink.deliver_last(Update::Failed(failure)).await;
+    sink.deliver_last(Update::Ended(receipt)).await;
+}
+
+/// Why a limit of memory could not be set.
+fn unlimited(limit: u64, error: &io::Error) -> Failure {
+    if error.kind() == io::ErrorKind::OutOfMemory {
+        return Failure::NoMemory { limit };
+    }
+    tracing::warn!(%error, "memory cannot be limited");
+    Failure::NoLimit
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

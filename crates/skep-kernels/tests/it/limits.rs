@@ -1,0 +1,237 @@
+//! How much an execution may take, and what it took.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use skep_kernels::{Limits, Moved, Order, Receipt, Spent, Update, Usage};
+use skep_testkit::wait_until;
+
+use crate::talk::{World, all, next, order, run, world};
+
+fn limited(limits: Limits, code: &str) -> Order {
+    Order {
+        limits,
+        ..order(code)
+    }
+}
+
+fn seen(world: &World, usage: Usage) {
+    *world.kernels.meter.usage.lock().unwrap() = usage;
+}
+
+async fn receipt(world: &World, order: Order) -> Receipt {
+    let mut execution = world.contexts.execute(&world.python, order).unwrap();
+    loop {
+        match execution.updates.recv().await {
+            Some(Update::Ended(receipt)) => return receipt,
+            Some(_) => {}
+            None => panic!("it ended without a receipt"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn processor_time_over_its_limit_ends_code_with_one_error() {
+    let world = world();
+    let limits = Limits {
+        processor: Some(Duration::from_secs(3)),
+        ..Limits::default()
+    };
+    let order = limited(limits, "wait");
+    let mut execution = world.contexts.execute(&world.python, order).unwrap();
+    assert_eq!(next(&mut execution).await.as_deref(), Some("accepted 1"));
+    // An hour in which it sleeps is no processor time.
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(execution.updates.try_recv().is_err());
+    seen(
+        &world,
+        Usage {
+            processor: Duration::from_secs(3),
+            ..Usage::default()
+        },
+    );
+    assert_eq!(
+        all(execution).await,
+        [
+            "failed OverLimit { limit: Processor(3s), state_lost: false }",
+            "ended timeout"
+        ]
+    );
+    assert_eq!(world.kernels.meter.kills.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_code_over_its_limit_started_is_killed_with_its_kernel() {
+    let world = world();
+    let limits = Limits {
+        time: Some(Duration::from_secs(1)),
+        ..Limits::default()
+    };
+    let execution = world
+        .contexts
+        .execute(&world.python, limited(limits, "stuck"));
+    assert_eq!(
+        all(execution.unwrap()).await[1..],
+        [
+            "failed OverLimit { limit: Time(1s), state_lost: true }",
+            "ended timeout"
+        ]
+    );
+    assert_eq!(world.kernels.meter.kills.load(Ordering::SeqCst), 1);
+    assert_eq!(
+        run(&world.contexts, &world.python, "say a").await,
+        ["lost Stuck", "accepted 1", "a", "ended ok"]
+    );
+}
+
+#[tokio::test]
+async fn memory_is_limited_while_an_execution_runs_and_no_longer() {
+    let world = world();
+    let limits = Limits {
+        memory: Some(1000),
+        ..Limits::default()
+    };
+    let limit = || *world.kernels.meter.limit.lock().unwrap();
+    let order = limited(limits, "wait");
+    let mut execution = world.contexts.execute(&world.python, order).unwrap();
+    next(&mut execution).await;
+    assert_eq!(limit(), Some(1000));
+    drop(execution);
+    run(&world.contexts, &world.python, "say a").await;
+    assert_eq!(limit(), None);
+    let died = limited(limits, "die 1");
+    all(world.contexts.execute(&world.python, died).unwrap()).await;
+    assert_eq!(limit(), None);
+}
+
+#[tokio::test]
+async fn code_that_could_never_have_its_memory_is_not_run() {
+    let world = world();
+    seen(
+        &world,
+        Usage {
+            memory: Some(2000),
+            ..Usage::default()
+        },
+    );
+    let limits = Limits {
+        memory: Some(1000),
+        ..Limits::default()
+    };
+    let execution = world
+        .contexts
+        .execute(&world.python, limited(limits, "remember me"));
+    assert_eq!(
+        all(execution.unwrap()).await,
+        ["failed NoMemory { limit: 1000 }", "ended out_of_memory"]
+    );
+    assert_eq!(
+        run(&world.contexts, &world.python, "recall").await[1],
+        "raised NameError"
+    );
+}
+
+#[tokio::test]
+async fn a_kernel_that_the_machine_killed_for_memory_ran_out_of_memory() {
+    let world = world();
+    let execution = world.contexts.execute(&world.python, order("wait"));
+    let mut execution = execution.unwrap();
+    next(&mut execution).await;
+    seen(
+        &world,
+        Usage {
+            out_of_memory_kills: Some(1),
+            ..Usage::default()
+        },
+    );
+    world.kernels.kill_newest();
+    // The first look saw no count at all, so nothing can be said.
+    assert_eq!(
+        all(execution).await,
+        ["failed Died(Signal(9))", "ended killed"]
+    );
+    let mut execution = world
+        .contexts
+        .execute(&world.python, order("wait"))
+        .unwrap();
+    while next(&mut execution).await.as_deref() != Some("accepted 1") {}
+    seen(
+        &world,
+        Usage {
+            out_of_memory_kills: Some(2),
+            ..Usage::default()
+        },
+    );
+    world.kernels.kill_newest();
+    assert_eq!(
+        all(execution).await,
+        ["failed Died(OutOfMemory)", "ended out_of_memory"]
+    );
+}
+
+#[tokio::test]
+async fn a_receipt_has_what_was_used_meanwhile_even_of_a_kernel_that_died() {
+    let world = world();
+    let usage = Usage {
+        processor: Duration::from_secs(7),
+        memory: Some(50),
+        peak_memory: Some(100),
+        storage: Some(Moved {
+            read: 10,
+            written: 20,
+        }),
+        ..Usage::default()
+    };
+    seen(&world, usage);
+    for code in ["say a", "die 1"] {
+        let receipt = receipt(&world, order(code)).await;
+        assert_eq!(
+            receipt.spent,
+            Some(Spent {
+                processor: Duration::from_millis(1),
+                memory: Some(50),
+                peak_memory: Some(100),
+                moved: Some(Moved::default()),
+                out_of_memory_kills: None,
+            })
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_waits_and_what_runs_can_be_looked_at() {
+    let world = world();
+    let mut first = world
+        .contexts
+        .execute(&world.python, order("wait"))
+        .unwrap();
+    next(&mut first).await;
+    let second = world
+        .contexts
+        .execute(&world.python, order("say a"))
+        .unwrap();
+    seen(
+        &world,
+        Usage {
+            processor: Duration::from_secs(2),
+            ..Usage::default()
+        },
+    );
+    let found = world.contexts.execution(&first.id).unwrap();
+    assert_eq!(found.context, world.python);
+    let spent = found.running.unwrap().spent.unwrap();
+    assert_eq!(spent.processor, Duration::from_secs(2));
+    let waiting = world.contexts.execution(&second.id).unwrap();
+    assert_eq!(waiting.running, None);
+    assert_eq!(world.contexts.executions().len(), 2);
+
+    drop(first);
+    all(second).await;
+    wait_until(Duration::from_secs(10), || async {
+        match world.contexts.executions().len() {
+            0 => Ok(()),
+            left => Err(format!("{left} executions are still there")),
+        }
+    })
+    .await;
+}
