@@ -17,6 +17,9 @@ LANGUAGE = os.environ.get("CONFORMANCE_LANGUAGE") or None
 
 CLASSES = {"sync": e2b_code_interpreter.Sandbox, "async": e2b_code_interpreter.AsyncSandbox}
 
+# How much is large, in mebibytes. With TLS in a build for debugging the same would take a minute for each SDK.
+LARGE_OUTPUT, LARGE_RESULT = (100, 50) if results.MODE == "url" else (10, 5)
+
 # What a shell, a parser or a line splitter would trip over.
 AWKWARD = "it's \"quoted\" \\ back\nline — 日本語 🐝\u2028"
 

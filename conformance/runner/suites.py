@@ -8,7 +8,7 @@ import sys
 from . import environments
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
-SDKS = ("python", "js", "cli")
+SDKS = ("python", "js", "cli", "frameworks")
 GENERATIONS = ("new", "year")
 # What decides where an SDK connects must come from the runner alone.
 CLIENT_VARIABLES = ("E2B_", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "NODE_TEST_CONTEXT", "PYTEST_")
@@ -16,16 +16,19 @@ CLIENT_VARIABLES = ("E2B_", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "NODE_TEST_C
 
 def chosen(sdks, generations):
     """The suites asked for, longest first."""
-    kinds = {"python": Python, "js": JavaScript, "cli": CommandLine}
+    kinds = {"python": Python, "js": JavaScript, "cli": CommandLine, "frameworks": Frameworks}
     return [
         kinds[sdk](generation)
         for sdk in sdks or SDKS
         for generation in generations or GENERATIONS
+        if generation in kinds[sdk].generations
     ]
 
 
 class Suite:
     """An SDK of one generation and the cases that drive it."""
+
+    generations = GENERATIONS
 
     def __init__(self, generation):
         self.generation = generation
@@ -114,3 +117,22 @@ class CommandLine(Suite):
             "CONFORMANCE_GENERATION": self.generation,
             "PYTHONDONTWRITEBYTECODE": "1",
         }
+
+
+class Frameworks(Suite):
+    """Frameworks that embed the newest SDK."""
+
+    name = "frameworks"
+    folder = HERE / "frameworks"
+    generations = ("new",)
+    ended_codes = (0, 1, 5)
+
+    def install(self):
+        self.interpreter = environments.python(self.folder / "frameworks.txt")
+
+    def command(self, pattern):
+        return [self.interpreter, "-m", "pytest", *(["-k", pattern] if pattern else [])]
+
+    def variables(self):
+        # They would tell their makers how they are used.
+        return {"AGNO_TELEMETRY": "false", "HF_HUB_DISABLE_TELEMETRY": "1", "PYTHONDONTWRITEBYTECODE": "1"}
