@@ -53,6 +53,7 @@ impl Bench {
                 path: "/usr/bin:/bin".to_owned(),
                 cgroups: Vec::new(),
                 groups: None,
+                forks: None,
                 kill_count: None,
                 open_files: None,
                 raise_oom_score: false,

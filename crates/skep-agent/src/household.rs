@@ -88,17 +88,6 @@ impl Household {
     ///
     /// If it does not run: the program or the folder is not there, or there is no process left.
     pub fn start(&self, program: &Program, standard: [OwnedFd; 3]) -> Result<Child, ProgramError> {
-        let mut arguments = program.arguments.iter().cloned();
-        let process = wire::ProcessConfig {
-            cmd: arguments.next().unwrap_or_default(),
-            args: arguments.collect(),
-            envs: program
-                .environment
-                .iter()
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect(),
-            cwd: program.directory.clone(),
-        };
         let [input, output, error] = &standard;
         let (pid, exit, group) = self
             .agent
@@ -106,11 +95,37 @@ impl Household {
             .start_plain(
                 self.agent.processes.reaper(),
                 &self.agent.settings.current(),
-                &process,
+                &configuration(program),
                 [input.as_fd(), output.as_fd(), error.as_fd()],
             )
             .map_err(ProgramError)?;
         Ok(Child { pid, exit, group })
+    }
+
+    /// Has the server fork a kernel that is what [`Household::start`] would start, in a fraction
+    /// of the time. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// If there is none to be had, for any reason: start it then.
+    pub fn fork(&self, program: &Program, standard: &[OwnedFd; 3]) -> Result<Child, ProgramError> {
+        let [input, output, error] = standard;
+        let (pid, exit, group) = self
+            .agent
+            .place
+            .fork_kernel(
+                self.agent.processes.reaper(),
+                &self.agent.settings.current(),
+                &configuration(program),
+                [input.as_fd(), output.as_fd(), error.as_fd()],
+            )
+            .map_err(ProgramError)?;
+        Ok(Child { pid, exit, group })
+    }
+
+    /// Whether there is a server to ask for forked kernels.
+    pub fn has_forks(&self) -> bool {
+        self.agent.place.forks.is_some()
     }
 
     /// Signals a child of [`Household::start`] and its process group.
@@ -193,5 +208,19 @@ impl Household {
             .place
             .default_directory(&self.agent.settings.current())
             .map_err(ProgramError)
+    }
+}
+
+fn configuration(program: &Program) -> wire::ProcessConfig {
+    let mut arguments = program.arguments.iter().cloned();
+    wire::ProcessConfig {
+        cmd: arguments.next().unwrap_or_default(),
+        args: arguments.collect(),
+        envs: program
+            .environment
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+        cwd: program.directory.clone(),
     }
 }

@@ -18,6 +18,7 @@ mod encoding;
 mod exit_status;
 mod files;
 mod filesystem;
+mod forks;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod household;

@@ -32,6 +32,8 @@ pub struct Options {
     pub work_cgroups: Vec<OwnedFd>,
     /// What a cgroup for each kernel is made with: folders and doors, by their names.
     pub kernel_cgroups: Vec<(String, OwnedFd)>,
+    /// Where the server is asked for kernels that it forks into this sandbox.
+    pub forks: Option<OwnedFd>,
     /// Counts, in a line `oom_kill <count>`, the processes that were killed for want of memory.
     pub kill_count: Option<OwnedFd>,
     /// Where callers come in.
@@ -59,6 +61,7 @@ impl Options {
             log: None,
             work_cgroups: Vec::new(),
             kernel_cgroups: Vec::new(),
+            forks: None,
             kill_count: None,
             listen: Listen::At((Ipv4Addr::UNSPECIFIED, AGENT_PORT).into()),
             companion: None,

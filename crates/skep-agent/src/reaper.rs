@@ -11,7 +11,8 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait, waitpid,
+    Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, test_kill_process,
+    wait, waitpid,
 };
 use skep_linux::spawn_as::{SpawnAs, SpawnError, Spawning, fork_as};
 use tokio::signal::unix::SignalKind;
@@ -51,6 +52,20 @@ impl Reaper {
         let spawning = fork_as(plan)?;
         children.insert(spawning.pid(), sender);
         Ok((spawning, receiver))
+    }
+
+    /// Takes charge of an orphan that is not known yet; its end will be told to the receiver.
+    ///
+    /// # Errors
+    ///
+    /// If it has ended already.
+    pub(crate) fn adopt(&self, pid: Pid) -> io::Result<oneshot::Receiver<WaitStatus>> {
+        let (sender, receiver) = oneshot::channel();
+        let mut children = self.lock();
+        // Nobody is reaped while the lock is held: if it is there now, its end will be seen.
+        test_kill_process(pid)?;
+        children.insert(pid, sender);
+        Ok(receiver)
     }
 
     /// Signals a child that has not been reaped yet.

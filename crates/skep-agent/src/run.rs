@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 
 use crate::agent::Agent;
 use crate::filesystem::watch::Watchers;
+use crate::forks::Forks;
 use crate::household::Household;
 use crate::log::SandboxLog;
 use crate::metrics::Meter;
@@ -102,6 +103,7 @@ async fn start(options: Options) -> Result<(), RunError> {
         path: options.path,
         cgroups: options.work_cgroups,
         groups: Groups::new(options.kernel_cgroups).map(Arc::new),
+        forks: options.forks.map(Forks::new),
         kill_count: options.kill_count,
         open_files: raise_open_files(),
         raise_oom_score: has_adjusted_oom_score(),

@@ -14,6 +14,7 @@ mod keyring;
 mod loop_device;
 mod mount;
 mod namespace;
+pub mod packet;
 mod pidfd;
 pub mod route;
 mod signals;

@@ -38,6 +38,8 @@ pub struct NativeConfig {
     pub allowed_ranges: Vec<Ipv4Net>,
     /// Who resolves names for sandboxes, in this order.
     pub resolvers: Vec<SocketAddr>,
+    /// Whether kernels are forked into sandboxes instead of being started there.
+    pub zygotes: Option<ZygoteConfig>,
     /// Walls that are left out, so that the attack suite can show what each of them holds.
     #[doc(hidden)]
     pub without: Vec<Defence>,
@@ -59,6 +61,7 @@ impl NativeConfig {
             ready_disks: 0,
             allowed_ranges: Vec::new(),
             resolvers: Vec::new(),
+            zygotes: None,
             without: Vec::new(),
         }
     }
@@ -66,6 +69,25 @@ impl NativeConfig {
     /// Whether a wall is put up; it always is, except in controls of the attack suite.
     pub(crate) fn has(&self, defence: Defence) -> bool {
         !self.without.contains(&defence)
+    }
+}
+
+/// How kernels are forked.
+#[derive(Debug, Clone)]
+pub struct ZygoteConfig {
+    /// How many sandboxes one zygote serves. It is born with ids for so many.
+    pub sandboxes: u16,
+    /// How old it may get before new sandboxes get another: all kernels of one have the same
+    /// addresses and the same seed for hashes.
+    pub rotate_after: Duration,
+}
+
+impl Default for ZygoteConfig {
+    fn default() -> Self {
+        Self {
+            sandboxes: 127,
+            rotate_after: Duration::from_secs(3600),
+        }
     }
 }
 

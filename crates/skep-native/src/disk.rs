@@ -191,9 +191,7 @@ mod tests {
             }
         });
         assert_eq!(
-            fs::read_dir(folder.path().join("disks"))
-                .unwrap()
-                .count(),
+            fs::read_dir(folder.path().join("disks")).unwrap().count(),
             1
         );
     }

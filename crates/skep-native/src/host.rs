@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use skep_isolation::{DestroyError, LaunchError, LaunchRequest};
-use skep_launch::{Descriptors, SpawnError, Started, Step, sealed_file};
+use skep_launch::{Descriptors, Parent, SpawnError, Started, Step, sealed_file};
+use skep_linux::packet;
 use skep_telemetry::Chain;
 use skep_types::{Egress, SandboxId, Usage};
 
@@ -26,6 +27,7 @@ use crate::log::{KeptLogs, Log};
 use crate::record::Record;
 use crate::resident::Resident;
 use crate::slots::Slots;
+use crate::zygote::{Holder, Zygotes};
 use crate::{dns, gateway, plan};
 
 /// How long the launcher may take. It takes milliseconds, unless the machine is overloaded.
@@ -49,6 +51,7 @@ pub(crate) struct Host {
     pub(crate) boot: String,
     pub(crate) logs: KeptLogs,
     pub(crate) disks: Disks,
+    pub(crate) zygotes: Zygotes,
     agent: OwnedFd,
     /// Every sandbox that was launched or adopted by this server and not destroyed yet, those
     /// that are being launched included.
@@ -73,6 +76,8 @@ pub(crate) struct Newcomer {
     pub(crate) ready: OwnedFd,
     pub(crate) last_words: OwnedFd,
     pub(crate) log: Log,
+    /// Where its agent asks for kernels, if it is below a zygote.
+    pub(crate) forks: Option<OwnedFd>,
     pub(crate) meter: Option<DiskMeter>,
     /// How long disk and cgroups took.
     pub(crate) prepared_in: Duration,
@@ -109,6 +114,7 @@ impl Host {
             boot,
             logs: KeptLogs::open(config.data_dir.join("logs"))?,
             disks: Disks::new(config.data_dir.join("disks"), config.ready_disks)?,
+            zygotes: Zygotes::new(config.zygotes.clone())?,
             agent,
             tenants: Mutex::default(),
             fail_at: Mutex::default(),
@@ -144,6 +150,7 @@ impl Host {
     pub(crate) fn move_out(&self, id: &SandboxId, slot: Slot) {
         self.tenants().remove(id);
         self.slots.give_back(slot);
+        self.zygotes.left(self);
     }
 
     /// The sandbox of this name, if it runs here.
@@ -162,6 +169,7 @@ impl Host {
         &self,
         request: &LaunchRequest,
         slot: Slot,
+        holder: Option<&Holder>,
     ) -> Result<Newcomer, LaunchError> {
         let start = Instant::now();
         let folder = self.folder(&request.id);
@@ -187,7 +195,20 @@ impl Host {
         let last_words = last_words_file().map_err(failed("make room for last words"))?;
         let log = Log::new().map_err(failed("make the sandbox's log"))?;
         let copy = |file: &OwnedFd| file.try_clone().map_err(failed("copy a descriptor"));
+        let forks = holder.map(|_| packet::pair()).transpose();
+        let (forks, asking) = forks.map_err(failed("make a socket"))?.unzip();
+        let zygote = match (holder, asking) {
+            (Some(holder), Some(asking)) => {
+                let parent = Parent {
+                    namespace: descriptors.add(copy(&holder.namespace)?),
+                    first: holder.first_id(slot),
+                };
+                Some((parent, descriptors.add(asking)))
+            }
+            (None, _) | (_, None) => None,
+        };
         let passed = plan::Passed {
+            zygote,
             disk: descriptors.add(disk),
             join: descriptors.add_all(doors.join),
             home: descriptors.add_all(doors.home),
@@ -221,6 +242,7 @@ impl Host {
             ready: ready.into(),
             last_words,
             log,
+            forks,
             prepared_in,
             launched_in: start.elapsed().saturating_sub(prepared_in),
         })
@@ -387,7 +409,7 @@ impl Host {
         }
     }
 
-    fn folder(&self, id: &SandboxId) -> PathBuf {
+    pub(crate) fn folder(&self, id: &SandboxId) -> PathBuf {
         self.config.data_dir.join("sandboxes").join(id.as_str())
     }
 
@@ -406,7 +428,7 @@ impl dns::Clients for Host {
 
 /// What the agent says, kept in memory: a file on disk would have to be bounded by somebody,
 /// and a pipe would break when the server is restarted.
-fn last_words_file() -> io::Result<OwnedFd> {
+pub(crate) fn last_words_file() -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = rustix::fs::memfd_create("last-words", flags)?;
     rustix::fs::ftruncate(&file, LAST_WORDS_BYTES)?;

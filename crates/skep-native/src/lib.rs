@@ -22,11 +22,13 @@ mod probe;
 mod record;
 mod resident;
 mod slots;
+mod zygote;
 
-pub use config::{NativeConfig, resolvers_in};
+pub use config::{NativeConfig, ZygoteConfig, resolvers_in};
 #[doc(hidden)]
 pub use defence::Defence;
 pub use firewall::FirewallError;
 pub use instance::InstanceError;
 pub use native::{Native, StartError};
 pub use probe::{Check, CheckStatus, probe};
+pub use zygote::ZygoteCounts;

@@ -27,7 +27,8 @@ use crate::instance::{Instance, InstanceError, Names, Slot};
 use crate::log::{Identity, Log};
 use crate::record::{self, Record};
 use crate::resident::Resident;
-use crate::{dns, firewall, gateway};
+use crate::zygote::{Client, Holder, ZygoteCounts};
+use crate::{dns, firewall, gateway, zygote};
 
 /// Sandboxes held by Linux namespaces, cgroups, seccomp and id-mapped users.
 ///
@@ -110,6 +111,7 @@ impl Native {
 
     /// Stops answering names and keeping disks ready. Sandboxes and the rules that hold them stay.
     pub async fn stop(&self) {
+        self.host.zygotes.end();
         self.tasks.finish().await;
         let host = Arc::clone(&self.host);
         let cleared = tokio::task::spawn_blocking(move || host.disks.ready.clear());
@@ -153,6 +155,11 @@ impl Native {
             what: "installation".into(),
             source: panic.into(),
         })?
+    }
+
+    /// What is counted of forked kernels.
+    pub fn zygotes(&self) -> Arc<ZygoteCounts> {
+        Arc::clone(&self.host.zygotes.counts)
     }
 
     #[doc(hidden)]
@@ -273,7 +280,7 @@ impl Isolation for Native {
 }
 
 async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident>, LaunchError> {
-    let slot = host.slots.take().ok_or(LaunchError::NoRoom("slot"))?;
+    let (slot, holder) = take_slot(host, &request).await?;
     let id = request.id.clone();
     let egress = request.egress;
     if !host.move_in(&id, slot, egress) {
@@ -281,8 +288,10 @@ async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident
         return Err(failed("launch the sandbox")("it runs already"));
     }
     let launching = host.disks.launching();
-    let working = Arc::clone(host);
-    let launched = tokio::task::spawn_blocking(move || working.launch(&request, slot)).await;
+    let (working, below) = (Arc::clone(host), holder.clone());
+    let launched =
+        tokio::task::spawn_blocking(move || working.launch(&request, slot, below.as_deref()));
+    let launched = launched.await;
     let launched = launched.unwrap_or_else(|panic| Err(failed("launch the sandbox")(panic)));
     let settled = launched.and_then(|newcomer| {
         let Newcomer {
@@ -290,6 +299,7 @@ async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident
             ready,
             last_words,
             log,
+            forks,
             meter,
             prepared_in,
             launched_in,
@@ -314,6 +324,14 @@ async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident
             ),
             meter,
         };
+        if let (Some(holder), Some(forks)) = (holder, forks) {
+            let client = Client {
+                id: id.clone(),
+                slot,
+                pid: started.pid,
+            };
+            zygote::serve(Arc::clone(host), holder, client, forks);
+        }
         let (host, pidfd) = (Arc::clone(host), started.pidfd);
         let resident = Resident::new(host, record, slot, pidfd, Some(last_words), Some(log))
             .map_err(failed("watch the first process"))?;
@@ -342,6 +360,27 @@ async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident
             Err(error)
         }
     }
+}
+
+/// A slot for a new sandbox: below its template's zygote if there is one.
+async fn take_slot(
+    host: &Arc<Host>,
+    request: &LaunchRequest,
+) -> Result<(Slot, Option<Arc<Holder>>), LaunchError> {
+    // A sandbox with a wall left out is not what a zygote would expect.
+    if host.zygotes.is_on() && host.config.without.is_empty() {
+        let (looking, layers) = (Arc::clone(host), request.layers.clone());
+        let found =
+            tokio::task::spawn_blocking(move || looking.zygotes.place_for(&looking, &layers));
+        let found = found
+            .await
+            .map_err(failed("look for the template's zygote"))?;
+        if let Some((holder, slot)) = found {
+            return Ok((slot, Some(holder)));
+        }
+    }
+    let slot = host.slots.take().ok_or(LaunchError::NoRoom("slot"))?;
+    Ok((slot, None))
 }
 
 async fn make_disks_ready(host: Arc<Host>) {

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use skep_isolation::LaunchRequest;
 use skep_launch::{
-    Descriptor, LaunchPlan, Lifetime, Link, Network, PlannedFile, Privileges, Process, Program,
-    Root, Top, Users,
+    Descriptor, LaunchPlan, Lifetime, Link, Network, Parent, PlannedFile, Privileges, Process,
+    Program, Root, Top, Users,
 };
 
 use crate::defence::Defence;
@@ -18,7 +18,7 @@ pub(crate) const IMAGE: &str = "disk.img";
 pub(crate) const STAGING: &str = "staging";
 
 /// What programs written for E2B see.
-const HOSTNAME: &str = "e2b.local";
+pub(crate) const HOSTNAME: &str = "e2b.local";
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const OPEN_FILES: (u64, u64) = (65_536, 1 << 20);
 /// A machine that is out of memory takes it from sandboxes first.
@@ -51,6 +51,8 @@ pub(crate) struct Passed {
     pub(crate) kill_count: Descriptor,
     /// What the agent makes a cgroup for each kernel with.
     pub(crate) kernels: Vec<(&'static str, Descriptor)>,
+    /// Below whose user namespace it is, and where the agent asks for kernels.
+    pub(crate) zygote: Option<(Parent, Descriptor)>,
 }
 
 pub(crate) fn plan(
@@ -73,7 +75,7 @@ pub(crate) fn plan(
         } else {
             Users::Host
         },
-        parent: None,
+        parent: passed.zygote.map(|(parent, _)| parent),
         network: if !config.has(Defence::OwnNetwork) {
             Network::Host
         } else {
@@ -126,10 +128,17 @@ fn process(host: &Host, passed: &Passed) -> Process {
         "--kernel-cgroup-fds".to_owned(),
         kernels.join(","),
     ];
+    let forks = kill_count + 1 + kernels.len();
+    let asking = passed
+        .zygote
+        .map(|_| ["--fork-fd".to_owned(), forks.to_string()]);
     let arguments = host.config.agent_arguments.iter().cloned();
     Process {
         program: Program::Descriptor(passed.agent),
-        arguments: arguments.chain(added).collect(),
+        arguments: arguments
+            .chain(added)
+            .chain(asking.into_iter().flatten())
+            .collect(),
         environment: vec![
             ("PATH".into(), PATH.into()),
             ("HOME".into(), "/root".into()),
@@ -146,6 +155,7 @@ fn process(host: &Host, passed: &Passed) -> Process {
             .chain(passed.work.iter().copied())
             .chain([passed.kill_count])
             .chain(passed.kernels.iter().map(|(_, folder)| *folder))
+            .chain(passed.zygote.map(|(_, forks)| forks))
             .collect(),
         open_files: OPEN_FILES,
         oom_score_adjust: OOM_SCORE_ADJUST,

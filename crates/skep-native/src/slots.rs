@@ -11,9 +11,27 @@ pub(crate) struct Slots {
     state: Mutex<State>,
 }
 
+/// Slots that lie side by side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// The number of the first.
+    pub(crate) first: u16,
+    /// How many there are.
+    pub(crate) count: u16,
+}
+
+impl Run {
+    fn indices(self) -> std::ops::Range<usize> {
+        let first = usize::from(self.first);
+        first..first + usize::from(self.count)
+    }
+}
+
 #[derive(Debug)]
 struct State {
     taken: Vec<bool>,
+    /// Those that are only taken by whom they are kept for.
+    reserved: Vec<bool>,
     /// Where the search starts: a slot that was just given back rests longest, so that nothing
     /// that still travels to its last sandbox reaches the next one.
     next: usize,
@@ -25,6 +43,7 @@ impl Slots {
             names,
             state: Mutex::new(State {
                 taken: vec![false; usize::from(SLOTS)],
+                reserved: vec![false; usize::from(SLOTS)],
                 next: 0,
             }),
         }
@@ -36,10 +55,50 @@ impl Slots {
         let count = state.taken.len();
         let index = (0..count)
             .map(|step| (state.next + step) % count)
-            .find(|index| !state.taken[*index])?;
+            .find(|index| !state.taken[*index] && !state.reserved[*index])?;
         state.taken[index] = true;
         state.next = (index + 1) % count;
         Some(self.names.slot(u16::try_from(index).ok()?))
+    }
+
+    /// Keeps so many free slots side by side from all who do not name them.
+    pub(crate) fn reserve(&self, count: u16) -> Option<Run> {
+        let mut state = self.lock();
+        let is_free = |index: usize| !state.taken[index] && !state.reserved[index];
+        // From the end, away from those that come and go.
+        let first = (0..=SLOTS.checked_sub(count)?).rev().find(|first| {
+            Run {
+                first: *first,
+                count,
+            }
+            .indices()
+            .all(is_free)
+        })?;
+        let run = Run { first, count };
+        state.reserved[run.indices()].fill(true);
+        Some(run)
+    }
+
+    /// Keeps them no longer. Those that are taken stay so.
+    pub(crate) fn release(&self, run: Run) {
+        self.lock().reserved[run.indices()].fill(false);
+    }
+
+    /// Takes a free slot of a run.
+    pub(crate) fn take_reserved(&self, run: Run) -> Option<Slot> {
+        let mut state = self.lock();
+        let index = run.indices().find(|index| !state.taken[*index])?;
+        state.taken[index] = true;
+        Some(self.names.slot(u16::try_from(index).ok()?))
+    }
+
+    /// How many slots of a run are taken.
+    pub(crate) fn in_use(&self, run: Run) -> usize {
+        let state = self.lock();
+        state.taken[run.indices()]
+            .iter()
+            .filter(|taken| **taken)
+            .count()
     }
 
     /// Takes this very slot. False if it is taken or there is none of that number.
@@ -79,6 +138,24 @@ mod tests {
         let first = slots.take().unwrap();
         slots.give_back(first);
         assert_ne!(slots.take().unwrap(), first);
+    }
+
+    #[test]
+    fn slots_that_are_kept_go_to_nobody_else() {
+        let slots = Slots::new(Names::of(0));
+        let run = slots.reserve(3).unwrap();
+        for _ in 3..SLOTS {
+            slots.take().unwrap();
+        }
+        assert_eq!(slots.take(), None);
+        assert_eq!(slots.reserve(1), None);
+        let kept: Vec<_> = (0..3).filter_map(|_| slots.take_reserved(run)).collect();
+        assert_eq!((kept.len(), slots.in_use(run)), (3, 3));
+        assert_eq!(slots.take_reserved(run), None);
+        slots.give_back(kept[0]);
+        assert_eq!(slots.take(), None, "it is still kept");
+        slots.release(run);
+        assert_eq!(slots.take(), Some(kept[0]));
     }
 
     #[test]

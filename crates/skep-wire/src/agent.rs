@@ -1,5 +1,6 @@
 //! What the server tells an agent about its sandbox. Between our own two ends; no SDK sees it.
 
+pub mod fork;
 pub mod log;
 
 use std::collections::BTreeMap;

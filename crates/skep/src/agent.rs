@@ -31,6 +31,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), CliError> {
         .iter()
         .map(|(name, number)| Ok((name.clone(), take(*number)?)))
         .collect::<Result<_, CliError>>()?;
+    options.forks = args.fork_fd.map(take).transpose()?;
     options.kill_count = args.kill_count_fd.map(take).transpose()?;
     options.listen = Listen::At(args.listen);
     options.companion = interpreter::companion();

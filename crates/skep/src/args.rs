@@ -153,6 +153,9 @@ pub(crate) struct AgentArgs {
     /// Descriptors to make a cgroup for each kernel with, as `name=number`
     #[arg(long, value_delimiter = ',', value_parser = named_descriptor)]
     pub(crate) kernel_cgroup_fds: Vec<(String, i32)>,
+    /// Descriptor of the socket on which the server is asked for kernels
+    #[arg(long)]
+    pub(crate) fork_fd: Option<i32>,
     /// Descriptor to read from how many processes were killed for want of memory
     #[arg(long)]
     pub(crate) kill_count_fd: Option<i32>,

@@ -69,6 +69,8 @@ pub(crate) struct Pool {
     pub(crate) ready: u32,
     /// Mounted disks of each size that is asked for.
     pub(crate) disks: u32,
+    /// Whether a warmed kernel of each template that names one is forked into its sandboxes.
+    pub(crate) zygotes: bool,
 }
 
 /// How long ended sandboxes are remembered, with why they ended and what they said.
@@ -119,7 +121,11 @@ impl Default for Config {
 
 impl Default for Pool {
     fn default() -> Self {
-        Self { ready: 2, disks: 8 }
+        Self {
+            ready: 2,
+            disks: 8,
+            zygotes: false,
+        }
     }
 }
 

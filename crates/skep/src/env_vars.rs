@@ -115,6 +115,11 @@ pub(crate) const ALL: &[EnvVar] = &[
         help: "mounted disks of each size that are kept ready for the next sandboxes; 0 is none",
     },
     EnvVar {
+        name: "SKEP_POOL_ZYGOTES",
+        key: "pool.zygotes",
+        help: "whether a warmed kernel of each template that names one is forked into its sandboxes, instead of being started there",
+    },
+    EnvVar {
         name: "SKEP_RECORD_DAYS",
         key: "records.days",
         help: "days for which an ended sandbox is remembered",

@@ -1,6 +1,8 @@
 //! The interpreter beside the agent, in sandboxes whose template has kernels.
 
+mod begin;
 mod group_meter;
+mod kernel_folders;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -22,38 +24,31 @@ use skep_telemetry::Chain;
 use skep_types::Secrets;
 use skep_wire::interpreter::INTERPRETER_PORT;
 
+use begin::begin;
 use group_meter::GroupMeter;
-
-/// Where a template says which kernels it has. One without this folder pays nothing.
-const KERNELS: &str = "/usr/local/share/skep/kernels";
-
-/// Where Jupyter's own kernels say so. They are there by their names, such as `python3`.
-const JUPYTER: &[&str] = &[
-    "/opt/venv/share/jupyter/kernels",
-    "/usr/local/share/jupyter/kernels",
-    "/usr/share/jupyter/kernels",
-    "/home/user/.local/share/jupyter/kernels",
-];
+use kernel_folders::kernel_folders;
 
 /// Where code runs if the sandbox does not say.
 const FALLBACK_DIRECTORY: &str = "/home/user";
 
-/// The interpreter, if this sandbox's template has kernels.
+/// The interpreter, if this sandbox's template has kernels where one can look before the
+/// sandbox's variables are known. One without pays nothing.
 pub(crate) fn companion() -> Option<Companion> {
-    let folder = Path::new(KERNELS);
-    folder.is_dir().then(|| Companion {
+    let folders = kernel_folders(&BTreeMap::new(), Path::new(FALLBACK_DIRECTORY));
+    let has_kernels = folders.iter().any(|folder| folder.is_dir());
+    has_kernels.then(|| Companion {
         listen: Listen::At((Ipv4Addr::UNSPECIFIED, INTERPRETER_PORT).into()),
-        routes: Box::new(|household| routes(household, folder)),
+        routes: Box::new(routes),
     })
 }
 
-fn routes(household: Household, folder: &Path) -> Router {
+fn routes(household: Household) -> Router {
     let sandbox = Arc::new(Sandbox {
         household,
         meters: Arc::default(),
     });
-    let folders = [folder].into_iter().chain(JUPYTER.iter().map(Path::new));
-    let folders = folders.map(Path::to_owned).collect();
+    let around = Arc::clone(&sandbox);
+    let folders = move || kernel_folders(&around.environment(), Path::new(&around.directory()));
     let installed = Installed::new(folders, Arc::clone(&sandbox) as _);
     let has_python = installed.languages().iter().any(|name| name == "python");
     let defaults: &[&str] = if has_python { &["python"] } else { &[] };
@@ -114,7 +109,10 @@ impl Processes for Sandbox {
                 environment: command.environment,
                 directory: None,
             };
-            let child = tokio::task::spawn_blocking(move || household.start(&program, standard));
+            let may_be_forked = command.may_be_forked;
+            let child = tokio::task::spawn_blocking(move || {
+                begin(&household, &program, may_be_forked, standard)
+            });
             let child = child
                 .await
                 .map_err(io::Error::other)?

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use skep_cli::{CliError, ExitKind};
-use skep_native::{InstanceError, Native, NativeConfig, StartError, resolvers_in};
+use skep_native::{InstanceError, Native, NativeConfig, StartError, ZygoteConfig, resolvers_in};
 
 use crate::config::{Config, Network};
 
@@ -24,6 +24,7 @@ pub(crate) async fn open(config: &Config) -> Result<Native, CliError> {
     let speed = u64::from(config.limits.disk_mib_per_second) << 20;
     native.ready_disks = config.pool.disks as usize;
     native.disk_bytes_per_second = Some(speed).filter(|speed| *speed > 0);
+    native.zygotes = config.pool.zygotes.then(ZygoteConfig::default);
     native.allowed_ranges = allowed_ranges(&config.network)?;
     Native::start(native).await.map_err(start_error)
 }

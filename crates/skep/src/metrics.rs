@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use skep_api::ServerMetrics;
+use skep_native::ZygoteCounts;
 use skep_node::Node;
 use skep_store::Store;
 use skep_telemetry::Exposition;
@@ -13,6 +14,7 @@ use skep_types::Phase;
 pub(crate) struct Metrics {
     pub(crate) node: Node,
     pub(crate) store: Store,
+    pub(crate) zygotes: Arc<ZygoteCounts>,
     /// Set when the front door is there, which is made last.
     pub(crate) proxy: OnceLock<Arc<skep_proxy::Metrics>>,
 }
@@ -28,6 +30,7 @@ impl ServerMetrics for Metrics {
             version,
         );
         self.sandboxes(&mut text);
+        zygotes(&mut text, &self.zygotes);
         if let Some(proxy) = self.proxy.get() {
             requests(&mut text, proxy);
         }
@@ -111,6 +114,42 @@ impl Metrics {
             &metrics.commits,
         );
     }
+}
+
+fn zygotes(text: &mut Exposition, counts: &ZygoteCounts) {
+    text.gauge(
+        "skep_zygotes",
+        "Warmed processes that kernels are forked from.",
+        counts.alive.get(),
+    );
+    text.counters(
+        "skep_zygote_starts_total",
+        "Zygotes that were started, by what became of them.",
+        "outcome",
+        [
+            ("ready", counts.made.get()),
+            ("failed", counts.not_made.get()),
+        ],
+    );
+    text.counters(
+        "skep_zygote_kernels_total",
+        "Kernels that were asked for, by whether one was forked, or why it had to be started.",
+        "outcome",
+        [
+            ("forked", counts.forked.get()),
+            ("cold", counts.cold.get()),
+            ("dead", counts.dead.get()),
+            ("slow", counts.slow.get()),
+            ("declined", counts.declined.get()),
+            ("different", counts.different.get()),
+            ("nonsense", counts.nonsense.get()),
+        ],
+    );
+    text.durations(
+        "skep_zygote_fork_seconds",
+        "From the question for a kernel until it was forked and found to be right.",
+        &counts.fork,
+    );
 }
 
 fn requests(text: &mut Exposition, proxy: &skep_proxy::Metrics) {

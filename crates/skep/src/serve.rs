@@ -153,6 +153,7 @@ impl Server {
         let metrics = Arc::new(Metrics {
             node: node.clone(),
             store: store.clone(),
+            zygotes: isolation.zygotes(),
             proxy: OnceLock::new(),
         });
         let api = skep_api::router(skep_api::Options {

@@ -57,6 +57,8 @@ pub(crate) enum StartError {
     Spawn { command: String, source: SpawnError },
     #[error("cannot make a cgroup for the process")]
     Group(#[source] io::Error),
+    #[error("cannot have a kernel forked")]
+    Fork(#[source] io::Error),
     #[error("cannot make the channels of the process")]
     Channels(#[source] io::Error),
 }

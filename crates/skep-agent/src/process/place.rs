@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::process::{Pid, Rlimit, WaitStatus};
 use skep_linux::spawn_as::{SpawnAs, Spawning};
 use skep_wire::agent::AgentConfig;
+use skep_wire::agent::fork::ForkRequest;
 use skep_wire::rpc::process as wire;
 use tokio::sync::oneshot;
 
 use super::groups::{Group, Groups};
 use super::launch::StartError;
+use crate::forks::Forks;
 use crate::path;
 use crate::reaper::Reaper;
 use crate::settings;
@@ -28,6 +31,8 @@ pub(crate) struct WorkPlace {
     pub(crate) cgroups: Vec<OwnedFd>,
     /// Where kernels get cgroups of their own; without it they are where all work is.
     pub(crate) groups: Option<Arc<Groups>>,
+    /// Whom to ask for kernels that need not be started.
+    pub(crate) forks: Option<Forks>,
     /// Counts the processes that were killed for want of memory.
     pub(crate) kill_count: Option<OwnedFd>,
     /// The limit that the agent had before it raised its own.
@@ -131,6 +136,42 @@ impl WorkPlace {
             command: process.cmd.clone(),
             source,
         })?;
+        Ok((pid, exit, group))
+    }
+
+    /// Has a kernel of the sandbox's default user forked by the server, as [`Self::start_plain`]
+    /// would start it. Blocks.
+    pub(crate) fn fork_kernel(
+        &self,
+        reaper: &Reaper,
+        config: &AgentConfig,
+        process: &wire::ProcessConfig,
+        standard: [BorrowedFd<'_>; 3],
+    ) -> Result<(Pid, oneshot::Receiver<WaitStatus>, Option<Group>), StartError> {
+        let forks = self.forks.as_ref();
+        let forks = forks.ok_or_else(|| StartError::Fork(io::ErrorKind::Unsupported.into()))?;
+        let user = self.user(None, config)?;
+        let directory = directory(process, &user, config)?;
+        let directory = directory.into_string();
+        let directory = directory.map_err(|error| StartError::Fork(io::Error::other(error)))?;
+        let group = self.groups.as_ref().map(Groups::take).transpose();
+        let group = group.map_err(StartError::Group)?;
+        let doors = group.as_ref().map_or(Ok(Vec::new()), Group::doors);
+        let doors = doors.map_err(StartError::Group)?;
+        let credentials = user.credentials();
+        let request = ForkRequest {
+            uid: credentials.uid,
+            gid: credentials.gid,
+            groups: credentials.groups,
+            environment: environment(process, &user, config, &self.path)?,
+            directory,
+        };
+        let forked = forks.ask(&request, standard, &doors);
+        let forked = forked.map_err(StartError::Fork)?;
+        let pid = forked.pid;
+        // Known before it does anything, so that its end is not missed.
+        let exit = reaper.adopt(pid).map_err(StartError::Fork)?;
+        forked.go().map_err(StartError::Fork)?;
         Ok((pid, exit, group))
     }
 

@@ -1,5 +1,7 @@
 //! The agent of a test: answers one question per connection.
 
+mod forks;
+
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -23,6 +25,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let mut config_file = File::from(take(&option("--config-fd")));
     config_file.read_to_string(&mut config).unwrap();
     let mut ready = File::from(take(&option("--ready-fd")));
+    let forks = arguments.iter().any(|argument| argument == "--fork-fd");
+    let forks = forks.then(|| take(&option("--fork-fd")));
     let work: Vec<OwnedFd> = option("--work-cgroup-fds").split(',').map(take).collect();
 
     match config.as_str() {
@@ -52,7 +56,17 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
                 start(question, &work, &stream);
                 continue;
             }
+            Some(("fork", question)) => match &forks {
+                Some(server) => match forks::ask(server, question, &stream) {
+                    Some(refused) => refused,
+                    None => continue,
+                },
+                None => "nobody to ask".into(),
+            },
             Some(("agent", question)) => crate::probe::answer(question),
+            _ if question.starts_with("fork-") => {
+                forks::nonsense(forks.as_ref().unwrap(), question)
+            }
             _ if question == "config" => config.clone(),
             _ => format!("no such question: {question}"),
         };

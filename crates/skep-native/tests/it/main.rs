@@ -12,12 +12,14 @@ mod bench;
 mod checks;
 mod contract;
 mod crash;
+mod double;
 mod life;
 mod limits;
 mod measure;
 mod network;
 mod probe;
 mod uplink;
+mod zygote;
 
 use std::process::ExitCode;
 
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         Some("launch") => skep_launch::run(),
         Some("agent") => agent::run(&arguments[2..]),
         Some("probe") => probe::run(&arguments[2..]),
+        Some("be-zygote") => double::run(&arguments[2..]),
         Some("server") => crash::serve(&arguments[2..]),
         Some("serve") => uplink::serve(),
         _ => {
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
                 life::TESTS,
                 checks::TESTS,
                 crash::TESTS,
+                zygote::TESTS,
             ];
             let trials = tests.concat().into_iter().map(trial);
             let measured = measure::TESTS.iter().copied();

@@ -22,6 +22,8 @@ pub(crate) fn answer(question: &str) -> String {
     let (word, argument) = question.split_once('=').unwrap_or((question, ""));
     match word {
         "pid" => std::process::id().to_string(),
+        "likeness" => likeness(),
+        "processes" => processes(),
         "read" => said(fs::read_to_string(argument).map(|text| text.trim().to_owned())),
         "write" => said(fs::write(argument, "written").map(|()| "ok".into())),
         "fill" => fill(argument),
@@ -39,6 +41,79 @@ pub(crate) fn answer(question: &str) -> String {
         }
         _ => format!("no such question: {word}"),
     }
+}
+
+/// Everything by which two processes of a sandbox could be told apart that should be the same.
+fn likeness() -> String {
+    const FIELDS: [&str; 16] = [
+        "Umask",
+        "Uid",
+        "Gid",
+        "Groups",
+        "PPid",
+        "TracerPid",
+        "Threads",
+        "SigBlk",
+        "SigCgt",
+        "CapInh",
+        "CapPrm",
+        "CapEff",
+        "CapBnd",
+        "CapAmb",
+        "NoNewPrivs",
+        "Seccomp",
+    ];
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let fields = status.lines().filter_map(|line| line.split_once(':'));
+    let fields = fields.filter(|(name, _)| FIELDS.iter().any(|field| name.starts_with(field)));
+    let mut lines: Vec<_> = fields
+        .map(|(name, value)| format!("{name}: {}", value.trim()))
+        .collect();
+    for name in [
+        "cgroup",
+        "ipc",
+        "mnt",
+        "net",
+        "pid",
+        "pid_for_children",
+        "time",
+        "user",
+        "uts",
+    ] {
+        let link = fs::read_link(format!("/proc/self/ns/{name}")).unwrap();
+        lines.push(format!("ns {name} {}", link.display()));
+    }
+    for name in ["limits", "cgroup", "oom_score_adj", "sessionid"] {
+        let text = fs::read_to_string(format!("/proc/self/{name}")).unwrap();
+        lines.push(format!("{name} {}", text.trim()));
+    }
+    for name in ["uid_map", "gid_map"] {
+        let text = fs::read_to_string(format!("/proc/self/{name}")).unwrap();
+        lines.push(format!("map {name} {}", text.trim()));
+    }
+    let dumpable = rustix::process::dumpable_behavior().unwrap();
+    let session = rustix::process::getsid(None).unwrap() == rustix::process::getpid();
+    lines.push(format!("{dumpable:?}, leads its session: {session}"));
+    let nice = rustix::process::getpriority_process(None).unwrap();
+    lines.push(format!("nice {nice}"));
+    let directory = std::env::current_dir().unwrap();
+    lines.push(format!("in {}", directory.display()));
+    lines.join("\n") + "\n"
+}
+
+/// The numbers of all processes that live.
+fn processes() -> String {
+    let names = fs::read_dir("/proc").unwrap().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let lives = |number: &u32| {
+        let status = fs::read_to_string(format!("/proc/{number}/status"));
+        status.is_ok_and(|status| !status.contains("State:\tZ"))
+    };
+    let numbers = names.filter_map(|name| name.parse().ok());
+    let mut numbers: Vec<u32> = numbers.filter(lives).collect();
+    numbers.sort_unstable();
+    let numbers: Vec<_> = numbers.iter().map(u32::to_string).collect();
+    numbers.join(" ")
 }
 
 fn said(result: std::io::Result<String>) -> String {

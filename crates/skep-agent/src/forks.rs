@@ -1,0 +1,156 @@
+//! Kernels that the server forks into this sandbox, so that they need not be started.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::process::Pid;
+use skep_linux::packet;
+use skep_wire::agent::fork::{ForkAnswer, ForkRequest, GO, MAX_ANSWER};
+
+/// How long the server may take. Starting a kernel takes about as long.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// The server, as far as it forks kernels.
+#[derive(Debug)]
+pub(crate) struct Forks {
+    /// Held from a question to its answer. Empty when an answer did not come: a late one would
+    /// be taken for that to the next question.
+    server: Mutex<Option<OwnedFd>>,
+}
+
+/// A kernel that waits for its first word.
+#[derive(Debug)]
+pub(crate) struct Forked {
+    pub(crate) pid: Pid,
+    go: OwnedFd,
+}
+
+impl Forks {
+    pub(crate) fn new(server: OwnedFd) -> Self {
+        Self {
+            server: Mutex::new(Some(server)),
+        }
+    }
+
+    /// Asks for a kernel. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// If there is none to be had; the caller starts one.
+    pub(crate) fn ask(
+        &self,
+        request: &ForkRequest,
+        standard: [BorrowedFd<'_>; 3],
+        doors: &[OwnedFd],
+    ) -> io::Result<Forked> {
+        let file = sealed_file(&serde_json::to_vec(request)?)?;
+        let mut descriptors = vec![file.as_fd()];
+        descriptors.extend(standard);
+        descriptors.extend(doors.iter().map(AsFd::as_fd));
+        let mut place = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = place.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let answer = packet::send(server, b"f", &descriptors)
+            .and_then(|()| packet::receive(server, MAX_ANSWER, Instant::now() + PATIENCE));
+        let answer = match answer {
+            Ok(Some(answer)) => answer,
+            Ok(None) => {
+                *place = None;
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            Err(error) => {
+                *place = None;
+                return Err(error);
+            }
+        };
+        drop(place);
+        match serde_json::from_slice(&answer.bytes)? {
+            ForkAnswer::Forked { pid } => Ok(Forked {
+                pid: Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidData)?,
+                go: answer
+                    .descriptors
+                    .into_iter()
+                    .next()
+                    .ok_or(io::ErrorKind::InvalidData)?,
+            }),
+            ForkAnswer::Refused => Err(io::Error::other("the server forks no kernel")),
+        }
+    }
+}
+
+impl Forked {
+    /// Lets the kernel begin.
+    ///
+    /// # Errors
+    ///
+    /// If it has ended.
+    pub(crate) fn go(self) -> io::Result<()> {
+        packet::send(&self.go, GO, &[])
+    }
+}
+
+/// A file in memory that nobody can change any more.
+fn sealed_file(content: &[u8]) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("fork-request", flags)?;
+    let mut rest = content;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = &rest[written..];
+    }
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> ForkRequest {
+        ForkRequest {
+            uid: 1000,
+            gid: 1000,
+            groups: Vec::new(),
+            environment: std::collections::BTreeMap::new(),
+            directory: "/".into(),
+        }
+    }
+
+    fn ask(forks: &Forks) -> io::Result<Forked> {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        forks.ask(&request(), [null.as_fd(); 3], &[])
+    }
+
+    #[test]
+    fn a_server_that_is_gone_is_asked_once() {
+        let (server, ours) = packet::pair().unwrap();
+        drop(server);
+        let forks = Forks::new(ours);
+        assert_eq!(ask(&forks).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(ask(&forks).unwrap_err().kind(), io::ErrorKind::NotConnected);
+    }
+
+    #[test]
+    fn a_kernel_begins_when_it_is_told_to() {
+        let (server, ours) = packet::pair().unwrap();
+        let (go, kernel) = packet::pair().unwrap();
+        let answer = ForkAnswer::Forked { pid: 42 };
+        packet::send(
+            &server,
+            &serde_json::to_vec(&answer).unwrap(),
+            &[go.as_fd()],
+        )
+        .unwrap();
+        let forked = ask(&Forks::new(ours)).unwrap();
+        assert_eq!(forked.pid.as_raw_nonzero().get(), 42);
+        forked.go().unwrap();
+        let soon = Instant::now() + PATIENCE;
+        assert_eq!(
+            packet::receive(&kernel, 8, soon).unwrap().unwrap().bytes,
+            GO
+        );
+    }
+}

@@ -1,0 +1,217 @@
+//! Kernels that are forked into sandboxes instead of being started there.
+//!
+//! A template that names a zygote gets one: a process of the template that has imported what
+//! kernels need, in a user namespace of its own with ids for many sandboxes ([`Holder`]).
+//! Sandboxes of the template get user namespaces below it, so it may enter them and nobody
+//! else on the machine may. Their agents ask for kernels ([`serve`]); each is looked at from
+//! outside before anybody speaks to it ([`likeness`]), because the zygote runs code of the
+//! template and nothing it says is believed.
+//!
+//! Whatever goes wrong here, the sandbox starts its kernel itself, and it is counted.
+
+mod fork;
+mod holder;
+mod likeness;
+mod serve;
+mod specification;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use skep_telemetry::{Counter, Durations, Gauge};
+
+use crate::config::ZygoteConfig;
+use crate::host::Host;
+use crate::instance::Slot;
+
+pub(crate) use holder::Holder;
+pub(crate) use serve::{Client, serve};
+use specification::Specification;
+
+/// How long a template whose zygote could not be made is left alone.
+const REST: Duration = Duration::from_secs(60);
+
+/// What is counted.
+#[derive(Debug, Default)]
+pub struct ZygoteCounts {
+    /// Zygotes that are there now.
+    pub alive: Gauge,
+    /// Zygotes that were made.
+    pub made: Counter,
+    /// Zygotes that could not be made.
+    pub not_made: Counter,
+    /// Kernels that were forked.
+    pub forked: Counter,
+    /// How long that took, from the question until the kernel was found to be right.
+    pub fork: Durations,
+    /// Sandboxes that were launched without a zygote though their template names one.
+    pub cold: Counter,
+    /// Questions to a zygote that had ended.
+    pub dead: Counter,
+    /// Questions that took too long.
+    pub slow: Counter,
+    /// Forks that said they cannot be what was asked for.
+    pub declined: Counter,
+    /// Forks that were not what a started kernel is, and were killed.
+    pub different: Counter,
+    /// Questions that made no sense.
+    pub nonsense: Counter,
+}
+
+/// The zygotes of this server.
+#[derive(Debug)]
+pub(crate) struct Zygotes {
+    config: Option<ZygoteConfig>,
+    filters: Vec<String>,
+    places: Mutex<HashMap<Vec<PathBuf>, Place>>,
+    pub(crate) counts: Arc<ZygoteCounts>,
+}
+
+/// The zygote of one template.
+#[derive(Debug)]
+struct Place {
+    /// What the template says; `None` if it has no zygote.
+    specification: Option<Specification>,
+    current: Option<Arc<Holder>>,
+    /// Those that were replaced and still have sandboxes.
+    former: Vec<Arc<Holder>>,
+    is_warming: bool,
+    rests_until: Option<Instant>,
+}
+
+impl Zygotes {
+    /// # Errors
+    ///
+    /// If there is no filter for this machine.
+    pub(crate) fn new(config: Option<ZygoteConfig>) -> io::Result<Self> {
+        if config.is_some() {
+            share_limits()?;
+        }
+        let hexadecimal = |filter: &Vec<u8>| -> String {
+            filter.iter().map(|byte| format!("{byte:02x}")).collect()
+        };
+        Ok(Self {
+            config,
+            filters: skep_launch::sandbox_filters()?
+                .iter()
+                .map(hexadecimal)
+                .collect(),
+            places: Mutex::default(),
+            counts: Arc::default(),
+        })
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.config.is_some()
+    }
+
+    /// A slot below the zygote of a template. If there is none yet, it is made for those who
+    /// come later; nobody waits for it. Blocks for the time of a look at a file.
+    pub(crate) fn place_for(
+        &self,
+        host: &Arc<Host>,
+        layers: &[PathBuf],
+    ) -> Option<(Arc<Holder>, Slot)> {
+        let config = self.config.as_ref()?;
+        let mut places = self.places();
+        let place = places
+            .entry(layers.to_vec())
+            .or_insert_with(|| Place::new(specification::find(layers)));
+        let specification = place.specification.clone()?;
+        place.current.take_if(|holder| holder.has_ended());
+        let current = place.current.as_ref();
+        let is_old = current.is_none_or(|holder| holder.age() > config.rotate_after);
+        let found = current.and_then(|holder| {
+            let slot = host.slots.take_reserved(holder.run)?;
+            Some((Arc::clone(holder), slot))
+        });
+        let rests = place.rests_until.is_some_and(|end| Instant::now() < end);
+        if (found.is_none() || is_old) && !place.is_warming && !rests {
+            place.is_warming = true;
+            holder::warm(host, layers.to_vec(), specification, config.sandboxes);
+        }
+        if found.is_none() {
+            self.counts.cold.add_one();
+        }
+        found
+    }
+
+    /// A zygote is ready, or will not be.
+    fn arrived(&self, host: &Host, layers: &[PathBuf], holder: Option<Arc<Holder>>) {
+        let mut places = self.places();
+        let Some(place) = places.get_mut(layers) else {
+            return;
+        };
+        place.is_warming = false;
+        place.rests_until = match &holder {
+            Some(_) => None,
+            None => Some(Instant::now() + REST),
+        };
+        if let Some(holder) = holder {
+            place.former.extend(place.current.replace(holder));
+        }
+        place.end_former(host);
+    }
+
+    /// A sandbox has gone; a zygote that was replaced may have no other.
+    pub(crate) fn left(&self, host: &Host) {
+        for place in self.places().values_mut() {
+            place.end_former(host);
+        }
+    }
+
+    /// Ends all zygotes. What they forked lives on.
+    pub(crate) fn end(&self) {
+        for (_, mut place) in self.places().drain() {
+            place.former.extend(place.current.take());
+            place.former.iter().for_each(|holder| holder.end());
+        }
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<Vec<PathBuf>, Place>> {
+        self.places.lock().expect("no holder panics")
+    }
+}
+
+impl Place {
+    fn new(specification: Option<Specification>) -> Self {
+        Self {
+            specification,
+            current: None,
+            former: Vec::new(),
+            is_warming: false,
+            rests_until: None,
+        }
+    }
+
+    fn end_former(&mut self, host: &Host) {
+        self.former.retain(|holder| {
+            let is_needed = host.slots.in_use(holder.run) > holder::OWN_SLOTS;
+            if !is_needed {
+                holder.end();
+            }
+            is_needed
+        });
+    }
+}
+
+/// What the kernel counts for the creator of a user namespace is counted for all sandboxes
+/// below it together, and only the machine's own setting limits that. Each sandbox is limited
+/// to its part by its launcher; the machine must have room for all parts.
+fn share_limits() -> io::Result<()> {
+    for (name, needed) in [
+        ("max_user_instances", 128 * 128),
+        ("max_user_watches", 131_072_u64 * 128),
+    ] {
+        let path = format!("/proc/sys/fs/inotify/{name}");
+        let text = std::fs::read_to_string(&path)?;
+        let present: u64 = text.trim().parse().map_err(io::Error::other)?;
+        if present < needed {
+            std::fs::write(&path, needed.to_string())?;
+        }
+    }
+    Ok(())
+}

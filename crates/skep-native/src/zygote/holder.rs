@@ -1,0 +1,283 @@
+//! A zygote, and the user namespace and slots it was born with.
+
+use std::fs;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use skep_launch::{
+    Descriptor, Descriptors, LaunchPlan, Lifetime, Network, Privileges, Process, Program, Root,
+    Started, Top, Users,
+};
+use skep_linux::packet;
+use skep_telemetry::Chain;
+use skep_types::{Egress, Resources, SandboxId};
+
+use super::specification::Specification;
+use crate::cgroup::{Child, Group};
+use crate::host::{Host, last_words_file, read_last_words};
+use crate::instance::{IDS, Slot};
+use crate::plan;
+use crate::slots::Run;
+
+/// Slots of its run that a zygote has for itself: its ids.
+pub(super) const OWN_SLOTS: usize = 1;
+
+/// How long a zygote may take to import what its template names.
+const WARMING: Duration = Duration::from_secs(120);
+const LAUNCHER_DEADLINE: Duration = Duration::from_secs(30);
+
+/// What a zygote may use; its kernels use their sandboxes'.
+const RESOURCES: Resources = Resources {
+    cpus: 1,
+    memory_mib: 2048,
+    disk_mib: 256,
+    pids: 64,
+};
+
+/// Who it is, as sandboxes' own code is.
+const USER: u32 = 1000;
+const OPEN_FILES: (u64, u64) = (65_536, 1 << 20);
+/// What the agent gives to everything that it starts.
+pub(super) const OOM_SCORE_ADJUST: i16 = 500;
+const ENVIRONMENT: [(&str, &str); 4] = [
+    (
+        "PATH",
+        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    ),
+    ("HOME", "/home/user"),
+    ("USER", "user"),
+    ("LOGNAME", "user"),
+];
+
+/// A zygote, and the user namespace and slots it was born with.
+#[derive(Debug)]
+pub(crate) struct Holder {
+    pub(super) run: Run,
+    /// The user namespace below which its sandboxes have theirs.
+    pub(crate) namespace: OwnedFd,
+    /// Held while a question is sent.
+    pub(super) control: Mutex<OwnedFd>,
+    pidfd: OwnedFd,
+    born: Instant,
+    /// When it last did its work.
+    answered: Mutex<Instant>,
+    ended: AtomicBool,
+}
+
+impl Holder {
+    /// What the holder's namespace calls the first id of a slot of its run.
+    pub(crate) fn first_id(&self, slot: Slot) -> u32 {
+        u32::from(slot.number().saturating_sub(self.run.first)) * IDS
+    }
+
+    pub(super) fn age(&self) -> Duration {
+        self.born.elapsed()
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// It did its work just now.
+    pub(super) fn has_answered(&self) {
+        *self.answered.lock().expect("no holder panics") = Instant::now();
+    }
+
+    /// Whether it has done no work since then.
+    pub(super) fn is_stuck_since(&self, then: Instant) -> bool {
+        *self.answered.lock().expect("no holder panics") < then
+    }
+
+    /// Ends the zygote.
+    pub(super) fn end(&self) {
+        // Fails only when it has ended.
+        rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL).ok();
+    }
+}
+
+/// Makes a zygote and keeps it, in a thread of its own: the launcher of a tied process dies
+/// with the thread that started it.
+pub(super) fn warm(
+    host: &Arc<Host>,
+    layers: Vec<PathBuf>,
+    specification: Specification,
+    sandboxes: u16,
+) {
+    let working = Arc::clone(host);
+    let thread = std::thread::Builder::new().name("zygote".into());
+    let span = tracing::Span::current();
+    let spawned = thread.spawn(move || {
+        let _entered = span.enter();
+        keep(&working, &layers, &specification, sandboxes);
+    });
+    if let Err(error) = spawned {
+        tracing::warn!(%error, "no thread for a zygote");
+    }
+}
+
+fn keep(host: &Arc<Host>, layers: &[PathBuf], specification: &Specification, sandboxes: u16) {
+    let counts = &host.zygotes.counts;
+    let start = Instant::now();
+    let Some(run) = host.slots.reserve(sandboxes.saturating_add(1)) else {
+        tracing::warn!("no free ids for another zygote");
+        host.zygotes.arrived(host, layers, None);
+        return;
+    };
+    // Named as a sandbox is, so that what is left of it is swept away with theirs.
+    let id = SandboxId::random();
+    let slot = host.names.slot(run.first);
+    host.slots.take_number(run.first);
+    host.move_in(&id, slot, Egress::None);
+    let mut words = None;
+    let made = make(host, &id, run, layers, specification, &mut words);
+    let mut started = match made {
+        Ok((holder, started)) => {
+            tracing::info!(zygote = %id, after = ?start.elapsed(), "zygote is ready");
+            counts.made.add_one();
+            counts.alive.enter();
+            let holder = Arc::new(holder);
+            host.zygotes
+                .arrived(host, layers, Some(Arc::clone(&holder)));
+            Some((holder, started))
+        }
+        Err(error) => {
+            let said = words.as_ref().map(read_last_words);
+            let said = said.and_then(Result::ok).unwrap_or_default();
+            tracing::warn!(zygote = %id, %error, said = said.trim(), "no zygote");
+            counts.not_made.add_one();
+            host.zygotes.arrived(host, layers, None);
+            None
+        }
+    };
+    if let Some((holder, started)) = &mut started {
+        let ended = started.wait(None);
+        tracing::info!(zygote = %id, ?ended, "zygote has ended");
+        holder.ended.store(true, Ordering::Release);
+        counts.alive.leave();
+    }
+    drop(started);
+    host.slots.release(run);
+    if let Err(error) = host.remove(&id, None) {
+        tracing::error!(zygote = %id, error = %Chain(&error), "something of a zygote is left");
+    }
+    host.move_out(&id, slot);
+}
+
+fn make(
+    host: &Host,
+    id: &SandboxId,
+    run: Run,
+    layers: &[PathBuf],
+    specification: &Specification,
+    words: &mut Option<OwnedFd>,
+) -> io::Result<(Holder, Started)> {
+    let folder = host.folder(id);
+    fs::create_dir(&folder)?;
+    fs::create_dir(folder.join(plan::STAGING))?;
+    let disk = host
+        .disks
+        .mount(&folder.join(plan::IMAGE), RESOURCES.disk_mib);
+    let disk = disk.map_err(io::Error::other)?;
+    let group = Group::new(id);
+    let created = host.cgroups.create(&group, &RESOURCES, None);
+    created.map_err(io::Error::other)?;
+    let doors = host.cgroups.doors(&group, Child::Work);
+    let doors = doors.map_err(io::Error::other)?;
+    let last_words = words.insert(last_words_file()?);
+    let (control, theirs) = packet::pair()?;
+    let mut descriptors = Descriptors::default();
+    let passed = Passed {
+        doors: descriptors.add_all(doors),
+        disk: descriptors.add(disk),
+        control: descriptors.add(theirs),
+        last_words: descriptors.add(last_words.try_clone()?),
+    };
+    let plan = plan(host, run, &folder, layers, specification, &passed);
+    let started = host
+        .config
+        .launcher
+        .launch(&plan, descriptors, LAUNCHER_DEADLINE)
+        .map_err(io::Error::other)?;
+    let holder = Holder {
+        run,
+        namespace: File::open(format!("/proc/{}/ns/user", started.pid))?.into(),
+        pidfd: started.pidfd.try_clone()?,
+        control: Mutex::new(control),
+        born: Instant::now(),
+        answered: Mutex::new(Instant::now()),
+        ended: AtomicBool::new(false),
+    };
+    let control = holder.control.lock().expect("nobody else has it yet");
+    let ready = packet::receive(&*control, 1, Instant::now() + WARMING)?;
+    drop(control);
+    match ready {
+        Some(_) => Ok((holder, started)),
+        None => Err(io::Error::other("it ended before it was ready")),
+    }
+}
+
+struct Passed {
+    doors: Vec<Descriptor>,
+    disk: Descriptor,
+    control: Descriptor,
+    last_words: Descriptor,
+}
+
+fn plan(
+    host: &Host,
+    run: Run,
+    folder: &Path,
+    layers: &[PathBuf],
+    specification: &Specification,
+    passed: &Passed,
+) -> LaunchPlan {
+    let environment = ENVIRONMENT
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .chain(specification.env.clone());
+    LaunchPlan {
+        cgroups: passed.doors.clone(),
+        home_cgroups: Vec::new(),
+        users: Users::Range {
+            first: host.names.slot(run.first).first_id(),
+            count: u32::from(run.count) * IDS,
+        },
+        parent: None,
+        network: Network::Loopback,
+        root: Root {
+            staging: folder.join(plan::STAGING),
+            layers: layers.to_vec(),
+            top: Top::Mounted(passed.disk),
+        },
+        binds: Vec::new(),
+        shared_memory_bytes: 64 << 20,
+        run_bytes: Some(16 << 20),
+        files: Vec::new(),
+        hostname: plan::HOSTNAME.into(),
+        process: Process {
+            program: Program::Path(specification.argv[0].clone()),
+            arguments: specification.argv.clone(),
+            environment: environment.collect(),
+            working_directory: "/".into(),
+            user: USER,
+            group: USER,
+            groups: Vec::new(),
+            stdin: Some(passed.control),
+            stdout: Some(passed.last_words),
+            stderr: Some(passed.last_words),
+            pass: Vec::new(),
+            open_files: OPEN_FILES,
+            oom_score_adjust: OOM_SCORE_ADJUST,
+        },
+        privileges: Privileges::Enter,
+        lifetime: Lifetime::Tied,
+        fail_at: None,
+        without: Vec::new(),
+    }
+}

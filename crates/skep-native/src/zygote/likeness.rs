@@ -1,0 +1,233 @@
+//! Whether a forked process is what a started one would be.
+//!
+//! The zygote is a program of the template, and so is the fork until it has given up every
+//! right. It is looked at from outside, through the machine's `/proc`, while it waits.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::io;
+
+use super::holder::OOM_SCORE_ADJUST;
+
+/// Which namespaces a process of the sandbox has in common with the sandbox's first.
+const NAMESPACES: [&str; 9] = [
+    "cgroup",
+    "ipc",
+    "mnt",
+    "net",
+    "pid",
+    "pid_for_children",
+    "time",
+    "user",
+    "uts",
+];
+
+/// What is open: the standard descriptors, and where it waits.
+const DESCRIPTORS: [&str; 4] = ["0", "1", "2", "3"];
+
+/// What a started kernel would be, in numbers of the machine.
+#[derive(Debug)]
+pub(super) struct Expected<'a> {
+    /// The sandbox's first process.
+    pub(super) agent: i32,
+    /// The name of the sandbox's cgroup.
+    pub(super) sandbox: &'a str,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) groups: BTreeSet<u32>,
+    /// The bounding set; all other sets are empty.
+    pub(super) capabilities: u64,
+    /// How many filters it is under: the zygote's, and those of everything in a sandbox.
+    pub(super) filters: usize,
+}
+
+/// In what the process is not as it should be.
+#[derive(Debug, thiserror::Error)]
+#[error("its {what} is `{found}`")]
+pub(super) struct Difference {
+    what: &'static str,
+    found: String,
+}
+
+/// Looks at a process and answers its number in the sandbox.
+///
+/// # Errors
+///
+/// The first [`Difference`].
+pub(super) fn inspect(pid: i32, expected: &Expected<'_>) -> Result<i32, Difference> {
+    let status = read(pid, "status")?;
+    let status = Status::parse(&status);
+    let same_four = |id: u32| [id; 4].map(|id| id.to_string()).join("\t");
+    let (agent, filters) = (expected.agent.to_string(), expected.filters.to_string());
+    let bounding = format!("{:016x}", expected.capabilities);
+    let nothing = "0000000000000000";
+    for (what, wanted) in [
+        ("Uid", same_four(expected.uid).as_str()),
+        ("Gid", same_four(expected.gid).as_str()),
+        ("PPid", &agent),
+        ("TracerPid", "0"),
+        ("Threads", "1"),
+        ("CapInh", nothing),
+        ("CapPrm", nothing),
+        ("CapEff", nothing),
+        ("CapAmb", nothing),
+        ("CapBnd", &bounding),
+        ("NoNewPrivs", "0"),
+        ("Seccomp", "2"),
+        ("Seccomp_filters", &filters),
+    ] {
+        status.must_be(what, wanted)?;
+    }
+    let groups = status.get("Groups");
+    let found: BTreeSet<u32> = groups
+        .split_whitespace()
+        .filter_map(|group| group.parse().ok())
+        .collect();
+    require(found == expected.groups, "Groups", groups)?;
+    same_namespaces(pid, expected.agent)?;
+    same_cgroups(
+        &read(pid, "cgroup")?,
+        &read(expected.agent, "cgroup")?,
+        expected.sandbox,
+    )?;
+    let score = read(pid, "oom_score_adj")?;
+    let score = score.trim();
+    require(
+        score == OOM_SCORE_ADJUST.to_string(),
+        "oom_score_adj",
+        score,
+    )?;
+    few_descriptors(pid)?;
+    // One number for each pid namespace it is in, the machine's first.
+    let numbers = status.get("NSpid");
+    let inner = numbers.split_whitespace().nth(1);
+    let inner = inner.and_then(|number| number.parse().ok());
+    inner.ok_or_else(|| difference("NSpid", numbers))
+}
+
+fn difference(what: &'static str, found: impl ToString) -> Difference {
+    Difference {
+        what,
+        found: found.to_string(),
+    }
+}
+
+fn require(holds: bool, what: &'static str, found: &str) -> Result<(), Difference> {
+    if holds {
+        Ok(())
+    } else {
+        Err(difference(what, found))
+    }
+}
+
+fn read(pid: i32, file: &'static str) -> Result<String, Difference> {
+    fs::read_to_string(format!("/proc/{pid}/{file}")).map_err(|error| difference(file, error))
+}
+
+struct Status<'a>(HashMap<&'a str, &'a str>);
+
+impl<'a> Status<'a> {
+    fn parse(text: &'a str) -> Self {
+        let fields = text.lines().filter_map(|line| line.split_once(':'));
+        Self(fields.map(|(name, value)| (name, value.trim())).collect())
+    }
+
+    fn get(&self, name: &str) -> &'a str {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+
+    fn must_be(&self, what: &'static str, wanted: &str) -> Result<(), Difference> {
+        let found = self.get(what);
+        require(found == wanted, what, found)
+    }
+}
+
+fn same_namespaces(pid: i32, agent: i32) -> Result<(), Difference> {
+    for name in NAMESPACES {
+        let of = |pid: i32| -> io::Result<_> { fs::read_link(format!("/proc/{pid}/ns/{name}")) };
+        let found = of(pid).map_err(|error| difference(name, error))?;
+        let wanted = of(agent).map_err(|error| difference(name, error))?;
+        require(found == wanted, name, &found.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Below the sandbox's `work` wherever the sandbox has a group; elsewhere where its agent is.
+fn same_cgroups(found: &str, agents: &str, sandbox: &str) -> Result<(), Difference> {
+    let place = |line: &str| -> Option<(String, String)> {
+        let mut fields = line.splitn(3, ':');
+        let (number, _controllers) = (fields.next()?, fields.next()?);
+        Some((number.to_owned(), fields.next()?.to_owned()))
+    };
+    let found_places: HashMap<_, _> = found.lines().filter_map(place).collect();
+    let wanted: HashMap<_, _> = agents.lines().filter_map(place).collect();
+    require(found_places.len() == wanted.len(), "cgroup", found)?;
+    for (hierarchy, agents_place) in &wanted {
+        let place = found_places.get(hierarchy).map_or("", String::as_str);
+        let own = agents_place.split_once(&format!("/{sandbox}/"));
+        let is_right = match own {
+            Some((parent, _)) => {
+                let work = format!("{parent}/{sandbox}/work");
+                place
+                    .strip_prefix(&work)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }
+            None => place == agents_place,
+        };
+        require(is_right, "cgroup", place)?;
+    }
+    Ok(())
+}
+
+fn few_descriptors(pid: i32) -> Result<(), Difference> {
+    let list = || -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+            names.extend(entry?.file_name().into_string());
+        }
+        names.sort();
+        Ok(names)
+    };
+    let names = list().map_err(|error| difference("descriptors", error))?;
+    require(names == DESCRIPTORS, "descriptors", &names.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_below_work_in_every_hierarchy_of_the_sandbox() {
+        let agents = "4:memory:/skep-0/box/agent\n2:cpu:/skep-0/box/agent\n1:name=systemd:/\n";
+        let check = |found: &str| same_cgroups(found, agents, "box").is_ok();
+        assert!(check(
+            "4:memory:/skep-0/box/work/3\n2:cpu:/skep-0/box/work\n1:name=systemd:/\n"
+        ));
+        for wrong in [
+            "4:memory:/skep-0/box/work\n2:cpu:/skep-0/zygote/work\n1:name=systemd:/\n",
+            "4:memory:/skep-0/box/workshop\n2:cpu:/skep-0/box/work\n1:name=systemd:/\n",
+            "4:memory:/skep-0/box/work\n2:cpu:/skep-0/box/agent\n1:name=systemd:/\n",
+            "4:memory:/skep-0/box/work\n2:cpu:/skep-0/box/work\n1:name=systemd:/elsewhere\n",
+            "4:memory:/skep-0/box/work\n2:cpu:/skep-0/box/work\n",
+        ] {
+            assert!(!check(wrong), "{wrong}");
+        }
+        let unified = "0::/skep-0/box/work/kernels/1\n";
+        same_cgroups(unified, "0::/skep-0/box/agent\n", "box").unwrap();
+    }
+
+    #[test]
+    fn whoever_is_somebody_else_is_found_out() {
+        let own = std::process::id().cast_signed();
+        let expected = Expected {
+            agent: own,
+            sandbox: "box",
+            uid: 4_000_000,
+            gid: 4_000_000,
+            groups: BTreeSet::new(),
+            capabilities: 0,
+            filters: 6,
+        };
+        assert_eq!(inspect(own, &expected).unwrap_err().what, "Uid");
+    }
+}

@@ -1,0 +1,100 @@
+//! What a template says about its zygote, in the `kernel.json` of its Python kernel:
+//! `"zygote": {"argv": ["python", "-m", "skep_kernel.zygote", "numpy"], "env": {…}}`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use serde::Deserialize;
+
+const FILE: &str = "usr/local/share/skep/kernels/python/kernel.json";
+const LONGEST_FILE: u64 = 64 << 10;
+
+/// How a zygote is started. Written by whoever made the template.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct Specification {
+    pub(super) argv: Vec<String>,
+    #[serde(default)]
+    pub(super) env: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct Kernel {
+    zygote: Option<Specification>,
+}
+
+/// What the uppermost layer says that says anything.
+pub(super) fn find(layers: &[PathBuf]) -> Option<Specification> {
+    let text = layers.iter().rev().find_map(|layer| read(layer))?;
+    let kernel: Kernel = serde_json::from_slice(&text).ok()?;
+    kernel.zygote.filter(|zygote| !zygote.argv.is_empty())
+}
+
+fn read(layer: &Path) -> Option<Vec<u8>> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let layer = rustix::fs::openat(CWD, layer, flags, Mode::empty()).ok()?;
+    // A layer holds what a stranger put there: no link is followed, and nothing waits.
+    let file = rustix::fs::openat2(
+        &layer,
+        FILE,
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+    )
+    .ok()?;
+    let file = File::from(file);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut text = Vec::new();
+    file.take(LONGEST_FILE).read_to_end(&mut text).ok()?;
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn layer(text: &str) -> tempfile::TempDir {
+        let layer = tempfile::tempdir().unwrap();
+        let file = layer.path().join(FILE);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+        layer
+    }
+
+    #[test]
+    fn the_uppermost_layer_that_has_a_kernel_decides() {
+        let lower = layer(r#"{"argv": [], "zygote": {"argv": ["lower"]}}"#);
+        let upper = layer(r#"{"argv": [], "zygote": {"argv": ["upper"], "env": {"A": "b"}}}"#);
+        let none = tempfile::tempdir().unwrap();
+        let layers = [&lower, &upper, &none].map(|layer| layer.path().to_owned());
+        assert_eq!(find(&layers).unwrap().argv, ["upper"]);
+        assert_eq!(find(&layers[..1]).unwrap().argv, ["lower"]);
+        assert_eq!(find(&layers[2..]), None);
+    }
+
+    #[test]
+    fn a_kernel_without_a_zygote_and_nonsense_have_none() {
+        for text in [
+            r#"{"argv": ["python"]}"#,
+            "{",
+            r#"{"zygote": {"argv": []}}"#,
+        ] {
+            let layer = layer(text);
+            assert_eq!(find(&[layer.path().to_owned()]), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_link_is_not_followed() {
+        let real = layer(r#"{"zygote": {"argv": ["real"]}}"#);
+        let other = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(real.path().join("usr"), other.path().join("usr")).unwrap();
+        assert_eq!(find(&[other.path().to_owned()]), None);
+    }
+}

@@ -1,0 +1,274 @@
+//! Kernels that are forked into sandboxes: what they are, and what becomes of cheats.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_isolation::{Isolation, Launched};
+use skep_native::{Native, ZygoteConfig, ZygoteCounts};
+
+use crate::bench::{Bench, DEADLINE, ask};
+
+crate::tests![
+    a_forked_kernel_is_what_a_started_one_is,
+    nobody_waits_for_a_zygote,
+    a_zygote_that_cheats_gains_nothing_and_is_ended,
+    a_zygote_that_dies_is_replaced,
+    a_zygote_that_does_not_answer_is_given_up,
+    an_old_zygote_is_replaced_and_serves_its_sandboxes_to_their_end,
+    when_a_zygote_is_full_the_next_is_made,
+    a_sandbox_below_a_zygote_is_adopted,
+    questions_that_make_no_sense_are_refused,
+];
+
+/// What a started process is asked, and what it answers.
+const OSTYPE: (&str, &str) = ("work read=/proc/sys/kernel/ostype", "Linux");
+
+/// A backend whose template has a zygote that does `cheat`.
+async fn bench(cheat: &str) -> Bench {
+    bench_with(cheat, ZygoteConfig::default()).await
+}
+
+async fn bench_with(cheat: &str, config: ZygoteConfig) -> Bench {
+    let bench = Bench::with(|native| native.zygotes = Some(config)).await;
+    let folder = bench.layer().join("usr/local/share/skep/kernels/python");
+    fs::create_dir_all(&folder).unwrap();
+    let zygote = format!(r#"{{"zygote": {{"argv": ["/probe", "be-zygote", "{cheat}"]}}}}"#);
+    fs::write(folder.join("kernel.json"), zygote).unwrap();
+    bench
+}
+
+fn counts(bench: &Bench) -> Arc<ZygoteCounts> {
+    bench.native().zygotes()
+}
+
+/// Waits until so many zygotes were made, those that are gone included.
+async fn wait_until_made(counts: &ZygoteCounts, number: u64) {
+    skep_testkit::wait_until(DEADLINE, async || match counts.made.get() {
+        made if made >= number => Ok(()),
+        made => Err(format!(
+            "{made} zygotes were made, {} not",
+            counts.not_made.get()
+        )),
+    })
+    .await;
+}
+
+/// A sandbox below a zygote, and the cold one that it took to have that made.
+async fn below_a_zygote(bench: &Bench) -> (Launched, Launched) {
+    let cold = bench.launch().await;
+    wait_until_made(&counts(bench), 1).await;
+    let sandbox = bench.launch().await;
+    assert_eq!(counts(bench).cold.get(), 1, "only the first was cold");
+    (sandbox, cold)
+}
+
+async fn finish(bench: Bench, sandboxes: impl IntoIterator<Item = Launched>) {
+    for sandbox in sandboxes {
+        sandbox.destroy().await.unwrap();
+    }
+    bench.native().stop().await;
+    bench.finish().await;
+}
+
+async fn a_forked_kernel_is_what_a_started_one_is() {
+    let bench = bench("none").await;
+    let (sandbox, cold) = below_a_zygote(&bench).await;
+    let started = ask(&sandbox, "work likeness").await;
+    let forked = ask(&sandbox, "fork likeness").await;
+    // All that may differ is how many filters say the same.
+    let filters = |text: &str, count: u8| text.replace(&format!("Seccomp_filters: {count}\n"), "");
+    assert_eq!(filters(&forked, 6), filters(&started, 3));
+    assert!(started.contains("CapBnd: 00000000a00405fb\n"), "{started}");
+    assert_eq!(counts(&bench).forked.get(), 1);
+    // A sandbox that is not below the zygote has nobody to ask.
+    assert_eq!(ask(&cold, "fork likeness").await, "nobody to ask");
+    let of_cold = ask(&cold, "work likeness").await;
+    let without_places = |text: &str| -> Vec<String> {
+        let lines = text
+            .lines()
+            .filter(|line| !line.starts_with("ns ") && !line.starts_with("map "));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(without_places(&started), without_places(&of_cold));
+    finish(bench, [sandbox, cold]).await;
+}
+
+async fn nobody_waits_for_a_zygote() {
+    let bench = bench("none").await;
+    let first = bench.launch().await;
+    assert_eq!(counts(&bench).cold.get(), 1);
+    assert_eq!(ask(&first, OSTYPE.0).await, OSTYPE.1);
+    wait_until_made(&counts(&bench), 1).await;
+    finish(bench, [first]).await;
+}
+
+async fn a_zygote_that_cheats_gains_nothing_and_is_ended() {
+    for (number, cheat) in [
+        "no-filter",
+        "no-bounds",
+        "keeps-capabilities",
+        "keeps-descriptor",
+        "stays-in-cgroup",
+        "stays-in-network",
+        "stays-root",
+        "other-group",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let bench = bench(cheat).await;
+        let (sandbox, cold) = below_a_zygote(&bench).await;
+        assert_eq!(
+            ask(&sandbox, "fork pid").await,
+            "refused",
+            "{number} {cheat}"
+        );
+        let counts = counts(&bench);
+        assert_eq!(
+            (counts.different.get(), counts.forked.get()),
+            (1, 0),
+            "{cheat}"
+        );
+        wait_until_none_lives(&counts).await;
+        // Nothing of it is left in the sandbox.
+        skep_testkit::wait_until(DEADLINE, async || {
+            let processes = ask(&sandbox, "agent processes").await;
+            if processes == "1" {
+                Ok(())
+            } else {
+                Err(processes)
+            }
+        })
+        .await;
+        drop(counts);
+        finish(bench, [sandbox, cold]).await;
+    }
+}
+
+async fn wait_until_none_lives(counts: &ZygoteCounts) {
+    skep_testkit::wait_until(DEADLINE, async || match counts.alive.get() {
+        0 => Ok(()),
+        alive => Err(format!("{alive} zygotes live")),
+    })
+    .await;
+}
+
+async fn a_zygote_that_dies_is_replaced() {
+    let bench = bench("dies").await;
+    let (sandbox, cold) = below_a_zygote(&bench).await;
+    assert_eq!(ask(&sandbox, "fork pid").await, "refused");
+    let counts = counts(&bench);
+    wait_until_none_lives(&counts).await;
+    // The sandbox is as good as any other.
+    assert_eq!(ask(&sandbox, OSTYPE.0).await, OSTYPE.1);
+    assert_eq!(ask(&sandbox, "fork pid").await, "refused");
+    assert!(counts.dead.get() + counts.declined.get() >= 2);
+    let next = bench.launch().await;
+    assert_eq!(counts.cold.get(), 2);
+    wait_until_made(&counts, 2).await;
+    drop(counts);
+    finish(bench, [sandbox, cold, next]).await;
+}
+
+async fn a_zygote_that_does_not_answer_is_given_up() {
+    let bench = bench("never-answers").await;
+    let (sandbox, cold) = below_a_zygote(&bench).await;
+    assert_eq!(ask(&sandbox, "fork pid").await, "refused");
+    let counts = counts(&bench);
+    assert_eq!(counts.slow.get(), 1);
+    wait_until_none_lives(&counts).await;
+    drop(counts);
+    finish(bench, [sandbox, cold]).await;
+}
+
+async fn an_old_zygote_is_replaced_and_serves_its_sandboxes_to_their_end() {
+    let config = ZygoteConfig {
+        sandboxes: 4,
+        rotate_after: Duration::ZERO,
+    };
+    let bench = bench_with("none", config).await;
+    let (sandbox, cold) = below_a_zygote(&bench).await;
+    let counts = counts(&bench);
+    wait_until_made(&counts, 2).await;
+    assert_eq!(counts.alive.get(), 2, "the old one has a sandbox");
+    assert_eq!(
+        ask(&sandbox, "fork read=/proc/sys/kernel/ostype").await,
+        "Linux"
+    );
+    let next = bench.launch().await;
+    assert_eq!(
+        ask(&next, "fork read=/proc/sys/kernel/ostype").await,
+        "Linux"
+    );
+    sandbox.destroy().await.unwrap();
+    next.destroy().await.unwrap();
+    skep_testkit::wait_until(DEADLINE, async || match counts.alive.get() {
+        0 | 1 => Ok(()),
+        alive => Err(format!("{alive} zygotes live")),
+    })
+    .await;
+    drop(counts);
+    finish(bench, [cold]).await;
+}
+
+async fn when_a_zygote_is_full_the_next_is_made() {
+    let config = ZygoteConfig {
+        sandboxes: 1,
+        ..ZygoteConfig::default()
+    };
+    let bench = bench_with("none", config).await;
+    let (sandbox, cold) = below_a_zygote(&bench).await;
+    let late = bench.launch().await;
+    assert_eq!(counts(&bench).cold.get(), 2, "there was no room");
+    wait_until_made(&counts(&bench), 2).await;
+    let last = bench.launch().await;
+    for sandbox in [&sandbox, &last] {
+        assert_eq!(
+            ask(sandbox, "fork read=/proc/sys/kernel/ostype").await,
+            "Linux"
+        );
+    }
+    finish(bench, [sandbox, cold, late, last]).await;
+}
+
+async fn a_sandbox_below_a_zygote_is_adopted() {
+    let mut bench = bench("none").await;
+    let (sandbox, cold) = below_a_zygote(&bench).await;
+    cold.destroy().await.unwrap();
+    let record = sandbox.record();
+    drop((sandbox, cold));
+    bench.restart().await;
+    let adopted = bench.native().adopt(record).await.unwrap();
+    let native: &Arc<Native> = bench.native();
+    native.sweep().await.unwrap();
+    assert_eq!(
+        ask(&adopted, "work read=/proc/sys/kernel/ostype").await,
+        "Linux"
+    );
+    assert_eq!(
+        ask(&adopted, "fork pid").await,
+        "refused",
+        "its zygote is gone"
+    );
+    finish(bench, [adopted]).await;
+}
+
+async fn questions_that_make_no_sense_are_refused() {
+    let bench = bench("none").await;
+    let (sandbox, cold) = below_a_zygote(&bench).await;
+    for question in [
+        "fork-as-root",
+        "fork-as-stranger",
+        "fork-unsealed",
+        "fork-nothing",
+    ] {
+        assert_eq!(ask(&sandbox, question).await, "refused", "{question}");
+    }
+    assert_eq!(counts(&bench).nonsense.get(), 4);
+    assert_eq!(
+        ask(&sandbox, "fork read=/proc/sys/kernel/ostype").await,
+        "Linux"
+    );
+    finish(bench, [sandbox, cold]).await;
+}

@@ -1,0 +1,60 @@
+//! How an agent asks its server for a kernel that is forked into the sandbox.
+//!
+//! Over a socket of packets that the agent is passed at its start. A question is one byte and
+//! descriptors: a sealed file in memory with a [`ForkRequest`], standard input, output and
+//! error, then doors of cgroups in the order in which the kernel goes through them. The answer
+//! is a [`ForkAnswer`]; with [`ForkAnswer::Forked`] comes a socket on which the kernel waits
+//! for [`GO`]. It ends if the socket is closed without.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What is said to a kernel that may begin.
+pub const GO: &[u8] = b"g";
+
+/// The largest request.
+pub const MAX_REQUEST: u64 = 1 << 20;
+
+/// The largest answer.
+pub const MAX_ANSWER: usize = 4 << 10;
+
+/// Descriptors before the doors.
+pub const FIRST_DOOR: usize = 4;
+
+/// Who the kernel is to be.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct ForkRequest {
+    /// Its user, as seen inside, and so on.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Its other groups.
+    pub groups: Vec<u32>,
+    /// All of its environment.
+    pub environment: BTreeMap<String, String>,
+    /// Where it starts.
+    pub directory: String,
+}
+
+impl std::fmt::Debug for ForkRequest {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("ForkRequest")
+            .field("uid", &self.uid)
+            .field("gid", &self.gid)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ForkAnswer {
+    /// It waits for [`GO`].
+    Forked {
+        /// Its number in the sandbox.
+        pid: i32,
+    },
+    /// There is none; start one.
+    Refused,
+}

@@ -1,0 +1,69 @@
+//! A kernel's process: forked where that comes to the same, else started.
+
+use std::os::fd::OwnedFd;
+
+use skep_agent::{Child, Household, Program, ProgramError};
+use skep_telemetry::Chain;
+
+/// Variables that a program looks at only when it starts, and a fork has started already.
+const SHAPING: &[&str] = &[
+    "LANG",
+    "LANGUAGE",
+    "LC_",
+    "LD_",
+    "GLIBC_",
+    "MALLOC_",
+    "MPLBACKEND",
+    "MPLCONFIGDIR",
+    "PYTHON",
+    "OMP_",
+    "OPENBLAS_",
+    "MKL_",
+    "NUMEXPR_",
+];
+
+/// What templates set, and zygotes are warmed with.
+const USUAL: (&str, &str) = ("LANG", "C.UTF-8");
+
+/// Starts a program, or has it forked. Blocks.
+pub(super) fn begin(
+    household: &Household,
+    program: &Program,
+    may_be_forked: bool,
+    standard: [OwnedFd; 3],
+) -> Result<Child, ProgramError> {
+    if may_be_forked && household.has_forks() {
+        let environment = household.environment();
+        match environment.iter().find(|(name, value)| shapes(name, value)) {
+            Some((name, _)) => {
+                tracing::debug!(name, "a variable asks for a kernel of its own start")
+            }
+            None => match household.fork(program, &standard) {
+                Ok(child) => return Ok(child),
+                Err(error) => tracing::info!(error = %Chain(&error), "no kernel was forked"),
+            },
+        }
+    }
+    household.start(program, standard)
+}
+
+fn shapes(name: &str, value: &str) -> bool {
+    (name, value) != USUAL && SHAPING.iter().any(|shaping| name.starts_with(shaping))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_python_reads_at_its_start_is_not_forked_over() {
+        for name in ["PYTHONPATH", "LD_PRELOAD", "OMP_NUM_THREADS", "LC_ALL"] {
+            assert!(shapes(name, "x"), "{name}");
+        }
+        for name in ["PATH", "HOME", "MATPLOTLIBRC", "MY_PYTHONPATH", "TZ"] {
+            assert!(!shapes(name, "x"), "{name}");
+        }
+        assert!(shapes("LANG", "de_DE.UTF-8"));
+        assert!(!shapes("LANG", "C.UTF-8"));
+    }
+}
