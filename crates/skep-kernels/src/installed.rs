@@ -27,6 +27,9 @@ struct Specification {
     language: String,
     #[serde(default)]
     env: BTreeMap<String, String>,
+    /// How a process is prepared that can be forked into a kernel; the server reads that.
+    #[serde(default)]
+    zygote: Option<serde::de::IgnoredAny>,
 }
 
 /// Starts the kernels of a folder.
@@ -96,6 +99,7 @@ impl Launcher for Installed {
             let mut command = Command {
                 arguments: specification.argv,
                 environment: specification.env,
+                may_be_forked: specification.zygote.is_some(),
             };
             let processes = Arc::clone(&self.processes);
             let speaks_zmq = command
@@ -108,6 +112,14 @@ impl Launcher for Installed {
             }
             let socket = ["--socket-fd".to_owned(), "0".to_owned()];
             command.arguments.extend(socket);
+            if command.may_be_forked {
+                let forked = SocketKernel::start(Arc::clone(&processes), command.clone()).await;
+                match forked {
+                    Ok(kernel) => return Ok(Box::new(kernel) as Box<dyn Kernel>),
+                    Err(error) => tracing::warn!(%error, "a forked kernel did not begin"),
+                }
+                command.may_be_forked = false;
+            }
             let kernel = SocketKernel::start(processes, command).await?;
             Ok(Box::new(kernel) as Box<dyn Kernel>)
         }

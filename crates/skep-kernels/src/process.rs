@@ -59,6 +59,8 @@ pub struct Command {
     pub arguments: Vec<String>,
     /// Variables beside and over the sandbox's own.
     pub environment: BTreeMap<String, String>,
+    /// Whether the same process may be had by a fork of one that is prepared for it.
+    pub may_be_forked: bool,
 }
 
 /// A process that was started. It leads a process group of its own.
