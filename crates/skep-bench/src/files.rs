@@ -15,7 +15,7 @@ use crate::bench::Bench;
 use crate::error::{BenchError, calling, local};
 use crate::measurement::Series;
 use crate::processes::peak;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{LONGEST, Sandbox};
 
 pub(crate) const UPLOAD: Series = Series::seconds("files.upload", "upload");
 pub(crate) const DOWNLOAD: Series = Series::seconds("files.download", "download");
@@ -167,6 +167,7 @@ async fn upload(files: &Port, place: &Place) -> Result<(), BenchError> {
             format!("multipart/form-data; boundary={BOUNDARY}"),
         )
         .header(CONTENT_LENGTH, length)
+        .timeout(LONGEST)
         .body(Body::wrap_stream(form(head, file, tail)));
     let answer = files.send(request).await;
     answer.map(drop).map_err(calling("upload a file"))
@@ -217,7 +218,7 @@ pub(crate) async fn fetch(
     mut take: impl FnMut(&[u8]) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
     const DOING: &str = "download a file";
-    let request = files.request(Method::GET, &address(path));
+    let request = files.request(Method::GET, &address(path)).timeout(LONGEST);
     let mut response = files.send(request).await.map_err(calling(DOING))?;
     let broken = |source| BenchError::Body {
         doing: DOING,

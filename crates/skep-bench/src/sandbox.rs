@@ -10,13 +10,16 @@ use skep_client::{Agent, Client, ExecEvent, ExecOptions, ExecStream, Port};
 use skep_wire::agent::AGENT_PORT;
 use skep_wire::interpreter::{Context, INTERPRETER_PORT};
 use skep_wire::rest::{NewSandbox, Sandbox as Created};
+use tokio::time::timeout;
 
 use crate::error::{BenchError, calling};
 
 /// How long a sandbox lives if the bench is killed and cannot end it.
 const LIFETIME_SECONDS: i64 = 1800;
-/// How long the first answer of an interpreter may take: a rival may boot a machine first.
+/// How long a start or a short answer may take: a rival may boot a machine first.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a command, a cell or a file may take in all. Longer is no measurement but a fault.
+pub(crate) const LONGEST: Duration = Duration::from_secs(900);
 
 /// One sandbox.
 pub(crate) struct Sandbox {
@@ -114,9 +117,14 @@ impl Sandbox {
     pub(crate) async fn start(&self, line: &str) -> Result<ExecStream, BenchError> {
         // As the SDKs do it.
         let arguments = ["-l", "-c", line].map(str::to_owned);
-        self.agent
-            .exec("/bin/bash", &arguments, &ExecOptions::default())
-            .await
+        let options = ExecOptions::default();
+        let started = self.agent.exec("/bin/bash", &arguments, &options);
+        let started = timeout(PATIENCE, started).await;
+        started
+            .map_err(|_| BenchError::Late {
+                what: "the start of a command",
+                limit: PATIENCE,
+            })?
             .map_err(calling("start a command"))
     }
 
@@ -160,6 +168,7 @@ impl Sandbox {
         let request = self
             .interpreter
             .request(Method::POST, "/execute")
+            .timeout(LONGEST)
             .json(&body);
         let mut response = self
             .interpreter
@@ -249,8 +258,12 @@ pub(crate) async fn next_output(
     line: &str,
 ) -> Result<Option<Bytes>, BenchError> {
     loop {
-        let event = stream.next().await.map_err(calling("follow a command"))?;
-        match event {
+        let event = timeout(LONGEST, stream.next()).await;
+        let event = event.map_err(|_| BenchError::Late {
+            what: "the next output of a command",
+            limit: LONGEST,
+        })?;
+        match event.map_err(calling("follow a command"))? {
             Some(ExecEvent::Stdout(bytes)) => return Ok(Some(bytes)),
             Some(ExecEvent::Ended { code: 0, .. }) => {}
             Some(ExecEvent::Ended { status, .. }) => {
