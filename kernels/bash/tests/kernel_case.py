@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import unittest
+from pathlib import Path
 
-from .kernel_client import KernelClient
+from kernel_client import KernelClient
+
+PACKAGE = Path(__file__).parent.parent / "skep_bash"
 
 
 class KernelCase(unittest.TestCase):
@@ -12,7 +15,7 @@ class KernelCase(unittest.TestCase):
         self.kernel = self.start()
 
     def start(self, **options: dict[str, str]) -> KernelClient:
-        kernel = KernelClient(**options)  # type: ignore[arg-type]
+        kernel = KernelClient(["/usr/bin/python3", "-I", "-S", str(PACKAGE)], **options)  # type: ignore[arg-type]
         self.addCleanup(kernel.close)
         return kernel
 

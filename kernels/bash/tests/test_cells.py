@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kernel_client import wait_until
+
 from .kernel_case import KernelCase
-from .kernel_client import wait_until
 
 
 class Cells(KernelCase):

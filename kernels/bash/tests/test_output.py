@@ -7,8 +7,9 @@ import shutil
 import tempfile
 import time
 
+from kernel_client import wait_until
+
 from .kernel_case import KernelCase
-from .kernel_client import wait_until
 
 
 class Output(KernelCase):

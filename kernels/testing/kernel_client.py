@@ -1,4 +1,4 @@
-"""The peer of a kernel, as small as it can be."""
+"""The peer of a kernel that is started as a process, as small as it can be. The tests of several kernels use it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from typing import Any
 
 Message = dict[str, Any]
 
-PACKAGE = Path(__file__).parent.parent / "skep_bash"
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 
 
 class Outcome(list[Message]):
@@ -27,6 +26,13 @@ class Outcome(list[Message]):
 
     def text(self, name: str = "stdout") -> str:
         return "".join(message["text"] for message in self.of_type("stream") if message["name"] == name)
+
+    @property
+    def value(self) -> str:
+        """The cell's value as text."""
+        (result,) = self.of_type("execute_result")
+        text: str = result["data"]["text/plain"]
+        return text
 
     @property
     def error(self) -> Message:
@@ -47,10 +53,12 @@ class Outcome(list[Message]):
 class KernelClient:
     """One kernel process, started as the interpreter starts it: the socket is its standard input."""
 
-    def __init__(self, environment: dict[str, str] | None = None, directory: str | None = None) -> None:
+    def __init__(
+        self, command: list[str], environment: dict[str, str] | None = None, directory: str | None = None
+    ) -> None:
         self.connection, theirs = socket.socketpair()
         self.process = subprocess.Popen(
-            ["/usr/bin/python3", "-I", "-S", str(PACKAGE), "--socket-fd", "0"],
+            [*command, "--socket-fd", "0"],
             stdin=theirs,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
