@@ -6,8 +6,6 @@
 // V8's inspector ends whatever JavaScript it runs, in a cell, a callback or after an `await`. Only when
 // that is over, and nothing more will be ended, the main thread is told that the matter is settled.
 
-const inspector = require('node:inspector');
-
 const { WORDS } = require('./shared_words');
 
 /** How long an idle main thread may take to answer. */
@@ -27,6 +25,7 @@ class Ender {
   #words;
   #main;
   #number = 0;
+  #execution = 0;
   #running = false;
   #answered = 0;
   #onAnswer = () => {};
@@ -41,13 +40,15 @@ class Ender {
     if (this.#running) return;
     this.#running = true;
     this.#number += 1;
+    // What runs now is meant, or what is ended in the end; another that has begun by then is not.
+    this.#execution = this.#currentExecution();
     let patience = ANSWER_MILLISECONDS;
     while (!(await this.#ask(patience))) {
       if (await this.#terminate()) patience = RETURN_MILLISECONDS;
       else patience = PATIENCE_MILLISECONDS;
     }
     this.#running = false;
-    this.#main.postMessage({ type: 'settled' });
+    this.#main.postMessage({ type: 'settled', execution: this.#execution });
   }
 
   /** The main thread's answer. */
@@ -74,13 +75,23 @@ class Ender {
   async #terminate() {
     Atomics.store(this.#words, WORDS.terminating, 1);
     const allowed = Atomics.load(this.#words, WORDS.critical) === 0;
-    if (allowed) await this.#terminateNow();
+    if (allowed) {
+      // No execution begins or ends from here on until it is over.
+      this.#execution = this.#currentExecution() || this.#execution;
+      await this.#terminateNow();
+    }
     Atomics.store(this.#words, WORDS.terminating, 0);
     return allowed;
   }
 
+  #currentExecution() {
+    return Atomics.load(this.#words, WORDS.execution);
+  }
+
   async #terminateNow() {
-    const session = new inspector.Session();
+    // Loaded when it is needed, which is seldom.
+    const { Session } = require('node:inspector');
+    const session = new Session();
     session.connectToMainThread();
     const probes = setInterval(() => this.#main.postMessage({ type: 'probe' }), PROBE_MILLISECONDS);
     await new Promise((resolve) => session.post('Runtime.terminateExecution', resolve));

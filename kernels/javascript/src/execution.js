@@ -102,8 +102,9 @@ class Execution {
       payload: [],
       exiting: false,
     });
+    this.#kernel.noteFinished();
     critical.leave();
-    this.#kernel.executionFinished();
+    this.#kernel.handleRequests();
   }
 }
 

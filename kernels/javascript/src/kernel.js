@@ -9,6 +9,7 @@ const { Display } = require('./display');
 const { Environment, InvalidEnvironment } = require('./environment');
 const { clean, show } = require('./errors');
 const { Execution } = require('./execution');
+const { WORDS } = require('./shared_words');
 const typescriptCompiler = require('./cell/typescript_compiler');
 
 /** How Python calls these failures; the protocol is named after its. */
@@ -21,13 +22,16 @@ class Kernel {
   /** Source maps of cells that were compiled, by file. */
   maps = new Map();
   environment = new Environment();
+  #words;
   #execution = null;
+  #serial = 0;
   #executions = 0;
   #carrier;
   #requests;
 
-  constructor({ language, outlet, critical, carrier, requests, whenListening }) {
+  constructor({ language, words, outlet, critical, carrier, requests, whenListening }) {
     this.language = language;
+    this.#words = words;
     this.outlet = outlet;
     this.critical = critical;
     this.display = new Display(outlet);
@@ -53,21 +57,21 @@ class Kernel {
   }
 
   /** The running execution is over, and has said so to the peer. */
-  executionFinished() {
+  noteFinished() {
     this.#execution = null;
-    this.#handleRequests();
+    Atomics.store(this.#words, WORDS.execution, 0);
   }
 
   #receive(message) {
     switch (message.type) {
       case 'request':
-        this.#handleRequests();
+        this.handleRequests();
         break;
       case 'interrupt':
         this.#carrier.postMessage({ number: message.number });
         break;
       case 'settled':
-        this.#afterInterrupt();
+        this.#afterInterrupt(message.execution);
         break;
       case 'gone':
         process.exit(0);
@@ -77,16 +81,18 @@ class Kernel {
     }
   }
 
-  #afterInterrupt() {
+  #afterInterrupt(meant) {
     this.critical.leave();
     clearAsyncStack();
-    if (this.#execution !== null) this.#execution.interrupt();
+    const isMeant = this.#execution !== null && meant === this.#serial;
+    if (isMeant) this.#execution.interrupt();
     else if (process.listenerCount('SIGINT') > 1) process.emit('SIGINT', 'SIGINT', 2);
     // An interrupt may have ended us between a request's arrival and its handling.
-    this.#handleRequests();
+    this.handleRequests();
   }
 
-  #handleRequests() {
+  /** Serves what the peer has asked for, until an execution keeps us. */
+  handleRequests() {
     while (this.#execution === null) {
       this.critical.enter();
       const received = receiveMessageOnPort(this.#requests);
@@ -135,6 +141,8 @@ class Kernel {
     }
     this.whenListening();
     if (request.code.trim() !== '') this.#executions += 1;
+    this.#serial += 1;
+    Atomics.store(this.#words, WORDS.execution, this.#serial);
     this.#execution = new Execution(this, request, Math.max(this.#executions, 1));
     this.#execution.run();
   }

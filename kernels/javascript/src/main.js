@@ -5,15 +5,7 @@ const path = require('node:path');
 const { parseArgs } = require('node:util');
 const { MessageChannel, Worker } = require('node:worker_threads');
 
-const { toJson } = require('./encoding');
-const { installGlobals } = require('./modules');
-const { Critical } = require('./critical');
-const { Kernel } = require('./kernel');
-const { Outlet } = require('./outlet');
 const { WORDS, allocate, views } = require('./shared_words');
-const { flushBeforeOthers, replaceStreams } = require('./streams');
-const { Wire, framed } = require('./wire');
-const { name, version } = require('../package.json');
 
 const PROTOCOL_VERSION = 1;
 
@@ -28,13 +20,12 @@ function main() {
       language: { type: 'string', default: 'javascript' },
     },
   }).values;
-  const socketDescriptor = Number(options['socket-fd']);
   // Until somebody listens, an interrupt is not a death.
   process.on('SIGINT', () => {});
-  const pipeDescriptors = takeDescriptors(options.pipes);
-  // The socket is not shared with the carrier yet, and still blocks.
-  fs.writeSync(socketDescriptor, hello(options.language));
-  serve({ language: options.language, socketDescriptor, pipeDescriptors });
+  const socketDescriptor = Number(options['socket-fd']);
+  // The threads start while the rest is loaded.
+  const threads = startThreads({ socketDescriptor, pipeDescriptors: takeDescriptors(options.pipes) });
+  serve(options.language, threads, socketDescriptor);
 }
 
 /** Makes named pipes standard output and error; returns the ends from which they are read. */
@@ -54,45 +45,22 @@ function takeDescriptors(folder) {
   return readers;
 }
 
-function hello(language) {
-  const fields = {
-    type: 'hello',
-    protocol: PROTOCOL_VERSION,
-    kernel: `${name} ${version}`,
-    pid: process.pid,
-    node: process.versions.node,
-    language,
-  };
-  return framed([toJson(fields)]);
-}
-
-function serve({ language, socketDescriptor, pipeDescriptors }) {
+/** Starts the carrier and the signal listener; returns this thread's ends of what connects them. */
+function startThreads({ socketDescriptor, pipeDescriptors }) {
   const memory = allocate();
-  const { words, ring } = views(memory);
-  const channel = () => {
-    const { port1, port2 } = new MessageChannel();
-    return [port1, port2];
-  };
-  const [bells, theirBells] = channel();
-  const [parcels, theirParcels] = channel();
-  const [requests, theirRequests] = channel();
-  const [heard, theirSignals] = channel();
+  const channels = Object.fromEntries(
+    ['bells', 'parcels', 'requests', 'signals'].map((name) => [name, new MessageChannel()]),
+  );
+  const { bells, parcels, requests, signals } = channels;
+  const theirs = { bells: bells.port2, parcels: parcels.port2, requests: requests.port2, signals: signals.port2 };
   const carrier = new Worker(path.join(__dirname, 'carrier.js'), {
-    workerData: {
-      memory,
-      socketDescriptor,
-      pipeDescriptors,
-      bells: theirBells,
-      parcels: theirParcels,
-      requests: theirRequests,
-      signals: heard,
-    },
-    transferList: [theirBells, theirParcels, theirRequests, heard],
+    workerData: { memory, socketDescriptor, pipeDescriptors, ...theirs },
+    transferList: Object.values(theirs),
     trackUnmanagedFds: false,
   });
   const listener = new Worker(path.join(__dirname, 'signal_listener.js'), {
-    workerData: { memory, signals: theirSignals },
-    transferList: [theirSignals],
+    workerData: { memory, signals: signals.port1 },
+    transferList: [signals.port1],
     resourceLimits: { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 1 },
   });
   for (const thread of [carrier, listener]) {
@@ -100,14 +68,34 @@ function serve({ language, socketDescriptor, pipeDescriptors }) {
       throw error;
     });
   }
-  const wire = new Wire({ words, ring }, bells, parcels);
+  return { carrier, shared: views(memory), bells: bells.port1, parcels: parcels.port1, requests: requests.port1 };
+}
+
+function serve(language, { carrier, shared, bells, parcels, requests }, socketDescriptor) {
+  const { installGlobals } = require('./modules');
+  const { Critical } = require('./critical');
+  const { Kernel } = require('./kernel');
+  const { Outlet } = require('./outlet');
+  const { flushBeforeOthers, replaceStreams } = require('./streams');
+  const { Wire, framed } = require('./wire');
+  const wire = new Wire(shared, bells, parcels);
   const outlet = new Outlet(wire);
   replaceStreams(outlet);
   flushBeforeOthers(() => wire.flush());
   installGlobals();
   process.argv.length = 1;
+  const { words } = shared;
   const whenListening = () => Atomics.wait(words, WORDS.listening, 0, LISTENING_PATIENCE);
-  new Kernel({ language, outlet, critical: new Critical(words), carrier, requests, whenListening }).start();
+  new Kernel({ language, words, outlet, critical: new Critical(words), carrier, requests, whenListening }).start();
+  // Past the carrier, which says nothing before there is something to answer.
+  fs.writeSync(socketDescriptor, framed([hello(language)]));
+}
+
+function hello(language) {
+  const { name, version } = require('../package.json');
+  const { toJson } = require('./encoding');
+  const { pid, versions } = process;
+  return toJson({ type: 'hello', protocol: PROTOCOL_VERSION, kernel: `${name} ${version}`, pid, node: versions.node, language });
 }
 
 main();

@@ -19,6 +19,8 @@ const WORDS = {
   terminating: 6,
   /** 1 when SIGINT is being listened for. */
   listening: 7,
+  /** The number of the running execution; 0 for none. */
+  execution: 8,
 };
 
 /** Bytes of the ring; a power of two, so that positions may wrap. */
