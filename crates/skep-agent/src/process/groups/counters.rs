@@ -5,6 +5,8 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::process::Pid;
+
 use super::{Folders, Group, read};
 
 /// What everything in a group has used.
@@ -94,19 +96,31 @@ impl Group {
         number(&text)
     }
 
+    /// `None` if there is nobody to ask. One that has ended meanwhile is counted by the one that
+    /// waited for it.
     fn files(&self) -> Option<Bytes> {
-        let mut sum = Bytes::default();
-        for process in self.processes().ok()? {
-            let number = process.as_raw_nonzero();
-            // One that has ended meanwhile is counted by the one that waited for it.
-            let Ok(text) = std::fs::read_to_string(format!("/proc/{number}/io")) else {
-                continue;
-            };
-            sum.read += field(&text, "read_bytes:").unwrap_or(0);
-            sum.written += field(&text, "write_bytes:").unwrap_or(0);
-        }
-        Some(sum)
+        let each = self.processes().ok()?.into_iter();
+        let more = |some: Bytes, other: Bytes| Bytes {
+            read: some.read + other.read,
+            written: some.written + other.written,
+        };
+        each.filter_map(|process| files_of(process).ok())
+            .reduce(more)
     }
+}
+
+/// What a process has read and written. The kernel tells this to those who are its user, and
+/// to those who may look into every process, which nobody in a sandbox may.
+fn files_of(process: Pid) -> io::Result<Bytes> {
+    let folder = format!("/proc/{}", process.as_raw_nonzero());
+    let owner = rustix::fs::stat(folder.as_str())?;
+    let text = skep_linux::as_file_owner(owner.st_uid, owner.st_gid, || {
+        std::fs::read_to_string(format!("{folder}/io"))
+    })?;
+    Ok(Bytes {
+        read: field(&text, "read_bytes:").unwrap_or(0),
+        written: field(&text, "write_bytes:").unwrap_or(0),
+    })
 }
 
 pub(super) fn number(text: &str) -> Option<u64> {

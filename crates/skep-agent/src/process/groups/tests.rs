@@ -51,7 +51,8 @@ impl Drop for Real {
                 .filter_map(Result::ok)
                 .filter(|entry| entry.path().is_dir())
             {
-                std::fs::remove_dir(entry.path()).expect("every test ends its processes");
+                // Processes that were killed take a moment to be gone.
+                wait_for(PATIENCE, || std::fs::remove_dir(entry.path()));
             }
             std::fs::remove_dir(folder).unwrap();
         }
@@ -95,6 +96,28 @@ fn a_group_counts_children_that_nobody_waited_for() {
     assert!(!group.is_sampled());
     group.reset_peak();
     assert!(group.usage().unwrap().peak_memory < 64 << 20);
+}
+
+#[test]
+fn what_is_written_counts_at_once_whoever_writes_it() {
+    let Some(real) = Real::new() else { return };
+    let group = real.groups.take().unwrap();
+    assert_eq!(group.usage().unwrap().files, None);
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(folder.path(), open).unwrap();
+    let path = folder.path().join("file").display().to_string();
+    // A shell waits for the writer, and counts for it from then on.
+    let write = format!("dd if=/dev/zero of={path} bs=1M count=8 2>/dev/null; sleep 60; true");
+    let user = "setpriv --reuid=1234 --regid=1234 --clear-groups";
+    let script = format!("exec {user} /bin/sh -c '{write}'");
+    let mut shell = run(&group, &script);
+    wait_for(PATIENCE, || match group.usage().unwrap().files {
+        Some(files) if files.written >= 8 << 20 => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    group.kill();
+    shell.wait().unwrap();
 }
 
 #[test]
