@@ -39,6 +39,11 @@ impl JsonText {
         Self(Bytes::from(rewritten(&quoted)))
     }
 
+    /// A string of JSON whose inside, without the quotes around it, is `inside`.
+    pub(crate) fn quoted(inside: &str) -> Self {
+        Self(Bytes::from(rewritten(&format!("\"{inside}\""))))
+    }
+
     /// JSON that the caller has written.
     pub fn written(json: String) -> Self {
         if json.is_ascii() && !json.contains(['\n', '\r']) {

@@ -1,21 +1,20 @@
 //! Jupyter's own wire format: messages of several frames, signed with a key that both ends know.
 
+mod content;
+mod text;
+
 use bytes::Bytes;
 use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::frame::RawBundle;
-use crate::{Bundle, Envelope, JsonText, Message, Nature, Reply, Stream};
+use crate::{Envelope, JsonText, Message, Stream};
+use content::Content;
+pub use content::KernelInfo;
 
 const DELIMITER: &[u8] = b"<IDS|MSG>";
 const VERSION: &str = "5.3";
-
-/// The characters in one stream message that is passed on; clients need time quadratic in the
-/// length of a line.
-const LARGEST_TEXT: usize = 65_536;
 
 /// Where a kernel listens, as its connection file says.
 #[derive(Debug, Clone, Serialize)]
@@ -103,6 +102,29 @@ struct Header {
     msg_id: String,
     #[serde(default)]
     msg_type: String,
+    #[serde(default)]
+    date: Option<String>,
+}
+
+/// One message of a kernel, which may be several of ours: a long text comes in pieces, and is
+/// not held twice.
+#[derive(Debug)]
+pub struct Said {
+    parent: Option<String>,
+    time: Option<i64>,
+    content: Content,
+}
+
+impl Iterator for Said {
+    type Item = Envelope;
+
+    fn next(&mut self) -> Option<Envelope> {
+        Some(Envelope {
+            parent: self.parent.clone(),
+            time: self.time,
+            message: self.content.next()?,
+        })
+    }
 }
 
 impl Session {
@@ -157,12 +179,39 @@ impl Session {
         mac
     }
 
-    /// Reads a message, which may be several of ours: text that is too long is split.
+    /// Reads a message.
+    ///
+    /// What cannot be read of its content is told to the user as text, so that nothing is
+    /// missing without a word.
     ///
     /// # Errors
     ///
     /// If it is no message, or not signed with the key.
-    pub fn read(&self, frames: &[Bytes]) -> Result<Vec<Envelope>, SignedError> {
+    pub fn read(&self, frames: &[Bytes]) -> Result<Said, SignedError> {
+        let (header, parent, content) = self.open(frames)?;
+        let read = Content::read(&header.msg_type, content);
+        Ok(Said {
+            parent: (!parent.msg_id.is_empty()).then_some(parent.msg_id),
+            time: header.date.as_deref().and_then(microseconds),
+            content: read.unwrap_or_else(|_no_json| unreadable(&header.msg_type)),
+        })
+    }
+
+    /// What a kernel tells about itself, if this is its answer to that question.
+    ///
+    /// # Errors
+    ///
+    /// If it is no message, or not signed with the key.
+    pub fn kernel_info(&self, frames: &[Bytes]) -> Result<Option<KernelInfo>, SignedError> {
+        let (header, _, content) = self.open(frames)?;
+        match header.msg_type.as_str() {
+            "kernel_info_reply" => parse("content", content).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Checks the signature; the header, the parent's header, and the content unread.
+    fn open<'a>(&self, frames: &'a [Bytes]) -> Result<(Header, Header, &'a Bytes), SignedError> {
         let delimiter = frames.iter().position(|frame| &frame[..] == DELIMITER);
         let rest = &frames[delimiter.ok_or(SignedError::Shape)? + 1..];
         let (signature, parts) = rest.split_first().ok_or(SignedError::Shape)?;
@@ -171,116 +220,23 @@ impl Session {
         self.mac(parts)
             .verify_slice(&shown)
             .map_err(|_| SignedError::Signature)?;
-        let header: Header = parse("header", &parts[0])?;
-        let parent: Header = parse("parent header", &parts[1])?;
-        let envelope = |message| Envelope {
-            parent: (!parent.msg_id.is_empty()).then(|| parent.msg_id.clone()),
-            time: None,
-            message,
-        };
-        let messages = messages(&header.msg_type, &parts[3])?;
-        Ok(messages.into_iter().map(envelope).collect())
+        let header = parse("header", &parts[0])?;
+        let parent = parse("parent header", &parts[1])?;
+        Ok((header, parent, &parts[3]))
     }
 }
 
-#[derive(Deserialize)]
-struct Content<'a> {
-    #[serde(default)]
-    execution_state: String,
-    #[serde(default)]
-    execution_count: Option<u64>,
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    text: String,
-    #[serde(default, borrow)]
-    data: Option<RawBundle<'a>>,
-    #[serde(default)]
-    status: String,
-    #[serde(default)]
-    ename: String,
-    #[serde(default)]
-    evalue: String,
-    #[serde(default)]
-    traceback: Vec<String>,
-    #[serde(default, borrow)]
-    payload: Option<&'a RawValue>,
+fn unreadable(kind: &str) -> Content {
+    let text = format!("[a message of the kernel ({kind}) is no valid JSON and was left out]\n");
+    Content::One(Message::Text {
+        stream: Stream::Stderr,
+        text: JsonText::string(&text),
+    })
 }
 
-fn messages(kind: &str, frame: &Bytes) -> Result<Vec<Message>, SignedError> {
-    let content: Content<'_> = parse("content", frame)?;
-    Ok(vec![match kind {
-        "status" => match content.execution_state.as_str() {
-            "busy" => Message::Busy,
-            "idle" => Message::Idle,
-            "restarting" => Message::Restarting,
-            _ => Message::Unused,
-        },
-        "execute_input" => Message::Input {
-            count: content.execution_count.unwrap_or_default(),
-        },
-        "stream" => return Ok(texts(&content)),
-        "display_data" => Message::Display(bundle(frame, content.data)),
-        "execute_result" => Message::Value(bundle(frame, content.data)),
-        "error" => Message::Error {
-            nature: nature(&content.ename),
-            name: content.ename,
-            value: content.evalue,
-            traceback: content.traceback,
-        },
-        "execute_reply" => Message::Reply(reply(content)),
-        "kernel_info_reply" => Message::Hello { protocol: 0 },
-        _ => Message::Unused,
-    }])
-}
-
-fn texts(content: &Content<'_>) -> Vec<Message> {
-    let stream = match content.name.as_str() {
-        "stderr" => Stream::Stderr,
-        _ => Stream::Stdout,
-    };
-    let mut rest = content.text.as_str();
-    let mut texts = Vec::new();
-    while !rest.is_empty() {
-        let end = rest.floor_char_boundary(LARGEST_TEXT.min(rest.len()));
-        let (piece, after) = rest.split_at(end);
-        texts.push(Message::Text {
-            stream,
-            text: JsonText::string(piece),
-        });
-        rest = after;
-    }
-    texts
-}
-
-/// A foreign kernel does not say what an exception is; these names do in all that we know.
-fn nature(name: &str) -> Nature {
-    match name {
-        "SyntaxError" | "IndentationError" | "TabError" => Nature::Syntax,
-        "KeyboardInterrupt" => Nature::Interrupted,
-        _ => Nature::Runtime,
-    }
-}
-
-fn reply(content: Content<'_>) -> Reply {
-    let exiting = content
-        .payload
-        .is_some_and(|payload| payload.get().contains("\"ask_exit\""));
-    match content.status.as_str() {
-        "error" => Reply::Failed {
-            name: content.ename,
-            value: content.evalue,
-            exiting,
-        },
-        "abort" | "aborted" => Reply::Aborted,
-        _ => Reply::Done { exiting },
-    }
-}
-
-fn bundle(frame: &Bytes, data: Option<RawBundle<'_>>) -> Bundle {
-    let entries = data.map(|data| data.0).unwrap_or_default();
-    let in_frame = |(mime, value): (String, &RawValue)| (mime, JsonText::in_frame(frame, value));
-    Bundle(entries.into_iter().map(in_frame).collect())
+fn microseconds(date: &str) -> Option<i64> {
+    let time: jiff::Timestamp = date.parse().ok()?;
+    Some(time.as_microsecond())
 }
 
 fn parse<'a, T: Deserialize<'a>>(part: &'static str, frame: &'a Bytes) -> Result<T, SignedError> {
@@ -300,70 +256,100 @@ fn unhex(text: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Bundle, Nature, Reply};
 
     fn session() -> Session {
         Session::new("s".to_owned(), "key".to_owned())
     }
 
-    fn said(kind: &str, content: &Value) -> Vec<Message> {
+    /// A message as a kernel sends it: it names the request, and is published under a topic.
+    fn published(kind: &str, content: &[u8]) -> Vec<Bytes> {
         let session = session();
-        let mut frames = session.message("m1", "", kind, content);
-        // A kernel names the request it answers, and publishes under a topic.
+        let mut frames = session.message("m1", "2026-11-15T17:52:18.228274Z", kind, &json!({}));
         frames[3] = Bytes::from(json!({"msg_id": "e1"}).to_string());
+        frames[5] = Bytes::copy_from_slice(content);
         let signature = hex(&session.mac(&frames[2..6]).finalize().into_bytes());
         frames[1] = Bytes::from(signature);
         frames.insert(0, Bytes::from_static(b"kernel.1.stream.stdout"));
-        let envelopes = session.read(&frames).unwrap();
-        assert!(
-            envelopes
-                .iter()
-                .all(|said| said.parent.as_deref() == Some("e1"))
-        );
+        frames
+    }
+
+    fn said_as(kind: &str, content: &[u8]) -> Vec<Message> {
+        let said = session().read(&published(kind, content)).unwrap();
+        let envelopes: Vec<Envelope> = said.collect();
+        for envelope in &envelopes {
+            assert_eq!(envelope.parent.as_deref(), Some("e1"));
+            assert_eq!(envelope.time, Some(1_794_765_138_228_274));
+        }
         envelopes.into_iter().map(|said| said.message).collect()
+    }
+
+    fn said(kind: &str, content: &Value) -> Vec<Message> {
+        said_as(kind, content.to_string().as_bytes())
     }
 
     #[test]
     fn what_kernels_say_is_understood() {
-        assert_eq!(
-            said("status", &json!({"execution_state": "idle"})),
-            [Message::Idle]
-        );
-        assert_eq!(
-            said("execute_input", &json!({"code": "1", "execution_count": 7})),
-            [Message::Input { count: 7 }]
-        );
+        let idle = json!({"execution_state": "idle"});
+        assert_eq!(said("status", &idle), [Message::Idle]);
+        let input = json!({"code": "1", "execution_count": 7});
+        assert_eq!(said("execute_input", &input), [Message::Input { count: 7 }]);
         let data = json!({"data": {"text/plain": "ü"}, "metadata": {}, "execution_count": 1});
         let value = Bundle(vec![("text/plain".to_owned(), JsonText::string("ü"))]);
         assert_eq!(said("execute_result", &data), [Message::Value(value)]);
-        let exit =
-            json!({"status": "ok", "payload": [{"source": "ask_exit", "keepkernel": false}]});
+        let exit = json!({"status": "ok", "payload": [{"source": "ask_exit"}]});
+        let exiting = Reply::Done { exiting: true };
+        assert_eq!(said("execute_reply", &exit), [Message::Reply(exiting)]);
+        let aborted = json!({"status": "aborted"});
         assert_eq!(
-            said("execute_reply", &exit),
-            [Message::Reply(Reply::Done { exiting: true })]
-        );
-        assert_eq!(
-            said("execute_reply", &json!({"status": "aborted"})),
+            said("execute_reply", &aborted),
             [Message::Reply(Reply::Aborted)]
         );
-        assert_eq!(
-            said("comm_open", &json!({"comm_id": "c"})),
-            [Message::Unused]
-        );
+        // A widget's data is whatever the widget likes.
+        let opened = json!({"comm_id": "c", "data": [1]});
+        assert_eq!(said("comm_open", &opened), [Message::Unused]);
     }
 
     #[test]
-    fn a_long_text_becomes_several() {
-        let text = "ü".repeat(LARGEST_TEXT);
-        let said = said("stream", &json!({"name": "stdout", "text": text}));
-        assert_eq!(said.len(), 2);
-        let joined: String = said
-            .iter()
-            .map(|message| match message {
-                Message::Text { text, .. } => text.decode().unwrap(),
-                other => panic!("{other:?}"),
-            })
-            .collect();
-        assert_eq!(joined, text);
+    fn r_tells_of_an_error_with_nulls() {
+        let error = json!({"ename": "ERROR", "evalue": null, "traceback": null});
+        let expected = Message::Error {
+            name: "ERROR".to_owned(),
+            value: String::new(),
+            traceback: Vec::new(),
+            nature: Nature::Runtime,
+        };
+        assert_eq!(said("error", &error), [expected]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told() {
+        for content in [
+            &b"{\"data\": {\"application/json\": NaN}}"[..],
+            b"\xff",
+            b"[]",
+            b"",
+        ] {
+            let [Message::Text { stream, text }] = &said_as("display_data", content)[..] else {
+                panic!("{content:?}");
+            };
+            assert_eq!(*stream, Stream::Stderr);
+            assert!(text.as_str().contains("(display_data) is no valid JSON"));
+        }
+    }
+
+    #[test]
+    fn a_kernel_says_what_it_is() {
+        let content = json!({
+            "implementation": "ipython",
+            "language_info": {"name": "python", "version": "3.13"},
+        });
+        let frames = published("kernel_info_reply", content.to_string().as_bytes());
+        let info = session().kernel_info(&frames).unwrap().unwrap();
+        assert_eq!(info.implementation, "ipython");
+        assert_eq!(info.language_info.name, "python");
+        let other = published("execute_reply", b"{}");
+        assert_eq!(session().kernel_info(&other).unwrap(), None);
     }
 
     #[test]
@@ -373,14 +359,17 @@ mod tests {
         assert!(matches!(other.read(&frames), Err(SignedError::Signature)));
         let mut changed = frames.clone();
         changed[5] = Bytes::from_static(b"{\"code\":1}");
-        assert!(matches!(
-            session().read(&changed),
-            Err(SignedError::Signature)
-        ));
-        assert!(matches!(
-            session().read(&frames[..3]),
-            Err(SignedError::Shape)
-        ));
-        assert!(matches!(session().read(&[]), Err(SignedError::Shape)));
+        let refused = session().read(&changed);
+        assert!(matches!(refused, Err(SignedError::Signature)));
+        for signature in ["", "0", "zz", "\u{fffd}", &"0".repeat(64)] {
+            let mut changed = frames.clone();
+            changed[1] = Bytes::from(signature.to_owned());
+            let refused = session().read(&changed);
+            assert!(matches!(refused, Err(SignedError::Signature)));
+        }
+        for shape in [&frames[..3], &frames[..1], &[]] {
+            let refused = session().read(shape);
+            assert!(matches!(refused, Err(SignedError::Shape)));
+        }
     }
 }

@@ -17,7 +17,28 @@ use serde::Deserialize;
 use crate::kernel::{Kernel, Launcher, StartError};
 use crate::process::{Command, Processes};
 use crate::socket_kernel::SocketKernel;
-use crate::zmq_kernel::{CONNECTION_FILE, ZmqKernel};
+use crate::zmq_kernel::{CONNECTION_FILE, Foreign, InterruptMode, ZmqKernel};
+
+/// The language that callers mean when they name none.
+const DEFAULT_LANGUAGE: &str = "python";
+
+/// A `kernel.json` is not larger than this; people write them.
+const LARGEST_SPECIFICATION: u64 = 1 << 20;
+
+/// Starts the kernels of some folders.
+pub struct Installed {
+    folders: Arc<dyn Fn() -> Vec<PathBuf> + Send + Sync>,
+    processes: Arc<dyn Processes>,
+}
+
+impl std::fmt::Debug for Installed {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Installed")
+            .field("folders", &(self.folders)())
+            .finish_non_exhaustive()
+    }
+}
 
 /// What is read of a `kernel.json`.
 #[derive(Debug, Clone, Deserialize)]
@@ -27,64 +48,68 @@ struct Specification {
     language: String,
     #[serde(default)]
     env: BTreeMap<String, String>,
+    #[serde(default)]
+    interrupt_mode: InterruptMode,
     /// How a process is prepared that can be forked into a kernel; the server reads that.
     #[serde(default)]
     zygote: Option<serde::de::IgnoredAny>,
 }
 
-/// Starts the kernels of a folder.
-pub struct Installed {
-    folders: Vec<PathBuf>,
-    processes: Arc<dyn Processes>,
+/// A folder with a `kernel.json`.
+#[derive(Debug)]
+struct Place {
+    /// How the kernel is called. Names are compared without regard to case, as Jupyter does.
+    name: String,
+    folder: PathBuf,
 }
-
-impl std::fmt::Debug for Installed {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Installed")
-            .field("folders", &self.folders)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The language that callers mean when they name none.
-const DEFAULT_LANGUAGE: &str = "python";
 
 impl Installed {
-    /// The kernels in these folders; the first that has a name wins.
-    pub fn new(folders: Vec<PathBuf>, processes: Arc<dyn Processes>) -> Self {
-        Self { folders, processes }
+    /// The kernels in the folders that `folders` names; the first that has a name wins. They
+    /// are looked at each time, because user code can install kernels.
+    pub fn new(
+        folders: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static,
+        processes: Arc<dyn Processes>,
+    ) -> Self {
+        Self {
+            folders: Arc::new(folders),
+            processes,
+        }
     }
 
-    fn specification(&self, language: &str) -> Result<Specification, StartError> {
-        let missing = || StartError::NotInstalled {
-            language: language.to_owned(),
-        };
-        // The language comes from a caller and becomes part of a path.
-        let is_name = !language.is_empty()
-            && language
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"_-+".contains(&byte));
-        if !is_name {
-            return Err(missing());
+    /// All kernels, those that win first.
+    fn places(&self) -> impl Iterator<Item = Place> {
+        let folders = (self.folders)();
+        folders.into_iter().flat_map(|folder| kernels_in(&folder))
+    }
+
+    /// A kernel by its name, or else by the language it says it is for.
+    fn find(&self, asked: &str) -> Result<(Place, Specification), StartError> {
+        if let Some(place) = self.places().find(|place| place.name == asked) {
+            let specification = place.specification().map_err(StartError::Process)?;
+            return Ok((place, specification));
         }
-        let files = self
-            .folders
-            .iter()
-            .map(|folder| folder.join(language).join("kernel.json"));
-        let file = files.into_iter().find(|file| file.is_file());
-        let text = std::fs::read(file.ok_or_else(missing)?).map_err(StartError::Process)?;
-        serde_json::from_slice(&text).map_err(|error| StartError::Process(io::Error::other(error)))
+        let speaks = |place: Place| {
+            let specification = place.specification().ok()?;
+            let speaks = specification.language.eq_ignore_ascii_case(asked);
+            (speaks && !asked.is_empty()).then_some((place, specification))
+        };
+        let found = self.places().find_map(speaks);
+        found.ok_or_else(|| StartError::NotInstalled {
+            language: asked.to_owned(),
+        })
     }
 }
 
 impl Launcher for Installed {
     fn languages(&self) -> Vec<String> {
-        let mut languages: Vec<String> = self
-            .folders
-            .iter()
-            .flat_map(|folder| names(folder))
-            .collect();
+        let mut languages = Vec::new();
+        for place in self.places() {
+            if let Ok(specification) = place.specification() {
+                languages.push(specification.language.to_ascii_lowercase());
+            }
+            languages.push(place.name);
+        }
+        languages.retain(|name| !name.is_empty());
         languages.sort_by_key(|name| (name != DEFAULT_LANGUAGE, name.clone()));
         languages.dedup();
         languages
@@ -95,19 +120,19 @@ impl Launcher for Installed {
         language: &'a str,
     ) -> BoxFuture<'a, Result<Box<dyn Kernel>, StartError>> {
         async move {
-            let specification = self.specification(language)?;
-            let mut command = Command {
-                arguments: specification.argv,
-                environment: specification.env,
-                may_be_forked: specification.zygote.is_some(),
-            };
+            let (place, specification) = self.find(language)?;
+            let mut command = place.command(&specification);
             let processes = Arc::clone(&self.processes);
-            let speaks_zmq = command
-                .arguments
+            let is_foreign = specification
+                .argv
                 .iter()
                 .any(|argument| argument.contains(CONNECTION_FILE));
-            if speaks_zmq {
-                let kernel = ZmqKernel::start(processes, command, &specification.language).await?;
+            if is_foreign {
+                let foreign = Foreign {
+                    command,
+                    interrupt_mode: specification.interrupt_mode,
+                };
+                let kernel = ZmqKernel::start(processes, foreign).await?;
                 return Ok(Box::new(kernel) as Box<dyn Kernel>);
             }
             let socket = ["--socket-fd".to_owned(), "0".to_owned()];
@@ -127,12 +152,198 @@ impl Launcher for Installed {
     }
 }
 
-fn names(folder: &Path) -> Vec<String> {
+impl Place {
+    fn specification(&self) -> io::Result<Specification> {
+        let path = self.folder.join("kernel.json");
+        if std::fs::metadata(&path)?.len() > LARGEST_SPECIFICATION {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(serde_json::from_slice(&std::fs::read(path)?)?)
+    }
+
+    /// The command, with what Jupyter puts into one.
+    fn command(&self, specification: &Specification) -> Command {
+        let prefix = self.prefix();
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let mut arguments: Vec<String> = specification.argv.clone();
+        for argument in &mut arguments {
+            *argument = argument.replace("{resource_dir}", &text(&self.folder));
+            if let Some(prefix) = prefix {
+                *argument = argument.replace("{prefix}", &text(prefix));
+            }
+        }
+        // A kernel that was installed into an environment means that environment's Python.
+        let python = prefix.map(|prefix| prefix.join("bin/python"));
+        if let Some(program) = arguments.first_mut()
+            && is_python(program)
+            && let Some(python) = python.filter(|python| python.exists())
+        {
+            *program = text(&python);
+        }
+        Command {
+            arguments,
+            environment: specification.env.clone(),
+            may_be_forked: specification.zygote.is_some(),
+        }
+    }
+
+    /// Where the environment is in which this is `share/jupyter/kernels/<name>`.
+    fn prefix(&self) -> Option<&Path> {
+        let kernels = self.folder.parent()?;
+        let is_environment = kernels.ends_with("share/jupyter/kernels");
+        is_environment.then(|| kernels.ancestors().nth(3)).flatten()
+    }
+}
+
+/// Whether a program is Python without a word about which one.
+fn is_python(program: &str) -> bool {
+    let rest = program.strip_prefix("python");
+    rest.is_some_and(|version| {
+        version
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.')
+    })
+}
+
+fn kernels_in(folder: &Path) -> Vec<Place> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
     };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| folder.join(name).join("kernel.json").is_file())
-        .collect()
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let places = names.map(|name| Place {
+        folder: folder.join(&name),
+        name: name.to_lowercase(),
+    });
+    let mut places: Vec<Place> = places
+        .filter(|place| place.folder.join("kernel.json").is_file())
+        .collect();
+    places.sort_by(|one, other| one.folder.cmp(&other.folder));
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct World {
+        folder: tempfile::TempDir,
+    }
+
+    impl World {
+        fn new(specifications: &[(&str, &str)]) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            for (path, text) in specifications {
+                let path = folder.path().join(path);
+                std::fs::create_dir_all(&path).unwrap();
+                std::fs::write(path.join("kernel.json"), text).unwrap();
+            }
+            Self { folder }
+        }
+
+        fn installed(&self) -> Installed {
+            let folders = ["ours", "venv/share/jupyter/kernels", "missing"];
+            let folders = folders.map(|name| self.folder.path().join(name)).to_vec();
+            Installed::new(move || folders.clone(), Arc::new(NoProcesses))
+        }
+
+        /// The command that starts when this is asked for, without the world's own path.
+        fn command(&self, asked: &str) -> Option<Vec<String>> {
+            let installed = self.installed();
+            let (place, specification) = installed.find(asked).ok()?;
+            let root = format!("{}/", self.folder.path().display());
+            let arguments = place.command(&specification).arguments;
+            let arguments = arguments.iter().map(|argument| argument.replace(&root, ""));
+            Some(arguments.collect())
+        }
+    }
+
+    struct NoProcesses;
+
+    impl Processes for NoProcesses {
+        fn start(
+            &self,
+            _command: Command,
+            _standard: [std::os::fd::OwnedFd; 3],
+        ) -> BoxFuture<'_, io::Result<crate::process::Started>> {
+            async { Err(io::ErrorKind::Unsupported.into()) }.boxed()
+        }
+
+        fn signal(&self, _pid: u32, _signal: rustix::process::Signal) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn make_folder(&self) -> io::Result<PathBuf> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn write_file(&self, _path: &Path, _content: &[u8]) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn out_of_memory_kills(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    const IPYKERNEL: &str = r#"{"argv": ["python", "-m", "ipykernel_launcher", "-f", "{connection_file}"], "language": "python"}"#;
+
+    #[test]
+    fn a_kernel_is_found_by_its_name_and_else_by_its_language() {
+        let world = World::new(&[
+            ("ours/python", r#"{"argv": ["ours"], "language": "python"}"#),
+            ("venv/share/jupyter/kernels/Python3", IPYKERNEL),
+            (
+                "venv/share/jupyter/kernels/ir",
+                r#"{"argv": ["R", "{connection_file}"], "language": "R", "interrupt_mode": "message"}"#,
+            ),
+            ("ours/broken", "{"),
+        ]);
+        assert_eq!(world.command("python"), Some(vec!["ours".to_owned()]));
+        assert_eq!(world.command("python3").unwrap()[0], "python");
+        assert_eq!(world.command("ir"), world.command("r"));
+        assert_eq!(world.command("ir").unwrap()[0], "R");
+        for unknown in [
+            "",
+            "..",
+            ".",
+            "ruby",
+            "../ours/python",
+            "broken",
+            "python\0",
+        ] {
+            assert_eq!(world.command(unknown), None, "{unknown}");
+        }
+        let installed = world.installed();
+        assert_eq!(
+            installed.languages(),
+            ["python", "broken", "ir", "python3", "r"]
+        );
+        let (_, specification) = installed.find("ir").unwrap();
+        assert_eq!(specification.interrupt_mode, InterruptMode::Message);
+    }
+
+    #[test]
+    fn a_kernel_of_an_environment_runs_in_it() {
+        let world = World::new(&[
+            ("venv/share/jupyter/kernels/python3", IPYKERNEL),
+            (
+                "venv/share/jupyter/kernels/java",
+                r#"{"argv": ["java", "-jar", "{resource_dir}/java.jar", "{prefix}/lib", "{connection_file}"]}"#,
+            ),
+            ("ours/plain", IPYKERNEL),
+        ]);
+        let bin = world.folder.path().join("venv/bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        std::fs::write(bin.join("python"), "").unwrap();
+        assert_eq!(world.command("python3").unwrap()[0], "venv/bin/python");
+        assert_eq!(world.command("plain").unwrap()[0], "python");
+        assert_eq!(
+            world.command("java").unwrap()[1..4],
+            [
+                "-jar",
+                "venv/share/jupyter/kernels/java/java.jar",
+                "venv/lib"
+            ]
+        );
+    }
 }

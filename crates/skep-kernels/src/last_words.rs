@@ -5,6 +5,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::net::unix::pipe::Receiver;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// What is kept of it.
 const LENGTH: usize = 2048;
@@ -33,7 +35,31 @@ impl LastWords {
         let start = text.len().saturating_sub(LENGTH);
         String::from_utf8_lossy(&text[start..]).trim().to_owned()
     }
+
+    /// Reads and forgets from now on what a kernel goes on to write, because one that cannot
+    /// write its log any more waits, or complains about it where the user sees it.
+    pub(crate) fn pass_over(self) -> io::Result<PassedOver> {
+        let mut pipe = Receiver::from_owned_fd(self.0)?;
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        skep_telemetry::spawn("kernel errors", async move {
+            let read = async { tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await };
+            tokio::select! {
+                () = stopped.cancelled() => {}
+                read = read => {
+                    if let Err(error) = read {
+                        tracing::debug!(%error, "standard error of a kernel cannot be read");
+                    }
+                }
+            }
+        });
+        Ok(PassedOver(stop.drop_guard()))
+    }
 }
+
+/// Words that are read and forgotten until this is dropped.
+#[derive(Debug)]
+pub(crate) struct PassedOver(#[expect(dead_code, reason = "dropping it is its use")] DropGuard);
 
 /// A place for output that nobody wants.
 pub(crate) fn open_nowhere() -> io::Result<OwnedFd> {

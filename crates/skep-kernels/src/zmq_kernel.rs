@@ -4,12 +4,14 @@
 //! reads (`zmq_kernel/output.rs`). What its owner has not taken yet waits in memory, and when
 //! that is too much the kernel's processes are stopped until the owner has caught up.
 
+mod folder;
 mod output;
+mod process;
 mod socket;
+mod start;
 
 use std::collections::VecDeque;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,28 +19,23 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rustix::process::Signal;
 use skep_jupyter::frame::Request;
-use skep_jupyter::signed::{Connection, Execute, Session};
-use skep_jupyter::zmtp::Role;
+use skep_jupyter::signed::{Execute, KernelInfo, Said, Session};
+use skep_jupyter::zmtp::Received;
 use skep_jupyter::{Envelope, Message, Reply, python};
-use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep_until};
 
-use crate::kernel::{Event, Exit, Kernel, StartError};
-use crate::last_words::{LastWords, open_nowhere};
+use crate::kernel::{Event, Exit, Kernel};
+use crate::last_words::PassedOver;
 use crate::meter::Meter;
-use crate::process::{Command, Processes};
+use crate::process::Command;
+use folder::Folder;
 use output::Output;
+use process::Process;
 use socket::Socket;
 
-/// How long a kernel may take from its start to its first answer.
-const START_PATIENCE: Duration = Duration::from_secs(60);
-
-/// How often a kernel is asked whether it is there. Its output socket tells nothing to those
-/// who come too late, so the question is repeated until the answer is seen on both sockets.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
-
-/// How long the answer to a request may come after the end of its output.
-const REPLY_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the answer to a request may come after the end of its output, and the end of a
+/// process after the end of its sockets.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What we put in the place of a time: kernels hand it back and do not read it.
 const DATE: &str = "1970-01-01T00:00:00+00:00";
@@ -46,151 +43,148 @@ const DATE: &str = "1970-01-01T00:00:00+00:00";
 /// The argument of a kernel's command that stands for the path of its connection file.
 pub(crate) const CONNECTION_FILE: &str = "{connection_file}";
 
+/// How the ids of our own requests begin.
+const OWN: &str = "skep-";
+
+/// What is to be started, and what has to be known about it before.
+#[derive(Debug)]
+pub(crate) struct Foreign {
+    pub(crate) command: Command,
+    pub(crate) interrupt_mode: InterruptMode,
+}
+
+/// How a kernel wants to be interrupted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum InterruptMode {
+    /// By SIGINT.
+    #[default]
+    Signal,
+    /// By a request on the control socket.
+    Message,
+}
+
+/// What can be said to a kernel beside the user's code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Language {
+    Python,
+    Other,
+}
+
+impl Language {
+    fn of(info: &KernelInfo) -> Self {
+        match info.language_info.name.as_str() {
+            "python" => Self::Python,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// A kernel over ZeroMQ.
 pub(crate) struct ZmqKernel {
-    processes: Arc<dyn Processes>,
-    pid: u32,
-    exit: oneshot::Receiver<Exit>,
-    ended: Option<Exit>,
-    session: Arc<Session>,
-    shell: Socket,
-    output: Output,
-    is_python: bool,
+    process: Process,
+    session: Session,
+    /// `None` when it was closed.
+    shell: Option<Socket>,
+    control: Option<Socket>,
+    /// `None` when there is no more.
+    output: Option<Output>,
+    language: Language,
     out_of_memory_kills: Option<u64>,
-    /// Messages that were received and not yet handed out.
+    /// What is being read of the last message.
+    said: Option<Said>,
+    /// Messages that are in their order and not yet handed out.
     ready: VecDeque<Envelope>,
     /// The end of an execution whose reply has not come yet, and how long it may take.
     idle: Option<(Envelope, Instant)>,
-    /// The last execution that was replied to.
-    replied: Option<String>,
+    /// The reply to an execution whose output has not ended yet.
+    reply: Option<Envelope>,
+    /// When a process that closed its sockets has to have ended.
+    give_up: Option<Instant>,
     requests: u64,
+    _words: PassedOver,
     /// Holds the sockets and the connection file.
     _folder: Folder,
 }
 
+enum Step {
+    Published(Option<Received>),
+    Replied(io::Result<Received>),
+    Controlled(io::Result<Received>),
+    Ended,
+    NoReply,
+    NoEnd,
+}
+
 impl ZmqKernel {
-    /// Starts a process with a connection file, and waits until it answers.
-    pub(crate) async fn start(
-        processes: Arc<dyn Processes>,
-        command: Command,
-        language: &str,
-    ) -> Result<Self, StartError> {
-        let key = uuid::Uuid::new_v4().to_string();
-        let folder = Folder::new(&*processes).map_err(StartError::Process)?;
-        let connection = Connection::at(&folder.socket(), &key);
-        let file = folder
-            .write_connection(&*processes, &connection)
-            .map_err(StartError::Process)?;
-        let arguments = command.arguments.iter();
-        let arguments = arguments.map(|argument| argument.replace(CONNECTION_FILE, &file));
-        let command = Command {
-            arguments: arguments.collect(),
-            ..command
-        };
-        let out_of_memory_kills = processes.out_of_memory_kills();
-        let (last_words, errors) = LastWords::new().map_err(StartError::Process)?;
-        let nowhere = || open_nowhere().map_err(StartError::Process);
-        let standard = [nowhere()?, nowhere()?, errors];
-        let started = processes.start(command, standard).await;
-        let mut started = started.map_err(StartError::Process)?;
-        // From here on the process must not be left behind, whatever happens.
-        let guard = Guard {
-            processes: Arc::clone(&processes),
-            pid: started.pid,
-            armed: true,
-        };
-        let session = Arc::new(Session::new(key.clone(), key));
-        let connect = connect(&connection, &mut started.exit);
-        let connected = timeout(START_PATIENCE, connect).await;
-        let (shell, published) = match connected {
-            Ok(Ok(sockets)) => sockets,
-            Ok(Err(exit)) => return Err(ended(exit, last_words)),
-            Err(_elapsed) => return Err(silent()),
-        };
-        let output = Output::collect(
-            published,
-            Arc::clone(&session),
-            Arc::clone(&processes),
-            started.pid,
-        );
-        let mut kernel = Self {
-            processes,
-            pid: started.pid,
-            exit: started.exit,
-            ended: None,
-            session,
-            shell,
-            output,
-            is_python: language == "python",
-            out_of_memory_kills,
-            ready: VecDeque::new(),
-            idle: None,
-            replied: None,
-            requests: 0,
-            _folder: folder,
-        };
-        guard.disarm();
-        match timeout(START_PATIENCE, kernel.greet()).await {
-            Ok(Ok(())) => Ok(kernel),
-            Ok(Err(exit)) => Err(ended(exit, last_words)),
-            Err(_elapsed) => Err(silent()),
-        }
-    }
-
-    /// Asks until an answer was seen on both sockets: then no output is lost any more.
-    async fn greet(&mut self) -> Result<(), Exit> {
-        let (mut answered, mut heard) = (false, false);
-        while !(answered && heard) {
-            let request = self.session.plain("hello", DATE, "kernel_info_request");
-            self.shell.send(&request);
-            let deadline = Instant::now() + ASK_AGAIN;
-            while !(answered && heard) && Instant::now() < deadline {
-                tokio::select! {
-                    frames = self.shell.receive() => match frames {
-                        Ok(_) => answered = true,
-                        Err(_) => return Err(self.await_exit().await),
-                    },
-                    said = self.output.next() => match said {
-                        Some(said) => heard |= said.parent.as_deref() == Some("hello"),
-                        None => return Err(self.await_exit().await),
-                    },
-                    exit = &mut self.exit => {
-                        let exit = exit.unwrap_or(Exit::Unknown);
-                        self.ended = Some(exit);
-                        return Err(exit);
-                    }
-                    () = sleep(ASK_AGAIN) => {}
-                }
-            }
-        }
-        Ok(())
-    }
-
     async fn next(&mut self) -> Event {
         loop {
             if let Some(envelope) = self.ready.pop_front() {
                 return Event::Message(envelope);
             }
-            if let Some(exit) = self.ended {
+            if let Some(envelope) = self.said.as_mut().and_then(Iterator::next) {
+                self.hear(envelope);
+                continue;
+            }
+            self.said = None;
+            if let Some(exit) = self.process.ended
+                && self.output.is_none()
+                && self.idle.is_none()
+            {
                 return Event::Ended(self.explained(exit));
             }
-            let patience = self.idle.as_ref().map(|(_, until)| *until);
-            tokio::select! {
-                biased;
-                said = self.output.next() => match said {
-                    Some(envelope) => self.hear(envelope),
-                    None => self.ended = Some(self.await_exit().await),
-                },
-                frames = self.shell.receive() => match frames {
-                    Ok(frames) => self.take_reply(&frames),
-                    Err(_closed) => self.ended = Some(self.await_exit().await),
-                },
-                () = until(patience) => self.finish(),
-                exit = &mut self.exit => {
-                    self.ended = Some(exit.unwrap_or(Exit::Unknown));
-                    self.collect_rest().await;
+            match self.step().await {
+                Step::Published(Some(received)) => self.open(received),
+                Step::Published(None) => {
+                    self.output = None;
+                    self.hurry();
                 }
+                Step::Replied(Ok(received)) => self.take_reply(&received),
+                Step::Replied(Err(_closed)) => {
+                    self.shell = None;
+                    self.finish();
+                    self.hurry();
+                }
+                Step::Controlled(Ok(_)) => {}
+                Step::Controlled(Err(_closed)) => self.control = None,
+                Step::NoReply => self.finish(),
+                Step::Ended => {
+                    if let Some(output) = &self.output {
+                        output.finish();
+                    }
+                }
+                Step::NoEnd => self.end_it(),
             }
+        }
+    }
+
+    /// Waits until something happens. Nothing is lost when this is dropped.
+    async fn step(&mut self) -> Step {
+        let no_reply = self.idle.as_ref().map(|(_, until)| *until);
+        let is_running = self.process.ended.is_none();
+        tokio::select! {
+            biased;
+            said = published(self.output.as_ref()) => Step::Published(said),
+            said = received(self.shell.as_mut()) => Step::Replied(said),
+            said = received(self.control.as_mut()) => Step::Controlled(said),
+            _ = self.process.end(), if is_running => Step::Ended,
+            () = until(no_reply) => Step::NoReply,
+            () = until(self.give_up), if is_running => Step::NoEnd,
+        }
+    }
+
+    fn open(&mut self, received: Received) {
+        match received {
+            Received::Message(frames) => match self.session.read(&frames) {
+                Ok(said) => self.said = Some(said),
+                // Not the kernel's: user code can write to its sockets.
+                Err(error) => tracing::debug!(%error, "output of a kernel is not read"),
+            },
+            Received::TooLarge { bytes } => self.ready.push_back(Envelope {
+                parent: None,
+                time: None,
+                message: Message::TooLarge { bytes },
+            }),
         }
     }
 
@@ -200,14 +194,19 @@ impl ZmqKernel {
             self.ready.push_back(envelope);
             return;
         }
-        let is_replied = self.replied.is_some() && self.replied == envelope.parent;
-        self.idle = Some((envelope, Instant::now() + REPLY_PATIENCE));
+        let is_replied = self.shell.is_none()
+            || matches!(&self.reply, Some(reply) if reply.parent == envelope.parent);
+        self.idle = Some((envelope, Instant::now() + PATIENCE));
         if is_replied {
             self.finish();
         }
     }
 
-    fn take_reply(&mut self, frames: &[bytes::Bytes]) {
+    /// A reply waits for the end of the output, which it would overtake otherwise.
+    fn take_reply(&mut self, received: &Received) {
+        let Received::Message(frames) = received else {
+            return;
+        };
         let replies = match self.session.read(frames) {
             Ok(replies) => replies,
             Err(error) => {
@@ -215,55 +214,49 @@ impl ZmqKernel {
                 return;
             }
         };
-        for reply in replies {
-            if is_own(&reply) {
-                continue;
+        for reply in replies.filter(|reply| !is_own(reply)) {
+            let is_idle = matches!(&self.idle, Some((idle, _)) if idle.parent == reply.parent);
+            // An aborted request has no output, and some kernels do not say its end.
+            let is_aborted = reply.message == Message::Reply(Reply::Aborted);
+            if is_aborted && !is_idle {
+                let idle = Envelope {
+                    message: Message::Idle,
+                    ..reply.clone()
+                };
+                self.idle = Some((idle, Instant::now()));
             }
-            self.replied = reply.parent.clone();
-            let aborted = reply.message == Message::Reply(Reply::Aborted);
-            let end = Envelope {
-                message: Message::Idle,
-                ..reply.clone()
-            };
-            self.ready.push_back(reply);
-            match &self.idle {
-                Some(_) => self.finish(),
-                // An aborted request never becomes idle.
-                None if aborted => self.ready.push_back(end),
-                None => {}
+            self.reply = Some(reply);
+            if is_idle || is_aborted {
+                self.finish();
             }
         }
     }
 
+    /// Hands out the end of an execution, after its reply if that has come.
     fn finish(&mut self) {
-        if let Some((envelope, _)) = self.idle.take() {
-            self.ready.push_back(envelope);
+        if let Some((idle, _)) = self.idle.take() {
+            let reply = self.reply.take();
+            let reply = reply.filter(|reply| reply.parent == idle.parent);
+            self.ready.extend(reply);
+            self.ready.push_back(idle);
         }
     }
 
-    /// What was published before the end of the process and is still on its way.
-    async fn collect_rest(&mut self) {
-        let rest = async {
-            while let Some(envelope) = self.output.next().await {
-                self.ready.push_back(envelope);
-            }
-        };
-        drop(timeout(Duration::from_millis(200), rest).await);
+    /// A kernel without its sockets is none, and has to end.
+    fn hurry(&mut self) {
+        self.give_up
+            .get_or_insert_with(|| Instant::now() + PATIENCE);
     }
 
-    async fn await_exit(&mut self) -> Exit {
-        for _ in 0..2 {
-            if let Ok(exit) = timeout(REPLY_PATIENCE, &mut self.exit).await {
-                return exit.unwrap_or(Exit::Unknown);
-            }
-            self.kill();
-        }
-        Exit::Unknown
+    /// It closed its sockets and lives on.
+    fn end_it(&mut self) {
+        self.process.kill();
+        self.give_up = Some(Instant::now() + PATIENCE);
     }
 
     fn explained(&self, exit: Exit) -> Exit {
         const SIGKILL: i32 = 9;
-        let kills = self.processes.out_of_memory_kills();
+        let kills = self.process.processes.out_of_memory_kills();
         if exit == Exit::Signal(SIGKILL) && kills > self.out_of_memory_kills {
             Exit::OutOfMemory
         } else {
@@ -271,54 +264,80 @@ impl ZmqKernel {
         }
     }
 
+    fn ask(&mut self, frames: &[bytes::Bytes]) {
+        if let Some(shell) = &mut self.shell {
+            shell.send(frames);
+        }
+    }
+
+    fn execute(&mut self, id: &str, code: &str, silent: bool) {
+        let request = Execute { code, silent };
+        let frames = self.session.execute(id, DATE, &request);
+        self.ask(&frames);
+    }
+
     /// Runs a piece of code that leaves no trace.
     fn run_silently(&mut self, code: &str) {
         self.requests += 1;
         let id = format!("{OWN}{}", self.requests);
-        let silent = Execute { code, silent: true };
-        self.shell.send(&self.session.execute(&id, DATE, &silent));
+        self.execute(&id, code, true);
     }
 }
 
-/// How the ids of our own requests begin.
-const OWN: &str = "skep-";
+async fn published(output: Option<&Output>) -> Option<Received> {
+    match output {
+        Some(output) => output.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn received(socket: Option<&mut Socket>) -> io::Result<Received> {
+    match socket {
+        Some(socket) => socket.receive().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
 
 fn is_own(envelope: &Envelope) -> bool {
     let parent = envelope.parent.as_deref();
-    parent.is_none_or(|parent| parent.starts_with(OWN) || parent == "hello")
+    parent.is_none_or(|parent| parent.starts_with(OWN))
 }
 
 impl Kernel for ZmqKernel {
     fn send(&mut self, request: &Request<'_>) {
-        match request {
-            Request::Execute { id, code, env } => {
-                self.out_of_memory_kills = self.processes.out_of_memory_kills();
-                let has_variables = self.is_python && !env.is_empty();
+        match (request, self.language) {
+            (Request::Execute { id, code, env }, language) => {
+                self.out_of_memory_kills = self.process.processes.out_of_memory_kills();
+                let has_variables = language == Language::Python && !env.is_empty();
                 if has_variables {
                     self.run_silently(&python::set_variables(env));
                 }
-                let execute = Execute {
-                    code,
-                    silent: false,
-                };
-                self.shell.send(&self.session.execute(id, DATE, &execute));
+                self.execute(id, code, false);
                 if has_variables {
-                    self.run_silently(python::restore_variables());
+                    self.run_silently(&python::restore_variables());
+                    // An interrupt that comes late may have ended the first one half-way.
+                    self.run_silently(&python::restore_variables());
                 }
             }
-            Request::Environment { variables, .. } if self.is_python => {
+            (Request::Environment { variables, .. }, Language::Python) => {
                 self.run_silently(&python::keep_variables(variables));
             }
-            Request::Chdir { path, .. } if self.is_python => {
+            (Request::Chdir { path, .. }, Language::Python) => {
                 self.run_silently(&python::change_directory(path));
             }
-            Request::Shutdown { .. } => {
-                let request = self
-                    .session
-                    .plain("skep-shutdown", DATE, "shutdown_request");
-                self.shell.send(&request);
+            (Request::Shutdown { .. }, _) => {
+                let id = format!("{OWN}shutdown");
+                let frames = self.session.plain(&id, DATE, "shutdown_request");
+                self.ask(&frames);
             }
-            Request::Environment { .. } | Request::Chdir { .. } => {
+            (Request::Environment { .. } | Request::Chdir { .. }, Language::Other) => {
                 tracing::debug!("nobody knows how to say this in the language of the kernel");
             }
         }
@@ -329,122 +348,24 @@ impl Kernel for ZmqKernel {
     }
 
     fn interrupt(&mut self) -> io::Result<()> {
-        self.output.release();
-        self.processes.signal(self.pid, Signal::INT)
+        if let Some(output) = &self.output {
+            output.release();
+        }
+        match &mut self.control {
+            Some(control) => {
+                let id = format!("{OWN}interrupt");
+                control.send(&self.session.plain(&id, DATE, "interrupt_request"));
+                Ok(())
+            }
+            None => self.process.signal(Signal::INT),
+        }
     }
 
     fn kill(&mut self) {
-        if let Err(error) = self.processes.signal(self.pid, Signal::KILL) {
-            tracing::debug!(%error, "kernel has ended already");
-        }
+        self.process.kill();
     }
 
     fn meter(&self) -> Arc<dyn Meter> {
-        self.processes.meter(self.pid)
-    }
-}
-
-impl Drop for ZmqKernel {
-    fn drop(&mut self) {
-        if self.ended.is_none() {
-            self.kill();
-        }
-    }
-}
-
-/// Kills a process that did not become a kernel.
-struct Guard {
-    processes: Arc<dyn Processes>,
-    pid: u32,
-    armed: bool,
-}
-
-impl Guard {
-    fn disarm(mut self) {
-        self.armed = false;
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if self.armed
-            && let Err(error) = self.processes.signal(self.pid, Signal::KILL)
-        {
-            tracing::debug!(%error, "kernel has ended already");
-        }
-    }
-}
-
-/// A folder of the sandbox's user, removed in the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(processes: &dyn Processes) -> io::Result<Self> {
-        processes.make_folder().map(Self)
-    }
-
-    fn socket(&self) -> String {
-        self.0.join("k").to_string_lossy().into_owned()
-    }
-
-    fn write_connection(
-        &self,
-        processes: &dyn Processes,
-        connection: &Connection,
-    ) -> io::Result<String> {
-        let path = self.0.join("connection.json");
-        let text = serde_json::to_vec(connection).map_err(io::Error::other)?;
-        processes.write_file(&path, &text)?;
-        Ok(path.to_string_lossy().into_owned())
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            tracing::debug!(%error, "folder of a kernel is left");
-        }
-    }
-}
-
-/// Connects to both sockets as soon as the kernel listens.
-async fn connect(
-    connection: &Connection,
-    exit: &mut oneshot::Receiver<Exit>,
-) -> Result<(Socket, Socket), Exit> {
-    let shell = PathBuf::from(connection.path(connection.shell_port));
-    let output = PathBuf::from(connection.path(connection.iopub_port));
-    loop {
-        // Output first: what is published to nobody is lost.
-        if let Ok(output) = Socket::connect(&output, Role::Subscriber).await
-            && let Ok(shell) = Socket::connect(&shell, Role::Dealer).await
-        {
-            return Ok((shell, output));
-        }
-        tokio::select! {
-            exit = &mut *exit => return Err(exit.unwrap_or(Exit::Unknown)),
-            // There is no event for a path that appears, except a watch on its folder.
-            () = sleep(Duration::from_millis(20)) => {}
-        }
-    }
-}
-
-fn ended(exit: Exit, last_words: LastWords) -> StartError {
-    StartError::Ended {
-        exit,
-        last_words: last_words.read(),
-    }
-}
-
-fn silent() -> StartError {
-    StartError::Silent {
-        seconds: START_PATIENCE.as_secs(),
-    }
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
+        self.process.processes.meter(self.process.pid)
     }
 }

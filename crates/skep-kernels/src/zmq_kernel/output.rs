@@ -1,16 +1,16 @@
 //! The output of a kernel that does not wait for its reader.
 //!
-//! A task reads always. What nobody has taken yet waits here, and when that is more than a
-//! mark the kernel's processes are stopped; they go on when half of it has been taken.
+//! A task reads always. What nobody has taken yet waits here, unread but for its length. When
+//! that is more than a mark the kernel's processes are stopped, and they go on when half of it
+//! has been taken. User code can let its kernel go on by itself, so there is a second mark
+//! from which on nothing is read any more.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use rustix::process::Signal;
-use skep_jupyter::Envelope;
-use skep_jupyter::signed::Session;
+use skep_jupyter::zmtp::Received;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -18,66 +18,62 @@ use super::socket::Socket;
 use crate::process::Processes;
 
 /// From here on the kernel is stopped. What it has sent already still comes.
-const HIGH_MARK: usize = 8 << 20;
+const HIGH_MARK: usize = 4 << 20;
 
 /// From here on it goes on.
 const LOW_MARK: usize = HIGH_MARK / 2;
 
+/// From here on nothing is read. One message may be on top of it.
+const LAST_MARK: usize = 2 * HIGH_MARK;
+
+/// What a message costs beside its bytes.
+const MESSAGE_COST: usize = 512;
+
 /// The waiting output, and the task that collects it.
 pub(super) struct Output {
     shared: Arc<Shared>,
+    finish: CancellationToken,
     /// Ends the task.
     _reader: DropGuard,
 }
 
 struct Shared {
-    waiting: Mutex<Waiting>,
-    changed: Notify,
+    queue: Mutex<Queue>,
+    /// Something was added.
+    added: Notify,
+    /// Something was taken.
+    taken: Notify,
     processes: Arc<dyn Processes>,
     pid: u32,
-    stopped: AtomicBool,
 }
 
 #[derive(Default)]
-struct Waiting {
-    envelopes: VecDeque<(Envelope, usize)>,
+struct Queue {
+    messages: VecDeque<(Received, usize)>,
     bytes: usize,
     ended: bool,
+    is_stopped: bool,
+    /// It was interrupted, and must be able to hear that.
+    is_released: bool,
 }
 
 impl Output {
     /// Begins to read.
-    pub(super) fn collect(
-        mut socket: Socket,
-        session: Arc<Session>,
-        processes: Arc<dyn Processes>,
-        pid: u32,
-    ) -> Self {
+    pub(super) fn collect(socket: Socket, processes: Arc<dyn Processes>, pid: u32) -> Self {
         let shared = Arc::new(Shared {
-            waiting: Mutex::default(),
-            changed: Notify::new(),
+            queue: Mutex::default(),
+            added: Notify::new(),
+            taken: Notify::new(),
             processes,
             pid,
-            stopped: AtomicBool::new(false),
         });
-        let stop = CancellationToken::new();
-        let (collector, stopping) = (Arc::clone(&shared), stop.clone());
-        skep_telemetry::spawn("kernel output", async move {
-            let read = async {
-                while let Ok(frames) = socket.receive().await {
-                    collector.add(&session, &frames);
-                }
-            };
-            tokio::select! {
-                () = stopping.cancelled() => {}
-                () = read => {}
-            }
-            collector.lock().ended = true;
-            collector.changed.notify_one();
-        });
+        let finish = CancellationToken::new();
+        let read = Arc::clone(&shared).read(socket, finish.clone());
+        skep_telemetry::spawn("kernel output", read);
         Self {
             shared,
-            _reader: stop.drop_guard(),
+            _reader: finish.clone().drop_guard(),
+            finish,
         }
     }
 
@@ -86,60 +82,95 @@ impl Output {
     /// # Cancel safety
     ///
     /// Nothing is lost when this is dropped.
-    pub(super) async fn next(&self) -> Option<Envelope> {
+    pub(super) async fn next(&self) -> Option<Received> {
         loop {
-            if let Some(answer) = self.try_next() {
+            let added = self.shared.added.notified();
+            if let Some(answer) = self.shared.take() {
                 return answer;
             }
-            self.shared.changed.notified().await;
+            added.await;
         }
     }
 
-    /// The next message if there is one, `Some(None)` if there will be no more.
-    fn try_next(&self) -> Option<Option<Envelope>> {
-        let mut waiting = self.shared.lock();
-        let Some((envelope, bytes)) = waiting.envelopes.pop_front() else {
-            return waiting.ended.then_some(None);
-        };
-        waiting.bytes -= bytes;
-        if waiting.bytes < LOW_MARK {
-            self.shared.go_on();
-        }
-        Some(Some(envelope))
-    }
-
-    /// Lets a stopped kernel go on, so that it can hear a signal.
+    /// Lets a stopped kernel go on, so that it can hear an interrupt.
     pub(super) fn release(&self) {
-        self.shared.go_on();
+        let mut queue = self.shared.lock();
+        queue.is_released = true;
+        self.shared.go_on(&mut queue);
+    }
+
+    /// The process has ended: what it has left in the socket is all that comes.
+    pub(super) fn finish(&self) {
+        self.finish.cancel();
     }
 }
 
 impl Shared {
-    fn add(&self, session: &Session, frames: &[Bytes]) {
-        let envelopes = match session.read(frames) {
-            Ok(envelopes) => envelopes,
-            Err(error) => {
-                tracing::debug!(%error, "a kernel published something that is no message");
-                return;
+    async fn read(self: Arc<Self>, mut socket: Socket, finish: CancellationToken) {
+        loop {
+            let received = async {
+                self.room().await;
+                socket.receive().await
+            };
+            tokio::select! {
+                biased;
+                () = finish.cancelled() => {
+                    for message in socket.rest() {
+                        self.add(message);
+                    }
+                    break;
+                }
+                received = received => match received {
+                    Ok(message) => self.add(message),
+                    Err(_closed) => break,
+                },
             }
-        };
-        let size: usize = frames.iter().map(Bytes::len).sum();
-        let mut waiting = self.lock();
-        for envelope in envelopes {
-            // The pieces of one message share its bytes.
-            let bytes = size.min(96 << 10);
-            waiting.bytes += bytes;
-            waiting.envelopes.push_back((envelope, bytes));
         }
-        if waiting.bytes > HIGH_MARK && !self.stopped.swap(true, Ordering::SeqCst) {
-            self.signal(Signal::STOP);
-        }
-        drop(waiting);
-        self.changed.notify_one();
+        self.lock().ended = true;
+        self.added.notify_one();
     }
 
-    fn go_on(&self) {
-        if self.stopped.swap(false, Ordering::SeqCst) {
+    async fn room(&self) {
+        loop {
+            let taken = self.taken.notified();
+            if self.lock().bytes < LAST_MARK {
+                return;
+            }
+            taken.await;
+        }
+    }
+
+    fn add(&self, message: Received) {
+        let mut queue = self.lock();
+        let bytes = MESSAGE_COST + weight(&message);
+        queue.bytes += bytes;
+        queue.messages.push_back((message, bytes));
+        if queue.bytes > HIGH_MARK && !queue.is_stopped && !queue.is_released {
+            queue.is_stopped = true;
+            self.signal(Signal::STOP);
+        }
+        drop(queue);
+        self.added.notify_one();
+    }
+
+    /// The next message if there is one, `Some(None)` if there will be no more.
+    fn take(&self) -> Option<Option<Received>> {
+        let mut queue = self.lock();
+        let Some((message, bytes)) = queue.messages.pop_front() else {
+            return queue.ended.then_some(None);
+        };
+        queue.bytes -= bytes;
+        if queue.bytes < LOW_MARK {
+            queue.is_released = false;
+            self.go_on(&mut queue);
+        }
+        drop(queue);
+        self.taken.notify_one();
+        Some(Some(message))
+    }
+
+    fn go_on(&self, queue: &mut Queue) {
+        if std::mem::take(&mut queue.is_stopped) {
             self.signal(Signal::CONT);
         }
     }
@@ -150,7 +181,14 @@ impl Shared {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn weight(message: &Received) -> usize {
+    match message {
+        Received::Message(frames) => frames.iter().map(Bytes::len).sum(),
+        Received::TooLarge { .. } => 0,
     }
 }

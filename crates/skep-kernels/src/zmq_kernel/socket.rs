@@ -5,33 +5,45 @@ use std::io;
 use std::path::Path;
 
 use bytes::{Buf, Bytes};
-use skep_jupyter::zmtp::{Decoder, Role, encode, opening};
+use skep_jupyter::zmtp::{Decoder, EVERYTHING, Received, Role, encode, opening};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use crate::frame_buffer::LARGEST_FRAME;
 
-/// One socket. It writes what it was given while it is read from.
+/// What a process that has ended can have left in its socket, with much to spare. More comes
+/// from somebody else who holds it.
+const LARGEST_REST: usize = 4 << 20;
+
+/// One socket. It writes what it was given at once, or while it is read from.
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: UnixStream,
     decoder: Decoder,
+    /// What is left to say before the first message.
+    opening: Bytes,
     outgoing: VecDeque<Bytes>,
 }
 
 impl Socket {
     /// Connects to a path where a kernel listens already.
     pub(super) async fn connect(path: &Path, role: Role) -> io::Result<Self> {
+        let first = match role {
+            Role::Dealer => None,
+            Role::Subscriber => Some(encode(&[EVERYTHING])),
+        };
         Ok(Self {
             stream: UnixStream::connect(path).await?,
-            decoder: Decoder::new(LARGEST_FRAME as u64),
-            outgoing: VecDeque::from([opening(role)]),
+            decoder: Decoder::new(LARGEST_FRAME),
+            opening: opening(role),
+            outgoing: first.into_iter().collect(),
         })
     }
 
     /// Takes over a message.
     pub(super) fn send(&mut self, frames: &[Bytes]) {
         self.outgoing.push_back(encode(frames));
+        self.write();
     }
 
     /// Waits for the next message, and writes meanwhile.
@@ -43,18 +55,18 @@ impl Socket {
     /// # Cancel safety
     ///
     /// Nothing is lost when this is dropped.
-    pub(super) async fn receive(&mut self) -> io::Result<Vec<Bytes>> {
+    pub(super) async fn receive(&mut self) -> io::Result<Received> {
         loop {
-            if let Some(message) = self.decoder.message().map_err(io::Error::other)? {
+            if let Some(message) = self.decoder.take().map_err(io::Error::other)? {
                 return Ok(message);
             }
-            let interest = if self.outgoing.is_empty() {
-                Interest::READABLE
-            } else {
+            let interest = if self.may_write() {
                 Interest::READABLE | Interest::WRITABLE
+            } else {
+                Interest::READABLE
             };
             self.stream.ready(interest).await?;
-            self.write()?;
+            self.write();
             match self.stream.try_read_buf(self.decoder.space()) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(_) => {}
@@ -64,17 +76,59 @@ impl Socket {
         }
     }
 
-    fn write(&mut self) -> io::Result<()> {
-        while let Some(bytes) = self.outgoing.front_mut() {
+    /// What a process said before its end and is in the socket, which others may hold open.
+    ///
+    /// Not through the runtime: it may know of the end before it knows of the bytes.
+    pub(super) fn rest(&mut self) -> Vec<Received> {
+        let mut rest = Vec::new();
+        let mut piece = vec![0; 64 << 10];
+        let mut bytes = 0;
+        while bytes < LARGEST_REST {
+            while let Ok(Some(message)) = self.decoder.take() {
+                rest.push(message);
+            }
+            match rustix::io::read(&self.stream, &mut piece[..]) {
+                Ok(length @ 1..) => {
+                    self.decoder.space().extend_from_slice(&piece[..length]);
+                    bytes += length;
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(_) => break,
+            }
+        }
+        while let Ok(Some(message)) = self.decoder.take() {
+            rest.push(message);
+        }
+        rest
+    }
+
+    fn may_write(&self) -> bool {
+        let may_send = self.decoder.is_ready() && !self.outgoing.is_empty();
+        may_send || !self.opening.is_empty()
+    }
+
+    /// Writes what is possible without waiting.
+    fn write(&mut self) {
+        while self.may_write() {
+            let bytes = match &mut self.opening {
+                opening if !opening.is_empty() => opening,
+                _ => self
+                    .outgoing
+                    .front_mut()
+                    .expect("there is something to write"),
+            };
             match self.stream.try_write(bytes) {
                 Ok(written) => bytes.advance(written),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // A kernel that does not listen any more may still have something to say.
+                Err(_) => {
+                    self.opening.clear();
+                    self.outgoing.clear();
+                }
             }
             if self.outgoing.front().is_some_and(Bytes::is_empty) {
                 self.outgoing.pop_front();
             }
         }
-        Ok(())
     }
 }

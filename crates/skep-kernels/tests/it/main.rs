@@ -7,6 +7,7 @@
 
 mod contexts;
 mod interrupts;
+mod ipykernel;
 mod limits;
 mod processes;
 mod secrets;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,8 +21,8 @@ use crate::talk::{all, next, order, run};
 
 /// Ordinary children of the test.
 #[derive(Debug, Default)]
-struct Children {
-    out_of_memory_kills: AtomicU64,
+pub(crate) struct Children {
+    pub(crate) out_of_memory_kills: AtomicU64,
 }
 
 impl Processes for Children {
@@ -66,7 +67,8 @@ impl Processes for Children {
     }
 
     fn write_file(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        std::fs::write(path, content)
+        std::fs::write(path, content)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
     }
 
     fn out_of_memory_kills(&self) -> Option<u64> {
@@ -94,7 +96,7 @@ fn world(mode: &str) -> World {
     std::fs::write(python.join("kernel.json"), specification.to_string()).unwrap();
     let children = Arc::new(Children::default());
     let folders = vec![folder.path().join("missing"), folder.path().to_owned()];
-    let installed = Installed::new(folders, Arc::clone(&children) as _);
+    let installed = Installed::new(move || folders.clone(), Arc::clone(&children) as _);
     let surroundings = Arc::new(FakeSurroundings::default());
     let contexts = Contexts::new(Arc::new(installed), surroundings, &["python"]);
     let python = contexts.default_of("python").unwrap();

@@ -1,0 +1,169 @@
+//! What is in a message, by its kind.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::text::Pieces;
+use super::{SignedError, parse};
+use crate::frame::RawBundle;
+use crate::{Bundle, JsonText, Message, Nature, Reply, Stream};
+
+/// What a kernel tells about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct KernelInfo {
+    /// Which program it is, such as `ipython`.
+    #[serde(default)]
+    pub implementation: String,
+    /// What it runs.
+    #[serde(default)]
+    pub language_info: LanguageInfo,
+}
+
+/// What a kernel runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct LanguageInfo {
+    /// The language, such as `python`.
+    #[serde(default)]
+    pub name: String,
+}
+
+/// The messages that one content means.
+#[derive(Debug)]
+pub(super) enum Content {
+    One(Message),
+    Text(Pieces),
+    Nothing,
+}
+
+impl Iterator for Content {
+    type Item = Message;
+
+    fn next(&mut self) -> Option<Message> {
+        match std::mem::replace(self, Self::Nothing) {
+            Self::One(message) => Some(message),
+            Self::Text(mut pieces) => {
+                let (stream, text) = (pieces.stream, pieces.next()?);
+                *self = Self::Text(pieces);
+                Some(Message::Text { stream, text })
+            }
+            Self::Nothing => None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Status {
+    execution_state: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Input {
+    execution_count: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Text<'a> {
+    name: Option<String>,
+    #[serde(borrow)]
+    text: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Shown<'a> {
+    #[serde(borrow)]
+    data: Option<RawBundle<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Failed {
+    ename: Option<String>,
+    evalue: Option<String>,
+    traceback: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Replied<'a> {
+    status: Option<String>,
+    ename: Option<String>,
+    evalue: Option<String>,
+    #[serde(borrow)]
+    payload: Option<&'a RawValue>,
+}
+
+impl Content {
+    pub(super) fn read(kind: &str, frame: &Bytes) -> Result<Self, SignedError> {
+        let message = match kind {
+            "status" => state(&parse("content", frame)?),
+            "execute_input" => {
+                let input: Input = parse("content", frame)?;
+                Message::Input {
+                    count: input.execution_count.unwrap_or_default(),
+                }
+            }
+            "stream" => {
+                let text: Text<'_> = parse("content", frame)?;
+                let stream = match text.name.as_deref() {
+                    Some("stderr") => Stream::Stderr,
+                    Some(_) | None => Stream::Stdout,
+                };
+                return Ok(Self::Text(Pieces::new(stream, frame, text.text)));
+            }
+            "display_data" => Message::Display(bundle(frame)?),
+            "execute_result" => Message::Value(bundle(frame)?),
+            "error" => {
+                let failed: Failed = parse("content", frame)?;
+                let name = failed.ename.unwrap_or_default();
+                Message::Error {
+                    nature: nature(&name),
+                    name,
+                    value: failed.evalue.unwrap_or_default(),
+                    traceback: failed.traceback.unwrap_or_default(),
+                }
+            }
+            "execute_reply" => Message::Reply(reply(parse("content", frame)?)),
+            _ => Message::Unused,
+        };
+        Ok(Self::One(message))
+    }
+}
+
+fn state(status: &Status) -> Message {
+    match status.execution_state.as_deref() {
+        Some("busy") => Message::Busy,
+        Some("idle") => Message::Idle,
+        Some("restarting") => Message::Restarting,
+        Some(_) | None => Message::Unused,
+    }
+}
+
+/// A foreign kernel does not say what an exception is; these names do in all that we know.
+fn nature(name: &str) -> Nature {
+    match name {
+        "SyntaxError" | "IndentationError" | "TabError" => Nature::Syntax,
+        "KeyboardInterrupt" => Nature::Interrupted,
+        _ => Nature::Runtime,
+    }
+}
+
+fn reply(replied: Replied<'_>) -> Reply {
+    let exiting = replied
+        .payload
+        .is_some_and(|payload| payload.get().contains("\"ask_exit\""));
+    match replied.status.as_deref() {
+        Some("error") => Reply::Failed {
+            name: replied.ename.unwrap_or_default(),
+            value: replied.evalue.unwrap_or_default(),
+            exiting,
+        },
+        Some("abort" | "aborted") => Reply::Aborted,
+        Some(_) | None => Reply::Done { exiting },
+    }
+}
+
+fn bundle(frame: &Bytes) -> Result<Bundle, SignedError> {
+    let shown: Shown<'_> = parse("content", frame)?;
+    let entries = shown.data.map(|data| data.0).unwrap_or_default();
+    let in_frame = |(mime, value): (String, &RawValue)| (mime, JsonText::in_frame(frame, value));
+    Ok(Bundle(entries.into_iter().map(in_frame).collect()))
+}

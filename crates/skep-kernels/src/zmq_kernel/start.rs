@@ -1,0 +1,219 @@
+//! From a command to a kernel that answers.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_jupyter::python;
+use skep_jupyter::signed::{Connection, KernelInfo, Session};
+use skep_jupyter::zmtp::{Received, Role};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::folder::Folder;
+use super::output::Output;
+use super::process::Process;
+use super::socket::Socket;
+use super::{CONNECTION_FILE, DATE, Foreign, InterruptMode, Language, ZmqKernel};
+use crate::kernel::{Exit, StartError};
+use crate::last_words::{LastWords, open_nowhere};
+use crate::process::{Command, Processes};
+
+/// How long a kernel may take from its start to its first answer.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often a kernel is asked whether it is there. Its output socket tells nothing to those
+/// who come too late, so the question is repeated until the answer is seen on both sockets.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// The id of the question.
+pub(super) const HELLO: &str = "skep-hello";
+
+impl ZmqKernel {
+    /// Starts a process with a connection file, and waits until it answers.
+    pub(crate) async fn start(
+        processes: Arc<dyn Processes>,
+        foreign: Foreign,
+    ) -> Result<Self, StartError> {
+        let key = uuid::Uuid::new_v4().to_string();
+        let folder = Folder::new(&*processes).map_err(StartError::Process)?;
+        let connection = Connection::at(&folder.sockets(), &key);
+        let file = folder.write_connection(&*processes, &connection);
+        let file = file.map_err(StartError::Process)?;
+        let (last_words, errors) = LastWords::new().map_err(StartError::Process)?;
+        let nowhere = || open_nowhere().map_err(StartError::Process);
+        let standard = [nowhere()?, nowhere()?, errors];
+        let out_of_memory_kills = processes.out_of_memory_kills();
+        let started = processes.start(with_file(foreign.command, &file), standard);
+        let started = started.await.map_err(StartError::Process)?;
+        let mut beginning = Beginning {
+            process: Process::new(processes, started),
+            session: Session::new(key.clone(), key),
+            interrupt_mode: foreign.interrupt_mode,
+        };
+        let beginning_ends = timeout(START_PATIENCE, beginning.reach(&connection)).await;
+        let reached = match beginning_ends {
+            Ok(Ok(reached)) => reached,
+            Ok(Err(exit)) => {
+                return Err(StartError::Ended {
+                    exit,
+                    last_words: last_words.read(),
+                });
+            }
+            Err(_elapsed) => {
+                return Err(StartError::Silent {
+                    seconds: START_PATIENCE.as_secs(),
+                });
+            }
+        };
+        let mut kernel = Self {
+            process: beginning.process,
+            session: beginning.session,
+            shell: Some(reached.shell),
+            control: reached.control,
+            output: Some(reached.output),
+            language: Language::of(&reached.info),
+            out_of_memory_kills,
+            said: None,
+            ready: VecDeque::new(),
+            idle: None,
+            reply: None,
+            give_up: None,
+            requests: 0,
+            _words: last_words.pass_over().map_err(StartError::Process)?,
+            _folder: folder,
+        };
+        if reached.info.implementation == "ipython" {
+            kernel.run_silently(&python::wait_for_reader());
+        }
+        Ok(kernel)
+    }
+}
+
+/// The command with the path of the connection file in its place.
+fn with_file(command: Command, file: &str) -> Command {
+    let arguments = command.arguments.iter();
+    let arguments = arguments.map(|argument| argument.replace(CONNECTION_FILE, file));
+    Command {
+        arguments: arguments.collect(),
+        ..command
+    }
+}
+
+/// A process that may become a kernel.
+struct Beginning {
+    process: Process,
+    session: Session,
+    interrupt_mode: InterruptMode,
+}
+
+/// What a kernel is reached by.
+struct Reached {
+    shell: Socket,
+    control: Option<Socket>,
+    output: Output,
+    info: KernelInfo,
+}
+
+impl Beginning {
+    async fn reach(&mut self, connection: &Connection) -> Result<Reached, Exit> {
+        // Output first: what is published to nobody is lost.
+        let iopub = self.connect(connection, connection.iopub_port, Role::Subscriber);
+        let iopub = iopub.await?;
+        let mut shell = self
+            .connect(connection, connection.shell_port, Role::Dealer)
+            .await?;
+        let control = match self.interrupt_mode {
+            InterruptMode::Signal => None,
+            InterruptMode::Message => {
+                let port = connection.control_port;
+                Some(self.connect(connection, port, Role::Dealer).await?)
+            }
+        };
+        let processes = Arc::clone(&self.process.processes);
+        let output = Output::collect(iopub, processes, self.process.pid);
+        let info = self.greet(&mut shell, &output).await?;
+        Ok(Reached {
+            shell,
+            control,
+            output,
+            info,
+        })
+    }
+
+    /// Connects as soon as the kernel listens.
+    async fn connect(
+        &mut self,
+        connection: &Connection,
+        port: u16,
+        role: Role,
+    ) -> Result<Socket, Exit> {
+        let path = PathBuf::from(connection.path(port));
+        loop {
+            if let Ok(socket) = Socket::connect(&path, role).await {
+                return Ok(socket);
+            }
+            tokio::select! {
+                exit = self.process.end() => return Err(exit),
+                // There is no event for a path that appears, except a watch on its folder.
+                () = sleep(Duration::from_millis(20)) => {}
+            }
+        }
+    }
+
+    /// Asks until an answer was seen on both sockets: then no output is lost any more.
+    async fn greet(&mut self, shell: &mut Socket, output: &Output) -> Result<KernelInfo, Exit> {
+        let (mut info, mut heard) = (None, false);
+        let question = self.session.plain(HELLO, DATE, "kernel_info_request");
+        loop {
+            shell.send(&question);
+            let again = Instant::now() + ASK_AGAIN;
+            let mut is_time = false;
+            while !is_time {
+                tokio::select! {
+                    received = shell.receive() => match received {
+                        Ok(received) => info = self.info(&received).or(info),
+                        Err(_closed) => return Err(self.killed().await),
+                    },
+                    received = output.next() => match received {
+                        Some(received) => heard |= self.is_answer(&received),
+                        None => return Err(self.killed().await),
+                    },
+                    exit = self.process.end() => return Err(exit),
+                    () = sleep_until(again) => is_time = true,
+                }
+                if heard && let Some(info) = info.take_if(|_| heard) {
+                    return Ok(info);
+                }
+            }
+        }
+    }
+
+    fn info(&self, received: &Received) -> Option<KernelInfo> {
+        match received {
+            Received::Message(frames) => self.session.kernel_info(frames).ok().flatten(),
+            Received::TooLarge { .. } => None,
+        }
+    }
+
+    fn is_answer(&self, received: &Received) -> bool {
+        let Received::Message(frames) = received else {
+            return false;
+        };
+        let said = self.session.read(frames);
+        said.is_ok_and(|mut said| {
+            said.next()
+                .is_some_and(|said| said.parent.as_deref() == Some(HELLO))
+        })
+    }
+
+    /// It closed a socket, or does not speak ZMTP: it is ending, or is no kernel.
+    async fn killed(&mut self) -> Exit {
+        const PATIENCE: Duration = Duration::from_secs(2);
+        if let Ok(exit) = timeout(PATIENCE, self.process.end()).await {
+            return exit;
+        }
+        self.process.kill();
+        self.process.end().await
+    }
+}
