@@ -32,7 +32,7 @@ function show(value) {
 /**
  * Describes something thrown.
  *
- * @param {Map<string, import('./cell/source_map').SourceMap>} maps of the cells that were compiled
+ * @param {Map<string, {original(line: number, column: number): [number, number]}>} maps of cells in which places have moved
  */
 function describe(thrown, maps) {
   if (!isError(thrown)) {

@@ -19,7 +19,7 @@ const FAILURES = { ENOENT: 'FileNotFoundError', EACCES: 'PermissionError', ENOTD
 class Kernel {
   /** Names that cells declared as constants. */
   constants = new Set();
-  /** Source maps of cells that were compiled, by file. */
+  /** Maps of cells in which places have moved, by file. */
   maps = new Map();
   environment = new Environment();
   #words;

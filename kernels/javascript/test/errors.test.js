@@ -21,7 +21,11 @@ async function failure(code) {
 for (const [code, kind, ename, evalue, place] of [
   ['null.x', 'runtime', 'TypeError', "Cannot read properties of null (reading 'x')", '1:6'],
   ['\n\n  nope', 'runtime', 'ReferenceError', 'nope is not defined', '3:3'],
-  ['await 1;\nthrow new RangeError("r")', 'runtime', 'RangeError', 'r', '2:'],
+  ['await 1;\nthrow new RangeError("r")', 'runtime', 'RangeError', 'r', '2:7'],
+  ['await 1;\n(() => { throw new Error("e") })()', 'runtime', 'Error', 'e', '2:16\\)?\\n    at .*2:33'],
+  ['class Q { m() { null.x } }; new Q().m()', 'runtime', 'TypeError', "Cannot read properties of null (reading 'x')", '1:22\\)\\n.*1:37'],
+  ['let unset, set = null.x', 'runtime', 'TypeError', "Cannot read properties of null (reading 'x')", '1:23'],
+  ['import fs from "fs"; null.x', 'runtime', 'TypeError', "Cannot read properties of null (reading 'x')", '1:27'],
   ['class MyError extends Error { name = "MyError" }\nthrow new MyError("own")', 'runtime', 'MyError', 'own', '2:7'],
   ['Promise.reject(new Error("rejected"))', 'runtime', 'Error', 'rejected', '1:16'],
   ['Promise.reject(new Error("lost")); 5', 'runtime', 'Error', 'lost', '1:16'],
@@ -84,7 +88,8 @@ test('an error whose properties fail is reported', async () => {
 
 test('an assignment to a constant of an earlier cell fails', async () => {
   await kernel.run('const fixed = 1');
-  const error = await failure('fixed = 2');
+  const error = await failure('1; fixed = 2');
+  assert.match(error.traceback[0], /cell-\d+\.js:1:10$/);
   assert.equal(error.evalue, 'Assignment to constant variable.');
   assert.equal(await kernel.value('fixed'), '1');
 });

@@ -162,11 +162,24 @@ for (const [what, code, value] of [
   });
 }
 
-test('columns of an awaiting cell are those of its text', async () => {
-  const script = rewrite('await 0; null.x');
-  const run = new vm.Script(script.source, { filename: 'cell-1.js', columnOffset: script.columnOffset });
-  const error = await run.runInThisContext().catch((thrown) => thrown);
-  assert.match(error.stack, /cell-1\.js:1:/);
+test('places lead back to where they came from', () => {
+  for (let seed = 1; seed <= SEEDS / 4; seed++) {
+    const code = new Programs(seed).program().join('\n');
+    for (const cell of [code, `await null;\n${code}`]) {
+      const { source, columnOffset, columns } = rewrite(cell);
+      const originals = cell.split('\n');
+      source.split('\n').slice(0, originals.length).forEach((line, index) => {
+        for (const { 0: word, index: at } of line.matchAll(/\b(?:v\d+|log|typeof|catch)\b/g)) {
+          const column = at + 1 + (index === 0 ? columnOffset : 0);
+          // What was put in has no place of its own.
+          if (column < 1 || /globalThis\.$|; v\d+ = $/.test(line.slice(0, at))) continue;
+          const [, original] = columns?.original(index + 1, column) ?? [index + 1, column];
+          const found = originals[index].slice(original - 1);
+          assert.ok(found.startsWith(word) || /^(class|let|const|var|function)\b|^\W/.test(found), `${word} at ${index + 1}:${column} of\n${source}\n${found}`);
+        }
+      });
+    }
+  }
 });
 
 test('what is no JavaScript is refused with its place', () => {

@@ -14,7 +14,7 @@ const typescript = require('./typescript');
  * @property {boolean} isAsync
  * @property {string[]} names
  * @property {string[]} constants
- * @property {import('./source_map').SourceMap|null} map
+ * @property {{original(line: number, column: number): [number, number]}|null} map from its places to those of the code
  */
 
 /**
@@ -28,7 +28,7 @@ function compileCell(code, { language, file, constants }) {
     language === 'typescript'
       ? fromTypeScript(code, file, constants)
       : fromJavaScript(code, file, constants);
-  return { ...rewritten, map, script: engineScript(rewritten, file) };
+  return { ...rewritten, map: chained(rewritten.columns, map), script: engineScript(rewritten, file) };
 }
 
 /** JavaScript, or TypeScript for want of better: its syntax is welcome in both languages. */
@@ -69,6 +69,11 @@ function engineScript({ source, columnOffset }, filename) {
     // What the parser knows and this version of Node.js does not.
     throw error instanceof SyntaxError ? CellSyntaxError.fromEngine(error, filename) : error;
   }
+}
+
+function chained(columns, map) {
+  if (columns === null || map === null) return columns ?? map;
+  return { original: (line, column) => map.original(...columns.original(line, column)) };
 }
 
 module.exports = { compileCell };

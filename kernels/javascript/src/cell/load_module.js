@@ -35,7 +35,7 @@ function loadModule(file, known) {
       if (declaration.id) exported.push(`default: ${declaration.id.name}`);
     }
   }
-  const body = `${edits.applied()}\nreturn Object.assign(exports, { ${exported.join(', ')} });`;
+  const body = `${edits.applied().text}\nreturn Object.assign(exports, { ${exported.join(', ')} });`;
   const run = vm.compileFunction(body, ['load', 'exports'], { filename: file });
   const { resolve } = createRequire(file);
   return run((specifier) => known[specifier] ?? loadModule(resolve(specifier), known).default, {});

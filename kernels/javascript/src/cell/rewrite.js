@@ -34,6 +34,7 @@ function parse(code) {
  * @typedef {object} Script
  * @property {string} source
  * @property {number} columnOffset what stands before the first line
+ * @property {import('./edits').Columns|null} columns where they came from, if they have moved
  * @property {boolean} isAsync whether the script's value is a promise of `{ value }`
  * @property {string[]} names what must be assignable on the global object
  * @property {string[]} constants those that must not be assigned to afterwards
@@ -63,10 +64,11 @@ function rewrite(code, { constants = [], lenientImports = false } = {}) {
   else rewriteForScript(statements, edits);
   // Last, because what is inserted before an identifier must stand directly before it.
   guardConstants(program, new Set([...known, ...own]), edits);
-  const body = edits.applied();
+  const { text: body, columns } = edits.applied();
   return {
     source: isAsync ? prefix + body + SUFFIX : body,
     columnOffset: -prefix.length,
+    columns,
     isAsync,
     names: [...new Set([...names, ...imports.names])],
     constants: own,
