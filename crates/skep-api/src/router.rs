@@ -4,12 +4,13 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post, put};
 use futures_util::FutureExt;
 use skep_control::Control;
+use skep_telemetry::trace;
 use tracing::Instrument as _;
 
 use crate::error::ApiError;
@@ -199,8 +200,17 @@ async fn wrong_method() -> ApiError {
 async fn guarded(request: Request, next: Next) -> Response {
     let span =
         tracing::debug_span!("request", method = %request.method(), path = request.uri().path());
+    let mut trace = request_trace(&request);
     let handling = AssertUnwindSafe(next.run(request)).catch_unwind();
-    match handling.instrument(span.clone()).await {
+    let handled = trace.within(handling.instrument(span.clone())).await;
+    let status = handled
+        .as_ref()
+        .map_or(500, |response| response.status().as_u16());
+    trace.note("http.response.status_code", status);
+    if status >= 500 {
+        trace.fail();
+    }
+    match handled {
         Ok(response) => response,
         Err(panic) => {
             let message = panic
@@ -212,6 +222,19 @@ async fn guarded(request: Request, next: Next) -> Response {
             ApiError::internal("the request could not be handled").into_response()
         }
     }
+}
+
+/// The request as whoever wants traces sees it: by its route, not by what is in its path.
+fn request_trace(request: &Request) -> trace::Span {
+    let path = request.extensions().get::<MatchedPath>();
+    let route = path.map_or("unknown route", MatchedPath::as_str);
+    let caller = request.headers().get("traceparent");
+    let caller = caller.and_then(|value| value.to_str().ok());
+    let method = request.method().as_str();
+    let mut span = trace::request(|| format!("{method} {route}"), caller);
+    span.note("http.request.method", method);
+    span.note("http.route", route);
+    span
 }
 
 async fn local_callers(State(edge): State<Edge>, request: Request, next: Next) -> Response {

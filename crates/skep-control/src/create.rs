@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skep_store::{Order, StoreError};
-use skep_telemetry::Chain;
+use skep_telemetry::{Chain, trace};
 use skep_types::{
     AccessToken, EndReason, Ending, Redacted, SandboxId, SandboxSpec, Secrets, TemplateImage,
     TemplateReference, Usage,
@@ -113,7 +113,14 @@ impl Control {
         let (answer, done) = oneshot::channel();
         let (control, caller) = (self.clone(), caller.clone());
         self.inner.tasks.spawn("create sandbox", async move {
-            let result = Box::pin(control.create_now(&caller, request)).await;
+            let mut span = trace::child("create sandbox");
+            let creating = Box::pin(control.create_now(&caller, request));
+            let result = span.within(creating).await;
+            match &result {
+                Ok(order) => span.note_text("skep.sandbox.id", &order.id),
+                Err(_) => span.fail(),
+            }
+            drop(span);
             if answer.send(result).is_err() {
                 tracing::debug!("caller hung up while its sandbox was made");
             }
@@ -137,7 +144,7 @@ impl Control {
             .inner
             .templates
             .resolve(&request.template, &caller.team);
-        let template = resolving.await?;
+        let template = trace::step("resolve template", resolving).await?;
         let place = self.reserve(caller)?;
         let order = self.order(caller, &request, &template);
         let span = tracing::info_span!("create", sandbox = %order.id);
@@ -191,8 +198,10 @@ impl Control {
     ) -> Result<Created, CreateError> {
         let idempotency = claim.as_ref().map(Claim::to_record);
         let recording = (self.inner.store.sandboxes()).insert(order.clone(), idempotency);
-        let launched = self.launch(&order, template, kept).await;
-        let outcome = match (launched, recording.recorded().await) {
+        let launching = self.launch(&order, template, kept);
+        let launched = trace::step("start on machine", launching).await;
+        let recorded = trace::step("record order", recording.recorded()).await;
+        let outcome = match (launched, recorded) {
             (Ok(()), Ok(())) => Ok(()),
             (Err(error), _) => Err(error),
             (Ok(()), Err(error)) => Err(CreateError::Record(error)),

@@ -13,7 +13,7 @@ use skep_isolation::{
     AdoptError, DestroyError, Isolation, LaunchError, LaunchRecord, LaunchRequest, Launched,
     Sandbox, Swept, Tier,
 };
-use skep_telemetry::{Chain, Tasks};
+use skep_telemetry::{Chain, Tasks, trace};
 use skep_types::SandboxId;
 use tokio::io::AsyncReadExt;
 use tokio::sync::oneshot;
@@ -304,6 +304,14 @@ async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident
             prepared_in,
             launched_in,
         } = newcomer;
+        let launched_at = Instant::now();
+        let spawned_at = launched_at - launched_in;
+        trace::completed(
+            "prepare disk and cgroups",
+            spawned_at - prepared_in,
+            prepared_in,
+        );
+        trace::completed("run launcher", spawned_at, launched_in);
         tracing::debug!(
             sandbox = %id,
             prepared_in = ?prepared_in,
@@ -346,7 +354,8 @@ async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident
     };
     host.settle(&id, &resident);
     let waiting = Instant::now();
-    match wait_until_ready(host, &resident, ready).await {
+    let listening = wait_until_ready(host, &resident, ready);
+    match trace::step("wait for agent", listening).await {
         Ok(()) => {
             tracing::debug!(sandbox = %id, after = ?waiting.elapsed(), "agent listens");
             drop(launching);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use skep_isolation::{Exit, LaunchError, LaunchRequest, Launched, UsageError};
-use skep_telemetry::Chain;
+use skep_telemetry::{Chain, trace};
 use skep_types::{
     AccessToken, EndReason, Ending, Event, ExecutionId, Phase, Redacted, SandboxSpec,
     SandboxStatus, Usage, Verdict,
@@ -106,7 +106,8 @@ impl Driver {
         let running = self.enter_running(launched, record, started_at);
         let status = self.status.borrow().clone();
         // Whoever was told of a sandbox finds it again after the server was killed.
-        self.journal_started(&running.record, &status).await;
+        let recording = self.journal_started(&running.record, &status);
+        trace::child("record start").within(recording).await;
         self.node.metrics.create.record(ordered.elapsed());
         answer(waiting, Ok(status));
         drop(creating);
@@ -118,7 +119,8 @@ impl Driver {
         if let Some(spare) = self.node.spares.claim(&spec.id) {
             let config = agent_config(spec, spare.control_token.reveal());
             let address = spare.launched.address();
-            match self.node.agents.configure(address, &config).await {
+            let configuring = self.node.agents.configure(address, &config);
+            match trace::step("configure spare", configuring).await {
                 Ok(()) => {
                     return Ok(Started {
                         launched: spare.launched,
@@ -145,7 +147,9 @@ impl Driver {
         let execution = ExecutionId::random();
         let control_token = Redacted::new(AccessToken::random().reveal().to_owned());
         let request = launch_request(spec, execution, control_token.reveal());
-        let launched = self.node.isolation.launch(request).await?;
+        // The backend starts when it is called, so it is called within the step.
+        let launching = async { self.node.isolation.launch(request).await };
+        let launched = trace::step("launch", launching).await?;
         Ok(Started {
             launched,
             execution,

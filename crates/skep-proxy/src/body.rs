@@ -8,6 +8,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
+use skep_telemetry::trace::Span;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::connection::{Dependence, Serving};
@@ -39,6 +40,8 @@ pub(crate) enum Cut {
 pub(crate) struct ClientBody {
     source: Source,
     _serving: Serving,
+    /// Ends with the body, so that it tells how long the whole answer took.
+    span: Option<Span>,
 }
 
 pub(crate) enum Source {
@@ -52,7 +55,14 @@ impl ClientBody {
         Self {
             source,
             _serving: serving,
+            span: None,
         }
+    }
+
+    /// Keeps the span of the request until the answer has ended.
+    pub(crate) fn traced(mut self, span: Span) -> Self {
+        self.span = Some(span);
+        self
     }
 }
 

@@ -3,16 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::request::Parts;
 use http::{Method, Request, Response};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::TrySendError;
-use skep_telemetry::Chain;
+use skep_telemetry::{Chain, trace};
+use skep_wire::agent::AGENT_PORT;
 
+use crate::INTERPRETER_PORT;
 use crate::body::{Attendance, Cut, SandboxBody, Source};
 use crate::classify::Target;
 use crate::connection::{ClientConnection, Dependence};
 use crate::hangup::{Hangup, REQUEST_HEADER};
 use crate::headers::{self, Passage};
+use crate::metrics::RequestKind;
 use crate::refusal::Refusal;
 use crate::request_body::RequestBody;
 use crate::route::Route;
@@ -61,7 +65,8 @@ impl Exchange {
             return switch::run(self, request, protocol, visit).await;
         }
         let upstreams = &self.shared.upstreams;
-        let lease = self.reached(upstreams.lease(&self.route, self.target.port).await)?;
+        let leasing = upstreams.lease(&self.route, self.target.port);
+        let lease = self.reached(trace::step("connect", leasing).await)?;
         let mut hangup = Hangup::watch(&self.shared, &self.route, self.target.port);
         if let Some(name) = hangup.name() {
             request.headers_mut().insert(REQUEST_HEADER, name.clone());
@@ -74,6 +79,25 @@ impl Exchange {
                 Err(failure)
             }
         }
+    }
+
+    /// The request as whoever wants traces sees it. Paths of our own services are told; those of
+    /// others may hold secrets.
+    pub(crate) fn span(&self, kind: RequestKind, parts: &Parts) -> trace::Span {
+        let name = match kind {
+            RequestKind::Execute => "execute",
+            RequestKind::Other => "proxy",
+        };
+        let caller = parts.headers.get("traceparent");
+        let caller = caller.and_then(|value| value.to_str().ok());
+        let mut span = trace::request(|| name.to_owned(), caller);
+        span.note_text("skep.sandbox.id", &self.route.id);
+        span.note("skep.sandbox.port", self.target.port);
+        span.note("http.request.method", parts.method.as_str());
+        if [AGENT_PORT, INTERPRETER_PORT].contains(&self.target.port) {
+            span.note("url.path", parts.uri.path());
+        }
+        span
     }
 
     /// Notes that the client is cut off, and with what.

@@ -8,6 +8,7 @@ use http::request::Parts;
 use http::{Method, Request, Response, Version};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use skep_telemetry::trace;
 use skep_wire::agent::AGENT_PORT;
 use tower::ServiceExt as _;
 
@@ -68,17 +69,31 @@ pub(crate) async fn answer(
         route,
         shared,
     };
+    let mut span = exchange.span(kind, &parts);
     let request = Request::from_parts(parts, body);
-    match exchange.run(request).await {
+    match span.within(exchange.run(request)).await {
         Ok(response) => {
             let metrics = &exchange.shared.metrics;
             metrics.answered(kind, exchange.arrived.elapsed());
-            Ok(response.map(|source| ClientBody::new(source, serving)))
+            note_status(&mut span, &response);
+            Ok(response.map(|source| ClientBody::new(source, serving).traced(span)))
         }
         Err(Failure::Refused(refusal)) => {
-            Ok(refused(&exchange.shared, &refusal, &audience, serving))
+            let response = refused(&exchange.shared, &refusal, &audience, serving);
+            note_status(&mut span, &response);
+            Ok(response)
         }
-        Err(Failure::Cut(cut)) => Err(exchange.cut(cut)),
+        Err(Failure::Cut(cut)) => {
+            span.fail();
+            Err(exchange.cut(cut))
+        }
+    }
+}
+
+fn note_status<B>(span: &mut trace::Span, response: &Response<B>) {
+    span.note("http.response.status_code", response.status().as_u16());
+    if response.status().is_server_error() {
+        span.fail();
     }
 }
 

@@ -3,6 +3,7 @@
 mod chain;
 mod metrics;
 mod tasks;
+pub mod trace;
 
 pub use chain::Chain;
 pub use metrics::{Counter, Durations, Exposition, Gauge};

@@ -19,7 +19,12 @@ impl Counter {
 
     /// Counts one more.
     pub fn add_one(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.add(1);
+    }
+
+    /// Counts so many more.
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
     }
 }
 

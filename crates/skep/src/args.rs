@@ -96,6 +96,10 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) tls: bool,
 
+    /// Send traces to the OpenTelemetry collector at this URL
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp_endpoint: Option<String>,
+
     /// Print one line of JSON when ready, instead of text
     #[arg(long)]
     pub(crate) json: bool,
@@ -111,6 +115,9 @@ impl ServeArgs {
         config.listen = self.listen.unwrap_or(config.listen);
         config.cache_dir = self.cache_dir.clone().unwrap_or(config.cache_dir);
         config.share_host_package_settings |= self.share_host_package_settings;
+        if let Some(endpoint) = &self.otlp_endpoint {
+            config.traces.endpoint = Some(endpoint.clone());
+        }
         config
     }
 }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use skep_types::Resources;
 
 use crate::env_vars;
+use crate::traces::TraceHeaders;
 
 /// The file that is read when nobody names one.
 pub(crate) const DEFAULT_PATH: &str = "/etc/skep/skep.toml";
@@ -37,6 +38,8 @@ pub(crate) struct Config {
     pub(crate) network: Network,
     /// TLS with certificates of your own.
     pub(crate) tls: Option<Tls>,
+    /// Where traces go.
+    pub(crate) traces: Traces,
 }
 
 /// See [`skep_node::WhenStopped`].
@@ -93,6 +96,31 @@ pub(crate) struct Network {
     pub(crate) allow: Vec<String>,
 }
 
+/// Traces, for an OpenTelemetry collector.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Traces {
+    /// The collector's URL; none means that there are no traces.
+    pub(crate) endpoint: Option<String>,
+    /// What the collector wants to see.
+    pub(crate) headers: TraceHeaders,
+    /// As whom this server speaks.
+    pub(crate) service_name: String,
+    /// The part of all traces that is recorded, unless the caller has decided.
+    pub(crate) sample: f64,
+}
+
+impl Default for Traces {
+    fn default() -> Self {
+        Self {
+            endpoint: None,
+            headers: TraceHeaders::default(),
+            service_name: "skep".to_owned(),
+            sample: 1.0,
+        }
+    }
+}
+
 /// Certificate and key in PEM files.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -115,6 +143,7 @@ impl Default for Config {
             records: Records::default(),
             network: Network::default(),
             tls: None,
+            traces: Traces::default(),
         }
     }
 }
@@ -246,6 +275,12 @@ fn scalar(text: &str) -> toml::Value {
     if let Ok(number) = text.parse::<i64>() {
         return toml::Value::Integer(number);
     }
+    let is_fraction = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    if let Ok(number) = text.parse::<f64>()
+        && text.bytes().all(is_fraction)
+    {
+        return toml::Value::Float(number);
+    }
     match text {
         "true" => toml::Value::Boolean(true),
         "false" => toml::Value::Boolean(false),
@@ -298,6 +333,28 @@ mod tests {
         .unwrap();
         assert_eq!(config.listen.port(), 2);
         assert_eq!((config.limits.cpus, config.limits.pids), (3, 7));
+    }
+
+    #[test]
+    fn traces_are_off_until_a_collector_is_named_in_the_usual_variables() {
+        assert_eq!(parse("", &[]).unwrap().traces.endpoint, None);
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=secret"),
+            ("OTEL_TRACES_SAMPLER_ARG", "0.25"),
+        ];
+        let traces = parse("[traces]\nservice_name = \"here\"", &variables)
+            .unwrap()
+            .traces;
+        assert_eq!(traces.endpoint.as_deref(), Some("http://127.0.0.1:4318"));
+        assert_eq!(
+            (traces.service_name.as_str(), traces.sample),
+            ("here", 0.25)
+        );
+        assert!(!format!("{traces:?}").contains("secret"));
+        // A whole number is a part, too.
+        let all = parse("", &[("OTEL_TRACES_SAMPLER_ARG", "1")]).unwrap();
+        assert_eq!(all.traces.sample, 1.0);
     }
 
     #[test]

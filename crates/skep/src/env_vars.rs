@@ -134,4 +134,24 @@ pub(crate) const ALL: &[EnvVar] = &[
         key: "limits.disk_mib_per_second",
         help: "how fast one sandbox may read from the disk, and write to it; 0 is as fast as it goes",
     },
+    EnvVar {
+        name: "OTEL_EXPORTER_OTLP_ENDPOINT",
+        key: "traces.endpoint",
+        help: "URL of an OpenTelemetry collector that takes traces over HTTP; without it there are none",
+    },
+    EnvVar {
+        name: "OTEL_EXPORTER_OTLP_HEADERS",
+        key: "traces.headers",
+        help: "headers for the collector, as `name=value,…` with percent-encoded values",
+    },
+    EnvVar {
+        name: "OTEL_SERVICE_NAME",
+        key: "traces.service_name",
+        help: "the name of this server in traces",
+    },
+    EnvVar {
+        name: "OTEL_TRACES_SAMPLER_ARG",
+        key: "traces.sample",
+        help: "the part of all traces that is recorded, from 0 to 1, unless the caller has decided",
+    },
 ];

@@ -17,6 +17,7 @@ mod serve;
 mod team;
 mod template;
 mod tls;
+mod traces;
 mod up;
 mod wiring;
 

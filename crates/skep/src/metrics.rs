@@ -35,6 +35,9 @@ impl ServerMetrics for Metrics {
             requests(&mut text, proxy);
         }
         self.record(&mut text);
+        if let Some(traces) = skep_telemetry::trace::metrics() {
+            spans(&mut text, traces);
+        }
         process(&mut text);
         text.into_text()
     }
@@ -235,6 +238,23 @@ fn requests(text: &mut Exposition, proxy: &skep_proxy::Metrics) {
     ] {
         text.durations(name, help, durations);
     }
+}
+
+fn spans(text: &mut Exposition, traces: &skep_telemetry::trace::TraceMetrics) {
+    text.counter(
+        "skep_trace_spans_sent_total",
+        "Spans that the collector took.",
+        traces.sent.get(),
+    );
+    text.counters(
+        "skep_trace_spans_dropped_total",
+        "Spans that were lost, by why.",
+        "reason",
+        [
+            ("queue_full", traces.overflowed.get()),
+            ("not_delivered", traces.undelivered.get()),
+        ],
+    );
 }
 
 /// What the kernel says of this process, under the names that dashboards know.

@@ -25,6 +25,7 @@ use crate::isolation;
 use crate::local_key;
 use crate::metrics::Metrics;
 use crate::tls::{self, Tls};
+use crate::traces::Traces;
 use crate::wiring::{CatalogTemplates, HttpAgents, LocalNodes, NodeRoutes, StoreJournal};
 
 /// Where names below the domain are answered, if nobody else is there.
@@ -62,6 +63,7 @@ pub(crate) async fn serve(
     choices: Choices,
     announce: impl FnOnce(&Ready),
 ) -> Result<(), CliError> {
+    let traces = Traces::start(&config.traces)?;
     let mut parts = Server::assemble(&config, choices).await?;
     let shutdown = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).map_err(CliError::failure)?;
@@ -99,6 +101,9 @@ pub(crate) async fn serve(
         })
         .await;
     parts.isolation.stop().await;
+    if let Some(traces) = traces {
+        traces.finish().await;
+    }
     parts.store.flush().await.map_err(CliError::failure)
 }
 

@@ -51,6 +51,11 @@ const DUPLICATES: &[(&str, &str)] = &[
         "0.15 is in the types buffa gives out; everybody else is on 0.17",
     ),
     (
+        "rand",
+        "0.10 is under hickory; 0.9 under OpenTelemetry's reader, which is in tests alone",
+    ),
+    ("rand_core", "as rand"),
+    (
         "syn",
         "2 and 3 serve different derive macros; they run in the compiler and are in no program",
     ),

@@ -22,4 +22,5 @@ mod metrics;
 mod restarts;
 mod scale;
 mod terminal;
+mod traces;
 mod witness;

@@ -1,0 +1,171 @@
+//! Where traces go: to a collector that speaks OTLP over HTTP.
+
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{StatusCode, Url};
+use skep_cli::CliError;
+use skep_telemetry::trace::{self, TraceOptions};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::config;
+
+/// How long the collector may take for one batch.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Headers as a list `name=value,…`. They open the collector, so they are never printed.
+#[derive(Clone, PartialEq, Default, serde::Deserialize)]
+#[serde(transparent)]
+pub(crate) struct TraceHeaders(String);
+
+impl std::fmt::Debug for TraceHeaders {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("TraceHeaders(…)")
+    }
+}
+
+/// Spans on their way to the collector.
+#[derive(Debug)]
+pub(crate) struct Traces {
+    stop: CancellationToken,
+    sending: JoinHandle<Option<()>>,
+}
+
+/// Why there are no traces.
+#[derive(Debug, thiserror::Error)]
+enum TracesError {
+    #[error("`{0}` is not the URL of a collector; write http://host:4318")]
+    Endpoint(String),
+    /// The text is not repeated: it holds secrets.
+    #[error("`traces.headers` is not a list `name=value,…` with percent-encoded values")]
+    Headers,
+    #[error("cannot set up HTTP")]
+    Setup(#[source] reqwest::Error),
+}
+
+/// Why a batch was lost.
+#[derive(Debug, thiserror::Error)]
+enum DeliverError {
+    #[error("the collector does not answer")]
+    Unreachable(#[source] reqwest::Error),
+    #[error("the collector answered {0}")]
+    Refused(StatusCode),
+}
+
+impl Traces {
+    /// Sends spans from now on, if a collector is configured.
+    ///
+    /// # Errors
+    ///
+    /// If what is configured cannot be understood. Whether the collector is there is not looked
+    /// at: it may come and go.
+    pub(crate) fn start(config: &config::Traces) -> Result<Option<Self>, CliError> {
+        let Some(endpoint) = &config.endpoint else {
+            return Ok(None);
+        };
+        let hint = "docs/reference/configuration.md has the keys of `[traces]`";
+        let url = url(endpoint).map_err(|error| CliError::failure(error).hint(hint))?;
+        let headers = headers(&config.headers.0)
+            .ok_or_else(|| CliError::failure(TracesError::Headers).hint(hint))?;
+        // One process-wide choice; an earlier one is as good.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let client = reqwest::Client::builder()
+            .default_headers(headers)
+            .timeout(PATIENCE)
+            .build()
+            .map_err(|error| CliError::failure(TracesError::Setup(error)))?;
+        let (tracer, outbox) = trace::tracer(TraceOptions {
+            service: config.service_name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            sample: config.sample,
+        });
+        trace::install(tracer);
+        let stop = CancellationToken::new();
+        let sending = outbox.run(stop.clone(), move |batch| {
+            deliver(client.clone(), url.clone(), batch)
+        });
+        Ok(Some(Self {
+            sending: skep_telemetry::spawn("send traces", sending),
+            stop,
+        }))
+    }
+
+    /// Sends what is left, within a moment.
+    pub(crate) async fn finish(self) {
+        self.stop.cancel();
+        if self.sending.await.is_err() {
+            tracing::error!("the last spans were not sent");
+        }
+    }
+}
+
+async fn deliver(client: reqwest::Client, url: Url, batch: Vec<u8>) -> Result<(), DeliverError> {
+    let sent = client
+        .post(url)
+        .header(CONTENT_TYPE, "application/x-protobuf")
+        .body(batch)
+        .send();
+    match sent.await.map_err(DeliverError::Unreachable)?.status() {
+        status if status.is_success() => Ok(()),
+        status => Err(DeliverError::Refused(status)),
+    }
+}
+
+/// Where a collector at `endpoint` takes traces.
+fn url(endpoint: &str) -> Result<Url, TracesError> {
+    let wrong = || TracesError::Endpoint(endpoint.to_owned());
+    let mut url = Url::parse(endpoint).map_err(|_| wrong())?;
+    if !["http", "https"].contains(&url.scheme()) {
+        return Err(wrong());
+    }
+    url.path_segments_mut()
+        .map_err(|()| wrong())?
+        .pop_if_empty()
+        .extend(["v1", "traces"]);
+    Ok(url)
+}
+
+/// `name=value,name=value`, as OpenTelemetry writes headers in a variable.
+fn headers(text: &str) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
+        let (name, value) = pair.split_once('=')?;
+        let value = percent_decode_str(value.trim()).decode_utf8().ok()?;
+        let mut value = HeaderValue::from_str(&value).ok()?;
+        value.set_sensitive(true);
+        headers.insert(HeaderName::try_from(name.trim()).ok()?, value);
+    }
+    Some(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_traces_is_added_to_the_collectors() {
+        for (endpoint, expected) in [
+            ("http://c:4318", "http://c:4318/v1/traces"),
+            ("http://c:4318/", "http://c:4318/v1/traces"),
+            ("https://c/otlp", "https://c/otlp/v1/traces"),
+        ] {
+            assert_eq!(url(endpoint).unwrap().as_str(), expected);
+        }
+        for wrong in ["c:4318", "ftp://c", ""] {
+            url(wrong).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn headers_are_read_as_the_standard_writes_them() {
+        let read = headers("authorization=Basic%20abc, x-scope = 7 ").unwrap();
+        assert_eq!(read["authorization"], "Basic abc");
+        assert_eq!(read["x-scope"], "7");
+        assert!(headers("").unwrap().is_empty());
+        for wrong in ["authorization", "a b=c", "a=%0a"] {
+            assert!(headers(wrong).is_none(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What a collector is told. It is read by OpenTelemetry's own reader.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message as _;
+use skep_client::{Client, ExecOptions};
+use skep_testkit::wait_until;
+use skep_wire::rest::{NewSandbox, Sandbox};
+use tokio::net::TcpListener;
+
+use crate::installation::Installation;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const CALLER: &str = "b7ad6b7169203331";
+
+/// A collector, and everything it was sent.
+#[derive(Debug, Clone, Default)]
+struct Collector {
+    batches: Arc<Mutex<Vec<Bytes>>>,
+}
+
+impl Collector {
+    async fn listen() -> (Self, String) {
+        let collector = Self::default();
+        let routes = axum::Router::new()
+            .route("/v1/traces", post(take))
+            .with_state(collector.clone());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        skep_telemetry::spawn("collector", async move {
+            axum::serve(listener, routes).await.unwrap();
+        });
+        (collector, url)
+    }
+
+    fn spans(&self) -> Vec<Span> {
+        let batches = self.batches.lock().unwrap();
+        let requests =
+            (batches.iter()).map(|bytes| ExportTraceServiceRequest::decode(bytes.clone()).unwrap());
+        let resources = requests.flat_map(|request| request.resource_spans);
+        let resources = resources.inspect(|of_resource| {
+            let resource = of_resource.resource.as_ref().unwrap();
+            let name = resource
+                .attributes
+                .iter()
+                .find(|one| one.key == "service.name");
+            assert_eq!(text(name.unwrap().value.clone()), "skep");
+        });
+        let scopes = resources.flat_map(|of_resource| of_resource.scope_spans);
+        scopes.flat_map(|of_scope| of_scope.spans).collect()
+    }
+}
+
+async fn take(State(collector): State<Collector>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    assert_eq!(headers["content-type"], "application/x-protobuf");
+    if headers
+        .get("authorization")
+        .is_none_or(|shown| shown != "Basic word")
+    {
+        return StatusCode::UNAUTHORIZED;
+    }
+    collector.batches.lock().unwrap().push(body);
+    StatusCode::OK
+}
+
+fn text(value: Option<opentelemetry_proto::tonic::common::v1::AnyValue>) -> String {
+    match value.unwrap().value.unwrap() {
+        Value::StringValue(text) => text,
+        Value::IntValue(number) => number.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn attributes(span: &Span) -> BTreeMap<String, String> {
+    let attributes = span.attributes.iter();
+    let told = attributes.map(|one| (one.key.clone(), text(one.value.clone())));
+    told.collect()
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A server that makes each sandbox when it is asked for, and sends traces.
+fn traced(endpoint: &str) -> Installation {
+    let mut installation = Installation::start();
+    installation.stop();
+    let traces = format!(
+        "[pool]\nready = 0\n[traces]\nendpoint = \"{endpoint}\"\nheaders = \"authorization=Basic%20word\"\n"
+    );
+    installation.configure(&traces);
+    installation.restart();
+    installation
+}
+
+async fn say(client: &Client, sandbox: &Sandbox, word: &str) {
+    let agent = client.agent(&sandbox.sandbox_id, sandbox.envd_access_token.as_deref());
+    let arguments = [word.to_owned()];
+    let options = ExecOptions::default();
+    let mut command = agent.exec("echo", &arguments, &options).await.unwrap();
+    while command.next().await.unwrap().is_some() {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_way_of_a_create_is_told_to_the_collector() {
+    let (collector, endpoint) = Collector::listen().await;
+    let installation = traced(&endpoint);
+    let client = installation.client();
+    let (url, key) = installation.address_and_key();
+    let body = NewSandbox {
+        template_id: "base".to_owned(),
+        ..NewSandbox::default()
+    };
+    let answer = reqwest::Client::new()
+        .post(format!("{url}/v2/sandboxes"))
+        .header("x-api-key", &key)
+        .header("traceparent", format!("00-{TRACE}-{CALLER}-01"))
+        .json(&body);
+    let sandbox: Sandbox = answer.send().await.unwrap().json().await.unwrap();
+    say(&client, &sandbox, "a-hidden-word").await;
+
+    let spans = wait_until(PATIENCE, async || {
+        let spans = collector.spans();
+        let told = |name: &str| spans.iter().any(|span| span.name == name);
+        match told("POST /v2/sandboxes") && told("proxy") {
+            true => Ok(spans),
+            false => Err(format!("{spans:?}")),
+        }
+    })
+    .await;
+    let find = |name: &str| {
+        let found = spans.iter().find(|span| span.name == name);
+        found.unwrap_or_else(|| panic!("no `{name}` in {spans:?}"))
+    };
+    let request = find("POST /v2/sandboxes");
+    assert_eq!(hexadecimal(&request.trace_id), TRACE);
+    assert_eq!(hexadecimal(&request.parent_span_id), CALLER);
+    assert_eq!(attributes(request)["http.response.status_code"], "201");
+    for (parent, child) in [
+        ("POST /v2/sandboxes", "create sandbox"),
+        ("create sandbox", "resolve template"),
+        ("create sandbox", "start on machine"),
+        ("create sandbox", "record order"),
+        ("start on machine", "launch"),
+        ("start on machine", "record start"),
+        ("launch", "prepare disk and cgroups"),
+        ("launch", "run launcher"),
+        ("launch", "wait for agent"),
+    ] {
+        let (outer, inner) = (find(parent), find(child));
+        assert_eq!(inner.parent_span_id, outer.span_id, "{parent} → {child}");
+        assert_eq!(inner.trace_id, outer.trace_id, "{child}");
+        let began = outer.start_time_unix_nano;
+        assert!(inner.start_time_unix_nano + 1_000_000 >= began, "{child}");
+        assert!(inner.end_time_unix_nano >= inner.start_time_unix_nano);
+        assert!(
+            outer.status.is_none() && inner.status.is_none(),
+            "all went well"
+        );
+    }
+    let id = &sandbox.sandbox_id;
+    assert_eq!(attributes(find("create sandbox"))["skep.sandbox.id"], *id);
+    let proxied = attributes(find("proxy"));
+    assert_eq!(proxied["skep.sandbox.id"], *id);
+    assert_eq!(proxied["url.path"], "/process.Process/Start");
+
+    let token = sandbox.envd_access_token.clone().unwrap();
+    let everything = collector.batches.lock().unwrap().concat();
+    for secret in ["a-hidden-word", token.as_str(), key.as_str()] {
+        let secret = secret.as_bytes();
+        let told = everything.windows(secret.len()).any(|part| part == secret);
+        assert!(!told, "{secret:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_is_away_or_silent_changes_nothing() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let away = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent_url = format!("http://{}", silent.local_addr().unwrap());
+    let away_url = format!("http://{}", away.local_addr().unwrap());
+    drop(away);
+    for endpoint in [away_url, silent_url] {
+        let mut installation = traced(&endpoint);
+        let client = installation.client();
+        let body = NewSandbox {
+            template_id: "base".to_owned(),
+            ..NewSandbox::default()
+        };
+        let sandbox: Sandbox = client.post(&["v2", "sandboxes"], &body).await.unwrap();
+        say(&client, &sandbox, "word").await;
+        let lost = "skep_trace_spans_dropped_total{reason=\"not_delivered\"} ";
+        wait_until(PATIENCE, async || {
+            let text = client.get_text(&["skep", "metrics"]).await.unwrap();
+            let count = text.lines().find_map(|line| line.strip_prefix(lost));
+            match count.is_some_and(|count| count != "0") {
+                true => Ok(()),
+                false => Err(format!("{count:?}")),
+            }
+        })
+        .await;
+        client
+            .delete(&["sandboxes", &sandbox.sandbox_id])
+            .await
+            .unwrap();
+        assert!(installation.stop().success());
+    }
+}
