@@ -65,6 +65,7 @@ fn steps(root: &Path) -> Vec<Step> {
         Step::new("tidy", cargo(&["xtask", "tidy"])).quick(),
         Step::new("lint", cargo(&lint)).quick(),
         Step::new("test", with_root_tests(cargo(&test))),
+        Step::new("kernels", Command::new(root.join("kernels/run-tests"))),
         Step::new("fuzz", cargo(&["xtask", "fuzz"])),
         Step::new("conformance", Command::new(root.join("conformance/run"))),
     ]
@@ -123,7 +124,15 @@ mod tests {
     fn all_steps_run_unless_told_otherwise() {
         assert_eq!(
             names(false, None).unwrap(),
-            ["format", "tidy", "lint", "test", "fuzz", "conformance"]
+            [
+                "format",
+                "tidy",
+                "lint",
+                "test",
+                "kernels",
+                "fuzz",
+                "conformance"
+            ]
         );
         assert_eq!(names(true, None).unwrap(), ["format", "tidy", "lint"]);
         assert_eq!(names(false, Some("test")).unwrap(), ["test"]);
@@ -133,7 +142,7 @@ mod tests {
     fn an_unknown_step_is_refused_with_the_known_ones() {
         assert_eq!(
             names(false, Some("tests")).unwrap_err(),
-            "no step `tests`; there are format, tidy, lint, test, fuzz, conformance"
+            "no step `tests`; there are format, tidy, lint, test, kernels, fuzz, conformance"
         );
     }
 }

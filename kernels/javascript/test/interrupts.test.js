@@ -132,9 +132,9 @@ test('a storm of interrupts does not kill the kernel', async () => {
 });
 
 test('variables of an execution are restored after an interrupt', async () => {
-  kernel.start('console.log("go"); for (;;);', { env: { SKEP_TEST: 'during' } });
+  kernel.start('console.log("go"); for (;;);', { env: { CELL_TEST: 'during' } });
   await kernel.waitForText('go');
   kernel.interrupt();
   await interrupted(await kernel.finish());
-  assert.equal(await kernel.value('typeof process.env.SKEP_TEST'), "'undefined'");
+  assert.equal(await kernel.value('typeof process.env.CELL_TEST'), "'undefined'");
 });

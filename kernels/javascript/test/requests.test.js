@@ -12,20 +12,20 @@ const { KernelClient } = require('./kernel_client');
 let kernel;
 
 before(async () => {
-  kernel = await KernelClient.start({ env: { SKEP_PROCESS: 'process' } });
+  kernel = await KernelClient.start({ env: { CELL_PROCESS: 'process' } });
 });
 after(() => kernel.close());
 
-const read = (options) => kernel.value('process.env.SKEP_TEST ?? "absent"', options);
+const read = (options) => kernel.value('process.env.CELL_TEST ?? "absent"', options);
 const setLayer = async (layer, variables) => assert.equal((await kernel.ask({ type: 'environment', layer, variables })).status, 'ok');
 
 test('layers override each other and are restored', async () => {
   assert.equal(await read(), "'absent'");
-  await setLayer('sandbox', { SKEP_TEST: 'sandbox' });
+  await setLayer('sandbox', { CELL_TEST: 'sandbox' });
   assert.equal(await read(), "'sandbox'");
-  await setLayer('context', { SKEP_TEST: 'context' });
+  await setLayer('context', { CELL_TEST: 'context' });
   assert.equal(await read(), "'context'");
-  assert.equal(await read({ env: { SKEP_TEST: 'execution' } }), "'execution'");
+  assert.equal(await read({ env: { CELL_TEST: 'execution' } }), "'execution'");
   assert.equal(await read(), "'context'");
   await setLayer('context', {});
   assert.equal(await read(), "'sandbox'");
@@ -34,26 +34,26 @@ test('layers override each other and are restored', async () => {
 });
 
 test('a layer gives back what the process had', async () => {
-  await setLayer('sandbox', { SKEP_PROCESS: 'layer' });
-  assert.equal(await kernel.value('process.env.SKEP_PROCESS'), "'layer'");
+  await setLayer('sandbox', { CELL_PROCESS: 'layer' });
+  assert.equal(await kernel.value('process.env.CELL_PROCESS'), "'layer'");
   await setLayer('sandbox', {});
-  assert.equal(await kernel.value('process.env.SKEP_PROCESS'), "'process'");
+  assert.equal(await kernel.value('process.env.CELL_PROCESS'), "'process'");
 });
 
 test('a layer leaves alone what user code assigned', async () => {
-  await setLayer('sandbox', { SKEP_A: '1', SKEP_B: '2' });
-  await kernel.run('process.env.SKEP_A = "own"');
-  await setLayer('sandbox', { SKEP_A: '1', SKEP_B: '3' });
-  assert.equal(await kernel.value('process.env.SKEP_A + process.env.SKEP_B'), "'own3'");
+  await setLayer('sandbox', { CELL_A: '1', CELL_B: '2' });
+  await kernel.run('process.env.CELL_A = "own"');
+  await setLayer('sandbox', { CELL_A: '1', CELL_B: '3' });
+  assert.equal(await kernel.value('process.env.CELL_A + process.env.CELL_B'), "'own3'");
   await setLayer('sandbox', {});
 });
 
 for (const [what, value] of Object.entries({ empty: '', quotes: '\'"\\`', newline: 'line\nline', unicode: '😀 漢字', shell: '$HOME `id` ${x}', separators: '\u2028\ue000', large: 'x'.repeat(1 << 20) })) {
   test(`any value arrives unchanged: ${what}`, async () => {
     const hash = `'${createHash('sha256').update(value).digest('hex')}'`;
-    const code = 'require("crypto").createHash("sha256").update(process.env.SKEP_TEST).digest("hex")';
-    assert.equal(await kernel.value(code, { env: { SKEP_TEST: value } }), hash);
-    await setLayer('context', { SKEP_TEST: value });
+    const code = 'require("crypto").createHash("sha256").update(process.env.CELL_TEST).digest("hex")';
+    assert.equal(await kernel.value(code, { env: { CELL_TEST: value } }), hash);
+    await setLayer('context', { CELL_TEST: value });
     assert.equal(await kernel.value(code), hash);
     await setLayer('context', {});
   });
@@ -65,25 +65,25 @@ test('random environments arrive unchanged and leave nothing behind', async () =
     const env = {};
     for (let n = 0; n <= round % 5; n++) {
       const units = Array.from({ length: (round * 7 + n) % 40 }, (_, index) => 1 + ((round * 7919 + n * 104729 + index * 1299709) % 0xd7ff));
-      env[`SKEP_${n}_${'é='.repeat(round % 2).replaceAll('=', '')}`] = String.fromCharCode(...units);
+      env[`CELL_${n}_${'é='.repeat(round % 2).replaceAll('=', '')}`] = String.fromCharCode(...units);
     }
-    const { value } = (await kernel.run('Object.fromEntries(Object.entries(process.env).filter(([name]) => /^SKEP_\\d/.test(name)))', { env })).ok();
+    const { value } = (await kernel.run('Object.fromEntries(Object.entries(process.env).filter(([name]) => /^CELL_\\d/.test(name)))', { env })).ok();
     assert.deepEqual(value['application/json'], env);
   }
   assert.equal(await kernel.value('JSON.stringify(Object.entries(process.env).sort())'), before);
 });
 
 test('child processes see the variables of an execution', async () => {
-  assert.equal(await kernel.value('require("child_process").execSync("echo $SKEP_TEST").toString()', { env: { SKEP_TEST: 'seen' } }), "'seen\\n'");
-  assert.equal(await kernel.value('require("child_process").execSync("echo [$SKEP_TEST]").toString()'), "'[]\\n'");
+  assert.equal(await kernel.value('require("child_process").execSync("echo $CELL_TEST").toString()', { env: { CELL_TEST: 'seen' } }), "'seen\\n'");
+  assert.equal(await kernel.value('require("child_process").execSync("echo [$CELL_TEST]").toString()'), "'[]\\n'");
 });
 
-for (const ending of ['throw 1', '(', 'delete process.env.SKEP_TEST', 'process.env.SKEP_TEST = "changed"', 'await 1; throw 2']) {
+for (const ending of ['throw 1', '(', 'delete process.env.CELL_TEST', 'process.env.CELL_TEST = "changed"', 'await 1; throw 2']) {
   test(`variables are restored after ${ending}`, async () => {
-    await setLayer('sandbox', { SKEP_TEST: 'before' });
-    await kernel.run(ending, { env: { SKEP_TEST: 'during', SKEP_OTHER: 'x' } });
+    await setLayer('sandbox', { CELL_TEST: 'before' });
+    await kernel.run(ending, { env: { CELL_TEST: 'during', CELL_OTHER: 'x' } });
     assert.equal(await read(), "'before'");
-    assert.equal(await kernel.value('"SKEP_OTHER" in process.env'), 'false');
+    assert.equal(await kernel.value('"CELL_OTHER" in process.env'), 'false');
     await setLayer('sandbox', {});
   });
 }
