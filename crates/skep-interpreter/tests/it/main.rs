@@ -8,4 +8,5 @@
 mod caller;
 mod contexts;
 mod execute;
+mod options;
 mod refusals;

@@ -100,7 +100,11 @@ async fn results_and_errors_are_masked() {
                 output: Output::Rich { bundle, .. },
                 ..
             } => value = Some(bundle.0[0].1.as_str().to_owned()),
-            _ => {}
+            Update::Output { .. }
+            | Update::StateLost(_)
+            | Update::OutputLost { .. }
+            | Update::Failed(_)
+            | Update::Ended(_) => {}
         }
     }
     assert_eq!(value.as_deref(), Some("\"'***I='\""));
