@@ -46,14 +46,19 @@ impl Outcome {
 
     /// What an exception means.
     pub fn of_exception(raised: &Raised) -> Self {
-        // ENOSPC and EDQUOT, as Python writes them.
-        let no_space = ["[Errno 28]", "[Errno 122]"];
+        // ENOSPC and EDQUOT, as Python and Node.js write them.
+        let no_space = ["[Errno 28]", "[Errno 122]", "ENOSPC:", "EDQUOT:"];
         match raised.nature {
             Nature::Syntax => Self::Syntax,
             Nature::Interrupted => Self::Interrupted,
             Nature::Runtime => match raised.name.as_str() {
                 "MemoryError" | "_ArrayMemoryError" => Self::OutOfMemory,
-                "OSError" if no_space.iter().any(|code| raised.value.starts_with(code)) => {
+                "RangeError" if raised.value == "Array buffer allocation failed" => {
+                    Self::OutOfMemory
+                }
+                "OSError" | "Error"
+                    if no_space.iter().any(|code| raised.value.starts_with(code)) =>
+                {
                     Self::DiskFull
                 }
                 _ => Self::Runtime,
@@ -98,6 +103,17 @@ mod tests {
                 "[Errno 28] No space left on device",
                 Outcome::DiskFull,
             ),
+            (
+                "Error",
+                "ENOSPC: no space left on device, write",
+                Outcome::DiskFull,
+            ),
+            (
+                "RangeError",
+                "Array buffer allocation failed",
+                Outcome::OutOfMemory,
+            ),
+            ("RangeError", "Invalid array length", Outcome::Runtime),
             ("OSError", "[Errno 2] No such file", Outcome::Runtime),
             ("ValueError", "[Errno 28]", Outcome::Runtime),
         ] {

@@ -8,6 +8,7 @@
 mod contexts;
 mod interrupts;
 mod ipykernel;
+mod javascript;
 mod limits;
 mod processes;
 mod secrets;

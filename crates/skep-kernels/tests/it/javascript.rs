@@ -1,0 +1,151 @@
+//! The JavaScript kernel of this repository, as a process on the installed Node.js.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, LazyLock};
+
+use skep_kernels::fake::FakeSurroundings;
+use skep_kernels::{Contexts, Installed, Order};
+
+use crate::processes::Children;
+use crate::talk::{all, next, order, run};
+
+/// The kernel with its packages, which are installed once and kept in the target folder.
+static KERNEL: LazyLock<PathBuf> = LazyLock::new(|| {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/javascript");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("javascript-kernel");
+    let lock = std::fs::File::create(folder.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
+    std::fs::create_dir_all(&folder).unwrap();
+    let packages = "package-lock.json";
+    let wanted = std::fs::read(source.join(packages)).unwrap();
+    let has_packages = std::fs::read(folder.join(packages)).is_ok_and(|lock| lock == wanted)
+        && folder.join("node_modules/acorn").is_dir();
+    let sources = ["skep-javascript-kernel", "package.json", packages, "src"];
+    let copy = sources.map(|name| source.join(name));
+    succeed(Command::new("cp").arg("-r").args(copy).arg(&folder));
+    if !has_packages {
+        let arguments = ["ci", "--no-audit", "--no-fund", "--loglevel", "error"];
+        succeed(Command::new("npm").args(arguments).current_dir(&folder));
+    }
+    folder.join("skep-javascript-kernel")
+});
+
+fn succeed(command: &mut Command) {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+}
+
+struct World {
+    contexts: Contexts,
+    javascript: String,
+    _folder: tempfile::TempDir,
+}
+
+fn world() -> World {
+    let folder = tempfile::tempdir().unwrap();
+    for language in ["javascript", "typescript"] {
+        let place = folder.path().join(language);
+        std::fs::create_dir(&place).unwrap();
+        let specification = serde_json::json!({
+            "argv": [&*KERNEL, "--language", language],
+            "language": language,
+        });
+        std::fs::write(place.join("kernel.json"), specification.to_string()).unwrap();
+    }
+    let folders = vec![folder.path().to_owned()];
+    let installed = Installed::new(move || folders.clone(), Arc::new(Children::default()));
+    let surroundings = Arc::new(FakeSurroundings::default());
+    let contexts = Contexts::new(Arc::new(installed), surroundings, &["javascript"]);
+    let javascript = contexts.default_of("javascript").unwrap();
+    World {
+        contexts,
+        javascript,
+        _folder: folder,
+    }
+}
+
+#[tokio::test]
+async fn javascript_keeps_what_it_declares_and_takes_it_anew() {
+    let world = world();
+    let with_variables = Order {
+        variables: BTreeMap::from([("A".to_owned(), "'\"\n😀".to_owned())]),
+        ..order("const kept = process.env.A; console.log(kept)")
+    };
+    let execution = world
+        .contexts
+        .execute(&world.javascript, with_variables)
+        .unwrap();
+    assert_eq!(all(execution).await, ["accepted 1", "'\"\n😀", "ended ok"]);
+    let code = "console.log(kept.length, process.env.A); const kept = await 5; console.log(kept)";
+    assert_eq!(
+        run(&world.contexts, &world.javascript, code).await,
+        ["accepted 2", "5 undefined", "5", "ended ok"]
+    );
+}
+
+#[tokio::test]
+async fn typescript_is_a_language_of_its_own() {
+    let world = world();
+    let context = world.contexts.create("typescript", None).await.unwrap();
+    let code = "enum Colour { Red = 3 }; const red: Colour = Colour.Red; console.log(red)";
+    assert_eq!(
+        run(&world.contexts, &context.id, code).await,
+        ["accepted 1", "3", "ended ok"]
+    );
+    let words = run(&world.contexts, &context.id, "let x: = 5").await;
+    assert_eq!(words.last().unwrap(), "ended syntax");
+}
+
+#[tokio::test]
+async fn an_interrupt_ends_a_loop_of_javascript_and_keeps_the_state() {
+    let world = world();
+    run(&world.contexts, &world.javascript, "let kept = 'kept'").await;
+    for code in [
+        "console.log('go'); for (;;);",
+        "await null; console.log('go'); for (;;);",
+        "console.log('go'); require('child_process').execSync('sleep 1000')",
+    ] {
+        let mut execution = world
+            .contexts
+            .execute(&world.javascript, order(code))
+            .unwrap();
+        while next(&mut execution).await.expect("the code says go first") != "go" {}
+        drop(execution);
+        let words = run(&world.contexts, &world.javascript, "console.log(kept)").await;
+        assert_eq!(words[1..], ["kept", "ended ok"], "{code}");
+    }
+}
+
+#[tokio::test]
+async fn the_exit_of_a_cell_is_the_end_of_its_kernel() {
+    let world = world();
+    let code = "for (let n = 0; n < 1000; n++) console.log(n); process.exit(3)";
+    let words = run(&world.contexts, &world.javascript, code).await;
+    assert_eq!(words.len(), 1003, "{:?}", words.last());
+    assert_eq!(
+        words[1000..],
+        ["999", "failed Died(Code(3))", "ended kernel_died"]
+    );
+}
+
+#[tokio::test]
+async fn failures_of_javascript_have_their_outcomes() {
+    let world = world();
+    for (code, outcome) in [
+        ("let x = ;", "ended syntax"),
+        ("null.x", "ended runtime"),
+        ("await Promise.reject(1)", "ended runtime"),
+        ("Promise.reject(new Error('lost')); 5", "ended runtime"),
+        (
+            "require('fs').writeFileSync('/dev/full', 'x')",
+            "ended disk_full",
+        ),
+        ("new ArrayBuffer(2 ** 52)", "ended out_of_memory"),
+    ] {
+        let words = run(&world.contexts, &world.javascript, code).await;
+        assert_eq!(words.last().unwrap(), outcome, "{code}: {words:?}");
+    }
+}
