@@ -31,10 +31,10 @@ pub fn change_directory(path: &str) -> String {
     piece(include_str!("python/change_directory.py"), &json!(path))
 }
 
-/// Makes `ipykernel` wait for its reader. Unasked, it drops output when more than a thousand
-/// messages wait.
-pub fn wait_for_reader() -> String {
-    piece(include_str!("python/wait_for_reader.py"), &Value::Null)
+/// Makes `ipykernel` what callers expect: it waits for its reader, where it would drop output
+/// when more than a thousand messages wait; tracebacks have no colours, and values are whole.
+pub fn prepare_ipykernel() -> String {
+    piece(include_str!("python/prepare_ipykernel.py"), &Value::Null)
 }
 
 fn piece(source: &str, argument: &Value) -> String {

@@ -84,7 +84,7 @@ impl ZmqKernel {
             _folder: folder,
         };
         if reached.info.implementation == "ipython" {
-            kernel.run_silently(&python::wait_for_reader());
+            kernel.run_silently(&python::prepare_ipykernel());
         }
         Ok(kernel)
     }

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, LazyLock, PoisonError};
 
+use skep_jupyter::Output;
 use skep_kernels::fake::FakeSurroundings;
-use skep_kernels::{Contexts, Execution, Installed, Order};
+use skep_kernels::{Contexts, Execution, Installed, Order, Update};
 
 use crate::processes::Children;
 use crate::talk::{all, next, order, run};
@@ -60,7 +61,7 @@ fn world() -> World {
 
 fn world_of(environment: &Path, interrupt_mode: &str) -> World {
     world_with(&serde_json::json!({
-        "argv": [environment.join("bin/python"), "-m", "ipykernel_launcher", "-f", "{connection_file}", "--InteractiveShell.colors=NoColor"],
+        "argv": [environment.join("bin/python"), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
         "language": "python",
         "interrupt_mode": interrupt_mode,
     }))
@@ -152,6 +153,29 @@ async fn what_a_cell_produces_arrives_in_order() {
                 "ended runtime"
             ]
         );
+    }
+}
+
+#[tokio::test]
+async fn tracebacks_have_no_colours_and_values_are_whole() {
+    for environment in [&*USUAL_ENVIRONMENT, &*NEW_ENVIRONMENT] {
+        let world = world_of(environment, "signal");
+        let words = world.run("list(range(1500))").await;
+        assert!(words[1].ends_with("1499]\""), "{words:?}");
+        let mut execution = world.start("1/0");
+        let mut traceback = None;
+        while let Some(update) = execution.updates.recv().await {
+            if let Update::Output {
+                output: Output::Raised(raised),
+                ..
+            } = update
+            {
+                traceback = Some(raised.traceback);
+            }
+        }
+        let traceback = traceback.expect("it raised");
+        assert!(traceback.contains("ZeroDivisionError"), "{traceback}");
+        assert!(!traceback.contains('\u{1b}'), "{traceback}");
     }
 }
 
