@@ -11,15 +11,18 @@ import signal
 
 from .shell import Shell
 
-# Seconds after the interrupt, and what is sent to the programs that bash waits for.
+# Seconds after the interrupt, and what is sent to the programs that bash waits for. Bash gives up a cell only
+# for a program that SIGINT has ended: after every other signal it would go on with the next one.
 _STEPS = [
     (0.2, signal.SIGINT),
     (0.8, signal.SIGINT),
     (1.5, signal.SIGTERM),
+    (1.55, signal.SIGINT),
     (2.2, signal.SIGKILL),
+    (2.25, signal.SIGINT),
 ]
 
-_REPEAT_SECONDS = 0.5
+_REPEAT_SECONDS = 0.25
 
 
 class Interrupt:
@@ -40,4 +43,4 @@ class Interrupt:
         shell.ask_again()
         self._steps.pop(0)
         if not self._steps:
-            self._steps = [(now + _REPEAT_SECONDS, number)]
+            self._steps = [(now + _REPEAT_SECONDS, signal.SIGKILL), (now + 2 * _REPEAT_SECONDS, signal.SIGINT)]

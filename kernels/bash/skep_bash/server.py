@@ -28,6 +28,12 @@ BROKEN = 70
 WATCH_SECONDS = 0.5
 """How often a shell that runs a script is looked at."""
 
+ATTEMPTS = 5
+"""How often a script is given to a shell that throws it away."""
+
+QUESTIONS = 2
+"""How often a shell that waits without having reported is asked before it counts as broken."""
+
 SIGNAL_SECONDS = 0.05
 """How much later than to the shell a signal to the whole group may come to us."""
 
@@ -264,16 +270,23 @@ class Server:
     # The loop.
 
     def _run(self, script: bytes) -> Report:
-        self.shell.submit(script)
-        return self._await_report()
+        for _attempt in range(ATTEMPTS):
+            self.shell.submit(script)
+            report = self._await_report()
+            if report.has_begun or self.was_interrupted:
+                return report
+            # An interrupt meant for the time before made bash throw this one away.
+        raise ShellBroken
 
     def _await_report(self) -> Report:
         in_vain = 0
         while (report := self.shell.report()) is None:
-            now_in_vain = self._turn() and self.shell.waits_in_vain()
-            in_vain = in_vain + 1 if now_in_vain else 0
-            if in_vain > 1:
+            if not (self._turn() and self.shell.waits_in_vain()):
+                continue
+            in_vain += 1
+            if in_vain > QUESTIONS:
                 raise ShellBroken
+            self.shell.ask_again()
         return report
 
     def _turn(self, listen: bool = False) -> bool:

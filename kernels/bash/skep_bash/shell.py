@@ -6,8 +6,8 @@ memory (`source`, with the standard input of the script being empty) and then re
 another pipe. The shell opens both by their path below `/proc/<our pid>/fd`, so that it holds no descriptor
 that user code could close, and its children inherit none.
 
-Two reports are made. The first stands on the same line as the script. When bash gives up a line, as after
-an interrupt, the first is never made, and the second, a line of its own, is all there is.
+Three reports are made: that the script begins, its status, both on the same line, and, on a line of its own,
+that bash waits for the next. When bash gives up a line, as after an interrupt, the last is all there is.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Report(NamedTuple):
     """The shell's `$BASHOPTS`."""
     given_up: bool
     """Bash did not come to the end of the line: an interrupt, or an error that ends a line."""
+    has_begun: bool
+    """Bash came to the script at all. An interrupt may have made it throw away what it had read, but not run."""
 
 
 class Shell:
@@ -63,6 +65,7 @@ class Shell:
         self._here = f"/proc/{os.getpid()}/fd".encode()
         self._partial = b""
         self._number = 0
+        self._has_begun = False
         self._first: Report | None = None
         self._last: Report | None = None
         self.saved: list[bytes] = []
@@ -81,8 +84,10 @@ class Shell:
             written += os.pwrite(self._script, script[written:], written)
         self._number += 1
         self._first = self._last = None
+        self._has_begun = False
         self.saved = []
-        line = b"\\builtin . %s/%d </dev/null; " % (self._here, self._script)
+        begin = b"\\builtin printf '%%s\\0' '0 %d 0 . .' >%s/%d; " % (self._number, self._here, self._report_writer)
+        line = begin + b"\\builtin . %s/%d </dev/null; " % (self._here, self._script)
         # In one write and short enough not to block: bash reads it when it has nothing else to do.
         os.write(self._commands, line + self._report_line(b"1") + self._report_line())
 
@@ -128,8 +133,10 @@ class Shell:
         which, number, status, flags, options = fields
         if int(number) != self._number:
             return
-        report = Report(int(status), flags, options, given_up=which != "1")
-        if which == "1":
+        report = Report(int(status), flags, options, which != "1", self._has_begun)
+        if which == "0":
+            self._has_begun = True
+        elif which == "1":
             self._first = report
         elif self._last is None:
             # Asked twice, bash answers twice, and only the first answer is about the script.
@@ -165,9 +172,10 @@ class Shell:
 
     def interrupt(self, to_children: int) -> None:
         """Interrupt bash, and send its children in the foreground a signal."""
+        # Bash first: it must know of the interrupt when it learns how its child ended.
+        _signal(self.pid, signal.SIGINT)
         for pid in self.foreground():
             _signal(pid, to_children)
-        _signal(self.pid, signal.SIGINT)
 
     def kill(self) -> None:
         """End bash and what it runs in the foreground."""

@@ -49,7 +49,7 @@ class Interrupts(KernelCase):
         self.assertEqual(self.output("echo $kept"), "kept\n")
 
     def test_the_background_is_spared(self) -> None:
-        self.kernel.run("sleep 1000 & job=$!").ok()
+        self.kernel.run("sleep 1000 & job=$!; until [[ $(</proc/$job/comm) = sleep ]]; do :; done").ok()
         self.interrupted("echo go; sleep 1000")
         self.assertEqual(self.output("kill -0 $job && echo running; kill $job"), "running\n")
 
@@ -59,7 +59,8 @@ class Interrupts(KernelCase):
         self.kernel.wait_for_text("go\n")
         self.kernel.interrupt()
         outcome = self.kernel.finish().ok()
-        self.assertEqual(outcome.text(), "caught\nafter\n")
+        # Where the machine is slow the kernel asks a second time.
+        self.assertRegex(outcome.text(), r"\A(caught\n)+after\n\Z")
 
     def test_between_cells_it_is_ignored(self) -> None:
         self.kernel.run("kept=kept").ok()

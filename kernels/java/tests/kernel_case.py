@@ -17,8 +17,7 @@ OLDEST = 25
 
 def find_java() -> str:
     """A `java` that is new enough, or the tests cannot run."""
-    named = [os.environ["SKEP_JAVA"]] if "SKEP_JAVA" in os.environ else []
-    candidates = [*named, shutil.which("java") or "", *map(str, sorted(Path("/usr/lib/jvm").glob("*/bin/java")))]
+    candidates = [shutil.which("java") or "", *map(str, sorted(Path("/usr/lib/jvm").glob("*/bin/java")))]
     for java in filter(None, candidates):
         said = subprocess.run([java, "-version"], stderr=subprocess.PIPE, text=True, check=False).stderr
         version = said.partition('"')[2].split(".")[0].split('"')[0]
@@ -35,10 +34,10 @@ class Built:
     @classmethod
     def command(cls) -> list[str]:
         if not cls._command:
-            os.environ["SKEP_JAVA"] = find_java()
+            home = Path(find_java()).resolve().parent.parent
             folder = tempfile.mkdtemp(prefix="skep-java-")
             unittest.addModuleCleanup(shutil.rmtree, folder)
-            subprocess.run([SOURCE / "build", folder], check=True, stderr=subprocess.DEVNULL)
+            subprocess.run([SOURCE / "build", folder], env={**os.environ, "JAVA_HOME": str(home)}, check=True, stderr=subprocess.DEVNULL)
             cls._command = [f"{folder}/start"]
         return cls._command
 
