@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::audience::Audience;
 use super::input::Input;
 use super::owner::{Outputs, own};
-use super::place::WorkPlace;
+use super::place::{Ties, WorkPlace};
 use super::{Process, Processes, window};
 use crate::channel::Channel;
 use crate::path::PathError;
@@ -140,9 +140,11 @@ fn fork(
         config,
         &user,
         &launch.process,
-        channels.standard(),
-        launch.terminal.is_some(),
-        None,
+        &Ties {
+            standard: channels.standard(),
+            has_terminal: launch.terminal.is_some(),
+            group: None,
+        },
     )?;
     let (input, outputs) = channels.into_ours();
     let process = Process {

@@ -41,6 +41,16 @@ pub(crate) struct WorkPlace {
     pub(crate) raise_oom_score: bool,
 }
 
+/// What ties a new process to others.
+pub(super) struct Ties<'a> {
+    /// Its standard descriptors.
+    pub(super) standard: [BorrowedFd<'a>; 3],
+    /// Whether they are a terminal that is to control it.
+    pub(super) has_terminal: bool,
+    /// A cgroup beside those of all work.
+    pub(super) group: Option<&'a Group>,
+}
+
 impl WorkPlace {
     /// Who is meant, if the caller names somebody or nobody.
     pub(crate) fn user(
@@ -62,9 +72,7 @@ impl WorkPlace {
         config: &AgentConfig,
         user: &User,
         process: &wire::ProcessConfig,
-        standard: [BorrowedFd<'_>; 3],
-        controlling_terminal: bool,
-        group: Option<&Group>,
+        ties: &Ties<'_>,
     ) -> Result<(Spawning, oneshot::Receiver<WaitStatus>), StartError> {
         let directory = directory(process, user, config)?;
         let environment = environment(process, user, config, &self.path)?;
@@ -82,12 +90,12 @@ impl WorkPlace {
             .iter()
             .map(|(name, value)| c_string(&format!("{name}={value}"), "environment"))
             .collect::<Result<Vec<_>, _>>()?;
-        let own = group.map_or(Ok(Vec::new()), Group::doors);
+        let own = ties.group.map_or(Ok(Vec::new()), Group::doors);
         let own = own.map_err(StartError::Group)?;
         let cgroups: Vec<_> = self
             .cgroups
             .iter()
-            .filter(|_| group.is_none_or(Group::is_beside_work))
+            .filter(|_| ties.group.is_none_or(Group::is_beside_work))
             .chain(&own)
             .map(AsFd::as_fd)
             .collect();
@@ -98,8 +106,8 @@ impl WorkPlace {
                 environment: &variables,
                 directory: &directory,
                 credentials: &user.credentials(),
-                standard,
-                controlling_terminal,
+                standard: ties.standard,
+                controlling_terminal: ties.has_terminal,
                 cgroups: &cgroups,
                 open_files: self.open_files,
                 raise_oom_score: self.raise_oom_score,
@@ -127,9 +135,11 @@ impl WorkPlace {
             config,
             &user,
             process,
-            standard,
-            false,
-            group.as_ref(),
+            &Ties {
+                standard,
+                has_terminal: false,
+                group: group.as_ref(),
+            },
         )?;
         let pid = spawning.pid();
         spawning.confirm().map_err(|source| StartError::Spawn {
