@@ -41,6 +41,11 @@ const NO_CORE_DUMP: u64 = 1;
 const LOCKED_MEMORY: u64 = 8 << 20;
 const STACK: u64 = 8 << 20;
 
+/// What the kernel counts not only for a user, but for the creators of all user namespaces
+/// above, and limits there by what they were allowed when they made them.
+const COUNTED_BY_CREATOR: [Resource; 3] =
+    [Resource::Memlock, Resource::Msgqueue, Resource::Sigpending];
+
 /// What the new process tells the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 enum Word {
@@ -194,6 +199,9 @@ impl Launch<'_> {
         ] {
             set_limit(resource, limit).on(|| format!("{resource:?}"))?;
         }
+        if self.plan.parent.is_some() {
+            self.take_part_of_shared_limits()?;
+        }
         Ok(())
     }
 
@@ -218,12 +226,38 @@ impl Launch<'_> {
         if self.plan.privileges != Privileges::Enter {
             return Ok(Vec::new());
         }
-        let counted = [Resource::Memlock, Resource::Msgqueue, Resource::Sigpending];
-        let before = counted.map(|resource| (resource, rustix::process::getrlimit(resource)));
-        for resource in counted {
-            set_limit(resource, (None, None)).on(|| format!("{resource:?}"))?;
+        let mut after = Vec::new();
+        for resource in COUNTED_BY_CREATOR {
+            let before = rustix::process::getrlimit(resource);
+            let unlimited = Rlimit {
+                current: None,
+                maximum: None,
+            };
+            match rustix::process::setrlimit(resource, unlimited) {
+                Ok(()) => after.push((resource, before)),
+                Err(Errno::PERM) => after.push((resource, part_of(before))),
+                Err(error) => return Err(error).on(|| format!("{resource:?}")),
+            }
         }
-        Ok(before.to_vec())
+        Ok(after)
+    }
+
+    /// Where the parent could not be made without such limits, because root of this machine may
+    /// not raise its own, each below it takes its part and no more.
+    fn take_part_of_shared_limits(self) -> Result<(), Trouble> {
+        for resource in COUNTED_BY_CREATOR {
+            let before = rustix::process::getrlimit(resource);
+            let unlimited = Rlimit {
+                current: None,
+                maximum: None,
+            };
+            let limit = match rustix::process::setrlimit(resource, unlimited) {
+                Ok(()) => before,
+                Err(_) => part_of(before),
+            };
+            rustix::process::setrlimit(resource, limit).on(|| format!("{resource:?}"))?;
+        }
+        Ok(())
     }
 
     fn clone_process(self, machine: &Machine) -> Result<(Newborn, Channel), Trouble> {
@@ -334,6 +368,15 @@ impl Machine {
             .on(|| format!("/proc/{path}"))?;
         rustix::io::write(&file, content.as_bytes()).on(|| format!("/proc/{path}"))?;
         Ok(())
+    }
+}
+
+/// What one of [`crate::MOST_BELOW_ONE`] may have of a limit for all.
+fn part_of(limit: Rlimit) -> Rlimit {
+    let part = |limit: Option<u64>| limit.map(|limit| limit / u64::from(crate::MOST_BELOW_ONE));
+    Rlimit {
+        current: part(limit.current),
+        maximum: part(limit.maximum),
     }
 }
 

@@ -27,8 +27,8 @@ pub use disk::mount_disk;
 pub use filter::sandbox_filters;
 pub use launcher::run;
 pub use plan::{
-    Bind, LaunchPlan, Lifetime, Link, Network, Parent, PlannedFile, Privileges, Process, Program,
-    Root, Top, Users,
+    Bind, LaunchPlan, Lifetime, Link, MOST_BELOW_ONE, Network, Parent, PlannedFile, Privileges,
+    Process, Program, Root, Top, Users,
 };
 pub use report::Ended;
 pub use spawn::{Launcher, SpawnError, Started, sealed_file};

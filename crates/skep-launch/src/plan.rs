@@ -75,6 +75,9 @@ pub enum Users {
     },
 }
 
+/// Most sandboxes below one parent: what they share is divided by this.
+pub const MOST_BELOW_ONE: u16 = 128;
+
 /// A user namespace below which another one is made.
 ///
 /// Its network namespace belongs to the parent then: root of the new users has no right over

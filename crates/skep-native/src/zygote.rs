@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use skep_launch::MOST_BELOW_ONE;
 use skep_telemetry::{Counter, Durations, Gauge};
 
 use crate::config::ZygoteConfig;
@@ -131,7 +132,8 @@ impl Zygotes {
         let rests = place.rests_until.is_some_and(|end| Instant::now() < end);
         if (found.is_none() || is_old) && !place.is_warming && !rests {
             place.is_warming = true;
-            holder::warm(host, layers.to_vec(), specification, config.sandboxes);
+            let sandboxes = config.sandboxes.min(MOST_BELOW_ONE);
+            holder::warm(host, layers.to_vec(), specification, sandboxes);
         }
         if found.is_none() {
             self.counts.cold.add_one();
@@ -203,8 +205,8 @@ impl Place {
 /// to its part by its launcher; the machine must have room for all parts.
 fn share_limits() -> io::Result<()> {
     for (name, needed) in [
-        ("max_user_instances", 128 * 128),
-        ("max_user_watches", 131_072_u64 * 128),
+        ("max_user_instances", 128 * u64::from(MOST_BELOW_ONE)),
+        ("max_user_watches", 131_072 * u64::from(MOST_BELOW_ONE)),
     ] {
         let path = format!("/proc/sys/fs/inotify/{name}");
         let text = std::fs::read_to_string(&path)?;

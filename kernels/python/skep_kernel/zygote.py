@@ -107,15 +107,19 @@ def main() -> None:
 def _fork(shell: ZMQInteractiveShell, places: dict[str, int], descriptors: Descriptors, doors: Sequence[int]) -> None:
     try:
         _enter(descriptors.pid, _CLONE_NEWPID)
+        between = os.fork()
     except OSError:
-        # The sandbox is gone. Whoever asked sees the end of the reply.
+        # The sandbox is gone or has no process left. Whoever asked sees the end of the reply.
         return
-    between = os.fork()
     if between != 0:
         os.waitpid(between, 0)
         return
-    # Its parent must be in the sandbox when it ends, or the kernel would be given to somebody outside.
-    if os.fork() != 0:
+    try:
+        # Its parent must be in the sandbox when it ends, or the kernel would be given to somebody outside.
+        kernel = os.fork()
+    except OSError:
+        os._exit(REFUSED)
+    if kernel != 0:
         os._exit(0)
     os._exit(_run(shell, places, descriptors, doors))
 

@@ -12,6 +12,7 @@ crate::tests![
     who_may_enter_has_that_right_alone,
     a_sandbox_below_another_namespace_is_held_as_any_other,
     the_network_below_belongs_to_the_parent,
+    what_is_counted_for_the_parent_is_shared_fairly,
 ];
 
 /// How many ids a sandbox has, and the namespace above it for itself.
@@ -139,6 +140,31 @@ fn a_sandbox_below_another_namespace_is_held_as_any_other() {
     let directory = check(bench, &expected);
     let on_disk = std::fs::metadata(directory.path().join("upper/etc/new")).unwrap();
     assert_eq!((on_disk.uid(), on_disk.gid()), (0, 0));
+}
+
+fn what_is_counted_for_the_parent_is_shared_fairly() {
+    let holder = Holder::start();
+    let questions = ["limit=Max msgqueue size", "limit=Max pending signals"];
+    let (_, said, _directory) = holder.above(Bench::new(&questions)).run();
+    let capabilities = rustix::thread::capabilities(None).unwrap();
+    let may_raise = capabilities
+        .effective
+        .contains(rustix::thread::CapabilitySet::SYS_RESOURCE);
+    let part = |resource| {
+        let limit = rustix::process::getrlimit(resource).maximum.unwrap();
+        // Where the parent has no limit, each below has what it would have had without one.
+        if may_raise {
+            limit
+        } else {
+            limit / u64::from(skep_launch::MOST_BELOW_ONE)
+        }
+    };
+    let expected = format!(
+        "limit=Max msgqueue size -> {}\nlimit=Max pending signals -> {}\n",
+        part(rustix::process::Resource::Msgqueue),
+        part(rustix::process::Resource::Sigpending),
+    );
+    assert_eq!(said, expected);
 }
 
 fn the_network_below_belongs_to_the_parent() {

@@ -42,6 +42,7 @@ fn answer(word: &str, argument: &str) -> String {
             format!("{all:?}")
         }
         "status" => status(argument),
+        "limit" => limit(argument),
         "read" => said(fs::read_to_string(argument).map(|text| text.trim().replace('\n', "|"))),
         "write" => said(fs::write(argument, "written").map(|()| "ok".into())),
         "list" => said(list(argument)),
@@ -101,6 +102,14 @@ fn status(field: &str) -> String {
         || "none".into(),
         |(_, value)| value.trim().replace('\t', " "),
     )
+}
+
+/// The most that a limit may be raised to.
+fn limit(name: &str) -> String {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix(name));
+    let mut numbers = line.unwrap().split_whitespace();
+    numbers.nth(1).unwrap().to_owned()
 }
 
 fn list(path: &str) -> std::io::Result<String> {

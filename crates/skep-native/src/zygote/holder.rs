@@ -147,9 +147,7 @@ fn keep(host: &Arc<Host>, layers: &[PathBuf], specification: &Specification, san
             Some((holder, started))
         }
         Err(error) => {
-            let said = words.as_ref().map(read_last_words);
-            let said = said.and_then(Result::ok).unwrap_or_default();
-            tracing::warn!(zygote = %id, %error, said = said.trim(), "no zygote");
+            tracing::warn!(zygote = %id, %error, said = said(&words), "no zygote");
             counts.not_made.add_one();
             host.zygotes.arrived(host, layers, None);
             None
@@ -157,7 +155,7 @@ fn keep(host: &Arc<Host>, layers: &[PathBuf], specification: &Specification, san
     };
     if let Some((holder, started)) = &mut started {
         let ended = started.wait(None);
-        tracing::info!(zygote = %id, ?ended, "zygote has ended");
+        tracing::info!(zygote = %id, ?ended, said = said(&words), "zygote has ended");
         holder.ended.store(true, Ordering::Release);
         counts.alive.leave();
     }
@@ -167,6 +165,13 @@ fn keep(host: &Arc<Host>, layers: &[PathBuf], specification: &Specification, san
         tracing::error!(zygote = %id, error = %Chain(&error), "something of a zygote is left");
     }
     host.move_out(&id, slot);
+}
+
+/// What the zygote wrote, for the operator.
+fn said(words: &Option<OwnedFd>) -> String {
+    let said = words.as_ref().map(read_last_words);
+    let said = said.and_then(Result::ok).unwrap_or_default();
+    said.trim().to_owned()
 }
 
 fn make(

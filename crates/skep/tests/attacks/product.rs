@@ -46,10 +46,11 @@ impl Product {
         let config = data.path().join("skep.toml");
         let text = format!(
             "when_stopped = \"end\"\n\
-             [pool]\nready = {}\ndisks = 0\n\
+             [pool]\nready = {}\ndisks = 0\nzygotes = {}\n\
              [network]\ndns_upstreams = [\"{}\"]\n\
              [limits]\ncpus = 1\nmemory_mib = 256\ndisk_mib = 256\npids = 256\n",
             Self::spares(),
+            Self::has_zygote(),
             world::RESOLVER.ip()
         );
         std::fs::write(&config, text).unwrap();
@@ -81,13 +82,42 @@ impl Product {
         count.map_or(0, |count| count.parse().unwrap())
     }
 
+    /// Whether attackers live in sandboxes that a zygote may enter, and beside kernels that it
+    /// has forked. They are of another template then.
+    pub(crate) fn has_zygote() -> bool {
+        std::env::var("SKEP_POOL_ZYGOTES").is_ok_and(|zygotes| zygotes == "true")
+    }
+
+    /// Waits until the zygote is warm, if there is to be one. The first sandbox asks for it.
+    pub(crate) async fn warm(&self, sentinels: &Sentinels) {
+        if !Self::has_zygote() {
+            return;
+        }
+        let first = self.create(sentinels).await;
+        self.kill(&first).await;
+        let deadline = std::time::Duration::from_secs(120);
+        skep_testkit::wait_until(deadline, async || {
+            let counted = self.client.get_text(&["skep", "metrics"]).await;
+            match counted {
+                Ok(text) if text.contains("\nskep_zygotes 1\n") => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+    }
+
     pub(crate) fn data(&self) -> PathBuf {
         self.data.path().join("data")
     }
 
-    /// A new sandbox of the template `base`.
+    /// A new sandbox of the template `base`, or of one with a zygote.
     pub(crate) async fn create(&self, sentinels: &Sentinels) -> Target {
-        let body = serde_json::json!({"templateID": "base", "timeout": 900, "secure": true});
+        let template = if Self::has_zygote() {
+            "code-interpreter-slim"
+        } else {
+            "base"
+        };
+        let body = serde_json::json!({"templateID": template, "timeout": 900, "secure": true});
         let created: Created = self.client.post(&["sandboxes"], &body).await.unwrap();
         let mut surroundings = sentinels.surroundings();
         surroundings.insert("ATTACK_TOKEN".into(), created.token.clone());

@@ -75,6 +75,7 @@ pub(crate) fn run() -> ExitCode {
         image,
         _world: world,
     };
+    runtime.block_on(suite.product.warm(&suite.sentinels));
     let rows = runtime.block_on(suite.run(chosen));
     suite.sentinels.check();
     report(&rows);

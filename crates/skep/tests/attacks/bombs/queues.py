@@ -1,6 +1,6 @@
 # Makes message queues, which are memory of the kernel.
 # Expect: EMFILE
-# Meanwhile: assert ctypes.CDLL(None).mq_open(b"/one", 0o102, 0o600, None) >= 0
+# Meanwhile: assert ctypes.CDLL(None).mq_open(b"/one", 0o102, 0o600, (ctypes.c_long * 8)(0, 1, 64)) >= 0
 
 import ctypes
 

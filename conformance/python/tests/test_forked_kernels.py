@@ -1,0 +1,118 @@
+"""What a kernel must be whether it was started or forked from one that was prepared."""
+
+import pytest
+
+from interpreters import Interpreter
+
+feature = pytest.mark.feature
+
+# One line for each way in which two kernels that come from one fork could be the same by mistake.
+SECRETS = """
+import os, random, secrets, tempfile, uuid
+import numpy
+print(random.random())
+print(random.SystemRandom().random())
+print(numpy.random.rand())
+print(numpy.random.default_rng().random())
+print(uuid.uuid1())
+print(uuid.uuid4())
+print(secrets.token_hex(16))
+print(os.urandom(16).hex())
+print(tempfile.mktemp())
+print(next(tempfile._get_candidate_names()))
+"""
+
+# What the machine knows of a process, without what differs between any two.
+LIKENESS = r'''
+import ctypes, os, re
+kept = ("Umask", "Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp:", "SigBlk")
+status = [line for line in open("/proc/self/status").read().splitlines() if line.startswith(kept)]
+spaces = [os.readlink("/proc/self/ns/" + name) for name in sorted(os.listdir("/proc/self/ns"))]
+limits = open("/proc/self/limits").read()
+score = open("/proc/self/oom_score_adj").read()
+dumpable = ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
+leads = os.getsid(0) == os.getpid() == os.getpgid(0)
+print(status, spaces, limits, score, dumpable, leads, os.nice(0), os.getppid())
+'''
+
+DESCRIPTORS = r"""
+import os
+opened = []
+for name in sorted(os.listdir("/proc/self/fd"), key=int):
+    try:
+        target = os.readlink("/proc/self/fd/" + name)
+    except OSError:
+        continue
+    opened.append(target.split(":")[0] if ":" in target else target)
+print(opened)
+"""
+
+
+@feature("interpreter.default")
+async def test_kernels_share_no_randomness(sdk, interpreter, run):
+    other = await Interpreter.create(sdk)
+    try:
+        context = await interpreter.context()
+        answers = [await interpreter.printed(SECRETS), await interpreter.printed(SECRETS, context=context)]
+        answers.append(await other.printed(SECRETS))
+    finally:
+        await other.kill()
+    for values in zip(*(answer.splitlines() for answer in answers), strict=True):
+        assert len(set(values)) == len(answers), values
+
+
+@feature("interpreter.default")
+async def test_a_kernel_is_to_the_machine_what_a_started_process_is(interpreter, sdk):
+    kernel = await interpreter.printed(LIKENESS)
+    # A child of the shell does not lead its session; this one is made to.
+    await sdk.call(interpreter.sandbox.files.write, "/tmp/likeness.py", LIKENESS)
+    command = "setsid --wait sh -c 'exec python3 /tmp/likeness.py'"
+    started = (await sdk.call(interpreter.sandbox.commands.run, command)).stdout
+    same = kernel.rsplit(" ", 1)[0], started.rsplit(" ", 1)[0]
+    assert same[0] == same[1]
+    assert kernel.rsplit(" ", 1)[1].strip() == "1"
+
+
+@feature("interpreter.default")
+async def test_a_kernel_holds_nothing_open_but_its_own(interpreter):
+    opened = await interpreter.printed(DESCRIPTORS)
+    allowed = {"/dev/null", "pipe", "socket", "anon_inode", "/proc/7/fd"}
+    strangers = [name for name in eval(opened) if name not in allowed and not name.startswith("/proc/")]
+    assert not strangers, strangers
+
+
+@feature("interpreter.default")
+async def test_kernels_share_no_place_in_a_file(sdk, interpreter):
+    context = await interpreter.context()
+    await interpreter.printed("open('/tmp/shared', 'w').write('0123456789')")
+    read = "import sys; file = open('/tmp/shared'); print(file.read(4))"
+    assert await interpreter.printed(read) == "0123\n"
+    assert await interpreter.printed(read, context=context) == "0123\n"
+    # Modules that were imported before the fork opened nothing that both now read from.
+    await interpreter.printed("import matplotlib, numpy, pandas")
+
+
+@feature("interpreter.default")
+async def test_a_package_that_is_installed_wins_in_the_next_kernel(interpreter, sdk):
+    await interpreter.printed("import pandas")
+    write = """
+import pathlib, sysconfig
+place = pathlib.Path(sysconfig.get_paths()["purelib"])
+(place / "pandas.py").write_text("__version__ = 'mine'")
+import shutil; shutil.rmtree(place / "pandas")
+"""
+    await interpreter.printed(write)
+    context = await interpreter.context()
+    assert await interpreter.printed("import pandas; print(pandas.__version__)", context=context) == "mine\n"
+
+
+@feature("interpreter.default")
+async def test_variables_that_python_reads_at_its_start_are_honoured(sdk):
+    options = {"envs": {"PYTHONPATH": "/opt/mine", "MPLBACKEND": "agg"}}
+    interpreter = await Interpreter.create(sdk, **options)
+    try:
+        context = await interpreter.context()
+        printed = await interpreter.printed("import sys; print('/opt/mine' in sys.path)", context=context)
+        assert printed == "True\n"
+    finally:
+        await interpreter.kill()
