@@ -161,9 +161,13 @@ function refuse(reason) {
 
 /** An interrupt left the stack of asynchronous contexts as it was. Node.js empties it after a failure that somebody caught. */
 function clearAsyncStack() {
-  if (process.hasUncaughtExceptionCaptureCallback()) return;
   setImmediate(() => {
-    process.setUncaughtExceptionCaptureCallback(() => process.setUncaughtExceptionCaptureCallback(null));
+    try {
+      process.setUncaughtExceptionCaptureCallback(() => process.setUncaughtExceptionCaptureCallback(null));
+    } catch {
+      // Domains, or the user, have a callback of their own. A stack that is too high does no harm but to its height.
+      return;
+    }
     throw new Error('this is caught by the callback');
   });
 }

@@ -9,6 +9,9 @@ const { WORDS, allocate, views } = require('./shared_words');
 
 const PROTOCOL_VERSION = 1;
 
+/** Exit status when one of the kernel's own threads has failed. */
+const THREAD_LOST = 70;
+
 /** How long the first cell waits for the thread that hears interrupts. */
 const LISTENING_PATIENCE = 5000;
 
@@ -63,12 +66,15 @@ function startThreads({ socketDescriptor, pipeDescriptors }) {
     transferList: [signals.port1],
     resourceLimits: { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 1 },
   });
+  const shared = views(memory);
   for (const thread of [carrier, listener]) {
-    thread.on('error', (error) => {
-      throw error;
+    thread.on('error', () => {
+      // Nobody is left to tell anybody; in particular nobody empties the ring.
+      Atomics.store(shared.words, WORDS.broken, 1);
+      process.exit(THREAD_LOST);
     });
   }
-  return { carrier, shared: views(memory), bells: bells.port1, parcels: parcels.port1, requests: requests.port1 };
+  return { carrier, shared, bells: bells.port1, parcels: parcels.port1, requests: requests.port1 };
 }
 
 function serve(language, { carrier, shared, bells, parcels, requests }, socketDescriptor) {

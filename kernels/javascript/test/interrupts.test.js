@@ -131,6 +131,16 @@ test('a storm of interrupts does not kill the kernel', async () => {
   assert.equal(await kernel.value('kept'), "'kept'");
 });
 
+test('a cell with domains, or with a callback for failures, is interrupted too', async () => {
+  await kernel.run("require('domain'); 1");
+  for (let round = 0; round < 3; round++) {
+    kernel.start('console.log("go"); for (;;);');
+    await kernel.waitForText('go');
+    kernel.interrupt();
+    await interrupted(await kernel.finish());
+  }
+});
+
 test('variables of an execution are restored after an interrupt', async () => {
   kernel.start('console.log("go"); for (;;);', { env: { CELL_TEST: 'during' } });
   await kernel.waitForText('go');
