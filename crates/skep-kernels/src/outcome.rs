@@ -52,12 +52,19 @@ impl Outcome {
             Nature::Syntax => Self::Syntax,
             Nature::Interrupted => Self::Interrupted,
             Nature::Runtime => match raised.name.as_str() {
-                "MemoryError" | "_ArrayMemoryError" => Self::OutOfMemory,
+                "MemoryError" | "_ArrayMemoryError" | "OutOfMemoryError" => Self::OutOfMemory,
                 "RangeError" if raised.value == "Array buffer allocation failed" => {
                     Self::OutOfMemory
                 }
                 "OSError" | "Error"
                     if no_space.iter().any(|code| raised.value.starts_with(code)) =>
+                {
+                    Self::DiskFull
+                }
+                // Java has the words of the C library, mostly behind the name of a file.
+                "IOException" | "FileSystemException"
+                    if raised.value.ends_with("No space left on device")
+                        || raised.value.ends_with("Disk quota exceeded") =>
                 {
                     Self::DiskFull
                 }
@@ -98,6 +105,13 @@ mod tests {
     fn exceptions_that_mean_a_full_disk_or_memory_are_recognised() {
         for (name, value, outcome) in [
             ("MemoryError", "", Outcome::OutOfMemory),
+            ("OutOfMemoryError", "Java heap space", Outcome::OutOfMemory),
+            (
+                "FileSystemException",
+                "/tmp/x: No space left on device",
+                Outcome::DiskFull,
+            ),
+            ("IOException", "Broken pipe", Outcome::Runtime),
             (
                 "OSError",
                 "[Errno 28] No space left on device",
