@@ -16,7 +16,7 @@ from .environment import Environment, InvalidEnvironment, assignments, check_nam
 from .interrupt import Interrupt
 from .quoting import has_bytes, word
 from .shell import BASH, Report, Shell, ShellEnded
-from .streams import Stream
+from .streams import READ_SIZE, Stream
 from .wire import PeerGone, Wire, now
 
 PEER_GONE = 76
@@ -290,7 +290,7 @@ class Server:
         return report
 
     def _turn(self, listen: bool = False) -> bool:
-        """Wait for something and deal with it; returns whether nothing came."""
+        """Wait for something and deal with it; returns whether nothing came for a good while."""
         waiting = select.poll()
         peer_events = select.POLLRDHUP | (select.POLLIN if listen else 0)
         waiting.register(self.wire, peer_events | (0 if self.wire.is_flushed else select.POLLOUT))
@@ -299,20 +299,37 @@ class Server:
         readable = self.streams if self.wire.has_room else []
         for stream in readable:
             waiting.register(stream.reader, select.POLLIN)
-        seconds = None if listen and self.interrupt is None else WATCH_SECONDS
-        if self.interrupt is not None:
-            seconds = self.interrupt.seconds_left(time.monotonic())
+        seconds = self._patience(listen)
         events = dict(waiting.poll(None if seconds is None else seconds * 1000))
         self._take_signals()
         for stream in readable:
             if stream.reader in events:
-                self._relay(stream.read(), stream)
+                self._take_output(stream, READ_SIZE)
+            elif stream.seconds_left(time.monotonic()) == 0:
+                self._relay(stream.unfinished(), stream)
         # After the output, which was written before it was reported.
         self.shell.take_reports()
         self._speak_with_peer(events.get(self.wire.fileno(), 0))
         if self.interrupt is not None and self.shell.report() is None:
             self.interrupt.go_on(self.shell, time.monotonic())
-        return not events
+        return not events and seconds == WATCH_SECONDS
+
+    def _patience(self, listen: bool) -> float | None:
+        """How long to wait for something to happen."""
+        now = time.monotonic()
+        limits = [stream.seconds_left(now) for stream in self.streams if self.wire.has_room]
+        if self.interrupt is not None:
+            limits.append(self.interrupt.seconds_left(now))
+        if not listen:
+            limits.append(WATCH_SECONDS)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def _take_output(self, stream: Stream, limit: int) -> None:
+        text = stream.read(limit)
+        for other in self.streams:
+            if text and other is not stream:
+                self._relay(other.unfinished(), other)
+        self._relay(stream.lines(text, time.monotonic()), stream)
 
     def _speak_with_peer(self, events: int) -> None:
         self.wire.flush()
@@ -353,10 +370,12 @@ class Server:
             left = stream.waiting()
             while left > 0:
                 self._make_room()
-                self._relay(stream.read(left), stream)
-                left -= READ_STEP
+                self._take_output(stream, left)
+                left -= READ_SIZE
             if finish:
                 self._relay(stream.finish(), stream)
+            elif not self.has_greeted:
+                self._relay(stream.unfinished(), stream)
 
     def _make_room(self) -> None:
         while not self.wire.has_room:
@@ -372,8 +391,6 @@ class Server:
         waiting.poll()
         self.wire.flush()
 
-
-READ_STEP = (1 << 16) - 4
 
 BROKEN_SHELL = "bash cannot report to its kernel any more (is `builtin` redefined?) and is started anew"
 

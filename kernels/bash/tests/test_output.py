@@ -76,6 +76,18 @@ class Output(KernelCase):
         euros = "€" * 100_000
         self.assertEqual(self.output(f"printf %s '{euros}'"), euros)
 
+    def test_a_line_that_is_written_in_pieces_is_one_message(self) -> None:
+        for code in ("ls /nonexistent", "for i in {1..9}; do printf $i >&2; done; echo >&2; false"):
+            outcome = self.kernel.run(code)
+            self.assertEqual(len(outcome.of_type("stream")), 1, outcome)
+        # But nobody waits long for the end of a line, and the streams keep their order.
+        self.kernel.start("printf 'question? '; sleep 1000")
+        self.kernel.wait_for_text("question? ")
+        self.kernel.interrupt()
+        self.kernel.finish()
+        outcome = self.kernel.run("printf one; sleep 0.5; echo two >&2; sleep 0.5; printf three")
+        self.assertEqual([message["text"] for message in outcome.of_type("stream")], ["one", "two\n", "three"])
+
     def test_nothing_of_the_kernel_is_seen_when_tracing(self) -> None:
         outcome = self.kernel.run("set -x; : one").ok()
         self.assertEqual(outcome.text("stderr"), "++ : one\n")
