@@ -1,0 +1,232 @@
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use skep_types::SandboxId;
+
+use super::*;
+
+/// The real hierarchies of this machine, with a parent that nobody else uses.
+struct Real {
+    cgroups: Cgroups,
+}
+
+impl Real {
+    fn new() -> Self {
+        let parent = format!("skep-test-{}", SandboxId::random());
+        Self {
+            cgroups: Cgroups::open(Path::new("/sys/fs/cgroup"), &parent).unwrap(),
+        }
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        self.cgroups
+            .remove_parent()
+            .expect("every test removes its groups");
+    }
+}
+
+#[test]
+fn limits_hold_a_process_and_the_end_leaves_nothing() {
+    let real = Real::new();
+    let group = Group::new(&SandboxId::random());
+    let resources = Resources {
+        pids: 16,
+        memory_mib: 64,
+        ..Resources::default()
+    };
+    real.cgroups.create(&group, &resources, None).unwrap();
+    // The shell waits for a line, so that it is inside before it does anything.
+    let mut shell = Command::new("sh")
+        .args([
+            "-c",
+            "read line; for i in $(seq 64); do sleep 60 & done; wait",
+        ])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    for mut door in real.cgroups.doors(&group, Child::Work).unwrap() {
+        door.write_all(shell.id().to_string().as_bytes()).unwrap();
+    }
+    shell.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    skep_testkit::wait_for(Duration::from_secs(10), || {
+        match real.cgroups.usage(&group).unwrap().pids {
+            16 => Ok(()),
+            pids => Err(format!("{pids} processes")),
+        }
+    });
+    assert!(real.cgroups.usage(&group).unwrap().memory_peak_bytes > 0);
+
+    real.cgroups.kill(&group).unwrap();
+    shell.wait().unwrap();
+    real.cgroups.remove(&group).unwrap();
+    real.cgroups.remove(&group).unwrap();
+    assert_eq!(real.cgroups.list().unwrap(), Vec::<String>::new());
+}
+
+/// A folder that looks like the unified tree of a real machine, as far as files go: the
+/// kernel makes the files of a group with the group, so the test does.
+fn recorded_tree(folder: &Path, group: &Group) -> Cgroups {
+    let files = |folder: &Path| {
+        fs::create_dir_all(folder).unwrap();
+        for (name, content) in [
+            (
+                "cgroup.controllers",
+                "cpuset cpu io memory hugetlb pids rdma misc",
+            ),
+            ("cgroup.subtree_control", "memory pids"),
+            ("cgroup.procs", ""),
+            ("memory.max", "max"),
+            ("memory.swap.max", "max"),
+            ("memory.current", "8192"),
+            ("memory.peak", "16384"),
+            ("memory.stat", "anon 4096\nfile 2048\nkernel 1024"),
+            ("memory.events", "low 0\nhigh 0\nmax 3\noom 1\noom_kill 1"),
+            ("pids.max", "max"),
+            ("pids.current", "3"),
+            ("cpu.max", "max 100000"),
+            ("cpu.weight", "100"),
+            ("io.max", ""),
+            ("cpu.stat", "usage_usec 1500000\nuser_usec 1000000"),
+        ] {
+            fs::write(folder.join(name), content).unwrap();
+        }
+    };
+    files(folder);
+    let parent = folder.join("skep");
+    for name in [
+        "",
+        "agent",
+        "work",
+        "work/rest",
+        "work/kernels",
+        "work/kernels/entry",
+    ] {
+        files(&parent.join(&group.name).join(name));
+    }
+    files(&parent);
+    Cgroups::open(folder, "skep").unwrap()
+}
+
+#[test]
+fn the_unified_tree_gets_limits_with_a_reserve_for_the_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let group = Group::new(&SandboxId::random());
+    let cgroups = recorded_tree(folder.path(), &group);
+    assert_eq!(cgroups.version(), "v2");
+    let io = IoLimit {
+        disk: (254, 0),
+        bytes_per_second: 1000,
+    };
+    cgroups
+        .create(&group, &Resources::default(), Some(io))
+        .unwrap();
+
+    let sandbox = folder.path().join("skep").join(&group.name);
+    let written = |path: &str| fs::read_to_string(sandbox.join(path)).unwrap();
+    assert_eq!(written("work/memory.max"), (1024_u64 << 20).to_string());
+    assert_eq!(written("memory.max"), (1088_u64 << 20).to_string());
+    assert_eq!(written("work/pids.max"), "1024");
+    assert_eq!(written("pids.max"), "1056");
+    assert_eq!(written("work/cpu.max"), "200000 100000");
+    assert_eq!(written("memory.swap.max"), "0");
+    assert_eq!(written("work/io.max"), "254:0 rbps=1000 wbps=1000");
+    assert_eq!(written("cgroup.subtree_control"), "+cpu +io");
+    assert_eq!(written("work/cgroup.subtree_control"), "+cpu +io");
+}
+
+#[test]
+fn on_the_unified_tree_the_agent_owns_the_folder_of_its_groups_and_no_limit() {
+    use std::os::unix::fs::MetadataExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let group = Group::new(&SandboxId::random());
+    let cgroups = recorded_tree(folder.path(), &group);
+    let given = cgroups.delegate(&group, Some(100_000)).unwrap();
+    let names: Vec<_> = given.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["unified", "entry"]);
+
+    let work = folder.path().join("skep").join(&group.name).join("work");
+    let owner = |path: &str| fs::metadata(work.join(path)).unwrap().uid();
+    for theirs in [
+        "kernels",
+        "kernels/cgroup.procs",
+        "kernels/cgroup.subtree_control",
+    ] {
+        assert_eq!(owner(theirs), 100_000, "{theirs}");
+    }
+    for ours in [
+        "",
+        "memory.max",
+        "cgroup.procs",
+        "kernels/memory.max",
+        "kernels/pids.max",
+        "kernels/entry/cgroup.procs",
+    ] {
+        assert_eq!(owner(ours), 0, "{ours}");
+    }
+    let (first, then) = cgroups.entrances(&group).unwrap();
+    assert_eq!((first.len(), then.len()), (1, 1));
+}
+
+#[test]
+fn groups_that_others_made_are_killed_counted_and_removed_with_the_sandbox() {
+    let real = Real::new();
+    let group = Group::new(&SandboxId::random());
+    real.cgroups
+        .create(&group, &Resources::default(), None)
+        .unwrap();
+    let given = real.cgroups.delegate(&group, None).unwrap();
+    let mut shell = Command::new("sleep").arg("60").spawn().unwrap();
+    for (_, folder) in given.iter().filter(|(name, _)| *name != "entry") {
+        rustix::fs::mkdirat(folder, "made", rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
+        let door = rustix::fs::openat(
+            folder,
+            "made/cgroup.procs",
+            rustix::fs::OFlags::WRONLY,
+            rustix::fs::Mode::empty(),
+        );
+        rustix::io::write(door.unwrap(), shell.id().to_string().as_bytes()).unwrap();
+    }
+    real.cgroups.kill(&group).unwrap();
+    shell.wait().unwrap();
+    real.cgroups.remove(&group).unwrap();
+    assert_eq!(real.cgroups.list().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn the_unified_tree_tells_what_was_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let group = Group::new(&SandboxId::random());
+    let usage = recorded_tree(folder.path(), &group).usage(&group).unwrap();
+    assert_eq!(usage.cpu_time, Duration::from_millis(1500));
+    assert_eq!((usage.memory_bytes, usage.memory_peak_bytes), (8192, 16384));
+    assert_eq!(
+        (usage.cache_bytes, usage.pids, usage.out_of_memory_kills),
+        (2048, 3, 1)
+    );
+}
+
+#[test]
+fn reading_and_writing_is_limited_on_a_real_disk() {
+    let Some(io) = IoLimit::on_disk_of(Path::new("/"), 50 << 20) else {
+        // A machine whose root is on no disk of its own has nothing to limit.
+        return;
+    };
+    let real = Real::new();
+    let group = Group::new(&SandboxId::random());
+    real.cgroups
+        .create(&group, &Resources::default(), Some(io))
+        .unwrap();
+    assert!(real.cgroups.limits_io(&group).unwrap());
+    real.cgroups.remove(&group).unwrap();
+}
+
+#[test]
+fn a_machine_without_the_controllers_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("cgroup.controllers"), "cpu io").unwrap();
+    let error = Cgroups::open(folder.path(), "skep").unwrap_err();
+    assert_eq!(error.to_string(), "no cgroup hierarchy offers memory, pids");
+}
