@@ -9,7 +9,7 @@ import pytest
 import results
 from flavour import FLAVOURS
 from generation import NEW, VERSION, YEAR
-from interpreters import AWKWARD, HAS_WHOLE, REACHABLE, Interpreter
+from interpreters import AWKWARD, HAS_WHOLE, LANGUAGE, REACHABLE, Interpreter
 
 USUAL_DEADLINE = 60
 
@@ -49,6 +49,8 @@ def is_first(item):
 
 def absent(item):
     if item.get_closest_marker("new_only") and YEAR:
+        return True
+    if item.get_closest_marker("own_kernel") and LANGUAGE:
         return True
     other = {"sync": "async_only", "async": "sync_only"}[flavour_of(item)]
     return item.get_closest_marker(other) is not None

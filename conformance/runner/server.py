@@ -19,7 +19,7 @@ from . import names
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The first start builds templates, which downloads packages; later starts take a second.
 START_SECONDS = 900
-CACHE = ROOT / ".cache" / "skep"
+CACHE = pathlib.Path(os.environ.get("SKEP_CACHE_DIR", ROOT / ".cache" / "skep"))
 # The template with every package of the interpreter. `skep up` builds the small one by itself.
 WHOLE = "code-interpreter-v1"
 STOP_SECONDS = 30

@@ -157,6 +157,7 @@ async def test_code_that_does_not_hear_an_interrupt_does_not_hold_its_context(in
 
 
 @feature("interpreter.death")
+@pytest.mark.own_kernel("ipykernel keeps what was printed for 0.2 s, and loses it when it dies")
 @pytest.mark.parametrize(
     "code", ["import os; os._exit(3)", "import ctypes; ctypes.string_at(0)", "import os; os.kill(os.getpid(), 9)"]
 )

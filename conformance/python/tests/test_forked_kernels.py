@@ -74,6 +74,7 @@ async def test_a_kernel_is_to_the_machine_what_a_started_process_is(interpreter,
 
 
 @feature("interpreter.default")
+@pytest.mark.own_kernel("ipykernel keeps a database of what was run")
 async def test_a_kernel_holds_nothing_open_but_its_own(interpreter):
     opened = await interpreter.printed(DESCRIPTORS)
     allowed = {"/dev/null", "pipe", "socket", "anon_inode", "/proc/7/fd"}

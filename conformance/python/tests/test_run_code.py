@@ -10,7 +10,7 @@ import pytest
 
 from flavour import failure
 from generation import expect_error
-from interpreters import AWKWARD, LANGUAGE, LARGE_OUTPUT
+from interpreters import AWKWARD, LARGE_OUTPUT
 
 feature = pytest.mark.feature
 
@@ -101,6 +101,7 @@ async def test_the_error_is_told_once_and_after_what_was_printed(run):
 
 @feature("interpreter.callbacks")
 @pytest.mark.async_only
+@pytest.mark.own_kernel("ipykernel sends what was printed every 0.2 s, several lines together")
 async def test_callbacks_that_are_coroutines_are_awaited_in_order(run):
     seen = []
 
@@ -113,6 +114,7 @@ async def test_callbacks_that_are_coroutines_are_awaited_in_order(run):
 
 
 @feature("interpreter.callbacks")
+@pytest.mark.own_kernel("ipykernel sends what was printed every 0.2 s")
 async def test_each_line_says_when_it_was_printed(run):
     stamps = []
     code = "import time\nprint(1)\ntime.sleep(0.3)\nprint(2)"
@@ -206,7 +208,7 @@ async def test_the_line_numbers_of_an_error_are_those_of_the_code(run):
 
 
 @feature("interpreter.language")
-@pytest.mark.skipif(LANGUAGE is not None, reason="says something about the usual kernel")
+@pytest.mark.own_kernel("the name is that of the usual kernel")
 @pytest.mark.parametrize("language", ["python", " Python ", ""])
 async def test_python_by_name_is_the_default_context(run, language):
     await run("shared = 'the same'")

@@ -15,6 +15,9 @@ from traitlets import ObjectName, Unicode
 
 from .encoding import EncodedJson, NotJson, to_faithful_json
 
+# Newer pandas says that DataFrame lives in `pandas`, older in its true module.
+FRAME_MODULES = ("pandas", "pandas.core.frame")
+
 
 class ContainerFormatter(JSONFormatter):
     """`application/json`, also for plain lists and dicts."""
@@ -52,8 +55,7 @@ def install_formatters(display_formatter: DisplayFormatter) -> None:
     json_formatter.for_type(dict, encode_container)
 
     data_formatter = DataFormatter(parent=display_formatter)
-    # Newer pandas says that DataFrame lives in `pandas`, older in its true module.
-    for module in ("pandas", "pandas.core.frame"):
+    for module in FRAME_MODULES:
         data_formatter.for_type_by_name(module, "DataFrame", encode_data_frame)
 
     for formatter in (json_formatter, data_formatter, ChartFormatter(parent=display_formatter)):

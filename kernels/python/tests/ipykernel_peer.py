@@ -14,11 +14,14 @@ Message = dict[str, Any]
 class IpykernelPeer:
     """A running ipykernel; `run` gives messages in the form of our own protocol."""
 
+    def __init__(self, *arguments: str) -> None:
+        self._arguments = list(arguments)
+
     def __enter__(self) -> IpykernelPeer:
         self._manager = KernelManager(kernel_name="python3")
         # Under pytest ipykernel does not watch the descriptors.
         environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-        self._manager.start_kernel(env=environment)
+        self._manager.start_kernel(env=environment, extra_arguments=self._arguments)
         self._client = self._manager.client()
         self._client.start_channels()
         self._client.wait_for_ready(timeout=60)

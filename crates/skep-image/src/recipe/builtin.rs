@@ -27,6 +27,7 @@ type Embedded = (
 const RECIPES: &[Embedded] = recipes! {
     "base": [],
     "code-interpreter-slim": [
+        "kernels/ipykernel/kernel.json",
         "kernels/python/kernel.json",
         "share/matplotlibrc",
         "share/slim.txt",
