@@ -161,6 +161,19 @@ def test_what_runs_can_be_looked_at(plain):
     assert plain.call("GET", f"/executions/{seen[0]['id']}/usage").status == 404
 
 
+@feature("interpreter.run")
+def test_not_even_root_gets_at_what_counts_and_limits(plain):
+    root = "import subprocess\ndef root(c): return subprocess.run(['sudo', 'sh', '-c', c], capture_output=True, text=True)\n"
+    assert plain.printed(root + "print(root('id -u').stdout)").strip() == "0"
+    assert plain.printed(root + "print(root('ls -A /sys/fs/cgroup').stdout)").strip() == ""
+    for kind in ["cgroup -o memory", "cgroup2"]:
+        code = f"print(root('mount -t {kind} none /mnt').returncode != 0)"
+        assert plain.printed(root + code).strip() == "True"
+    # The agent holds the folders of the groups open.
+    tries = "for f in /proc/1/fd/*; do mkdir $f/made && echo reached; echo 0 > $f && echo reached; done"
+    assert plain.printed(root + f"print(root('{tries}').stdout)").strip() == ""
+
+
 @feature("interpreter.refusals")
 def test_what_is_not_understood_is_refused_without_being_shown(plain):
     for skep in [{"limts": {}}, {"secrets": "hunter2222"}, {"secrets": ["short"]}, {"limits": {"time_seconds": -1}}]:
