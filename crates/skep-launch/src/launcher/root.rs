@@ -85,7 +85,7 @@ fn mount_top(
             tree::copy_mount(CWD, parent)?
         }
         Top::Image(path) => disk::mount(path)?,
-        Top::Mounted(mount) => descriptors.get(*mount)?.try_clone()?,
+        Top::Mounted(mount) => descriptors.get(*mount)?.try_clone_to_owned()?,
     };
     if let Some(users) = users {
         skep_linux::map_ids(mount.as_fd(), users).on(|| "top".into())?;
