@@ -56,8 +56,15 @@ async fn the_machine_is_given_what_was_asked_for() {
     assert_eq!(spec.egress, Egress::None);
     assert_eq!(*spec.env.reveal(), [("A".to_owned(), "1".to_owned())]);
 
+    let id = server
+        .create(r#"{"templateID":"base","envVars":{"KEY":"hunter2222"},"skep":{"secrets":["another"],"secretEnvs":["KEY"]}}"#)
+        .await;
+    let spec = server.nodes.spec(&id).unwrap();
+    assert!(spec.secrets.reveal().eq(["another", "hunter2222"]));
+
     let id = server.create(r#"{"templateID":"base"}"#).await;
     let spec = server.nodes.spec(&id).unwrap();
+    assert!(spec.secrets.is_empty());
     assert_eq!(spec.lifetime, Duration::from_secs(300));
     assert_eq!(spec.egress, Egress::Internet);
 
@@ -114,6 +121,22 @@ async fn a_bad_request_is_refused_before_anything_runs() {
         (
             r#"{"templateID":"base:v9"}"#,
             r#"404 {"code":404,"error_code":"template_tag_not_found","message":"tag 'v9' does not exist for template 'base'"}"#,
+        ),
+        (
+            r#"{"templateID":"base","skep":{"secret":["hunter2222"]}}"#,
+            r#"400 {"code":400,"error_code":"validation_error","message":"validation error: unknown field `secret`, expected `secrets` or `secretEnvs` at line 1 column 54"}"#,
+        ),
+        (
+            r#"{"templateID":"base","skep":{"secrets":"hunter2222"}}"#,
+            r#"400 {"code":400,"error_code":"validation_error","message":"validation error: a field of `skep` has the wrong type at line 1 column 53"}"#,
+        ),
+        (
+            r#"{"templateID":"base","skep":{"secrets":["short"]}}"#,
+            r#"400 {"code":400,"error_code":"validation_error","message":"validation error: skep.secrets is not accepted: a secret has at least 6 bytes"}"#,
+        ),
+        (
+            r#"{"templateID":"base","envVars":{"KEY":"hunter2222"},"skep":{"secretEnvs":["KYE"]}}"#,
+            r#"400 {"code":400,"error_code":"validation_error","message":"validation error: skep.secretEnvs names 'KYE', which is not in envVars"}"#,
         ),
         (
             r#"{"templateID":"base","envVars":{"A=B":"1"}}"#,

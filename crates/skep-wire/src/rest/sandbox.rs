@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// `POST /sandboxes` and `POST /v2/sandboxes`.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -44,7 +45,11 @@ pub struct NewSandbox {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env_vars: Option<BTreeMap<String, String>>,
     /// What callers may want beyond the contract.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "without_values",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub skep: Option<SandboxOptions>,
     /// Servers of the model context protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,6 +82,20 @@ pub struct SandboxOptions {
     pub secrets: Vec<String>,
     /// Names of variables in `envVars` whose values are such.
     pub secret_envs: Vec<String>,
+}
+
+/// The parser's messages quote values of the wrong type, which may be secrets.
+fn without_values<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SandboxOptions>, D::Error> {
+    let value = Option::<serde_json::Value>::deserialize(from)?;
+    let options = value.map(serde_json::from_value).transpose();
+    options.map_err(|error| {
+        let text = error.to_string();
+        if text.starts_with("unknown field") {
+            D::Error::custom(text)
+        } else {
+            D::Error::custom("a field of `skep` has the wrong type")
+        }
+    })
 }
 
 impl std::fmt::Debug for SandboxOptions {
