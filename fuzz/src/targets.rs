@@ -14,6 +14,7 @@ mod signature;
 mod signed_url;
 mod upload;
 mod whom;
+mod zmtp;
 
 /// Tries one input. Panics if a promise is broken.
 pub(crate) type Target = fn(&[u8]);
@@ -33,6 +34,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("signed_url", signed_url::check),
     ("upload", upload::check),
     ("whom", whom::check),
+    ("zmtp", zmtp::check),
 ];
 
 /// The target that `--target=<name>` among the arguments asks for.

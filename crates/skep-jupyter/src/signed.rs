@@ -161,8 +161,13 @@ impl Session {
             "date": date,
             "version": VERSION,
         });
-        let parts =
-            [&header, &json!({}), &json!({}), content].map(|part| Bytes::from(part.to_string()));
+        self.sign(
+            [&header, &json!({}), &json!({}), content].map(|part| Bytes::from(part.to_string())),
+        )
+    }
+
+    /// A message of these parts: header, parent's header, metadata, content.
+    pub fn sign(&self, parts: [Bytes; 4]) -> Vec<Bytes> {
         let signature = hex(&self.mac(&parts).finalize().into_bytes());
         [Bytes::from_static(DELIMITER), Bytes::from(signature)]
             .into_iter()
