@@ -19,7 +19,7 @@ function main() {
   const options = parseArgs({
     options: {
       'socket-fd': { type: 'string' },
-      pipes: { type: 'string' },
+      'pipe-fd': { type: 'string', multiple: true },
       language: { type: 'string', default: 'javascript' },
     },
   }).values;
@@ -27,25 +27,24 @@ function main() {
   process.on('SIGINT', () => {});
   const socketDescriptor = Number(options['socket-fd']);
   // The threads start while the rest is loaded.
-  const threads = startThreads({ socketDescriptor, pipeDescriptors: takeDescriptors(options.pipes) });
+  const threads = startThreads({ socketDescriptor, pipeDescriptors: takeDescriptors(options['pipe-fd'].map(Number)) });
   serve(options.language, threads, socketDescriptor);
 }
 
-/** Makes named pipes standard output and error; returns the ends from which they are read. */
-function takeDescriptors(folder) {
+/** Makes inherited pipes standard output and error; returns the ends from which they are read. */
+function takeDescriptors(pipes) {
   const { O_NONBLOCK, O_RDWR, O_WRONLY } = fs.constants;
-  const readers = [1, 2].map((descriptor) => {
-    const pipe = path.join(folder, String(descriptor));
+  return pipes.map((inherited, index) => {
     // Also open for writing, so that it never comes to an end.
-    const reader = fs.openSync(pipe, O_RDWR | O_NONBLOCK);
+    const reader = fs.openSync(`/proc/self/fd/${inherited}`, O_RDWR | O_NONBLOCK);
+    fs.closeSync(inherited);
     // What is opened gets the lowest descriptor that is free, and no other thread opens anything yet.
-    fs.closeSync(descriptor);
-    const opened = fs.openSync(pipe, O_WRONLY);
-    if (opened !== descriptor) throw new Error(`descriptor ${descriptor} became ${opened}`);
+    const standard = index + 1;
+    fs.closeSync(standard);
+    const opened = fs.openSync(`/proc/self/fd/${reader}`, O_WRONLY);
+    if (opened !== standard) throw new Error(`descriptor ${standard} became ${opened}`);
     return reader;
   });
-  fs.rmSync(folder, { recursive: true });
-  return readers;
 }
 
 /** Starts the carrier and the signal listener; returns this thread's ends of what connects them. */

@@ -129,8 +129,8 @@ test('nothing of the kernel stays on the disk', async () => {
   await withKernel(async (kernel) => {
     for (const descriptor of [1, 2]) {
       const pipe = await kernel.value(`require("fs").readlinkSync("/proc/self/fd/${descriptor}")`);
-      assert.match(pipe, /^'\/dev\/shm\/skep-\w+\/\d \(deleted\)'$/);
-      assert.equal(fs.existsSync(pipe.split('/').slice(0, 4).join('/').slice(1)), false);
+      assert.match(pipe, /^'.*\/skep-\w+\/\d \(deleted\)'$/);
+      assert.equal(fs.existsSync(pipe.slice(1, pipe.lastIndexOf('/'))), false);
     }
   });
 });
