@@ -9,7 +9,7 @@ import pytest
 import results
 from flavour import FLAVOURS
 from generation import NEW, VERSION, YEAR
-from interpreters import AWKWARD, HAS_WHOLE, LANGUAGE, REACHABLE, Interpreter
+from interpreters import AWKWARD, HAS_WHOLE, LANGUAGE, Interpreter
 
 USUAL_DEADLINE = 60
 
@@ -113,8 +113,6 @@ def sandbox(sdk):
 @pytest.fixture(scope="module")
 def interpreter(sdk):
     """One sandbox with an interpreter for the cases of a file."""
-    if not REACHABLE:
-        pytest.skip("this SDK reaches interpreters by name alone")
     made = run_until_complete(Interpreter.create(sdk, envs={"GLOBAL": AWKWARD}))
     yield made
     run_until_complete(made.kill())

@@ -3,6 +3,7 @@
 import os
 
 import e2b_code_interpreter
+import pytest
 
 import results
 from generation import NEW
@@ -35,6 +36,8 @@ class Interpreter:
 
     @classmethod
     async def create(cls, sdk, template=TEMPLATE, **options):
+        if not REACHABLE:
+            pytest.skip("this SDK reaches interpreters by name alone")
         options.setdefault("timeout", 300)
         return cls(sdk, await sdk.call(CLASSES[sdk.name].create, template=template, **options))
 

@@ -11,7 +11,7 @@ import types
 import pytest
 
 import web
-from interpreters import LARGE_OUTPUT, LARGE_RESULT, TEMPLATE
+from interpreters import LARGE_OUTPUT, LARGE_RESULT, TEMPLATE, Interpreter
 
 feature = pytest.mark.feature
 pytestmark = [pytest.mark.once]
@@ -202,6 +202,17 @@ def test_secrets_are_masked_wherever_code_shows_them():
         sandbox.printed("given = 'of-an-execution'", {"secrets": ["of-an-execution"]})
         assert sandbox.printed("print(given)") == "***\n"
         assert sandbox.printed("print('nothing to hide')") == "nothing to hide\n"
+
+
+@feature("interpreter.environment")
+async def test_an_sdk_marks_variables_by_a_header(sdk):
+    headers = {"X-Skep-Secret-Envs": "KEY"}
+    interpreter = await Interpreter.create(sdk, envs={"KEY": "hunter2222", "A": "shown-1"}, headers=headers)
+    try:
+        execution = await interpreter.run("import os\nos.environ['KEY'] + os.environ['A']")
+        assert execution.text == "***shown-1"
+    finally:
+        await interpreter.kill()
 
 
 @feature("interpreter.stream")

@@ -10,13 +10,12 @@ from generation import NEW, expect_error
 from interpreters import CLASSES, REACHABLE, TEMPLATE, Interpreter
 
 feature = pytest.mark.feature
-reachable = pytest.mark.skipif(not REACHABLE, reason="this SDK reaches interpreters by name alone")
 
 FOREVER = "import time\nwhile True: time.sleep(0.1)"
 
 
 @feature("interpreter.default")
-@reachable
+@pytest.mark.skipif(not REACHABLE, reason="this SDK reaches interpreters by name alone")
 async def test_the_sdk_starts_an_interpreter_when_nobody_names_a_template(sdk):
     sandbox = await sdk.call(CLASSES[sdk.name].create)
     try:
@@ -26,7 +25,6 @@ async def test_the_sdk_starts_an_interpreter_when_nobody_names_a_template(sdk):
 
 
 @feature("interpreter.default")
-@reachable
 async def test_a_sandbox_is_found_again_with_its_variables(sdk, interpreter):
     await interpreter.run("remembered = 7")
     again = Interpreter(sdk, await sdk.call(CLASSES[sdk.name].connect, interpreter.sandbox.sandbox_id))
@@ -182,7 +180,6 @@ async def test_code_that_takes_all_memory_is_told_so_and_the_sandbox_lives(sdk, 
 
 
 @feature("interpreter.killed")
-@reachable
 async def test_a_sandbox_killed_during_an_execution_says_so(sdk):
     interpreter = await Interpreter.create(sdk, template=TEMPLATE)
     heard = asyncio.Event()
