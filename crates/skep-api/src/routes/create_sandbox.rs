@@ -26,6 +26,9 @@ const VARIABLE_LIMIT: usize = 128 * 1024;
 /// Half of what the kernel accepts of an environment and arguments together, in bytes.
 const ENVIRONMENT_LIMIT: usize = 1024 * 1024;
 
+/// Names variables in `envVars` whose values are secret, separated by commas.
+const SECRET_ENVS_HEADER: &str = "x-skep-secret-envs";
+
 /// What differs between the two generations of the route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Generation {
@@ -82,7 +85,10 @@ async fn create(
 ) -> Result<(StatusCode, Json<rest::Sandbox>), ApiError> {
     let caller = &authorized.caller;
     caller.may_change()?;
-    let mut request = read(body.parse()?, caller.limits, generation)?;
+    let mut asked: rest::NewSandbox = body.parse()?;
+    let options = asked.skep.get_or_insert_default();
+    options.secret_envs.extend(secret_envs(headers)?);
+    let mut request = read(asked, caller.limits, generation)?;
     request.idempotency = idempotency(headers, body, generation)?;
     let order = edge.control().create(caller, request).await?;
     let sandbox = render::sandbox(&order, edge.domain());
@@ -141,6 +147,19 @@ fn environment(variables: BTreeMap<String, String>) -> Result<Vec<(String, Strin
     }
 }
 
+/// Names of secret variables in a header: the SDKs send headers of their users, and no fields.
+fn secret_envs(headers: &HeaderMap) -> Result<Vec<String>, ApiError> {
+    let mut names = Vec::new();
+    for value in headers.get_all(SECRET_ENVS_HEADER) {
+        let text = value.to_str().map_err(|_unreadable| {
+            ApiError::validation(format!("{SECRET_ENVS_HEADER} is not readable"))
+        })?;
+        let listed = text.split(',').map(str::trim);
+        names.extend(listed.filter(|name| !name.is_empty()).map(str::to_owned));
+    }
+    Ok(names)
+}
+
 /// Values that must not be shown: those that are given, and those of the named variables.
 fn secrets(
     options: rest::SandboxOptions,
@@ -152,7 +171,7 @@ fn secrets(
             Some(value) => values.push(value.clone()),
             None => {
                 return Err(ApiError::validation(format!(
-                    "skep.secretEnvs names '{name}', which is not in envVars"
+                    "'{name}' is to be secret and is not in envVars"
                 )));
             }
         }

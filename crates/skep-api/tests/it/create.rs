@@ -136,7 +136,7 @@ async fn a_bad_request_is_refused_before_anything_runs() {
         ),
         (
             r#"{"templateID":"base","envVars":{"KEY":"hunter2222"},"skep":{"secretEnvs":["KYE"]}}"#,
-            r#"400 {"code":400,"error_code":"validation_error","message":"validation error: skep.secretEnvs names 'KYE', which is not in envVars"}"#,
+            r#"400 {"code":400,"error_code":"validation_error","message":"validation error: 'KYE' is to be secret and is not in envVars"}"#,
         ),
         (
             r#"{"templateID":"base","envVars":{"A=B":"1"}}"#,
@@ -379,6 +379,27 @@ async fn asked(server: &Server) {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_header_names_secret_variables_for_clients_that_send_no_fields_of_ours() {
+    let server = Server::new().await;
+    let headers = [
+        ("X-API-KEY", server.key.as_str()),
+        ("X-Skep-Secret-Envs", "KEY, OTHER"),
+    ];
+    let line = r#"POST /v2/sandboxes {"templateID":"base","envVars":{"KEY":"hunter2222","OTHER":"another","A":"shown-1"}}"#;
+    let answer = server.send_with(&headers, line).await;
+    let id = answer.json()["sandboxID"].as_str().unwrap().parse();
+    let spec = server.nodes.spec(&id.unwrap()).unwrap();
+    assert!(spec.secrets.reveal().eq(["another", "hunter2222"]));
+
+    let line = r#"POST /v2/sandboxes {"templateID":"base"}"#;
+    let refused = server.send_with(&headers, line).await;
+    assert_eq!(
+        refused.text(),
+        r#"400 {"code":400,"error_code":"validation_error","message":"validation error: 'KEY' is to be secret and is not in envVars"}"#
+    );
 }
 
 #[tokio::test]
