@@ -80,6 +80,9 @@ pub struct ZygoteConfig {
     /// How old it may get before new sandboxes get another: all kernels of one have the same
     /// addresses and the same seed for hashes.
     pub rotate_after: Duration,
+    /// How long one that is asked may give nothing before it is ended. On a busy machine a fork
+    /// waits for others, so this is longer than anybody waits for one.
+    pub give_up_after: Duration,
 }
 
 impl Default for ZygoteConfig {
@@ -87,6 +90,7 @@ impl Default for ZygoteConfig {
         Self {
             sandboxes: 127,
             rotate_after: Duration::from_secs(3600),
+            give_up_after: Duration::from_secs(30),
         }
     }
 }

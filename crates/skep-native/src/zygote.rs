@@ -35,6 +35,9 @@ use specification::Specification;
 /// How long a template whose zygote could not be made is left alone.
 const REST: Duration = Duration::from_secs(60);
 
+/// How long a zygote is kept that has no sandboxes.
+const IDLE: Duration = Duration::from_secs(1800);
+
 /// What is counted.
 #[derive(Debug, Default)]
 pub struct ZygoteCounts {
@@ -118,6 +121,7 @@ impl Zygotes {
     ) -> Option<(Arc<Holder>, Slot)> {
         let config = self.config.as_ref()?;
         let mut places = self.places();
+        places.values_mut().for_each(|place| place.end_unused(host));
         let place = places
             .entry(layers.to_vec())
             .or_insert_with(|| Place::new(specification::find(layers)));
@@ -127,6 +131,7 @@ impl Zygotes {
         let is_old = current.is_none_or(|holder| holder.age() > config.rotate_after);
         let found = current.and_then(|holder| {
             let slot = host.slots.take_reserved(holder.run)?;
+            holder.is_used();
             Some((Arc::clone(holder), slot))
         });
         let rests = place.rests_until.is_some_and(|end| Instant::now() < end);
@@ -155,13 +160,19 @@ impl Zygotes {
         if let Some(holder) = holder {
             place.former.extend(place.current.replace(holder));
         }
-        place.end_former(host);
+        place.end_unused(host);
+    }
+
+    /// Whether a zygote that was silent for so long is of no use any more.
+    fn gives_up_after(&self, silence: Duration) -> bool {
+        let config = self.config.as_ref();
+        config.is_none_or(|config| silence > config.give_up_after)
     }
 
     /// A sandbox has gone; a zygote that was replaced may have no other.
     pub(crate) fn left(&self, host: &Host) {
         for place in self.places().values_mut() {
-            place.end_former(host);
+            place.end_unused(host);
         }
     }
 
@@ -189,14 +200,17 @@ impl Place {
         }
     }
 
-    fn end_former(&mut self, host: &Host) {
-        self.former.retain(|holder| {
-            let is_needed = host.slots.in_use(holder.run) > holder::OWN_SLOTS;
-            if !is_needed {
-                holder.end();
-            }
-            is_needed
-        });
+    /// Ends zygotes without sandboxes: one that was replaced at once, another when nobody has
+    /// asked for its template for a while (it may have been built anew).
+    fn end_unused(&mut self, host: &Host) {
+        let has_sandboxes =
+            |holder: &Arc<Holder>| host.slots.in_use(holder.run) > holder::OWN_SLOTS;
+        let is_unused = |holder: &mut Arc<Holder>| !has_sandboxes(holder) && holder.idle() > IDLE;
+        let unused = self.current.take_if(is_unused);
+        let (needed, mut ended): (Vec<_>, Vec<_>) = self.former.drain(..).partition(has_sandboxes);
+        self.former = needed;
+        ended.extend(unused);
+        ended.iter().for_each(|holder| holder.end());
     }
 }
 

@@ -149,6 +149,8 @@ pub(super) fn fork(
             pid: inner,
             go: reply,
         }),
+        // Whoever may kill in the sandbox can kill it at this moment, too; that is no cheat.
+        Err(_) if likeness::is_ending(pid.as_raw_nonzero().get()) => Err(ForkError::Declined),
         Err(difference) => {
             // Fails only if it has ended.
             rustix::process::pidfd_send_signal(&process, Signal::KILL).ok();

@@ -65,6 +65,8 @@ pub(crate) struct Holder {
     pub(super) control: Mutex<OwnedFd>,
     pidfd: OwnedFd,
     born: Instant,
+    /// When a sandbox was last put below it.
+    used: Mutex<Instant>,
     /// When it last did its work.
     answered: Mutex<Instant>,
     ended: AtomicBool,
@@ -84,14 +86,24 @@ impl Holder {
         self.ended.load(Ordering::Acquire)
     }
 
+    /// A sandbox is put below it.
+    pub(super) fn is_used(&self) {
+        *self.used.lock().expect("no holder panics") = Instant::now();
+    }
+
+    /// How long ago that was.
+    pub(super) fn idle(&self) -> Duration {
+        self.used.lock().expect("no holder panics").elapsed()
+    }
+
     /// It did its work just now.
     pub(super) fn has_answered(&self) {
         *self.answered.lock().expect("no holder panics") = Instant::now();
     }
 
-    /// Whether it has done no work since then.
-    pub(super) fn is_stuck_since(&self, then: Instant) -> bool {
-        *self.answered.lock().expect("no holder panics") < then
+    /// How long ago that was.
+    pub(super) fn silence(&self) -> Duration {
+        self.answered.lock().expect("no holder panics").elapsed()
     }
 
     /// Ends the zygote.
@@ -215,6 +227,7 @@ fn make(
         pidfd: started.pidfd.try_clone()?,
         control: Mutex::new(control),
         born: Instant::now(),
+        used: Mutex::new(Instant::now()),
         answered: Mutex::new(Instant::now()),
         ended: AtomicBool::new(false),
     };

@@ -105,6 +105,13 @@ pub(super) fn inspect(pid: i32, expected: &Expected<'_>) -> Result<i32, Differen
     inner.ok_or_else(|| difference("NSpid", numbers))
 }
 
+/// Whether a process has ended or is about to: what it had is taken from it piece by piece, its
+/// memory first, so it is not what it was.
+pub(super) fn is_ending(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"));
+    status.map_or(true, |status| !status.contains("\nVmRSS:"))
+}
+
 fn difference(what: &'static str, found: impl ToString) -> Difference {
     Difference {
         what,
@@ -229,5 +236,22 @@ mod tests {
             filters: 6,
         };
         assert_eq!(inspect(own, &expected).unwrap_err().what, "Uid");
+    }
+
+    #[test]
+    fn a_process_that_ends_is_told_from_one_that_lives() {
+        assert!(!is_ending(std::process::id().cast_signed()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id().cast_signed();
+        // Nobody has waited for it, so it is still there, without anything of its own.
+        skep_testkit::wait_for(std::time::Duration::from_secs(10), || {
+            if is_ending(pid) {
+                Ok(())
+            } else {
+                Err("it lives")
+            }
+        });
+        child.wait().unwrap();
+        assert!(is_ending(pid));
     }
 }

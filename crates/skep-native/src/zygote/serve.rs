@@ -98,7 +98,7 @@ fn answer(host: &Host, holder: &Holder, client: &Client, socket: &OwnedFd) -> Co
             // A sandbox can cause it as often as it likes, so it is counted and not shouted.
             tracing::debug!(sandbox = %client.id, error = %Chain(&error), "no kernel was forked");
             let is_useless = match &error {
-                ForkError::Slow => holder.is_stuck_since(start),
+                ForkError::Slow => host.zygotes.gives_up_after(holder.silence()),
                 ForkError::Different(_) => true,
                 ForkError::Dead(_)
                 | ForkError::Machine(_)
@@ -107,6 +107,7 @@ fn answer(host: &Host, holder: &Holder, client: &Client, socket: &OwnedFd) -> Co
             };
             if is_useless {
                 // It does not do its work, or not honestly. The next one may.
+                tracing::warn!(error = %Chain(&error), "ending a zygote");
                 holder.end();
             }
             send(socket, &ForkAnswer::Refused, None)

@@ -136,11 +136,9 @@ async fn at_rest(product: &Product) -> Count {
         let spares = Product::spares();
         // A zygote has all that a sandbox has but a link.
         let kept = spares + usize::from(Product::has_zygote());
-        let of_sandboxes = ["cgroups", "folders", "loop devices", "mounts"];
-        let is_right = |what: &&str| (now[*what] == 0) == (kept == 0);
-        let has_links = now["links"] > 0;
-        if now["folders"] == kept && of_sandboxes.iter().all(is_right) && has_links == (spares > 0)
-        {
+        let expected = [("cgroups", kept), ("loop devices", kept), ("links", spares)];
+        let is_right = |(what, count): &(&str, usize)| (now[*what] == 0) == (*count == 0);
+        if now["folders"] == kept && expected.iter().all(is_right) {
             Ok(now)
         } else {
             Err(format!("{now:?}"))
