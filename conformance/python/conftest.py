@@ -71,7 +71,7 @@ def pytest_pyfunc_call(pyfuncitem):
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
-    if report.when == "call" or report.failed:
+    if report.failed or (report.when == "call" and report.passed):
         outcome = "passed" if report.passed else "failed"
         record(item, outcome, report.duration, "" if report.passed else str(report.longrepr))
 
