@@ -78,14 +78,14 @@ impl Product {
     /// How many sandboxes the server keeps ready: none, so that what an attack leaves can be
     /// told from what is kept, unless whoever runs the suite wants to see both.
     pub(crate) fn spares() -> usize {
-        let count = std::env::var("SKEP_POOL_READY");
-        count.map_or(0, |count| count.parse().unwrap())
+        let count = std::env::var_os("SKEP_POOL_READY");
+        count.map_or(0, |count| count.to_str().unwrap().parse().unwrap())
     }
 
     /// Whether attackers live in sandboxes that a zygote may enter, and beside kernels that it
     /// has forked. They are of another template then.
     pub(crate) fn has_zygote() -> bool {
-        std::env::var("SKEP_POOL_ZYGOTES").is_ok_and(|zygotes| zygotes == "true")
+        std::env::var_os("SKEP_POOL_ZYGOTES").is_some_and(|zygotes| zygotes == "true")
     }
 
     /// Waits until the zygote is warm, if there is to be one. The first sandbox asks for it.
