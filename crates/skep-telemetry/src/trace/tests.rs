@@ -18,6 +18,10 @@ fn drain(ended: &mut mpsc::Receiver<Ended>) -> Vec<Ended> {
 }
 
 #[tokio::test]
+#[expect(
+    clippy::async_yields_async,
+    reason = "the task is to outlive what started it"
+)]
 async fn children_know_their_parent_across_tasks_and_a_task_that_lives_on_holds_nothing_open() {
     let (tracer, mut ended) = recorded(1.0);
     let (go, wait) = tokio::sync::oneshot::channel::<()>();
