@@ -281,6 +281,29 @@ impl Isolation for Native {
 
 async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident>, LaunchError> {
     let (slot, holder) = take_slot(host, &request).await?;
+    let Some(holder) = holder else {
+        return launch_at(host, request, slot, None).await;
+    };
+    let launched = launch_at(host, request.clone(), slot, Some(Arc::clone(&holder))).await;
+    match launched {
+        // A machine may refuse what a sandbox below a zygote takes. It is never worth a sandbox.
+        Err(error @ LaunchError::Step { .. }) => {
+            tracing::warn!(error = %Chain(&error), "no sandbox below a zygote, ending it");
+            holder.end();
+            let slot = host.slots.take().ok_or(LaunchError::NoRoom("slot"))?;
+            launch_at(host, request, slot, None).await
+        }
+        launched => launched,
+    }
+}
+
+/// Launches a sandbox that has its slot.
+async fn launch_at(
+    host: &Arc<Host>,
+    request: LaunchRequest,
+    slot: Slot,
+    holder: Option<Arc<Holder>>,
+) -> Result<Arc<Resident>, LaunchError> {
     let id = request.id.clone();
     let egress = request.egress;
     if !host.move_in(&id, slot, egress) {

@@ -107,7 +107,7 @@ impl Holder {
     }
 
     /// Ends the zygote.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         // Fails only when it has ended.
         rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL).ok();
     }

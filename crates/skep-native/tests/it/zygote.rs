@@ -4,7 +4,8 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skep_isolation::{Isolation, Launched};
+use skep_isolation::{Isolation, LaunchError, Launched};
+use skep_launch::Step;
 use skep_native::{Native, ZygoteConfig, ZygoteCounts};
 
 use crate::bench::{Bench, DEADLINE, ask};
@@ -12,6 +13,7 @@ use crate::bench::{Bench, DEADLINE, ask};
 crate::tests![
     a_forked_kernel_is_what_a_started_one_is,
     nobody_waits_for_a_zygote,
+    a_sandbox_that_cannot_be_below_its_zygote_costs_the_zygote_its_place,
     a_zygote_that_cheats_gains_nothing_and_is_ended,
     a_zygote_that_dies_is_replaced,
     a_zygote_that_does_not_answer_is_given_up,
@@ -102,6 +104,23 @@ async fn nobody_waits_for_a_zygote() {
     assert_eq!(ask(&first, OSTYPE.0).await, OSTYPE.1);
     wait_until_made(&counts(&bench), 1).await;
     finish(bench, [first]).await;
+}
+
+async fn a_sandbox_that_cannot_be_below_its_zygote_costs_the_zygote_its_place() {
+    let bench = bench("none").await;
+    let (sandbox, cold) = below_a_zygote(&bench).await;
+    bench
+        .native()
+        .fail_next_launches_at(Some(Step::CloneProcess));
+    let error = bench.native().launch(bench.request()).await.unwrap_err();
+    assert!(matches!(error, LaunchError::Step { .. }), "{error:?}");
+    bench.native().fail_next_launches_at(None);
+    wait_until_none_lives(&counts(&bench)).await;
+    // The next one is launched without, as the first was.
+    let next = bench.launch().await;
+    assert_eq!(ask(&next, OSTYPE.0).await, OSTYPE.1);
+    assert_eq!(ask(&next, "fork pid").await, "nobody to ask");
+    finish(bench, [sandbox, cold, next]).await;
 }
 
 async fn a_zygote_that_cheats_gains_nothing_and_is_ended() {
