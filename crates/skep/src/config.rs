@@ -153,7 +153,7 @@ impl Default for Pool {
         Self {
             ready: 2,
             disks: 8,
-            zygotes: false,
+            zygotes: true,
         }
     }
 }
