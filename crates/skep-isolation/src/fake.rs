@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
@@ -110,6 +111,10 @@ impl Isolation for FakeIsolation {
             Ok(self.handle(sandbox))
         }
         .boxed()
+    }
+
+    fn warmed<'a>(&'a self, _layers: &'a [PathBuf]) -> BoxFuture<'a, ()> {
+        std::future::ready(()).boxed()
     }
 
     fn adopt(&self, record: LaunchRecord) -> BoxFuture<'_, Result<Launched, AdoptError>> {

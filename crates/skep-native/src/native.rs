@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -242,6 +242,10 @@ impl Isolation for Native {
             }
         }
         .boxed()
+    }
+
+    fn warmed<'a>(&'a self, layers: &'a [PathBuf]) -> BoxFuture<'a, ()> {
+        self.host.zygotes.warmed(layers).boxed()
     }
 
     fn adopt(&self, record: LaunchRecord) -> BoxFuture<'_, Result<Launched, AdoptError>> {

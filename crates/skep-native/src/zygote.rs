@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use skep_launch::MOST_BELOW_ONE;
 use skep_telemetry::{Counter, Durations, Gauge};
+use tokio::sync::watch;
 
 use crate::config::ZygoteConfig;
 use crate::host::Host;
@@ -71,6 +72,8 @@ pub(crate) struct Zygotes {
     config: Option<ZygoteConfig>,
     filters: Vec<String>,
     places: Mutex<HashMap<Vec<PathBuf>, Place>>,
+    /// Says that one is ready, or will not be.
+    arrivals: watch::Sender<()>,
     pub(crate) counts: Arc<ZygoteCounts>,
 }
 
@@ -104,6 +107,7 @@ impl Zygotes {
                 .map(hexadecimal)
                 .collect(),
             places: Mutex::default(),
+            arrivals: watch::Sender::new(()),
             counts: Arc::default(),
         })
     }
@@ -146,6 +150,18 @@ impl Zygotes {
         found
     }
 
+    /// Waits while a zygote of this template is being made.
+    pub(crate) async fn warmed(&self, layers: &[PathBuf]) {
+        let mut arrivals = self.arrivals.subscribe();
+        let is_warming = || {
+            self.places()
+                .get(layers)
+                .is_some_and(|place| place.is_warming)
+        };
+        // The sender lives as long as this does.
+        while is_warming() && arrivals.changed().await.is_ok() {}
+    }
+
     /// A zygote is ready, or will not be.
     fn arrived(&self, host: &Host, layers: &[PathBuf], holder: Option<Arc<Holder>>) {
         let mut places = self.places();
@@ -161,6 +177,8 @@ impl Zygotes {
             place.former.extend(place.current.replace(holder));
         }
         place.end_unused(host);
+        drop(places);
+        self.arrivals.send_replace(());
     }
 
     /// Whether a zygote that was silent for so long is of no use any more.

@@ -189,6 +189,7 @@ impl Inner {
     }
 
     async fn make_spare(&self, kind: Kind) {
+        self.isolation.warmed(&kind.template.layers).await;
         // Those who wait for a sandbox go first. The sender lives as long as the node.
         let mut creating = self.spares.creating.subscribe();
         if creating.wait_for(|count| *count == 0).await.is_err() {

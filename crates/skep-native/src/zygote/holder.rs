@@ -121,7 +121,7 @@ pub(super) fn warm(
     specification: Specification,
     sandboxes: u16,
 ) {
-    let working = Arc::clone(host);
+    let (working, asked) = (Arc::clone(host), layers.clone());
     let thread = std::thread::Builder::new().name("zygote".into());
     let span = tracing::Span::current();
     let spawned = thread.spawn(move || {
@@ -130,6 +130,7 @@ pub(super) fn warm(
     });
     if let Err(error) = spawned {
         tracing::warn!(%error, "no thread for a zygote");
+        host.zygotes.arrived(host, &asked, None);
     }
 }
 
