@@ -111,6 +111,7 @@ impl Driver {
         self.node.metrics.create.record(ordered.elapsed());
         answer(waiting, Ok(status));
         drop(creating);
+        node.tend_spares();
         self.drive_to_end(running).await;
     }
 

@@ -106,7 +106,7 @@ impl Drop for Creating<'_> {
 impl Inner {
     /// The name of a sandbox that is ready, if there is one of this kind.
     pub(crate) fn promise_spare(
-        self: &Arc<Self>,
+        &self,
         template: &TemplateImage,
         egress: Egress,
     ) -> Option<SandboxId> {
@@ -114,31 +114,39 @@ impl Inner {
             template: template.clone(),
             egress,
         };
-        let (found, keeper_is_needed) = {
+        let found = {
             let mut state = self.spares.state();
             let (found, cleared) = state.shelves.take(&kind, Instant::now());
             self.discard(cleared);
             let found = found.filter(|spare| self.is_alive(spare));
-            let id = found.map(|spare| {
+            found.map(|spare| {
                 let id = spare.id.clone();
                 state.promised.insert(id.clone(), spare);
                 id
-            });
-            let is_needed = !state.is_kept && state.shelves.next_expiry().is_some();
-            state.is_kept |= is_needed;
-            (id, is_needed)
+            })
         };
         let counter = match found {
             Some(_) => &self.spares.given,
             None => &self.spares.missing,
         };
         counter.add_one();
+        found
+    }
+
+    /// Sees to it that spares are made where they are wanted. Called when somebody has got a
+    /// sandbox, and not when it was asked for: that one goes first.
+    pub(crate) fn tend_spares(self: &Arc<Self>) {
+        let keeper_is_needed = {
+            let mut state = self.spares.state();
+            let is_needed = !state.is_kept && state.shelves.next_expiry().is_some();
+            state.is_kept |= is_needed;
+            is_needed
+        };
         if keeper_is_needed {
             let node = Arc::clone(self);
             self.tasks.spawn("keep spares", node.keep_spares());
         }
         self.spares.changed.notify_one();
-        found
     }
 
     /// Ends every spare and says how many there were.
