@@ -32,7 +32,7 @@ const UNLIMITED_V2: &str = "max";
 /// Where groups for kernels are made.
 #[derive(Debug)]
 pub(crate) struct Groups {
-    parents: Parents,
+    parents: Folders,
     /// Numbers of groups that exist and have no kernel.
     free: Mutex<Free>,
 }
@@ -41,19 +41,6 @@ pub(crate) struct Groups {
 struct Free {
     numbers: Vec<u32>,
     made: u32,
-}
-
-#[derive(Debug)]
-enum Parents {
-    V1 {
-        memory: OwnedFd,
-        processor: OwnedFd,
-        storage: Option<OwnedFd>,
-    },
-    V2 {
-        folder: OwnedFd,
-        entry: OwnedFd,
-    },
 }
 
 /// The group of one kernel.
@@ -68,6 +55,7 @@ pub struct Group {
     seen: AtomicU64,
 }
 
+/// The folders of one group, or those in which groups are made.
 #[derive(Debug)]
 enum Folders {
     V1 {
@@ -97,12 +85,12 @@ impl Groups {
             }
         }
         let parents = match (memory, processor, unified, entry) {
-            (Some(memory), Some(processor), None, None) => Parents::V1 {
+            (Some(memory), Some(processor), None, None) => Folders::V1 {
                 memory,
                 processor,
                 storage,
             },
-            (None, None, Some(folder), Some(entry)) => Parents::V2 { folder, entry },
+            (None, None, Some(folder), Some(entry)) => Folders::V2 { folder, entry },
             _ => return None,
         };
         Some(Self {
@@ -148,7 +136,7 @@ impl Groups {
             }
         };
         match &self.parents {
-            Parents::V1 {
+            Folders::V1 {
                 memory,
                 processor,
                 storage,
@@ -156,7 +144,7 @@ impl Groups {
                 .into_iter()
                 .flatten()
                 .try_for_each(make),
-            Parents::V2 { folder, .. } => {
+            Folders::V2 { folder, .. } => {
                 enable(folder)?;
                 make(folder)
             }
@@ -170,7 +158,7 @@ impl Groups {
             Ok(rustix::fs::openat(parent, name, flags, Mode::empty())?)
         };
         let folders = match &self.parents {
-            Parents::V1 {
+            Folders::V1 {
                 memory,
                 processor,
                 storage,
@@ -179,7 +167,7 @@ impl Groups {
                 processor: open(processor)?,
                 storage: storage.as_ref().map(open).transpose()?,
             },
-            Parents::V2 { folder, entry } => Folders::V2 {
+            Folders::V2 { folder, entry } => Folders::V2 {
                 folder: open(folder)?,
                 entry: entry.try_clone()?,
             },
