@@ -71,10 +71,15 @@ impl ClientError {
     }
 }
 
+/// What servers say when they refuse: ours `message`, interpreters `detail` or plain text.
 #[derive(Deserialize)]
 struct Refusal {
-    message: String,
+    message: Option<String>,
+    detail: Option<serde_json::Value>,
 }
+
+/// A longer text is a page for a browser.
+const LONGEST_REFUSAL: usize = 2000;
 
 impl Client {
     /// A client of the server at `url`, as the owner of `api_key`. Connects on first use.
@@ -253,7 +258,9 @@ impl Client {
     }
 }
 
-async fn read<T: DeserializeOwned>(response: reqwest::Response) -> Result<T, ClientError> {
+pub(crate) async fn read<T: DeserializeOwned>(
+    response: reqwest::Response,
+) -> Result<T, ClientError> {
     let what = response.url().path().to_owned();
     response.json().await.map_err(|source| ClientError::Answer {
         what,
@@ -263,13 +270,30 @@ async fn read<T: DeserializeOwned>(response: reqwest::Response) -> Result<T, Cli
 
 async fn refusal(response: reqwest::Response) -> ClientError {
     let status: StatusCode = response.status();
-    let message = match response.json::<Refusal>().await {
-        Ok(refusal) => refusal.message,
-        Err(_) => format!("the server answered {status}"),
-    };
+    let message = response.text().await.ok().and_then(|body| reason(&body));
     ClientError::Refused {
         status: status.as_u16(),
-        message,
+        message: message.unwrap_or_else(|| format!("the server answered {status}")),
+    }
+}
+
+/// What a person can read of the body of a refusal.
+fn reason(body: &str) -> Option<String> {
+    match serde_json::from_str::<Refusal>(body) {
+        Ok(Refusal {
+            message: Some(message),
+            ..
+        }) => Some(message),
+        Ok(Refusal { detail, .. }) => {
+            let detail = detail?;
+            let text = detail.as_str().or_else(|| detail[0]["msg"].as_str());
+            text.map(str::to_owned)
+        }
+        Err(_) => {
+            let text = body.trim();
+            let is_readable = (1..LONGEST_REFUSAL).contains(&text.len()) && !text.starts_with('<');
+            is_readable.then(|| text.to_owned())
+        }
     }
 }
 
@@ -294,6 +318,23 @@ mod tests {
                 matches!(Client::new(address, ""), Err(ClientError::Address(_))),
                 "{address}"
             );
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_read_whoever_wrote_it() {
+        for (body, expected) in [
+            (
+                r#"{"code":404,"message":"no such sandbox"}"#,
+                Some("no such sandbox"),
+            ),
+            (r#"{"detail":"Not Found"}"#, Some("Not Found")),
+            (r#"{"detail":[{"loc":[],"msg":"wrong"}]}"#, Some("wrong")),
+            ("Context x not found", Some("Context x not found")),
+            ("<html>", None),
+            ("", None),
+        ] {
+            assert_eq!(reason(body).as_deref(), expected, "{body}");
         }
     }
 }

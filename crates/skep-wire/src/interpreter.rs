@@ -1,7 +1,11 @@
 //! The interpreter's routes: what callers send to run code, and the lines that come back.
 
+mod answer;
+
+use std::collections::BTreeMap;
 use std::fmt;
 
+pub use answer::{AnswerLine, RaisedError, ResultLine};
 use serde::{Deserialize, Serialize};
 
 /// The port of the interpreter in a sandbox.
@@ -28,15 +32,67 @@ pub struct Context {
     pub cwd: String,
 }
 
+/// The body of `POST /execute`, as a caller writes it.
+#[derive(Clone, Default, PartialEq, Serialize)]
+pub struct ExecuteRequest<'a> {
+    /// The code.
+    pub code: &'a str,
+    /// The context to run it in. Excludes `language`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_id: Option<&'a str>,
+    /// The language whose default context runs it. Without both it is Python's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<&'a str>,
+    /// Variables for this execution alone.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env_vars: BTreeMap<String, String>,
+    /// What is wanted beyond the contract.
+    #[serde(skip_serializing_if = "is_default")]
+    pub skep: ExecuteOptions,
+}
+
+impl fmt::Debug for ExecuteRequest<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Neither code nor the values of variables belong into a log.
+        formatter
+            .debug_struct("ExecuteRequest")
+            .field("context_id", &self.context_id)
+            .field("language", &self.language)
+            .field("skep", &self.skep)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The body of `POST /contexts`, as a caller writes it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ContextRequest<'a> {
+    /// Its language; Python if missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<&'a str>,
+    /// Where it starts; the user's home if missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<&'a str>,
+    /// What is wanted beyond the contract.
+    #[serde(skip_serializing_if = "is_default")]
+    pub skep: ContextOptions,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// What a caller of `POST /execute` may want beyond the contract, in the field `skep`.
-#[derive(Clone, Default, PartialEq, Deserialize)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExecuteOptions {
     /// How much the execution may take.
+    #[serde(skip_serializing_if = "is_default")]
     pub limits: LimitOptions,
     /// Values that must not be shown in this context from now on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
     /// Names of variables in `env_vars` whose values are such.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secret_envs: Vec<String>,
 }
 
@@ -51,19 +107,22 @@ impl fmt::Debug for ExecuteOptions {
 }
 
 /// How much an execution may take. What is missing has no limit.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitOptions {
     /// How long it may run, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub time_seconds: Option<f64>,
     /// How much processor time it may use, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<f64>,
     /// How much memory the processes of the context may have together, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
 }
 
 /// What a caller of `POST /contexts` may want beyond the contract, in the field `skep`.
-#[derive(Clone, Default, PartialEq, Deserialize)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContextOptions {
     /// Values that must not be shown in this context.
@@ -146,7 +205,8 @@ pub struct Receipt<'a> {
 
 /// What an execution has used, its kernel and everything that started. Keys without a value are
 /// left out.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Usage {
     /// How long it ran, in microseconds.
     pub wall_us: u64,
@@ -175,6 +235,31 @@ pub struct Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_says_only_what_is_wanted() {
+        let plain = ExecuteRequest {
+            code: "1",
+            language: Some("python"),
+            ..ExecuteRequest::default()
+        };
+        let written = |request: &ExecuteRequest<'_>| serde_json::to_string(request).unwrap();
+        assert_eq!(written(&plain), r#"{"code":"1","language":"python"}"#);
+        let limited = ExecuteRequest {
+            skep: ExecuteOptions {
+                limits: LimitOptions {
+                    time_seconds: Some(1.5),
+                    ..LimitOptions::default()
+                },
+                ..ExecuteOptions::default()
+            },
+            ..plain
+        };
+        assert_eq!(
+            written(&limited),
+            r#"{"code":"1","language":"python","skep":{"limits":{"time_seconds":1.5}}}"#
+        );
+    }
 
     #[test]
     fn lines_have_their_type_first_and_no_empty_keys() {
