@@ -1,47 +1,62 @@
-//! Lists the Python kernel's files, so that the executable carries them into templates.
+//! Lists the kernels' files, so that the executable carries them into templates.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-const KERNEL: &str = "../../kernels/python";
-const PACKAGES: [&str; 2] = ["skep_kernel", "skep_charts"];
+/// What templates get: the folder that recipes copy, whose kernel it is of, and the files and
+/// folders of it that a sandbox needs.
+const PARTS: [(&str, &str, &[&str]); 5] = [
+    ("kernel/bash", "bash", &["skep_bash"]),
+    ("kernel/java", "java", &["build", "start", "src"]),
+    (
+        "kernel/javascript",
+        "javascript",
+        &["prepare_cache.js", "skep-javascript-kernel", "src"],
+    ),
+    // By themselves, so that a change of the kernel does not install them again.
+    (
+        "kernel/javascript-packages",
+        "javascript",
+        &["package-lock.json", "package.json"],
+    ),
+    ("kernel/python", "python", &["skep_charts", "skep_kernel"]),
+];
 
 fn main() -> io::Result<()> {
-    let root =
-        PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join(KERNEL);
-    let mut files = Vec::new();
-    for package in PACKAGES {
-        collect(&root, Path::new(package), &mut files)?;
-    }
-    files.sort();
+    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let mut list = String::from("&[\n");
-    for file in &files {
-        let place = root.join(file);
-        writeln!(list, "({file:?}, include_bytes!({place:?})),")
-            .expect("a string takes everything");
+    for (target, kernel, parts) in PARTS {
+        let root = manifest.join("../../kernels").join(kernel);
+        let mut files = Vec::new();
+        for part in parts {
+            collect(&root, Path::new(part), &mut files)?;
+        }
+        files.sort();
+        for file in files {
+            let name = Path::new(target).join(&file);
+            let place = root.join(&file);
+            writeln!(list, "({name:?}, include_bytes!({place:?})),")
+                .expect("a string takes everything");
+        }
     }
     list.push(']');
     let target = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    fs::write(target.join("python_kernel.rs"), list)
+    fs::write(target.join("kernels.rs"), list)
 }
 
-/// Collects the Python files below a folder, and tells cargo to look at the folder again.
-fn collect(root: &Path, folder: &Path, files: &mut Vec<String>) -> io::Result<()> {
-    println!("cargo::rerun-if-changed={}", root.join(folder).display());
-    for entry in fs::read_dir(root.join(folder))? {
-        let entry = entry?;
-        let path = folder.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            if entry.file_name() != "__pycache__" {
-                collect(root, &path, files)?;
-            }
-        } else if path.extension().is_some_and(|extension| extension == "py") {
-            files.push(
-                path.to_str()
-                    .expect("our own files have plain names")
-                    .to_owned(),
-            );
+/// Collects a file, or the files below a folder, and tells cargo to look at it again.
+fn collect(root: &Path, part: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    let place = root.join(part);
+    println!("cargo::rerun-if-changed={}", place.display());
+    if !place.is_dir() {
+        files.push(part.to_owned());
+        return Ok(());
+    }
+    for entry in fs::read_dir(place)? {
+        let name = entry?.file_name();
+        if name != "__pycache__" {
+            collect(root, &part.join(name), files)?;
         }
     }
     Ok(())

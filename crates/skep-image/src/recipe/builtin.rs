@@ -27,8 +27,11 @@ type Embedded = (
 const RECIPES: &[Embedded] = recipes! {
     "base": [],
     "code-interpreter-slim": [
+        "kernels/bash/kernel.json",
         "kernels/ipykernel/kernel.json",
+        "kernels/javascript/kernel.json",
         "kernels/python/kernel.json",
+        "kernels/typescript/kernel.json",
         "share/matplotlibrc",
         "share/slim.txt",
         "slim.in",
@@ -36,11 +39,11 @@ const RECIPES: &[Embedded] = recipes! {
     "code-interpreter-v1": ["packages.in", "packages.txt"],
 };
 
-/// The Python kernel, listed by the build script.
-const PYTHON_KERNEL: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/python_kernel.rs"));
+/// The kernels, listed by the build script.
+const KERNELS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
-/// Recipes that may copy the folder `kernel`, which is the Python kernel, and the files beside
-/// the first of them: their first steps are the same, so that they share layers.
+/// Recipes that may copy from the folder `kernel`, which has a folder for each kernel, and the
+/// files beside the first of them: their first steps are the same, so that they share layers.
 const INTERPRETERS: &[&str] = &[SLIM, "code-interpreter-v1"];
 const SLIM: &str = "code-interpreter-slim";
 
@@ -53,9 +56,7 @@ pub fn builtin() -> BTreeMap<String, RecipeSource> {
             if INTERPRETERS.contains(name) {
                 let slim = RECIPES.iter().filter(|(other, ..)| *other == SLIM);
                 files.extend(slim.flat_map(|(_, _, shared)| owned(shared)));
-                files.extend(
-                    owned(PYTHON_KERNEL).map(|(path, content)| (format!("kernel/{path}"), content)),
-                );
+                files.extend(owned(KERNELS));
             }
             let files = files
                 .into_iter()
@@ -116,17 +117,26 @@ mod tests {
     }
 
     #[test]
-    fn the_python_kernel_is_carried_along_without_its_tests() {
+    fn the_kernels_are_carried_along_without_their_tests() {
         let source = &builtin()["code-interpreter-slim"];
-        let kernel = |path: &str| source.files.contains_key(&format!("kernel/{path}"));
-        assert!(kernel("skep_kernel/__main__.py") && kernel("skep_charts/__init__.py"));
+        for path in [
+            "bash/skep_bash/__main__.py",
+            "java/src/skep/kernel/Main.java",
+            "javascript/src/main.js",
+            "javascript-packages/package-lock.json",
+            "python/skep_charts/__init__.py",
+            "python/skep_kernel/__main__.py",
+        ] {
+            let path = format!("kernel/{path}");
+            assert!(source.files.contains_key(&path), "{path}");
+        }
         assert!(
             source
                 .files
                 .keys()
                 .all(|path| !path.contains("__pycache__"))
         );
-        assert!(source.files.keys().all(|path| !path.contains("test_")));
+        assert!(source.files.keys().all(|path| !path.contains("test")));
     }
 
     #[test]
@@ -134,7 +144,7 @@ mod tests {
         let recipes = builtin();
         let steps = |name: &str| Recipe::parse(&recipes[name]).unwrap().steps;
         let (slim, whole) = (steps(SLIM), steps("code-interpreter-v1"));
-        let install = |step: &crate::recipe::Step| step.title == "look for fonts once";
+        let install = |step: &crate::recipe::Step| step.title == "install the TypeScript compiler";
         let shared = slim.iter().position(install).unwrap() + 1;
         assert_eq!(slim[..shared], whole[..shared]);
         assert_eq!(slim[shared..], whole[whole.len() - (slim.len() - shared)..]);
