@@ -59,8 +59,8 @@ impl Lines {
                 let text = format!("an output of {bytes} bytes is too large and was left out\n");
                 self.push_text(Stream::Stderr, &JsonText::string(&text), time);
             }
-            // The end has a line of its own.
-            Output::Ended { .. } => {}
+            // The end has a line of its own, and the contract none for the others.
+            Output::Ended { .. } | Output::Updated(_) | Output::Cleared { .. } => {}
         }
     }
 
@@ -78,7 +78,7 @@ impl Lines {
     fn push_result(&mut self, bundle: &Bundle, is_main: bool) {
         self.current.put_slice(b"{\"type\":\"result\"");
         let is_null = |value: &JsonText| value.as_str() == "null";
-        for (mime, value) in &bundle.0 {
+        for (mime, value) in &bundle.entries {
             let Some(field) = field(mime).filter(|_| !is_null(value)) else {
                 continue;
             };
@@ -96,7 +96,8 @@ impl Lines {
         }
         self.current.put_slice(b",\"extra\":{");
         let mut separator: &[u8] = b"";
-        for (mime, value) in bundle.0.iter().filter(|(mime, _)| field(mime).is_none()) {
+        let others = bundle.entries.iter();
+        for (mime, value) in others.filter(|(mime, _)| field(mime).is_none()) {
             self.current.put_slice(separator);
             self.put(&JsonText::string(mime));
             self.current.put_slice(b":");
@@ -114,7 +115,8 @@ impl Lines {
         self.push_small(&Line::Error {
             name: &raised.name,
             value: &raised.value,
-            traceback: &raised.traceback,
+            // As the contract wants it: the lines without anything between them.
+            traceback: &raised.traceback.concat(),
             kind: Outcome::of_exception(raised).name(),
         });
     }
@@ -293,7 +295,7 @@ mod tests {
         let entry = |(mime, value): &(&str, serde_json::Value)| {
             ((*mime).to_owned(), JsonText::of(value).unwrap())
         };
-        Bundle(entries.iter().map(entry).collect())
+        Bundle::from(entries.iter().map(entry).collect::<Vec<_>>())
     }
 
     #[test]
@@ -338,7 +340,7 @@ mod tests {
         let place = large.as_str().as_ptr();
         let mut lines = Lines::default();
         lines.push(&output(Output::Rich {
-            bundle: Bundle(vec![("text/html".to_owned(), large)]),
+            bundle: Bundle::from(vec![("text/html".to_owned(), large)]),
             is_main: false,
         }));
         let pieces = lines.into_pieces();

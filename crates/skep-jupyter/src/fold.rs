@@ -24,6 +24,14 @@ pub enum Output {
         /// Whether it is the value of the cell.
         is_main: bool,
     },
+    /// Something takes the place of what was displayed under the same id. The contract has no
+    /// line for it.
+    Updated(Bundle),
+    /// What was shown until now is to disappear. The contract has no line for it.
+    Cleared {
+        /// Not before there is something to show instead.
+        wait: bool,
+    },
     /// The exception that ended the cell.
     Raised(Raised),
     /// A message was too large to be carried.
@@ -45,8 +53,8 @@ pub struct Raised {
     pub name: String,
     /// Its text.
     pub value: String,
-    /// Its traceback as the contract wants it: the lines without anything between them.
-    pub traceback: String,
+    /// The lines of its traceback.
+    pub traceback: Vec<String>,
     /// What it is, beside its name.
     pub nature: Nature,
 }
@@ -85,6 +93,8 @@ impl Fold {
                 bundle,
                 is_main: true,
             }),
+            Message::Update(bundle) => Some(Output::Updated(bundle)),
+            Message::Clear { wait } => Some(Output::Cleared { wait }),
             Message::Error {
                 name,
                 value,
@@ -93,7 +103,7 @@ impl Fold {
             } => self.raise(Raised {
                 name,
                 value,
-                traceback: traceback.concat(),
+                traceback,
                 nature,
             }),
             Message::Reply(reply) => self.reply(reply),
@@ -104,7 +114,7 @@ impl Fold {
                 self.raise(Raised {
                     name: "ContextRestarting".to_owned(),
                     value: "Context was restarted".to_owned(),
-                    traceback: String::new(),
+                    traceback: Vec::new(),
                     nature: Nature::Runtime,
                 })
                 // Whoever owns the kernel ends the execution.
@@ -128,7 +138,7 @@ impl Fold {
                 self.raise(Raised {
                     name,
                     value,
-                    traceback: String::new(),
+                    traceback: Vec::new(),
                     nature: Nature::Runtime,
                 })
             }
@@ -138,7 +148,7 @@ impl Fold {
                 self.raise(Raised {
                     name: "ExecutionAborted".to_owned(),
                     value: "Execution was aborted".to_owned(),
-                    traceback: String::new(),
+                    traceback: Vec::new(),
                     nature: Nature::Interrupted,
                 })
             }
@@ -186,7 +196,11 @@ mod tests {
                 Output::Accepted { count } => format!("accepted {count}"),
                 Output::Text { text, .. } => format!("text {}", text.as_str()),
                 Output::Rich { is_main, .. } => format!("rich {is_main}"),
-                Output::Raised(raised) => format!("raised {} {}", raised.name, raised.traceback),
+                Output::Updated(_) => "updated".to_owned(),
+                Output::Cleared { wait } => format!("cleared {wait}"),
+                Output::Raised(raised) => {
+                    format!("raised {} {}", raised.name, raised.traceback.concat())
+                }
                 Output::TooLarge { bytes } => format!("too large {bytes}"),
                 Output::Ended { exiting } => format!("ended {exiting}"),
             })
@@ -206,6 +220,8 @@ mod tests {
                 },
                 Message::Display(Bundle::default()),
                 Message::Unused,
+                Message::Clear { wait: true },
+                Message::Update(Bundle::default()),
                 Message::Value(Bundle::default()),
                 done(),
                 Message::Idle,
@@ -214,6 +230,8 @@ mod tests {
                 "accepted 3",
                 "text \"a\"",
                 "rich false",
+                "cleared true",
+                "updated",
                 "rich true",
                 "ended false",
             ],

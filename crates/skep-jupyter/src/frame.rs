@@ -90,6 +90,12 @@ struct Fields<'a> {
     #[serde(default, borrow)]
     data: Option<RawBundle<'a>>,
     #[serde(default, borrow)]
+    metadata: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    transient: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    wait: Option<&'a RawValue>,
+    #[serde(default, borrow)]
     ename: Cow<'a, str>,
     #[serde(default, borrow)]
     evalue: Cow<'a, str>,
@@ -97,6 +103,24 @@ struct Fields<'a> {
     traceback: Vec<String>,
     #[serde(default)]
     exiting: bool,
+}
+
+/// Whether a value that user code gave for a truth is one.
+pub(crate) fn is_true(value: Option<&RawValue>) -> bool {
+    value.is_some_and(|value| !matches!(value.get(), "false" | "null" | "0" | "\"\""))
+}
+
+/// The id in what is told with a display and is not part of it. User code chooses it, so it may
+/// be no string.
+fn display_id(transient: &RawValue) -> Option<String> {
+    let entries: RawBundle<'_> = serde_json::from_str(transient.get()).ok()?;
+    let mut ids = entries.0.iter().filter(|(name, _)| name == "display_id");
+    let id = ids.next()?.1.get();
+    match serde_json::from_str(id) {
+        Ok(Some(text)) => Some(text),
+        Ok(None) => None,
+        Err(_no_string) => Some(id.to_owned()),
+    }
 }
 
 /// An object whose keys keep their order.
@@ -124,6 +148,30 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawBundle<'a> {
     }
 }
 
+impl RawBundle<'_> {
+    /// The bundle, as far as possible without a copy of what lies in `frame`.
+    pub(crate) fn in_frame(
+        self,
+        frame: &Bytes,
+        metadata: Option<&RawValue>,
+        transient: Option<&RawValue>,
+    ) -> Bundle {
+        let in_frame =
+            |(mime, value): (String, &RawValue)| (mime, JsonText::in_frame(frame, value));
+        let is_telling = |metadata: &&RawValue| {
+            let text = metadata.get();
+            text.starts_with('{') && text.trim_end_matches('}').len() > 1
+        };
+        Bundle {
+            entries: self.0.into_iter().map(in_frame).collect(),
+            metadata: metadata
+                .filter(is_telling)
+                .map(|metadata| JsonText::in_frame(frame, metadata)),
+            display_id: transient.and_then(display_id),
+        }
+    }
+}
+
 /// Reads the body of one frame.
 ///
 /// # Errors
@@ -143,11 +191,9 @@ pub fn parse(frame: &Bytes) -> Result<Envelope, FrameError> {
 
 fn message(frame: &Bytes, fields: Fields<'_>) -> Result<Message, FrameError> {
     let missing = |field| FrameError(serde::de::Error::missing_field(field));
-    let bundle = |data: Option<RawBundle<'_>>| -> Result<Bundle, FrameError> {
-        let entries = data.ok_or_else(|| missing("data"))?.0;
-        let in_frame =
-            |(mime, value): (String, &RawValue)| (mime, JsonText::in_frame(frame, value));
-        Ok(Bundle(entries.into_iter().map(in_frame).collect()))
+    let bundle = |fields: Fields<'_>| -> Result<Bundle, FrameError> {
+        let data = fields.data.ok_or_else(|| missing("data"))?;
+        Ok(data.in_frame(frame, fields.metadata, fields.transient))
     };
     Ok(match fields.kind.as_ref() {
         "hello" => Message::Hello {
@@ -174,8 +220,12 @@ fn message(frame: &Bytes, fields: Fields<'_>) -> Result<Message, FrameError> {
                     .ok_or_else(|| missing("text"))?,
             ),
         },
-        "display_data" => Message::Display(bundle(fields.data)?),
-        "execute_result" => Message::Value(bundle(fields.data)?),
+        "display_data" => Message::Display(bundle(fields)?),
+        "update_display_data" => Message::Update(bundle(fields)?),
+        "clear_output" => Message::Clear {
+            wait: is_true(fields.wait),
+        },
+        "execute_result" => Message::Value(bundle(fields)?),
         "error" => Message::Error {
             nature: match fields.nature.as_ref() {
                 "syntax" => Nature::Syntax,
@@ -234,10 +284,12 @@ mod tests {
             r#"{"type":"execute_result","parent":"e1","time":1,"execution_count":2,
                "data":{"text/plain":"5","application/json":{"b":[1,null],"a":2}},"metadata":{}}"#,
         );
-        let Message::Value(Bundle(entries)) = envelope.message else {
+        let Message::Value(bundle) = envelope.message else {
             panic!("{envelope:?}");
         };
-        let entries: Vec<_> = entries
+        assert_eq!((bundle.metadata, bundle.display_id), (None, None));
+        let entries: Vec<_> = bundle
+            .entries
             .iter()
             .map(|(mime, value)| (mime.as_str(), value.as_str()))
             .collect();
@@ -248,6 +300,45 @@ mod tests {
                 ("application/json", r#"{"b":[1,null],"a":2}"#)
             ]
         );
+    }
+
+    #[test]
+    fn a_display_keeps_its_metadata_and_its_id() {
+        let envelope = parsed(
+            r#"{"type":"update_display_data","parent":"e1","time":1,"data":{"text/plain":"5"},
+               "metadata":{"image/png":{"width":5}},"transient":{"display_id":"d"}}"#,
+        );
+        let Message::Update(bundle) = envelope.message else {
+            panic!("{envelope:?}");
+        };
+        assert_eq!(bundle.display_id.as_deref(), Some("d"));
+        let metadata = bundle.metadata.unwrap();
+        assert_eq!(metadata.as_str(), r#"{"image/png":{"width":5}}"#);
+    }
+
+    #[test]
+    fn what_user_code_may_choose_freely_breaks_nothing() {
+        for (wait, meant) in [("true", true), ("1", true), ("null", false), ("[]", true)] {
+            let text = format!(r#"{{"type":"clear_output","parent":"e1","wait":{wait}}}"#);
+            let cleared = parse(&Bytes::from(text)).unwrap();
+            assert_eq!(cleared.message, Message::Clear { wait: meant });
+        }
+        for (transient, id) in [
+            ("null", None),
+            ("[1]", None),
+            (r#"{"a":1}"#, None),
+            (r#"{"display_id":null}"#, None),
+            (r#"{"display_id":7}"#, Some("7")),
+        ] {
+            let text = format!(
+                r#"{{"type":"display_data","data":{{}},"metadata":[],"transient":{transient}}}"#
+            );
+            let Message::Display(bundle) = parse(&Bytes::from(text)).unwrap().message else {
+                panic!("{transient}");
+            };
+            assert_eq!(bundle.display_id.as_deref(), id, "{transient}");
+            assert_eq!(bundle.metadata, None);
+        }
     }
 
     #[test]

@@ -73,6 +73,12 @@ impl JsonText {
         self.0
     }
 
+    /// The same in memory of its own, so that nothing else stays alive because of it.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self(Bytes::copy_from_slice(&self.0))
+    }
+
     /// The string that this is, if it is one.
     pub fn decode(&self) -> Option<String> {
         serde_json::from_slice(&self.0).ok()

@@ -10,8 +10,10 @@ mod json_text;
 mod message;
 pub mod python;
 pub mod signed;
+mod transcript;
 pub mod zmtp;
 
 pub use fold::{Fold, Output, Raised};
 pub use json_text::JsonText;
 pub use message::{Bundle, Envelope, Message, Nature, Reply, Stream};
+pub use transcript::{Shown, Transcript};

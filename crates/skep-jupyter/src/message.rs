@@ -42,6 +42,13 @@ pub enum Message {
     },
     /// Something was displayed.
     Display(Bundle),
+    /// Something takes the place of what was displayed under the same id.
+    Update(Bundle),
+    /// What the cell has shown until now is to disappear.
+    Clear {
+        /// Not before there is something to show instead.
+        wait: bool,
+    },
     /// The value of the cell.
     Value(Bundle),
     /// An exception ended the cell, or was shown on its way.
@@ -57,8 +64,7 @@ pub enum Message {
     },
     /// The answer to a request.
     Reply(Reply),
-    /// A display that replaces an earlier one, a cleared cell, a widget's message: the
-    /// contract has no line for it.
+    /// A widget's message, or another for which nobody has a use.
     Unused,
     /// The message was larger than can be carried, and was left out.
     TooLarge {
@@ -108,6 +114,22 @@ pub enum Nature {
     Interrupted,
 }
 
-/// Representations of one value, by MIME type, in the order in which they came.
+/// Representations of one value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Bundle(pub Vec<(String, JsonText)>);
+pub struct Bundle {
+    /// By MIME type, in the order in which they came.
+    pub entries: Vec<(String, JsonText)>,
+    /// What a front end may know beside them, such as the size of a picture: a JSON object.
+    pub metadata: Option<JsonText>,
+    /// The name under which it can be updated.
+    pub display_id: Option<String>,
+}
+
+impl From<Vec<(String, JsonText)>> for Bundle {
+    fn from(entries: Vec<(String, JsonText)>) -> Self {
+        Self {
+            entries,
+            ..Self::default()
+        }
+    }
+}

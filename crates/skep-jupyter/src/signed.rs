@@ -300,7 +300,7 @@ mod tests {
         let input = json!({"code": "1", "execution_count": 7});
         assert_eq!(said("execute_input", &input), [Message::Input { count: 7 }]);
         let data = json!({"data": {"text/plain": "ü"}, "metadata": {}, "execution_count": 1});
-        let value = Bundle(vec![("text/plain".to_owned(), JsonText::string("ü"))]);
+        let value = Bundle::from(vec![("text/plain".to_owned(), JsonText::string("ü"))]);
         assert_eq!(said("execute_result", &data), [Message::Value(value)]);
         let exit = json!({"status": "ok", "payload": [{"source": "ask_exit"}]});
         let exiting = Reply::Done { exiting: true };

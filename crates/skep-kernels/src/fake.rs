@@ -235,7 +235,7 @@ impl FakeKernel {
                 }
                 "value" => {
                     let entry = ("text/plain".to_owned(), JsonText::string(rest));
-                    self.tell(id, Message::Value(Bundle(vec![entry])));
+                    self.tell(id, Message::Value(Bundle::from(vec![entry])));
                 }
                 "env" => {
                     let value = variables.get(rest).or_else(|| self.sandbox.get(rest));

@@ -134,7 +134,7 @@ mod tests {
             let raised = Raised {
                 name: name.to_owned(),
                 value: value.to_owned(),
-                traceback: String::new(),
+                traceback: Vec::new(),
                 nature: Nature::Runtime,
             };
             assert_eq!(Outcome::of_exception(&raised), outcome, "{name} {value}");

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use skep_jupyter::signed::Session;
 use skep_jupyter::zmtp::{Decoder, Received, Role, Stranger, opening};
-use skep_jupyter::{Bundle, Envelope, JsonText, Message};
+use skep_jupyter::{Envelope, JsonText, Message};
 
 const LIMIT: usize = 1 << 16;
 
@@ -64,8 +64,9 @@ fn examine(envelope: &Envelope) {
             assert!(text.decode().is_some(), "a text is a whole string");
             is_line(text);
         }
-        Message::Display(Bundle(entries)) | Message::Value(Bundle(entries)) => {
-            entries.iter().for_each(|(_, value)| is_line(value));
+        Message::Display(bundle) | Message::Update(bundle) | Message::Value(bundle) => {
+            bundle.entries.iter().for_each(|(_, value)| is_line(value));
+            bundle.metadata.iter().for_each(is_line);
         }
         Message::Hello { .. }
         | Message::Busy
@@ -74,6 +75,7 @@ fn examine(envelope: &Envelope) {
         | Message::Input { .. }
         | Message::Error { .. }
         | Message::Reply(_)
+        | Message::Clear { .. }
         | Message::Unused
         | Message::TooLarge { .. } => {}
     }

@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 
 use super::text::Pieces;
 use super::{SignedError, parse};
-use crate::frame::RawBundle;
-use crate::{Bundle, JsonText, Message, Nature, Reply, Stream};
+use crate::frame::{RawBundle, is_true};
+use crate::{Bundle, Message, Nature, Reply, Stream};
 
 /// What a kernel tells about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -73,6 +73,16 @@ struct Text<'a> {
 struct Shown<'a> {
     #[serde(borrow)]
     data: Option<RawBundle<'a>>,
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    transient: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Cleared<'a> {
+    #[serde(borrow)]
+    wait: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -110,7 +120,14 @@ impl Content {
                 return Ok(Self::Text(Pieces::new(stream, frame, text.text)));
             }
             "display_data" => Message::Display(bundle(frame)?),
+            "update_display_data" => Message::Update(bundle(frame)?),
             "execute_result" => Message::Value(bundle(frame)?),
+            "clear_output" => {
+                let cleared: Cleared<'_> = parse("content", frame)?;
+                Message::Clear {
+                    wait: is_true(cleared.wait),
+                }
+            }
             "error" => {
                 let failed: Failed = parse("content", frame)?;
                 let name = failed.ename.unwrap_or_default();
@@ -163,7 +180,6 @@ fn reply(replied: Replied<'_>) -> Reply {
 
 fn bundle(frame: &Bytes) -> Result<Bundle, SignedError> {
     let shown: Shown<'_> = parse("content", frame)?;
-    let entries = shown.data.map(|data| data.0).unwrap_or_default();
-    let in_frame = |(mime, value): (String, &RawValue)| (mime, JsonText::in_frame(frame, value));
-    Ok(Bundle(entries.into_iter().map(in_frame).collect()))
+    let data = shown.data.unwrap_or(RawBundle(Vec::new()));
+    Ok(data.in_frame(frame, shown.metadata, shown.transient))
 }

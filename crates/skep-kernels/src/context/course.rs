@@ -107,6 +107,8 @@ impl Course {
             Output::Accepted { .. }
             | Output::Text { .. }
             | Output::Rich { .. }
+            | Output::Updated(_)
+            | Output::Cleared { .. }
             | Output::TooLarge { .. } => {}
         }
         if self.stage.discards() {

@@ -33,13 +33,17 @@ impl Masks {
                 bundle: self.bundle(&bundle),
                 is_main,
             },
+            Output::Updated(bundle) => Output::Updated(self.bundle(&bundle)),
             Output::Raised(raised) => Output::Raised(Raised {
                 name: self.patterns.mask(&raised.name),
                 value: self.patterns.mask(&raised.value),
-                traceback: self.patterns.mask(&raised.traceback),
+                traceback: self.traceback(raised.traceback),
                 nature: raised.nature,
             }),
-            Output::Accepted { .. } | Output::TooLarge { .. } | Output::Ended { .. } => output,
+            Output::Accepted { .. }
+            | Output::Cleared { .. }
+            | Output::TooLarge { .. }
+            | Output::Ended { .. } => output,
         })
     }
 
@@ -65,6 +69,26 @@ impl Masks {
         let masked = |(mime, value): &(String, JsonText)| {
             (self.patterns.mask(mime), self.patterns.mask_json(value))
         };
-        Bundle(bundle.0.iter().map(masked).collect())
+        Bundle {
+            entries: bundle.entries.iter().map(masked).collect(),
+            metadata: bundle
+                .metadata
+                .as_ref()
+                .map(|metadata| self.patterns.mask_json(metadata)),
+            // It is a name that is looked for and never shown.
+            display_id: bundle.display_id.clone(),
+        }
+    }
+
+    /// The contract shows the lines without anything between them, where a secret may go over the
+    /// end of one.
+    fn traceback(&self, lines: Vec<String>) -> Vec<String> {
+        let whole = self.patterns.mask(&lines.concat());
+        let lines: Vec<String> = lines.iter().map(|line| self.patterns.mask(line)).collect();
+        if lines.concat() == whole {
+            lines
+        } else {
+            vec![whole]
+        }
     }
 }

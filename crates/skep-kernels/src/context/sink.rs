@@ -1,7 +1,6 @@
 //! Where the updates of an execution go: to its caller, or into a record when the way to the
 //! caller is broken and the code runs on.
 
-use skep_jupyter::Output;
 use tokio::sync::mpsc;
 
 use crate::execution::{Execution, OnLoss, UPDATES, Update};
@@ -135,23 +134,9 @@ impl Record {
 /// How much memory an update takes that grows with what the code produces.
 fn weight(update: &Update) -> usize {
     match update {
-        Update::Output { output, .. } => match output {
-            Output::Text { text, .. } => text.as_str().len(),
-            Output::Rich { bundle, .. } => {
-                let length = |(mime, value): &(String, _)| mime.len() + length(value);
-                bundle.0.iter().map(length).sum()
-            }
-            Output::Raised(_)
-            | Output::Accepted { .. }
-            | Output::TooLarge { .. }
-            | Output::Ended { .. } => 0,
-        },
+        Update::Output { output, .. } => output.weight(),
         Update::StateLost(_) | Update::OutputLost { .. } | Update::Failed(_) | Update::Ended(_) => {
             0
         }
     }
-}
-
-fn length(value: &skep_jupyter::JsonText) -> usize {
-    value.as_str().len()
 }

@@ -128,6 +128,7 @@ async fn what_a_cell_produces_arrives_in_order() {
                 "out",
                 "err",
                 "value \"'shown'\"",
+                "updated",
                 "value \"42\"",
                 "ended ok"
             ]
@@ -170,7 +171,7 @@ async fn tracebacks_have_no_colours_and_values_are_whole() {
                 ..
             } = update
             {
-                traceback = Some(raised.traceback);
+                traceback = Some(raised.traceback.concat());
             }
         }
         let traceback = traceback.expect("it raised");

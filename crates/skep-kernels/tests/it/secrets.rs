@@ -99,7 +99,7 @@ async fn results_and_errors_are_masked() {
             Update::Output {
                 output: Output::Rich { bundle, .. },
                 ..
-            } => value = Some(bundle.0[0].1.as_str().to_owned()),
+            } => value = Some(bundle.entries[0].1.as_str().to_owned()),
             Update::Output { .. }
             | Update::StateLost(_)
             | Update::OutputLost { .. }
@@ -116,7 +116,7 @@ async fn results_and_errors_are_masked() {
     } = raised.unwrap();
     assert_eq!(name, "***Error");
     assert_eq!(value, "it is ***");
-    assert_eq!(traceback, "***Error: it is ***");
+    assert_eq!(traceback, ["***Error: it is ***"]);
 }
 
 #[tokio::test]

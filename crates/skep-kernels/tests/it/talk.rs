@@ -77,9 +77,14 @@ fn word(update: &Update) -> String {
             Output::Accepted { count } => format!("accepted {count}"),
             Output::Text { text, .. } => text.decode().unwrap().trim_end().to_owned(),
             Output::Rich { bundle, .. } => {
-                let value = bundle.0.first().map(|(_, value)| JsonText::as_str(value));
+                let value = bundle
+                    .entries
+                    .first()
+                    .map(|(_, value)| JsonText::as_str(value));
                 format!("value {}", value.unwrap_or_default())
             }
+            Output::Updated(_) => "updated".to_owned(),
+            Output::Cleared { .. } => "cleared".to_owned(),
             Output::Raised(raised) => format!("raised {}", raised.name),
             Output::TooLarge { bytes } => format!("too large {bytes}"),
             Output::Ended { .. } => "ended twice".to_owned(),
