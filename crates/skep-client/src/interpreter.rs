@@ -173,6 +173,18 @@ impl Interpreter {
         Ok(Execution::new(&self.sandbox, response))
     }
 
+    /// Interrupts an execution, as Ctrl-C would. Whoever reads it learns how it ended.
+    ///
+    /// # Errors
+    ///
+    /// [`InterpreterError::Call`]; not found if it has ended, or the server is not ours.
+    pub async fn interrupt(&self, execution: &str) -> Result<(), InterpreterError> {
+        let path = format!("/executions/{execution}/interrupt");
+        let request = self.port.request(Method::POST, &path).timeout(TIMEOUT);
+        let operation = format!("interrupt execution `{execution}`");
+        self.send(&operation, request).await.map(drop)
+    }
+
     /// All contexts, the newest last.
     ///
     /// # Errors

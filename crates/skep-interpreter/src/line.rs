@@ -118,11 +118,17 @@ impl Lines {
             // As the contract wants it: the lines without anything between them.
             traceback: &raised.traceback.concat(),
             kind: Outcome::of_exception(raised).name(),
+            exit_status: None,
         });
     }
 
     fn push_failure(&mut self, failure: &Failure) {
         let kind = Outcome::of_failure(failure).name();
+        let exit_status = if let Failure::Died(Exit::Code(code)) = failure {
+            Some(*code)
+        } else {
+            None
+        };
         let (name, value, traceback) = match failure {
             Failure::Died(exit) => (
                 "ContextRestarting",
@@ -137,10 +143,13 @@ impl Lines {
             ),
             Failure::OverLimit { limit, state_lost } => {
                 let (name, value) = over(*limit);
-                let lost = "The code did not react to the interrupt, so its kernel was ended. Its variables are lost.";
-                let traceback = if *state_lost { lost } else { "" };
-                (name, value, traceback.to_owned())
+                (name, value, lost_by_interrupt(*state_lost))
             }
+            Failure::Interrupted { state_lost } => (
+                "KeyboardInterrupt",
+                String::new(),
+                lost_by_interrupt(*state_lost),
+            ),
             Failure::NoMemory { limit } => (
                 "MemoryLimitExceeded",
                 format!("The context has more than {limit} bytes already; the code was not run"),
@@ -158,6 +167,7 @@ impl Lines {
             value: &value,
             traceback: &traceback,
             kind,
+            exit_status,
         });
     }
 
@@ -233,6 +243,12 @@ pub(crate) fn usage(wall: Duration, queued: Duration, spent: Option<Spent>) -> w
             .and_then(|spent| spent.out_of_memory_kills)
             .filter(|kills| *kills > 0),
     }
+}
+
+fn lost_by_interrupt(state_lost: bool) -> String {
+    const LOST: &str =
+        "The code did not react to the interrupt, so its kernel was ended. Its variables are lost.";
+    if state_lost { LOST } else { "" }.to_owned()
 }
 
 fn over(limit: Limit) -> (&'static str, String) {
@@ -357,6 +373,14 @@ mod tests {
         check(
             Update::Failed(Failure::Died(Exit::OutOfMemory)),
             "{\"type\":\"error\",\"name\":\"ContextRestarting\",\"value\":\"Context was restarted\",\"traceback\":\"The kernel was killed because there was no memory left for it. Its variables are lost.\",\"kind\":\"out_of_memory\"}\n",
+        );
+    }
+
+    #[test]
+    fn code_that_ends_its_kernel_has_an_exit_status() {
+        check(
+            Update::Failed(Failure::Died(Exit::Code(3))),
+            "{\"type\":\"error\",\"name\":\"ContextRestarting\",\"value\":\"Context was restarted\",\"traceback\":\"The kernel ended with exit status 3. Its variables are lost.\",\"kind\":\"kernel_died\",\"exit_status\":3}\n",
         );
     }
 

@@ -39,6 +39,7 @@ pub(crate) fn routes(interpreter: Arc<Interpreter>) -> Router {
         .route("/executions", get(running).head(method_not_allowed))
         .route("/executions/{id}", get(attach).head(method_not_allowed))
         .route("/executions/{id}/usage", get(used).head(method_not_allowed))
+        .route("/executions/{id}/interrupt", post(interrupt))
         .route("/contexts", get(list).head(method_not_allowed).post(create))
         .route("/contexts/{id}", axum::routing::delete(remove))
         .route("/contexts/{id}/restart", post(restart))
@@ -148,6 +149,20 @@ async fn used(
     match interpreter.contexts.execution(&id) {
         Some(execution) => Ok(Json(as_of_now(execution))),
         None => Err(Failed::NoExecution(id)),
+    }
+}
+
+/// `POST /executions/{id}/interrupt`: as Ctrl-C would. Whoever reads its answer reads on.
+async fn interrupt(
+    State(interpreter): State<Arc<Interpreter>>,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+) -> Result<Json<()>, Failed> {
+    interpreter.check_token(&headers)?;
+    if interpreter.contexts.interrupt(&id) {
+        Ok(Json(()))
+    } else {
+        Err(Failed::NoExecution(id))
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::meter::{Meter, Spent, Usage};
 
@@ -39,6 +40,7 @@ struct Posted {
     context: String,
     queued: Instant,
     started: Option<Started>,
+    interrupt: CancellationToken,
 }
 
 #[derive(Debug)]
@@ -53,19 +55,35 @@ struct Started {
 pub(crate) struct Posting {
     board: Board,
     id: String,
+    /// Cancelled when somebody asks for an interrupt.
+    pub(crate) interrupt: CancellationToken,
 }
 
 impl Board {
     pub(crate) fn post(&self, id: &str, context: &str) -> Posting {
+        let interrupt = CancellationToken::new();
         let posted = Posted {
             context: context.to_owned(),
             queued: Instant::now(),
             started: None,
+            interrupt: interrupt.clone(),
         };
         self.lock().insert(id.to_owned(), posted);
         Posting {
             board: self.clone(),
             id: id.to_owned(),
+            interrupt,
+        }
+    }
+
+    /// Asks for the interrupt of an execution. Says whether it waits or runs.
+    pub(crate) fn interrupt(&self, id: &str) -> bool {
+        match self.lock().get(id) {
+            Some(posted) => {
+                posted.interrupt.cancel();
+                true
+            }
+            None => false,
         }
     }
 

@@ -223,6 +223,12 @@ impl Contexts {
         self.shared.board.find(id)
     }
 
+    /// Interrupts an execution as Ctrl-C would; one that waits is not run at all. Its caller
+    /// hears of it. Says whether there is such an execution.
+    pub fn interrupt(&self, execution: &str) -> bool {
+        self.shared.board.interrupt(execution)
+    }
+
     /// Finds an execution whose caller was lost while the code ran on ([`OnLoss::Continue`]).
     /// Its updates begin with what was kept of those that could not be delivered.
     ///

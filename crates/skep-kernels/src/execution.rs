@@ -94,6 +94,12 @@ pub enum Failure {
         /// Whether it did not react to the interrupt, and its kernel was killed.
         state_lost: bool,
     },
+    /// Somebody interrupted it, and it could not end with an exception of its own: it was not
+    /// run yet, or did not react.
+    Interrupted {
+        /// Whether it did not react, and its kernel was killed.
+        state_lost: bool,
+    },
     /// It was not run: its context takes more memory already than it was allowed to.
     NoMemory {
         /// What it was allowed to take, in bytes.

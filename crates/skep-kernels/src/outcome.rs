@@ -79,6 +79,7 @@ impl Outcome {
             Failure::Died(exit) => Self::of_exit(*exit),
             Failure::Restarted | Failure::Removed => Self::Killed,
             Failure::OverLimit { .. } => Self::Timeout,
+            Failure::Interrupted { .. } => Self::Interrupted,
             Failure::NoMemory { .. } => Self::OutOfMemory,
             Failure::NoLimit => Self::Killed,
             Failure::NoKernel { .. } => Self::KernelDied,

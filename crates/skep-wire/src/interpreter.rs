@@ -154,7 +154,7 @@ pub struct RunningExecution {
 /// A line of an execution's answer, except those that carry what the code produced.
 ///
 /// Clients ignore types and keys they do not know; `receipt`, `context_restarted` and
-/// `output_lost` are ours, and so is `kind`.
+/// `output_lost` are ours, and so are `kind` and `exit_status`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Line<'a> {
@@ -174,6 +174,9 @@ pub enum Line<'a> {
         /// What it is in every language: `syntax`, `runtime`, `interrupted`, `timeout`,
         /// `out_of_memory`, `kernel_died`, `disk_full` or `killed`.
         kind: &'a str,
+        /// The exit status of its kernel, if it ended that.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        exit_status: Option<i32>,
     },
     /// Nothing happened for a while.
     Keepalive,

@@ -30,6 +30,21 @@ async fn an_execution_over_its_time_ends_with_one_error_and_keeps_its_variables(
     assert_eq!(interpreter.run("recall").await[1]["text"], "me\n");
 }
 
+#[tokio::test]
+async fn whoever_interrupts_an_execution_reads_how_it_ended() {
+    let interpreter = interpreter();
+    let response = interpreter.execute(json!({"code": "wait"}), None).await;
+    let id = response.headers()["x-skep-execution"].to_str().unwrap();
+    let path = format!("/executions/{id}/interrupt");
+    let (status, _) = interpreter.call("POST", &path).await;
+    assert_eq!(status, StatusCode::OK);
+    let answer = lines(response.into_body()).await;
+    let error = answer.iter().find(|line| line["type"] == "error").unwrap();
+    assert_eq!(error["kind"], "interrupted");
+    let (status, _) = interpreter.call("POST", &path).await;
+    assert_eq!(status, StatusCode::NOT_FOUND, "it has ended");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_execution_that_does_not_yield_says_that_its_variables_are_lost() {
     let interpreter = interpreter();

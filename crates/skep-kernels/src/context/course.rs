@@ -42,6 +42,7 @@ pub(super) enum End {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
     HangUp,
+    Asked,
     Limit(Limit),
 }
 
@@ -232,6 +233,17 @@ impl Course {
             } => Some(limit),
             Stage::Running | Stage::Interrupting { .. } => None,
         }
+    }
+
+    /// Whether somebody asked for its interrupt who still listens.
+    pub(super) fn was_asked_to_end(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::Interrupting {
+                cause: Cause::Asked,
+                ..
+            }
+        )
     }
 
     /// What `exit` was, now that the counters are known.

@@ -26,6 +26,10 @@ impl Owner {
         if job.order.cancel.is_cancelled() {
             return;
         }
+        if job.posting.interrupt.is_cancelled() {
+            refuse(sink, &job, Failure::Interrupted { state_lost: false }).await;
+            return;
+        }
         let patterns = self.patterns();
         if let Err(error) = self.ensure_kernel().await {
             tracing::warn!(error = %Chain(&error), "kernel does not start");
@@ -80,12 +84,19 @@ impl Owner {
         course.begin_looking();
         drop(job.updates);
         self.may_start_unasked = true;
-        let end = self.follow(&mut course, &job.order.cancel).await;
+        let end = self
+            .follow(&mut course, &job.order.cancel, &job.posting.interrupt)
+            .await;
         self.finish(course, end).await;
     }
 
     /// Listens to the kernel until the execution has ended in some way.
-    async fn follow(&mut self, course: &mut Course, cancel: &CancellationToken) -> End {
+    async fn follow(
+        &mut self,
+        course: &mut Course,
+        cancel: &CancellationToken,
+        interrupt: &CancellationToken,
+    ) -> End {
         let running = self.kernel.as_mut().expect("an execution has a kernel");
         loop {
             let is_running = matches!(course.stage, Stage::Running);
@@ -116,6 +127,7 @@ impl Owner {
                     None => return End::Failed(Failure::Removed),
                 },
                 () = cancel.cancelled(), if is_running => course.interrupt(Cause::HangUp, &mut running.kernel),
+                () = interrupt.cancelled(), if is_running => course.interrupt(Cause::Asked, &mut running.kernel),
                 () = course.sink.abandoned(), if is_running => course.interrupt(Cause::HangUp, &mut running.kernel),
                 () = until(deadline) => {
                     if let Some(end) = course.late(&mut running.kernel) {
@@ -163,6 +175,9 @@ impl Owner {
                 self.lose(Loss::Stuck);
                 match over_limit(true) {
                     Some(failure) => Some(failure),
+                    None if course.was_asked_to_end() => {
+                        Some(Failure::Interrupted { state_lost: true })
+                    }
                     // The caller has left; nobody hears of it but the next one.
                     None => return,
                 }

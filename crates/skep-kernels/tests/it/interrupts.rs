@@ -90,6 +90,53 @@ async fn code_that_ignores_an_interrupt_loses_its_kernel_and_the_next_caller_hea
     );
 }
 
+#[tokio::test]
+async fn an_interrupt_that_was_asked_for_is_told_to_whoever_listens() {
+    let world = world();
+    let mut execution = world
+        .contexts
+        .execute(&world.python, order("say a\nwait"))
+        .unwrap();
+    let id = execution.id.clone();
+    assert_eq!(next(&mut execution).await.as_deref(), Some("accepted 1"));
+    let behind = world
+        .contexts
+        .execute(&world.python, order("remember me"))
+        .unwrap();
+    assert!(world.contexts.interrupt(&behind.id));
+    assert!(world.contexts.interrupt(&id));
+    assert_eq!(
+        all(execution).await,
+        ["a", "raised KeyboardInterrupt", "ended interrupted"]
+    );
+    assert_eq!(
+        all(behind).await,
+        [
+            "failed Interrupted { state_lost: false }",
+            "ended interrupted"
+        ]
+    );
+    assert!(!world.contexts.interrupt(&id), "it has ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_for_an_interrupt_hears_that_the_kernel_is_lost() {
+    let world = world();
+    let mut execution = world
+        .contexts
+        .execute(&world.python, order("stuck"))
+        .unwrap();
+    next(&mut execution).await;
+    assert!(world.contexts.interrupt(&execution.id));
+    assert_eq!(
+        all(execution).await,
+        [
+            "failed Interrupted { state_lost: true }",
+            "ended interrupted"
+        ]
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_time_limit_ends_code_with_one_error() {
     let world = world();

@@ -150,6 +150,9 @@ pub struct RaisedError {
     /// What it is in every language. Other servers than ours do not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
+    /// The exit status of its kernel, if the code ended that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_status: Option<i32>,
 }
 
 #[cfg(test)]
@@ -187,12 +190,14 @@ mod tests {
                 value: "x",
                 traceback: "",
                 kind: "runtime",
+                exit_status: None,
             }),
             AnswerLine::Error(RaisedError {
                 name: "NameError".to_owned(),
                 value: "x".to_owned(),
                 traceback: String::new(),
                 kind: Some("runtime".to_owned()),
+                exit_status: None,
             })
         );
         assert_eq!(written(&Line::EndOfExecution), AnswerLine::EndOfExecution);
