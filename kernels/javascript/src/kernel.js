@@ -46,13 +46,13 @@ class Kernel {
     process.on('uncaughtException', (error) => this.#onUncaught(error, 'uncaughtException'));
     process.on('unhandledRejection', (reason) => this.#onUncaught(reason, 'unhandledRejection'));
     this.#carrier.on('message', (message) => this.#receive(message));
-    // The compiler is loaded while nobody waits for it.
+    // The parser is loaded while nobody waits for it.
     if (this.language === 'typescript') setImmediate(() => this.#preload());
   }
 
   #preload() {
     this.critical.enter();
-    typescriptCompiler.load();
+    typescriptCompiler.loadParser();
     this.critical.leave();
   }
 

@@ -55,13 +55,14 @@ function startThreads({ socketDescriptor, pipeDescriptors }) {
   );
   const { bells, parcels, requests, signals } = channels;
   const theirs = { bells: bells.port2, parcels: parcels.port2, requests: requests.port2, signals: signals.port2 };
-  const carrier = new Worker(path.join(__dirname, 'carrier.js'), {
-    workerData: { memory, socketDescriptor, pipeDescriptors, ...theirs },
+  const start = path.join(__dirname, 'start.js');
+  const carrier = new Worker(start, {
+    workerData: { part: 'carrier', memory, socketDescriptor, pipeDescriptors, ...theirs },
     transferList: Object.values(theirs),
     trackUnmanagedFds: false,
   });
-  const listener = new Worker(path.join(__dirname, 'signal_listener.js'), {
-    workerData: { memory, signals: signals.port1 },
+  const listener = new Worker(start, {
+    workerData: { part: 'signal_listener', memory, signals: signals.port1 },
     transferList: [signals.port1],
     resourceLimits: { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 1 },
   });

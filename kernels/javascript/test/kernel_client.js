@@ -56,8 +56,8 @@ class KernelClient {
   #wake = () => {};
   #ended = false;
 
-  constructor({ language = 'javascript', cwd = '/tmp', env = {}, stdio = 'pipe' } = {}) {
-    this.process = spawn(LAUNCHER, ['--language', language, '--socket-fd', '3'], {
+  constructor({ language = 'javascript', launcher = LAUNCHER, cwd = '/tmp', env = {}, stdio = 'pipe' } = {}) {
+    this.process = spawn(launcher, ['--language', language, '--socket-fd', '3'], {
       stdio: ['ignore', 'ignore', stdio, 'pipe'],
       cwd,
       env: { ...process.env, ...env },

@@ -18,6 +18,13 @@ const { Edits } = require('./edits');
  * @param {Record<string, unknown>} known modules that need not be loaded
  */
 function loadModule(file, known) {
+  const run = vm.compileFunction(functionBody(file), ['load', 'exports'], { filename: file });
+  const { resolve } = createRequire(file);
+  return run((specifier) => known[specifier] ?? loadModule(resolve(specifier), known).default, {});
+}
+
+/** The body of a function of `load`, which gives it what it imports, and `exports`, to which it adds what it exports. */
+function functionBody(file) {
   const code = fs.readFileSync(file, 'utf8');
   const edits = new Edits(code);
   const exported = [];
@@ -35,10 +42,7 @@ function loadModule(file, known) {
       if (declaration.id) exported.push(`default: ${declaration.id.name}`);
     }
   }
-  const body = `${edits.applied().text}\nreturn Object.assign(exports, { ${exported.join(', ')} });`;
-  const run = vm.compileFunction(body, ['load', 'exports'], { filename: file });
-  const { resolve } = createRequire(file);
-  return run((specifier) => known[specifier] ?? loadModule(resolve(specifier), known).default, {});
+  return `${edits.applied().text}\nreturn Object.assign(exports, { ${exported.join(', ')} });`;
 }
 
-module.exports = { loadModule };
+module.exports = { functionBody, loadModule };

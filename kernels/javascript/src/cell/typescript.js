@@ -5,7 +5,7 @@
 
 const { CellSyntaxError } = require('./syntax_error');
 const { SourceMap } = require('./source_map');
-const { load } = require('./typescript_compiler');
+const { loadCompiler, loadParser } = require('./typescript_compiler');
 
 /**
  * JavaScript for TypeScript.
@@ -13,26 +13,26 @@ const { load } = require('./typescript_compiler');
  * @returns {{code: string, map: SourceMap|null}}
  */
 function toJavaScript(code, file) {
-  const { compiler, blank } = load();
-  const { createSourceFile, ScriptKind, ScriptTarget } = compiler;
+  const { typescript, blank } = loadParser();
+  const { createSourceFile, ScriptKind, ScriptTarget } = typescript;
   const parsed = createSourceFile(file, code, { languageVersion: ScriptTarget.ESNext }, true, ScriptKind.TS);
   const [problem] = parsed.parseDiagnostics;
-  if (problem !== undefined) throw syntaxError(compiler, parsed, problem);
-  let isErasable = !hasDecorators(compiler, parsed);
-  if (!isErasable) return compile(compiler, code, file);
+  if (problem !== undefined) throw syntaxError(typescript, parsed, problem);
+  let isErasable = !hasDecorators(typescript, parsed);
+  if (!isErasable) return compile(code, file);
   const blanked = blank(parsed, () => {
     isErasable = false;
   });
-  return isErasable ? { code: blanked, map: null } : compile(compiler, code, file);
+  return isErasable ? { code: blanked, map: null } : compile(code, file);
 }
 
-function hasDecorators(compiler, node) {
-  if (node.kind === compiler.SyntaxKind.Decorator) return true;
-  return Boolean(compiler.forEachChild(node, (child) => hasDecorators(compiler, child) || undefined));
+function hasDecorators(typescript, node) {
+  if (node.kind === typescript.SyntaxKind.Decorator) return true;
+  return Boolean(typescript.forEachChild(node, (child) => hasDecorators(typescript, child) || undefined));
 }
 
-function compile(compiler, code, file) {
-  const { ModuleKind, ScriptTarget, transpileModule } = compiler;
+function compile(code, file) {
+  const { ModuleKind, ScriptTarget, transpileModule } = loadCompiler();
   const { outputText, sourceMapText } = transpileModule(code, {
     fileName: file,
     compilerOptions: {
@@ -48,9 +48,9 @@ function compile(compiler, code, file) {
   return { code: sloppy.replace(/\n\/\/# sourceMappingURL=.*\s*$/, '\n'), map: new SourceMap(JSON.parse(sourceMapText).mappings) };
 }
 
-function syntaxError(compiler, parsed, problem) {
+function syntaxError(typescript, parsed, problem) {
   const { line, character } = parsed.getLineAndCharacterOfPosition(problem.start);
-  const message = compiler.flattenDiagnosticMessageText(problem.messageText, '\n');
+  const message = typescript.flattenDiagnosticMessageText(problem.messageText, '\n');
   return new CellSyntaxError(message, line + 1, character);
 }
 
