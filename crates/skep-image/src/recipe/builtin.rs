@@ -26,6 +26,7 @@ type Embedded = (
 
 const RECIPES: &[Embedded] = recipes! {
     "base": [],
+    "code-interpreter-languages": ["languages/java/kernel.json", "languages/r/kernel.json"],
     "code-interpreter-slim": [
         "kernels/bash/kernel.json",
         "kernels/ipykernel/kernel.json",
@@ -43,8 +44,8 @@ const RECIPES: &[Embedded] = recipes! {
 const KERNELS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
 /// Recipes that may copy from the folder `kernel`, which has a folder for each kernel, and the
-/// files beside the first of them: their first steps are the same, so that they share layers.
-const INTERPRETERS: &[&str] = &[SLIM, "code-interpreter-v1"];
+/// files beside those before them: their first steps are the same, so that they share layers.
+const INTERPRETERS: [&str; 3] = [SLIM, "code-interpreter-languages", "code-interpreter-v1"];
 const SLIM: &str = "code-interpreter-slim";
 
 /// The recipes that come with Skep, by name.
@@ -53,9 +54,10 @@ pub fn builtin() -> BTreeMap<String, RecipeSource> {
         .iter()
         .map(|(name, text, own)| {
             let mut files: Vec<(String, &'static [u8])> = owned(own).collect();
-            if INTERPRETERS.contains(name) {
-                let slim = RECIPES.iter().filter(|(other, ..)| *other == SLIM);
-                files.extend(slim.flat_map(|(_, _, shared)| owned(shared)));
+            if let Some(place) = INTERPRETERS.iter().position(|other| other == name) {
+                let before = &INTERPRETERS[..place];
+                let smaller = RECIPES.iter().filter(|(other, ..)| before.contains(other));
+                files.extend(smaller.flat_map(|(_, _, shared)| owned(shared)));
                 files.extend(owned(KERNELS));
             }
             let files = files
@@ -84,6 +86,7 @@ mod tests {
 
     use super::*;
     use crate::Recipe;
+    use crate::recipe::Step;
 
     fn files_below(folder: &Path, prefix: &str, found: &mut Vec<String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -139,15 +142,23 @@ mod tests {
         assert!(source.files.keys().all(|path| !path.contains("test")));
     }
 
+    /// The recipe's steps: those that install packages, and those that bring kernels.
+    fn steps(name: &str) -> (Vec<Step>, Vec<Step>) {
+        let mut steps = Recipe::parse(&builtin()[name]).unwrap().steps;
+        let copies = |step: &Step| step.title.starts_with("copy kernel/python ");
+        let kernels = steps.split_off(steps.iter().position(copies).unwrap());
+        (steps, kernels)
+    }
+
     #[test]
-    fn the_whole_interpreter_begins_with_the_steps_of_the_slim_one() {
-        let recipes = builtin();
-        let steps = |name: &str| Recipe::parse(&recipes[name]).unwrap().steps;
-        let (slim, whole) = (steps(SLIM), steps("code-interpreter-v1"));
-        let install = |step: &crate::recipe::Step| step.title == "install the TypeScript compiler";
-        let shared = slim.iter().position(install).unwrap() + 1;
-        assert_eq!(slim[..shared], whole[..shared]);
-        assert_eq!(slim[shared..], whole[whole.len() - (slim.len() - shared)..]);
+    fn each_interpreter_has_the_steps_of_the_smaller_ones() {
+        for pair in INTERPRETERS.windows(2) {
+            let (smaller, larger) = (steps(pair[0]), steps(pair[1]));
+            assert_eq!(larger.0[..smaller.0.len()], smaller.0);
+            let last = smaller.1.len() - 1;
+            assert_eq!(larger.1[..last], smaller.1[..last]);
+            assert_eq!(larger.1.last(), smaller.1.last());
+        }
     }
 
     #[test]
