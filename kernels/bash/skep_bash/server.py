@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import platform
 import select
 import signal
-import socket
 import sys
 import time
-from typing import Any
 
 from . import PROTOCOL_VERSION, __version__
 from .environment import Environment, InvalidEnvironment, assignments, check_names, check_values, restoration
@@ -18,6 +15,10 @@ from .quoting import has_bytes, word
 from .shell import BASH, Report, Shell, ShellEnded
 from .streams import READ_SIZE, Stream
 from .wire import PeerGone, Wire, now
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 PEER_GONE = 76
 """Exit status when nobody reads any more while there is output."""
@@ -48,8 +49,8 @@ class ShellBroken(Exception):
 class Server:
     """One shell, one peer."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self.wire = Wire(sock)
+    def __init__(self, connection: int) -> None:
+        self.wire = Wire(connection)
         self.environment = Environment()
         self.streams = [Stream("stdout"), Stream("stderr")]
         self.parent: str | None = None
@@ -93,7 +94,7 @@ class Server:
 
     def _say_hello(self) -> None:
         self.has_greeted = True
-        version = platform.python_version()
+        version, *_ = sys.version.split()
         self.wire.send(
             "hello", protocol=PROTOCOL_VERSION, kernel=f"skep_bash {__version__}", pid=os.getpid(), python=version
         )

@@ -7,10 +7,13 @@ read more output from the shell, so that the code that prints waits for the peer
 from __future__ import annotations
 
 import json
-import socket
+import os
 import struct
 import time
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 FULL = 1 << 18
 """Bytes in the buffer from which on no more output is taken. One message may go beyond it."""
@@ -25,13 +28,14 @@ class PeerGone(Exception):
 class Wire:
     """Both halves of the connection."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
         self._outgoing = bytearray()
         self._incoming = bytearray()
 
     def fileno(self) -> int:
-        return self._sock.fileno()
+        return self._descriptor
 
     @property
     def has_room(self) -> bool:
@@ -52,7 +56,7 @@ class Wire:
         """Send as much as is possible without waiting."""
         try:
             while self._outgoing:
-                sent = self._sock.send(self._outgoing, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                sent = os.write(self._descriptor, self._outgoing)
                 del self._outgoing[:sent]
         except BlockingIOError:
             return
@@ -62,7 +66,7 @@ class Wire:
     def receive(self) -> None:
         """Take what the peer has sent."""
         try:
-            data = self._sock.recv(1 << 18, socket.MSG_DONTWAIT)
+            data = os.read(self._descriptor, 1 << 18)
         except BlockingIOError:
             return
         except OSError as error:

@@ -15,7 +15,7 @@ class KernelCase(unittest.TestCase):
         self.kernel = self.start()
 
     def start(self, **options: dict[str, str]) -> KernelClient:
-        kernel = KernelClient(["/usr/bin/python3", "-I", "-S", str(PACKAGE)], **options)  # type: ignore[arg-type]
+        kernel = KernelClient(["/usr/bin/python3", "-I", "-S", str(PACKAGE / "__main__.py")], **options)  # type: ignore[arg-type]
         self.addCleanup(kernel.close)
         return kernel
 

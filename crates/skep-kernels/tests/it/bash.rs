@@ -26,7 +26,7 @@ fn world() -> World {
     let place = folder.path().join("bash");
     std::fs::create_dir(&place).unwrap();
     let specification = serde_json::json!({
-        "argv": ["/usr/bin/python3", "-I", "-S", kernels().join("bash/skep_bash")],
+        "argv": ["/usr/bin/python3", "-I", "-S", kernels().join("bash/skep_bash/__main__.py")],
         "language": "bash",
         "env": {"HOME": folder.path()},
     });
