@@ -167,6 +167,21 @@ const TABLE: &[Entry] = &[
         ],
     ),
     entry(
+        "skep-notebook",
+        Row::Vocabulary,
+        Place::Anywhere,
+        &[
+            "tokio",
+            "axum",
+            "hyper",
+            "http",
+            "skep-types",
+            "skep-wire",
+            "skep-linux",
+            "skep-telemetry",
+        ],
+    ),
+    entry(
         "skep-linux",
         Row::Vocabulary,
         Place::Anywhere,
