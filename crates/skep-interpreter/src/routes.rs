@@ -309,10 +309,14 @@ fn refusal(error: &ContextError) -> Response {
         ContextError::NotFound { id } => {
             text(StatusCode::NOT_FOUND, format!("Context {id} not found"))
         }
-        ContextError::Start(StartError::NotInstalled { language }) => {
+        ContextError::Start(StartError::NotInstalled {
+            language,
+            installed,
+        }) => {
             let reason = json!({
                 "message": format!(
-                    "The '{language}' kernel is not available. Please pick another suitable kernel instead, or install that kernel."
+                    "The '{language}' kernel is not available. Please pick another suitable kernel instead, or install that kernel. Installed: {}.",
+                    installed.join(", "),
                 ),
                 "short_message": format!("{language} not found"),
             });

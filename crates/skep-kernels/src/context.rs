@@ -61,9 +61,23 @@ enum Control {
     Close(oneshot::Sender<()>),
 }
 
+/// When a new context gets its kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FirstKernel {
+    /// Its owner begins to start one at once.
+    AtOnce,
+    /// With the first execution, since many sandboxes never use this context.
+    WhenNeeded,
+}
+
 impl Context {
-    /// Makes a context, whose owner begins to start a kernel at once.
-    pub(crate) fn open(shared: &Shared, language: &str, directory: Option<String>) -> Self {
+    /// Makes a context.
+    pub(crate) fn open(
+        shared: &Shared,
+        language: &str,
+        directory: Option<String>,
+        first_kernel: FirstKernel,
+    ) -> Self {
         let (jobs, waiting) = mpsc::channel(MAX_WAITING);
         let (controls, requests) = mpsc::channel(MAX_CONTROLS);
         let default = shared.surroundings.directory();
@@ -80,6 +94,7 @@ impl Context {
             Arc::clone(&secrets),
             waiting,
             requests,
+            first_kernel,
         );
         shared.tasks.spawn("context", owner.run());
         Self {

@@ -7,7 +7,7 @@ use skep_telemetry::Tasks;
 use skep_types::{Secrets, SecretsError};
 
 use crate::board::{Board, ExecutionInfo};
-use crate::context::Context;
+use crate::context::{Context, FirstKernel};
 use crate::execution::{Execution, Order};
 use crate::kernel::{Launcher, StartError};
 
@@ -96,8 +96,8 @@ impl std::fmt::Debug for Contexts {
 }
 
 impl Contexts {
-    /// Begins with a default context for each of `languages`, whose kernel starts now. Must be
-    /// called within the runtime.
+    /// Begins with a default context for each of `languages`. The kernel of the first starts now,
+    /// those of the others when they are needed. Must be called within the runtime.
     pub fn new(
         launcher: Arc<dyn Launcher>,
         surroundings: Arc<dyn Surroundings>,
@@ -112,8 +112,12 @@ impl Contexts {
                 all: Mutex::default(),
             }),
         };
-        for language in languages {
-            let context = Context::open(&contexts.shared, language, None);
+        for (place, language) in languages.iter().enumerate() {
+            let first_kernel = match place {
+                0 => FirstKernel::AtOnce,
+                1.. => FirstKernel::WhenNeeded,
+            };
+            let context = Context::open(&contexts.shared, language, None, first_kernel);
             contexts.lock().push(Entry {
                 context,
                 is_default: true,
@@ -145,7 +149,7 @@ impl Contexts {
                     limit: MAX_CONTEXTS,
                 });
             }
-            let context = Context::open(&self.shared, language, directory);
+            let context = Context::open(&self.shared, language, directory, FirstKernel::AtOnce);
             all.push(Entry {
                 context: context.clone(),
                 is_default: false,
@@ -174,18 +178,14 @@ impl Contexts {
         if let Some(entry) = found {
             return Ok(entry.context.id().to_owned());
         }
-        if !self
-            .shared
-            .launcher
-            .languages()
-            .iter()
-            .any(|known| known == language)
-        {
+        let installed = self.shared.launcher.languages();
+        if !installed.iter().any(|known| known == language) {
             return Err(ContextError::Start(StartError::NotInstalled {
                 language: language.to_owned(),
+                installed,
             }));
         }
-        let context = Context::open(&self.shared, language, None);
+        let context = Context::open(&self.shared, language, None, FirstKernel::AtOnce);
         let id = context.id().to_owned();
         all.push(Entry {
             context,

@@ -112,6 +112,7 @@ impl Launcher for Arc<FakeKernels> {
             if !self.languages().iter().any(|known| known == language) {
                 return Err(StartError::NotInstalled {
                     language: language.to_owned(),
+                    installed: self.languages(),
                 });
             }
             if self.broken.load(Ordering::SeqCst) {

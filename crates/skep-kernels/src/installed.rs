@@ -96,6 +96,7 @@ impl Installed {
         let found = self.places().find_map(speaks);
         found.ok_or_else(|| StartError::NotInstalled {
             language: asked.to_owned(),
+            installed: self.languages(),
         })
     }
 }

@@ -80,6 +80,8 @@ pub enum StartError {
     NotInstalled {
         /// What was asked for.
         language: String,
+        /// What could be asked for.
+        installed: Vec<String>,
     },
     /// The process was not started at all.
     #[error("the kernel's process cannot be started")]

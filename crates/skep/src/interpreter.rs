@@ -31,6 +31,9 @@ use kernel_folders::kernel_folders;
 /// Where code runs if the sandbox does not say.
 const FALLBACK_DIRECTORY: &str = "/home/user";
 
+/// The contexts that are listed from the start: by contract, where there are kernels for them.
+const DEFAULTS: [&str; 2] = ["python", "javascript"];
+
 /// The interpreter, if this sandbox's template has kernels where one can look before the
 /// sandbox's variables are known. One without pays nothing.
 pub(crate) fn companion() -> Option<Companion> {
@@ -50,9 +53,10 @@ fn routes(household: Household) -> Router {
     let around = Arc::clone(&sandbox);
     let folders = move || kernel_folders(&around.environment(), Path::new(&around.directory()));
     let installed = Installed::new(folders, Arc::clone(&sandbox) as _);
-    let has_python = installed.languages().iter().any(|name| name == "python");
-    let defaults: &[&str] = if has_python { &["python"] } else { &[] };
-    let contexts = Contexts::new(Arc::new(installed), Arc::clone(&sandbox) as _, defaults);
+    let languages = installed.languages();
+    let is_installed = |name: &&str| languages.iter().any(|installed| installed == name);
+    let defaults: Vec<&str> = DEFAULTS.into_iter().filter(is_installed).collect();
+    let contexts = Contexts::new(Arc::new(installed), Arc::clone(&sandbox) as _, &defaults);
     skep_interpreter::routes(contexts, sandbox)
 }
 

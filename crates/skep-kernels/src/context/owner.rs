@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::sink::{Record, Sink};
-use super::{Control, Job};
+use super::{Control, FirstKernel, Job};
 use crate::contexts::{ContextInfo, Shared, Surroundings};
 use crate::execution::{Execution, Failure, Loss, Receipt, Update};
 use crate::kernel::{Event, Exit, Kernel, Launcher, StartError};
@@ -44,7 +44,8 @@ pub(super) struct Owner {
     pub(super) lost: Option<Loss>,
     /// What executions produced after their callers were lost, the newest last.
     pub(super) records: VecDeque<(String, Record)>,
-    /// Kernels that ended right after their start are not started again unasked.
+    /// Kernels that ended right after their start are not started again unasked, and some contexts
+    /// wait for their first execution.
     pub(super) may_start_unasked: bool,
     pub(super) requests: u64,
 }
@@ -74,6 +75,7 @@ impl Owner {
         secrets: Arc<Mutex<Secrets>>,
         jobs: mpsc::Receiver<Job>,
         controls: mpsc::Receiver<Control>,
+        first_kernel: FirstKernel,
     ) -> Self {
         Self {
             launcher: Arc::clone(&shared.launcher),
@@ -88,7 +90,7 @@ impl Owner {
             kernel: None,
             lost: None,
             records: VecDeque::new(),
-            may_start_unasked: true,
+            may_start_unasked: first_kernel == FirstKernel::AtOnce,
             requests: 0,
         }
     }

@@ -1,10 +1,12 @@
 //! Contexts: made, listed, restarted, removed, and what runs in them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use skep_kernels::{ContextError, Order};
+use skep_kernels::fake::{FakeKernels, FakeSurroundings};
+use skep_kernels::{ContextError, Contexts, Order};
 use skep_testkit::wait_until;
 
 use crate::talk::{all, next, order, run, world};
@@ -53,6 +55,26 @@ async fn the_default_context_of_a_language_is_made_on_first_use_and_once() {
     ));
     world.contexts.remove(&bash).await.unwrap();
     assert_ne!(world.contexts.default_of("bash").unwrap(), bash);
+}
+
+#[tokio::test]
+async fn later_defaults_are_listed_from_the_start_and_get_a_kernel_when_they_are_used() {
+    let kernels = Arc::new(FakeKernels::default());
+    let launcher = Arc::new(Arc::clone(&kernels));
+    let surroundings = Arc::new(FakeSurroundings::default());
+    let contexts = Contexts::new(launcher, surroundings, &["python", "bash"]);
+    let listed = contexts.list();
+    let languages: Vec<_> = listed.iter().map(|context| &context.language).collect();
+    assert_eq!(languages, ["python", "bash"]);
+    contexts.ready().await.unwrap();
+    let python = contexts.default_of("python").unwrap();
+    run(&contexts, &python, "say a").await;
+    assert_eq!(kernels.starts.load(Ordering::SeqCst), 1);
+    let bash = contexts.default_of("bash").unwrap();
+    assert_eq!(bash, listed[1].id);
+    let answer = ["accepted 1", "b", "ended ok"];
+    assert_eq!(run(&contexts, &bash, "say b").await, answer);
+    assert_eq!(kernels.starts.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
