@@ -77,8 +77,8 @@ impl Catalog {
         })
     }
 
-    /// Finds a template by its name or its id, or else the one that stands in for that name.
-    /// `None` means that neither has been built.
+    /// Finds a template by its name or its id, or else the one that stands in for that name: of
+    /// several the one with the most layers. `None` means that none has been built.
     ///
     /// # Errors
     ///
@@ -87,12 +87,11 @@ impl Catalog {
         if let Some(manifest) = self.manifest(name_or_id)? {
             return self.image(&manifest).map(Some);
         }
-        let means = |manifest: &Manifest| {
-            manifest.key.template_id().as_str() == name_or_id
-                || manifest.stands_in_for.iter().any(|name| name == name_or_id)
-        };
-        let found = self.manifests()?.into_iter().find(means);
-        found.map(|manifest| self.image(&manifest)).transpose()
+        let manifests = self.manifests()?;
+        let has_id = |manifest: &&Manifest| manifest.key.template_id().as_str() == name_or_id;
+        let found = manifests.iter().find(has_id);
+        let found = found.or_else(|| stand_in(&manifests, name_or_id));
+        found.map(|manifest| self.image(manifest)).transpose()
     }
 
     /// All templates, by name.
@@ -103,11 +102,17 @@ impl Catalog {
     pub fn list(&self) -> Result<Vec<Listed>, CatalogError> {
         let manifests = self.manifests()?;
         let is_built = |name: &String| manifests.iter().any(|manifest| manifest.name == *name);
+        let answers_to = |manifest: &Manifest, name: &String| {
+            let answering = stand_in(&manifests, name);
+            !is_built(name) && answering.is_some_and(|answering| answering.name == manifest.name)
+        };
         manifests
             .iter()
             .map(|manifest| {
                 let stood_in_for = manifest.stands_in_for.iter();
-                let others = stood_in_for.filter(|name| !is_built(name)).cloned();
+                let others = stood_in_for
+                    .filter(|name| answers_to(manifest, name))
+                    .cloned();
                 Ok(Listed {
                     description: manifest.description.clone(),
                     names: std::iter::once(manifest.name.clone())
@@ -248,4 +253,12 @@ impl Catalog {
             resources: manifest.resources,
         })
     }
+}
+
+/// The template that answers to a name while no template of that name is built. One that has
+/// more in it comes nearer to what was asked for.
+fn stand_in<'a>(manifests: &'a [Manifest], name: &str) -> Option<&'a Manifest> {
+    let stands_in = |manifest: &&Manifest| manifest.stands_in_for.iter().any(|other| other == name);
+    let candidates = manifests.iter().filter(stands_in);
+    candidates.max_by_key(|manifest| manifest.layers.len())
 }

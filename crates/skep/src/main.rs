@@ -160,10 +160,13 @@ fn serve(config: Config, args: &ServeArgs) -> Result<(), CliError> {
         },
         local_tls: args.tls,
     };
-    let announce = if args.json {
-        up::announce_json
-    } else {
-        up::announce
+    let example = template::example(&config.cache_dir)?;
+    let announce = |ready: &serve::Ready| {
+        if args.json {
+            up::announce_json(ready);
+        } else {
+            up::announce(ready, example);
+        }
     };
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()

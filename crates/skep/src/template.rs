@@ -10,6 +10,10 @@ use skep_launch::Launcher;
 use skep_types::TemplateImage;
 
 use crate::progress;
+use crate::up::Example;
+
+/// What the code-interpreter SDKs ask for when nobody names a template.
+const INTERPRETER: &str = "code-interpreter-v1";
 
 /// Builds a built-in template, or finds that it is built. Blocks.
 ///
@@ -66,6 +70,17 @@ pub(crate) fn say_who_stands_in(cache_dir: &Path) -> Result<(), CliError> {
         }
     }
     Ok(())
+}
+
+/// What there is to try with the templates that are built.
+///
+/// # Errors
+///
+/// If the catalog cannot be read.
+pub(crate) fn example(cache_dir: &Path) -> Result<Example, CliError> {
+    let catalog = Catalog::open(cache_dir).map_err(CliError::failure)?;
+    let interpreter = catalog.find(INTERPRETER).map_err(CliError::failure)?;
+    Ok(interpreter.map_or(Example::Command, |_| Example::Interpreter))
 }
 
 /// Prints the templates that are built.

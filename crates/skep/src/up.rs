@@ -5,13 +5,40 @@ use skep_cli::{print_line, print_note};
 use crate::serve::Ready;
 
 /// What to try first. Without indentation, so that it can be pasted as it is.
-const EXAMPLE: &str = r#"
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Example {
+    /// A command: every template can run one.
+    Command,
+    /// Code, where the code-interpreter SDKs find the template that they ask for.
+    Interpreter,
+}
+
+impl Example {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Command => {
+                r#"
 pip install e2b && python3 - <<'END'
 from e2b import Sandbox
 with Sandbox.create() as sandbox:
     print(sandbox.commands.run("echo hello from $(hostname)").stdout)
 END
-"#;
+"#
+            }
+            Self::Interpreter => {
+                r#"
+pip install e2b-code-interpreter && python3 - <<'END'
+from e2b_code_interpreter import Sandbox
+with Sandbox.create() as sandbox:
+    print(sandbox.run_code("sum(range(10))").text)
+    print(sandbox.run_code("[1, 2, 3].map((x) => x * x)", language="js").text)
+    print(sandbox.commands.run("echo hello from $(hostname)").stdout)
+END
+"#
+            }
+        }
+    }
+}
 
 /// Tells a machine, in one line.
 pub(crate) fn announce_json(ready: &Ready) {
@@ -27,7 +54,7 @@ pub(crate) fn announce_json(ready: &Ready) {
 }
 
 /// Tells a person, ready to paste.
-pub(crate) fn announce(ready: &Ready) {
+pub(crate) fn announce(ready: &Ready, example: Example) {
     print_note(&format!(
         "\nserving on {} — Ctrl-C stops it; sandboxes live on\n",
         ready.url
@@ -41,7 +68,7 @@ pub(crate) fn announce(ready: &Ready) {
              resolver find *.localhost by systemd-resolved or the package libnss-myhostname"
         ));
     }
-    print_note(EXAMPLE);
+    print_note(example.text());
 }
 
 fn exports(ready: &Ready) -> Vec<String> {

@@ -78,9 +78,9 @@ fn templates_are_listed_with_the_sizes_of_their_layers() {
 
 fn a_template_answers_to_the_name_of_another_until_that_is_built() {
     let workshop = Workshop::new();
-    let small = SMALL.replace("[from]", "stands_in_for = [\"whole\"]\n[from]");
+    let small_text = SMALL.replace("[from]", "stands_in_for = [\"whole\"]\n[from]");
     let whole = SMALL.replace("small", "whole");
-    let all = recipes([("small", &small), ("whole", &whole)]);
+    let all = recipes([("small", &small_text), ("whole", &whole)]);
     let names = || -> Vec<Vec<String>> {
         let listed = workshop.catalog.list().unwrap().into_iter();
         listed.map(|template| template.names).collect()
@@ -88,6 +88,15 @@ fn a_template_answers_to_the_name_of_another_until_that_is_built() {
     let small = workshop.build(&all, "small").0.unwrap();
     assert_eq!(workshop.catalog.find("whole").unwrap(), Some(small));
     assert_eq!(names(), [["small", "whole"]]);
+
+    // One that has more in it comes nearer, whatever it is called.
+    let more = "\n[[step]]\nrun = \"touch third\"\n";
+    let larger = small_text.replace("\"small\"", "\"larger\"") + more;
+    let larger = recipes([("larger", larger.as_str())]);
+    let larger = workshop.build(&larger, "larger").0.unwrap();
+    assert_eq!(workshop.catalog.find("whole").unwrap(), Some(larger));
+    assert_eq!(names(), [vec!["larger", "whole"], vec!["small"]]);
+    assert!(workshop.catalog.remove("larger").unwrap());
 
     let whole = workshop.build(&all, "whole").0.unwrap();
     assert_eq!(workshop.catalog.find("whole").unwrap(), Some(whole));
