@@ -44,28 +44,42 @@ impl Channel {
         self.0
     }
 
-    /// Sends a message with descriptors.
+    /// Sends a message with descriptors. Waits until there is room for it.
     pub(crate) fn send(
         &self,
         message: &impl Serialize,
         descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        self.send_with(message, descriptors, SendFlags::NOSIGNAL)
+    }
+
+    /// As [`Channel::send`], or says at once that there is no room for it.
+    pub(crate) fn try_send(
+        &self,
+        message: &impl Serialize,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        self.send_with(message, descriptors, flags)
+    }
+
+    fn send_with(
+        &self,
+        message: &impl Serialize,
+        descriptors: &[BorrowedFd<'_>],
+        flags: SendFlags,
     ) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
         if bytes.len() > MESSAGE_BYTES {
             return Err(rustix::io::Errno::MSGSIZE.into());
         }
         let mut space =
-            vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Descriptors::MAX + 1))];
+            vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Descriptors::MAX + 2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
             return Err(rustix::io::Errno::TOOMANYREFS.into());
         }
-        rustix::net::sendmsg(
-            &self.0,
-            &[IoSlice::new(&bytes)],
-            &mut control,
-            SendFlags::NOSIGNAL,
-        )?;
+        rustix::net::sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut control, flags)?;
         Ok(())
     }
 
@@ -73,7 +87,7 @@ impl Channel {
     pub(crate) fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         let mut bytes = vec![0; MESSAGE_BYTES];
         let mut space =
-            vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Descriptors::MAX + 1))];
+            vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Descriptors::MAX + 2))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let received = rustix::io::retry_on_intr(|| {
             rustix::net::recvmsg(

@@ -13,8 +13,9 @@ pub struct Descriptor(usize);
 pub struct Descriptors(Vec<OwnedFd>);
 
 impl Descriptors {
-    /// Most descriptors that one message can carry, less the one that holds the plan itself.
-    pub const MAX: usize = 252;
+    /// Most descriptors that one message can carry, less the one that holds the plan itself and
+    /// the one for its report.
+    pub const MAX: usize = 251;
 
     /// Adds one and says how the plan refers to it.
     pub fn add(&mut self, descriptor: impl Into<OwnedFd>) -> Descriptor {

@@ -11,6 +11,7 @@ mod inside;
 mod network;
 mod proc;
 mod root;
+mod staying;
 mod tree;
 
 use std::io;
@@ -28,6 +29,7 @@ pub(crate) use root::make_directory;
 pub(crate) use tree::{FsOption, new_mount};
 
 use crate::channel::Channel;
+use crate::order::Order;
 use crate::report::Report;
 use crate::steps::{Failure, Steps};
 use crate::trouble::{On, Trouble};
@@ -59,26 +61,43 @@ enum Word {
     },
 }
 
-/// The launcher program. Call it first in `main`, before any thread is started: it reads a
-/// plan from standard input, which [`crate::Launcher`] has made a socket.
+/// The launcher program. Call it first in `main`, before any thread is started: it takes an
+/// order from standard input, which [`crate::Launcher`] has made a socket.
 pub fn run() -> ExitCode {
-    let channel = match std::io::stdin().as_fd().try_clone_to_owned() {
-        Ok(socket) => Channel::from_descriptor(socket),
-        Err(_) => return ExitCode::FAILURE,
+    let Ok(channel) = skep_linux::take_standard_input().map(Channel::from_descriptor) else {
+        return ExitCode::FAILURE;
     };
+    match channel.receive::<Order>() {
+        Ok(Some((Order::CarryOut, descriptors))) => exit_code(carry_out(&channel, descriptors)),
+        Ok(Some((Order::Stay, _))) => exit_code(staying::stay(channel)),
+        Ok(None) | Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn exit_code(all_went_well: bool) -> ExitCode {
+    if all_went_well {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Carries out the plan that comes with `descriptors`, and reports over `channel`. False if
+/// that was a failure.
+fn carry_out(channel: &Channel, descriptors: Vec<OwnedFd>) -> bool {
     let mut steps = Steps::new(None);
-    let received = steps.carry_out(Step::ReadPlan, || receive_plan(&channel));
-    let outcome = received.and_then(|(plan, descriptors)| {
+    let read = steps.carry_out(Step::ReadPlan, || read_plan(descriptors));
+    let outcome = read.and_then(|(plan, descriptors)| {
         let launch = Launch {
             plan: &plan,
             descriptors: &descriptors,
         };
         let mut steps = Steps::new(plan.fail_at);
         let child = launch.carry_out(&mut steps)?;
-        launch.hand_over(&mut steps, &channel, child)
+        launch.hand_over(&mut steps, channel, child)
     });
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => true,
         Err(Failure { step, trouble }) => {
             let report = Report::Failed {
                 step,
@@ -87,15 +106,12 @@ pub fn run() -> ExitCode {
             };
             // Where nobody listens any more, ending is all that is left to do.
             channel.send(&report, &[]).ok();
-            ExitCode::FAILURE
+            false
         }
     }
 }
 
-fn receive_plan(channel: &Channel) -> Result<(LaunchPlan, Descriptors), Trouble> {
-    let Some(((), mut descriptors)) = channel.receive::<()>()? else {
-        return Err(Errno::PIPE.into());
-    };
+fn read_plan(mut descriptors: Vec<OwnedFd>) -> Result<(LaunchPlan, Descriptors), Trouble> {
     if descriptors.is_empty() {
         return Err(Errno::BADF.into());
     }

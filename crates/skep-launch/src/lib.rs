@@ -1,20 +1,24 @@
 //! The launch plan and the launcher that carries it out.
 //!
 //! The server has many threads, so it must not run code of its own between fork and exec, and
-//! it never enters a namespace. It starts the launcher instead: the same executable, with one
-//! thread, which reads a [`LaunchPlan`] from its standard input, carries it out step by step,
-//! and reports either the running process or the step that failed.
+//! it never enters a namespace. It starts a launcher instead: the same executable, with one
+//! thread, which gets a [`LaunchPlan`] over a socket, carries it out step by step, and reports
+//! either the running process or the step that failed. One that stays ([`StandingLauncher`])
+//! forks for every plan, which its one thread allows.
 
 mod capabilities;
+mod carrier;
 mod channel;
 mod defence;
 mod descriptors;
 mod disk;
 mod filter;
 mod launcher;
+mod order;
 mod plan;
 mod report;
 mod spawn;
+mod standing;
 mod step;
 mod steps;
 mod trouble;
@@ -32,4 +36,5 @@ pub use plan::{
 };
 pub use report::Ended;
 pub use spawn::{Launcher, SpawnError, Started, sealed_file};
+pub use standing::{CarriedOutBy, StandingLauncher};
 pub use step::Step;

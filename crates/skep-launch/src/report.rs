@@ -7,6 +7,8 @@ use crate::Step;
 /// One message of the launcher to whoever started it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
+    /// A process that was forked for the plan begins. Carries one descriptor: its own pidfd.
+    Taken,
     /// The program runs. Carries one descriptor: its pidfd.
     Started {
         /// The machine's id of the process.

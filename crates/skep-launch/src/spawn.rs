@@ -3,15 +3,17 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{MemfdFlags, SealFlags};
 
+use crate::carrier::{Carrier, Hearing, Reaped, readable};
 use crate::channel::Channel;
+use crate::order::Order;
 use crate::report::Report;
 use crate::{Descriptors, Ended, LaunchPlan, Step};
 
@@ -22,7 +24,7 @@ pub struct Launcher {
     arguments: Vec<OsString>,
 }
 
-/// A process that the launcher has started.
+/// A process that a launcher has started.
 #[derive(Debug)]
 pub struct Started {
     /// The machine's id of the process.
@@ -31,19 +33,18 @@ pub struct Started {
     pub pidfd: OwnedFd,
     /// How long each step took, in microseconds.
     pub timings: Vec<(Step, u32)>,
+    /// The launcher of a detached process, if it was forked for it: readable when it is gone.
+    /// Until then the process is its child and nobody else's.
+    pub leaving: Option<OwnedFd>,
     /// The launcher of a tied process, which stays until the process ends.
-    tied: Option<Tied>,
+    pub(crate) tied: Option<Tied>,
 }
 
 #[derive(Debug)]
-struct Tied {
-    channel: Channel,
-    launcher: Reaped,
+pub(crate) struct Tied {
+    pub(crate) channel: Channel,
+    pub(crate) launcher: Carrier,
 }
-
-/// A child that is killed and reaped when it is let go, so that it never outlives its owner.
-#[derive(Debug)]
-struct Reaped(Child);
 
 /// Why a process could not be launched.
 #[derive(Debug, thiserror::Error)]
@@ -73,8 +74,8 @@ pub enum SpawnError {
         source: io::Error,
     },
     /// It ended without a word, which is a bug or a kill from outside.
-    #[error("launcher ended without a report ({0})")]
-    Died(ExitStatus),
+    #[error("launcher ended without a report{}", .0.map(|status| format!(" ({status})")).unwrap_or_default())]
+    Died(Option<ExitStatus>),
     /// It did not answer in time and was killed.
     #[error("launcher did not answer within {} s", .0.as_secs_f32())]
     Silent(Duration),
@@ -108,55 +109,32 @@ impl Launcher {
         descriptors: Descriptors,
         deadline: Duration,
     ) -> Result<Started, SpawnError> {
-        let end = Instant::now() + deadline;
+        let hearing = Hearing::until(deadline);
+        let (channel, launcher) = self.start()?;
+        let order = send_plan(&channel, &Order::CarryOut, None, plan, &descriptors);
+        order.map_err(SpawnError::Send)?;
+        drop(descriptors);
+        hearing.outcome(channel, Carrier::Own(launcher), plan.lifetime)
+    }
+
+    /// Starts the program, which then waits for an order.
+    pub(crate) fn start(&self) -> Result<(Channel, Reaped), SpawnError> {
         let (channel, theirs) = Channel::pair().map_err(SpawnError::Send)?;
         // The socket is the launcher's standard input: that is inherited without any code of
-        // ours between fork and exec.
+        // ours between fork and exec. In a group of its own, it does not end when somebody at
+        // a terminal ends the server.
         let launcher = Command::new(&self.executable)
             .args(&self.arguments)
             .stdin(Stdio::from(theirs.into_descriptor()))
             .stdout(Stdio::null())
             .env_clear()
+            .process_group(0)
             .spawn()
             .map_err(|source| SpawnError::Start {
                 executable: self.executable.clone(),
                 source,
             })?;
-        let mut launcher = Reaped(launcher);
-        send_plan(&channel, plan, &descriptors).map_err(SpawnError::Send)?;
-        drop(descriptors);
-
-        if !readable(channel.as_fd(), Some(end)).map_err(SpawnError::Receive)? {
-            return Err(SpawnError::Silent(deadline));
-        }
-        let report = channel.receive::<Report>().map_err(SpawnError::Receive)?;
-        match report {
-            Some((Report::Started { pid, timings }, mut sent)) => {
-                let pidfd = sent.pop().ok_or_else(no_pidfd)?;
-                let tied = match plan.lifetime {
-                    crate::Lifetime::Tied => Some(Tied { channel, launcher }),
-                    crate::Lifetime::Detached => {
-                        launcher.wait().map_err(SpawnError::Receive)?;
-                        None
-                    }
-                };
-                Ok(Started {
-                    pid,
-                    pidfd,
-                    timings,
-                    tied,
-                })
-            }
-            Some((Report::Failed { step, errno, thing }, _)) => Err(SpawnError::Step {
-                step,
-                thing,
-                source: io::Error::from_raw_os_error(errno),
-            }),
-            Some((Report::Ended(_), _)) => Err(no_pidfd()),
-            None => Err(SpawnError::Died(
-                launcher.wait().map_err(SpawnError::Receive)?,
-            )),
-        }
+        Ok((channel, Reaped(launcher)))
     }
 }
 
@@ -181,38 +159,28 @@ impl Started {
         let report = tied.channel.receive::<Report>();
         match report.map_err(SpawnError::Receive)? {
             Some((Report::Ended(ended), _)) => Ok(Some(ended)),
-            Some((Report::Started { .. } | Report::Failed { .. }, _)) | None => Err(
-                SpawnError::Died(tied.launcher.wait().map_err(SpawnError::Receive)?),
-            ),
+            Some((Report::Taken | Report::Started { .. } | Report::Failed { .. }, _)) | None => {
+                Err(SpawnError::Died(
+                    tied.launcher.wait().map_err(SpawnError::Receive)?,
+                ))
+            }
         }
     }
-}
-
-impl Reaped {
-    fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.0.wait()
-    }
-}
-
-impl Drop for Reaped {
-    fn drop(&mut self) {
-        // Both fail only when the child has been reaped already, which is what is wanted.
-        if self.0.kill().is_ok() {
-            self.0.wait().ok();
-        }
-    }
-}
-
-fn no_pidfd() -> SpawnError {
-    SpawnError::Receive(rustix::io::Errno::PROTO.into())
 }
 
 /// Sends the plan in a sealed file, because a packet is too small for a long environment.
-fn send_plan(channel: &Channel, plan: &LaunchPlan, descriptors: &Descriptors) -> io::Result<()> {
+pub(crate) fn send_plan(
+    channel: &Channel,
+    order: &Order,
+    report: Option<&Channel>,
+    plan: &LaunchPlan,
+    descriptors: &Descriptors,
+) -> io::Result<()> {
     let file = sealed_file("launch-plan", &serde_json::to_vec(plan)?)?;
-    let mut all = vec![file.as_fd()];
-    all.extend(descriptors.iter());
-    channel.send(&(), &all)
+    let report = report.map(AsFd::as_fd);
+    let all = report.into_iter().chain([file.as_fd()]);
+    let all: Vec<_> = all.chain(descriptors.iter()).collect();
+    channel.try_send(order, &all)
 }
 
 /// A file in memory that holds `content` and can never be changed again, by anybody.
@@ -228,21 +196,4 @@ pub fn sealed_file(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
     let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals)?;
     Ok(file.into())
-}
-
-/// Waits until there is something to read, or the end of it. False when the time is over.
-fn readable(descriptor: BorrowedFd<'_>, end: Option<Instant>) -> io::Result<bool> {
-    loop {
-        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        let left = left
-            .map(Timespec::try_from)
-            .transpose()
-            .map_err(io::Error::other)?;
-        let mut descriptors = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
-        match rustix::event::poll(&mut descriptors, left.as_ref()) {
-            Ok(ready) => return Ok(ready > 0),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
 }

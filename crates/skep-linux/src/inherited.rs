@@ -1,7 +1,9 @@
 //! Descriptors that a parent process left open for this one.
 
 use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+
+use rustix::fs::{Mode, OFlags};
 
 /// Takes ownership of a descriptor that the parent passed by its number.
 ///
@@ -24,9 +26,27 @@ pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
+/// Takes what the parent passed as standard input, and leaves `/dev/null` in its place.
+///
+/// # Errors
+///
+/// If nothing is open there, or there is no `/dev/null`.
+pub fn take_standard_input() -> io::Result<OwnedFd> {
+    let taken = io::stdin().as_fd().try_clone_to_owned()?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let null = rustix::fs::open("/dev/null", flags, Mode::empty())?;
+    // SAFETY: no memory is touched. Nobody owns the descriptor 0: the standard library uses it
+    // by its number, whatever is open under that.
+    let answer = unsafe { libc::dup2(null.as_raw_fd(), libc::STDIN_FILENO) };
+    if answer == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(taken)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::os::fd::{AsRawFd as _, IntoRawFd as _};
+    use std::os::fd::IntoRawFd as _;
 
     use super::*;
 

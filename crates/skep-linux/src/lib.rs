@@ -27,7 +27,7 @@ pub use execute::{Executable, Execution, execute};
 pub use file_owner::as_file_owner;
 pub use filter::{Instruction, install_filter};
 pub use first_process::{MARKER, protect_first_process};
-pub use inherited::take_inherited;
+pub use inherited::{take_inherited, take_standard_input};
 pub use keyring::leave_session_keyring;
 pub use loop_device::{LoopDevice, attach_loop_device};
 pub use mount::{add_mount_attributes, map_ids};

@@ -12,9 +12,12 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use skep_isolation::{DestroyError, LaunchError, LaunchRequest};
-use skep_launch::{Descriptors, Parent, SpawnError, Started, Step, sealed_file};
+use skep_launch::{
+    CarriedOutBy, Descriptors, LaunchPlan, Parent, SpawnError, StandingLauncher, Started, Step,
+    sealed_file,
+};
 use skep_linux::packet;
-use skep_telemetry::Chain;
+use skep_telemetry::{Chain, Counter};
 use skep_types::{Egress, SandboxId, Usage};
 
 use crate::cgroup::{self, CgroupError, Cgroups, Group, IoLimit};
@@ -52,12 +55,23 @@ pub(crate) struct Host {
     pub(crate) logs: KeptLogs,
     pub(crate) disks: Disks,
     pub(crate) zygotes: Zygotes,
+    pub(crate) launcher: StandingLauncher,
+    pub(crate) launches: Arc<LaunchCounts>,
     agent: OwnedFd,
     /// Every sandbox that was launched or adopted by this server and not destroyed yet, those
     /// that are being launched included.
     tenants: Mutex<HashMap<SandboxId, Tenant>>,
     /// Where the next launches are to fail. For tests.
     fail_at: Mutex<Option<Step>>,
+}
+
+/// How many sandboxes were launched, and by whom.
+#[derive(Debug, Default)]
+pub struct LaunchCounts {
+    /// By a fork of the launcher that stays.
+    pub by_fork: Counter,
+    /// By a launcher of their own, because that one did not answer.
+    pub by_own_launcher: Counter,
 }
 
 #[derive(Debug, Clone)]
@@ -115,6 +129,8 @@ impl Host {
             logs: KeptLogs::open(config.data_dir.join("logs"))?,
             disks: Disks::new(config.data_dir.join("disks"), config.ready_disks)?,
             zygotes: Zygotes::new(config.zygotes.clone())?,
+            launcher: StandingLauncher::new(config.launcher.clone()),
+            launches: Arc::default(),
             agent,
             tenants: Mutex::default(),
             fail_at: Mutex::default(),
@@ -227,10 +243,7 @@ impl Host {
         };
         let plan = plan::plan(self, request, slot, &folder, &passed);
         let prepared_in = start.elapsed();
-        let launcher = &self.config.launcher;
-        let started = launcher
-            .launch(&plan, descriptors, LAUNCHER_DEADLINE)
-            .map_err(told_by_launcher)?;
+        let started = self.run_launcher(&request.id, &plan, descriptors)?;
         let meter = DiskMeter::find(
             Path::new(BLOCK_DEVICES),
             &folder.join(plan::IMAGE),
@@ -246,6 +259,27 @@ impl Host {
             prepared_in,
             launched_in: start.elapsed().saturating_sub(prepared_in),
         })
+    }
+
+    fn run_launcher(
+        &self,
+        id: &SandboxId,
+        plan: &LaunchPlan,
+        descriptors: Descriptors,
+    ) -> Result<Started, LaunchError> {
+        let launched = self
+            .launcher
+            .launch(plan, descriptors, LAUNCHER_DEADLINE)
+            .map_err(told_by_launcher);
+        let (started, carried_out_by) = launched?;
+        match carried_out_by {
+            CarriedOutBy::Fork => self.launches.by_fork.add_one(),
+            CarriedOutBy::OwnLauncher => {
+                tracing::warn!(sandbox = %id, "the launcher did not answer, it was replaced");
+                self.launches.by_own_launcher.add_one();
+            }
+        }
+        Ok(started)
     }
 
     fn open_doors(&self, group: &Group, slot: Slot) -> Result<Doors, CgroupError> {

@@ -28,6 +28,7 @@ pub use config::{NativeConfig, ZygoteConfig, resolvers_in};
 #[doc(hidden)]
 pub use defence::Defence;
 pub use firewall::FirewallError;
+pub use host::LaunchCounts;
 pub use instance::InstanceError;
 pub use native::{Native, StartError};
 pub use probe::{Check, CheckStatus, probe};

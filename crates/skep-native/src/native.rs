@@ -22,11 +22,11 @@ use crate::cgroup::{CgroupError, Cgroups};
 use crate::config::NativeConfig;
 use crate::defence::Defence;
 use crate::firewall::FirewallError;
-use crate::host::{Host, Newcomer, failed};
+use crate::host::{Host, LaunchCounts, Newcomer, failed};
 use crate::instance::{Instance, InstanceError, Names, Slot};
 use crate::log::{Identity, Log};
 use crate::record::{self, Record};
-use crate::resident::Resident;
+use crate::resident::{FirstProcess, Resident};
 use crate::zygote::{Client, Holder, ZygoteCounts};
 use crate::{dns, firewall, gateway, zygote};
 
@@ -162,6 +162,16 @@ impl Native {
         Arc::clone(&self.host.zygotes.counts)
     }
 
+    /// What is counted of launches.
+    pub fn launches(&self) -> Arc<LaunchCounts> {
+        Arc::clone(&self.host.launches)
+    }
+
+    #[doc(hidden)]
+    pub fn launcher_pid(&self) -> Option<u32> {
+        self.host.launcher.pid()
+    }
+
     #[doc(hidden)]
     pub fn fail_next_launches_at(&self, step: Option<skep_launch::Step>) {
         self.host.set_fail_at(step);
@@ -175,7 +185,7 @@ fn set_up(config: NativeConfig) -> Result<(Host, Instance), StartError> {
     let instance = Instance::claim(&config.data_dir, |number| sandboxes_live(&root, number))?;
     let names = instance.names();
     let cgroups = Cgroups::open(&root, &names.cgroup()).map_err(cgroup_error)?;
-    // The launcher is gone when its sandbox runs, so we are the one who learns how that ended.
+    // The launcher goes when its sandbox runs, so we are the one who learns how that ended.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(io::Error::from)
         .map_err(host_error("become the parent of sandboxes"))?;
@@ -367,9 +377,20 @@ async fn launch_at(
             };
             zygote::serve(Arc::clone(host), holder, client, forks);
         }
-        let (host, pidfd) = (Arc::clone(host), started.pidfd);
-        let resident = Resident::new(host, record, slot, pidfd, Some(last_words), Some(log))
-            .map_err(failed("watch the first process"))?;
+        let first_process = FirstProcess {
+            pidfd: started.pidfd,
+            leaving: started.leaving,
+        };
+        let host = Arc::clone(host);
+        let resident = Resident::new(
+            host,
+            record,
+            slot,
+            first_process,
+            Some(last_words),
+            Some(log),
+        )
+        .map_err(failed("watch the first process"))?;
         Ok((resident, ready))
     });
     let (resident, ready) = match settled {
@@ -497,7 +518,11 @@ fn adopt(host: &Arc<Host>, record: &LaunchRecord) -> Result<Arc<Resident>, Adopt
         return Err(AdoptError::Record("it is being launched".into()));
     }
     let log = record.log.and_then(|identity| find_log(&record, identity));
-    match Resident::new(Arc::clone(host), record, slot, pidfd, None, log) {
+    let first_process = FirstProcess {
+        pidfd,
+        leaving: None,
+    };
+    match Resident::new(Arc::clone(host), record, slot, first_process, None, log) {
         Ok(resident) => {
             host.settle(&id, &resident);
             Ok(resident)

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -17,6 +18,10 @@ use crate::host::{Host, read_last_words};
 use crate::instance::Slot;
 use crate::log::Log;
 use crate::record::Record;
+
+/// How long a launcher may take to end when its work is done: milliseconds, unless the machine
+/// is overloaded.
+const LEAVING: Duration = Duration::from_secs(30);
 
 /// A sandbox that runs.
 #[derive(Debug)]
@@ -33,6 +38,14 @@ pub(crate) struct Resident {
     log: Option<Arc<Log>>,
 }
 
+/// The first process of a sandbox, to be watched.
+#[derive(Debug)]
+pub(crate) struct FirstProcess {
+    pub(crate) pidfd: OwnedFd,
+    /// Its launcher, whose child it is until that is gone.
+    pub(crate) leaving: Option<OwnedFd>,
+}
+
 impl Resident {
     /// Takes charge of a sandbox: watches its first process from now on.
     ///
@@ -43,15 +56,12 @@ impl Resident {
         host: Arc<Host>,
         record: Record,
         slot: Slot,
-        pidfd: OwnedFd,
+        first_process: FirstProcess,
         last_words: Option<OwnedFd>,
         log: Option<Log>,
     ) -> std::io::Result<Arc<Self>> {
-        #[expect(
-            deprecated,
-            reason = "what the newer call demands is what an owned descriptor is: open, and always the same"
-        )]
-        let pidfd = AsyncFd::new(pidfd)?;
+        let FirstProcess { pidfd, leaving } = first_process;
+        let (pidfd, leaving) = (watch(pidfd)?, leaving.map(watch).transpose()?);
         let resident = Arc::new(Self {
             host,
             record,
@@ -63,6 +73,12 @@ impl Resident {
         });
         let watched = Arc::clone(&resident);
         skep_telemetry::spawn("watch sandbox", async move {
+            if let Some(leaving) = leaving {
+                let left = tokio::time::timeout(LEAVING, end_of(&leaving)).await;
+                if left.is_err() {
+                    tracing::warn!(sandbox = %watched.record.id, "its launcher does not end");
+                }
+            }
             let exit = end_of(&pidfd).await;
             watched.exit.send_replace(Some(exit));
         });
@@ -91,6 +107,14 @@ impl Resident {
             None => Ok(Vec::new()),
         }
     }
+}
+
+fn watch(pidfd: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
+    #[expect(
+        deprecated,
+        reason = "what the newer call demands is what an owned descriptor is: open, and always the same"
+    )]
+    AsyncFd::new(pidfd)
 }
 
 /// Waits until a process is gone, and takes its exit status.

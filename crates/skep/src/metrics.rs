@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use skep_api::ServerMetrics;
-use skep_native::ZygoteCounts;
+use skep_native::{LaunchCounts, ZygoteCounts};
 use skep_node::Node;
 use skep_store::Store;
 use skep_telemetry::Exposition;
@@ -14,6 +14,7 @@ use skep_types::Phase;
 pub(crate) struct Metrics {
     pub(crate) node: Node,
     pub(crate) store: Store,
+    pub(crate) launches: Arc<LaunchCounts>,
     pub(crate) zygotes: Arc<ZygoteCounts>,
     /// Set when the front door is there, which is made last.
     pub(crate) proxy: OnceLock<Arc<skep_proxy::Metrics>>,
@@ -30,6 +31,7 @@ impl ServerMetrics for Metrics {
             version,
         );
         self.sandboxes(&mut text);
+        launches(&mut text, &self.launches);
         zygotes(&mut text, &self.zygotes);
         if let Some(proxy) = self.proxy.get() {
             requests(&mut text, proxy);
@@ -117,6 +119,18 @@ impl Metrics {
             &metrics.commits,
         );
     }
+}
+
+fn launches(text: &mut Exposition, counts: &LaunchCounts) {
+    text.counters(
+        "skep_sandbox_launches_total",
+        "Sandboxes that were launched, by a fork of the launcher that stays or one of their own.",
+        "launcher",
+        [
+            ("fork", counts.by_fork.get()),
+            ("own", counts.by_own_launcher.get()),
+        ],
+    );
 }
 
 fn zygotes(text: &mut Exposition, counts: &ZygoteCounts) {

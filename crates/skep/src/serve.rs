@@ -158,6 +158,7 @@ impl Server {
         let metrics = Arc::new(Metrics {
             node: node.clone(),
             store: store.clone(),
+            launches: isolation.launches(),
             zygotes: isolation.zygotes(),
             proxy: OnceLock::new(),
         });

@@ -5,8 +5,9 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use skep_launch::{Lifetime, Link, Network, SpawnError, Step, Top};
+use tempfile::TempDir;
 
-use crate::plan::{Bench, DEADLINE, make_image};
+use crate::plan::{Bench, DEADLINE, launcher, make_image, standing_launcher};
 
 crate::tests![
     a_launch_that_fails_at_any_step_names_it_and_leaves_nothing,
@@ -17,36 +18,53 @@ crate::tests![
 
 fn a_launch_that_fails_at_any_step_names_it_and_leaves_nothing() {
     for (number, step) in Step::ALL.iter().enumerate() {
-        let mut bench = Bench::new(&["pid"]);
-        let image = bench.path("disk.img");
-        make_image(&image);
-        bench.plan.root.top = Top::Image(image.clone());
-        let name = format!("skt{}n{number}", std::process::id() % 100_000);
-        bench.plan.network = Network::Link(Link {
-            host_name: name.clone(),
-            host_group: 0,
-            address: Ipv4Addr::new(192, 0, 2, 200),
-            gateway: Ipv4Addr::new(192, 0, 2, 201),
+        check_failure(number, *step, |bench| {
+            let launched = launcher().launch(&bench.plan, bench.descriptors, DEADLINE);
+            (launched.map(drop), bench.directory)
         });
-        bench.plan.lifetime = Lifetime::Detached;
-        bench.plan.fail_at = Some(*step);
-        let (error, directory) = bench.fail();
-        let SpawnError::Step {
-            step: failed,
-            source,
-            thing,
-        } = error
-        else {
-            panic!("{step}: {error}");
-        };
-        assert_eq!(failed, *step, "{thing:?}");
-        assert_eq!(
-            source.raw_os_error(),
-            Some(libc::ECANCELED),
-            "{step} {thing:?}"
-        );
-        wait_until_gone(*step, directory.path(), &image, &name);
+        check_failure(number, *step, |bench| {
+            let launched = standing_launcher().launch(&bench.plan, bench.descriptors, DEADLINE);
+            (launched.map(drop), bench.directory)
+        });
     }
+}
+
+fn check_failure(
+    number: usize,
+    step: Step,
+    launch: impl FnOnce(Bench) -> (Result<(), SpawnError>, TempDir),
+) {
+    let mut bench = Bench::new(&["pid"]);
+    let image = bench.path("disk.img");
+    make_image(&image);
+    bench.plan.root.top = Top::Image(image.clone());
+    let name = format!("skt{}n{number}", std::process::id() % 100_000);
+    bench.plan.network = Network::Link(Link {
+        host_name: name.clone(),
+        host_group: 0,
+        address: Ipv4Addr::new(192, 0, 2, 200),
+        gateway: Ipv4Addr::new(192, 0, 2, 201),
+    });
+    bench.plan.lifetime = Lifetime::Detached;
+    bench.plan.fail_at = Some(step);
+    let (launched, directory) = launch(bench);
+    check_step(step, launched);
+    wait_until_gone(step, directory.path(), &image, &name);
+}
+
+#[track_caller]
+fn check_step(step: Step, launched: Result<(), SpawnError>) {
+    let Err(SpawnError::Step {
+        step: failed,
+        source,
+        thing,
+    }) = launched
+    else {
+        panic!("{step}: {launched:?}");
+    };
+    assert_eq!(failed, step, "{thing:?}");
+    let code = source.raw_os_error();
+    assert_eq!(code, Some(libc::ECANCELED), "{step} {thing:?}");
 }
 
 /// The kernel takes links and loop devices away a moment after the last process.

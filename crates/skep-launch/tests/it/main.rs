@@ -15,6 +15,7 @@ mod measure;
 mod plan;
 mod probe;
 mod sandbox;
+mod standing;
 
 use std::process::ExitCode;
 
@@ -25,8 +26,15 @@ fn main() -> ExitCode {
     match arguments.get(1).map(String::as_str) {
         Some("launch") => skep_launch::run(),
         Some("probe") => probe::run(&arguments[2..]),
+        Some("server") => standing::serve(),
         _ => {
-            let tests = [sandbox::TESTS, below::TESTS, build::TESTS, faults::TESTS];
+            let tests = [
+                sandbox::TESTS,
+                below::TESTS,
+                build::TESTS,
+                faults::TESTS,
+                standing::TESTS,
+            ];
             let trials = tests.concat().into_iter().map(trial);
             let measured = measure::TESTS.iter().copied();
             let measured = measured.map(|test| trial(test).with_ignored_flag(true));

@@ -4,12 +4,13 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use skep_launch::{
-    Descriptors, Ended, LaunchPlan, Launcher, Lifetime, Network, Privileges, Process, Program,
-    Root, SpawnError, Top, Users,
+    CarriedOutBy, Descriptors, Ended, LaunchPlan, Launcher, Lifetime, Network, Privileges, Process,
+    Program, Root, SpawnError, StandingLauncher, Top, Users,
 };
 use tempfile::TempDir;
 
@@ -20,7 +21,7 @@ pub(crate) struct Bench {
     pub(crate) directory: TempDir,
     pub(crate) plan: LaunchPlan,
     pub(crate) descriptors: Descriptors,
-    output: std::io::PipeReader,
+    pub(crate) output: std::io::PipeReader,
 }
 
 /// Ids that no other test uses at the same time.
@@ -111,9 +112,10 @@ impl Bench {
 
     /// Launches the program, and returns how it ended and what it said.
     pub(crate) fn run(mut self) -> (Ended, String, TempDir) {
-        let mut started = launcher()
+        let (mut started, carried_out_by) = standing_launcher()
             .launch(&self.plan, self.descriptors, DEADLINE)
             .unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)));
+        assert_eq!(carried_out_by, CarriedOutBy::Fork);
         let mut said = String::new();
         self.output.read_to_string(&mut said).unwrap();
         let ended = started.wait(Some(DEADLINE)).unwrap().expect("it ends");
@@ -125,6 +127,12 @@ impl Bench {
         let launched = launcher().launch(&self.plan, self.descriptors, DEADLINE);
         (launched.expect_err("the plan fails"), self.directory)
     }
+}
+
+/// The launcher that all tests share which do not hurt it.
+pub(crate) fn standing_launcher() -> &'static StandingLauncher {
+    static SHARED: OnceLock<StandingLauncher> = OnceLock::new();
+    SHARED.get_or_init(|| StandingLauncher::new(launcher()))
 }
 
 pub(crate) fn launcher() -> Launcher {

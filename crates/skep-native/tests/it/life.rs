@@ -15,6 +15,7 @@ crate::tests![
     a_missing_layer_is_told_by_the_step_that_needs_it,
     a_launch_that_fails_at_any_step_leaves_nothing,
     a_launch_that_nobody_waits_for_leaves_nothing,
+    a_launcher_that_is_killed_costs_no_sandbox_and_is_counted,
     the_end_of_the_first_process_is_seen_with_its_code,
     a_sandbox_outlives_its_server_and_is_adopted_by_the_next,
     what_was_not_adopted_is_swept,
@@ -38,6 +39,26 @@ async fn an_agent_that_never_listens_is_given_up() {
     let error = bench.launch_with("silent").await;
     assert!(matches!(error, LaunchError::AgentSilent(_)), "{error:?}");
     assert!(error.is_transient());
+    bench.finish().await;
+}
+
+async fn a_launcher_that_is_killed_costs_no_sandbox_and_is_counted() {
+    let bench = Bench::new().await;
+    let launches = bench.native().launches();
+    let counts = || (launches.by_fork.get(), launches.by_own_launcher.get());
+    let mut sandboxes = vec![bench.launch().await];
+    assert_eq!(counts(), (1, 0));
+    let launcher = bench.native().launcher_pid().unwrap().cast_signed();
+    let launcher = rustix::process::Pid::from_raw(launcher).unwrap();
+    rustix::process::kill_process(launcher, rustix::process::Signal::KILL).unwrap();
+    sandboxes.push(bench.launch().await);
+    assert_eq!(counts(), (1, 1));
+    sandboxes.push(bench.launch().await);
+    assert_eq!(counts(), (2, 1));
+    for sandbox in sandboxes {
+        assert_eq!(ask(&sandbox, "agent pid").await, "1");
+        sandbox.destroy().await.unwrap();
+    }
     bench.finish().await;
 }
 
@@ -188,9 +209,15 @@ async fn what_a_sandbox_used_is_known_although_it_died_without_a_server() {
     let written: serde_json::Value = serde_json::from_str(&record.0).unwrap();
     let pid = i32::try_from(written["pid"].as_i64().unwrap()).unwrap();
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    // Its disk's counters are there until another sandbox has the device, so the new server is
+    // ready before: this one is not told of the sandbox yet.
     bench.start().await;
-
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    skep_testkit::wait_until(DEADLINE, async || {
+        let is_there = std::fs::exists(format!("/proc/{pid}")).unwrap();
+        (!is_there).then_some(()).ok_or("it is not gone yet")
+    })
+    .await;
     let gone = bench.native().adopt(record).await.unwrap_err();
     let AdoptError::Gone(usage) = gone else {
         panic!("{gone:?}");

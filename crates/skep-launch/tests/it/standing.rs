@@ -1,0 +1,304 @@
+//! A launcher that stays: what becomes of plans when it is hurt, and of plans beside each other.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+use skep_launch::{
+    CarriedOutBy, Descriptors, Ended, Launcher, SpawnError, StandingLauncher, Started,
+};
+
+use crate::plan::{Bench, DEADLINE, launcher};
+
+crate::tests![
+    a_launcher_that_was_killed_is_replaced_and_no_plan_is_lost,
+    a_launcher_that_hangs_is_replaced_and_no_plan_is_lost,
+    a_launcher_that_is_killed_in_the_middle_of_a_plan_does_not_end_the_plan,
+    a_fork_that_is_killed_in_the_middle_of_its_plan_is_said_to_have_died,
+    a_plan_that_takes_too_long_is_given_up_and_its_fork_ended,
+    a_plan_that_hangs_does_not_hold_up_the_next_one,
+    a_sandbox_inherits_nothing_of_the_one_that_was_launched_before,
+    nobody_but_its_own_fork_ever_has_what_a_plan_says,
+    what_is_forked_is_reaped,
+    a_launcher_that_stays_ends_with_its_server,
+    a_launcher_that_cannot_stay_is_not_missed,
+];
+
+/// A server that has a launcher that stays and nothing else to do.
+pub(crate) fn serve() -> ExitCode {
+    let standing = StandingLauncher::new(launcher());
+    let mut out = std::io::stdout();
+    writeln!(out, "{}", standing.pid().unwrap()).unwrap();
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    drop(standing);
+    ExitCode::SUCCESS
+}
+
+/// A plan that its launcher begins with and cannot go on with, until it is let go.
+///
+/// The launcher joins cgroups by writing to a file. Here that is a pipe which is full.
+struct Held {
+    bench: Bench,
+    pipe: std::io::PipeReader,
+}
+
+impl Held {
+    fn new(questions: &[&str]) -> Self {
+        let mut bench = Bench::new(questions);
+        let (pipe, full) = std::io::pipe().unwrap();
+        let bytes = rustix::pipe::fcntl_getpipe_size(&full).unwrap();
+        (&full).write_all(&vec![0; bytes]).unwrap();
+        bench.plan.cgroups = vec![bench.descriptors.add(full)];
+        Self { bench, pipe }
+    }
+}
+
+type Launch = Result<(Started, CarriedOutBy), SpawnError>;
+
+/// Launches a held plan, calls `meanwhile` when its fork has begun, and then lets it go.
+fn launch_held(
+    standing: &StandingLauncher,
+    held: Held,
+    meanwhile: impl FnOnce(Pid),
+) -> (Launch, String) {
+    let before = forks(standing);
+    let Held { bench, mut pipe } = held;
+    let (plan, descriptors, mut output) = (&bench.plan, bench.descriptors, bench.output);
+    std::thread::scope(|scope| {
+        let launching = scope.spawn(move || standing.launch(plan, descriptors, DEADLINE));
+        let fork = skep_testkit::wait_for(DEADLINE, || {
+            let mut new = forks(standing);
+            new.retain(|pid| !before.contains(pid));
+            new.pop().ok_or("nothing was forked")
+        });
+        skep_testkit::wait_for(DEADLINE, || {
+            let waits = fs::read_to_string(format!("/proc/{fork}/wchan")).unwrap_or_default();
+            let waits = waits.contains("pipe");
+            waits.then_some(()).ok_or("it has not begun")
+        });
+        meanwhile(fork);
+        let mut bytes = [0; 4096];
+        pipe.read_exact(&mut bytes).unwrap();
+        let launched = launching.join().unwrap();
+        let mut said = String::new();
+        output.read_to_string(&mut said).unwrap();
+        (launched, said)
+    })
+}
+
+fn pid_of(standing: &StandingLauncher) -> Pid {
+    Pid::from_raw(standing.pid().unwrap().cast_signed()).unwrap()
+}
+
+/// What the launcher has forked and not reaped.
+fn forks(standing: &StandingLauncher) -> Vec<Pid> {
+    let pid = pid_of(standing);
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    let numbers = children.split_whitespace();
+    numbers
+        .map(|number| Pid::from_raw(number.parse().unwrap()).unwrap())
+        .collect()
+}
+
+fn kill(pid: Pid, signal: Signal) {
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// Launches and checks that the program runs as it should.
+#[track_caller]
+fn check_launch(standing: &StandingLauncher, expected: CarriedOutBy) {
+    let mut bench = Bench::new(&["pid", "descriptors"]);
+    let launched = standing.launch(&bench.plan, bench.descriptors, DEADLINE);
+    let (mut started, carried_out_by) = launched.unwrap();
+    assert_eq!(carried_out_by, expected);
+    let mut said = String::new();
+    bench.output.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "pid -> 1\ndescriptors -> 0 1 2\n");
+    assert_eq!(started.wait(Some(DEADLINE)).unwrap(), Some(Ended::Code(0)));
+}
+
+fn a_launcher_that_was_killed_is_replaced_and_no_plan_is_lost() {
+    let standing = StandingLauncher::new(launcher());
+    check_launch(&standing, CarriedOutBy::Fork);
+    let former = pid_of(&standing);
+    kill(former, Signal::KILL);
+    check_launch(&standing, CarriedOutBy::OwnLauncher);
+    assert_ne!(pid_of(&standing), former);
+    check_launch(&standing, CarriedOutBy::Fork);
+}
+
+fn a_launcher_that_hangs_is_replaced_and_no_plan_is_lost() {
+    let standing = StandingLauncher::new(launcher());
+    check_launch(&standing, CarriedOutBy::Fork);
+    kill(pid_of(&standing), Signal::STOP);
+    check_launch(&standing, CarriedOutBy::OwnLauncher);
+    check_launch(&standing, CarriedOutBy::Fork);
+}
+
+fn a_launcher_that_is_killed_in_the_middle_of_a_plan_does_not_end_the_plan() {
+    let standing = StandingLauncher::new(launcher());
+    let former = pid_of(&standing);
+    let (launched, said) = launch_held(&standing, Held::new(&["pid"]), |_| {
+        kill(former, Signal::KILL);
+    });
+    assert_eq!(said, "pid -> 1\n");
+    let (mut started, carried_out_by) = launched.unwrap();
+    assert_eq!(carried_out_by, CarriedOutBy::Fork);
+    assert_eq!(started.wait(Some(DEADLINE)).unwrap(), Some(Ended::Code(0)));
+}
+
+fn a_fork_that_is_killed_in_the_middle_of_its_plan_is_said_to_have_died() {
+    let standing = StandingLauncher::new(launcher());
+    let former = pid_of(&standing);
+    let (launched, said) = launch_held(&standing, Held::new(&["pid"]), |fork| {
+        kill(fork, Signal::KILL);
+    });
+    assert_eq!(said, "");
+    let error = launched.unwrap_err();
+    assert_eq!(error.to_string(), "launcher ended without a report");
+    assert_eq!(
+        pid_of(&standing),
+        former,
+        "the launcher is as good as before"
+    );
+    check_launch(&standing, CarriedOutBy::Fork);
+}
+
+fn a_plan_that_takes_too_long_is_given_up_and_its_fork_ended() {
+    let standing = StandingLauncher::new(launcher());
+    let Held { bench, pipe } = Held::new(&["pid"]);
+    let short = Duration::from_millis(300);
+    let error = standing.launch(&bench.plan, bench.descriptors, short);
+    assert!(matches!(error, Err(SpawnError::Silent(_))), "{error:?}");
+    drop(pipe);
+    skep_testkit::wait_for(DEADLINE, || match forks(&standing).as_slice() {
+        [] => Ok(()),
+        left => Err(format!("{left:?} are left")),
+    });
+    check_launch(&standing, CarriedOutBy::Fork);
+}
+
+fn a_plan_that_hangs_does_not_hold_up_the_next_one() {
+    let standing = StandingLauncher::new(launcher());
+    let (launched, said) = launch_held(&standing, Held::new(&["pid"]), |_| {
+        check_launch(&standing, CarriedOutBy::Fork);
+    });
+    assert_eq!(said, "pid -> 1\n");
+    launched.unwrap();
+}
+
+fn a_sandbox_inherits_nothing_of_the_one_that_was_launched_before() {
+    let standing = StandingLauncher::new(launcher());
+    let open = |pid: Pid| fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    let descriptors_at_first = open(pid_of(&standing));
+    // The second one lives until its standard input is closed, longer than the first.
+    let mut second = Bench::new(&["wait", "descriptors"]);
+    let (stdin, theirs) = std::io::pipe().unwrap();
+    second.plan.process.stdin = Some(second.descriptors.add(stdin));
+    let mut lives_on = None;
+    let (launched, said) = launch_held(&standing, Held::new(&["descriptors"]), |_| {
+        let launched = standing.launch(&second.plan, second.descriptors, DEADLINE);
+        lives_on = Some(launched.unwrap().0);
+    });
+    // This was read until its end, so nobody has the other end any more: neither the launcher
+    // nor the other sandbox.
+    assert_eq!(said, "descriptors -> 0 1 2\n");
+    launched.unwrap().0.wait(Some(DEADLINE)).unwrap();
+    drop(theirs);
+    let mut said = String::new();
+    second.output.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "descriptors -> 0 1 2\n");
+    drop(lives_on);
+    skep_testkit::wait_for(DEADLINE, || {
+        let now = open(pid_of(&standing));
+        let as_before = now == descriptors_at_first;
+        as_before.then_some(()).ok_or(format!("{now} are open"))
+    });
+}
+
+fn nobody_but_its_own_fork_ever_has_what_a_plan_says() {
+    let standing = StandingLauncher::new(launcher());
+    let secret = format!("secret-{}-of-a-plan", std::process::id());
+    let mut first = Held::new(&["pid"]);
+    let environment = &mut first.bench.plan.process.environment;
+    environment.push(("TOKEN".into(), secret.clone()));
+    let (launched, _) = launch_held(&standing, first, |first_fork| {
+        assert!(
+            remembers(first_fork, &secret),
+            "this is how it would be found"
+        );
+        let (launched, _) = launch_held(&standing, Held::new(&["pid"]), |second_fork| {
+            assert!(!remembers(second_fork, &secret));
+        });
+        launched.unwrap();
+    });
+    launched.unwrap();
+    assert!(!remembers(pid_of(&standing), &secret));
+}
+
+/// Whether a process has a text anywhere in the memory that it could write to.
+fn remembers(pid: Pid, text: &str) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    maps.lines()
+        .filter(|line| line.contains(" rw"))
+        .any(|line| {
+            let (range, _) = line.split_once(' ').unwrap();
+            let (first, last) = range.split_once('-').unwrap();
+            let [first, last] =
+                [first, last].map(|number| u64::from_str_radix(number, 16).unwrap());
+            let mut bytes = vec![0; usize::try_from(last - first).unwrap()];
+            // Not all that is mapped can be read.
+            memory.read_exact_at(&mut bytes, first).is_ok()
+                && bytes
+                    .windows(text.len())
+                    .any(|part| part == text.as_bytes())
+        })
+}
+
+fn what_is_forked_is_reaped() {
+    let standing = StandingLauncher::new(launcher());
+    for _ in 0..3 {
+        check_launch(&standing, CarriedOutBy::Fork);
+    }
+    skep_testkit::wait_for(DEADLINE, || match forks(&standing).as_slice() {
+        [] => Ok(()),
+        left => Err(format!("{left:?} are left")),
+    });
+}
+
+fn a_launcher_that_stays_ends_with_its_server() {
+    let mut server = Command::new(std::env::current_exe().unwrap())
+        .arg("server")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut output = BufReader::new(server.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    let launcher = format!("/proc/{}", line.trim());
+    assert!(fs::exists(&launcher).unwrap());
+    server.kill().unwrap();
+    server.wait().unwrap();
+    skep_testkit::wait_for(DEADLINE, || {
+        // It may be that nobody reaps what was left by the server.
+        let status = fs::read_to_string(format!("{launcher}/status")).unwrap_or_default();
+        let is_gone = status.is_empty() || status.contains("State:\tZ");
+        is_gone.then_some(()).ok_or("it lives on")
+    });
+}
+
+fn a_launcher_that_cannot_stay_is_not_missed() {
+    let missing = StandingLauncher::new(Launcher::new("/nonexistent/skep", ["launch"]));
+    let bench = Bench::new(&["pid"]);
+    let error = missing.launch(&bench.plan, Descriptors::default(), DEADLINE);
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "cannot start the launcher `/nonexistent/skep`"
+    );
+}
