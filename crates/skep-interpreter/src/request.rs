@@ -102,6 +102,10 @@ fn normalised(language: Option<String>) -> String {
 }
 
 const STRING: (&str, &str) = ("string_type", "Input should be a valid string");
+const VARIABLE: (&str, &str) = (
+    "value_error",
+    "A variable has a name without '=' and no zero byte",
+);
 const DICTIONARY: (&str, &str) = ("dict_type", "Input should be a valid dictionary");
 
 fn object(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
@@ -141,15 +145,24 @@ fn variables(fields: &mut Map<String, Value>) -> Result<BTreeMap<String, String>
         Some(Value::Object(entries)) => entries
             .into_iter()
             .map(|(name, value)| {
-                if let Value::String(value) = value {
+                let Value::String(value) = value else {
+                    return Err(wrong(&["env_vars", &name], STRING, value));
+                };
+                if is_possible(&name, &value) {
                     Ok((name, value))
                 } else {
-                    Err(wrong(&["env_vars", &name], STRING, value))
+                    Err(wrong(&["env_vars", &name], VARIABLE, Value::String(value)))
                 }
             })
             .collect(),
         Some(other) => Err(wrong(&["env_vars"], DICTIONARY, other)),
     }
+}
+
+/// No process can have another variable. Told here, since a kernel could only tell it as a failure
+/// of the code.
+fn is_possible(name: &str, value: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
 
 fn wrong(path: &[&str], (kind, message): (&str, &str), input: Value) -> Refusal {
@@ -241,6 +254,15 @@ mod tests {
             "string_type",
             &json!(["body", "env_vars", "A"]),
         );
+        for (variables, name) in [
+            (r#"{"":"1"}"#, ""),
+            (r#"{"A=B":"1"}"#, "A=B"),
+            (r#"{"A\u0000":"1"}"#, "A\0"),
+            (r#"{"A":"1\u0000"}"#, "A"),
+        ] {
+            let body = format!(r#"{{"code":"","env_vars":{variables}}}"#);
+            refused(&body, "value_error", &json!(["body", "env_vars", name]));
+        }
     }
 
     #[test]
