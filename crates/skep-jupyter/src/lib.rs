@@ -4,11 +4,11 @@
 //! one execution into [`Output`]s and holds every oddity of the kernels we know. Nothing here
 //! waits, reads a clock or knows of processes.
 
+pub mod encoder;
 mod fold;
 pub mod frame;
 mod json_text;
 mod message;
-pub mod python;
 pub mod signed;
 mod transcript;
 pub mod zmtp;

@@ -328,6 +328,28 @@ mod tests {
     }
 
     #[test]
+    fn r_names_no_error_but_says_that_it_could_not_parse() {
+        for (value, expected) in [
+            (
+                "Error in parse(text = input): <text>:1:3: unexpected symbol\n1: x y\n      ^\n",
+                Nature::Syntax,
+            ),
+            // This is a call of the user's own.
+            (
+                "Error in parse(text = \"x y\"): <text>:1:3: unexpected symbol\n",
+                Nature::Runtime,
+            ),
+            ("Error in f(): boom\n", Nature::Runtime),
+        ] {
+            let error = json!({"ename": "ERROR", "evalue": value, "traceback": []});
+            let [Message::Error { nature, .. }] = &said("error", &error)[..] else {
+                panic!("{value}");
+            };
+            assert_eq!(*nature, expected, "{value}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_read_is_told() {
         for content in [
             &b"{\"data\": {\"application/json\": NaN}}"[..],

@@ -5,6 +5,14 @@ use skep_jupyter::{Nature, Raised};
 use crate::execution::Failure;
 use crate::kernel::Exit;
 
+/// What R says when there is no memory left.
+const R_MEMORY: [&str; 4] = [
+    "cannot allocate vector of size",
+    "cannot allocate memory block of size",
+    "memory exhausted (limit reached?)",
+    "vector memory limit of",
+];
+
 /// How an execution ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -61,6 +69,11 @@ impl Outcome {
                 {
                     Self::DiskFull
                 }
+                // R has one name for all errors, and these words where memory is short.
+                "ERROR" if R_MEMORY.iter().any(|words| raised.value.contains(words)) => {
+                    Self::OutOfMemory
+                }
+                "ERROR" if raised.value.contains("No space left on device") => Self::DiskFull,
                 // Java has the words of the C library, mostly behind the name of a file.
                 "IOException" | "FileSystemException"
                     if raised.value.ends_with("No space left on device")
@@ -131,6 +144,12 @@ mod tests {
             ("RangeError", "Invalid array length", Outcome::Runtime),
             ("OSError", "[Errno 2] No such file", Outcome::Runtime),
             ("ValueError", "[Errno 28]", Outcome::Runtime),
+            (
+                "ERROR",
+                "Error: cannot allocate vector of size 7450.6 Gb\n",
+                Outcome::OutOfMemory,
+            ),
+            ("ERROR", "Error in f(): boom\n", Outcome::Runtime),
         ] {
             let raised = Raised {
                 name: name.to_owned(),

@@ -7,10 +7,11 @@
 mod folder;
 mod output;
 mod process;
+mod requests;
 mod socket;
 mod start;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +19,11 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rustix::process::Signal;
+use skep_jupyter::encoder::Encoder;
 use skep_jupyter::frame::Request;
-use skep_jupyter::signed::{Execute, KernelInfo, Said, Session};
+use skep_jupyter::signed::{Execute, Said, Session};
 use skep_jupyter::zmtp::Received;
-use skep_jupyter::{Envelope, Message, Reply, python};
+use skep_jupyter::{Envelope, JsonText, Message, Reply, Stream};
 use tokio::time::{Instant, sleep_until};
 
 use crate::kernel::{Event, Exit, Kernel};
@@ -31,10 +33,10 @@ use crate::process::Command;
 use folder::Folder;
 use output::Output;
 use process::Process;
+use requests::{Asked, Purpose, Requests};
 use socket::Socket;
 
-/// How long the answer to a request may come after the end of its output, and the end of a
-/// process after the end of its sockets.
+/// How long the end of a process may come after the end of its sockets.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What we put in the place of a time: kernels hand it back and do not read it.
@@ -64,22 +66,6 @@ pub(crate) enum InterruptMode {
     Message,
 }
 
-/// What can be said to a kernel beside the user's code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Language {
-    Python,
-    Other,
-}
-
-impl Language {
-    fn of(info: &KernelInfo) -> Self {
-        match info.language_info.name.as_str() {
-            "python" => Self::Python,
-            _ => Self::Other,
-        }
-    }
-}
-
 /// A kernel over ZeroMQ.
 pub(crate) struct ZmqKernel {
     process: Process,
@@ -89,19 +75,18 @@ pub(crate) struct ZmqKernel {
     control: Option<Socket>,
     /// `None` when there is no more.
     output: Option<Output>,
-    language: Language,
+    /// What the kernel calls its language.
+    language: String,
+    encoder: Option<Encoder>,
     out_of_memory_kills: Option<u64>,
     /// What is being read of the last message.
     said: Option<Said>,
     /// Messages that are in their order and not yet handed out.
     ready: VecDeque<Envelope>,
-    /// The end of an execution whose reply has not come yet, and how long it may take.
-    idle: Option<(Envelope, Instant)>,
-    /// The reply to an execution whose output has not ended yet.
-    reply: Option<Envelope>,
+    requests: Requests,
+    own_requests: u64,
     /// When a process that closed its sockets has to have ended.
     give_up: Option<Instant>,
-    requests: u64,
     _words: PassedOver,
     /// Holds the sockets and the connection file.
     _folder: Folder,
@@ -129,7 +114,7 @@ impl ZmqKernel {
             self.said = None;
             if let Some(exit) = self.process.ended
                 && self.output.is_none()
-                && self.idle.is_none()
+                && self.requests.deadline().is_none()
             {
                 return Event::Ended(self.explained(exit));
             }
@@ -142,12 +127,12 @@ impl ZmqKernel {
                 Step::Replied(Ok(received)) => self.take_reply(&received),
                 Step::Replied(Err(_closed)) => {
                     self.shell = None;
-                    self.finish();
+                    self.give_up();
                     self.hurry();
                 }
                 Step::Controlled(Ok(_)) => {}
                 Step::Controlled(Err(_closed)) => self.control = None,
-                Step::NoReply => self.finish(),
+                Step::NoReply => self.give_up(),
                 Step::Ended => {
                     if let Some(output) = &self.output {
                         output.finish();
@@ -160,7 +145,7 @@ impl ZmqKernel {
 
     /// Waits until something happens. Nothing is lost when this is dropped.
     async fn step(&mut self) -> Step {
-        let no_reply = self.idle.as_ref().map(|(_, until)| *until);
+        let no_reply = self.requests.deadline();
         let is_running = self.process.ended.is_none();
         tokio::select! {
             biased;
@@ -190,16 +175,12 @@ impl ZmqKernel {
 
     /// Output in its order; the end waits for the reply, which comes on another socket.
     fn hear(&mut self, envelope: Envelope) {
-        if envelope.message != Message::Idle || is_own(&envelope) {
-            self.ready.push_back(envelope);
-            return;
+        let rest = self.requests.published(envelope, Instant::now());
+        self.ready.extend(rest);
+        if self.shell.is_none() {
+            self.give_up();
         }
-        let is_replied = self.shell.is_none()
-            || matches!(&self.reply, Some(reply) if reply.parent == envelope.parent);
-        self.idle = Some((envelope, Instant::now() + PATIENCE));
-        if is_replied {
-            self.finish();
-        }
+        self.go_on();
     }
 
     /// A reply waits for the end of the output, which it would overtake otherwise.
@@ -207,38 +188,44 @@ impl ZmqKernel {
         let Received::Message(frames) = received else {
             return;
         };
-        let replies = match self.session.read(frames) {
-            Ok(replies) => replies,
+        match self.session.read(frames) {
+            Ok(replies) => {
+                for reply in replies {
+                    self.requests.replied(reply, Instant::now());
+                }
+                self.go_on();
+            }
             Err(error) => {
                 tracing::debug!(%error, "a kernel replied something that is no message");
-                return;
-            }
-        };
-        for reply in replies.filter(|reply| !is_own(reply)) {
-            let is_idle = matches!(&self.idle, Some((idle, _)) if idle.parent == reply.parent);
-            // An aborted request has no output, and some kernels do not say its end.
-            let is_aborted = reply.message == Message::Reply(Reply::Aborted);
-            if is_aborted && !is_idle {
-                let idle = Envelope {
-                    message: Message::Idle,
-                    ..reply.clone()
-                };
-                self.idle = Some((idle, Instant::now()));
-            }
-            self.reply = Some(reply);
-            if is_idle || is_aborted {
-                self.finish();
             }
         }
     }
 
-    /// Hands out the end of an execution, after its reply if that has come.
-    fn finish(&mut self) {
-        if let Some((idle, _)) = self.idle.take() {
-            let reply = self.reply.take();
-            let reply = reply.filter(|reply| reply.parent == idle.parent);
-            self.ready.extend(reply);
-            self.ready.push_back(idle);
+    /// Hands out the end of a request that is complete, and sends the next.
+    fn go_on(&mut self) {
+        let end = self.requests.end();
+        self.hand_out(end);
+    }
+
+    /// The same for one whose end is not complete and never will be.
+    fn give_up(&mut self) {
+        let end = self.requests.give_up();
+        self.hand_out(end);
+    }
+
+    fn hand_out(&mut self, end: Option<Vec<Envelope>>) {
+        let end = end.unwrap_or_default();
+        if end.iter().any(is_exiting) {
+            // Some end by themselves then, and others wait to be told.
+            let id = format!("{OWN}shutdown");
+            let frames = self.session.plain(&id, DATE, "shutdown_request");
+            self.send_frames(&frames);
+        }
+        self.ready.extend(end);
+        if let Some(frames) = self.requests.next()
+            && let Some(shell) = &mut self.shell
+        {
+            shell.send(frames);
         }
     }
 
@@ -264,24 +251,63 @@ impl ZmqKernel {
         }
     }
 
-    fn ask(&mut self, frames: &[bytes::Bytes]) {
+    fn send_frames(&mut self, frames: &[bytes::Bytes]) {
         if let Some(shell) = &mut self.shell {
             shell.send(frames);
         }
     }
 
-    fn execute(&mut self, id: &str, code: &str, silent: bool) {
-        let request = Execute { code, silent };
+    /// Asks for the user's code, between what it needs and what it leaves.
+    fn execute(&mut self, id: &str, code: &str, variables: &BTreeMap<String, String>) {
+        let encoder = self.encoder.filter(|_| !variables.is_empty());
+        if let Some(encoder) = encoder {
+            self.run_silently(&encoder.set_variables(variables), Purpose::Before);
+        } else if !variables.is_empty() {
+            self.ready.push_back(unset(id, &self.language));
+        }
+        let request = Execute {
+            code,
+            silent: false,
+        };
         let frames = self.session.execute(id, DATE, &request);
-        self.ask(&frames);
+        self.requests
+            .push(Asked::new(id.to_owned(), frames, Purpose::Cell));
+        if let Some(encoder) = encoder {
+            self.run_silently(&encoder.restore_variables(), Purpose::Must);
+        }
     }
 
     /// Runs a piece of code that leaves no trace.
-    fn run_silently(&mut self, code: &str) {
-        self.requests += 1;
-        let id = format!("{OWN}{}", self.requests);
-        self.execute(&id, code, true);
+    fn run_silently(&mut self, code: &str, purpose: Purpose) {
+        self.own_requests += 1;
+        let id = format!("{OWN}{}", self.own_requests);
+        let request = Execute { code, silent: true };
+        let frames = self.session.execute(&id, DATE, &request);
+        self.requests.push(Asked::new(id, frames, purpose));
     }
+}
+
+/// What is said when variables of an execution cannot be set.
+fn unset(id: &str, language: &str) -> Envelope {
+    let text = format!(
+        "[env_vars are not set: nobody knows how to tell them to a kernel for '{language}']\n"
+    );
+    Envelope {
+        parent: Some(id.to_owned()),
+        time: None,
+        message: Message::Text {
+            stream: Stream::Stderr,
+            text: JsonText::string(&text),
+        },
+    }
+}
+
+/// Whether the code asked its kernel to end.
+fn is_exiting(envelope: &Envelope) -> bool {
+    matches!(
+        envelope.message,
+        Message::Reply(Reply::Done { exiting: true } | Reply::Failed { exiting: true, .. })
+    )
 }
 
 async fn published(output: Option<&Output>) -> Option<Received> {
@@ -305,42 +331,29 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-fn is_own(envelope: &Envelope) -> bool {
-    let parent = envelope.parent.as_deref();
-    parent.is_none_or(|parent| parent.starts_with(OWN))
-}
-
 impl Kernel for ZmqKernel {
     fn send(&mut self, request: &Request<'_>) {
-        match (request, self.language) {
-            (Request::Execute { id, code, env }, language) => {
+        match (request, self.encoder) {
+            (Request::Execute { id, code, env }, _) => {
                 self.out_of_memory_kills = self.process.processes.out_of_memory_kills();
-                let has_variables = language == Language::Python && !env.is_empty();
-                if has_variables {
-                    self.run_silently(&python::set_variables(env));
-                }
-                self.execute(id, code, false);
-                if has_variables {
-                    self.run_silently(&python::restore_variables());
-                    // An interrupt that comes late may have ended the first one half-way.
-                    self.run_silently(&python::restore_variables());
-                }
+                self.execute(id, code, env);
             }
-            (Request::Environment { variables, .. }, Language::Python) => {
-                self.run_silently(&python::keep_variables(variables));
+            (Request::Environment { variables, .. }, Some(encoder)) => {
+                self.run_silently(&encoder.keep_variables(variables), Purpose::Must);
             }
-            (Request::Chdir { path, .. }, Language::Python) => {
-                self.run_silently(&python::change_directory(path));
+            (Request::Chdir { path, .. }, Some(encoder)) => {
+                self.run_silently(&encoder.change_directory(path), Purpose::May);
             }
             (Request::Shutdown { .. }, _) => {
                 let id = format!("{OWN}shutdown");
                 let frames = self.session.plain(&id, DATE, "shutdown_request");
-                self.ask(&frames);
+                self.send_frames(&frames);
             }
-            (Request::Environment { .. } | Request::Chdir { .. }, Language::Other) => {
+            (Request::Environment { .. } | Request::Chdir { .. }, None) => {
                 tracing::debug!("nobody knows how to say this in the language of the kernel");
             }
         }
+        self.go_on();
     }
 
     fn receive(&mut self) -> BoxFuture<'_, Event> {

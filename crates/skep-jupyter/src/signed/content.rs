@@ -131,10 +131,11 @@ impl Content {
             "error" => {
                 let failed: Failed = parse("content", frame)?;
                 let name = failed.ename.unwrap_or_default();
+                let value = failed.evalue.unwrap_or_default();
                 Message::Error {
-                    nature: nature(&name),
+                    nature: nature(&name, &value),
                     name,
-                    value: failed.evalue.unwrap_or_default(),
+                    value,
                     traceback: failed.traceback.unwrap_or_default(),
                 }
             }
@@ -155,9 +156,15 @@ fn state(status: &Status) -> Message {
 }
 
 /// A foreign kernel does not say what an exception is; these names do in all that we know.
-fn nature(name: &str) -> Nature {
+fn nature(name: &str, value: &str) -> Nature {
+    // R has no name for it: its kernel parses a cell by these calls, in old and new versions.
+    const R_PARSES: [&str; 2] = [
+        "Error in parse(text = input): <text>:",
+        "Error in parse(text = x, srcfile = src): <text>:",
+    ];
     match name {
         "SyntaxError" | "IndentationError" | "TabError" => Nature::Syntax,
+        "ERROR" if R_PARSES.iter().any(|call| value.starts_with(call)) => Nature::Syntax,
         "KeyboardInterrupt" => Nature::Interrupted,
         _ => Nature::Runtime,
     }

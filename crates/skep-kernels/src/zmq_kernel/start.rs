@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skep_jupyter::python;
+use skep_jupyter::encoder::{Encoder, preparation};
 use skep_jupyter::signed::{Connection, KernelInfo, Session};
 use skep_jupyter::zmtp::{Received, Role};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -13,8 +13,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::folder::Folder;
 use super::output::Output;
 use super::process::Process;
+use super::requests::{Purpose, Requests};
 use super::socket::Socket;
-use super::{CONNECTION_FILE, DATE, Foreign, InterruptMode, Language, ZmqKernel};
+use super::{CONNECTION_FILE, DATE, Foreign, InterruptMode, ZmqKernel};
 use crate::kernel::{Exit, StartError};
 use crate::last_words::{LastWords, open_nowhere};
 use crate::process::{Command, Processes};
@@ -72,19 +73,20 @@ impl ZmqKernel {
             shell: Some(reached.shell),
             control: reached.control,
             output: Some(reached.output),
-            language: Language::of(&reached.info),
+            encoder: Encoder::of(&reached.info.language_info.name),
+            language: reached.info.language_info.name,
             out_of_memory_kills,
             said: None,
             ready: VecDeque::new(),
-            idle: None,
-            reply: None,
+            requests: Requests::default(),
+            own_requests: 0,
             give_up: None,
-            requests: 0,
             _words: last_words.pass_over().map_err(StartError::Process)?,
             _folder: folder,
         };
-        if reached.info.implementation == "ipython" {
-            kernel.run_silently(&python::prepare_ipykernel());
+        if let Some(preparation) = preparation(&reached.info.implementation) {
+            kernel.run_silently(&preparation, Purpose::Must);
+            kernel.go_on();
         }
         Ok(kernel)
     }

@@ -1,0 +1,3 @@
+# R takes a tilde for somebody's home.
+if (startsWith(argument, "~")) argument <- paste0("./", argument)
+setwd(argument)

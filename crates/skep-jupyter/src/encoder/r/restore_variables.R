@@ -1,0 +1,5 @@
+saved <- getOption("skep.saved", character())
+were_unset <- is.na(saved)
+if (any(were_unset)) Sys.unsetenv(names(saved)[were_unset])
+if (any(!were_unset)) do.call(Sys.setenv, as.list(saved[!were_unset]))
+options(skep.saved = NULL)
