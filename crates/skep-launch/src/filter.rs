@@ -39,54 +39,61 @@ const NEW_TIME: libc::c_int = 0x80;
 /// the question what the present one is.
 const PERSONALITIES: [u32; 5] = [0, 0x0004_0000, 0x0008, 0x0002_0000, 0xffff_ffff];
 
-/// The filters of everything in a sandbox as the kernel takes them, in the order in which they
-/// are installed, for whoever becomes a process of a sandbox on another way than this.
+/// How many filters everything that the launcher starts is under.
+pub const FILTERS: usize = 3;
+
+/// The filter that makes those of a process that may enter namespaces the ones of a sandbox, as
+/// the kernel takes it, for whoever has entered one: it refuses what only the former may call.
 ///
 /// # Errors
 ///
-/// If there are none for this architecture.
-pub fn sandbox_filters() -> Result<Vec<Vec<u8>>, io::Error> {
-    let filters = filters(Privileges::Sandbox)?;
+/// If there is none for this architecture.
+pub fn filter_after_entering() -> Result<Vec<u8>, io::Error> {
+    let calls = entering(Privileges::Enter).iter();
+    let rules = calls.map(|call| (*call, Vec::new())).collect();
+    let filter = compile(rules, SeccompAction::Allow, refused())?;
     let bytes = |instruction: &Instruction| {
         let [low, high] = instruction.code.to_ne_bytes();
         let [a, b, c, d] = instruction.operand.to_ne_bytes();
         let (jump_true, jump_false) = (instruction.jump_true, instruction.jump_false);
         [low, high, jump_true, jump_false, a, b, c, d]
     };
-    let filters = filters.iter();
-    Ok(filters
-        .map(|filter| filter.iter().flat_map(bytes).collect())
-        .collect())
+    Ok(filter.iter().flat_map(bytes).collect())
 }
 
 /// The filters, compiled, in the order in which they are installed.
-pub(crate) fn filters(privileges: Privileges) -> Result<Vec<Vec<Instruction>>, io::Error> {
-    let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+pub(crate) fn filters(privileges: Privileges) -> Result<[Vec<Instruction>; FILTERS], io::Error> {
     let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
     let no_family = SeccompAction::Errno(libc::EAFNOSUPPORT.cast_unsigned());
-    [
-        (allowed_calls(privileges), unknown, SeccompAction::Allow),
-        (refused_calls(privileges)?, SeccompAction::Allow, refused),
-        (refused_sockets()?, SeccompAction::Allow, no_family),
-    ]
-    .into_iter()
-    .map(|(rules, otherwise, matched)| {
-        let architecture =
-            TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
-        let filter = SeccompFilter::new(rules, otherwise, matched, architecture)
-            .map_err(io::Error::other)?;
-        let program = BpfProgram::try_from(filter).map_err(io::Error::other)?;
-        Ok(program
-            .iter()
-            .map(|instruction| Instruction {
-                code: instruction.code,
-                jump_true: instruction.jt,
-                jump_false: instruction.jf,
-                operand: instruction.k,
-            })
-            .collect())
-    })
-    .collect()
+    Ok([
+        compile(allowed_calls(privileges), unknown, SeccompAction::Allow)?,
+        compile(refused_calls(privileges)?, SeccompAction::Allow, refused())?,
+        compile(refused_sockets()?, SeccompAction::Allow, no_family)?,
+    ])
+}
+
+fn refused() -> SeccompAction {
+    SeccompAction::Errno(libc::EPERM.cast_unsigned())
+}
+
+fn compile(
+    rules: Rules,
+    otherwise: SeccompAction,
+    matched: SeccompAction,
+) -> io::Result<Vec<Instruction>> {
+    let architecture = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
+    let filter =
+        SeccompFilter::new(rules, otherwise, matched, architecture).map_err(io::Error::other)?;
+    let program = BpfProgram::try_from(filter).map_err(io::Error::other)?;
+    Ok(program
+        .iter()
+        .map(|instruction| Instruction {
+            code: instruction.code,
+            jump_true: instruction.jt,
+            jump_false: instruction.jf,
+            operand: instruction.k,
+        })
+        .collect())
 }
 
 /// What only those may call who enter other namespaces.
@@ -234,6 +241,8 @@ mod tests {
         let entering = refused_calls(Privileges::Enter).unwrap();
         less.retain(|call| !entering.contains_key(call));
         assert_eq!(less, [libc::SYS_setns]);
+        // And exactly that is refused to whoever has entered.
+        assert_eq!(super::entering(Privileges::Enter), more);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub use capabilities::sandbox_capabilities;
 pub use defence::Defence;
 pub use descriptors::{Descriptor, Descriptors};
 pub use disk::mount_disk;
-pub use filter::sandbox_filters;
+pub use filter::{FILTERS, filter_after_entering};
 pub use launcher::run;
 pub use plan::{
     Bind, LaunchPlan, Lifetime, Link, MOST_BELOW_ONE, Network, Parent, PlannedFile, Privileges,

@@ -70,7 +70,8 @@ pub struct ZygoteCounts {
 #[derive(Debug)]
 pub(crate) struct Zygotes {
     config: Option<ZygoteConfig>,
-    filters: Vec<String>,
+    /// What a fork is still to be put under, in hexadecimal.
+    filter: String,
     places: Mutex<HashMap<Vec<PathBuf>, Place>>,
     /// Says that one is ready, or will not be.
     arrivals: watch::Sender<()>,
@@ -97,15 +98,10 @@ impl Zygotes {
         if config.is_some() {
             share_limits()?;
         }
-        let hexadecimal = |filter: &Vec<u8>| -> String {
-            filter.iter().map(|byte| format!("{byte:02x}")).collect()
-        };
+        let filter = skep_launch::filter_after_entering()?;
         Ok(Self {
             config,
-            filters: skep_launch::sandbox_filters()?
-                .iter()
-                .map(hexadecimal)
-                .collect(),
+            filter: filter.iter().map(|byte| format!("{byte:02x}")).collect(),
             places: Mutex::default(),
             arrivals: watch::Sender::new(()),
             counts: Arc::default(),

@@ -69,7 +69,7 @@ struct Plan<'a> {
     first_doors: usize,
     /// The bounding set.
     capabilities: u64,
-    filters: &'a [String],
+    filters: [&'a str; 1],
     uid: u32,
     gid: u32,
     groups: &'a [u32],
@@ -93,7 +93,7 @@ pub(super) fn fork(
     let plan = Plan {
         first_doors: own_doors.len(),
         capabilities: skep_launch::sandbox_capabilities(),
-        filters: &host.zygotes.filters,
+        filters: [&host.zygotes.filter],
         uid: request.uid,
         gid: request.gid,
         groups: &request.groups,
@@ -142,7 +142,7 @@ pub(super) fn fork(
         gid: machine(request.gid),
         groups: request.groups.iter().map(|group| machine(*group)).collect(),
         capabilities: skep_launch::sandbox_capabilities(),
-        filters: 2 * host.zygotes.filters.len(),
+        filters: skep_launch::FILTERS + 1,
     };
     match likeness::inspect(pid.as_raw_nonzero().get(), &expected) {
         Ok(inner) => Ok(Forked {

@@ -37,7 +37,7 @@ pub(super) struct Expected<'a> {
     pub(super) groups: BTreeSet<u32>,
     /// The bounding set; all other sets are empty.
     pub(super) capabilities: u64,
-    /// How many filters it is under: the zygote's, and those of everything in a sandbox.
+    /// How many filters it is under: the zygote's, and the one that makes them a sandbox's.
     pub(super) filters: usize,
 }
 
@@ -233,7 +233,7 @@ mod tests {
             gid: 4_000_000,
             groups: BTreeSet::new(),
             capabilities: 0,
-            filters: 6,
+            filters: 4,
         };
         assert_eq!(inspect(own, &expected).unwrap_err().what, "Uid");
     }
