@@ -1,5 +1,7 @@
 """What a kernel must be whether it was started or forked from one that was prepared."""
 
+import time
+
 import pytest
 
 from interpreters import Interpreter
@@ -46,6 +48,36 @@ for name in sorted(os.listdir("/proc/self/fd"), key=int):
     opened.append(target.split(":")[0] if ":" in target else target)
 print(opened)
 """
+
+
+# Whether this kernel comes from a prepared one, and uses the objects of that without writing to them.
+ORIGIN = """
+import sys, numpy
+print("skep_kernel.zygote" in sys.orig_argv, sys.getrefcount(numpy) == sys.getrefcount(None))
+"""
+
+WARMING_SECONDS = 120
+
+
+@feature("interpreter.default")
+@pytest.mark.new_only
+@pytest.mark.own_kernel("only our kernel can be forked")
+async def test_first_kernels_new_contexts_and_restarted_ones_are_forked(sdk):
+    deadline = time.monotonic() + WARMING_SECONDS
+    while True:
+        interpreter = await Interpreter.create(sdk)
+        try:
+            # One that was created before there was a prepared kernel starts all of its own.
+            is_forked = await interpreter.printed(ORIGIN) == "True True\n"
+            if is_forked:
+                context = await interpreter.context()
+                assert await interpreter.printed(ORIGIN, context=context) == "True True\n"
+                await sdk.call(interpreter.sandbox.restart_code_context, context)
+                assert await interpreter.printed(ORIGIN, context=context) == "True True\n"
+                return
+        finally:
+            await interpreter.kill()
+        assert time.monotonic() < deadline, "no kernel was ever forked"
 
 
 @feature("interpreter.default")

@@ -2,7 +2,8 @@
 
 Descriptor 0 is a socket of packets to the server. Each packet carries descriptors (`Descriptors`) and one byte. This
 process looks at none of their contents: it enters the pid namespace for its next child and forks. The child forks
-again, so that the sandbox's first process becomes the kernel's parent, and becomes a kernel step by step.
+again and ends, so that the sandbox's first process becomes the parent of the second, which becomes a kernel step by
+step.
 
 This program is part of a template, so the server believes nothing it says: it looks at every forked process from
 outside before anybody speaks to it.
@@ -11,6 +12,7 @@ outside before anybody speaks to it.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import signal
@@ -22,6 +24,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from . import prepare, serve
+from .shared_memory import share
 from .shell import ZMQInteractiveShell
 
 REFUSED = 75
@@ -75,6 +78,9 @@ class _CapabilityHeader(ctypes.Structure):
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
+# Without what Python does around a fork, which a process that only forks again and ends does not need.
+_bare_fork = ctypes.PyDLL(None).fork
+
 
 def _check(answer: int, what: str) -> None:
     if answer < 0:
@@ -92,6 +98,7 @@ def main() -> None:
     places = _places()
     if len(os.listdir("/proc/self/task")) != 1:
         sys.exit("a module that was asked for has started a thread")
+    share()
     control.send(b"r")
     while True:
         data, received, _, _ = socket.recv_fds(control, 1, _MAXIMUM_DESCRIPTORS)
@@ -107,20 +114,20 @@ def main() -> None:
 def _fork(shell: ZMQInteractiveShell, places: dict[str, int], descriptors: Descriptors, doors: Sequence[int]) -> None:
     try:
         _enter(descriptors.pid, _CLONE_NEWPID)
-        between = os.fork()
     except OSError:
-        # The sandbox is gone or has no process left. Whoever asked sees the end of the reply.
+        # The sandbox is gone. Whoever asked sees the end of the reply.
         return
-    if between != 0:
+    between = _bare_fork()
+    if between > 0:
         os.waitpid(between, 0)
+    if between != 0:
         return
-    try:
-        # Its parent must be in the sandbox when it ends, or the kernel would be given to somebody outside.
-        kernel = os.fork()
-    except OSError:
-        os._exit(REFUSED)
+    # Its parent must be in the sandbox when it ends, or the kernel would be given to somebody outside.
+    ctypes.pythonapi.PyOS_BeforeFork()
+    kernel = _bare_fork()
     if kernel != 0:
-        os._exit(0)
+        os._exit(0 if kernel > 0 else REFUSED)
+    ctypes.pythonapi.PyOS_AfterFork_Child()
     os._exit(_run(shell, places, descriptors, doors))
 
 
@@ -128,14 +135,11 @@ def _run(shell: ZMQInteractiveShell, places: dict[str, int], descriptors: Descri
     """The life of a kernel, in the sandbox's pid namespace already."""
     try:
         os.setsid()
-        while os.getppid() != 1:
-            # Until its parent has ended and the sandbox's first process is the new one.
-            time.sleep(0.0002)
-        with open(descriptors.plan, "rb", closefd=False) as file:
-            plan = json.load(file)
+        plan = json.loads(os.pread(descriptors.plan, os.fstat(descriptors.plan).st_size, 0))
         _become(plan, descriptors, doors)
         _check_places(places)
         _take_environment(shell, plan)
+        _wait_for_parent()
         reply = socket.socket(fileno=REPLY)
         reply.send(b"r")
         # The server looks at this process now. An end without a word means that it did not like what it saw.
@@ -147,6 +151,14 @@ def _run(shell: ZMQInteractiveShell, places: dict[str, int], descriptors: Descri
     kernel = socket.socket(fileno=os.dup(0))
     sys.argv = [os.path.join(os.path.dirname(__file__), "__main__.py"), "--socket-fd", "0"]
     return serve(kernel)
+
+
+def _wait_for_parent() -> None:
+    """Until the process between has ended and the sandbox's first one is the parent, as the server wants to see it."""
+    pause = 0.0001
+    while os.getppid() != 1:
+        time.sleep(pause)
+        pause *= 2
 
 
 def _become(plan: dict[str, Any], descriptors: Descriptors, doors: Sequence[int]) -> None:
@@ -195,8 +207,6 @@ def _arrange(descriptors: Descriptors) -> None:
 
 
 def _above(descriptor: int) -> int:
-    import fcntl
-
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _MAXIMUM_DESCRIPTORS * 2)
 
 

@@ -8,11 +8,13 @@ import socket
 import sys
 
 import skep_kernel
+from skep_kernel.shared_memory import share
 
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     skep_kernel.prepare(sys.argv[2:])
+    share()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     control.send(b"prepared")
     while True:
