@@ -244,6 +244,20 @@ impl Interpreter {
         self.send(&operation, request).await.map(drop)
     }
 
+    /// What happened in a context until now, as the text of a notebook.
+    ///
+    /// # Errors
+    ///
+    /// [`InterpreterError::Call`]; not found if there is no such context.
+    pub async fn notebook(&self, context: &str) -> Result<Bytes, InterpreterError> {
+        let path = format!("/contexts/{context}/notebook");
+        let request = self.port.request(Method::GET, &path).timeout(TIMEOUT);
+        let operation = format!("read the history of context `{context}`");
+        let response = self.send(&operation, request).await?;
+        let read = response.bytes().await;
+        read.map_err(|error| self.failed(&operation)(ClientError::Lost(error.without_url())))
+    }
+
     async fn send(
         &self,
         operation: &str,

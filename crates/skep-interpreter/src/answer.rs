@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::Frame;
 use skep_kernels::{Execution, Update};
+use skep_wire::interpreter::OutputForm;
 use tokio::time::{Instant, Sleep};
 
 use crate::line::Lines;
@@ -28,16 +29,18 @@ pub(crate) struct Answer {
     pieces: VecDeque<Bytes>,
     silence: Pin<Box<Sleep>>,
     updates: Vec<Update>,
+    form: OutputForm,
     ended: bool,
 }
 
 impl Answer {
-    pub(crate) fn new(execution: Execution) -> Self {
+    pub(crate) fn new(execution: Execution, form: OutputForm) -> Self {
         Self {
             execution,
             pieces: VecDeque::new(),
             silence: Box::pin(tokio::time::sleep(SILENCE)),
             updates: Vec::new(),
+            form,
             ended: false,
         }
     }
@@ -50,7 +53,7 @@ impl Answer {
                 .updates
                 .poll_recv_many(context, updates, TOGETHER)
         };
-        let mut lines = Lines::default();
+        let mut lines = Lines::new(self.form);
         match received {
             Poll::Ready(0) => {
                 // Without the last line the caller would take this for a success.

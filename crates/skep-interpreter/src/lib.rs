@@ -6,7 +6,9 @@
 
 mod answer;
 mod cancellation;
+mod failure;
 mod line;
+mod notebook;
 mod options;
 mod request;
 mod routes;

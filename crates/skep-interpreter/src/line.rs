@@ -1,12 +1,15 @@
 //! The lines of an answer: ASCII, one JSON object each, no blank ones.
 
+mod jupyter;
+
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use skep_jupyter::{Bundle, JsonText, Output, Raised, Stream};
-use skep_kernels::{Exit, Failure, Limit, Loss, Outcome, Receipt, Spent, Update};
-use skep_wire::interpreter::{self as wire, Line};
+use skep_kernels::{Exit, Failure, Outcome, Receipt, Spent, Update};
+use skep_wire::interpreter::{self as wire, Line, OutputForm};
 
+use crate::failure::{Sentence, reason};
 use crate::timestamp;
 
 /// A value from this size on is sent from where it lies instead of being copied into a line.
@@ -15,20 +18,35 @@ const LARGE: usize = 16 << 10;
 /// Bytes on their way to the caller.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
+    form: OutputForm,
     finished: Vec<Bytes>,
     current: BytesMut,
 }
 
 impl Lines {
+    /// Lines that say what code produced in this form.
+    pub(crate) fn new(form: OutputForm) -> Self {
+        Self {
+            form,
+            ..Self::default()
+        }
+    }
+
     /// The lines of one update.
     pub(crate) fn push(&mut self, update: &Update) {
         match update {
-            Update::Output { time, output } => self.push_output(*time, output),
+            Update::Output { time, output } => match self.form {
+                OutputForm::Contract => self.push_output(*time, output),
+                OutputForm::Jupyter => self.push_jupyter(output),
+            },
             Update::StateLost(loss) => self.push_small(&Line::ContextRestarted {
                 reason: reason(*loss),
             }),
             Update::OutputLost { bytes } => self.push_small(&Line::OutputLost { bytes: *bytes }),
-            Update::Failed(failure) => self.push_failure(failure),
+            Update::Failed(failure) => match self.form {
+                OutputForm::Contract => self.push_failure(failure),
+                OutputForm::Jupyter => self.push_jupyter_failure(failure),
+            },
             Update::Ended(receipt) => {
                 self.push_small(&Line::Receipt(shown(receipt)));
                 self.push_small(&Line::EndOfExecution);
@@ -129,39 +147,11 @@ impl Lines {
         } else {
             None
         };
-        let (name, value, traceback) = match failure {
-            Failure::Died(exit) => (
-                "ContextRestarting",
-                "Context was restarted".to_owned(),
-                format!("The kernel {}. Its variables are lost.", ended(*exit)),
-            ),
-            Failure::Restarted | Failure::Removed => (
-                "UnexpectedEndOfExecution",
-                "Connection to the execution was closed before the execution was finished"
-                    .to_owned(),
-                String::new(),
-            ),
-            Failure::OverLimit { limit, state_lost } => {
-                let (name, value) = over(*limit);
-                (name, value, lost_by_interrupt(*state_lost))
-            }
-            Failure::Interrupted { state_lost } => (
-                "KeyboardInterrupt",
-                String::new(),
-                lost_by_interrupt(*state_lost),
-            ),
-            Failure::NoMemory { limit } => (
-                "MemoryLimitExceeded",
-                format!("The context has more than {limit} bytes already; the code was not run"),
-                String::new(),
-            ),
-            Failure::NoLimit => (
-                "LimitUnavailable",
-                "Memory cannot be limited on this machine; the code was not run".to_owned(),
-                String::new(),
-            ),
-            Failure::NoKernel { reason } => ("KernelNotStarted", reason.clone(), String::new()),
-        };
+        let Sentence {
+            name,
+            value,
+            traceback,
+        } = Sentence::about(failure);
         self.push_small(&Line::Error {
             name,
             value: &value,
@@ -242,47 +232,6 @@ pub(crate) fn usage(wall: Duration, queued: Duration, spent: Option<Spent>) -> w
         out_of_memory_kills: spent
             .and_then(|spent| spent.out_of_memory_kills)
             .filter(|kills| *kills > 0),
-    }
-}
-
-fn lost_by_interrupt(state_lost: bool) -> String {
-    const LOST: &str =
-        "The code did not react to the interrupt, so its kernel was ended. Its variables are lost.";
-    if state_lost { LOST } else { "" }.to_owned()
-}
-
-fn over(limit: Limit) -> (&'static str, String) {
-    match limit {
-        Limit::Time(limit) => (
-            "ExecutionTimeout",
-            format!("The execution took longer than {} s", limit.as_secs_f64()),
-        ),
-        Limit::Processor(limit) => (
-            "CpuTimeLimitExceeded",
-            format!(
-                "The execution used more than {} s of processor time",
-                limit.as_secs_f64()
-            ),
-        ),
-    }
-}
-
-fn reason(loss: Loss) -> &'static str {
-    match loss {
-        Loss::Died(exit) => Outcome::of_exit(exit).name(),
-        Loss::Exited => "exited",
-        Loss::Stuck => "interrupt_ignored",
-    }
-}
-
-fn ended(exit: Exit) -> String {
-    match exit {
-        Exit::Code(code) => format!("ended with exit status {code}"),
-        Exit::Signal(11) => "ended with a segmentation fault".to_owned(),
-        Exit::Signal(number) => format!("was ended by signal {number}"),
-        Exit::OutOfMemory => "was killed because there was no memory left for it".to_owned(),
-        Exit::Confused => "sent something that is no message, and was ended".to_owned(),
-        Exit::Unknown => "ended".to_owned(),
     }
 }
 

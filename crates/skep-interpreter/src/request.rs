@@ -20,6 +20,7 @@ pub(crate) struct Execute {
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) limits: Limits,
     pub(crate) secrets: Secrets,
+    pub(crate) form: wire::OutputForm,
 }
 
 /// Where code runs.
@@ -70,6 +71,7 @@ impl Execute {
             code,
             place,
             limits: options::limits(&options.limits)?,
+            form: options.outputs,
             secrets: options::secrets(options.secrets, &options.secret_envs, &variables)?,
             variables,
         })

@@ -15,7 +15,9 @@ use skep_kernels::{
     ContextError, ContextInfo, Execution, ExecutionInfo, OnLoss, Order, StartError,
 };
 use skep_telemetry::Chain;
-use skep_wire::interpreter::{self as wire, CANCEL_PATH, EXECUTION_HEADER, REQUEST_HEADER};
+use skep_wire::interpreter::{
+    self as wire, CANCEL_PATH, EXECUTION_HEADER, OutputForm, REQUEST_HEADER,
+};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::Interpreter;
@@ -43,6 +45,10 @@ pub(crate) fn routes(interpreter: Arc<Interpreter>) -> Router {
         .route("/contexts", get(list).head(method_not_allowed).post(create))
         .route("/contexts/{id}", axum::routing::delete(remove))
         .route("/contexts/{id}/restart", post(restart))
+        .route(
+            "/contexts/{id}/notebook",
+            get(notebook).head(method_not_allowed),
+        )
         .route(CANCEL_PATH, post(cancel))
         .fallback(|| async { detail(StatusCode::NOT_FOUND, "Not Found") })
         .method_not_allowed_fallback(method_not_allowed)
@@ -113,7 +119,8 @@ async fn execute(
         },
         cancel: interpreter.cancellations.register(name),
     };
-    Ok(answer(interpreter.contexts.execute(&id, order)?))
+    let form = request.form;
+    Ok(answer(interpreter.contexts.execute(&id, order)?, form))
 }
 
 /// `GET /executions/{id}`: the rest of an answer whose connection broke while the code ran on.
@@ -124,7 +131,7 @@ async fn attach(
 ) -> Result<Response, Failed> {
     interpreter.check_token(&headers)?;
     match interpreter.contexts.attach(&id).await {
-        Some(execution) => Ok(answer(execution)),
+        Some(execution) => Ok(answer(execution, OutputForm::Contract)),
         None => Err(Failed::NoExecution(id)),
     }
 }
@@ -179,7 +186,7 @@ fn as_of_now(execution: ExecutionInfo) -> wire::RunningExecution {
     }
 }
 
-fn answer(execution: Execution) -> Response {
+fn answer(execution: Execution, form: OutputForm) -> Response {
     let headers = [
         (CONTENT_TYPE, "application/x-ndjson".to_owned()),
         (
@@ -187,7 +194,7 @@ fn answer(execution: Execution) -> Response {
             execution.id.clone(),
         ),
     ];
-    (headers, Body::new(Answer::new(execution))).into_response()
+    (headers, Body::new(Answer::new(execution, form))).into_response()
 }
 
 impl Interpreter {
@@ -242,6 +249,17 @@ async fn restart(
 ) -> Result<Json<()>, Failed> {
     interpreter.contexts.restart(&id).await?;
     Ok(Json(()))
+}
+
+/// `GET /contexts/{id}/notebook`: what happened in a context until now, as a file for Jupyter.
+async fn notebook(
+    State(interpreter): State<Arc<Interpreter>>,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+) -> Result<Response, Failed> {
+    interpreter.check_token(&headers)?;
+    let history = interpreter.contexts.history(&id)?;
+    Ok(crate::notebook::response(history))
 }
 
 /// `DELETE /contexts/{id}`

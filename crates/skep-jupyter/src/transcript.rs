@@ -84,6 +84,12 @@ impl Transcript {
         }
     }
 
+    /// How often something is displayed under this id.
+    pub fn displays_of(&self, id: &str) -> usize {
+        let is_it = |shown: &&Shown| matches!(shown, Shown::Rich { bundle, .. } if bundle.display_id.as_deref() == Some(id));
+        self.shown.iter().filter(is_it).count()
+    }
+
     /// Changes what was displayed under the id of `bundle`, in this cell or an earlier one.
     pub fn update(&mut self, bundle: &Bundle) {
         let Some(id) = &bundle.display_id else {
@@ -167,13 +173,12 @@ impl Output {
     /// How much memory it takes to keep it, about.
     pub fn weight(&self) -> usize {
         match self {
-            Self::Text { text, .. } => text.as_str().len(),
+            Self::Text { text, .. } => OVERHEAD + text.as_str().len(),
             Self::Rich { bundle, .. } | Self::Updated(bundle) => weight(bundle),
             Self::Raised(raised) => weight_of_exception(raised),
-            Self::Accepted { .. }
-            | Self::Cleared { .. }
-            | Self::TooLarge { .. }
-            | Self::Ended { .. } => 0,
+            // It becomes a sentence.
+            Self::TooLarge { .. } => 3 * OVERHEAD,
+            Self::Accepted { .. } | Self::Cleared { .. } | Self::Ended { .. } => 0,
         }
     }
 }

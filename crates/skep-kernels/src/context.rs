@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::board::{Board, Posting};
 use crate::contexts::{ContextError, ContextInfo, Shared, Surroundings};
 use crate::execution::{Execution, Order, UPDATES, Update};
+use crate::history::{HistoryView, SharedHistory};
 use crate::kernel::StartError;
 use owner::Owner;
 
@@ -38,6 +39,7 @@ struct Inner {
     surroundings: Arc<dyn Surroundings>,
     /// What must not be shown, beside the sandbox's secrets.
     secrets: Arc<Mutex<Secrets>>,
+    history: SharedHistory,
 }
 
 /// An execution that waits for its turn.
@@ -96,6 +98,7 @@ impl Context {
             requests,
             first_kernel,
         );
+        let history = owner.history.clone();
         shared.tasks.spawn("context", owner.run());
         Self {
             inner: Arc::new(Inner {
@@ -105,6 +108,7 @@ impl Context {
                 board: shared.board.clone(),
                 surroundings: Arc::clone(&shared.surroundings),
                 secrets,
+                history,
             }),
         }
     }
@@ -119,6 +123,11 @@ impl Context {
 
     pub(crate) fn info(&self) -> ContextInfo {
         self.inner.info.clone()
+    }
+
+    /// What happened in it until now.
+    pub(crate) fn history(&self) -> HistoryView {
+        self.inner.history.view(self.language())
     }
 
     /// Queues an execution.

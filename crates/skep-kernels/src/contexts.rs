@@ -9,6 +9,7 @@ use skep_types::{Secrets, SecretsError};
 use crate::board::{Board, ExecutionInfo};
 use crate::context::{Context, FirstKernel};
 use crate::execution::{Execution, Order};
+use crate::history::{Budget, HistoryView};
 use crate::kernel::{Launcher, StartError};
 
 /// What surrounds the contexts and may change under them.
@@ -77,6 +78,7 @@ pub(crate) struct Shared {
     pub(crate) surroundings: Arc<dyn Surroundings>,
     pub(crate) tasks: Tasks,
     pub(crate) board: Board,
+    pub(crate) budget: Budget,
     /// In the order of their creation.
     all: Mutex<Vec<Entry>>,
 }
@@ -109,6 +111,7 @@ impl Contexts {
                 surroundings,
                 tasks: Tasks::default(),
                 board: Board::default(),
+                budget: Budget::default(),
                 all: Mutex::default(),
             }),
         };
@@ -211,6 +214,15 @@ impl Contexts {
     /// even the death of its kernel, is no error here but an update.
     pub fn execute(&self, id: &str, order: Order) -> Result<Execution, ContextError> {
         self.find(id)?.execute(order)
+    }
+
+    /// What happened in a context until now.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such context.
+    pub fn history(&self, id: &str) -> Result<HistoryView, ContextError> {
+        Ok(self.find(id)?.history())
     }
 
     /// All executions that wait or run now.

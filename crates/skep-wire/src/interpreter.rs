@@ -94,6 +94,20 @@ pub struct ExecuteOptions {
     /// Names of variables in `env_vars` whose values are such.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secret_envs: Vec<String>,
+    /// How the lines say what the code produced.
+    #[serde(skip_serializing_if = "is_default")]
+    pub outputs: OutputForm,
+}
+
+/// How lines say what code produced.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputForm {
+    /// As the contract wants it: `stdout`, `stderr`, `result` and `error`.
+    #[default]
+    Contract,
+    /// As Jupyter's kernels do, with everything that notebooks know: `output`.
+    Jupyter,
 }
 
 impl fmt::Debug for ExecuteOptions {
@@ -102,6 +116,7 @@ impl fmt::Debug for ExecuteOptions {
             .debug_struct("ExecuteOptions")
             .field("limits", &self.limits)
             .field("secret_envs", &self.secret_envs)
+            .field("outputs", &self.outputs)
             .finish_non_exhaustive()
     }
 }

@@ -8,5 +8,6 @@
 mod caller;
 mod contexts;
 mod execute;
+mod notebook;
 mod options;
 mod refusals;

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::masks::Masks;
 use super::sink::Sink;
 use crate::execution::{Failure, Limit, Limits, Receipt, Update};
+use crate::history::SharedHistory;
 use crate::kernel::{Exit, Kernel};
 use crate::meter::{MemoryLimit, Meter, Usage};
 use crate::outcome::Outcome;
@@ -72,6 +73,7 @@ impl Stage {
 pub(super) struct Course {
     pub(super) id: String,
     pub(super) sink: Sink,
+    pub(super) history: SharedHistory,
     pub(super) masks: Option<Masks>,
     pub(super) queued: Duration,
     pub(super) started: Instant,
@@ -112,13 +114,14 @@ impl Course {
             | Output::Cleared { .. }
             | Output::TooLarge { .. } => {}
         }
-        if self.stage.discards() {
-            return None;
-        }
         let output = match &mut self.masks {
             Some(masks) => masks.output(output)?,
             None => output,
         };
+        self.history.output(&output, envelope.time);
+        if self.stage.discards() {
+            return None;
+        }
         self.sink.deliver(Update::Output {
             time: envelope.time,
             output,

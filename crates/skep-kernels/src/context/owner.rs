@@ -14,6 +14,7 @@ use super::sink::{Record, Sink};
 use super::{Control, FirstKernel, Job};
 use crate::contexts::{ContextInfo, Shared, Surroundings};
 use crate::execution::{Execution, Failure, Loss, Receipt, Update};
+use crate::history::SharedHistory;
 use crate::kernel::{Event, Exit, Kernel, Launcher, StartError};
 use crate::meter::Meter;
 use crate::outcome::Outcome;
@@ -33,6 +34,7 @@ pub(super) struct Owner {
     /// Where the kernel goes when it has started; `None` if it starts there.
     directory: Option<String>,
     secrets: Arc<Mutex<Secrets>>,
+    pub(super) history: SharedHistory,
     /// The last secrets that were looked for, and the patterns of them.
     patterns: ([Secrets; 2], Option<Arc<Patterns>>),
     jobs: mpsc::Receiver<Job>,
@@ -83,6 +85,7 @@ impl Owner {
             language: info.language.clone(),
             directory: (info.directory != default_directory).then(|| info.directory.clone()),
             secrets,
+            history: SharedHistory::new(&shared.budget),
             patterns: Default::default(),
             jobs,
             controls,
@@ -106,8 +109,11 @@ impl Owner {
                     }
                 }
                 Next::Control(Control::Restart(answer)) => {
-                    self.kernel = None;
-                    self.lost = None;
+                    let had_state = self.kernel.take().is_some_and(|kernel| kernel.has_state);
+                    let was_lost = self.lost.take().is_some();
+                    if had_state || was_lost {
+                        self.history.restarted(None);
+                    }
                     let started = self.ensure_kernel().await;
                     if answer.send(started).is_err() {
                         tracing::debug!("nobody waits for the restart any more");

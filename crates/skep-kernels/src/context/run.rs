@@ -1,5 +1,6 @@
 //! How an owner runs one execution.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +17,11 @@ use super::owner::{EXIT_PATIENCE, MAX_RECORDS, Owner, ended, recorded};
 use super::sink::Sink;
 use super::{Control, Job};
 use crate::execution::{Failure, Loss, Receipt, Update};
+use crate::history::SharedHistory;
 use crate::kernel::Event;
 use crate::meter::{MemoryLimit, Usage};
 use crate::outcome::Outcome;
+use crate::secrets::Patterns;
 
 impl Owner {
     pub(super) async fn execute(&mut self, job: Job) {
@@ -26,21 +29,29 @@ impl Owner {
         if job.order.cancel.is_cancelled() {
             return;
         }
+        let patterns = self.patterns();
         if job.posting.interrupt.is_cancelled() {
-            refuse(sink, &job, Failure::Interrupted { state_lost: false }).await;
+            let failure = Failure::Interrupted { state_lost: false };
+            self.history
+                .begin(&masked(patterns.as_ref(), &job.order.code));
+            refuse(&self.history, sink, &job, failure).await;
             return;
         }
-        let patterns = self.patterns();
         if let Err(error) = self.ensure_kernel().await {
             tracing::warn!(error = %Chain(&error), "kernel does not start");
             let reason = Chain(&error).to_string();
-            let reason = patterns.map_or(reason.clone(), |patterns| patterns.mask(&reason));
-            refuse(sink, &job, Failure::NoKernel { reason }).await;
+            let reason = masked(patterns.as_ref(), &reason).into_owned();
+            self.history
+                .begin(&masked(patterns.as_ref(), &job.order.code));
+            refuse(&self.history, sink, &job, Failure::NoKernel { reason }).await;
             return;
         }
         if let Some(loss) = self.lost.take() {
+            self.history.restarted(Some(loss));
             sink.deliver(Update::StateLost(loss));
         }
+        self.history
+            .begin(&masked(patterns.as_ref(), &job.order.code));
         let running = self.kernel.as_mut().expect("it was just ensured");
         let meter = Arc::clone(&running.meter);
         let limited = job.order.limits.memory.map(|limit| {
@@ -50,7 +61,7 @@ impl Owner {
         let memory_limit = match limited.transpose() {
             Ok(memory_limit) => memory_limit,
             Err(failure) => {
-                refuse(sink, &job, failure).await;
+                refuse(&self.history, sink, &job, failure).await;
                 return;
             }
         };
@@ -69,6 +80,7 @@ impl Owner {
         let mut course = Course {
             id,
             sink,
+            history: self.history.clone(),
             masks: patterns.map(Masks::new),
             queued: job.queued.elapsed(),
             started: Instant::now(),
@@ -179,7 +191,11 @@ impl Owner {
                         Some(Failure::Interrupted { state_lost: true })
                     }
                     // The caller has left; nobody hears of it but the next one.
-                    None => return,
+                    None => {
+                        let failure = Failure::Interrupted { state_lost: true };
+                        self.history.end(Some(failure));
+                        return;
+                    }
                 }
             }
             End::Died(exit) => {
@@ -190,9 +206,11 @@ impl Owner {
             End::Failed(failure) => Some(failure),
         };
         for output in course.masks.iter_mut().flat_map(Masks::rest) {
+            self.history.output(&output, None);
             let update = Update::Output { time: None, output };
             course.sink.deliver_last(update).await;
         }
+        self.history.end(failure.clone());
         let outcome = failure.as_ref().map_or(course.outcome, Outcome::of_failure);
         let receipt = course.receipt(outcome, usage);
         if let Some(failure) = failure {
@@ -211,15 +229,24 @@ impl Owner {
 }
 
 /// Ends an execution that was not run.
-async fn refuse(mut sink: Sink, job: &Job, failure: Failure) {
+async fn refuse(history: &SharedHistory, mut sink: Sink, job: &Job, failure: Failure) {
     let receipt = Receipt {
         outcome: Outcome::of_failure(&failure),
         wall: Duration::ZERO,
         queued: job.queued.elapsed(),
         spent: None,
     };
+    history.end(Some(failure.clone()));
     sink.deliver_last(Update::Failed(failure)).await;
     sink.deliver_last(Update::Ended(receipt)).await;
+}
+
+/// A text without secrets.
+fn masked<'a>(patterns: Option<&Arc<Patterns>>, text: &'a str) -> Cow<'a, str> {
+    match patterns {
+        Some(patterns) => Cow::Owned(patterns.mask(text)),
+        None => Cow::Borrowed(text),
+    }
 }
 
 /// Why a limit of memory could not be set.

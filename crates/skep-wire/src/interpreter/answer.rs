@@ -34,6 +34,14 @@ pub enum AnswerLine {
     Result(Box<ResultLine>),
     /// The code, or the platform, failed.
     Error(RaisedError),
+    /// What the code produced, or why it failed, in Jupyter's form.
+    Output {
+        /// The content of Jupyter's message, with its type as `output_type`.
+        output: Value,
+        /// Of an error, what it is in every language.
+        #[serde(default)]
+        kind: Option<String>,
+    },
     /// Nothing happened for a while.
     Keepalive,
     /// The variables of earlier executions are gone.
