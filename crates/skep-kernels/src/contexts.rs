@@ -160,7 +160,10 @@ impl Contexts {
             context
         };
         match context.ready().await {
-            Ok(()) => Ok(context.info()),
+            Ok(()) => {
+                self.shared.launcher.anticipate(language);
+                Ok(context.info())
+            }
             Err(error) => {
                 self.forget(&context);
                 Err(error)
@@ -267,7 +270,10 @@ impl Contexts {
     ///
     /// If there is no such context, or its kernel does not start any more.
     pub async fn restart(&self, id: &str) -> Result<(), ContextError> {
-        self.find(id)?.restart().await
+        let context = self.find(id)?;
+        context.restart().await?;
+        self.shared.launcher.anticipate(context.language());
+        Ok(())
     }
 
     /// Removes a context and ends its kernel, whatever it is doing.

@@ -38,6 +38,10 @@ use crate::meter::{Meter, Usage};
 pub struct FakeKernels {
     /// Kernels that were started.
     pub starts: AtomicU64,
+    /// Kernels that are gone.
+    pub ends: AtomicU64,
+    /// For which languages another kernel was anticipated.
+    pub anticipated: Mutex<Vec<String>>,
     /// Messages that were taken from kernels.
     pub taken: AtomicU64,
     /// Whether the next kernels do not start.
@@ -127,6 +131,12 @@ impl Launcher for Arc<FakeKernels> {
             Ok(Box::new(FakeKernel::new(Arc::clone(self), killed)) as Box<dyn Kernel>)
         }
         .boxed()
+    }
+
+    fn anticipate(&self, language: &str) {
+        let anticipated = self.anticipated.lock();
+        let mut anticipated = anticipated.unwrap_or_else(PoisonError::into_inner);
+        anticipated.push(language.to_owned());
     }
 }
 
@@ -287,6 +297,12 @@ impl FakeKernel {
     }
 }
 
+impl Drop for FakeKernel {
+    fn drop(&mut self) {
+        self.source.ends.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 impl Kernel for FakeKernel {
     fn send(&mut self, request: &Request<'_>) {
         match request {
@@ -327,6 +343,10 @@ impl Kernel for FakeKernel {
 
     fn kill(&mut self) {
         self.killed.cancel();
+    }
+
+    fn keep(&mut self) -> io::Result<()> {
+        Ok(())
     }
 
     fn meter(&self) -> Arc<dyn Meter> {

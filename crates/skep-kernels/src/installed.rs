@@ -17,6 +17,7 @@ use serde::Deserialize;
 use crate::kernel::{Kernel, Launcher, StartError};
 use crate::process::{Command, Processes};
 use crate::socket_kernel::SocketKernel;
+use crate::spares::{Likeness, Spares, Sparing};
 use crate::zmq_kernel::{CONNECTION_FILE, Foreign, InterruptMode, ZmqKernel};
 
 /// The language that callers mean when they name none.
@@ -29,6 +30,7 @@ const LARGEST_SPECIFICATION: u64 = 1 << 20;
 pub struct Installed {
     folders: Arc<dyn Fn() -> Vec<PathBuf> + Send + Sync>,
     processes: Arc<dyn Processes>,
+    spares: Spares,
 }
 
 impl std::fmt::Debug for Installed {
@@ -53,6 +55,9 @@ struct Specification {
     /// How a process is prepared that can be forked into a kernel; the server reads that.
     #[serde(default)]
     zygote: Option<serde::de::IgnoredAny>,
+    /// Set if one may be started before somebody asks for it.
+    #[serde(default)]
+    spare: Option<Sparing>,
 }
 
 /// A folder with a `kernel.json`.
@@ -73,6 +78,7 @@ impl Installed {
         Self {
             folders: Arc::new(folders),
             processes,
+            spares: Spares::default(),
         }
     }
 
@@ -99,6 +105,11 @@ impl Installed {
             installed: self.languages(),
         })
     }
+
+    /// What would be started now.
+    fn likeness(&self, command: &Command, sparing: &Sparing) -> Likeness {
+        Likeness::new(command, self.processes.inherited(), sparing)
+    }
 }
 
 impl Launcher for Installed {
@@ -122,35 +133,63 @@ impl Launcher for Installed {
     ) -> BoxFuture<'a, Result<Box<dyn Kernel>, StartError>> {
         async move {
             let (place, specification) = self.find(language)?;
-            let mut command = place.command(&specification);
-            let processes = Arc::clone(&self.processes);
-            let is_foreign = specification
-                .argv
-                .iter()
-                .any(|argument| argument.contains(CONNECTION_FILE));
-            if is_foreign {
-                let foreign = Foreign {
-                    command,
-                    interrupt_mode: specification.interrupt_mode,
-                };
-                let kernel = ZmqKernel::start(processes, foreign).await?;
-                return Ok(Box::new(kernel) as Box<dyn Kernel>);
-            }
-            let socket = ["--socket-fd".to_owned(), "0".to_owned()];
-            command.arguments.extend(socket);
-            if command.may_be_forked {
-                let forked = SocketKernel::start(Arc::clone(&processes), command.clone()).await;
-                match forked {
-                    Ok(kernel) => return Ok(Box::new(kernel) as Box<dyn Kernel>),
-                    Err(error) => tracing::warn!(%error, "a forked kernel did not begin"),
+            if let Some(sparing) = &specification.spare {
+                let likeness = self.likeness(&place.command(&specification), sparing);
+                if let Some(kernel) = self.spares.take(&place.name, &likeness).await {
+                    return Ok(kernel);
                 }
-                command.may_be_forked = false;
             }
-            let kernel = SocketKernel::start(processes, command).await?;
-            Ok(Box::new(kernel) as Box<dyn Kernel>)
+            let command = place.command(&specification);
+            start(Arc::clone(&self.processes), command, specification).await
         }
         .boxed()
     }
+
+    fn anticipate(&self, language: &str) {
+        let Ok((place, specification)) = self.find(language) else {
+            return;
+        };
+        let Some(sparing) = &specification.spare else {
+            return;
+        };
+        let mut command = place.command(&specification);
+        let likeness = self.likeness(&command, sparing);
+        command.is_spare = true;
+        let processes = Arc::clone(&self.processes);
+        self.spares.have(&place.name, likeness, || {
+            start(processes, command, specification).boxed()
+        });
+    }
+}
+
+/// Starts a kernel, whichever way it speaks.
+async fn start(
+    processes: Arc<dyn Processes>,
+    mut command: Command,
+    specification: Specification,
+) -> Result<Box<dyn Kernel>, StartError> {
+    let is_foreign = specification
+        .argv
+        .iter()
+        .any(|argument| argument.contains(CONNECTION_FILE));
+    if is_foreign {
+        let foreign = Foreign {
+            command,
+            interrupt_mode: specification.interrupt_mode,
+        };
+        return Ok(Box::new(ZmqKernel::start(processes, foreign).await?));
+    }
+    let socket = ["--socket-fd".to_owned(), "0".to_owned()];
+    command.arguments.extend(socket);
+    if command.may_be_forked {
+        let forked = SocketKernel::start(Arc::clone(&processes), command.clone()).await;
+        match forked {
+            Ok(kernel) => return Ok(Box::new(kernel)),
+            Err(error) => tracing::warn!(%error, "a forked kernel did not begin"),
+        }
+        command.may_be_forked = false;
+    }
+    Ok(Box::new(SocketKernel::start(processes, command).await?))
 }
 
 impl Place {
@@ -185,6 +224,7 @@ impl Place {
             arguments,
             environment: specification.env.clone(),
             may_be_forked: specification.zygote.is_some(),
+            is_spare: false,
         }
     }
 
@@ -283,6 +323,10 @@ mod tests {
 
         fn out_of_memory_kills(&self) -> Option<u64> {
             None
+        }
+
+        fn inherited(&self) -> crate::process::Inherited {
+            crate::process::Inherited::default()
         }
     }
 

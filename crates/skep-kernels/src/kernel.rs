@@ -34,6 +34,15 @@ pub trait Kernel: Send {
     /// Ends the kernel and what it started, without asking. [`Event::Ended`] follows.
     fn kill(&mut self);
 
+    /// Makes a spare ([`Command::is_spare`]) a kernel like any other.
+    ///
+    /// # Errors
+    ///
+    /// If it has ended.
+    ///
+    /// [`Command::is_spare`]: crate::Command::is_spare
+    fn keep(&mut self) -> io::Result<()>;
+
     /// What measures and limits it from outside. It is of use after the end of the kernel too.
     fn meter(&self) -> Arc<dyn Meter>;
 }
@@ -70,6 +79,10 @@ pub trait Launcher: Send + Sync + 'static {
     /// Starts a kernel and waits until it listens.
     fn start<'a>(&'a self, language: &'a str)
     -> BoxFuture<'a, Result<Box<dyn Kernel>, StartError>>;
+
+    /// Somebody may soon ask for another kernel of this language, so one may be started now.
+    /// Must be called within the runtime.
+    fn anticipate(&self, language: &str);
 }
 
 /// Why there is no kernel.

@@ -45,6 +45,9 @@ pub trait Processes: Send + Sync + 'static {
     /// that cannot be seen.
     fn out_of_memory_kills(&self) -> Option<u64>;
 
+    /// What a process that is started now has from the sandbox.
+    fn inherited(&self) -> Inherited;
+
     /// What measures a process that was started here, and what it started. To be asked for
     /// before its end.
     fn meter(&self, pid: u32) -> Arc<dyn Meter> {
@@ -61,6 +64,17 @@ pub struct Command {
     pub environment: BTreeMap<String, String>,
     /// Whether the same process may be had by a fork of one that is prepared for it.
     pub may_be_forked: bool,
+    /// Whether nobody needs it yet. It is the first to be killed when there is no memory left.
+    pub is_spare: bool,
+}
+
+/// What processes have from the sandbox when they start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Inherited {
+    /// The sandbox's variables.
+    pub environment: BTreeMap<String, String>,
+    /// Where they start.
+    pub directory: String,
 }
 
 /// A process that was started. It leads a process group of its own.

@@ -17,6 +17,7 @@ use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::expendable::Expendable;
 use crate::frame_buffer::{Frame, FrameBuffer, framed};
 use crate::kernel::{Event, Exit, Kernel, StartError};
 use crate::last_words::{LastWords, open_nowhere};
@@ -42,6 +43,8 @@ pub(crate) struct SocketKernel {
     incoming: FrameBuffer,
     outgoing: BytesMut,
     out_of_memory_kills: Option<u64>,
+    /// Set as long as it is a spare.
+    expendable: Option<Expendable>,
 }
 
 impl SocketKernel {
@@ -52,6 +55,7 @@ impl SocketKernel {
     ) -> Result<Self, StartError> {
         let ends = Ends::new().map_err(StartError::Process)?;
         let out_of_memory_kills = processes.out_of_memory_kills();
+        let is_spare = command.is_spare;
         let started = processes
             .start(command, ends.theirs)
             .await
@@ -66,7 +70,12 @@ impl SocketKernel {
             incoming: FrameBuffer::default(),
             outgoing: BytesMut::new(),
             out_of_memory_kills,
+            expendable: None,
         };
+        if is_spare {
+            let expendable = Expendable::mark(kernel.pid).map_err(StartError::Process)?;
+            kernel.expendable = Some(expendable);
+        }
         match timeout(START_PATIENCE, kernel.next()).await {
             Ok(Event::Message(Envelope {
                 message: Message::Hello { protocol: PROTOCOL },
@@ -214,6 +223,13 @@ impl Kernel for SocketKernel {
     fn kill(&mut self) {
         if let Err(error) = self.processes.signal(self.pid, Signal::KILL) {
             tracing::debug!(%error, "kernel has ended already");
+        }
+    }
+
+    fn keep(&mut self) -> io::Result<()> {
+        match self.expendable.take() {
+            Some(expendable) => expendable.spare(),
+            None => Ok(()),
         }
     }
 

@@ -378,6 +378,10 @@ impl Kernel for ZmqKernel {
         self.process.kill();
     }
 
+    fn keep(&mut self) -> io::Result<()> {
+        self.process.keep()
+    }
+
     fn meter(&self) -> Arc<dyn Meter> {
         self.process.processes.meter(self.process.pid)
     }

@@ -18,7 +18,8 @@ use rustix::process::{Pid, Signal, WaitStatus};
 use skep_agent::{Companion, Household, Listen, Program};
 use skep_interpreter::Door;
 use skep_kernels::{
-    Command, Contexts, Exit, Installed, Launcher, Meter, Processes, Started, Surroundings,
+    Command, Contexts, Exit, Inherited, Installed, Launcher, Meter, Processes, Started,
+    Surroundings,
 };
 use skep_telemetry::Chain;
 use skep_types::Secrets;
@@ -157,6 +158,13 @@ impl Processes for Sandbox {
 
     fn out_of_memory_kills(&self) -> Option<u64> {
         self.household.out_of_memory_kills()
+    }
+
+    fn inherited(&self) -> Inherited {
+        Inherited {
+            environment: self.environment(),
+            directory: self.directory(),
+        }
     }
 
     fn meter(&self, pid: u32) -> Arc<dyn Meter> {

@@ -243,6 +243,10 @@ mod tests {
         fn out_of_memory_kills(&self) -> Option<u64> {
             None
         }
+
+        fn inherited(&self) -> crate::process::Inherited {
+            crate::process::Inherited::default()
+        }
     }
 
     const PIECE: usize = 100 << 10;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustix::process::Signal;
 use tokio::sync::oneshot;
 
+use crate::expendable::Expendable;
 use crate::kernel::Exit;
 use crate::process::{Processes, Started};
 
@@ -15,6 +16,8 @@ pub(super) struct Process {
     pub(super) pid: u32,
     exit: oneshot::Receiver<Exit>,
     pub(super) ended: Option<Exit>,
+    /// Set as long as it is a spare.
+    expendable: Option<Expendable>,
 }
 
 impl Process {
@@ -24,6 +27,21 @@ impl Process {
             pid: started.pid,
             exit: started.exit,
             ended: None,
+            expendable: None,
+        }
+    }
+
+    /// Makes it a spare.
+    pub(super) fn mark(&mut self) -> io::Result<()> {
+        self.expendable = Some(Expendable::mark(self.pid)?);
+        Ok(())
+    }
+
+    /// Makes a spare a process like any other.
+    pub(super) fn keep(&mut self) -> io::Result<()> {
+        match self.expendable.take() {
+            Some(expendable) => expendable.spare(),
+            None => Ok(()),
         }
     }
 

@@ -45,6 +45,7 @@ impl ZmqKernel {
         let nowhere = || open_nowhere().map_err(StartError::Process);
         let standard = [nowhere()?, nowhere()?, errors];
         let out_of_memory_kills = processes.out_of_memory_kills();
+        let is_spare = foreign.command.is_spare;
         let started = processes.start(with_file(foreign.command, &file), standard);
         let started = started.await.map_err(StartError::Process)?;
         let mut beginning = Beginning {
@@ -52,6 +53,9 @@ impl ZmqKernel {
             session: Session::new(key.clone(), key),
             interrupt_mode: foreign.interrupt_mode,
         };
+        if is_spare {
+            beginning.process.mark().map_err(StartError::Process)?;
+        }
         let beginning_ends = timeout(START_PATIENCE, beginning.reach(&connection)).await;
         let reached = match beginning_ends {
             Ok(Ok(reached)) => reached,

@@ -13,4 +13,5 @@ mod javascript;
 mod limits;
 mod processes;
 mod secrets;
+mod spares;
 mod talk;

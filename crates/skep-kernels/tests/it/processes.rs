@@ -6,15 +6,17 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process_group};
 use skep_kernels::fake::FakeSurroundings;
-use skep_kernels::{Command, ContextError, Contexts, Exit, Installed, Order, Processes, Started};
+use skep_kernels::{
+    Command, ContextError, Contexts, Exit, Inherited, Installed, Order, Processes, Started,
+};
 use skep_testkit::wait_until;
 
 use crate::talk::{all, next, order, run};
@@ -23,6 +25,7 @@ use crate::talk::{all, next, order, run};
 #[derive(Debug, Default)]
 pub(crate) struct Children {
     pub(crate) out_of_memory_kills: AtomicU64,
+    pub(crate) inherited: Mutex<Inherited>,
 }
 
 impl Processes for Children {
@@ -73,6 +76,10 @@ impl Processes for Children {
 
     fn out_of_memory_kills(&self) -> Option<u64> {
         Some(self.out_of_memory_kills.load(Ordering::SeqCst))
+    }
+
+    fn inherited(&self) -> Inherited {
+        self.inherited.lock().unwrap().clone()
     }
 }
 

@@ -1,0 +1,37 @@
+//! Processes that the machine kills first when there is no memory left.
+
+use std::io;
+use std::path::PathBuf;
+
+/// What is killed before anything else.
+const FIRST: &str = "1000";
+
+/// A process that is the first to be killed, until it is spared.
+#[derive(Debug)]
+pub(crate) struct Expendable {
+    path: PathBuf,
+    usual: String,
+}
+
+impl Expendable {
+    /// Marks a process.
+    ///
+    /// # Errors
+    ///
+    /// If it has ended, or is not ours to mark.
+    pub(crate) fn mark(pid: u32) -> io::Result<Self> {
+        let path = PathBuf::from(format!("/proc/{pid}/oom_score_adj"));
+        let usual = std::fs::read_to_string(&path)?.trim().to_owned();
+        std::fs::write(&path, FIRST)?;
+        Ok(Self { path, usual })
+    }
+
+    /// From now on it is killed when others like it are.
+    ///
+    /// # Errors
+    ///
+    /// If it has ended.
+    pub(crate) fn spare(&self) -> io::Result<()> {
+        std::fs::write(&self.path, &self.usual)
+    }
+}

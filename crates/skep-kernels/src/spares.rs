@@ -1,0 +1,233 @@
+//! Kernels that are started before anybody asks for them.
+//!
+//! A spare is what would be started now, as far as a program can tell: the same command in the
+//! same folder, with the same variables and the same files that it reads at its start. When any
+//! of these has changed the spare is not given to anybody. It takes no memory from others: if
+//! there is none left, the machine kills the spare first.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use skep_telemetry::Chain;
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use crate::kernel::{Event, Kernel, StartError};
+use crate::process::{Command, Inherited};
+
+/// How long a spare waits for somebody who needs it.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
+
+/// What a `kernel.json` says of spares.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sparing {
+    /// Files that the kernel reads when it starts; relative ones are below the folder it starts in.
+    #[serde(default)]
+    reads: Vec<String>,
+}
+
+/// What a kernel is that starts now. Two of the same likeness are the same kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Likeness {
+    command: Command,
+    inherited: Inherited,
+    files: BTreeMap<String, Option<SystemTime>>,
+}
+
+impl Likeness {
+    pub(crate) fn new(command: &Command, inherited: Inherited, sparing: &Sparing) -> Self {
+        let changed = |name: &String| {
+            let path = Path::new(&inherited.directory).join(name);
+            let modified = std::fs::metadata(path).and_then(|file| file.modified());
+            (name.clone(), modified.ok())
+        };
+        Self {
+            files: sparing.reads.iter().map(changed).collect(),
+            command: command.clone(),
+            inherited,
+        }
+    }
+}
+
+type Started = BoxFuture<'static, Result<Box<dyn Kernel>, StartError>>;
+
+/// At most one spare of each kernel.
+#[derive(Default)]
+pub(crate) struct Spares {
+    /// By the names of their kernels.
+    waiting: Mutex<HashMap<String, Spare>>,
+}
+
+/// A kernel that waits, or is on its way. It ends when this is dropped.
+struct Spare {
+    likeness: Likeness,
+    ask: oneshot::Sender<oneshot::Sender<Box<dyn Kernel>>>,
+}
+
+impl Spares {
+    /// The spare of this kernel, if it is what would be started now.
+    pub(crate) async fn take(&self, name: &str, likeness: &Likeness) -> Option<Box<dyn Kernel>> {
+        let spare = self.lock().remove(name)?;
+        if spare.likeness != *likeness {
+            tracing::debug!(name, "a spare kernel is not what would be started now");
+            return None;
+        }
+        let (reply, kernel) = oneshot::channel();
+        spare.ask.send(reply).ok()?;
+        let mut kernel = kernel.await.ok()?;
+        if let Err(error) = kernel.keep() {
+            tracing::debug!(%error, "a spare kernel has ended");
+            return None;
+        }
+        Some(kernel)
+    }
+
+    /// Has a spare of this kernel, which `start` starts if there is none.
+    pub(crate) fn have(&self, name: &str, likeness: Likeness, start: impl FnOnce() -> Started) {
+        let mut waiting = self.lock();
+        let is_there = waiting
+            .get(name)
+            .is_some_and(|spare| !spare.ask.is_closed() && spare.likeness == likeness);
+        if is_there {
+            return;
+        }
+        let (ask, asked) = oneshot::channel();
+        waiting.insert(name.to_owned(), Spare { likeness, ask });
+        skep_telemetry::spawn("spare kernel", hold(start(), asked));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Spare>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Starts a spare and holds it until somebody asks for it or nobody will.
+async fn hold(start: Started, asked: oneshot::Receiver<oneshot::Sender<Box<dyn Kernel>>>) {
+    let mut kernel = match start.await {
+        Ok(kernel) => kernel,
+        Err(error) => {
+            tracing::debug!(error = %Chain(&error), "a spare kernel does not start");
+            return;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = end(&mut kernel) => tracing::debug!("a spare kernel has ended"),
+        reply = asked => {
+            // Otherwise it was displaced by another.
+            if let Ok(reply) = reply && reply.send(kernel).is_err() {
+                tracing::debug!("nobody waits for the spare kernel any more");
+            }
+        }
+        () = sleep(PATIENCE) => tracing::debug!("nobody needs the spare kernel"),
+    }
+}
+
+async fn end(kernel: &mut Box<dyn Kernel>) {
+    while !matches!(kernel.receive().await, Event::Ended(_)) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    use futures_util::FutureExt;
+    use skep_testkit::wait_until;
+
+    use super::*;
+    use crate::fake::FakeKernels;
+    use crate::kernel::Launcher;
+
+    fn likeness(program: &str) -> Likeness {
+        let command = Command {
+            arguments: vec![program.to_owned()],
+            ..Command::default()
+        };
+        Likeness::new(&command, Inherited::default(), &Sparing::default())
+    }
+
+    fn have(spares: &Spares, kernels: &Arc<FakeKernels>, likeness: Likeness) {
+        let kernels = Arc::clone(kernels);
+        spares.have("r", likeness, || {
+            async move { kernels.start("bash").await }.boxed()
+        });
+    }
+
+    async fn wait_for_ends(kernels: &FakeKernels, ends: u64) {
+        wait_until(Duration::from_secs(5), || async {
+            match kernels.ends.load(Ordering::SeqCst) {
+                ended if ended == ends => Ok(()),
+                ended => Err(format!("{ended} have ended")),
+            }
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_spare_is_given_once_and_only_as_what_it_is() {
+        let (spares, kernels) = (Spares::default(), Arc::default());
+        assert!(spares.take("r", &likeness("R")).await.is_none());
+        have(&spares, &kernels, likeness("R"));
+        have(&spares, &kernels, likeness("R"));
+        assert!(spares.take("java", &likeness("R")).await.is_none());
+        assert!(spares.take("r", &likeness("R")).await.is_some());
+        assert!(spares.take("r", &likeness("R")).await.is_none());
+        assert_eq!(kernels.starts.load(Ordering::SeqCst), 1);
+
+        have(&spares, &kernels, likeness("R"));
+        assert!(spares.take("r", &likeness("Rscript")).await.is_none());
+        have(&spares, &kernels, likeness("R"));
+        have(&spares, &kernels, likeness("Rscript"));
+        assert!(spares.take("r", &likeness("Rscript")).await.is_some());
+        // Also those that nobody got: the one that was asked for in vain and the displaced one.
+        wait_for_ends(&kernels, 4).await;
+    }
+
+    #[tokio::test]
+    async fn a_spare_that_has_ended_is_no_spare() {
+        let (spares, kernels) = (Spares::default(), Arc::default());
+        have(&spares, &kernels, likeness("R"));
+        wait_until(Duration::from_secs(5), || async {
+            let starts = kernels.starts.load(Ordering::SeqCst);
+            (starts == 1).then_some(()).ok_or("it is being started")
+        })
+        .await;
+        kernels.kill_newest();
+        assert!(spares.take("r", &likeness("R")).await.is_none());
+        kernels.broken.store(true, Ordering::SeqCst);
+        have(&spares, &kernels, likeness("R"));
+        assert!(spares.take("r", &likeness("R")).await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_spare_that_nobody_needs_ends() {
+        let (spares, kernels) = (Spares::default(), Arc::default());
+        have(&spares, &kernels, likeness("R"));
+        sleep(PATIENCE + Duration::from_secs(1)).await;
+        assert_eq!(kernels.ends.load(Ordering::SeqCst), 1);
+        assert!(spares.take("r", &likeness("R")).await.is_none());
+    }
+
+    #[test]
+    fn what_a_kernel_reads_at_its_start_is_part_of_its_likeness() {
+        let folder = tempfile::tempdir().unwrap();
+        let of_now = || {
+            let inherited = Inherited {
+                directory: folder.path().to_string_lossy().into_owned(),
+                ..Inherited::default()
+            };
+            let sparing: Sparing = serde_json::from_str(r#"{"reads": [".Rprofile"]}"#).unwrap();
+            Likeness::new(&Command::default(), inherited, &sparing)
+        };
+        let before = of_now();
+        assert_eq!(before, of_now());
+        std::fs::write(folder.path().join(".Rprofile"), "x <- 1").unwrap();
+        assert_ne!(before, of_now());
+    }
+}
