@@ -109,6 +109,12 @@ pub(crate) enum What {
     },
     /// A killed server until its sandboxes answer again; contexts, new and restarted
     Restart,
+    /// Every language of the template: its first result, new contexts, warm code, memory
+    Languages {
+        /// For how many seconds a kernel and its spare may come to rest
+        #[arg(long, default_value_t = 3, value_name = "SECONDS")]
+        settle: u32,
+    },
     /// What the way through the server costs, beside a direct connection
     Proxy {
         /// Mebibytes that are fetched
@@ -130,6 +136,7 @@ impl What {
             Self::Stream { .. } => "stream",
             Self::Files { .. } => "files",
             Self::Restart => "restart",
+            Self::Languages { .. } => "languages",
             Self::Proxy { .. } => "proxy",
             Self::Compare => "compare",
         }
@@ -146,6 +153,7 @@ impl What {
             Self::Stream { .. } => (1, 5),
             Self::Files { .. } => (0, 3),
             Self::Restart => (1, 10),
+            Self::Languages { .. } => (1, 10),
             Self::Proxy { .. } => (5, 200),
             Self::Compare => (2, 20),
         };

@@ -141,7 +141,7 @@ async fn long_ones(
         .add(KERNEL, rivals.ipykernel.ask("start").await?);
 
     let start = Instant::now();
-    let context = sandbox.new_context().await?;
+    let context = sandbox.new_context("python").await?;
     sandbox.run_one(Some(&context)).await?;
     bench.since(CONTEXT, start);
     sandbox.remove_context(&context).await?;

@@ -14,6 +14,7 @@ mod error;
 mod exec;
 mod files;
 mod floor;
+mod languages;
 mod machine;
 mod measurement;
 mod processes;

@@ -47,7 +47,7 @@ pub(crate) async fn measure(bench: &mut Bench<'_>) -> Result<(), BenchError> {
 
 async fn contexts(bench: &mut Bench<'_>, sandbox: &Sandbox) -> Result<(), BenchError> {
     let start = Instant::now();
-    let context = sandbox.new_context().await?;
+    let context = sandbox.new_context("python").await?;
     bench.since(CONTEXT, start);
     sandbox.run_one(Some(&context)).await?;
     bench.since(CONTEXT_RESULT, start);

@@ -12,7 +12,9 @@ use crate::machine::Machine;
 use crate::progress::Progress;
 use crate::report::{Report, Subject};
 use crate::server::{OwnServer, ServerChoices, ServerCommand};
-use crate::{burst, compare, density, exec, files, proxy, restart, stream, targets, tti};
+use crate::{
+    burst, compare, density, exec, files, languages, proxy, restart, stream, targets, tti,
+};
 
 /// Measures what `args` name.
 ///
@@ -96,6 +98,10 @@ async fn measure(bench: &mut Bench<'_>) -> Result<(), BenchError> {
         What::Stream { lines, size } => stream::measure(bench, lines, size).await,
         What::Files { size } => files::measure(bench, size).await,
         What::Restart => restart::measure(bench).await,
+        What::Languages { settle } => {
+            let settle = Duration::from_secs(u64::from(settle));
+            languages::measure(bench, settle).await
+        }
         What::Proxy { size } => proxy::measure(bench, size).await,
         What::Compare => compare::measure(bench).await,
     }

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::json;
-use skep_client::{Agent, Client, ExecEvent, ExecOptions, ExecStream, Port};
+use skep_client::{Agent, Client, ClientError, ExecEvent, ExecOptions, ExecStream, Port};
 use skep_wire::agent::AGENT_PORT;
 use skep_wire::interpreter::{Context, INTERPRETER_PORT};
 use skep_wire::rest::{NewSandbox, Sandbox as Created};
@@ -41,6 +41,17 @@ struct Line {
     name: String,
     #[serde(default)]
     value: String,
+}
+
+/// Where code runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place<'a> {
+    /// In the default context of the default language.
+    Default,
+    /// In the default context of a language.
+    Language(&'a str),
+    /// In the context of this id.
+    Context(&'a str),
 }
 
 /// How much code printed.
@@ -130,24 +141,30 @@ impl Sandbox {
 
     /// `sandbox.run_code("1")`, in the default context or in `context`.
     pub(crate) async fn run_one(&self, context: Option<&str>) -> Result<(), BenchError> {
-        let mut results = 0;
-        self.run("1", context, |line| {
-            results += usize::from(line.r#type == "result");
+        self.show_one("1", context.map_or(Place::Default, Place::Context))
+            .await
+    }
+
+    /// `sandbox.run_code(code)` of code that shows one thing: a value, or a line.
+    pub(crate) async fn show_one(&self, code: &str, place: Place<'_>) -> Result<(), BenchError> {
+        let mut shown = 0;
+        self.run(code, place, |line| {
+            shown += usize::from(matches!(line.r#type.as_str(), "result" | "stdout"));
         })
         .await?;
-        if results == 1 {
+        if shown == 1 {
             return Ok(());
         }
         Err(BenchError::Unexpected {
-            what: "run_code(\"1\")",
-            found: format!("{results} results"),
+            what: "run_code with one result",
+            found: format!("{shown} results"),
         })
     }
 
     /// `sandbox.run_code(code)`: what it printed.
     pub(crate) async fn run_code(&self, code: &str) -> Result<Printed, BenchError> {
         let mut printed = Printed::default();
-        self.run(code, None, |line| {
+        self.run(code, Place::Default, |line| {
             if let ("stdout", Some(text)) = (line.r#type.as_str(), &line.text) {
                 printed.lines += text.matches('\n').count();
                 printed.bytes += text.len();
@@ -160,11 +177,17 @@ impl Sandbox {
     async fn run(
         &self,
         code: &str,
-        context: Option<&str>,
+        place: Place<'_>,
         mut on_line: impl FnMut(&Line),
     ) -> Result<(), BenchError> {
         const DOING: &str = "run code";
-        let body = json!({"code": code, "context_id": context, "language": null, "env_vars": {}});
+        let (context, language) = match place {
+            Place::Default => (None, None),
+            Place::Language(language) => (None, Some(language)),
+            Place::Context(context) => (Some(context), None),
+        };
+        let body =
+            json!({"code": code, "context_id": context, "language": language, "env_vars": {}});
         let request = self
             .interpreter
             .request(Method::POST, "/execute")
@@ -195,10 +218,23 @@ impl Sandbox {
         Ok(())
     }
 
-    /// `sandbox.create_code_context()`: its id.
-    pub(crate) async fn new_context(&self) -> Result<String, BenchError> {
+    /// Whether the template has a kernel of this language. If so, there is a context of it then.
+    pub(crate) async fn speaks(&self, language: &str) -> Result<bool, BenchError> {
+        match self.new_context(language).await {
+            Ok(_) => Ok(true),
+            // As Jupyter says it, and every interpreter in sandboxes after it.
+            Err(BenchError::Call {
+                source: ClientError::Refused { message, .. },
+                ..
+            }) if message.contains("kernel is not available") => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `sandbox.create_code_context(language=language)`: its id.
+    pub(crate) async fn new_context(&self, language: &str) -> Result<String, BenchError> {
         const DOING: &str = "make a context";
-        let body = json!({"language": "python", "cwd": "/home/user"});
+        let body = json!({"language": language, "cwd": "/home/user"});
         let request = self
             .interpreter
             .request(Method::POST, "/contexts")

@@ -241,6 +241,36 @@ fn the_bench_kills_its_server_and_finds_its_sandbox_again() {
 }
 
 #[test]
+fn the_bench_measures_every_language_of_the_template() {
+    let rounds = ["languages", "--rounds", "1", "--warmup", "0"];
+    let of = |language: &str, rival: &[&str]| {
+        let own = [
+            "first_result",
+            "new_context",
+            "next_context",
+            "run_code",
+            "private_memory",
+        ];
+        let all = own.iter().chain(rival);
+        all.map(|name| format!("languages.{language}.{name}"))
+            .collect::<Vec<_>>()
+    };
+    let series = [
+        of("python", &["program"]),
+        of("javascript", &["program"]),
+        of("typescript", &[]),
+        of("bash", &["program"]),
+    ]
+    .concat();
+    let series: Vec<&str> = series.iter().map(String::as_str).collect();
+    let report = check(&[&rounds[..], &["--settle", "0"]].concat(), &[], &series);
+    if *TEMPLATE == SLIM {
+        let text = report["measurements"].to_string();
+        assert!(text.contains("javascript: run_code, warm"), "{text}");
+    }
+}
+
+#[test]
 fn the_bench_compares_with_floors_and_rivals() {
     let rounds = ["compare", "--rounds", "1", "--warmup", "0"];
     if *TEMPLATE != SLIM {
