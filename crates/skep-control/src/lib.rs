@@ -26,6 +26,7 @@ mod team_limits;
 mod team_metrics;
 mod template_list;
 mod templates;
+mod warm;
 
 pub use caller::{AuthError, Blocked, Caller};
 pub use control::{Control, Parts};

@@ -23,6 +23,9 @@ pub trait Nodes: fmt::Debug + Send + Sync {
     /// one which is ready and waits for its owner.
     fn name_for(&self, template: &TemplateImage, egress: Egress) -> SandboxId;
 
+    /// Has sandboxes of this kind made ready before anybody asks for one. Returns at once.
+    fn warm(&self, template: TemplateImage, egress: Egress);
+
     /// Starts a sandbox and returns when its agent is reachable through the proxy.
     ///
     /// A caller that goes away changes nothing: the sandbox comes up and lives its time.

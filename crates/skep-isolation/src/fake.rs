@@ -113,7 +113,7 @@ impl Isolation for FakeIsolation {
         .boxed()
     }
 
-    fn warmed<'a>(&'a self, _layers: &'a [PathBuf]) -> BoxFuture<'a, ()> {
+    fn warm<'a>(&'a self, _layers: &'a [PathBuf]) -> BoxFuture<'a, ()> {
         std::future::ready(()).boxed()
     }
 

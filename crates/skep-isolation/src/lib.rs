@@ -112,9 +112,10 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     /// [`LaunchError`]; nothing of the sandbox is left.
     fn launch(&self, request: LaunchRequest) -> BoxFuture<'_, Result<Launched, LaunchError>>;
 
-    /// Waits while something is being made that sandboxes of these layers will be better for.
-    /// Whoever launches ahead of need does well to wait; nobody else has to.
-    fn warmed<'a>(&'a self, layers: &'a [PathBuf]) -> BoxFuture<'a, ()>;
+    /// Makes what sandboxes of these layers are better for, if it is not there, and waits until
+    /// it is, or will not be. Whoever launches ahead of need does well to wait; nobody else has
+    /// to.
+    fn warm<'a>(&'a self, layers: &'a [PathBuf]) -> BoxFuture<'a, ()>;
 
     /// Finds a sandbox that was launched by an earlier server.
     ///

@@ -111,7 +111,7 @@ impl Native {
 
     /// Stops answering names and keeping disks ready. Sandboxes and the rules that hold them stay.
     pub async fn stop(&self) {
-        self.host.zygotes.end();
+        self.host.zygotes.end().await;
         self.tasks.finish().await;
         let host = Arc::clone(&self.host);
         let cleared = tokio::task::spawn_blocking(move || host.disks.ready.clear());
@@ -254,8 +254,8 @@ impl Isolation for Native {
         .boxed()
     }
 
-    fn warmed<'a>(&'a self, layers: &'a [PathBuf]) -> BoxFuture<'a, ()> {
-        self.host.zygotes.warmed(layers).boxed()
+    fn warm<'a>(&'a self, layers: &'a [PathBuf]) -> BoxFuture<'a, ()> {
+        self.host.zygotes.warm(&self.host, layers).boxed()
     }
 
     fn adopt(&self, record: LaunchRecord) -> BoxFuture<'_, Result<Launched, AdoptError>> {

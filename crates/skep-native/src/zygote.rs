@@ -17,6 +17,7 @@ mod specification;
 
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -35,6 +36,9 @@ use specification::Specification;
 
 /// How long a template whose zygote could not be made is left alone.
 const REST: Duration = Duration::from_secs(60);
+
+/// How long the server waits at its end for what its zygotes leave behind to be removed.
+const LEAVING: Duration = Duration::from_secs(10);
 
 /// How long a zygote is kept that has no sandboxes.
 const IDLE: Duration = Duration::from_secs(1800);
@@ -75,6 +79,8 @@ pub(crate) struct Zygotes {
     places: Mutex<HashMap<Vec<PathBuf>, Place>>,
     /// Says that one is ready, or will not be.
     arrivals: watch::Sender<()>,
+    /// How many are there, are being made, or leave something that is being removed.
+    kept: watch::Sender<usize>,
     pub(crate) counts: Arc<ZygoteCounts>,
 }
 
@@ -87,6 +93,8 @@ struct Place {
     /// Those that were replaced and still have sandboxes.
     former: Vec<Arc<Holder>>,
     is_warming: bool,
+    /// The process that is being warmed, as soon as there is one.
+    warming: Option<OwnedFd>,
     rests_until: Option<Instant>,
 }
 
@@ -104,6 +112,7 @@ impl Zygotes {
             filter: filter.iter().map(|byte| format!("{byte:02x}")).collect(),
             places: Mutex::default(),
             arrivals: watch::Sender::new(()),
+            kept: watch::Sender::new(0),
             counts: Arc::default(),
         })
     }
@@ -125,20 +134,16 @@ impl Zygotes {
         let place = places
             .entry(layers.to_vec())
             .or_insert_with(|| Place::new(specification::find(layers)));
-        let specification = place.specification.clone()?;
-        place.current.take_if(|holder| holder.has_ended());
-        let current = place.current.as_ref();
+        place.specification.as_ref()?;
+        let current = place.living();
         let is_old = current.is_none_or(|holder| holder.age() > config.rotate_after);
         let found = current.and_then(|holder| {
             let slot = host.slots.take_reserved(holder.run)?;
             holder.is_used();
             Some((Arc::clone(holder), slot))
         });
-        let rests = place.rests_until.is_some_and(|end| Instant::now() < end);
-        if (found.is_none() || is_old) && !place.is_warming && !rests {
-            place.is_warming = true;
-            let sandboxes = config.sandboxes.min(MOST_BELOW_ONE);
-            holder::warm(host, layers.to_vec(), specification, sandboxes);
+        if found.is_none() || is_old {
+            place.make(host, layers, config);
         }
         if found.is_none() {
             self.counts.cold.add_one();
@@ -146,9 +151,22 @@ impl Zygotes {
         found
     }
 
-    /// Waits while a zygote of this template is being made.
-    pub(crate) async fn warmed(&self, layers: &[PathBuf]) {
+    /// Makes a zygote of this template if it has none, and waits for it. Blocks for the time of
+    /// a look at a file before it waits.
+    pub(crate) async fn warm(&self, host: &Arc<Host>, layers: &[PathBuf]) {
+        let Some(config) = &self.config else {
+            return;
+        };
         let mut arrivals = self.arrivals.subscribe();
+        {
+            let mut places = self.places();
+            let place = places
+                .entry(layers.to_vec())
+                .or_insert_with(|| Place::new(specification::find(layers)));
+            if place.specification.is_some() && place.living().is_none() {
+                place.make(host, layers, config);
+            }
+        }
         let is_warming = || {
             self.places()
                 .get(layers)
@@ -158,6 +176,17 @@ impl Zygotes {
         while is_warming() && arrivals.changed().await.is_ok() {}
     }
 
+    /// The process that is to be a zygote runs. `false` if none is wanted any more.
+    fn runs(&self, layers: &[PathBuf], process: OwnedFd) -> bool {
+        match self.places().get_mut(layers) {
+            Some(place) => {
+                place.warming = Some(process);
+                true
+            }
+            None => false,
+        }
+    }
+
     /// A zygote is ready, or will not be.
     fn arrived(&self, host: &Host, layers: &[PathBuf], holder: Option<Arc<Holder>>) {
         let mut places = self.places();
@@ -165,6 +194,7 @@ impl Zygotes {
             return;
         };
         place.is_warming = false;
+        place.warming = None;
         place.rests_until = match &holder {
             Some(_) => None,
             None => Some(Instant::now() + REST),
@@ -190,11 +220,19 @@ impl Zygotes {
         }
     }
 
-    /// Ends all zygotes. What they forked lives on.
-    pub(crate) fn end(&self) {
+    /// Ends all zygotes, also those that are being made, and waits until nothing is left of
+    /// them. What they forked lives on.
+    pub(crate) async fn end(&self) {
         for (_, mut place) in self.places().drain() {
             place.former.extend(place.current.take());
             place.former.iter().for_each(|holder| holder.end());
+            place.warming.iter().for_each(holder::kill);
+        }
+        self.arrivals.send_replace(());
+        let mut kept = self.kept.subscribe();
+        let all_left = kept.wait_for(|count| *count == 0);
+        if tokio::time::timeout(LEAVING, all_left).await.is_err() {
+            tracing::warn!("something of a zygote is left; the next start removes it");
         }
     }
 
@@ -210,7 +248,27 @@ impl Place {
             current: None,
             former: Vec::new(),
             is_warming: false,
+            warming: None,
             rests_until: None,
+        }
+    }
+
+    /// The zygote that new sandboxes go below.
+    fn living(&mut self) -> Option<&Arc<Holder>> {
+        self.current.take_if(|holder| holder.has_ended());
+        self.current.as_ref()
+    }
+
+    /// Has a zygote made, unless one is on its way or the last could not be made.
+    fn make(&mut self, host: &Arc<Host>, layers: &[PathBuf], config: &ZygoteConfig) {
+        let rests = self.rests_until.is_some_and(|end| Instant::now() < end);
+        if let Some(specification) = &self.specification
+            && !self.is_warming
+            && !rests
+        {
+            self.is_warming = true;
+            let sandboxes = config.sandboxes.min(MOST_BELOW_ONE);
+            holder::warm(host, layers.to_vec(), specification.clone(), sandboxes);
         }
     }
 

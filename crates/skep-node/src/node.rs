@@ -136,6 +136,15 @@ impl Node {
         ready.unwrap_or_else(SandboxId::random)
     }
 
+    /// Has sandboxes of a kind made ready before anybody asks for one. Returns at once; the
+    /// work ends with the node.
+    pub fn warm(&self, template: TemplateImage, egress: Egress) {
+        let inner = Arc::clone(&self.inner);
+        self.inner
+            .tasks
+            .spawn("warm a template", inner.warm(template, egress));
+    }
+
     /// How many sandboxes are ready, how many were given away, and how often there was none.
     pub fn spares(&self) -> SpareCounts {
         let spares = &self.inner.spares;

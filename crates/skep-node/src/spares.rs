@@ -133,6 +133,20 @@ impl Inner {
         found
     }
 
+    /// Makes what sandboxes of a kind need, and some of them, before anybody asks.
+    pub(crate) async fn warm(self: Arc<Self>, template: TemplateImage, egress: Egress) {
+        let stop = self.tasks.stopping();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = self.isolation.warm(&template.layers) => {}
+        }
+        let kind = Kind { template, egress };
+        let cleared = self.spares.state().shelves.want(&kind, Instant::now());
+        self.discard(cleared);
+        self.tend_spares();
+    }
+
     /// Sees to it that spares are made where they are wanted. Called when somebody has got a
     /// sandbox, and not when it was asked for: that one goes first.
     pub(crate) fn tend_spares(self: &Arc<Self>) {
@@ -197,7 +211,7 @@ impl Inner {
     }
 
     async fn make_spare(&self, kind: Kind) {
-        self.isolation.warmed(&kind.template.layers).await;
+        self.isolation.warm(&kind.template.layers).await;
         // Those who wait for a sandbox go first. The sender lives as long as the node.
         let mut creating = self.spares.creating.subscribe();
         if creating.wait_for(|count| *count == 0).await.is_err() {

@@ -12,6 +12,9 @@ use crate::traces::TraceHeaders;
 /// The file that is read when nobody names one.
 pub(crate) const DEFAULT_PATH: &str = "/etc/skep/skep.toml";
 
+/// What the code-interpreter SDKs ask for when nobody names a template.
+const DEFAULT_INTERPRETER: &str = "code-interpreter-v1";
+
 /// Everything that can be configured. `docs/reference/configuration.md` has a row for each key.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -65,7 +68,7 @@ pub(crate) struct Limits {
 }
 
 /// What is kept ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Pool {
     /// Running sandboxes of each template that is asked for.
@@ -74,6 +77,9 @@ pub(crate) struct Pool {
     pub(crate) disks: u32,
     /// Whether a warmed kernel of each template that names one is forked into its sandboxes.
     pub(crate) zygotes: bool,
+    /// Templates that are made ready when the server starts, if they are built.
+    #[serde(deserialize_with = "names")]
+    pub(crate) warm: Vec<String>,
 }
 
 /// How long ended sandboxes are remembered, with why they ended and what they said.
@@ -154,6 +160,7 @@ impl Default for Pool {
             ready: 2,
             disks: 8,
             zygotes: true,
+            warm: vec![DEFAULT_INTERPRETER.to_owned()],
         }
     }
 }
@@ -270,6 +277,24 @@ impl Config {
     }
 }
 
+/// A list of names, or their text with commas between, as the environment has it.
+fn names<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Names {
+        List(Vec<String>),
+        Text(String),
+    }
+    Ok(match Names::deserialize(source)? {
+        Names::List(names) => names,
+        Names::Text(text) => {
+            let names = text.split(',').map(str::trim);
+            let names = names.filter(|name| !name.is_empty());
+            names.map(str::to_owned).collect()
+        }
+    })
+}
+
 /// A number or a truth value where the text is one, else the text itself.
 fn scalar(text: &str) -> toml::Value {
     if let Ok(number) = text.parse::<i64>() {
@@ -355,6 +380,24 @@ mod tests {
         // A whole number is a part, too.
         let all = parse("", &[("OTEL_TRACES_SAMPLER_ARG", "1")]).unwrap();
         assert_eq!(all.traces.sample, 1.0);
+    }
+
+    #[test]
+    fn names_are_a_list_in_the_file_and_have_commas_between_in_the_environment() {
+        let warm = |text: &str, environment: &[(&str, &str)]| {
+            let config = parse(text, environment).unwrap();
+            config.pool.warm
+        };
+        assert_eq!(warm("", &[]), ["code-interpreter-v1"]);
+        assert_eq!(
+            warm("pool.warm = [\"base\", \"mine\"]", &[]),
+            ["base", "mine"]
+        );
+        assert_eq!(
+            warm("", &[("SKEP_POOL_WARM", "base, mine")]),
+            ["base", "mine"]
+        );
+        assert!(warm("", &[("SKEP_POOL_WARM", "")]).is_empty());
     }
 
     #[test]

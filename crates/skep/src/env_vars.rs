@@ -120,6 +120,11 @@ pub(crate) const ALL: &[EnvVar] = &[
         help: "whether a warmed kernel of each template that names one is forked into its sandboxes, instead of being started there",
     },
     EnvVar {
+        name: "SKEP_POOL_WARM",
+        key: "pool.warm",
+        help: "templates, with commas between, that are made ready when the server starts, if they are built",
+    },
+    EnvVar {
         name: "SKEP_RECORD_DAYS",
         key: "records.days",
         help: "days for which an ended sandbox is remembered",

@@ -15,6 +15,7 @@ use skep_native::Native;
 use skep_node::{Node, NodeOptions};
 use skep_proxy::{Front, FrontConfig, Listener, Names};
 use skep_store::Store;
+use skep_types::TemplateReference;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -63,12 +64,15 @@ pub(crate) async fn serve(
     choices: Choices,
     announce: impl FnOnce(&Ready),
 ) -> Result<(), CliError> {
+    let warm = references(&config.pool.warm)?;
     let traces = Traces::start(&config.traces)?;
     let mut parts = Server::assemble(&config, choices).await?;
     let shutdown = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).map_err(CliError::failure)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::failure)?;
     announce(&parts.ready);
+    let warming = parts.control.warm(&warm).await;
+    warming.map_err(CliError::failure)?;
 
     let stop = shutdown.clone();
     let listeners = std::mem::take(&mut parts.listeners);
@@ -105,6 +109,19 @@ pub(crate) async fn serve(
         traces.finish().await;
     }
     parts.store.flush().await.map_err(CliError::failure)
+}
+
+/// The templates that are to be made ready.
+fn references(names: &[String]) -> Result<Vec<TemplateReference>, CliError> {
+    let parse = |name: &String| {
+        name.parse().map_err(|_| {
+            CliError::input(
+                format!("`{name}` in `pool.warm` is not the name of a template"),
+                "`skep template list` says which there are",
+            )
+        })
+    };
+    names.iter().map(parse).collect()
 }
 
 /// The parts of a running server.

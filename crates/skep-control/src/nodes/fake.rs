@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use skep_store::Store;
 use skep_types::{
     Egress, EndReason, Ending, ExecutionId, Phase, SandboxId, SandboxSpec, SandboxStatus,
-    TemplateImage, Usage,
+    TemplateId, TemplateImage, Usage,
 };
 use tokio::sync::Notify;
 
@@ -32,6 +32,7 @@ struct State {
     refusals: VecDeque<NodeCreateError>,
     holding: bool,
     waiting: usize,
+    warmed: Vec<TemplateId>,
 }
 
 #[derive(Debug)]
@@ -71,6 +72,11 @@ impl FakeNodes {
     /// How many creations wait.
     pub fn waiting(&self) -> usize {
         self.lock().waiting
+    }
+
+    /// The templates that were to be made ready.
+    pub fn warmed(&self) -> Vec<TemplateId> {
+        self.lock().warmed.clone()
     }
 
     /// How many sandboxes there are.
@@ -186,6 +192,10 @@ impl FakeNodes {
 impl Nodes for FakeNodes {
     fn name_for(&self, _template: &TemplateImage, _egress: Egress) -> SandboxId {
         SandboxId::random()
+    }
+
+    fn warm(&self, template: TemplateImage, _egress: Egress) {
+        self.lock().warmed.push(template.id);
     }
 
     fn create(&self, spec: SandboxSpec) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>> {

@@ -33,6 +33,10 @@ impl Nodes for Broken {
         self.whole.name_for(template, egress)
     }
 
+    fn warm(&self, template: TemplateImage, egress: Egress) {
+        self.whole.warm(template, egress);
+    }
+
     fn create(&self, spec: SandboxSpec) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>> {
         async move {
             assert_ne!(self.fault, Fault::PanicsOnCreate, "as intended");

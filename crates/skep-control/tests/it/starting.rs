@@ -47,6 +47,20 @@ async fn living_sandboxes_are_known_and_counted_after_a_restart() {
 }
 
 #[tokio::test]
+async fn templates_are_made_ready_as_far_as_they_are_built() {
+    let folder = TempDir::new().unwrap();
+    let store = store(folder.path());
+    let nodes = fake(&store);
+    let control = control(&store, nodes.clone()).await;
+    let references = ["not-built", "base"].map(|name| name.parse().unwrap());
+    control.warm(&references).await.unwrap();
+    assert_eq!(nodes.warmed().len(), 1);
+    let caller = anybody(&control).await;
+    let order = control.create(&caller, request()).await.unwrap();
+    assert_eq!(nodes.warmed(), [order.template.clone()]);
+}
+
+#[tokio::test]
 async fn stopping_waits_for_creations_that_are_under_way() {
     let folder = TempDir::new().unwrap();
     let store = store(folder.path());

@@ -108,9 +108,14 @@ impl Holder {
 
     /// Ends the zygote.
     pub(crate) fn end(&self) {
-        // Fails only when it has ended.
-        rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL).ok();
+        kill(&self.pidfd);
     }
+}
+
+/// Ends a process.
+pub(super) fn kill(process: &OwnedFd) {
+    // Fails only when it has ended.
+    rustix::process::pidfd_send_signal(process, Signal::KILL).ok();
 }
 
 /// Makes a zygote and keeps it, in a thread of its own: the launcher of a tied process dies
@@ -122,15 +127,18 @@ pub(super) fn warm(
     sandboxes: u16,
 ) {
     let (working, asked) = (Arc::clone(host), layers.clone());
+    host.zygotes.kept.send_modify(|count| *count += 1);
     let thread = std::thread::Builder::new().name("zygote".into());
     let span = tracing::Span::current();
     let spawned = thread.spawn(move || {
         let _entered = span.enter();
         keep(&working, &layers, &specification, sandboxes);
+        working.zygotes.kept.send_modify(|count| *count -= 1);
     });
     if let Err(error) = spawned {
         tracing::warn!(%error, "no thread for a zygote");
         host.zygotes.arrived(host, &asked, None);
+        host.zygotes.kept.send_modify(|count| *count -= 1);
     }
 }
 
@@ -222,6 +230,9 @@ fn make(
         .launcher
         .launch(&plan, descriptors, LAUNCHER_DEADLINE)
         .map_err(io::Error::other)?;
+    if !host.zygotes.runs(layers, started.pidfd.try_clone()?) {
+        return Err(io::Error::other("the server is stopping"));
+    }
     let holder = Holder {
         run,
         namespace: File::open(format!("/proc/{}/ns/user", started.pid))?.into(),

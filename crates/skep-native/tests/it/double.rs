@@ -31,6 +31,7 @@ enum Cheat {
     StaysInNetwork,
     StaysRoot,
     OtherGroup,
+    NeverReady,
     NeverAnswers,
     Dies,
 }
@@ -47,6 +48,7 @@ impl Cheat {
             "stays-in-network" => Self::StaysInNetwork,
             "stays-root" => Self::StaysRoot,
             "other-group" => Self::OtherGroup,
+            "never-ready" => Self::NeverReady,
             "never-answers" => Self::NeverAnswers,
             "dies" => Self::Dies,
             _ => panic!("no such cheat: {name}"),
@@ -69,7 +71,9 @@ struct Plan {
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let cheat = Cheat::named(&arguments[0]);
     let control = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
-    packet::send(&control, b"r", &[]).unwrap();
+    if cheat != Cheat::NeverReady {
+        packet::send(&control, b"r", &[]).unwrap();
+    }
     let mut unanswered = Vec::new();
     loop {
         let question = packet::receive(&control, 1, Instant::now() + A_LONG_TIME).unwrap();

@@ -13,6 +13,8 @@ use crate::bench::{Bench, DEADLINE, ask};
 crate::tests![
     a_forked_kernel_is_what_a_started_one_is,
     nobody_waits_for_a_zygote_but_who_launches_ahead_of_need,
+    a_zygote_can_be_made_before_anybody_launches,
+    a_server_that_stops_leaves_nothing_of_a_zygote_that_is_being_made,
     a_sandbox_that_cannot_be_below_its_zygote_costs_the_zygote_its_place,
     a_zygote_that_cheats_gains_nothing_and_is_ended,
     a_zygote_that_dies_is_replaced,
@@ -103,11 +105,41 @@ async fn nobody_waits_for_a_zygote_but_who_launches_ahead_of_need() {
     let first = bench.launch().await;
     assert_eq!(counts(&bench).cold.get(), 1);
     assert_eq!(ask(&first, OSTYPE.0).await, OSTYPE.1);
-    bench.native().warmed(&bench.request().layers).await;
+    bench.native().warm(&bench.request().layers).await;
     assert_eq!(counts(&bench).made.get(), 1);
     let next = bench.launch().await;
     assert_eq!(counts(&bench).cold.get(), 1, "only the first was cold");
     finish(bench, [first, next]).await;
+}
+
+async fn a_zygote_can_be_made_before_anybody_launches() {
+    let bench = bench("none").await;
+    let layers = bench.request().layers;
+    bench.native().warm(&layers).await;
+    bench.native().warm(&layers).await;
+    assert_eq!(counts(&bench).made.get(), 1, "the second call found one");
+    let first = bench.launch().await;
+    assert_eq!(counts(&bench).cold.get(), 0);
+    assert_eq!(
+        ask(&first, "fork read=/proc/sys/kernel/ostype").await,
+        "Linux"
+    );
+    finish(bench, [first]).await;
+}
+
+async fn a_server_that_stops_leaves_nothing_of_a_zygote_that_is_being_made() {
+    let bench = bench("never-ready").await;
+    let (native, layers) = (Arc::clone(bench.native()), bench.request().layers);
+    let warming = skep_telemetry::spawn("warm", async move { native.warm(&layers).await });
+    skep_testkit::wait_until(DEADLINE, async || match bench.left().is_empty() {
+        true => Err("there is nothing of a zygote yet"),
+        false => Ok(()),
+    })
+    .await;
+    bench.native().stop().await;
+    warming.await.unwrap();
+    assert_eq!(counts(&bench).made.get(), 0);
+    bench.finish().await;
 }
 
 async fn a_sandbox_that_cannot_be_below_its_zygote_costs_the_zygote_its_place() {

@@ -45,15 +45,26 @@ impl<K: Clone + PartialEq, T> Shelves<K, T> {
     /// Takes the oldest thing of a kind and remembers that the kind is asked for. What had to
     /// make place for a new kind is the second answer.
     pub(super) fn take(&mut self, kind: &K, now: Instant) -> (Option<T>, Vec<T>) {
-        if self.high == 0 {
-            return (None, Vec::new());
-        }
+        let cleared = self.want(kind, now);
         let low = self.low();
-        if let Some(shelf) = self.shelves.iter_mut().find(|shelf| shelf.kind == *kind) {
-            shelf.asked = now;
+        let shelf = self.shelves.iter_mut().find(|shelf| shelf.kind == *kind);
+        let thing = shelf.and_then(|shelf| {
             let thing = shelf.things.pop_front();
             shelf.is_filling |= shelf.things.len() < low;
-            return (thing, Vec::new());
+            thing
+        });
+        (thing, cleared)
+    }
+
+    /// Remembers that a kind is asked for, or will be. What had to make place for it is the
+    /// answer.
+    pub(super) fn want(&mut self, kind: &K, now: Instant) -> Vec<T> {
+        if self.high == 0 {
+            return Vec::new();
+        }
+        if let Some(shelf) = self.shelves.iter_mut().find(|shelf| shelf.kind == *kind) {
+            shelf.asked = now;
+            return Vec::new();
         }
         let oldest = (self.shelves.iter().enumerate()).min_by_key(|(_, shelf)| shelf.asked);
         let cleared = match oldest {
@@ -68,7 +79,7 @@ impl<K: Clone + PartialEq, T> Shelves<K, T> {
             is_filling: true,
             asked: now,
         });
-        (None, cleared)
+        cleared
     }
 
     /// The kind that one more is wanted of: the one that was asked for last.
@@ -151,6 +162,17 @@ mod tests {
         assert_eq!(shelves.take(&"base", now).0, Some(2));
         assert_eq!(fill(&mut shelves), 2);
         assert_eq!(shelves.take(&"other", now).0, None);
+    }
+
+    #[test]
+    fn what_is_wanted_is_there_for_the_first_who_asks() {
+        let now = Instant::now();
+        let mut shelves = Shelves::new(2);
+        assert_eq!(shelves.want(&"base", now), Vec::<u32>::new());
+        assert_eq!(fill(&mut shelves), 2);
+        assert_eq!(shelves.want(&"base", now), Vec::<u32>::new());
+        assert_eq!(shelves.wanted(), None, "it is full already");
+        assert_eq!(shelves.take(&"base", now).0, Some(1));
     }
 
     #[test]

@@ -54,6 +54,18 @@ async fn the_second_of_a_kind_is_ready_and_learns_whose_it_is() {
 }
 
 #[tokio::test]
+async fn of_a_kind_that_was_warmed_the_first_is_ready() {
+    let machine = Machine::default();
+    let node = machine.node_with_spares(2);
+    let kind = spec(HOUR);
+    node.warm(kind.template.clone(), kind.egress);
+    ready(&node, 2).await;
+    create(&node, &kind).await;
+    let counts = node.spares();
+    assert_eq!((counts.given, counts.missing), (1, 0));
+}
+
+#[tokio::test]
 async fn another_kind_is_never_given_in_its_place() {
     let machine = Machine::default();
     let node = machine.node_with_spares(1);

@@ -19,6 +19,10 @@ impl Nodes for LocalNodes {
         self.0.name_for(template, egress)
     }
 
+    fn warm(&self, template: TemplateImage, egress: Egress) {
+        self.0.warm(template, egress);
+    }
+
     fn create(&self, spec: SandboxSpec) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>> {
         async move { self.0.create(spec).await.map_err(create_error) }.boxed()
     }

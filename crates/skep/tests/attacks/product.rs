@@ -46,7 +46,7 @@ impl Product {
         let config = data.path().join("skep.toml");
         let text = format!(
             "when_stopped = \"end\"\n\
-             [pool]\nready = {}\ndisks = 0\nzygotes = {}\n\
+             [pool]\nready = {}\ndisks = 0\nzygotes = {}\nwarm = []\n\
              [network]\ndns_upstreams = [\"{}\"]\n\
              [limits]\ncpus = 1\nmemory_mib = 256\ndisk_mib = 256\npids = 256\n",
             Self::spares(),

@@ -113,6 +113,8 @@ impl Installation {
             .arg("--config")
             .arg(self.config_file())
             .env("SKEP_LOG", self.directives)
+            // What is asked for is made ready soon enough; nothing else is to cost time.
+            .env("SKEP_POOL_WARM", "")
             .stdin(Stdio::null());
         command
     }

@@ -1,0 +1,37 @@
+//! Templates that are made ready before anybody asks for a sandbox of them.
+
+use skep_store::StoreError;
+use skep_telemetry::Chain;
+use skep_types::{Egress, TemplateReference};
+
+use crate::{Control, ResolveError};
+
+impl Control {
+    /// Has sandboxes of these templates made ready, as far as the templates are built, and as
+    /// the default team means their names. Returns when that is under way.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the record cannot be read. A template that cannot run is no error: it
+    /// may be built later.
+    pub async fn warm(&self, templates: &[TemplateReference]) -> Result<(), StoreError> {
+        if templates.is_empty() {
+            return Ok(());
+        }
+        let team = self.default_team().await?;
+        for reference in templates {
+            match self.inner.templates.resolve(reference, &team).await {
+                Ok(template) => self.inner.nodes.warm(template, Egress::default()),
+                Err(error @ (ResolveError::NotFound(_) | ResolveError::NotReady(_))) => {
+                    tracing::debug!(error = %Chain(&error), "a template is not made ready");
+                }
+                Err(
+                    error @ (ResolveError::NoSuchTag(_)
+                    | ResolveError::NoAccess(_)
+                    | ResolveError::Failed(_)),
+                ) => tracing::warn!(error = %Chain(&error), "a template is not made ready"),
+            }
+        }
+        Ok(())
+    }
+}
