@@ -65,7 +65,7 @@ fn prepare<'a>(
     let plan = launch.plan;
     let tied = die_with_launcher(true);
     // The launcher is busy mounting, so there is time for this.
-    let filters = filter::filters(plan.privileges);
+    let filter = filter::filter(plan.privileges);
     let at_home = launch.join(&plan.home_cgroups);
     steps.carry_out(Step::OwnMounts, || {
         tied?;
@@ -104,9 +104,7 @@ fn prepare<'a>(
     })?;
     steps.carry_out(Step::InstallFilter, || {
         if plan.has(Defence::Filter) {
-            for filter in filters? {
-                skep_linux::install_filter(&filter)?;
-            }
+            skep_linux::install_filter(&filter?)?;
         }
         Ok(())
     })?;
