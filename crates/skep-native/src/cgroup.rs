@@ -16,10 +16,12 @@
 //! that by a descriptor and owns nothing but the folder: the limits of `work` stay ours.
 
 mod device;
+mod doors;
+mod ready;
 mod v1;
 mod v2;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -28,6 +30,9 @@ use std::time::Duration;
 use skep_types::{Resources, Usage};
 
 pub(crate) use device::IoLimit;
+pub(crate) use doors::Doors;
+use doors::open_door;
+pub(crate) use ready::ReadyGroups;
 
 /// What the agent may use beyond the sandbox's limits.
 const RESERVED_MEMORY: u64 = 64 * 1024 * 1024;
@@ -90,6 +95,11 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// A group that has no sandbox yet.
+    fn ready(name: &str) -> Self {
+        Self { name: name.into() }
+    }
+
     /// The group of the sandbox of this name. The name is an id: it cannot leave the parent.
     pub(crate) fn new(id: &skep_types::SandboxId) -> Self {
         Self {
@@ -139,17 +149,13 @@ impl Cgroups {
         })
     }
 
-    /// Opens what the launcher joins before it makes namespaces, and what it and the new process
-    /// join after that.
-    ///
-    /// On v2 the agent may move processes only between groups below the one in which its
-    /// namespace was made, so that must be the one it makes groups in.
-    pub(crate) fn entrances(&self, group: &Group) -> Result<(Vec<File>, Vec<File>), CgroupError> {
+    /// Gives a group another name.
+    fn rename(&self, group: &Group, to: &Group) -> Result<(), CgroupError> {
         match self {
-            Self::V1(_) => Ok((self.doors(group, Child::Agent)?, Vec::new())),
-            Self::V2(tree) => Ok((
-                vec![open_door(&tree.kernels(group))?],
-                self.doors(group, Child::Agent)?,
+            Self::V1(hierarchies) => hierarchies.rename(group, to),
+            // The kernel has no such operation there.
+            Self::V2(tree) => Err(file("rename", &tree.folder(group))(
+                io::ErrorKind::Unsupported.into(),
             )),
         }
     }
@@ -165,31 +171,6 @@ impl Cgroups {
             Self::V1(hierarchies) => hierarchies.delegate(group, owner),
             Self::V2(tree) => tree.delegate(group, owner),
         }
-    }
-
-    /// Opens the files that a process joins a child of the group by: it writes `0` to each.
-    ///
-    /// The kernel checks the right to do so against whoever opened the file, so a process
-    /// without any rights on the host can use them, and only for itself.
-    pub(crate) fn doors(&self, group: &Group, child: Child) -> Result<Vec<File>, CgroupError> {
-        let folders = match self {
-            Self::V1(hierarchies) => hierarchies.folders(group, child),
-            Self::V2(tree) => vec![tree.leaf(group, child)],
-        };
-        folders.iter().map(|folder| open_door(folder)).collect()
-    }
-
-    /// Opens the file that counts how many processes of the sandbox's own work were killed for
-    /// want of memory, in a line `oom_kill <count>`.
-    pub(crate) fn kill_count(&self, group: &Group) -> Result<File, CgroupError> {
-        let path = match self {
-            Self::V1(hierarchies) => hierarchies.kill_count(group),
-            Self::V2(tree) => tree
-                .folder(group)
-                .join(Child::Work.name())
-                .join("memory.events"),
-        };
-        File::open(&path).map_err(file("open", &path))
     }
 
     /// What everything in the group has used.
@@ -250,13 +231,6 @@ impl Cgroups {
             Self::V2(tree) => remove_folder(tree.parent()),
         }
     }
-}
-
-/// Opens the file by which a process joins the group in `folder`.
-fn open_door(folder: &Path) -> Result<File, CgroupError> {
-    let path = folder.join("cgroup.procs");
-    let door = OpenOptions::new().write(true).open(&path);
-    door.map_err(file("open", &path))
 }
 
 /// Opens a folder for whoever makes groups in it.

@@ -31,8 +31,9 @@ pub struct NativeConfig {
     /// How fast one sandbox may read from the machine's disk, and write to it; `None` is as
     /// fast as it goes. v1 does not limit what is written through the cache.
     pub disk_bytes_per_second: Option<u64>,
-    /// How many disks of a size that is asked for are kept mounted for the next sandboxes.
-    pub ready_disks: usize,
+    /// How many parts that the next sandboxes will need are kept ready: mounted disks of a size
+    /// that is asked for, and cgroups with limits that are.
+    pub ready_parts: usize,
     /// Private ranges that sandboxes with internet may reach all the same, for example of a
     /// package mirror.
     pub allowed_ranges: Vec<Ipv4Net>,
@@ -58,7 +59,7 @@ impl NativeConfig {
             agent_deadline: Duration::from_secs(10),
             cgroup_root: PathBuf::from("/sys/fs/cgroup"),
             disk_bytes_per_second: None,
-            ready_disks: 0,
+            ready_parts: 0,
             allowed_ranges: Vec::new(),
             resolvers: Vec::new(),
             zygotes: None,

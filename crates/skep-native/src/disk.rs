@@ -15,7 +15,8 @@ use std::sync::Mutex;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use ready::ReadyDisks;
+use crate::pool::Pool;
+use ready::ReadyDisk;
 
 const MIB: u64 = 1 << 20;
 /// A filesystem needs some of the space for itself: an inode of 256 bytes for each 8 KiB, and
@@ -31,7 +32,8 @@ pub(crate) struct Disks {
     folder: PathBuf,
     /// Held while an empty disk is made, so that each size is made once.
     making: Mutex<()>,
-    pub(crate) ready: ReadyDisks,
+    /// Those that are mounted already, by size.
+    pub(crate) ready: Pool<u32, ReadyDisk>,
 }
 
 /// Why a disk could not be made.
@@ -57,7 +59,7 @@ impl Disks {
         Ok(Self {
             folder,
             making: Mutex::new(()),
-            ready: ReadyDisks::new(ready),
+            ready: Pool::new(ready),
         })
     }
 

@@ -4,10 +4,14 @@
 //! do: v1 counts what is written through the cache for nobody, and neither counts a device that
 //! is a file together with the disk below it only once.
 
-use std::collections::HashSet;
 use std::fs;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
+
+/// Where the kernel tells about disks, by name and by number.
+pub(crate) const BLOCK_DEVICES: &str = "/sys/block";
+const DEVICE_NUMBERS: &str = "/sys/dev/block";
 
 /// Counters of the kernel are in sectors, of this size on every disk.
 const SECTOR: u64 = 512;
@@ -29,20 +33,19 @@ pub(crate) struct Traffic {
 }
 
 impl DiskMeter {
-    /// Finds the device of a sandbox that has just been launched. Devices that are `taken` by
-    /// others need no look, so this costs little however many there are.
-    pub(crate) fn find(devices: &Path, image: &Path, taken: &HashSet<u32>) -> Option<Self> {
-        (0..)
-            .filter(|device| !taken.contains(device))
-            .map_while(|device| {
-                let folder = devices.join(format!("loop{device}"));
-                folder.exists().then_some((device, folder))
-            })
-            .find(|(_, folder)| holds(folder, image).unwrap_or(false))
-            .and_then(|(device, folder)| {
-                let before = counted(&folder).ok()?;
-                Some(Self { device, before })
-            })
+    /// Reads the counters of the device that a disk was mounted from; `None` if it is no loop
+    /// device, or the kernel does not tell.
+    pub(crate) fn of(disk: BorrowedFd<'_>) -> Option<Self> {
+        let device = rustix::fs::fstat(disk).ok()?.st_dev;
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let link = fs::read_link(format!("{DEVICE_NUMBERS}/{major}:{minor}")).ok()?;
+        let number = link.file_name()?.to_str()?.strip_prefix("loop")?;
+        Self::of_device(Path::new(BLOCK_DEVICES), number.parse().ok()?)
+    }
+
+    fn of_device(devices: &Path, device: u32) -> Option<Self> {
+        let before = counted(&devices.join(format!("loop{device}"))).ok()?;
+        Some(Self { device, before })
     }
 
     /// What went through it since then.
@@ -85,6 +88,8 @@ fn counted(folder: &Path) -> io::Result<Traffic> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
 
     fn device(devices: &Path, number: u32, image: Option<&str>, read: u64, written: u64) {
@@ -105,12 +110,9 @@ mod tests {
     fn only_what_went_through_since_the_start_counts() {
         let folder = tempfile::tempdir().unwrap();
         let devices = folder.path();
-        device(devices, 0, Some("/other"), 1, 1);
-        device(devices, 1, None, 1, 1);
         device(devices, 2, Some("/image"), 100, 200);
         let image = Path::new("/image");
-        let meter = DiskMeter::find(devices, image, &HashSet::new()).unwrap();
-        assert_eq!(meter.device, 2);
+        let meter = DiskMeter::of_device(devices, 2).unwrap();
         device(devices, 2, Some("/image"), 102, 210);
         let traffic = meter.traffic(devices, image).unwrap();
         assert_eq!((traffic.read, traffic.written), (2 * 512, 10 * 512));
@@ -119,15 +121,17 @@ mod tests {
         assert_eq!(meter.traffic(devices, image).unwrap().read, 3 * 512);
         device(devices, 2, Some("/other"), 200, 300);
         meter.traffic(devices, image).unwrap_err();
-        assert_eq!(DiskMeter::find(devices, image, &HashSet::new()), None);
     }
 
     #[test]
-    fn devices_of_others_are_not_looked_at() {
+    fn the_device_of_a_disk_is_found_by_its_mount() {
         let folder = tempfile::tempdir().unwrap();
-        let image = Path::new("/image");
-        device(folder.path(), 0, Some("/image"), 0, 0);
-        let taken = HashSet::from([0]);
-        assert_eq!(DiskMeter::find(folder.path(), image, &taken), None);
+        let disks = crate::disk::Disks::new(folder.path().join("disks"), 0).unwrap();
+        let image = folder.path().join("image");
+        let mount = disks.mount(&image, 32).unwrap();
+        let meter = DiskMeter::of(mount.as_fd()).unwrap();
+        meter.traffic(Path::new(BLOCK_DEVICES), &image).unwrap();
+        let not_a_disk = fs::File::open("/proc").unwrap();
+        assert_eq!(DiskMeter::of(not_a_disk.as_fd()), None);
     }
 }

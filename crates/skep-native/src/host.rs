@@ -1,11 +1,11 @@
 //! What all sandboxes of this server share, and how one is made and removed.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -20,13 +20,14 @@ use skep_linux::packet;
 use skep_telemetry::{Chain, Counter};
 use skep_types::{Egress, SandboxId, Usage};
 
-use crate::cgroup::{self, CgroupError, Cgroups, Group, IoLimit};
+use crate::cgroup::{Cgroups, Group, IoLimit, ReadyGroups};
 use crate::config::NativeConfig;
 use crate::defence::Defence;
 use crate::disk::{self, Disks};
-use crate::disk_meter::DiskMeter;
+use crate::disk_meter::{BLOCK_DEVICES, DiskMeter};
 use crate::instance::{Names, Slot};
 use crate::log::{KeptLogs, Log};
+use crate::pool::UnderWay;
 use crate::record::Record;
 use crate::resident::Resident;
 use crate::slots::Slots;
@@ -35,8 +36,6 @@ use crate::{dns, gateway, plan};
 
 /// How long the launcher may take. It takes milliseconds, unless the machine is overloaded.
 const LAUNCHER_DEADLINE: Duration = Duration::from_secs(30);
-/// Where the kernel tells about disks.
-const BLOCK_DEVICES: &str = "/sys/block";
 /// How much an agent may ever say to the operator. Agents are quiet; this is for their last
 /// words.
 const LAST_WORDS_BYTES: u64 = 64 << 10;
@@ -47,13 +46,13 @@ pub(crate) struct Host {
     pub(crate) config: NativeConfig,
     pub(crate) names: Names,
     pub(crate) cgroups: Cgroups,
-    /// How fast each sandbox may use the disk that the data directory is on.
-    io: Option<IoLimit>,
+    pub(crate) groups: ReadyGroups,
     pub(crate) slots: Slots,
     /// Names this run of the machine.
     pub(crate) boot: String,
     pub(crate) logs: KeptLogs,
     pub(crate) disks: Disks,
+    pub(crate) under_way: UnderWay,
     pub(crate) zygotes: Zygotes,
     pub(crate) launcher: StandingLauncher,
     pub(crate) launches: Arc<LaunchCounts>,
@@ -99,15 +98,6 @@ pub(crate) struct Newcomer {
     pub(crate) launched_in: Duration,
 }
 
-/// Open files of a sandbox's cgroups.
-struct Doors {
-    join: Vec<File>,
-    home: Vec<File>,
-    work: Vec<File>,
-    kill_count: File,
-    kernels: Vec<(&'static str, OwnedFd)>,
-}
-
 impl Host {
     pub(crate) fn new(
         config: NativeConfig,
@@ -122,12 +112,13 @@ impl Host {
             .and_then(|speed| IoLimit::on_disk_of(&config.data_dir, speed));
         Ok(Self {
             names,
+            groups: ReadyGroups::new(&cgroups, config.ready_parts, io).map_err(io::Error::other)?,
             cgroups,
-            io,
+            under_way: UnderWay::default(),
             slots: Slots::new(names),
             boot,
             logs: KeptLogs::open(config.data_dir.join("logs"))?,
-            disks: Disks::new(config.data_dir.join("disks"), config.ready_disks)?,
+            disks: Disks::new(config.data_dir.join("disks"), config.ready_parts)?,
             zygotes: Zygotes::new(config.zygotes.clone())?,
             launcher: StandingLauncher::new(config.launcher.clone()),
             launches: Arc::default(),
@@ -196,13 +187,15 @@ impl Host {
             .disks
             .mount(&image, request.resources.disk_mib)
             .map_err(failed("make the sandbox's disk"))?;
+        let meter = DiskMeter::of(disk.as_fd());
         let group = Group::new(&request.id);
-        self.cgroups
-            .create(&group, &request.resources, self.io)
-            .map_err(failed("make the sandbox's cgroup"))?;
         let doors = self
-            .open_doors(&group, slot)
-            .map_err(failed("open the sandbox's cgroup"))?;
+            .groups
+            .make(&self.cgroups, &group, &request.resources)
+            .map_err(failed("make the sandbox's cgroup"))?;
+        let owner = self.config.has(Defence::OwnUsers).then(|| slot.first_id());
+        let kernels = self.cgroups.delegate(&group, owner);
+        let kernels = kernels.map_err(failed("give the agent its cgroups"))?;
 
         let mut descriptors = Descriptors::default();
         let config = sealed_file("agent-config", request.agent_config.reveal())
@@ -235,8 +228,7 @@ impl Host {
             ready: descriptors.add(theirs),
             work: descriptors.add_all(doors.work),
             kill_count: descriptors.add(doors.kill_count),
-            kernels: doors
-                .kernels
+            kernels: kernels
                 .into_iter()
                 .map(|(name, file)| (name, descriptors.add(file)))
                 .collect(),
@@ -244,11 +236,6 @@ impl Host {
         let plan = plan::plan(self, request, slot, &folder, &passed);
         let prepared_in = start.elapsed();
         let started = self.run_launcher(&request.id, &plan, descriptors)?;
-        let meter = DiskMeter::find(
-            Path::new(BLOCK_DEVICES),
-            &folder.join(plan::IMAGE),
-            &self.disk_devices(),
-        );
         Ok(Newcomer {
             meter,
             started,
@@ -282,16 +269,19 @@ impl Host {
         Ok(started)
     }
 
-    fn open_doors(&self, group: &Group, slot: Slot) -> Result<Doors, CgroupError> {
-        let (join, home) = self.cgroups.entrances(group)?;
-        let owner = self.config.has(Defence::OwnUsers).then(|| slot.first_id());
-        Ok(Doors {
-            join,
-            home,
-            work: self.cgroups.doors(group, cgroup::Child::Work)?,
-            kill_count: self.cgroups.kill_count(group)?,
-            kernels: self.cgroups.delegate(group, owner)?,
-        })
+    /// Makes parts of sandboxes ready, as long as nobody waits for a sandbox. Blocks.
+    pub(crate) fn make_ready(&self) {
+        self.under_way.in_quiet_moments(|| {
+            self.groups.make_one_ready(&self.cgroups);
+            self.disks.make_one_ready();
+            self.groups.wants_more() || self.disks.ready.wants_more()
+        });
+    }
+
+    /// Lets go of everything that is ready. Blocks.
+    pub(crate) fn clear_ready(&self) {
+        self.groups.clear(&self.cgroups);
+        self.disks.clear_ready();
     }
 
     /// Removes whatever is there of a sandbox, from its processes to its files. Blocks.
@@ -414,18 +404,6 @@ impl Host {
             Some(Err(error)) => tracing::debug!(sandbox = %id, %error, "disk traffic is lost"),
             None => {}
         }
-    }
-
-    /// The devices that hold the disks of sandboxes.
-    fn disk_devices(&self) -> HashSet<u32> {
-        let tenants = self.tenants();
-        let residents = tenants
-            .values()
-            .filter_map(|tenant| tenant.resident.as_ref());
-        residents
-            .filter_map(|resident| resident.meter())
-            .map(|meter| meter.device)
-            .collect()
     }
 
     pub(crate) fn fail_at(&self) -> Option<Step> {

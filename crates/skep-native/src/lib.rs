@@ -18,6 +18,7 @@ mod instance;
 mod log;
 mod native;
 mod plan;
+mod pool;
 mod probe;
 mod record;
 mod resident;

@@ -25,6 +25,7 @@ use crate::firewall::FirewallError;
 use crate::host::{Host, LaunchCounts, Newcomer, failed};
 use crate::instance::{Instance, InstanceError, Names, Slot};
 use crate::log::{Identity, Log};
+use crate::pool::PREFIX;
 use crate::record::{self, Record};
 use crate::resident::{FirstProcess, Resident};
 use crate::zygote::{Client, Holder, ZygoteCounts};
@@ -109,14 +110,14 @@ impl Native {
         })
     }
 
-    /// Stops answering names and keeping disks ready. Sandboxes and the rules that hold them stay.
+    /// Stops answering names and keeping parts of sandboxes ready. Sandboxes and the rules that hold them stay.
     pub async fn stop(&self) {
         self.host.zygotes.end().await;
         self.tasks.finish().await;
         let host = Arc::clone(&self.host);
-        let cleared = tokio::task::spawn_blocking(move || host.disks.ready.clear());
+        let cleared = tokio::task::spawn_blocking(move || host.clear_ready());
         if let Err(panic) = cleared.await {
-            tracing::error!(error = %Chain(&panic), "letting disks go panicked");
+            tracing::error!(error = %Chain(&panic), "letting go of what was ready panicked");
         }
     }
 
@@ -208,7 +209,9 @@ fn sandboxes_live(root: &Path, number: u8) -> bool {
         .filter_map(|folder| std::fs::read_dir(folder).ok())
         .flatten()
         .flatten()
-        .any(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        // What was kept ready for sandboxes is none.
+        .any(|entry| !entry.file_name().to_string_lossy().starts_with(PREFIX))
 }
 
 fn sweep(host: &Host) -> Result<Swept, DestroyError> {
@@ -243,7 +246,7 @@ impl Isolation for Native {
             {
                 tracing::error!(error = %Chain(&error), "a sandbox that nobody wants is left");
             }
-            make_disks_ready(host).await;
+            make_ready(host).await;
         });
         async move {
             match receiver.await {
@@ -324,7 +327,7 @@ async fn launch_at(
         host.slots.give_back(slot);
         return Err(failed("launch the sandbox")("it runs already"));
     }
-    let launching = host.disks.launching();
+    let launching = host.under_way.launching();
     let (working, below) = (Arc::clone(host), holder.clone());
     let launched =
         tokio::task::spawn_blocking(move || working.launch(&request, slot, below.as_deref()));
@@ -440,10 +443,10 @@ async fn take_slot(
     Ok((slot, None))
 }
 
-async fn make_disks_ready(host: Arc<Host>) {
-    let making = tokio::task::spawn_blocking(move || host.disks.make_ready());
+async fn make_ready(host: Arc<Host>) {
+    let making = tokio::task::spawn_blocking(move || host.make_ready());
     if let Err(panic) = making.await {
-        tracing::error!(error = %Chain(&panic), "making disks ready panicked");
+        tracing::error!(error = %Chain(&panic), "making parts of sandboxes ready panicked");
     }
 }
 

@@ -4,23 +4,28 @@
 //! given away. It has no route and is in no record: nobody can reach it, and a server that
 //! finds it at its start sweeps it away.
 
-mod shelves;
-
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use skep_isolation::{LaunchError, Launched};
 use skep_telemetry::{Chain, Counter};
 use skep_types::{
-    AccessToken, Egress, ExecutionId, Redacted, SandboxId, SandboxSpec, Secrets, TemplateImage,
+    AccessToken, Egress, ExecutionId, Redacted, SandboxId, SandboxSpec, Secrets, Shelves,
+    TemplateImage,
 };
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::driver::launch_request;
 use crate::node::Inner;
-use shelves::Shelves;
+
+/// How many kinds of sandboxes are kept ready at once.
+const KINDS: usize = 4;
+
+/// How long a kind that nobody asks for is kept ready.
+const KEPT: Duration = Duration::from_mins(30);
 
 /// A sandbox that waits for an owner.
 #[derive(Debug)]
@@ -62,7 +67,7 @@ impl Spares {
     pub(crate) fn new(count: usize) -> Self {
         Self {
             state: Mutex::new(State {
-                shelves: Shelves::new(count),
+                shelves: Shelves::new(count, KINDS),
                 promised: HashMap::new(),
                 is_kept: false,
             }),
@@ -75,7 +80,7 @@ impl Spares {
 
     /// How many are ready.
     pub(crate) fn count(&self) -> usize {
-        self.state().shelves.len()
+        self.state().shelves.count()
     }
 
     /// Takes the spare of this name, if its name was given out.
@@ -116,7 +121,7 @@ impl Inner {
         };
         let found = {
             let mut state = self.spares.state();
-            let (found, cleared) = state.shelves.take(&kind, Instant::now());
+            let (found, cleared) = state.shelves.take(&kind, now());
             self.discard(cleared);
             let found = found.filter(|spare| self.is_alive(spare));
             found.map(|spare| {
@@ -142,7 +147,7 @@ impl Inner {
             () = self.isolation.warm(&template.layers) => {}
         }
         let kind = Kind { template, egress };
-        let cleared = self.spares.state().shelves.want(&kind, Instant::now());
+        let cleared = self.spares.state().shelves.want(&kind, now());
         self.discard(cleared);
         self.tend_spares();
     }
@@ -152,7 +157,7 @@ impl Inner {
     pub(crate) fn tend_spares(self: &Arc<Self>) {
         let keeper_is_needed = {
             let mut state = self.spares.state();
-            let is_needed = !state.is_kept && state.shelves.next_expiry().is_some();
+            let is_needed = !state.is_kept && state.shelves.next_expiry(KEPT).is_some();
             state.is_kept |= is_needed;
             is_needed
         };
@@ -185,8 +190,8 @@ impl Inner {
         loop {
             let (wanted, expiry) = {
                 let mut state = self.spares.state();
-                self.discard(state.shelves.expire(Instant::now()));
-                let expiry = state.shelves.next_expiry();
+                self.discard(state.shelves.expire(now(), KEPT));
+                let expiry = state.shelves.next_expiry(KEPT);
                 state.is_kept = expiry.is_some();
                 (state.shelves.wanted().cloned(), expiry)
             };
@@ -198,7 +203,7 @@ impl Inner {
                     Some(kind) => self.make_spare(kind).await,
                     None => tokio::select! {
                         () = self.spares.changed.notified() => {}
-                        () = tokio::time::sleep_until(expiry) => {}
+                        () = tokio::time::sleep_until(expiry.into()) => {}
                     },
                 }
             };
@@ -242,7 +247,7 @@ impl Inner {
             // One that nobody will ever know.
             access_token: Some(AccessToken::random()),
             egress: kind.egress,
-            lifetime: std::time::Duration::ZERO,
+            lifetime: Duration::ZERO,
         };
         let request = launch_request(&spec, execution, control_token.reveal());
         let launched = self.isolation.launch(request).await?;
@@ -269,6 +274,10 @@ impl Inner {
             self.tasks.spawn("end a spare", destroy(spare.launched));
         }
     }
+}
+
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
 }
 
 pub(crate) async fn destroy(launched: Launched) {

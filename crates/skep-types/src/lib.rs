@@ -11,6 +11,7 @@ mod redacted;
 mod resources;
 mod sandbox;
 mod secrets;
+mod shelves;
 mod template;
 
 pub use end::{EndReason, Ending, Usage};
@@ -21,4 +22,5 @@ pub use redacted::Redacted;
 pub use resources::Resources;
 pub use sandbox::{AccessToken, SandboxSpec, SandboxStatus};
 pub use secrets::{Secrets, SecretsError};
+pub use shelves::Shelves;
 pub use template::{ReferenceError, TemplateImage, TemplateReference};

@@ -73,7 +73,7 @@ pub(crate) struct Limits {
 pub(crate) struct Pool {
     /// Running sandboxes of each template that is asked for.
     pub(crate) ready: u32,
-    /// Mounted disks of each size that is asked for.
+    /// Mounted disks of each size that is asked for, and cgroups with limits that are.
     pub(crate) disks: u32,
     /// Whether a warmed kernel of each template that names one is forked into its sandboxes.
     pub(crate) zygotes: bool,

@@ -112,7 +112,7 @@ pub(crate) const ALL: &[EnvVar] = &[
     EnvVar {
         name: "SKEP_POOL_DISKS",
         key: "pool.disks",
-        help: "mounted disks of each size that are kept ready for the next sandboxes; 0 is none",
+        help: "mounted disks of each size, and cgroups, that are kept ready for the next sandboxes; 0 is none",
     },
     EnvVar {
         name: "SKEP_POOL_ZYGOTES",

@@ -22,7 +22,7 @@ pub(crate) async fn open(config: &Config) -> Result<Native, CliError> {
     let mut native = NativeConfig::new(&config.data_dir, EXECUTABLE);
     native.resolvers = resolvers(&config.network)?;
     let speed = u64::from(config.limits.disk_mib_per_second) << 20;
-    native.ready_disks = config.pool.disks as usize;
+    native.ready_parts = config.pool.disks as usize;
     native.disk_bytes_per_second = Some(speed).filter(|speed| *speed > 0);
     native.zygotes = config.pool.zygotes.then(ZygoteConfig::default);
     native.allowed_ranges = allowed_ranges(&config.network)?;

@@ -66,6 +66,69 @@ fn limits_hold_a_process_and_the_end_leaves_nothing() {
     assert_eq!(real.cgroups.list().unwrap(), Vec::<String>::new());
 }
 
+#[test]
+fn a_group_that_was_ready_has_its_limits_and_open_doors() {
+    let real = Real::new();
+    let groups = ReadyGroups::new(&real.cgroups, 2, None).unwrap();
+    let resources = Resources {
+        memory_mib: 64,
+        ..Resources::default()
+    };
+    let all = [(); 4].map(|()| Group::new(&SandboxId::random()));
+    for group in &all {
+        let doors = groups.make(&real.cgroups, group, &resources).unwrap();
+        let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+        for mut door in doors.work {
+            door.write_all(sleeper.id().to_string().as_bytes()).unwrap();
+        }
+        assert_eq!(real.cgroups.usage(group).unwrap().pids, 1);
+        if let Cgroups::V1(_) = &real.cgroups {
+            let [folder, ..] = &real.cgroups.folders(group, Child::Work)[..] else {
+                panic!("no hierarchy");
+            };
+            assert_eq!(
+                read_number(folder, "memory.limit_in_bytes").unwrap(),
+                64 << 20
+            );
+        }
+        real.cgroups.kill(group).unwrap();
+        sleeper.wait().unwrap();
+        while groups.wants_more() {
+            groups.make_one_ready(&real.cgroups);
+        }
+    }
+    // Those that were left by a server that was killed.
+    let next = ReadyGroups::new(&real.cgroups, 2, None).unwrap();
+    let left = real.cgroups.list().unwrap();
+    assert_eq!(left.len(), all.len(), "{left:?}");
+    for group in &all {
+        real.cgroups.remove(group).unwrap();
+    }
+    next.clear(&real.cgroups);
+}
+
+#[test]
+fn a_group_that_was_ready_and_is_gone_is_made_again() {
+    let real = Real::new();
+    let groups = ReadyGroups::new(&real.cgroups, 1, None).unwrap();
+    let all = [(); 2].map(|()| Group::new(&SandboxId::random()));
+    let resources = Resources::default();
+    for group in &all {
+        groups.make(&real.cgroups, group, &resources).unwrap();
+        groups.make_one_ready(&real.cgroups);
+        for name in real.cgroups.list().unwrap() {
+            if name.starts_with(crate::pool::PREFIX) {
+                real.cgroups.remove(&Group::ready(&name)).unwrap();
+            }
+        }
+    }
+    for group in &all {
+        real.cgroups.usage(group).unwrap();
+        real.cgroups.remove(group).unwrap();
+    }
+    groups.clear(&real.cgroups);
+}
+
 /// A folder that looks like the unified tree of a real machine, as far as files go: the
 /// kernel makes the files of a group with the group, so the test does.
 fn recorded_tree(folder: &Path, group: &Group) -> Cgroups {

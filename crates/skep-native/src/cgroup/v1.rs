@@ -7,7 +7,7 @@ use std::time::Duration;
 use skep_types::{Resources, Usage};
 
 use super::{
-    CgroupError, Child, Group, IoLimit, RESERVED_MEMORY, RESERVED_PIDS, folders_in, give_to,
+    CgroupError, Child, Group, IoLimit, RESERVED_MEMORY, RESERVED_PIDS, file, folders_in, give_to,
     kill_until_empty, make_folder, memory, open_folder, quota, read_field, read_number,
     remove_folder, remove_tree, with_descendants, write,
 };
@@ -134,6 +134,16 @@ impl Hierarchies {
         // The agent comes first when both want the processor.
         write(&cpu.join(Child::Agent.name()), "cpu.shares", 10 * 1024)?;
         self.limit_io(group, io)
+    }
+
+    /// What was opened below it stays open.
+    pub(super) fn rename(&self, group: &Group, to: &Group) -> Result<(), CgroupError> {
+        for (_, parent) in &self.controllers {
+            let folder = parent.join(&group.name);
+            let renamed = std::fs::rename(&folder, parent.join(&to.name));
+            renamed.map_err(file("rename", &folder))?;
+        }
+        Ok(())
     }
 
     /// Slows down what goes to the disk at once. What is written through the cache reaches the

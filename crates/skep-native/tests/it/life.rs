@@ -15,6 +15,7 @@ crate::tests![
     a_missing_layer_is_told_by_the_step_that_needs_it,
     a_launch_that_fails_at_any_step_leaves_nothing,
     a_launch_that_nobody_waits_for_leaves_nothing,
+    a_sandbox_of_parts_that_were_ready_is_as_any_other,
     a_launcher_that_is_killed_costs_no_sandbox_and_is_counted,
     the_end_of_the_first_process_is_seen_with_its_code,
     a_sandbox_outlives_its_server_and_is_adopted_by_the_next,
@@ -39,6 +40,29 @@ async fn an_agent_that_never_listens_is_given_up() {
     let error = bench.launch_with("silent").await;
     assert!(matches!(error, LaunchError::AgentSilent(_)), "{error:?}");
     assert!(error.is_transient());
+    bench.finish().await;
+}
+
+async fn a_sandbox_of_parts_that_were_ready_is_as_any_other() {
+    let bench = Bench::with(|config| config.ready_parts = 2).await;
+    let first = bench.launch().await;
+    skep_testkit::wait_until(DEADLINE, async || {
+        let left = bench.left();
+        let ready = |what: &str| left.iter().any(|thing| thing.starts_with(what));
+        let are_ready = ready("memory ready-") && ready("blkio ready-");
+        are_ready.then_some(()).ok_or(format!("{left:?}"))
+    })
+    .await;
+    let second = bench.launch().await;
+    let limits = async |sandbox| ask(sandbox, "work memory=1024").await;
+    for sandbox in [&first, &second] {
+        assert_eq!(limits(sandbox).await, "", "killed for want of memory");
+        let used = sandbox.destroy().await.unwrap();
+        assert_eq!(used.out_of_memory_kills, 1);
+    }
+    drop((first, second));
+    // What is ready goes with the server.
+    bench.native().stop().await;
     bench.finish().await;
 }
 

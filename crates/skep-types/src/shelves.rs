@@ -1,21 +1,18 @@
-//! What is kept ready, and when more of it is wanted. No clock, no task, no sandbox.
+//! What is kept ready, and when more of it is wanted. No clock, no task, no lock.
 
 use std::collections::VecDeque;
-use std::time::Duration;
-
-use tokio::time::Instant;
-
-/// How many kinds are kept ready at once. The one that was not asked for the longest goes.
-const KINDS: usize = 4;
-
-/// How long a kind that nobody asks for is kept ready.
-const KEEP: Duration = Duration::from_mins(30);
+use std::time::{Duration, Instant};
 
 /// Things that are ready, by kind.
+///
+/// Each kind has a low and a high mark: below the low one it is filled up to the high one.
+/// A kind is wanted from the first time that it is asked for.
 #[derive(Debug)]
-pub(super) struct Shelves<K, T> {
+pub struct Shelves<K, T> {
     /// A kind with so many is full.
     high: usize,
+    /// How many kinds are kept ready at once. The one that was not asked for the longest goes.
+    kinds: usize,
     shelves: Vec<Shelf<K, T>>,
 }
 
@@ -29,9 +26,11 @@ struct Shelf<K, T> {
 }
 
 impl<K: Clone + PartialEq, T> Shelves<K, T> {
-    pub(super) fn new(high: usize) -> Self {
+    /// Shelves for `kinds` kinds, each with up to `high` things.
+    pub fn new(high: usize, kinds: usize) -> Self {
         Self {
             high,
+            kinds,
             shelves: Vec::new(),
         }
     }
@@ -44,7 +43,7 @@ impl<K: Clone + PartialEq, T> Shelves<K, T> {
 
     /// Takes the oldest thing of a kind and remembers that the kind is asked for. What had to
     /// make place for a new kind is the second answer.
-    pub(super) fn take(&mut self, kind: &K, now: Instant) -> (Option<T>, Vec<T>) {
+    pub fn take(&mut self, kind: &K, now: Instant) -> (Option<T>, Vec<T>) {
         let cleared = self.want(kind, now);
         let low = self.low();
         let shelf = self.shelves.iter_mut().find(|shelf| shelf.kind == *kind);
@@ -58,7 +57,7 @@ impl<K: Clone + PartialEq, T> Shelves<K, T> {
 
     /// Remembers that a kind is asked for, or will be. What had to make place for it is the
     /// answer.
-    pub(super) fn want(&mut self, kind: &K, now: Instant) -> Vec<T> {
+    pub fn want(&mut self, kind: &K, now: Instant) -> Vec<T> {
         if self.high == 0 {
             return Vec::new();
         }
@@ -68,7 +67,7 @@ impl<K: Clone + PartialEq, T> Shelves<K, T> {
         }
         let oldest = (self.shelves.iter().enumerate()).min_by_key(|(_, shelf)| shelf.asked);
         let cleared = match oldest {
-            Some((index, _)) if self.shelves.len() >= KINDS => {
+            Some((index, _)) if self.shelves.len() >= self.kinds => {
                 self.shelves.swap_remove(index).things.into()
             }
             _ => Vec::new(),
@@ -83,7 +82,7 @@ impl<K: Clone + PartialEq, T> Shelves<K, T> {
     }
 
     /// The kind that one more is wanted of: the one that was asked for last.
-    pub(super) fn wanted(&self) -> Option<&K> {
+    pub fn wanted(&self) -> Option<&K> {
         let filling = self.shelves.iter().filter(|shelf| shelf.is_filling);
         filling
             .max_by_key(|shelf| shelf.asked)
@@ -91,7 +90,11 @@ impl<K: Clone + PartialEq, T> Shelves<K, T> {
     }
 
     /// Puts a thing where it belongs, or gives it back if nobody wants it any more.
-    pub(super) fn put(&mut self, kind: &K, thing: T) -> Result<(), T> {
+    ///
+    /// # Errors
+    ///
+    /// The thing itself.
+    pub fn put(&mut self, kind: &K, thing: T) -> Result<(), T> {
         let high = self.high;
         let shelf = self.shelves.iter_mut().find(|shelf| shelf.kind == *kind);
         let Some(shelf) = shelf.filter(|shelf| shelf.things.len() < high) else {
@@ -103,26 +106,27 @@ impl<K: Clone + PartialEq, T> Shelves<K, T> {
     }
 
     /// Stops wanting more of a kind until it is asked for again.
-    pub(super) fn rest(&mut self, kind: &K) {
+    pub fn rest(&mut self, kind: &K) {
         for shelf in self.shelves.iter_mut().filter(|shelf| shelf.kind == *kind) {
             shelf.is_filling = false;
         }
     }
 
-    /// Takes away the kinds that were not asked for in a long time, and what is ready of them.
-    pub(super) fn expire(&mut self, now: Instant) -> Vec<T> {
-        let expired = (self.shelves).extract_if(.., |shelf| now >= shelf.asked + KEEP);
+    /// Takes away the kinds that were not asked for in the time they are kept, and what is ready
+    /// of them.
+    pub fn expire(&mut self, now: Instant, kept: Duration) -> Vec<T> {
+        let expired = (self.shelves).extract_if(.., |shelf| now >= shelf.asked + kept);
         expired.flat_map(|shelf| shelf.things).collect()
     }
 
     /// When [`Self::expire`] has something to do; `None` if there is no kind at all.
-    pub(super) fn next_expiry(&self) -> Option<Instant> {
+    pub fn next_expiry(&self, kept: Duration) -> Option<Instant> {
         let asked = self.shelves.iter().map(|shelf| shelf.asked);
-        asked.min().map(|asked| asked + KEEP)
+        asked.min().map(|asked| asked + kept)
     }
 
     /// Takes everything that is ready, and wants no more until somebody asks.
-    pub(super) fn clear(&mut self) -> Vec<T> {
+    pub fn clear(&mut self) -> Vec<T> {
         let shelves = self.shelves.iter_mut();
         shelves
             .flat_map(|shelf| {
@@ -132,8 +136,8 @@ impl<K: Clone + PartialEq, T> Shelves<K, T> {
             .collect()
     }
 
-    /// How many things are ready.
-    pub(super) fn len(&self) -> usize {
+    /// How many things are ready, of all kinds.
+    pub fn count(&self) -> usize {
         self.shelves.iter().map(|shelf| shelf.things.len()).sum()
     }
 }
@@ -141,6 +145,8 @@ impl<K: Clone + PartialEq, T> Shelves<K, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const KEPT: Duration = Duration::from_mins(30);
 
     fn fill(shelves: &mut Shelves<&'static str, u32>) -> u32 {
         let mut count = 0;
@@ -154,7 +160,7 @@ mod tests {
     #[test]
     fn the_first_one_of_a_kind_is_not_there_and_the_next_are() {
         let now = Instant::now();
-        let mut shelves = Shelves::new(4);
+        let mut shelves = Shelves::new(4, 4);
         assert_eq!(shelves.take(&"base", now), (None, vec![]));
         assert_eq!(fill(&mut shelves), 4);
         assert_eq!(shelves.take(&"base", now).0, Some(1));
@@ -167,7 +173,7 @@ mod tests {
     #[test]
     fn what_is_wanted_is_there_for_the_first_who_asks() {
         let now = Instant::now();
-        let mut shelves = Shelves::new(2);
+        let mut shelves = Shelves::new(2, 4);
         assert_eq!(shelves.want(&"base", now), Vec::<u32>::new());
         assert_eq!(fill(&mut shelves), 2);
         assert_eq!(shelves.want(&"base", now), Vec::<u32>::new());
@@ -177,16 +183,16 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_where_nothing_is_to_be_kept() {
-        let mut shelves: Shelves<_, u32> = Shelves::new(0);
+        let mut shelves: Shelves<_, u32> = Shelves::new(0, 4);
         assert_eq!(shelves.take(&"base", Instant::now()), (None, vec![]));
-        assert_eq!((shelves.wanted(), shelves.next_expiry()), (None, None));
+        assert_eq!((shelves.wanted(), shelves.next_expiry(KEPT)), (None, None));
         assert_eq!(shelves.put(&"base", 1), Err(1));
     }
 
     #[test]
     fn a_fifth_kind_takes_the_place_of_the_one_not_asked_for_the_longest() {
         let start = Instant::now();
-        let mut shelves = Shelves::new(1);
+        let mut shelves = Shelves::new(1, 4);
         for (second, kind) in ["a", "b", "c", "d", "a"].iter().enumerate() {
             let now = start + Duration::from_secs(second as u64);
             shelves.take(kind, now);
@@ -200,31 +206,31 @@ mod tests {
     #[test]
     fn what_nobody_asks_for_goes_in_time() {
         let start = Instant::now();
-        let mut shelves = Shelves::new(2);
+        let mut shelves = Shelves::new(2, 4);
         shelves.take(&"old", start);
         fill(&mut shelves);
-        let later = start + KEEP / 2;
+        let later = start + KEPT / 2;
         shelves.take(&"new", later);
         fill(&mut shelves);
-        assert_eq!(shelves.next_expiry(), Some(start + KEEP));
-        assert_eq!(shelves.expire(later), Vec::<u32>::new());
-        assert_eq!(shelves.expire(start + KEEP).len(), 2);
-        assert_eq!(shelves.len(), 2);
-        assert_eq!(shelves.expire(later + KEEP).len(), 2);
-        assert_eq!(shelves.next_expiry(), None);
+        assert_eq!(shelves.next_expiry(KEPT), Some(start + KEPT));
+        assert_eq!(shelves.expire(later, KEPT), Vec::<u32>::new());
+        assert_eq!(shelves.expire(start + KEPT, KEPT).len(), 2);
+        assert_eq!(shelves.count(), 2);
+        assert_eq!(shelves.expire(later + KEPT, KEPT).len(), 2);
+        assert_eq!(shelves.next_expiry(KEPT), None);
     }
 
     #[test]
     fn what_failed_or_was_cleared_is_wanted_again_when_asked_for() {
         let now = Instant::now();
-        let mut shelves: Shelves<_, u32> = Shelves::new(2);
+        let mut shelves: Shelves<_, u32> = Shelves::new(2, 4);
         shelves.take(&"base", now);
         shelves.rest(&"base");
         assert_eq!(shelves.wanted(), None);
         shelves.take(&"base", now);
         assert_eq!(fill(&mut shelves), 2);
         assert_eq!(shelves.clear(), [1, 2]);
-        assert_eq!((shelves.wanted(), shelves.len()), (None, 0));
+        assert_eq!((shelves.wanted(), shelves.count()), (None, 0));
         shelves.take(&"base", now);
         assert_eq!(shelves.wanted(), Some(&"base"));
     }

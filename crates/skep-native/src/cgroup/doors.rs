@@ -1,0 +1,84 @@
+//! The open files by which processes join the groups of a sandbox.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use super::{CgroupError, Cgroups, Child, Group, file};
+
+/// Open files of a sandbox's groups.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    /// What the launcher joins before it makes namespaces.
+    pub(crate) join: Vec<File>,
+    /// What it and the new process join after that, where it is another group.
+    pub(crate) home: Vec<File>,
+    /// Of the group of everything that user code starts.
+    pub(crate) work: Vec<File>,
+    /// See [`Cgroups::kill_count`].
+    pub(crate) kill_count: File,
+}
+
+impl Cgroups {
+    /// Opens all doors of a group.
+    pub(crate) fn open_doors(&self, group: &Group) -> Result<Doors, CgroupError> {
+        let (join, home) = self.entrances(group)?;
+        Ok(Doors {
+            join,
+            home,
+            work: self.doors(group, Child::Work)?,
+            kill_count: self.kill_count(group)?,
+        })
+    }
+
+    /// Opens what the launcher joins before it makes namespaces, and what it and the new process
+    /// join after that.
+    ///
+    /// On v2 the agent may move processes only between groups below the one in which its
+    /// namespace was made, so that must be the one it makes groups in.
+    pub(super) fn entrances(&self, group: &Group) -> Result<(Vec<File>, Vec<File>), CgroupError> {
+        match self {
+            Self::V1(_) => Ok((self.doors(group, Child::Agent)?, Vec::new())),
+            Self::V2(tree) => Ok((
+                vec![open_door(&tree.kernels(group))?],
+                self.doors(group, Child::Agent)?,
+            )),
+        }
+    }
+
+    /// Opens the files that a process joins a child of the group by: it writes `0` to each.
+    ///
+    /// The kernel checks the right to do so against whoever opened the file, so a process
+    /// without any rights on the host can use them, and only for itself.
+    pub(crate) fn doors(&self, group: &Group, child: Child) -> Result<Vec<File>, CgroupError> {
+        let folders = self.folders(group, child);
+        folders.iter().map(|folder| open_door(folder)).collect()
+    }
+
+    /// Where the processes of a child of the group live.
+    pub(super) fn folders(&self, group: &Group, child: Child) -> Vec<PathBuf> {
+        match self {
+            Self::V1(hierarchies) => hierarchies.folders(group, child),
+            Self::V2(tree) => vec![tree.leaf(group, child)],
+        }
+    }
+
+    /// Opens the file that counts how many processes of the sandbox's own work were killed for
+    /// want of memory, in a line `oom_kill <count>`.
+    fn kill_count(&self, group: &Group) -> Result<File, CgroupError> {
+        let path = match self {
+            Self::V1(hierarchies) => hierarchies.kill_count(group),
+            Self::V2(tree) => tree
+                .folder(group)
+                .join(Child::Work.name())
+                .join("memory.events"),
+        };
+        File::open(&path).map_err(file("open", &path))
+    }
+}
+
+/// Opens the file by which a process joins the group in `folder`.
+pub(super) fn open_door(folder: &Path) -> Result<File, CgroupError> {
+    let path = folder.join("cgroup.procs");
+    let door = OpenOptions::new().write(true).open(&path);
+    door.map_err(file("open", &path))
+}

@@ -1,0 +1,105 @@
+//! Groups that are made before their sandbox is asked for.
+//!
+//! On v1 a sandbox has three groups in each of up to six hierarchies, with a dozen limits. They
+//! are the same for all sandboxes of the same resources, and can be renamed: only that is left
+//! for the launch. On v2, where they cannot, there is one hierarchy and much less to make.
+
+use skep_types::Resources;
+
+use super::{CgroupError, Cgroups, Doors, Group, IoLimit};
+use crate::pool::{PREFIX, Pool};
+
+/// A group that has its limits, and no sandbox yet.
+#[derive(Debug)]
+struct ReadyGroup {
+    group: Group,
+    doors: Doors,
+}
+
+/// The groups that are made ahead, and how all of them are made.
+#[derive(Debug)]
+pub(crate) struct ReadyGroups {
+    /// How fast each sandbox may use the disk that the data directory is on.
+    io: Option<IoLimit>,
+    ready: Pool<Resources, ReadyGroup>,
+}
+
+impl ReadyGroups {
+    /// Removes what an earlier server had ready, and keeps up to `high` of a kind ready.
+    pub(crate) fn new(
+        cgroups: &Cgroups,
+        high: usize,
+        io: Option<IoLimit>,
+    ) -> Result<Self, CgroupError> {
+        for name in cgroups.list()? {
+            if name.starts_with(PREFIX) {
+                cgroups.remove(&Group::ready(&name))?;
+            }
+        }
+        let high = match cgroups {
+            Cgroups::V1(_) => high,
+            Cgroups::V2(_) => 0,
+        };
+        Ok(Self {
+            io,
+            ready: Pool::new(high),
+        })
+    }
+
+    /// Makes a sandbox's group with its limits. Takes one that is ready if there is one. Blocks.
+    pub(crate) fn make(
+        &self,
+        cgroups: &Cgroups,
+        group: &Group,
+        resources: &Resources,
+    ) -> Result<Doors, CgroupError> {
+        let (ready, cleared) = self.ready.take(resources);
+        cleared.iter().for_each(|ready| remove(cgroups, ready));
+        if let Some(ready) = ready {
+            match cgroups.rename(&ready.group, group) {
+                Ok(()) => return Ok(ready.doors),
+                Err(error) => {
+                    tracing::warn!(%error, "a cgroup that was ready is gone; another is made");
+                    remove(cgroups, &ready);
+                    cgroups.remove(group)?;
+                }
+            }
+        }
+        cgroups.create(group, resources, self.io)?;
+        cgroups.open_doors(group)
+    }
+
+    /// Whether more are wanted.
+    pub(crate) fn wants_more(&self) -> bool {
+        self.ready.wants_more()
+    }
+
+    /// Makes a group ready, if one is wanted. Blocks.
+    pub(crate) fn make_one_ready(&self, cgroups: &Cgroups) {
+        let unwanted = self.ready.make_one(|resources, name| {
+            let group = Group::ready(name);
+            cgroups.create(&group, resources, self.io)?;
+            let doors = cgroups.open_doors(&group);
+            let doors = doors.inspect_err(|_| {
+                if let Err(error) = cgroups.remove(&group) {
+                    tracing::warn!(%error, "a cgroup is left");
+                }
+            })?;
+            Ok::<_, CgroupError>(ReadyGroup { group, doors })
+        });
+        unwanted.iter().for_each(|ready| remove(cgroups, ready));
+    }
+
+    /// Removes everything that is ready. Blocks.
+    pub(crate) fn clear(&self, cgroups: &Cgroups) {
+        let ready = self.ready.clear();
+        ready.iter().for_each(|ready| remove(cgroups, ready));
+    }
+}
+
+fn remove(cgroups: &Cgroups, ready: &ReadyGroup) {
+    if let Err(error) = cgroups.remove(&ready.group) {
+        // The next start tries again.
+        tracing::warn!(%error, "a cgroup is left");
+    }
+}
