@@ -74,7 +74,12 @@ class Failures(KernelCase):
         self.assertIn("line 3: incompatible types", outcome.error["evalue"])
         self.assertIn('  int b = "x";\n          ^^^\n', outcome.error["traceback"][0])
         self.assertEqual(self.value("a"), "1")
-        self.assertIn("cannot find symbol", self.kernel.run("c").error["evalue"])
+        self.assertIn("cannot find symbol: variable c", self.kernel.run("c").error["evalue"])
+
+    def test_a_variable_is_called_as_in_its_cell(self) -> None:
+        error = self.kernel.run("Object nothing = null;\nnothing.toString()").error
+        self.assertEqual(error["evalue"], 'Cannot invoke "Object.toString()" because "nothing" is null')
+        self.assertIn('because "nothing" is null', "".join(error["traceback"]))
 
     def test_what_is_unfinished_is_told(self) -> None:
         for code in ("int q = (", "void f() {", 'String s = """\nabc', "if (true"):

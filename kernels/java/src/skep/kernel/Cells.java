@@ -5,7 +5,9 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import jdk.jshell.DeclarationSnippet;
 import jdk.jshell.Diag;
 import jdk.jshell.EvalException;
@@ -19,6 +21,8 @@ import jdk.jshell.UnresolvedReferenceException;
 
 /** Runs cells in one JShell, whose declarations stay. */
 final class Cells {
+    private static final Pattern JSHELL_CLASS = Pattern.compile("REPL\\.\\$JShell\\$\\w+\\.");
+
     private final Control control = new Control();
     private final JShell shell;
     private final Map<String, Place> places = new HashMap<>();
@@ -161,8 +165,15 @@ final class Cells {
             traceback.add("line " + line + ": " + error.getMessage(Locale.ROOT) + "\n" + shown + "\n"
                     + " ".repeat(column) + "^".repeat(width) + "\n");
         }
-        String value = errors.isEmpty() ? "the code was refused" : traceback.get(0).lines().findFirst().orElse("");
+        String value = errors.isEmpty() ? "the code was refused" : headline(traceback.get(0));
         return new Failure("syntax", "CompilationException", value, traceback);
+    }
+
+    /** The first line, with the symbol that the compiler names on a line of its own. */
+    private static String headline(String message) {
+        List<String> lines = message.lines().map(String::strip).toList();
+        Stream<String> symbols = lines.stream().filter(line -> line.startsWith("symbol:"));
+        return lines.get(0) + symbols.findFirst().map(line -> ": " + line.substring("symbol:".length()).strip()).orElse("");
     }
 
     private Failure raised(JShellException exception) {
@@ -178,7 +189,7 @@ final class Cells {
         if (exception instanceof EvalException raised) {
             String name = raised.getExceptionClassName();
             String simple = name.substring(Math.max(name.lastIndexOf('.'), name.lastIndexOf('$')) + 1);
-            return new Failure("runtime", simple, String.valueOf(raised.getMessage()), traceback);
+            return new Failure("runtime", simple, String.valueOf(message(raised)), traceback);
         }
         return new Failure("runtime", exception.getClass().getSimpleName(), describe(exception), traceback);
     }
@@ -190,7 +201,14 @@ final class Cells {
             return snippet.name() + " needs " + missing + ", which is not there";
         }
         String name = throwable instanceof EvalException raised ? raised.getExceptionClassName() : throwable.getClass().getName();
-        return throwable.getMessage() == null ? name : name + ": " + throwable.getMessage();
+        String message = message(throwable);
+        return message == null ? name : name + ": " + message;
+    }
+
+    /** What a throwable says. The machine calls a variable of a cell after the class that JShell put it into. */
+    private static String message(Throwable throwable) {
+        String message = throwable.getMessage();
+        return message == null ? null : JSHELL_CLASS.matcher(message).replaceAll("");
     }
 
     private String describe(StackTraceElement frame) {
