@@ -14,9 +14,9 @@ const features = new Set(groups.flatMap((group) => Object.keys(group.features)))
 let current
 
 /** Cases that share a sandbox; `box.sandbox` is there when they run. */
-export function group(title, define) {
+export function group(title, define, { withSandbox = true } = {}) {
   describe(title, () => {
-    const box = {}
+    const box = { withSandbox }
     after(() => box.sandbox?.kill())
     current = box
     define(box)
@@ -25,6 +25,7 @@ export function group(title, define) {
 
 // Each case asks, so that a sandbox that cannot be made fails them all instead of leaving them out.
 async function opened(box) {
+  if (!box.withSandbox) return
   box.sandbox ??= await Sandbox.create({ timeoutMs: 240_000, metadata: { suite: 'conformance' } })
 }
 

@@ -7,6 +7,8 @@ import { group } from './harness.mjs'
 import { interpreter, isYear } from './sdk.mjs'
 
 export const TEMPLATE = 'code-interpreter-slim'
+/** The one with every language. */
+export const LANGUAGES = 'code-interpreter-languages'
 /** How much output is large, in mebibytes. With TLS in a build for debugging the same would take a minute for each SDK. */
 export const LARGE_OUTPUT = process.env.CONFORMANCE_MODE === 'domain' ? 10 : 100
 /** What a shell, a parser or a line splitter would trip over. */
@@ -17,13 +19,13 @@ const language = process.env.CONFORMANCE_LANGUAGE || undefined
 const reachable = !isYear || process.env.CONFORMANCE_MODE === 'domain'
 
 /** Cases that share a sandbox with an interpreter, which `define` gets the means to use. */
-export function interpreterGroup(title, define) {
+export function interpreterGroup(title, define, template = TEMPLATE) {
   if (!reachable) return
-  group(title, () => {
+  const cases = () => {
     const own = {}
     after(() => own.sandbox?.kill())
     const opened = async () => {
-      own.sandbox ??= await interpreter.Sandbox.create(TEMPLATE, { timeoutMs: 300_000, envs: { GLOBAL: AWKWARD } })
+      own.sandbox ??= await interpreter.Sandbox.create(template, { timeoutMs: 300_000, envs: { GLOBAL: AWKWARD } })
       return own.sandbox
     }
     const run = async (code, options = {}) => {
@@ -37,5 +39,7 @@ export function interpreterGroup(title, define) {
     }
     const context = async (options = {}) => (await opened()).createCodeContext({ language, ...options })
     define({ opened, run, printed, context })
-  })
+  }
+  // They have a sandbox of their own kind.
+  group(title, cases, { withSandbox: false })
 }

@@ -10,6 +10,8 @@ from generation import NEW
 
 # What the cases run in: the smallest template that has an interpreter.
 TEMPLATE = "code-interpreter-slim"
+# The one with every language.
+LANGUAGES = "code-interpreter-languages"
 # The one with every package; built only if the run asks for it.
 WHOLE = "code-interpreter-v1"
 HAS_WHOLE = bool(os.environ.get("CONFORMANCE_WHOLE"))

@@ -18,8 +18,9 @@ def record(**line):
     target = os.environ.get("CONFORMANCE_RESULTS")
     if target:
         line["mode"] = MODE
-        with open(target, "a") as results:
-            results.write(json.dumps(line) + "\n")
+        # In one piece, because other suites write there, too.
+        with open(target, "ab", buffering=0) as results:
+            results.write(json.dumps(line).encode() + b"\n")
 
 
 def sentence(item):

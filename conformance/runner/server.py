@@ -20,7 +20,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The first start builds templates, which downloads packages; later starts take a second.
 START_SECONDS = 900
 CACHE = pathlib.Path(os.environ.get("SKEP_CACHE_DIR", ROOT / ".cache" / "skep"))
-# The template with every package of the interpreter. `skep up` builds the small one by itself.
+# The template with every language. `skep up` builds the small one by itself.
+LANGUAGES = "code-interpreter-languages"
+# The template with every package of the interpreter.
 WHOLE = "code-interpreter-v1"
 STOP_SECONDS = 30
 
@@ -50,14 +52,12 @@ def build():
 
 
 @contextlib.contextmanager
-def running(mode, executable, whole=False):
-    """A server in this mode, with the whole interpreter if wanted; without an executable, the one outside."""
+def running(mode, executable):
+    """A server in this mode; without an executable, the one outside."""
     if executable is None:
         yield external()
         return
     with tempfile.TemporaryDirectory(prefix="conformance-server-") as folder:
-        if whole:
-            build_whole(executable, pathlib.Path(folder, "data"))
         log = pathlib.Path(folder, "log")
         with log.open("wb") as log_file:
             process = start(mode, executable, pathlib.Path(folder, "data"), log_file)
@@ -81,12 +81,14 @@ def as_root():
     return [] if os.geteuid() == 0 else ["sudo", "--preserve-env"]
 
 
-def build_whole(executable, data):
-    """The template with every package; the first time it downloads them."""
-    command = [*as_root(), executable, "template", "build", WHOLE, "--data-dir", data, "--cache-dir", CACHE]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode != 0:
-        sys.exit(f"the template {WHOLE} cannot be built:\n{done.stdout}")
+def build_templates(executable, whole):
+    """What the cases need beside what `skep up` builds; the first time it downloads packages."""
+    for name in [LANGUAGES, *([WHOLE] if whole else [])]:
+        with tempfile.TemporaryDirectory(prefix="conformance-build-") as data:
+            command = [*as_root(), executable, "template", "build", name, "--data-dir", data, "--cache-dir", CACHE]
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode != 0:
+            sys.exit(f"the template {name} cannot be built:\n{done.stdout}")
 
 
 def start(mode, executable, data, log_file):

@@ -15,14 +15,15 @@ CLIENT_VARIABLES = ("E2B_", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "NODE_TEST_C
 
 
 def chosen(sdks, generations):
-    """The suites asked for, longest first."""
-    kinds = {"python": Python, "js": JavaScript, "cli": CommandLine, "frameworks": Frameworks}
-    return [
-        kinds[sdk](generation)
+    """The suites asked for, longest first, so that none is left alone at the end."""
+    suites = [
+        kind(generation)
         for sdk in sdks or SDKS
+        for kind in KINDS[sdk]
         for generation in generations or GENERATIONS
-        if generation in kinds[sdk].generations
+        if generation in kind.generations
     ]
+    return sorted(suites, key=lambda suite: suite.generation != "new")
 
 
 class Suite:
@@ -66,7 +67,8 @@ class Suite:
 
 
 class Python(Suite):
-    name = "python"
+    """The cases that are written once for two SDKs, with one of them."""
+
     folder = HERE / "python"
     # pytest: all passed, some failed, none selected.
     ended_codes = (0, 1, 5)
@@ -79,7 +81,19 @@ class Python(Suite):
         return [self.interpreter, "-m", "pytest", *(["-k", pattern] if pattern else [])]
 
     def variables(self):
-        return {"CONFORMANCE_NODE_MODULES": str(self.modules), "PYTHONDONTWRITEBYTECODE": "1"}
+        return {
+            "CONFORMANCE_FLAVOUR": self.flavour,
+            "CONFORMANCE_NODE_MODULES": str(self.modules),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+
+
+class PythonSync(Python):
+    name, flavour = "python sync", "sync"
+
+
+class PythonAsync(Python):
+    name, flavour = "python async", "async"
 
 
 class JavaScript(Suite):
@@ -136,3 +150,6 @@ class Frameworks(Suite):
     def variables(self):
         # They would tell their makers how they are used.
         return {"AGNO_TELEMETRY": "false", "HF_HUB_DISABLE_TELEMETRY": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+KINDS = {"python": (PythonSync, PythonAsync), "js": (JavaScript,), "cli": (CommandLine,), "frameworks": (Frameworks,)}
