@@ -1,6 +1,9 @@
 //! What a person reads when a command fails.
 
-use skep_client::ClientError;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use skep_client::{ClientError, InterpreterError};
 
 /// Whose move it is, as an exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +12,30 @@ pub enum ExitKind {
     Input,
     /// We failed: exit code 2.
     Failure,
+}
+
+/// A file of this machine could not be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing} `{}`", path.display())]
+pub(crate) struct FileError {
+    doing: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl FileError {
+    /// For `map_err`: what was being done to which file.
+    pub(crate) fn on(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CliError {
+        let path = path.to_owned();
+        move |source| CliError {
+            kind: ExitKind::Input,
+            ..CliError::failure(Self {
+                doing,
+                path,
+                source,
+            })
+        }
+    }
 }
 
 /// An error with hints on what to do about it.
@@ -81,6 +108,36 @@ impl From<ClientError> for CliError {
             kind,
             source: Box::new(error),
             hints,
+        }
+    }
+}
+
+impl From<InterpreterError> for CliError {
+    fn from(error: InterpreterError) -> Self {
+        const MISSING: &str = "kernel is not available";
+        match &error {
+            InterpreterError::Call {
+                source, sandbox, ..
+            } => match &**source {
+                ClientError::Refused { message, .. } if message.contains(MISSING) => Self::input(
+                    format!("the template of sandbox `{sandbox}` has no kernel for this language"),
+                    "`--template` names another; code-interpreter-languages has most languages",
+                ),
+                ClientError::Unreachable { .. } => {
+                    Self::failure(error).hint("is the server still running?")
+                }
+                ClientError::Address(_)
+                | ClientError::Setup(_)
+                | ClientError::Refused { .. }
+                | ClientError::Answer { .. }
+                | ClientError::Lost(_)
+                | ClientError::Agent { .. } => Self::failure(error),
+            },
+            InterpreterError::Lost { sandbox, .. } => {
+                let hint = format!("`skep sandbox info {sandbox}` says what became of it");
+                Self::failure(error).hint(hint)
+            }
+            InterpreterError::Line { .. } => Self::failure(error),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use skep_client::Client;
 
-use crate::CliError;
+use crate::{CliError, FileError};
 
 /// Which server a command talks to, and as whom.
 #[derive(Debug, Clone, Args)]
@@ -35,15 +35,38 @@ impl ServerArgs {
         let key = match &self.api_key {
             Some(key) => key.clone(),
             None => std::fs::read_to_string(local_key)
-                .map_err(|error| {
-                    CliError::failure(error).hint(format!(
-                        "no key was given and `{}` cannot be read; set E2B_API_KEY or use `--api-key`",
-                        local_key.display()
-                    ))
-                })?
+                .map_err(FileError::on("read the key of this machine in", local_key))
+                .map_err(|error| error.hint("set E2B_API_KEY, or use `--api-key`"))?
                 .trim()
                 .to_owned(),
         };
         Ok(Client::new(&self.server, &key)?)
+    }
+}
+
+/// Which server code runs on, if it is not to be the one of this machine.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ChosenServerArgs {
+    /// URL of the server [default: the one on this machine, or one of its own]
+    #[arg(long, value_name = "URL", env = "SKEP_SERVER")]
+    server: Option<String>,
+
+    /// API key [default: the local operator's key]
+    #[arg(long, value_name = "KEY", env = "E2B_API_KEY", hide_env_values = true)]
+    api_key: Option<String>,
+}
+
+impl ChosenServerArgs {
+    /// The server that was named.
+    pub fn named(&self) -> Option<ServerArgs> {
+        self.server.clone().map(|server| self.at(server))
+    }
+
+    /// The server at `url`, with the key that was given.
+    pub fn at(&self, url: String) -> ServerArgs {
+        ServerArgs {
+            server: url,
+            api_key: self.api_key.clone(),
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Method, RequestBuilder, Response};
 use serde::Serialize;
 use serde_json::json;
@@ -80,6 +81,25 @@ impl Agent {
     pub async fn kill(&self, pid: u32) -> Result<(), ClientError> {
         let body = json!({ "process": { "pid": pid }, "signal": "SIGNAL_SIGKILL" });
         self.call("SendSignal", &body).await
+    }
+
+    /// Writes a file, and the folders above it. A relative path begins in the user's home.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`], also if there is no space.
+    pub async fn write_file(
+        &self,
+        path: &str,
+        content: impl Into<reqwest::Body>,
+    ) -> Result<(), ClientError> {
+        let path = utf8_percent_encode(path, NON_ALPHANUMERIC);
+        let request = self
+            .port
+            .request(Method::POST, &format!("/files?path={path}"))
+            .header("content-type", "application/octet-stream")
+            .body(content);
+        self.port.send(request).await.map(drop)
     }
 
     async fn call(&self, method: &str, body: &impl Serialize) -> Result<(), ClientError> {

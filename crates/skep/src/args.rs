@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use skep_bench::BenchArgs;
-use skep_cli::{KeyCommand, OutputArgs, SandboxCommand};
+use skep_cli::{ChosenServerArgs, KeyCommand, OutputArgs, ReplArgs, RunArgs, SandboxCommand};
 
-use crate::config::Config;
+use crate::config::{Config, WhenStopped};
 use crate::env_vars;
 use crate::team::TeamCommand;
 
@@ -49,6 +49,25 @@ fn environment() -> String {
 pub(crate) enum Command {
     /// Build what is missing, serve, and print how to connect
     Up(ServeArgs),
+    /// Run a file or a piece of code in a sandbox, as if it ran here
+    ///
+    /// Its output, its pictures and its exit code come back. Without a server on this machine it
+    /// starts one of its own for as long as the code runs, which needs root. Exit codes: the code's
+    /// own, 1 for an error in it, 124 out of time, 130 interrupted, 137 out of memory, 125 if it
+    /// could not be run.
+    Run {
+        #[command(flatten)]
+        server: ChosenServerArgs,
+        #[command(flatten)]
+        run: Box<RunArgs>,
+    },
+    /// Type code at a prompt that remembers
+    Repl {
+        #[command(flatten)]
+        server: ChosenServerArgs,
+        #[command(flatten)]
+        repl: Box<ReplArgs>,
+    },
     /// Serve without building anything
     Serve(ServeArgs),
     /// Check whether this machine can hold sandboxes, and say what to do if not
@@ -104,6 +123,10 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
+    /// Stop when standard input ends, and leave nothing on the machine
+    #[arg(long, hide = true)]
+    pub(crate) private: bool,
+
     /// Let everybody who reaches the port in, without a key; only on a loopback address
     #[arg(long)]
     pub(crate) no_auth: bool,
@@ -115,6 +138,16 @@ impl ServeArgs {
         config.listen = self.listen.unwrap_or(config.listen);
         config.cache_dir = self.cache_dir.clone().unwrap_or(config.cache_dir);
         config.share_host_package_settings |= self.share_host_package_settings;
+        if self.private {
+            // Nobody else comes, so nothing is made for them.
+            config.when_stopped = WhenStopped::End;
+            config.pool.ready = 0;
+            config.pool.disks = 0;
+            config.pool.warm.clear();
+            config.pool.zygotes = false;
+            config.tls = None;
+            config.domain = None;
+        }
         if let Some(endpoint) = &self.otlp_endpoint {
             config.traces.endpoint = Some(endpoint.clone());
         }

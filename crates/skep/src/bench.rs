@@ -4,15 +4,13 @@ use std::cell::RefCell;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use skep_bench::{BenchArgs, BenchError, Progress, Report, ServerCommand};
 use skep_cli::{CliError, ExitKind, print_json, print_line, print_note};
-use skep_native::{InstanceError, Native, NativeConfig, StartError};
 
-/// How long a server that was killed may take to be gone.
-const LAST_BREATH: Duration = Duration::from_secs(10);
+use crate::dismantle;
 
 /// Measures, prints, and removes what the bench's own server left on the machine.
 ///
@@ -45,7 +43,7 @@ pub(crate) fn run(
                 Err(error) => CliError::failure(error),
             }),
         };
-        let dismantled = dismantle(&data_dir).await;
+        let dismantled = dismantle::everything(&data_dir).await;
         report.and_then(|report| dismantled.map(|()| report))
     })?;
     folder.close().map_err(CliError::failure)?;
@@ -72,27 +70,6 @@ fn explain(error: BenchError) -> CliError {
         source: Box::new(error),
         hints: hint.into_iter().collect(),
     }
-}
-
-/// Takes off the machine whatever a server on this data has left there.
-async fn dismantle(data_dir: &Path) -> Result<(), CliError> {
-    if !data_dir.exists() {
-        return Ok(());
-    }
-    let executable = std::env::current_exe().map_err(CliError::failure)?;
-    let config = NativeConfig::new(data_dir, executable);
-    let deadline = Instant::now() + LAST_BREATH;
-    let native = loop {
-        match Native::start(config.clone()).await {
-            Ok(native) => break native,
-            // A server that was killed a moment ago still holds its data.
-            Err(StartError::Instance(InstanceError::DataInUse(_))) if Instant::now() < deadline => {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            Err(error) => return Err(CliError::failure(error)),
-        }
-    };
-    native.dismantle().await.map_err(CliError::failure)
 }
 
 fn show(args: &BenchArgs, report: &Report) -> Result<(), CliError> {

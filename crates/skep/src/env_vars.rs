@@ -45,6 +45,41 @@ pub(crate) const ALL: &[EnvVar] = &[
         help: "key that the client commands use; without it the local operator's key in the data directory",
     },
     EnvVar {
+        name: "NO_COLOR",
+        key: "",
+        help: "if it is not empty, `skep run` and `skep repl` use no colours, and ask the code for none",
+    },
+    EnvVar {
+        name: "TERM",
+        key: "",
+        help: "the kind of terminal: `dumb` has no colours, `xterm-kitty` and `xterm-ghostty` show pictures",
+    },
+    EnvVar {
+        name: "TERM_PROGRAM",
+        key: "",
+        help: "the terminal: iTerm2, WezTerm and Ghostty show pictures of `skep run` and `skep repl`",
+    },
+    EnvVar {
+        name: "KITTY_WINDOW_ID",
+        key: "",
+        help: "set by Kitty, which shows pictures of `skep run` and `skep repl`",
+    },
+    EnvVar {
+        name: "TMUX",
+        key: "",
+        help: "set by tmux, which passes no pictures on",
+    },
+    EnvVar {
+        name: "XDG_STATE_HOME",
+        key: "",
+        help: "where `skep repl` keeps what was entered, in `skep/history-…`; without it `~/.local/state`",
+    },
+    EnvVar {
+        name: "HOME",
+        key: "",
+        help: "the home of the user, for the history of `skep repl`",
+    },
+    EnvVar {
         name: "SKEP_LISTEN",
         key: "listen",
         help: "address and port to serve on",

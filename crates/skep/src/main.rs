@@ -3,7 +3,9 @@
 mod agent;
 mod args;
 mod bench;
+mod code;
 mod config;
+mod dismantle;
 mod doctor;
 mod env_vars;
 mod housekeeping;
@@ -12,6 +14,7 @@ mod isolation;
 mod local_key;
 mod logging;
 mod metrics;
+mod private_server;
 mod progress;
 mod serve;
 mod team;
@@ -33,7 +36,7 @@ use skep_telemetry::Chain;
 
 use args::{Cli, Command, ServeArgs, TemplateCommand};
 use config::{Config, ConfigError};
-use serve::Choices;
+use serve::{Choices, Ends};
 
 /// The first argument that makes this process a launcher.
 const LAUNCH: &str = "launch";
@@ -108,6 +111,14 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             }
             return bench::run(args, cli.config.as_deref(), config.cache_dir);
         }
+        Command::Run { server, run } => {
+            let ran = code::run(&cli, config()?, server, (**run).clone());
+            return Ok(ran.unwrap_or_else(|error| not_run(&error)));
+        }
+        Command::Repl { server, repl } => {
+            let ran = code::repl(&cli, config()?, server, (**repl).clone());
+            return Ok(ran.unwrap_or_else(|error| not_run(&error)));
+        }
         Command::Doctor(output) => return doctor::run(&config()?, output.json),
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "skep", &mut std::io::stdout());
@@ -131,6 +142,8 @@ fn client(command: Command, local_key: &Path) -> Result<ExitCode, CliError> {
             Command::Key(command) => command.run(local_key).await,
             Command::Up(_)
             | Command::Serve(_)
+            | Command::Run { .. }
+            | Command::Repl { .. }
             | Command::Template(_)
             | Command::Doctor(_)
             | Command::Team(_)
@@ -159,7 +172,13 @@ fn serve(config: Config, args: &ServeArgs) -> Result<(), CliError> {
             Access::Keys
         },
         local_tls: args.tls,
+        ends: if args.private {
+            Ends::WithStandardInput
+        } else {
+            Ends::BySignal
+        },
     };
+    let data_dir = config.data_dir.clone();
     let example = template::example(&config.cache_dir)?;
     let announce = |ready: &serve::Ready| {
         if args.json {
@@ -168,11 +187,17 @@ fn serve(config: Config, args: &ServeArgs) -> Result<(), CliError> {
             up::announce(ready, example);
         }
     };
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(CliError::failure)?
-        .block_on(serve::serve(config, choices, announce))
+        .map_err(CliError::failure)?;
+    let served = runtime.block_on(serve::serve(config, choices, announce));
+    if !args.private {
+        return served;
+    }
+    // What a server that failed has made is removed too.
+    let removed = runtime.block_on(dismantle::remove(&data_dir));
+    served.and(removed)
 }
 
 fn build_template(config: &Config, name: &str) -> Result<(), CliError> {
@@ -217,6 +242,13 @@ fn load_config(cli: &Cli) -> Result<Config, CliError> {
 )]
 fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// Code that was not run, or not to its end: no exit code of its own may look like this.
+fn not_run(error: &CliError) -> ExitCode {
+    const PLATFORM: u8 = 125;
+    report(error);
+    ExitCode::from(PLATFORM)
 }
 
 fn report(error: &CliError) -> ExitCode {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -16,6 +17,8 @@ use skep_node::{Node, NodeOptions};
 use skep_proxy::{Front, FrontConfig, Listener, Names};
 use skep_store::Store;
 use skep_types::TemplateReference;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -52,6 +55,38 @@ pub(crate) struct Ready {
 pub(crate) struct Choices {
     pub(crate) access: Access,
     pub(crate) local_tls: bool,
+    pub(crate) ends: Ends,
+}
+
+/// What ends a server, beside a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// A signal.
+    BySignal,
+    /// A signal, or the end of its standard input: whoever holds the other end has gone, however
+    /// that came.
+    WithStandardInput,
+}
+
+impl Ends {
+    /// Standard input, if its end matters. It must be a pipe then.
+    fn input(self) -> Result<Option<pipe::Receiver>, CliError> {
+        if self == Self::BySignal {
+            return Ok(None);
+        }
+        let stdin = std::io::stdin().as_fd().try_clone_to_owned();
+        let pipe = stdin.and_then(pipe::Receiver::from_owned_fd);
+        pipe.map(Some).map_err(CliError::failure)
+    }
+}
+
+/// Waits until nobody can write any more.
+async fn has_ended(input: Option<pipe::Receiver>) {
+    let Some(mut input) = input else {
+        return std::future::pending().await;
+    };
+    let mut ignored = [0; 64];
+    while matches!(input.read(&mut ignored).await, Ok(1..)) {}
 }
 
 /// Serves until a signal asks for the end. Calls `announce` when clients can connect.
@@ -70,6 +105,7 @@ pub(crate) async fn serve(
     let shutdown = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).map_err(CliError::failure)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::failure)?;
+    let input = choices.ends.input()?;
     announce(&parts.ready);
     let warming = parts.control.warm(&warm).await;
     warming.map_err(CliError::failure)?;
@@ -87,6 +123,7 @@ pub(crate) async fn serve(
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        () = has_ended(input) => {}
     }
     tracing::info!("stopping");
     shutdown.cancel();

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::Usage;
 
 /// One line. What is not known is [`AnswerLine::Unknown`]: newer servers may say more.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AnswerLine {
     /// The code was accepted.
@@ -19,7 +19,7 @@ pub enum AnswerLine {
         /// What it wrote.
         text: String,
         /// When, as ISO 8601 in UTC.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         timestamp: Option<String>,
     },
     /// The code wrote to its standard error.
@@ -27,7 +27,7 @@ pub enum AnswerLine {
         /// What it wrote.
         text: String,
         /// When, as ISO 8601 in UTC.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         timestamp: Option<String>,
     },
     /// The value of the code, or something it displayed.

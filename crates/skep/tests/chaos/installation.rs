@@ -31,6 +31,23 @@ pub(crate) static CACHE: LazyLock<OsString> = LazyLock::new(|| {
     cache
 });
 
+/// Where templates with an interpreter are kept: where the conformance suite looks for them, so
+/// that they are built once.
+pub(crate) static INTERPRETERS: LazyLock<OsString> = LazyLock::new(|| {
+    let beside = || concat!(env!("CARGO_MANIFEST_DIR"), "/../../.cache/skep").into();
+    let cache = std::env::var_os("SKEP_CACHE_DIR").unwrap_or_else(beside);
+    let built = Command::new(env!("CARGO_BIN_EXE_skep"))
+        .args(["template", "build", INTERPRETER, "--cache-dir"])
+        .arg(&cache)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    cache
+});
+
+/// The smallest template with an interpreter.
+pub(crate) const INTERPRETER: &str = "code-interpreter-slim";
+
 /// An installation. Nothing of it is left on the machine when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Installation {
@@ -40,6 +57,8 @@ pub(crate) struct Installation {
     server: Option<Running>,
     /// What the server logs, as tracing directives.
     directives: &'static str,
+    /// Where its templates are.
+    cache: OsString,
 }
 
 /// A server that has said that it is ready.
@@ -57,6 +76,15 @@ impl Installation {
 
     /// An installation whose server runs and logs what `directives` say.
     pub(crate) fn start_with_log(directives: &'static str) -> Self {
+        Self::start_on(directives, CACHE.clone())
+    }
+
+    /// An installation whose server runs and has an interpreter.
+    pub(crate) fn start_with_interpreter() -> Self {
+        Self::start_on("warn", INTERPRETERS.clone())
+    }
+
+    fn start_on(directives: &'static str, cache: OsString) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // A copy, so that every process of this installation can be told by its executable,
         // and the executable can be replaced.
@@ -67,6 +95,7 @@ impl Installation {
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             server: None,
             directives,
+            cache,
         };
         installation.restart();
         installation
@@ -109,7 +138,7 @@ impl Installation {
             .arg("--data-dir")
             .arg(self.data_dir())
             .arg("--cache-dir")
-            .arg(&*CACHE)
+            .arg(&self.cache)
             .arg("--config")
             .arg(self.config_file())
             .env("SKEP_LOG", self.directives)

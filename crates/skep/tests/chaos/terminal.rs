@@ -13,20 +13,20 @@ use skep_wire::rest::{NewSandbox, Sandbox};
 
 use crate::installation::Installation;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A terminal with a program in it, as a person would have it.
-struct Screen {
+pub(crate) struct Screen {
     keyboard: File,
     /// The side of the program, kept open so that its settings can be looked at.
-    line: File,
+    pub(crate) line: File,
     /// Everything that ever appeared.
     shown: Arc<Mutex<String>>,
-    program: Child,
+    pub(crate) program: Child,
 }
 
 impl Screen {
-    fn open(command: &Command) -> Self {
+    pub(crate) fn open(command: &Command) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let keyboard = openpt(flags).unwrap();
         unlockpt(&keyboard).unwrap();
@@ -68,12 +68,12 @@ impl Screen {
         }
     }
 
-    fn type_in(&mut self, keys: &str) {
+    pub(crate) fn type_in(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
     /// Types until there is an answer: what is typed while nobody listens is lost.
-    fn insist(&mut self, keys: &str, text: &str) {
+    pub(crate) fn insist(&mut self, keys: &str, text: &str) {
         let mut typed: Option<Instant> = None;
         wait_for(PATIENCE, || {
             if typed.is_none_or(|typed| typed.elapsed() > Duration::from_secs(1)) {
@@ -85,7 +85,7 @@ impl Screen {
         });
     }
 
-    fn expect(&self, text: &str) {
+    pub(crate) fn expect(&self, text: &str) {
         wait_for(PATIENCE, || {
             let shown = self.shown.lock().unwrap();
             match shown.contains(text) {

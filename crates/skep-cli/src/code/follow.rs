@@ -1,0 +1,123 @@
+//! One execution, from its first line to its end.
+
+use std::time::Duration;
+
+use skep_client::{Interpreter, Place, RunOptions};
+use skep_wire::interpreter::{AnswerLine, RaisedError, Usage};
+use tokio::time::{Instant, sleep_until};
+
+use super::painter::{ScreenPainter, Shows, cell_name};
+use super::{Language, Session, Signalled, Signals};
+use crate::CliError;
+
+/// After how long a person who pressed Ctrl-C is told what else there is.
+const IMPATIENCE: Duration = Duration::from_secs(1);
+
+/// How an execution ended.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// By itself.
+    Done(Usage),
+    /// With an error, which is not shown yet.
+    Raised(RaisedError),
+    /// Nobody waits for it any more.
+    Left(Signalled),
+}
+
+/// What is run, and how it is shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Job<'a> {
+    /// The code.
+    pub(crate) code: &'a str,
+    /// Where in the sandbox.
+    pub(crate) place: Place<'a>,
+    /// With what.
+    pub(crate) options: &'a RunOptions,
+    /// What is shown beside what it prints.
+    pub(crate) shows: Shows,
+    /// The language and the name of the file that the code is from.
+    pub(crate) file: Option<(&'a Language, &'a str)>,
+}
+
+/// Runs code and shows what it does. The first Ctrl-C interrupts it, the second leaves it.
+///
+/// # Errors
+///
+/// If it cannot be run, its connection is lost, or nobody reads what it does.
+pub(crate) async fn follow(
+    session: &Session,
+    job: Job<'_>,
+    painter: &mut ScreenPainter,
+    signals: &mut Signals,
+) -> Result<Ending, CliError> {
+    let interpreter = session.interpreter();
+    let execution = interpreter.execute(job.code, job.place, job.options);
+    let mut execution = execution.await?;
+    let mut raised = None;
+    let mut usage = Usage::default();
+    let mut impatience = None;
+    loop {
+        tokio::select! {
+            line = execution.next() => {
+                let Some(line) = line? else {
+                    break;
+                };
+                match &line {
+                    AnswerLine::NumberOfExecutions { execution_count } => {
+                        rename(painter, job.file, *execution_count);
+                    }
+                    AnswerLine::Receipt { usage: used, .. } => usage = used.clone(),
+                    // The last one says what became of the kernel.
+                    AnswerLine::Error(error) => raised = Some(error.clone()),
+                    AnswerLine::Stdout { .. }
+                    | AnswerLine::Stderr { .. }
+                    | AnswerLine::Result(_)
+                    | AnswerLine::Output { .. }
+                    | AnswerLine::ContextRestarted { .. }
+                    | AnswerLine::OutputLost { .. }
+                    | AnswerLine::Keepalive
+                    | AnswerLine::EndOfExecution
+                    | AnswerLine::Unknown => {}
+                }
+                painter.line(&line, job.shows)?;
+            }
+            signal = signals.next() => match (signal, &execution.id) {
+                (Signalled::Interrupt, Some(id)) if impatience.is_none() => {
+                    impatience = Some(Instant::now() + IMPATIENCE);
+                    interrupt(interpreter, id).await?;
+                }
+                (signal, _) => return Ok(Ending::Left(signal)),
+            },
+            () = until(impatience), if impatience.is_some_and(|at| at > Instant::now()) => {
+                painter.note("the code is being interrupted; Ctrl-C again leaves it")?;
+            }
+        }
+    }
+    Ok(match raised {
+        Some(error) => Ending::Raised(error),
+        None => Ending::Done(usage),
+    })
+}
+
+fn rename(painter: &mut ScreenPainter, file: Option<(&Language, &str)>, count: u64) {
+    if let Some((language, name)) = file
+        && let Some(cell) = cell_name(language, count)
+    {
+        painter.rename(cell, name.to_owned());
+    }
+}
+
+/// Code that has ended in the meantime needs no interrupt.
+async fn interrupt(interpreter: &Interpreter, id: &str) -> Result<(), CliError> {
+    match interpreter.interrupt(id).await {
+        Err(error) if !error.is_not_found() => Err(error.into()),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

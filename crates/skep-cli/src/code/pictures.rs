@@ -1,0 +1,220 @@
+//! Pictures and other things that a terminal does not show as text.
+
+use std::fs;
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use skep_wire::interpreter::ResultLine;
+
+use super::screen::PictureProtocol;
+use crate::{CliError, FileError};
+
+/// Terminals take a picture in pieces of at most so many characters.
+const PIECE: usize = 4096;
+
+/// Keeps what cannot be printed, under names that are counted.
+#[derive(Debug, Default)]
+pub(crate) struct Pictures {
+    folder: Option<PathBuf>,
+    plots: u32,
+    pages: u32,
+}
+
+/// Something in a result that is a file rather than text.
+struct Attachment<'a> {
+    extension: &'static str,
+    is_base64: bool,
+    content: &'a str,
+}
+
+impl Pictures {
+    /// Keeps them in `folder`, which is made when the first one comes; `None` keeps nothing.
+    pub(crate) fn new(folder: Option<PathBuf>) -> Self {
+        Self {
+            folder,
+            ..Self::default()
+        }
+    }
+
+    /// Whether anything is kept.
+    pub(crate) fn keeps(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    /// Writes what `result` has of files, and returns where.
+    pub(crate) fn keep(&mut self, result: &ResultLine) -> Result<Vec<PathBuf>, CliError> {
+        let Some(folder) = &self.folder else {
+            return Ok(Vec::new());
+        };
+        let pictures = attachments(result);
+        let page = page(result).filter(|_| pictures.is_empty());
+        let (name, all) = match (pictures.is_empty(), page) {
+            (false, _) => {
+                self.plots += 1;
+                (format!("plot-{}", self.plots), pictures)
+            }
+            (true, Some(page)) => {
+                self.pages += 1;
+                (format!("output-{}", self.pages), vec![page])
+            }
+            (true, None) => return Ok(Vec::new()),
+        };
+        fs::create_dir_all(folder).map_err(FileError::on("make", folder))?;
+        let write = |attachment: &Attachment<'_>| {
+            let path = folder.join(format!("{name}.{}", attachment.extension));
+            let bytes = attachment.bytes()?;
+            fs::write(&path, bytes).map_err(FileError::on("write", &path))?;
+            Ok(path)
+        };
+        all.iter().map(write).collect()
+    }
+}
+
+impl Attachment<'_> {
+    fn bytes(&self) -> Result<Vec<u8>, CliError> {
+        if !self.is_base64 {
+            return Ok(self.content.as_bytes().to_vec());
+        }
+        let dense: String = self.content.split_whitespace().collect();
+        STANDARD.decode(dense).map_err(CliError::failure)
+    }
+}
+
+/// Whether there is something in it that only a picture shows.
+pub(crate) fn is_picture(result: &ResultLine) -> bool {
+    !attachments(result).is_empty()
+}
+
+fn attachments(result: &ResultLine) -> Vec<Attachment<'_>> {
+    let gif = result.extra.get("image/gif").and_then(|gif| gif.as_str());
+    [
+        ("png", true, result.png.as_deref()),
+        ("jpeg", true, result.jpeg.as_deref()),
+        ("svg", false, result.svg.as_deref()),
+        ("pdf", true, result.pdf.as_deref()),
+        ("gif", true, gif),
+    ]
+    .into_iter()
+    .filter_map(|(extension, is_base64, content)| {
+        Some(Attachment {
+            extension,
+            is_base64,
+            content: content?,
+        })
+    })
+    .collect()
+}
+
+/// A page for a browser, of something that says nothing as text.
+fn page(result: &ResultLine) -> Option<Attachment<'_>> {
+    let content = result.html.as_deref()?;
+    let says_something = result
+        .text
+        .as_deref()
+        .is_some_and(|text| !is_placeholder(text));
+    (!says_something).then_some(Attachment {
+        extension: "html",
+        is_base64: false,
+        content,
+    })
+}
+
+/// What Python prints for an object that has other representations.
+pub(crate) fn is_placeholder(text: &str) -> bool {
+    let text = text.trim();
+    text.starts_with('<') && text.ends_with('>') && !text.contains('\n')
+}
+
+/// What makes a terminal show the picture of `result`; `None` if it has none that it takes.
+pub(crate) fn inline(result: &ResultLine, protocol: PictureProtocol) -> Option<String> {
+    let png = result.png.as_deref();
+    let content = match protocol {
+        PictureProtocol::Kitty => png?,
+        PictureProtocol::Iterm => png.or(result.jpeg.as_deref())?,
+    };
+    let dense: String = content.split_whitespace().collect();
+    // It goes to a terminal, so it must be what it says it is.
+    let length = STANDARD.decode(&dense).ok()?.len();
+    Some(match protocol {
+        PictureProtocol::Kitty => kitty(&dense),
+        PictureProtocol::Iterm => {
+            format!("\x1b]1337;File=inline=1;size={length}:{dense}\x07\n")
+        }
+    })
+}
+
+fn kitty(dense: &str) -> String {
+    let pieces: Vec<&str> = (0..dense.len())
+        .step_by(PIECE)
+        .map(|start| &dense[start..dense.len().min(start + PIECE)])
+        .collect();
+    let mut text = String::new();
+    for (index, piece) in pieces.iter().enumerate() {
+        let control = if index == 0 { "a=T,f=100,q=2," } else { "" };
+        let more = u8::from(index + 1 < pieces.len());
+        text.push_str(&format!("\x1b_G{control}m={more};{piece}\x1b\\"));
+    }
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plot() -> ResultLine {
+        ResultLine {
+            text: Some("<Figure size 640x480 with 1 Axes>".to_owned()),
+            png: Some("aGVsbG8=\n".to_owned()),
+            svg: Some("<svg/>".to_owned()),
+            ..ResultLine::default()
+        }
+    }
+
+    #[test]
+    fn pictures_are_counted_and_every_form_of_one_has_its_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("plots");
+        let mut pictures = Pictures::new(Some(place.clone()));
+        let first = pictures.keep(&plot()).unwrap();
+        assert_eq!(first, [place.join("plot-1.png"), place.join("plot-1.svg")]);
+        assert_eq!(fs::read(&first[0]).unwrap(), b"hello");
+        let page = ResultLine {
+            text: Some("<IPython.core.display.HTML object>".to_owned()),
+            html: Some("<b>hi</b>".to_owned()),
+            ..ResultLine::default()
+        };
+        assert_eq!(pictures.keep(&page).unwrap(), [place.join("output-1.html")]);
+        let second = pictures.keep(&plot()).unwrap();
+        assert_eq!(second[0], place.join("plot-2.png"));
+    }
+
+    #[test]
+    fn a_table_is_no_page_and_without_a_folder_nothing_is_kept() {
+        let table = ResultLine {
+            text: Some("   a\n0  1".to_owned()),
+            html: Some("<table/>".to_owned()),
+            ..ResultLine::default()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let mut pictures = Pictures::new(Some(folder.path().to_owned()));
+        assert!(pictures.keep(&table).unwrap().is_empty());
+        assert!(Pictures::new(None).keep(&plot()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_picture_reaches_the_terminal_in_pieces_and_only_if_it_is_one() {
+        let large = ResultLine {
+            png: Some("AAAA".repeat(PIECE / 2)),
+            ..ResultLine::default()
+        };
+        let shown = inline(&large, PictureProtocol::Kitty).unwrap();
+        assert!(shown.starts_with("\x1b_Ga=T,f=100,q=2,m=1;AAAA"));
+        assert!(shown.ends_with("\x1b\\\n") && shown.contains("\x1b_Gm=0;"));
+        let odd = ResultLine {
+            png: Some("\x1b]0;title\x07".to_owned()),
+            ..ResultLine::default()
+        };
+        assert_eq!(inline(&odd, PictureProtocol::Iterm), None);
+    }
+}

@@ -1,0 +1,344 @@
+//! The sandbox that code runs in.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use skep_client::{Agent, Client, ClientError, Interpreter, RunOptions};
+use skep_wire::interpreter::ContextOptions;
+use skep_wire::rest::{NewSandbox, Sandbox, SandboxDetail, SetTimeout};
+use tokio::task::JoinHandle;
+
+use super::{Language, Screen};
+use crate::{CliError, ExitKind};
+
+/// How long a sandbox outlives a command that was killed and could not end it.
+const LIFETIME: Duration = Duration::from_secs(300);
+/// How often a running command says that it needs its sandbox.
+const HEARTBEAT: Duration = Duration::from_secs(60);
+/// How long a sandbox lives that is left behind on purpose.
+const KEPT: Duration = Duration::from_secs(3600);
+/// How long the end of a sandbox may take before it is left to its lifetime.
+const FAREWELL: Duration = Duration::from_secs(15);
+
+/// In what kind of sandbox code runs.
+#[derive(Debug, Clone, Default, Args)]
+pub struct SessionArgs {
+    /// Language [default: what the file is written in, or python]
+    #[arg(long, short = 'l', value_name = "NAME")]
+    pub lang: Option<String>,
+
+    /// Template of the sandbox [default: one that has the language]
+    #[arg(long, short = 't', value_name = "NAME", conflicts_with = "sandbox")]
+    pub template: Option<String>,
+
+    /// Run in this sandbox, beside whatever runs there, and leave it alive
+    #[arg(long, short = 's', value_name = "ID")]
+    pub sandbox: Option<String>,
+
+    /// Leave the sandbox alive for an hour, and say its id
+    #[arg(long, conflicts_with = "sandbox")]
+    pub keep: bool,
+
+    /// Set a variable for the code; without a value it is copied from here
+    #[arg(long, short = 'e', value_name = "NAME[=VALUE]")]
+    pub env: Vec<String>,
+
+    /// Run in this folder of the sandbox [default: the home of its user]
+    #[arg(long, short = 'C', value_name = "DIR")]
+    pub cwd: Option<String>,
+
+    /// Copy a file or folder into the sandbox first
+    #[arg(long, short = 'w', value_name = "PATH")]
+    pub with: Vec<PathBuf>,
+
+    /// Keep pictures and pages that the code shows in this folder
+    #[arg(long, value_name = "DIR")]
+    pub save_dir: Option<PathBuf>,
+}
+
+/// A sandbox with an interpreter.
+#[derive(Debug)]
+pub(crate) struct Session {
+    client: Client,
+    id: String,
+    agent: Agent,
+    interpreter: Interpreter,
+    /// Where contexts start that nobody tells where.
+    home: String,
+    ownership: Ownership,
+    /// For every execution.
+    environment: BTreeMap<String, String>,
+}
+
+/// Whose the sandbox is.
+#[derive(Debug)]
+enum Ownership {
+    /// Ours, and kept alive as long as we are.
+    Ours { heartbeat: JoinHandle<Option<()>> },
+    /// Somebody else's.
+    Theirs,
+}
+
+impl SessionArgs {
+    /// The language that was asked for.
+    pub(crate) fn language(&self) -> Option<Language> {
+        self.lang.as_deref().map(Language::named)
+    }
+
+    /// The template that the sandbox is made from.
+    pub(crate) fn template_for(&self, language: &Language) -> String {
+        let usual = || language.template().to_owned();
+        self.template.clone().unwrap_or_else(usual)
+    }
+
+    /// The template that is needed for a new sandbox; `None` if there is one already.
+    pub(crate) fn new_template(&self, language: &Language) -> Option<String> {
+        let is_new = self.sandbox.is_none();
+        is_new.then(|| self.template_for(language))
+    }
+
+    fn variables(
+        &self,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<BTreeMap<String, String>, CliError> {
+        let variable = |text: &String| match text.split_once('=') {
+            Some(("", _)) => Err(CliError::input(
+                format!("`{text}` has no name"),
+                "`--env` takes NAME=VALUE, or NAME for the value that it has here",
+            )),
+            Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+            None => match environment(text) {
+                Some(value) => Ok((text.clone(), value)),
+                None => Err(CliError::input(
+                    format!("there is no variable `{text}` here"),
+                    "give its value, as in `--env NAME=VALUE`",
+                )),
+            },
+        };
+        self.env.iter().map(variable).collect()
+    }
+}
+
+impl Session {
+    /// Makes a sandbox, or finds the one that was named.
+    pub(crate) async fn open(
+        client: Client,
+        args: &SessionArgs,
+        language: &Language,
+        screen: &Screen,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, CliError> {
+        let mut variables = fitting(screen);
+        variables.extend(args.variables(environment)?);
+        let (id, token, ownership) = match &args.sandbox {
+            Some(id) => {
+                let detail: SandboxDetail = client.get(&["sandboxes", id]).await?;
+                let token = detail.envd_access_token;
+                (detail.listed.sandbox_id, token, Ownership::Theirs)
+            }
+            None => {
+                let template = args.template_for(language);
+                let made = create(&client, &template, &variables).await;
+                let made = made.map_err(|error| no_sandbox(error, &template))?;
+                let heartbeat = keep_alive(client.clone(), made.sandbox_id.clone());
+                let heartbeat = skep_telemetry::spawn("keep a sandbox alive", heartbeat);
+                let token = made.envd_access_token;
+                (made.sandbox_id, token, Ownership::Ours { heartbeat })
+            }
+        };
+        let mut session = Self {
+            agent: client.agent(&id, token.as_deref()),
+            interpreter: client.interpreter(&id, token.as_deref()),
+            home: String::new(),
+            client,
+            id,
+            ownership,
+            environment: variables,
+        };
+        match session.interpreter.contexts().await {
+            Ok(contexts) => {
+                let first = contexts.into_iter().next();
+                session.home = first.map(|context| context.cwd).unwrap_or_default();
+                Ok(session)
+            }
+            Err(error) => {
+                let hint = "its template may have no interpreter; `--template` names another";
+                let error = CliError::from(error).hint(hint);
+                session.close(false).await?;
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    pub(crate) fn interpreter(&self) -> &Interpreter {
+        &self.interpreter
+    }
+
+    /// How code is run, beside its limits.
+    pub(crate) fn options(&self) -> RunOptions {
+        RunOptions {
+            env: self.environment.clone(),
+            ..RunOptions::default()
+        }
+    }
+
+    /// The folder in the sandbox that code runs in.
+    pub(crate) fn folder(&self, cwd: Option<&str>) -> String {
+        match cwd {
+            None => self.home.clone(),
+            Some(path) if path.starts_with('/') => path.to_owned(),
+            Some(path) => format!("{}/{path}", self.home),
+        }
+    }
+
+    /// A context of its own in `folder`, or `None` for the usual one of the language.
+    pub(crate) async fn context(
+        &self,
+        language: &Language,
+        folder: &str,
+    ) -> Result<Option<String>, CliError> {
+        if folder == self.home {
+            return Ok(None);
+        }
+        let options = ContextOptions::default();
+        let made = self
+            .interpreter
+            .create_context(language.name(), Some(folder), &options);
+        Ok(Some(made.await?.id))
+    }
+
+    /// How much memory the sandbox has, in MiB, if that can be found out.
+    pub(crate) async fn memory(&self) -> Option<u32> {
+        let path = ["sandboxes", self.id.as_str()];
+        let detail: SandboxDetail = self.client.get(&path).await.ok()?;
+        Some(detail.listed.memory_mb)
+    }
+
+    /// Ends the sandbox if it is ours, or leaves it alive for a while with `keep`.
+    pub(crate) async fn close(self, keep: bool) -> Result<(), CliError> {
+        let Ownership::Ours { heartbeat } = &self.ownership else {
+            return Ok(());
+        };
+        heartbeat.abort();
+        if keep {
+            return set_lifetime(&self.client, &self.id, KEPT)
+                .await
+                .map_err(CliError::from);
+        }
+        let path = ["sandboxes", &self.id];
+        match tokio::time::timeout(FAREWELL, self.client.delete(&path)).await {
+            Ok(Err(error)) if !error.is_not_found() => Err(error.into()),
+            Ok(Ok(()) | Err(_)) => Ok(()),
+            Err(_elapsed) => Err(CliError::failure(format!(
+                "sandbox `{}` did not end within {} s",
+                self.id,
+                FAREWELL.as_secs()
+            ))),
+        }
+    }
+}
+
+/// What tells programs in the sandbox about the terminal here.
+fn fitting(screen: &Screen) -> BTreeMap<String, String> {
+    let mut variables = BTreeMap::new();
+    let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);
+    if let Some(width) = screen.width {
+        set("COLUMNS", width.to_string());
+    }
+    if !screen.colours_output {
+        // Kernels ask tools for colours, since most of their readers show them.
+        set("NO_COLOR", "1".to_owned());
+        set("FORCE_COLOR", "0".to_owned());
+        set("CLICOLOR_FORCE", "0".to_owned());
+    }
+    variables
+}
+
+async fn create(
+    client: &Client,
+    template: &str,
+    variables: &BTreeMap<String, String>,
+) -> Result<Sandbox, ClientError> {
+    let body = NewSandbox {
+        template_id: template.to_owned(),
+        timeout: i64::try_from(LIFETIME.as_secs()).ok(),
+        secure: Some(true),
+        env_vars: Some(variables.clone()),
+        ..NewSandbox::default()
+    };
+    client.post(&["sandboxes"], &body).await
+}
+
+fn no_sandbox(error: ClientError, template: &str) -> CliError {
+    if !error.is_not_found() {
+        return error.into();
+    }
+    CliError {
+        kind: ExitKind::Input,
+        ..CliError::failure(error).hint(format!(
+            "`skep template build {template}` builds it; `skep template list` shows what there is"
+        ))
+    }
+}
+
+async fn keep_alive(client: Client, id: String) {
+    loop {
+        tokio::time::sleep(HEARTBEAT).await;
+        // If the server is gone for a moment, the next one is in time.
+        drop(set_lifetime(&client, &id, LIFETIME).await);
+    }
+}
+
+async fn set_lifetime(client: &Client, id: &str, lifetime: Duration) -> Result<(), ClientError> {
+    let timeout = i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX);
+    let path = ["sandboxes", id, "timeout"];
+    client.post_silent(&path, &SetTimeout { timeout }).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(env: &[&str]) -> Result<BTreeMap<String, String>, CliError> {
+        let args = SessionArgs {
+            env: env.iter().map(|&text| text.to_owned()).collect(),
+            ..SessionArgs::default()
+        };
+        args.variables(|name| (name == "HERE").then(|| "here".to_owned()))
+    }
+
+    #[test]
+    fn a_variable_has_a_value_or_the_one_it_has_here() {
+        let found = variables(&["A=1=2", "B=", "HERE"]).unwrap();
+        let expected = [("A", "1=2"), ("B", ""), ("HERE", "here")];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(found, BTreeMap::from(expected));
+        assert!(variables(&["=x"]).is_err() && variables(&["MISSING"]).is_err());
+    }
+
+    #[test]
+    fn a_language_chooses_the_template_unless_one_is_named() {
+        let args = |lang: &str, template: Option<&str>| SessionArgs {
+            lang: Some(lang.to_owned()),
+            template: template.map(str::to_owned),
+            ..SessionArgs::default()
+        };
+        let chosen = |args: SessionArgs| {
+            let language = args.language().unwrap();
+            args.new_template(&language).unwrap()
+        };
+        assert_eq!(chosen(args("js", None)), "code-interpreter-v1");
+        assert_eq!(chosen(args("java", None)), "code-interpreter-languages");
+        assert_eq!(chosen(args("java", Some("mine"))), "mine");
+    }
+}

@@ -1,0 +1,139 @@
+//! What the end of an execution means as an exit code.
+
+use skep_wire::interpreter::RaisedError;
+
+use super::Language;
+
+const TIMEOUT: u8 = 124;
+const PLATFORM: u8 = 125;
+const INTERRUPTED: u8 = 130;
+const OUT_OF_MEMORY: u8 = 137;
+
+/// How code that raised an error ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// The exit code.
+    pub(crate) code: u8,
+    /// Whether the code left by itself with this code, so that there is no error to show.
+    pub(crate) left: bool,
+    /// What a program prints that leaves with a message.
+    pub(crate) last_words: Option<String>,
+}
+
+impl Verdict {
+    /// What an error means.
+    pub(crate) fn of(error: &RaisedError, language: &Language) -> Self {
+        let failed = |code| Self {
+            code,
+            left: false,
+            last_words: None,
+        };
+        if let Some(status) = error.exit_status {
+            return Self::left(i64::from(status));
+        }
+        match (error.kind.as_deref(), error.name.as_str(), language.name()) {
+            (Some("interrupted"), ..) => failed(INTERRUPTED),
+            (Some("timeout"), ..) => failed(TIMEOUT),
+            (Some("out_of_memory"), ..) => failed(OUT_OF_MEMORY),
+            // Somebody or something else than the code took its kernel.
+            (Some("killed"), "UnexpectedEndOfExecution", _) => failed(PLATFORM),
+            (_, "KernelNotStarted" | "LimitUnavailable", _) => failed(PLATFORM),
+            (Some("killed"), ..) => failed(OUT_OF_MEMORY),
+            (_, "SystemExit", "python") => Self::of_system_exit(&error.value),
+            (_, "", "bash") => match error.value.parse() {
+                Ok(status) => Self::left(status),
+                Err(_) => failed(1),
+            },
+            _ => failed(1),
+        }
+    }
+
+    /// `sys.exit(value)`: a number is a status, nothing is success, and anything else is printed.
+    fn of_system_exit(value: &str) -> Self {
+        match value {
+            "" | "None" | "False" => Self::left(0),
+            "True" => Self::left(1),
+            _ => match value.parse() {
+                Ok(status) => Self::left(status),
+                Err(_) => Self {
+                    last_words: Some(value.to_owned()),
+                    ..Self::left(1)
+                },
+            },
+        }
+    }
+
+    fn left(status: i64) -> Self {
+        Self {
+            // A process has eight bits for it.
+            code: status.to_le_bytes()[0],
+            left: true,
+            last_words: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(language: &str, name: &str, value: &str, kind: &str) -> Verdict {
+        let error = RaisedError {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            traceback: String::new(),
+            kind: Some(kind.to_owned()),
+            exit_status: None,
+        };
+        Verdict::of(&error, &Language::named(language))
+    }
+
+    #[track_caller]
+    fn check_left(verdict: &Verdict, code: u8) {
+        assert!(verdict.left && verdict.last_words.is_none(), "{verdict:?}");
+        assert_eq!(verdict.code, code);
+    }
+
+    #[test]
+    fn an_error_in_the_code_is_one_and_every_end_of_the_platform_its_own() {
+        for (name, kind, code) in [
+            ("ValueError", "runtime", 1),
+            ("SyntaxError", "syntax", 1),
+            ("OSError", "disk_full", 1),
+            ("KeyboardInterrupt", "interrupted", 130),
+            ("ExecutionTimeout", "timeout", 124),
+            ("ContextRestarting", "out_of_memory", 137),
+            ("ContextRestarting", "killed", 137),
+            ("ContextRestarting", "kernel_died", 1),
+            ("UnexpectedEndOfExecution", "killed", 125),
+            ("KernelNotStarted", "kernel_died", 125),
+        ] {
+            let verdict = verdict("python", name, "", kind);
+            assert_eq!((verdict.code, verdict.left), (code, false), "{name} {kind}");
+        }
+    }
+
+    #[test]
+    fn code_that_leaves_has_the_code_it_left_with() {
+        check_left(&verdict("python", "SystemExit", "3", "runtime"), 3);
+        check_left(&verdict("python", "SystemExit", "", "runtime"), 0);
+        check_left(&verdict("python", "SystemExit", "None", "runtime"), 0);
+        check_left(&verdict("python", "SystemExit", "-1", "runtime"), 255);
+        check_left(&verdict("bash", "", "7", "runtime"), 7);
+        let words = verdict("python", "SystemExit", "no such file", "runtime");
+        assert_eq!((words.code, words.left), (1, true));
+        assert_eq!(words.last_words.as_deref(), Some("no such file"));
+    }
+
+    #[test]
+    fn code_that_ends_its_kernel_has_the_status_of_that() {
+        let error = RaisedError {
+            name: "ContextRestarting".to_owned(),
+            value: String::new(),
+            traceback: String::new(),
+            kind: Some("kernel_died".to_owned()),
+            exit_status: Some(4),
+        };
+        check_left(&Verdict::of(&error, &Language::named("js")), 4);
+    }
+}

@@ -1,0 +1,86 @@
+//! What is said to the prompt itself, and not to the language.
+
+use std::path::PathBuf;
+
+use crate::code::Language;
+
+/// The names, for completion.
+pub(super) const NAMES: &[&str] = &[":files", ":help", ":lang", ":quit", ":reset", ":save"];
+
+/// What `:help` says.
+pub(super) const HELP: &str = "\
+:lang NAME     go on in another language; the first one keeps its variables
+:reset         forget all variables of this language
+:files [PATH]  list files of the sandbox
+:save FILE     write what happened in this language until now as a notebook
+:quit          leave, as Ctrl-D does
+Ctrl-C         interrupts the code; what it has set until then stays
+Tab            completes words that were there before; → takes the grey suggestion
+Up, Ctrl-R     what was entered before, also in other sessions";
+
+/// What a person wants of the prompt.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    Help,
+    Leave,
+    Reset,
+    Language(Language),
+    Files(Option<String>),
+    Save(PathBuf),
+}
+
+impl Command {
+    /// The command in `text`; `None` if it is code. What is wrong with it is told in words.
+    pub(super) fn parse(text: &str) -> Option<Result<Self, String>> {
+        let text = text.trim();
+        // As every prompt is left.
+        if matches!(text, "exit" | "quit" | "exit()" | "quit()" | ".exit") {
+            return Some(Ok(Self::Leave));
+        }
+        let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        let rest = Some(rest.trim()).filter(|rest| !rest.is_empty());
+        // `: > file` is Bash, and `::` is R.
+        let is_ours = name
+            .strip_prefix(':')?
+            .starts_with(|c: char| c.is_ascii_lowercase());
+        is_ours.then(|| match (name, rest) {
+            (":help", _) => Ok(Self::Help),
+            (":quit" | ":q" | ":exit", _) => Ok(Self::Leave),
+            (":reset", _) => Ok(Self::Reset),
+            (":lang", Some(name)) => Ok(Self::Language(Language::named(name))),
+            (":lang", None) => Err(":lang needs a name, such as python or javascript".to_owned()),
+            (":files" | ":ls", path) => Ok(Self::Files(path.map(str::to_owned))),
+            (":save", Some(path)) => Ok(Self::Save(PathBuf::from(path))),
+            (":save", None) => Err(":save needs a file, such as work.ipynb".to_owned()),
+            (other, _) => Err(format!("there is no {other}; :help says what there is")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_begins_with_a_colon_and_a_letter_is_for_the_prompt() {
+        let parse = |text| Command::parse(text).map(Result::ok);
+        assert_eq!(parse(":help"), Some(Some(Command::Help)));
+        assert_eq!(
+            parse(" :files data "),
+            Some(Some(Command::Files(Some("data".to_owned()))))
+        );
+        assert_eq!(
+            parse(":lang js"),
+            Some(Some(Command::Language(Language::named("javascript"))))
+        );
+        assert_eq!(
+            parse(":save a b.ipynb"),
+            Some(Some(Command::Save("a b.ipynb".into())))
+        );
+        assert_eq!(parse("exit()"), Some(Some(Command::Leave)));
+        assert_eq!(parse(":lang"), Some(None));
+        assert_eq!(parse(":nonsense"), Some(None));
+        assert_eq!(parse("x = 1"), None);
+        assert_eq!(parse(": > file"), None);
+    }
+}

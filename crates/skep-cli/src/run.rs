@@ -1,0 +1,253 @@
+//! `skep run`: a file or a piece of code in a sandbox, as if it ran here.
+
+mod copying;
+mod script;
+mod source;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use skep_client::{Client, Place};
+use skep_wire::interpreter::RaisedError;
+
+use crate::CliError;
+use crate::code::{
+    Ending, Job, Language, OwnLine, Pictures, Screen, ScreenPainter, Session, SessionArgs, Shows,
+    Signals, Verdict, follow, is_broken_pipe,
+};
+pub(crate) use copying::Copies;
+use script::{Cell, Script};
+use source::Source;
+
+/// What a shell says of a program whose reader has gone.
+const BROKEN_PIPE: u8 = 141;
+
+/// What `skep run` takes.
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// The file to run; `-` or nothing is standard input
+    #[arg(value_name = "FILE", conflicts_with = "code")]
+    file: Option<PathBuf>,
+
+    /// Run this code and print its value
+    #[arg(short = 'c', long = "code", value_name = "CODE")]
+    code: Option<String>,
+
+    #[command(flatten)]
+    session: SessionArgs,
+
+    /// Interrupt the code after so long, such as 30, 90s, 5m or 1h
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    timeout: Option<Duration>,
+
+    /// Print one line of JSON for everything that happens
+    #[arg(long)]
+    json: bool,
+
+    /// Arguments of the code, after `--`
+    #[arg(last = true, value_name = "ARGS")]
+    arguments: Vec<String>,
+}
+
+/// Code that was read, and what it needs.
+#[derive(Debug)]
+pub struct PreparedRun {
+    args: RunArgs,
+    source: Source,
+    language: Language,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| c.is_ascii_alphabetic());
+    let (number, unit) = text.split_at(split.unwrap_or(text.len()));
+    let seconds = match unit {
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "ms" => 0.001,
+        _ => return Err(format!("`{unit}` is no unit of time; write s, m or h")),
+    };
+    let number: f64 = number
+        .parse()
+        .map_err(|_| format!("`{number}` is no number"))?;
+    Duration::try_from_secs_f64(number * seconds)
+        .ok()
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "it must be longer than nothing".to_owned())
+}
+
+impl RunArgs {
+    /// Reads the code, before anything is started for it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    pub fn prepare(self) -> Result<PreparedRun, CliError> {
+        let source = Source::read(self.file.as_deref(), self.code.as_deref())?;
+        let language = source.language(self.session.language());
+        Ok(PreparedRun {
+            args: self,
+            source,
+            language,
+        })
+    }
+}
+
+impl PreparedRun {
+    /// The template that is needed for a new sandbox; `None` if there is one already.
+    pub fn template(&self) -> Option<String> {
+        self.args.session.new_template(&self.language)
+    }
+
+    /// Whether the sandbox is to outlive the command.
+    pub fn keeps_sandbox(&self) -> bool {
+        self.args.session.keep
+    }
+
+    /// Runs it, and returns the exit code that says how it ended.
+    ///
+    /// # Errors
+    ///
+    /// Whatever kept the code from being run or followed; what the code itself does is none.
+    pub async fn run(
+        self,
+        client: Client,
+        screen: Screen,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<u8, CliError> {
+        let mut signals = Signals::new()?;
+        let pictures = Pictures::new(self.args.session.save_dir.clone());
+        let mut painter = ScreenPainter::new(screen.clone(), pictures, self.args.json);
+        let session = Session::open(
+            client,
+            &self.args.session,
+            &self.language,
+            &screen,
+            environment,
+        )
+        .await?;
+        painter.own(&OwnLine::Sandbox { id: session.id() })?;
+        let ran = self.run_in(&session, &mut painter, &mut signals).await;
+        let kept = self.args.session.keep.then(|| session.id().to_owned());
+        let closed = session.close(self.args.session.keep).await;
+        let code = match ran {
+            Err(error) if is_broken_pipe(&error) => return Ok(BROKEN_PIPE),
+            other => other?,
+        };
+        closed?;
+        if let Some(id) = kept {
+            painter.note(&format!("sandbox {id} lives for an hour: `skep run --sandbox {id}`, `skep sandbox connect {id}`"))?;
+        }
+        painter.own(&OwnLine::Exit { code })?;
+        Ok(code)
+    }
+
+    async fn run_in(
+        &self,
+        session: &Session,
+        painter: &mut ScreenPainter,
+        signals: &mut Signals,
+    ) -> Result<u8, CliError> {
+        let folder = session.folder(self.args.session.cwd.as_deref());
+        let copies = Copies::of(&self.args.session.with, self.source.file.as_deref())?;
+        tokio::select! {
+            copied = copies.send(session.agent(), &folder) => copied?,
+            signal = signals.next() => return Ok(signal.exit_code()),
+        }
+        let path = self.source.name().map(|name| format!("{folder}/{name}"));
+        let arguments = &self.args.arguments;
+        let script = Script::new(&self.source, path.as_deref(), arguments, &self.language)?;
+        let context = session.context(&self.language, &folder).await?;
+        let place = match &context {
+            Some(id) => Place::Context(id),
+            None => Place::Language(self.language.name()),
+        };
+        if let Some(preparation) = &script.preparation {
+            let job = (preparation, place, script.shows);
+            match self.execute(session, job, painter, signals).await? {
+                Ending::Done(_) => {}
+                Ending::Raised(error) => return self.judge(&error, session, painter).await,
+                Ending::Left(signal) => return Ok(signal.exit_code()),
+            }
+        }
+        let job = (&script.main, place, script.shows);
+        match self.execute(session, job, painter, signals).await? {
+            Ending::Done(_) => Ok(0),
+            Ending::Raised(error) => self.judge(&error, session, painter).await,
+            Ending::Left(signal) => Ok(signal.exit_code()),
+        }
+    }
+
+    async fn execute(
+        &self,
+        session: &Session,
+        (cell, place, shows): (&Cell<'_>, Place<'_>, Shows),
+        painter: &mut ScreenPainter,
+        signals: &mut Signals,
+    ) -> Result<Ending, CliError> {
+        let mut options = session.options();
+        options.env.extend(cell.variables.clone());
+        let timeout = self.args.timeout;
+        options.skep.limits.time_seconds = timeout.map(|timeout| timeout.as_secs_f64());
+        let job = Job {
+            code: &cell.code,
+            place,
+            options: &options,
+            shows,
+            file: self.source.name().map(|name| (&self.language, name)),
+        };
+        follow(session, job, painter, signals).await
+    }
+
+    /// Shows an error, unless the code left with it, and says what it means.
+    async fn judge(
+        &self,
+        error: &RaisedError,
+        session: &Session,
+        painter: &mut ScreenPainter,
+    ) -> Result<u8, CliError> {
+        let verdict = Verdict::of(error, &self.language);
+        let is_out_of_memory = error.kind.as_deref() == Some("out_of_memory");
+        match &verdict.last_words {
+            Some(words) => painter.last_words(words)?,
+            None if verdict.left => {}
+            // What follows says more.
+            None if is_out_of_memory && error.name == "ContextRestarting" => {}
+            None => painter.error(error)?,
+        }
+        if error.name == "StdinNotImplementedError" {
+            painter.note("code in a sandbox cannot ask: give it values with `--env`, files with `--with` and arguments after `--`")?;
+        }
+        if is_out_of_memory {
+            let size = session.memory().await;
+            let size = size.map_or(String::new(), |size| format!(", {size} MiB"));
+            painter.note(&format!("out of memory: the code needed more than the sandbox has{size}; a template says how much that is"))?;
+        }
+        Ok(verdict.code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_unit_and_is_seconds_without_one() {
+        for (text, milliseconds) in [
+            ("30", 30_000),
+            ("1.5s", 1500),
+            ("5m", 300_000),
+            ("1h", 3_600_000),
+        ] {
+            assert_eq!(
+                duration(text),
+                Ok(Duration::from_millis(milliseconds)),
+                "{text}"
+            );
+        }
+        for text in ["", "0", "-1", "1d", "soon"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,1 @@
+eval "set -- $_RUN_ORDER"; unset _RUN_ORDER

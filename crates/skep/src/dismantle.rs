@@ -1,0 +1,46 @@
+//! Taking a server off the machine that nobody needs again.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use skep_cli::CliError;
+use skep_native::{InstanceError, Native, NativeConfig, StartError};
+
+/// How long a server that was killed may take to be gone.
+const LAST_BREATH: Duration = Duration::from_secs(10);
+
+/// Takes off the machine whatever a server on this data has left there, but not the data.
+///
+/// # Errors
+///
+/// If something cannot be removed; the rest is.
+pub(crate) async fn everything(data_dir: &Path) -> Result<(), CliError> {
+    if !data_dir.exists() {
+        return Ok(());
+    }
+    let executable = std::env::current_exe().map_err(CliError::failure)?;
+    let config = NativeConfig::new(data_dir, executable);
+    let deadline = Instant::now() + LAST_BREATH;
+    let native = loop {
+        match Native::start(config.clone()).await {
+            Ok(native) => break native,
+            // A server that was killed a moment ago still holds its data.
+            Err(StartError::Instance(InstanceError::DataInUse(_))) if Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => return Err(CliError::failure(error)),
+        }
+    };
+    native.dismantle().await.map_err(CliError::failure)
+}
+
+/// The same, and the data too.
+///
+/// # Errors
+///
+/// If something cannot be removed; the rest is.
+pub(crate) async fn remove(data_dir: &Path) -> Result<(), CliError> {
+    let dismantled = everything(data_dir).await;
+    let removed = tokio::fs::remove_dir_all(data_dir).await;
+    dismantled.and(removed.map_err(CliError::failure))
+}
