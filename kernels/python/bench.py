@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.kernel_client import KernelClient, Zygote
+from tests.prepared import KernelClient, Zygote
 
 CELLS = {
     "1": "1",

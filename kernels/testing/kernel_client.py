@@ -1,4 +1,4 @@
-"""The peer of a kernel that is started as a process, as small as it can be. The tests of several kernels use it."""
+"""The peer of a kernel, as small as it can be: it also documents how a peer has to behave. The tests of all kernels use it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,15 @@ class Outcome(list[Message]):
         return "".join(message["text"] for message in self.of_type("stream") if message["name"] == name)
 
     @property
-    def value(self) -> str:
-        """The cell's value as text."""
+    def value(self) -> Message:
+        """The MIME bundle of the cell's value."""
         (result,) = self.of_type("execute_result")
-        text: str = result["data"]["text/plain"]
-        return text
+        bundle: Message = result["data"]
+        return bundle
+
+    @property
+    def displays(self) -> list[Message]:
+        return [message["data"] for message in self.of_type("display_data")]
 
     @property
     def error(self) -> Message:
@@ -51,36 +55,28 @@ class Outcome(list[Message]):
 
 
 class KernelClient:
-    """One kernel process, started as the interpreter starts it: the socket is its standard input."""
+    """One connection to one kernel."""
 
-    def __init__(
-        self, command: list[str], environment: dict[str, str] | None = None, directory: str | None = None
-    ) -> None:
-        self.connection, theirs = socket.socketpair()
-        self.process = subprocess.Popen(
-            [*command, "--socket-fd", "0"],
-            stdin=theirs,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "HOME": "/nonexistent", **(environment or {})},
-            cwd=directory,
-            process_group=0,
-        )
-        theirs.close()
-        self.pid = self.process.pid
-        self.connection.settimeout(DEADLINE_SECONDS)
-        self._file = self.connection.makefile("rb")
+    def __init__(self, connection: socket.socket, pid: int) -> None:
+        self.connection = connection
+        self.pid = pid
+        connection.settimeout(DEADLINE_SECONDS)
+        self._file = connection.makefile("rb")
         self._requests = 0
         self.hello = self.receive()
 
     def receive(self) -> Message:
         header = self._file.read(4)
         if len(header) < 4:
-            raise EOFError(f"the kernel hung up: {self.process.stderr.read().decode()}")
+            raise EOFError(f"the kernel hung up: {self.last_words()}")
         body = self._file.read(struct.unpack(">I", header)[0])
         assert body.isascii()
-        message: Message = json.loads(body)
+        message: Message = json.loads(body, parse_constant=_no_constant)
         return message
+
+    def last_words(self) -> str:
+        """What the process wrote where nobody listens."""
+        return ""
 
     def send(self, request: Message) -> str:
         self._requests += 1
@@ -100,12 +96,14 @@ class KernelClient:
     def start(self, code: str, **options: Any) -> str:
         return self.send({"type": "execute", "code": code, **options})
 
-    def finish(self) -> Outcome:
+    def finish(self, on_message: Callable[[Message], None] | None = None) -> Outcome:
         """Read until idle."""
         outcome = Outcome()
         while True:
             message = self.receive()
             outcome.append(message)
+            if on_message is not None:
+                on_message(message)
             if message["type"] == "status" and message["state"] == "idle":
                 return outcome
 
@@ -123,20 +121,53 @@ class KernelClient:
         return text
 
     def interrupt(self) -> None:
-        """As the interpreter does: the kernel and its group."""
-        os.killpg(self.pid, signal.SIGINT)
+        os.kill(self.pid, signal.SIGINT)
 
     def memory_kib(self, field: str = "VmHWM") -> int:
         status = Path(f"/proc/{self.pid}/status").read_text()
         (line,) = [line for line in status.splitlines() if line.startswith(f"{field}:")]
         return int(line.split()[1])
 
-    def exit_status(self) -> int:
-        return self.process.wait(DEADLINE_SECONDS)
+    def thread_count(self) -> int:
+        return len(os.listdir(f"/proc/{self.pid}/task"))
 
     def close(self) -> None:
         self._file.close()
         self.connection.close()
+
+
+class KernelProcess(KernelClient):
+    """One kernel process, started as the interpreter starts it: the socket is its standard input."""
+
+    def __init__(
+        self, command: list[str], environment: dict[str, str] | None = None, directory: str | None = None
+    ) -> None:
+        ours, theirs = socket.socketpair()
+        self.process = subprocess.Popen(
+            [*command, "--socket-fd", "0"],
+            stdin=theirs,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "HOME": "/nonexistent", **(environment or {})},
+            cwd=directory,
+            process_group=0,
+        )
+        theirs.close()
+        super().__init__(ours, self.process.pid)
+
+    def last_words(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.read().decode()
+
+    def interrupt(self) -> None:
+        """As the interpreter does: the kernel and its group."""
+        os.killpg(self.pid, signal.SIGINT)
+
+    def exit_status(self) -> int:
+        return self.process.wait(DEADLINE_SECONDS)
+
+    def close(self) -> None:
+        super().close()
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -152,3 +183,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain until {what}"
         time.sleep(0.005)
+
+
+def _no_constant(name: str) -> None:
+    raise AssertionError(f"{name} is not JSON")

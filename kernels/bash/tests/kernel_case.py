@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from pathlib import Path
 
-from kernel_client import KernelClient
+from kernel_client import KernelProcess
 
 PACKAGE = Path(__file__).parent.parent / "skep_bash"
 
@@ -14,8 +14,8 @@ class KernelCase(unittest.TestCase):
     def setUp(self) -> None:
         self.kernel = self.start()
 
-    def start(self, **options: dict[str, str]) -> KernelClient:
-        kernel = KernelClient(["/usr/bin/python3", "-I", "-S", str(PACKAGE / "__main__.py")], **options)  # type: ignore[arg-type]
+    def start(self, **options: dict[str, str]) -> KernelProcess:
+        kernel = KernelProcess(["/usr/bin/python3", "-I", "-S", str(PACKAGE / "__main__.py")], **options)  # type: ignore[arg-type]
         self.addCleanup(kernel.close)
         return kernel
 

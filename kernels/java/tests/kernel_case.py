@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from kernel_client import KernelClient, Outcome
+from kernel_client import KernelProcess, Outcome
 
 SOURCE = Path(__file__).parent.parent
 OLDEST = 25
@@ -43,15 +43,15 @@ class Built:
 
 
 class KernelCase(unittest.TestCase):
-    kernel: KernelClient
+    kernel: KernelProcess
 
     @classmethod
     def setUpClass(cls) -> None:
         cls.kernel = cls.start()
 
     @classmethod
-    def start(cls, **environment: str) -> KernelClient:
-        kernel = KernelClient(Built.command(), environment)
+    def start(cls, **environment: str) -> KernelProcess:
+        kernel = KernelProcess(Built.command(), environment)
         cls.addClassCleanup(kernel.close)
         return kernel
 
@@ -62,7 +62,7 @@ class KernelCase(unittest.TestCase):
     def value(self, code: str) -> str | None:
         """The value of a cell, which must succeed."""
         outcome = self.kernel.run(code).ok()
-        return outcome.value if outcome.of_type("execute_result") else None
+        return outcome.value["text/plain"] if outcome.of_type("execute_result") else None
 
     def interrupt_at_go(self, code: str) -> Outcome:
         self.kernel.start(code)

@@ -47,7 +47,7 @@ class Cells(KernelCase):
     def test_children_and_their_errors_are_heard(self) -> None:
         code = 'new ProcessBuilder("sh", "-c", "echo out; echo err >&2; cat; ls /proc/self/fd").inheritIO().start().waitFor()'
         outcome = self.kernel.run(code).ok()
-        self.assertEqual((outcome.text(), outcome.text("stderr"), outcome.value), ("out\n0\n1\n2\n3\n", "err\n", "0"))
+        self.assertEqual((outcome.text(), outcome.text("stderr"), outcome.value["text/plain"]), ("out\n0\n1\n2\n3\n", "err\n", "0"))
         self.assertEqual(self.value("System.in.read()"), "-1")
 
     def test_much_output_arrives_whole(self) -> None:

@@ -3,8 +3,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from kernel_client import KernelClient
 
-from .kernel_client import KernelClient, Zygote
+from .prepared import Zygote
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kernel_client import KernelClient
 
-from .kernel_client import KernelClient, Zygote
+from .prepared import Zygote
 
 pytest.importorskip("ipykernel")
 pytest.importorskip("jupyter_client")

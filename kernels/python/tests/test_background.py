@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .kernel_client import KernelClient, wait_until
+from kernel_client import KernelClient, wait_until
 
 
 def next_text(kernel: KernelClient) -> tuple[str | None, str]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from .kernel_client import KernelClient
+from kernel_client import KernelClient
 
 
 def test_an_execution_is_busy_input_outputs_reply_idle_and_names_its_request(kernel: KernelClient) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from .kernel_client import KernelClient
+from kernel_client import KernelClient
 
 
 @pytest.mark.parametrize(

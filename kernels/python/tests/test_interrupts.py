@@ -6,8 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-
-from .kernel_client import KernelClient, wait_until
+from kernel_client import KernelClient, wait_until
 
 
 @pytest.mark.parametrize(

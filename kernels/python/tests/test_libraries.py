@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from .kernel_client import KernelClient
+from kernel_client import KernelClient
 
 
 def test_tqdm_prints_text(kernel: KernelClient) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-
-from .kernel_client import KernelClient, wait_until
+from kernel_client import KernelClient, wait_until
 
 FLAT_MEMORY_KIB = 24 * 1024
 

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from kernel_client import KernelClient, wait_until
 
-from .kernel_client import PACKAGE_DIRECTORY, KernelClient, Zygote, wait_until
+from .prepared import PACKAGE_DIRECTORY, Zygote
 
 READ = "import os; os.environ.get('SKEP_TEST', 'absent')"
 

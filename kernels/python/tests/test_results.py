@@ -6,8 +6,7 @@ import base64
 from typing import Any
 
 import pytest
-
-from .kernel_client import KernelClient
+from kernel_client import KernelClient
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from .kernel_client import PACKAGE_DIRECTORY
+from .prepared import PACKAGE_DIRECTORY
 
 COUNTED = """
 import sys
