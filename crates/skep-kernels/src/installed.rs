@@ -265,6 +265,7 @@ fn kernels_in(folder: &Path) -> Vec<Place> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::none::NoProcesses;
 
     struct World {
         folder: tempfile::TempDir,
@@ -284,7 +285,7 @@ mod tests {
         fn installed(&self) -> Installed {
             let folders = ["ours", "venv/share/jupyter/kernels", "missing"];
             let folders = folders.map(|name| self.folder.path().join(name)).to_vec();
-            Installed::new(move || folders.clone(), Arc::new(NoProcesses))
+            Installed::new(move || folders.clone(), Arc::new(NoProcesses::default()))
         }
 
         /// The command that starts when this is asked for, without the world's own path.
@@ -295,38 +296,6 @@ mod tests {
             let arguments = place.command(&specification).arguments;
             let arguments = arguments.iter().map(|argument| argument.replace(&root, ""));
             Some(arguments.collect())
-        }
-    }
-
-    struct NoProcesses;
-
-    impl Processes for NoProcesses {
-        fn start(
-            &self,
-            _command: Command,
-            _standard: [std::os::fd::OwnedFd; 3],
-        ) -> BoxFuture<'_, io::Result<crate::process::Started>> {
-            async { Err(io::ErrorKind::Unsupported.into()) }.boxed()
-        }
-
-        fn signal(&self, _pid: u32, _signal: rustix::process::Signal) -> io::Result<()> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        fn make_folder(&self) -> io::Result<PathBuf> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        fn write_file(&self, _path: &Path, _content: &[u8]) -> io::Result<()> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        fn out_of_memory_kills(&self) -> Option<u64> {
-            None
-        }
-
-        fn inherited(&self) -> crate::process::Inherited {
-            crate::process::Inherited::default()
         }
     }
 

@@ -1,6 +1,9 @@
 //! Processes, as far as kernels need them. In a sandbox only its first process can wait for
 //! children, so whoever is that process lends this.
 
+#[cfg(test)]
+pub(crate) mod none;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;

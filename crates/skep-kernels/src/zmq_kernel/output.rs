@@ -195,71 +195,24 @@ fn weight(message: &Received) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::os::fd::OwnedFd;
-    use std::path::{Path, PathBuf};
-
-    use futures_util::FutureExt;
-    use futures_util::future::BoxFuture;
     use skep_jupyter::zmtp::{Role, encode, opening};
     use tokio::io::AsyncWriteExt;
     use tokio::net::{UnixListener, UnixStream};
 
     use super::*;
-    use crate::process::{Command, Started};
-
-    /// Remembers what was signalled to a process that is none.
-    #[derive(Default)]
-    struct Signals(Mutex<Vec<Signal>>);
-
-    impl Signals {
-        fn seen(&self) -> Vec<Signal> {
-            self.0.lock().unwrap().clone()
-        }
-    }
-
-    impl Processes for Signals {
-        fn start(
-            &self,
-            _command: Command,
-            _standard: [OwnedFd; 3],
-        ) -> BoxFuture<'_, io::Result<Started>> {
-            async { Err(io::ErrorKind::Unsupported.into()) }.boxed()
-        }
-
-        fn signal(&self, _pid: u32, signal: Signal) -> io::Result<()> {
-            self.0.lock().unwrap().push(signal);
-            Ok(())
-        }
-
-        fn make_folder(&self) -> io::Result<PathBuf> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        fn write_file(&self, _path: &Path, _content: &[u8]) -> io::Result<()> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        fn out_of_memory_kills(&self) -> Option<u64> {
-            None
-        }
-
-        fn inherited(&self) -> crate::process::Inherited {
-            crate::process::Inherited::default()
-        }
-    }
+    use crate::process::none::NoProcesses;
 
     const PIECE: usize = 100 << 10;
 
     /// The output of a peer that has said hello, and that peer.
-    async fn connected(signals: &Arc<Signals>) -> (Output, UnixStream) {
+    async fn connected(processes: &Arc<NoProcesses>) -> (Output, UnixStream) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("k");
         let listener = UnixListener::bind(&path).unwrap();
         let socket = Socket::connect(&path, Role::Subscriber).await.unwrap();
         let (mut peer, _) = listener.accept().await.unwrap();
         peer.write_all(&opening(Role::Dealer)).await.unwrap();
-        let processes = Arc::clone(signals) as _;
+        let processes = Arc::clone(processes) as _;
         (Output::collect(socket, processes, 1), peer)
     }
 
@@ -278,31 +231,31 @@ mod tests {
 
     #[tokio::test]
     async fn a_kernel_that_goes_on_although_it_was_stopped_is_not_read_without_end() {
-        let signals = Arc::new(Signals::default());
-        let (output, mut peer) = connected(&signals).await;
+        let processes = Arc::new(NoProcesses::default());
+        let (output, mut peer) = connected(&processes).await;
         let taken = flood(&mut peer, 1000).await;
         assert!(taken >= LAST_MARK - PIECE, "only {taken} bytes are taken");
         assert!(taken < LAST_MARK + (2 << 20), "{taken} bytes are taken");
-        assert_eq!(signals.seen(), [Signal::STOP]);
+        assert_eq!(processes.signals(), [Signal::STOP]);
         while output.shared.lock().bytes >= LOW_MARK {
             assert!(output.next().await.is_some());
         }
-        assert_eq!(signals.seen(), [Signal::STOP, Signal::CONT]);
+        assert_eq!(processes.signals(), [Signal::STOP, Signal::CONT]);
     }
 
     #[tokio::test]
     async fn an_interrupted_kernel_is_not_stopped_before_it_was_heard() {
-        let signals = Arc::new(Signals::default());
-        let (output, mut peer) = connected(&signals).await;
+        let processes = Arc::new(NoProcesses::default());
+        let (output, mut peer) = connected(&processes).await;
         output.release();
         flood(&mut peer, HIGH_MARK / PIECE + 2).await;
-        assert_eq!(signals.seen(), []);
+        assert_eq!(processes.signals(), []);
     }
 
     #[tokio::test]
     async fn what_an_ended_process_left_is_read_and_then_nothing() {
-        let signals = Arc::new(Signals::default());
-        let (output, mut peer) = connected(&signals).await;
+        let processes = Arc::new(NoProcesses::default());
+        let (output, mut peer) = connected(&processes).await;
         // The peer is kept: others may hold the socket of a process that has ended.
         peer.write_all(&encode(&[Bytes::from_static(b"last")]))
             .await

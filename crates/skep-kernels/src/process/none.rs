@@ -1,0 +1,53 @@
+//! Processes for tests that need none.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rustix::process::Signal;
+
+use super::{Command, Inherited, Processes, Started};
+
+/// Starts nothing, and remembers what was signalled to processes that are none.
+#[derive(Debug, Default)]
+pub(crate) struct NoProcesses(Mutex<Vec<Signal>>);
+
+impl NoProcesses {
+    pub(crate) fn signals(&self) -> Vec<Signal> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Processes for NoProcesses {
+    fn start(
+        &self,
+        _command: Command,
+        _standard: [OwnedFd; 3],
+    ) -> BoxFuture<'_, io::Result<Started>> {
+        async { Err(io::ErrorKind::Unsupported.into()) }.boxed()
+    }
+
+    fn signal(&self, _pid: u32, signal: Signal) -> io::Result<()> {
+        self.0.lock().unwrap().push(signal);
+        Ok(())
+    }
+
+    fn make_folder(&self) -> io::Result<PathBuf> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn write_file(&self, _path: &Path, _content: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn out_of_memory_kills(&self) -> Option<u64> {
+        None
+    }
+
+    fn inherited(&self) -> Inherited {
+        Inherited::default()
+    }
+}
