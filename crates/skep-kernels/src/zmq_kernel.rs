@@ -78,6 +78,8 @@ pub(crate) struct ZmqKernel {
     /// What the kernel calls its language.
     language: String,
     encoder: Option<Encoder>,
+    /// What could not be done and is told with the next execution.
+    undone: Vec<&'static str>,
     out_of_memory_kills: Option<u64>,
     /// What is being read of the last message.
     said: Option<Said>,
@@ -263,7 +265,10 @@ impl ZmqKernel {
         if let Some(encoder) = encoder {
             self.run_silently(&encoder.set_variables(variables), Purpose::Before);
         } else if !variables.is_empty() {
-            self.ready.push_back(unset(id, &self.language));
+            self.undone.push("env_vars are not set");
+        }
+        for undone in self.undone.drain(..) {
+            self.ready.push_back(told(id, undone, &self.language));
         }
         let request = Execute {
             code,
@@ -287,11 +292,9 @@ impl ZmqKernel {
     }
 }
 
-/// What is said when variables of an execution cannot be set.
-fn unset(id: &str, language: &str) -> Envelope {
-    let text = format!(
-        "[env_vars are not set: nobody knows how to tell them to a kernel for '{language}']\n"
-    );
+/// What is said when something cannot be said to a kernel.
+fn told(id: &str, undone: &str, language: &str) -> Envelope {
+    let text = format!("[{undone}: nobody knows how to tell that to a kernel for '{language}']\n");
     Envelope {
         parent: Some(id.to_owned()),
         time: None,
@@ -349,8 +352,12 @@ impl Kernel for ZmqKernel {
                 let frames = self.session.plain(&id, DATE, "shutdown_request");
                 self.send_frames(&frames);
             }
-            (Request::Environment { .. } | Request::Chdir { .. }, None) => {
-                tracing::debug!("nobody knows how to say this in the language of the kernel");
+            (Request::Environment { .. }, None) => {
+                self.undone
+                    .push("changed variables of the sandbox are not set");
+            }
+            (Request::Chdir { .. }, None) => {
+                self.undone.push("the folder of the context is not entered");
             }
         }
         self.go_on();

@@ -79,6 +79,7 @@ impl ZmqKernel {
             output: Some(reached.output),
             encoder: Encoder::of(&reached.info.language_info.name),
             language: reached.info.language_info.name,
+            undone: Vec::new(),
             out_of_memory_kills,
             said: None,
             ready: VecDeque::new(),

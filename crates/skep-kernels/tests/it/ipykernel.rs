@@ -2,6 +2,7 @@
 
 mod death;
 mod flood;
+mod foreign;
 mod hostile;
 
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ static NEW_ENVIRONMENT: LazyLock<PathBuf> = LazyLock::new(|| environment(NEW));
 /// An environment with this version, which is made once and kept in the target folder.
 fn environment(version: &str) -> PathBuf {
     let targets = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let folder = targets.join(format!("ipykernel-{version}"));
+    let folder = targets.join(format!("kernels-{version}"));
     let lock = std::fs::File::create(folder.with_extension("lock")).unwrap();
     lock.lock().unwrap();
     let is_whole = folder.join("is-whole");
@@ -41,7 +42,10 @@ fn environment(version: &str) -> PathBuf {
         let path = folder.to_str().unwrap();
         run(Path::new("python3"), &["-m", "venv", "--clear", path]);
         let wanted = format!("ipykernel=={version}");
-        run(&folder.join("bin/pip"), &["install", "--quiet", &wanted]);
+        let wanted = ["install", "--quiet", &wanted, foreign::PACKAGE];
+        run(&folder.join("bin/pip"), &wanted);
+        let install = ["-m", "bash_kernel.install", "--prefix", path];
+        run(&folder.join("bin/python"), &install);
         std::fs::write(&is_whole, "").unwrap();
     }
     folder
