@@ -75,6 +75,8 @@ struct Fields<'a> {
     time: Option<i64>,
     #[serde(default)]
     protocol: u64,
+    #[serde(default)]
+    heap_limit: Option<u64>,
     #[serde(default, borrow)]
     state: Cow<'a, str>,
     #[serde(default, borrow)]
@@ -198,6 +200,7 @@ fn message(frame: &Bytes, fields: Fields<'_>) -> Result<Message, FrameError> {
     Ok(match fields.kind.as_ref() {
         "hello" => Message::Hello {
             protocol: fields.protocol,
+            heap_limit: fields.heap_limit,
         },
         "status" => match fields.state.as_ref() {
             "idle" => Message::Idle,

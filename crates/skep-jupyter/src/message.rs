@@ -21,6 +21,9 @@ pub enum Message {
     Hello {
         /// The version of the protocol it speaks.
         protocol: u64,
+        /// How much memory, in bytes, its language lets it have before it ends it without a
+        /// word, if it does that.
+        heap_limit: Option<u64>,
     },
     /// It has begun to work on the request.
     Busy,

@@ -45,6 +45,11 @@ pub trait Kernel: Send {
 
     /// What measures and limits it from outside. It is of use after the end of the kernel too.
     fn meter(&self) -> Arc<dyn Meter>;
+
+    /// With how much memory, in bytes, its language aborts it, if it does that.
+    fn heap_limit(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// What a kernel does.

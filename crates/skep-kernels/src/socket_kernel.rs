@@ -45,6 +45,7 @@ pub(crate) struct SocketKernel {
     out_of_memory_kills: Option<u64>,
     /// Set as long as it is a spare.
     expendable: Option<Expendable>,
+    heap_limit: Option<u64>,
 }
 
 impl SocketKernel {
@@ -71,6 +72,7 @@ impl SocketKernel {
             outgoing: BytesMut::new(),
             out_of_memory_kills,
             expendable: None,
+            heap_limit: None,
         };
         if is_spare {
             let expendable = Expendable::mark(kernel.pid).map_err(StartError::Process)?;
@@ -78,11 +80,18 @@ impl SocketKernel {
         }
         match timeout(START_PATIENCE, kernel.next()).await {
             Ok(Event::Message(Envelope {
-                message: Message::Hello { protocol: PROTOCOL },
+                message:
+                    Message::Hello {
+                        protocol: PROTOCOL,
+                        heap_limit,
+                    },
                 ..
-            })) => Ok(kernel),
+            })) => {
+                kernel.heap_limit = heap_limit;
+                Ok(kernel)
+            }
             Ok(Event::Message(Envelope {
-                message: Message::Hello { protocol },
+                message: Message::Hello { protocol, .. },
                 ..
             })) => Err(StartError::Version {
                 found: protocol,
@@ -235,6 +244,10 @@ impl Kernel for SocketKernel {
 
     fn meter(&self) -> Arc<dyn Meter> {
         self.processes.meter(self.pid)
+    }
+
+    fn heap_limit(&self) -> Option<u64> {
+        self.heap_limit
     }
 }
 

@@ -3,6 +3,7 @@
 const fs = require('node:fs');
 const path = require('node:path');
 const { parseArgs } = require('node:util');
+const { getHeapStatistics } = require('node:v8');
 const { MessageChannel, Worker } = require('node:worker_threads');
 
 const { WORDS, allocate, views } = require('./shared_words');
@@ -101,7 +102,16 @@ function hello(language) {
   const { name, version } = require('../package.json');
   const { toJson } = require('./encoding');
   const { pid, versions } = process;
-  return toJson({ type: 'hello', protocol: PROTOCOL_VERSION, kernel: `${name} ${version}`, pid, node: versions.node, language });
+  return toJson({
+    type: 'hello',
+    protocol: PROTOCOL_VERSION,
+    kernel: `${name} ${version}`,
+    pid,
+    node: versions.node,
+    language,
+    // V8 ends the process when it reaches this, and can tell nobody.
+    heap_limit: getHeapStatistics().heap_size_limit,
+  });
 }
 
 main();

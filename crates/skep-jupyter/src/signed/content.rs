@@ -163,7 +163,7 @@ fn nature(name: &str, value: &str) -> Nature {
         "Error in parse(text = x, srcfile = src): <text>:",
     ];
     match name {
-        "SyntaxError" | "IndentationError" | "TabError" => Nature::Syntax,
+        "SyntaxError" | "_IncompleteInputError" | "IndentationError" | "TabError" => Nature::Syntax,
         "ERROR" if R_PARSES.iter().any(|call| value.starts_with(call)) => Nature::Syntax,
         "KeyboardInterrupt" => Nature::Interrupted,
         _ => Nature::Runtime,

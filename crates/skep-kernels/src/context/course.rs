@@ -79,6 +79,8 @@ pub(super) struct Course {
     pub(super) started: Instant,
     pub(super) meter: Arc<dyn Meter>,
     pub(super) before: Option<Usage>,
+    /// With how much memory the language aborts its kernel.
+    pub(super) heap_limit: Option<u64>,
     pub(super) limits: Limits,
     /// Lifted at the end.
     pub(super) memory_limit: Option<MemoryLimit>,
@@ -253,8 +255,11 @@ impl Course {
     pub(super) fn explained(&self, exit: Exit, after: Option<Usage>) -> Exit {
         const SIGKILL: i32 = 9;
         let spent = self.before.zip(after);
-        let kills = spent.and_then(|(before, after)| after.since(&before).out_of_memory_kills);
-        if exit == Exit::Signal(SIGKILL) && kills.is_some_and(|kills| kills > 0) {
+        let spent = spent.map(|(before, after)| after.since(&before));
+        let kills = spent.as_ref().and_then(|spent| spent.out_of_memory_kills);
+        let is_killed = exit == Exit::Signal(SIGKILL) && kills.is_some_and(|kills| kills > 0);
+        let peak = spent.and_then(|spent| spent.peak_memory);
+        if is_killed || is_abort_of_language(exit, peak, self.heap_limit) {
             Exit::OutOfMemory
         } else {
             exit
@@ -272,8 +277,40 @@ impl Course {
     }
 }
 
+/// V8 aborts when its heap is full, and all that can be seen of it is how much memory there was.
+fn is_abort_of_language(exit: Exit, peak: Option<u64>, heap_limit: Option<u64>) -> bool {
+    const SIGTRAP: i32 = 5;
+    const SIGABRT: i32 = 6;
+    let is_abort = matches!(exit, Exit::Signal(SIGTRAP | SIGABRT));
+    // The peak may be sampled, and is below the limit then.
+    let is_full = |(peak, limit): (u64, u64)| peak >= limit / 10 * 8;
+    is_abort && peak.zip(heap_limit).is_some_and(is_full)
+}
+
 fn signal(kernel: &mut Box<dyn Kernel>) {
     if let Err(error) = kernel.interrupt() {
         tracing::debug!(%error, "kernel cannot be interrupted");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_abort_is_want_of_memory_only_where_the_memory_was_full() {
+        let limit = Some(1000);
+        for (exit, peak, heap_limit, expected) in [
+            (Exit::Signal(6), Some(1200), limit, true),
+            (Exit::Signal(5), Some(900), limit, true),
+            (Exit::Signal(6), Some(700), limit, false),
+            (Exit::Signal(6), None, limit, false),
+            (Exit::Signal(6), Some(1200), None, false),
+            (Exit::Signal(11), Some(1200), limit, false),
+            (Exit::Code(134), Some(1200), limit, false),
+        ] {
+            let seen = is_abort_of_language(exit, peak, heap_limit);
+            assert_eq!(seen, expected, "{exit:?} {peak:?} {heap_limit:?}");
+        }
     }
 }

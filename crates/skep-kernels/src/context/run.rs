@@ -86,6 +86,7 @@ impl Owner {
             started: Instant::now(),
             meter,
             before,
+            heap_limit: running.kernel.heap_limit(),
             limits: job.order.limits,
             memory_limit,
             next_look: None,

@@ -14,6 +14,7 @@ mod bench;
 mod commands;
 mod installation;
 mod kills;
+mod languages;
 mod ledger;
 mod load;
 mod logs;
