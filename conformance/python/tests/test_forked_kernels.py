@@ -127,7 +127,8 @@ async def test_kernels_share_no_place_in_a_file(sdk, interpreter):
 
 @feature("interpreter.default")
 async def test_a_package_that_is_installed_wins_in_the_next_kernel(interpreter, sdk):
-    await interpreter.printed("import pandas")
+    # After this one another kernel waits for the next context.
+    await interpreter.printed("import pandas", context=await interpreter.context())
     write = """
 import pathlib, sysconfig
 place = pathlib.Path(sysconfig.get_paths()["purelib"])
