@@ -14,6 +14,10 @@ use crate::progress::Progress;
 use crate::sandbox::Sandbox;
 use crate::server::{OwnServer, ServerCommand};
 
+/// How long a server may take to make what kernels are forked from, and how often it is asked.
+const WARMING: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(50);
+
 /// What every part needs.
 pub(crate) struct Bench<'a> {
     pub(crate) what: What,
@@ -137,12 +141,19 @@ impl<'a> Bench<'a> {
         self.recorder.add(series, start.elapsed().as_secs_f64());
     }
 
-    /// A sandbox whose interpreter is warm, or `None` if the template has none.
+    /// A sandbox whose interpreter is warm, and whether it has one. Its kernels are forked, if the
+    /// server can do that for this template.
     pub(crate) async fn warm_sandbox(&mut self) -> Result<(Sandbox, bool), BenchError> {
-        let sandbox = self.create().await?;
+        let mut sandbox = self.create().await?;
         sandbox.ready().await?;
         let interprets = sandbox.has_interpreter().await;
         if interprets {
+            if self.own.is_some() {
+                // This one may have come before what its kernels would be forked from.
+                self.kill(&sandbox).await?;
+                self.wait_for_zygote().await?;
+                sandbox = self.create().await?;
+            }
             sandbox.run_one(None).await?;
         } else {
             let template = self.template;
@@ -151,6 +162,22 @@ impl<'a> Bench<'a> {
             ));
         }
         Ok((sandbox, interprets))
+    }
+
+    /// Waits until the server has tried to make what kernels of the template are forked from.
+    async fn wait_for_zygote(&mut self) -> Result<(), BenchError> {
+        let limit = Instant::now() + WARMING;
+        while Instant::now() < limit {
+            let metrics = self.client.get_text(&["skep", "metrics"]).await;
+            let metrics = metrics.map_err(calling("read the server's metrics"))?;
+            if counted(&metrics, "skep_zygote_starts_total") > 0.0 {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        self.notes
+            .push("the server forks no kernels: they were started".to_owned());
+        Ok(())
     }
 
     /// Says so if the targets are about another number of sandboxes.
@@ -169,7 +196,32 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// The sum of a metric over all its labels.
+fn counted(metrics: &str, name: &str) -> f64 {
+    let lines = metrics.lines();
+    let values = lines.filter_map(|line| {
+        let (labels, value) = line.strip_prefix(name)?.rsplit_once(' ')?;
+        let is_whole = labels.is_empty() || labels.starts_with('{');
+        is_whole.then(|| value.parse::<f64>().ok()).flatten()
+    });
+    values.sum()
+}
+
 /// Speed over a time that is never taken for nothing.
 pub(crate) fn per_second(amount: f64, time: Duration) -> f64 {
     amount / time.as_secs_f64().max(f64::EPSILON)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_is_summed_over_its_labels_and_no_other() {
+        let metrics = "# TYPE made counter\nmade{outcome=\"ready\"} 2\nmade{outcome=\"failed\"} 1\n\
+                       made_sum 40\nalone 7\n";
+        assert!((counted(metrics, "made") - 3.0).abs() < f64::EPSILON);
+        assert!((counted(metrics, "alone") - 7.0).abs() < f64::EPSILON);
+        assert!(counted(metrics, "missing").abs() < f64::EPSILON);
+    }
 }

@@ -39,6 +39,10 @@ pub(crate) const NAMESPACES: Series = Series::seconds(
 );
 pub(crate) const CONTEXT: Series =
     Series::seconds("compare.new_context", "new context → its first result");
+const FIRST_CONTEXT: Series = Series::seconds(
+    "compare.first_context",
+    "first context beside a sandbox's own → its first result",
+);
 pub(crate) const NEW_KERNEL: Series = Series::seconds(
     "compare.jupyter_new_kernel",
     "rival: new kernel of a Jupyter server → its first result",
@@ -135,6 +139,10 @@ async fn long_ones(
     let fresh = bench.create().await?;
     fresh.run_one(None).await?;
     bench.since(RESULT, start);
+    let start = Instant::now();
+    let context = fresh.new_context("python").await?;
+    fresh.run_one(Some(&context)).await?;
+    bench.since(FIRST_CONTEXT, start);
     bench.kill(&fresh).await?;
     bench
         .recorder

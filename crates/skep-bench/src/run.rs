@@ -74,7 +74,11 @@ async fn reach(
     server: ServerCommand,
 ) -> Result<(Client, Option<OwnServer>), BenchError> {
     let Some(url) = &args.against else {
-        let own = OwnServer::start(server, ServerChoices { pool: args.pool }).await?;
+        let choices = ServerChoices {
+            pool: args.pool,
+            template: args.template.clone(),
+        };
+        let own = OwnServer::start(server, choices).await?;
         return Ok((own.client()?, Some(own)));
     };
     let key = args.api_key.as_deref().unwrap_or_default();

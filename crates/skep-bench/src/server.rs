@@ -39,10 +39,12 @@ pub struct ServerCommand {
 }
 
 /// What is said on the command line and means the server.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct ServerChoices {
     /// How many sandboxes of each template it keeps ready, if not as configured.
     pub(crate) pool: Option<u32>,
+    /// The template that is measured, which is made ready when the server starts.
+    pub(crate) template: String,
 }
 
 impl ServerCommand {
@@ -78,7 +80,7 @@ impl OwnServer {
         command: ServerCommand,
         choices: ServerChoices,
     ) -> Result<Self, BenchError> {
-        let (process, ready) = spawn(&command, choices, "127.0.0.1:0").await?;
+        let (process, ready) = spawn(&command, &choices, "127.0.0.1:0").await?;
         Ok(Self {
             command,
             choices,
@@ -116,7 +118,7 @@ impl OwnServer {
     /// Starts the server again after [`Self::kill`], at the same address; returns when it is ready.
     pub(crate) async fn start_again(&mut self) -> Result<(), BenchError> {
         let address = self.ready.api_url.trim_start_matches("http://").to_owned();
-        (self.process, self.ready) = spawn(&self.command, self.choices, &address).await?;
+        (self.process, self.ready) = spawn(&self.command, &self.choices, &address).await?;
         Ok(())
     }
 
@@ -159,7 +161,7 @@ fn bad_end(status: ExitStatus) -> io::Error {
 
 async fn spawn(
     command: &ServerCommand,
-    choices: ServerChoices,
+    choices: &ServerChoices,
     listen: &str,
 ) -> Result<(Child, Ready), BenchError> {
     let log_file = command.log_file();
@@ -177,6 +179,7 @@ async fn spawn(
         .env("SKEP_LOG", "warn")
         .env("SKEP_WHEN_STOPPED", "end")
         .env("SKEP_MAX_SANDBOXES", SANDBOXES)
+        .env("SKEP_POOL_WARM", &choices.template)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(log)

@@ -290,6 +290,7 @@ fn the_bench_compares_with_floors_and_rivals() {
         "compare.namespaces",
         "compare.first_result",
         "compare.ipykernel_start",
+        "compare.first_context",
         "compare.new_context",
         "compare.jupyter_new_kernel",
     ];
