@@ -29,8 +29,9 @@ class Language:
     # Fails, and how: the name of the error and a part of its text.
     failing: str
     error: tuple
-    # Never ends.
+    # Never end: one works all the time, one waits.
     endless: str
+    asleep: str
     # Waits until a file is there, and makes it.
     wait: str
     make: str
@@ -52,6 +53,7 @@ JAVASCRIPT = Language(
     failing="null.x",
     error=("TypeError", "Cannot read properties of null"),
     endless="for (;;) {}",
+    asleep="await new Promise(() => setInterval(() => {}, 1000))",
     wait="while (!require('fs').existsSync('@PLACE@')) await new Promise((done) => setTimeout(done, 20))",
     make="require('fs').writeFileSync('@PLACE@', '')",
     die="process.exit(3)",
@@ -79,6 +81,7 @@ BASH = Language(
     failing="(exit 7)",
     error=("", "7"),
     endless="while :; do :; done",
+    asleep="sleep 300",
     wait="until [ -e @PLACE@ ]; do sleep 0.02; done",
     make="touch @PLACE@",
     die="kill -9 $$",
@@ -97,6 +100,7 @@ JAVA = Language(
     failing='throw new IllegalStateException("no")',
     error=("IllegalStateException", "no"),
     endless="while (true) {}",
+    asleep="Thread.sleep(300_000)",
     wait='while (!new java.io.File("@PLACE@").exists()) Thread.sleep(20);',
     make='new java.io.File("@PLACE@").createNewFile();',
     die="System.exit(3)",
@@ -115,6 +119,7 @@ R = Language(
     failing='stop("no")',
     error=("ERROR", "no"),
     endless="while (TRUE) {}",
+    asleep="Sys.sleep(300)",
     wait='while (!file.exists("@PLACE@")) Sys.sleep(0.02)',
     make='invisible(file.create("@PLACE@"))',
     die="tools::pskill(Sys.getpid(), 9)",

@@ -20,7 +20,7 @@ const javascript = {
   variable: "console.log(process.env.NAME ?? 'unset')",
   directory: 'console.log(process.cwd())',
   failing: ['null.x', 'TypeError', 'Cannot read properties of null'],
-  endless: 'for (;;) {}',
+  asleep: 'await new Promise(() => setInterval(() => {}, 1000))',
   wait: "while (!require('fs').existsSync('PLACE')) await new Promise((done) => setTimeout(done, 20))",
   make: "require('fs').writeFileSync('PLACE', '')",
   die: 'process.exit(3)',
@@ -42,7 +42,7 @@ const languages = {
     variable: 'echo "${NAME-unset}"',
     directory: 'pwd',
     failing: ['(exit 7)', '', '7'],
-    endless: 'while :; do :; done',
+    asleep: 'sleep 300',
     wait: 'until [ -e PLACE ]; do sleep 0.02; done',
     make: 'touch PLACE',
     die: 'kill -9 $$',
@@ -55,7 +55,7 @@ const languages = {
     variable: 'System.out.println(System.getProperty("NAME", "unset"))',
     directory: 'System.out.println(System.getProperty("user.dir"))',
     failing: ['throw new IllegalStateException("no")', 'IllegalStateException', 'no'],
-    endless: 'while (true) {}',
+    asleep: 'Thread.sleep(300_000)',
     wait: 'while (!new java.io.File("PLACE").exists()) Thread.sleep(20);',
     make: 'new java.io.File("PLACE").createNewFile();',
   },
@@ -67,7 +67,7 @@ const languages = {
     variable: 'cat(Sys.getenv("NAME", "unset"), "\\n", sep = "")',
     directory: 'cat(getwd(), "\\n", sep = "")',
     failing: ['stop("no")', 'ERROR', 'no'],
-    endless: 'while (TRUE) {}',
+    asleep: 'Sys.sleep(300)',
     wait: 'while (!file.exists("PLACE")) Sys.sleep(0.02)',
     make: 'invisible(file.create("PLACE"))',
   },
@@ -119,7 +119,7 @@ function everywhere(language, { opened, run, printed, context }) {
 
   check(feature, 'giving up interrupts and keeps what was known', async () => {
     await printed(says.keep, here)
-    const error = await failure(run(says.endless, { ...here, timeoutMs: 1000 }))
+    const error = await failure(run(says.asleep, { ...here, timeoutMs: 1000 }))
     expectError(error, { new: 'TimeoutError', says: 'timed out' })
     assert.equal(await printed(says.recall, { ...here, timeoutMs: 20_000 }), '42\n')
   })

@@ -9,7 +9,7 @@ from conftest import run_until_complete
 from flavour import failure
 from generation import expect_error
 from interpreters import AWKWARD, REACHABLE, Interpreter
-from languages import BASH, JAVA, JAVASCRIPT, LARGE, PLACE, R, TYPESCRIPT, in_languages
+from languages import ALL, BASH, JAVA, JAVASCRIPT, LARGE, PLACE, R, TYPESCRIPT, in_languages
 
 pytestmark = [
     pytest.mark.own_kernel("these are no kernels for Python"),
@@ -114,6 +114,13 @@ async def test_contexts_run_beside_each_other(homes, language):
 @in_languages()
 async def test_giving_up_interrupts_and_keeps_what_was_known(homes, language):
     await homes.printed(language, language.keep)
+    expect_error(await failure(homes.run(language, language.asleep, timeout=1)), "TimeoutException", "timed out")
+    assert await homes.printed(language, language.recall, timeout=20) == "42\n"
+
+
+@in_languages(once=ALL)
+async def test_an_endless_loop_is_interrupted_too(homes, language):
+    await homes.printed(language, language.keep)
     expect_error(await failure(homes.run(language, language.endless, timeout=1)), "TimeoutException", "timed out")
     assert await homes.printed(language, language.recall, timeout=20) == "42\n"
 
@@ -144,7 +151,7 @@ async def test_a_context_is_listed_restarted_and_removed(homes, language):
     expect_error(error, "NotFoundException", f"Context {context.id} not found")
 
 
-@in_languages(once=SLOW)
+@in_languages(once=ALL)
 async def test_large_output_arrives(homes, language):
     length = 0
 

@@ -4,6 +4,7 @@ A fenced block marked `python`, `javascript` or `bash` is executed unless the li
 `<!-- not executed: reason -->`. Blocks that call the `e2b` package run with this SDK.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -46,3 +47,12 @@ async def test_the_readme_has_a_snippet_for_each_language(sdk):
     languages = {parameter.values[0] for parameter in snippets()}
     assert "python" in languages
     assert languages & {"javascript", "js"}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("file", ["README.md", "conformance/MATRIX.md"])
+async def test_the_matrix_has_a_row_for_each_feature(sdk, file):
+    groups = json.loads((README.parent / "conformance" / "features.json").read_text())
+    text = (README.parent / file).read_text()
+    titles = [title for group in groups for title in group["features"].values()]
+    assert [title for title in titles if f"| {title} |" not in text] == []
