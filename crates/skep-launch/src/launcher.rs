@@ -9,6 +9,7 @@ mod below;
 mod devices;
 mod inside;
 mod network;
+mod networks;
 mod proc;
 mod root;
 mod staying;
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, Signal, Uid, WaitId, WaitIdOptions};
-use rustix::thread::UnshareFlags;
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 use skep_linux::{Child, Cloned};
 
@@ -68,7 +69,9 @@ pub fn run() -> ExitCode {
         return ExitCode::FAILURE;
     };
     match channel.receive::<Order>() {
-        Ok(Some((Order::CarryOut, descriptors))) => exit_code(carry_out(&channel, descriptors)),
+        Ok(Some((Order::CarryOut { .. }, descriptors))) => {
+            exit_code(carry_out(&channel, descriptors, None))
+        }
         Ok(Some((Order::Stay, _))) => exit_code(staying::stay(channel)),
         Ok(None) | Err(_) => ExitCode::FAILURE,
     }
@@ -83,14 +86,15 @@ fn exit_code(all_went_well: bool) -> ExitCode {
 }
 
 /// Carries out the plan that comes with `descriptors`, and reports over `channel`. False if
-/// that was a failure.
-fn carry_out(channel: &Channel, descriptors: Vec<OwnedFd>) -> bool {
+/// that was a failure. Uses `network`, an empty namespace, if there is one.
+fn carry_out(channel: &Channel, descriptors: Vec<OwnedFd>, network: Option<OwnedFd>) -> bool {
     let mut steps = Steps::new(None);
     let read = steps.carry_out(Step::ReadPlan, || read_plan(descriptors));
     let outcome = read.and_then(|(plan, descriptors)| {
         let launch = Launch {
             plan: &plan,
             descriptors: &descriptors,
+            network: network.as_ref(),
         };
         let mut steps = Steps::new(plan.fail_at);
         let child = launch.carry_out(&mut steps)?;
@@ -129,6 +133,8 @@ fn read_plan(mut descriptors: Vec<OwnedFd>) -> Result<(LaunchPlan, Descriptors),
 struct Launch<'a> {
     plan: &'a LaunchPlan,
     descriptors: &'a Descriptors,
+    /// An empty network namespace that nobody uses.
+    network: Option<&'a OwnedFd>,
 }
 
 /// The new process, killed unless it is handed over.
@@ -173,7 +179,9 @@ impl Launch<'_> {
                 .try_for_each(|bind| tree::bind(&root, bind, plan.users))
         })?;
         steps.carry_out(Step::PivotRoot, || root::pivot(&root, plan))?;
-        steps.carry_out(Step::MountProc, || proc::mount(&newborn.child, plan))?;
+        steps.carry_out(Step::MountProc, || {
+            proc::mount(&newborn.child, &machine, plan)
+        })?;
         let timings = steps.carry_out(Step::HandOver, || {
             conversation.send(&(), &[])?;
             Ok(listen(&conversation))
@@ -222,10 +230,14 @@ impl Launch<'_> {
     }
 
     fn leave_namespaces(self) -> Result<(), Trouble> {
-        let network = match (&self.plan.network, self.plan.parent) {
+        let network = match (&self.plan.network, self.plan.parent, self.network) {
             // Below a parent the network namespace is made there.
-            (Network::Host, _) | (_, Some(_)) => UnshareFlags::empty(),
-            (Network::Loopback | Network::Link(_), None) => UnshareFlags::NEWNET,
+            (Network::Host, _, _) | (_, Some(_), _) => UnshareFlags::empty(),
+            (Network::Loopback | Network::Link(_), None, Some(made)) => {
+                move_into_link_name_space(made.as_fd(), Some(LinkNameSpaceType::Network))?;
+                UnshareFlags::empty()
+            }
+            (Network::Loopback | Network::Link(_), None, None) => UnshareFlags::NEWNET,
         };
         skep_linux::leave_namespaces(UnshareFlags::NEWNS | network)?;
         let private = rustix::mount::MountPropagationFlags::PRIVATE

@@ -2,12 +2,27 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::{LaunchPlan, Network};
+
 /// One message to a launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Carry a plan out. Comes with the file that holds it and the descriptors it refers to;
     /// for a launcher that stays, the socket for its report comes before them.
-    CarryOut,
+    CarryOut {
+        /// Whether an empty network namespace of the machine's is part of it, which somebody who
+        /// stays may have made already.
+        needs_network: bool,
+    },
     /// Stay, and fork for every plan that comes.
     Stay,
+}
+
+impl Order {
+    /// To carry out this plan.
+    pub(crate) fn to_carry_out(plan: &LaunchPlan) -> Self {
+        // Below a parent the namespace is the parent's.
+        let needs_network = plan.network != Network::Host && plan.parent.is_none();
+        Self::CarryOut { needs_network }
+    }
 }

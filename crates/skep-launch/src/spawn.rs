@@ -111,7 +111,7 @@ impl Launcher {
     ) -> Result<Started, SpawnError> {
         let hearing = Hearing::until(deadline);
         let (channel, launcher) = self.start()?;
-        let order = send_plan(&channel, &Order::CarryOut, None, plan, &descriptors);
+        let order = send_plan(&channel, None, plan, &descriptors);
         order.map_err(SpawnError::Send)?;
         drop(descriptors);
         hearing.outcome(channel, Carrier::Own(launcher), plan.lifetime)
@@ -171,7 +171,6 @@ impl Started {
 /// Sends the plan in a sealed file, because a packet is too small for a long environment.
 pub(crate) fn send_plan(
     channel: &Channel,
-    order: &Order,
     report: Option<&Channel>,
     plan: &LaunchPlan,
     descriptors: &Descriptors,
@@ -180,7 +179,7 @@ pub(crate) fn send_plan(
     let report = report.map(AsFd::as_fd);
     let all = report.into_iter().chain([file.as_fd()]);
     let all: Vec<_> = all.chain(descriptors.iter()).collect();
-    channel.try_send(order, &all)
+    channel.try_send(&Order::to_carry_out(plan), &all)
 }
 
 /// A file in memory that holds `content` and can never be changed again, by anybody.

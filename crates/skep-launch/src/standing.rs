@@ -95,13 +95,7 @@ impl StandingLauncher {
             return Ok(None);
         };
         let (ours, theirs) = Channel::pair().map_err(SpawnError::Send)?;
-        let order = send_plan(
-            &standing.socket,
-            &Order::CarryOut,
-            Some(&theirs),
-            plan,
-            descriptors,
-        );
+        let order = send_plan(&standing.socket, Some(&theirs), plan, descriptors);
         drop(theirs);
         let beginning = match order {
             Ok(()) => hearing.beginning(&ours, BEGIN),

@@ -8,6 +8,7 @@ use rustix::process::{WaitId, WaitIdOptions};
 use rustix::thread::{ThreadNameSpaceType, UnshareFlags};
 use skep_linux::{Child, Cloned};
 
+use super::Machine;
 use super::root::{EMPTY_DIRECTORY, locked_down};
 use super::tree::{self, FsOption};
 use crate::trouble::{On, Trouble};
@@ -43,10 +44,10 @@ const MASKED: [&str; 22] = [
 const READ_ONLY: [&str; 4] = ["bus", "irq", "mtrr", "sys"];
 
 /// Mounts `/proc` for the pid namespace of `child`, and masks it.
-pub(super) fn mount(child: &Child, plan: &LaunchPlan) -> Result<(), Trouble> {
+pub(super) fn mount(child: &Child, machine: &Machine, plan: &LaunchPlan) -> Result<(), Trouble> {
     let root = open_directory("/")?;
     let place = tree::ensure_directory(root.as_fd(), "/proc", plan.users)?;
-    mount_from_inside(child, &place, plan.privileges)?;
+    mount_for(child, machine, &place, plan.privileges)?;
 
     let proc = tree::open_inside(root.as_fd(), "/proc", OFlags::PATH | OFlags::DIRECTORY)?;
     let (masked, read_only): (&[&str], &[&str]) = (
@@ -84,11 +85,9 @@ pub(super) fn mount(child: &Child, plan: &LaunchPlan) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// The kernel shows the pid namespace of whoever mounts, so a process is sent into it. It
-/// keeps the machine's user namespace and the launcher's mounts: the new process itself would
-/// not be allowed to mount before it sees a whole `/proc`.
-fn mount_from_inside(
+fn mount_for(
     child: &Child,
+    machine: &Machine,
     place: &OwnedFd,
     privileges: Privileges,
 ) -> Result<(), Trouble> {
@@ -97,6 +96,27 @@ fn mount_from_inside(
         // Among the machine's processes it sees only its own.
         Privileges::Enter => &[FsOption::Value("hidepid", "ptraceable".into())],
     };
+    let processes = machine.open_file(&format!("{}/ns/pid", child.pid))?;
+    let of_child = FsOption::File("pidns", processes.as_fd());
+    let all: Vec<_> = options.iter().cloned().chain([of_child]).collect();
+    match tree::new_mount("proc", &all, locked_down()) {
+        Ok(proc) => tree::attach(proc.as_fd(), place.as_fd()),
+        // Kernels before 6.17 do not know that option.
+        Err(Trouble { errno, .. }) if errno == Errno::INVAL.raw_os_error() => {
+            mount_from_inside(child, place, options)
+        }
+        Err(trouble) => Err(trouble),
+    }
+}
+
+/// Without being told, the kernel shows the pid namespace of whoever mounts, so a process is sent
+/// into it. It keeps the machine's user namespace and the launcher's mounts: the new process
+/// itself would not be allowed to mount before it sees a whole `/proc`.
+fn mount_from_inside(
+    child: &Child,
+    place: &OwnedFd,
+    options: &[FsOption<'_>],
+) -> Result<(), Trouble> {
     rustix::thread::move_into_thread_name_spaces(
         child.pidfd.as_fd(),
         ThreadNameSpaceType::PROCESS_ID,

@@ -4,34 +4,74 @@
 //! is nothing of a plan here that the next fork could inherit, neither memory nor descriptor.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::PidfdFlags;
 use rustix::thread::UnshareFlags;
 use skep_linux::{Child, Cloned};
 
+use super::networks::Networks;
 use crate::channel::Channel;
 use crate::order::Order;
 use crate::report::Report;
 
+/// How long nobody must have wanted anything before something is made ahead.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// A launcher that stays.
+#[derive(Debug)]
+struct Staying {
+    socket: Channel,
+    /// Those that have not ended.
+    forks: Vec<Child>,
+    networks: Networks,
+}
+
+/// What there is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    /// There is an order, or the other end is closed.
+    Order,
+    /// Something else happened.
+    Other,
+    /// Nothing happened for a while.
+    Quiet,
+}
+
 /// Forks for every plan that comes over `socket`, until the other end is closed. False if it
 /// had to give up.
 pub(super) fn stay(socket: Channel) -> bool {
-    let mut forks: Vec<Child> = Vec::new();
+    let Ok(networks) = Networks::new() else {
+        return false;
+    };
+    let mut staying = Staying {
+        socket,
+        forks: Vec::new(),
+        networks,
+    };
     loop {
-        match wait(&socket, &mut forks) {
-            Ok(true) => {}
-            Ok(false) => continue,
+        match staying.wait() {
+            Ok(Event::Order) => {}
+            Ok(Event::Other) => continue,
+            Ok(Event::Quiet) => match staying.networks.make_one() {
+                Ok(()) => continue,
+                Err(_) => return false,
+            },
             Err(_) => return false,
         }
-        match socket.receive::<Order>() {
-            Ok(Some((Order::CarryOut, descriptors))) => {
+        match staying.socket.receive::<Order>() {
+            Ok(Some((Order::CarryOut { needs_network }, descriptors))) => {
+                let network = match needs_network {
+                    true => staying.networks.take(),
+                    false => None,
+                };
                 match skep_linux::clone_process(UnshareFlags::empty()) {
-                    Ok(Cloned::Parent(fork)) => forks.push(fork),
+                    Ok(Cloned::Parent(fork)) => staying.forks.push(fork),
                     Ok(Cloned::Child) => {
-                        drop((socket, forks));
-                        skep_linux::exit_now(i32::from(!begin(descriptors)));
+                        drop(staying);
+                        skep_linux::exit_now(i32::from(!begin(descriptors, network)));
                     }
                     // The plan is let go, and whoever sent it sees that nobody has it.
                     Err(_) => {}
@@ -43,33 +83,42 @@ pub(super) fn stay(socket: Channel) -> bool {
     }
 }
 
-/// Waits until there is an order, and reaps forks that have ended. False if there is none yet.
-fn wait(socket: &Channel, forks: &mut Vec<Child>) -> rustix::io::Result<bool> {
-    let sockets = std::iter::once(socket.as_fd());
-    let all = sockets.chain(forks.iter().map(|fork| fork.pidfd.as_fd()));
-    let mut watched: Vec<_> = all
-        .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
-        .collect();
-    match rustix::event::poll(&mut watched, None) {
-        Ok(_) => {}
-        Err(Errno::INTR) => return Ok(false),
-        Err(error) => return Err(error),
+impl Staying {
+    /// Waits until there is something to do, and reaps forks that have ended.
+    fn wait(&mut self) -> rustix::io::Result<Event> {
+        // What is made ahead must not take the time of a launch that is under way.
+        let is_idle = self.forks.is_empty() && self.networks.wants_more();
+        let patience = match is_idle {
+            true => Some(Timespec::try_from(QUIET).map_err(|_| Errno::INVAL)?),
+            false => None,
+        };
+        let sockets = std::iter::once(self.socket.as_fd());
+        let all = sockets.chain(self.forks.iter().map(|fork| fork.pidfd.as_fd()));
+        let mut watched: Vec<_> = all
+            .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
+            .collect();
+        match rustix::event::poll(&mut watched, patience.as_ref()) {
+            Ok(0) => return Ok(Event::Quiet),
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Event::Other),
+            Err(error) => return Err(error),
+        }
+        let ready: Vec<bool> = watched
+            .iter()
+            .map(|descriptor| !descriptor.revents().is_empty())
+            .collect();
+        let mut ended = ready[1..].iter();
+        // One that cannot be waited for is not kept either.
+        self.forks.retain(|fork| {
+            let has_ended = ended.next() == Some(&true);
+            !has_ended || matches!(skep_linux::termination(fork.pidfd.as_fd()), Ok(None))
+        });
+        Ok(if ready[0] { Event::Order } else { Event::Other })
     }
-    let ready: Vec<bool> = watched
-        .iter()
-        .map(|descriptor| !descriptor.revents().is_empty())
-        .collect();
-    let mut ended = ready[1..].iter();
-    // One that cannot be waited for is not kept either.
-    forks.retain(|fork| {
-        let has_ended = ended.next() == Some(&true);
-        !has_ended || matches!(skep_linux::termination(fork.pidfd.as_fd()), Ok(None))
-    });
-    Ok(ready[0])
 }
 
 /// What a fork does: says that it begins, and carries the plan out.
-fn begin(mut descriptors: Vec<OwnedFd>) -> bool {
+fn begin(mut descriptors: Vec<OwnedFd>, network: Option<OwnedFd>) -> bool {
     if descriptors.is_empty() {
         return false;
     }
@@ -83,5 +132,5 @@ fn begin(mut descriptors: Vec<OwnedFd>) -> bool {
         return false;
     }
     drop(myself);
-    super::carry_out(&channel, descriptors)
+    super::carry_out(&channel, descriptors, network)
 }

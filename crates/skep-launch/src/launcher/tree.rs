@@ -16,6 +16,7 @@ use crate::{Bind, Users};
 pub(crate) enum FsOption<'a> {
     Flag(&'a str),
     Value(&'a str, String),
+    File(&'a str, BorrowedFd<'a>),
 }
 
 /// Makes a filesystem that is mounted nowhere yet.
@@ -33,6 +34,10 @@ pub(crate) fn new_mount(
             FsOption::Value(name, value) => {
                 rustix::mount::fsconfig_set_string(context.as_fd(), *name, value.as_str())
                     .on(|| format!("{filesystem} {name}={value}"))?;
+            }
+            FsOption::File(name, file) => {
+                rustix::mount::fsconfig_set_fd(context.as_fd(), *name, *file)
+                    .on(|| format!("{filesystem} {name}"))?;
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ crate::tests![
     a_plan_that_takes_too_long_is_given_up_and_its_fork_ended,
     a_plan_that_hangs_does_not_hold_up_the_next_one,
     a_sandbox_inherits_nothing_of_the_one_that_was_launched_before,
+    a_network_that_was_made_ahead_is_for_one_sandbox_alone,
     nobody_but_its_own_fork_ever_has_what_a_plan_says,
     what_is_forked_is_reaped,
     a_launcher_that_stays_ends_with_its_server,
@@ -193,8 +195,14 @@ fn a_plan_that_hangs_does_not_hold_up_the_next_one() {
 
 fn a_sandbox_inherits_nothing_of_the_one_that_was_launched_before() {
     let standing = StandingLauncher::new(launcher());
-    let open = |pid: Pid| fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
-    let descriptors_at_first = open(pid_of(&standing));
+    let others = || {
+        let mut open = descriptors(&standing);
+        // Networks come and go, and so do the forks themselves.
+        open.retain(|what| !what.starts_with("net:") && what != "anon_inode:[pidfd]");
+        open
+    };
+    check_launch(&standing, CarriedOutBy::Fork);
+    let at_first = others();
     // The second one lives until its standard input is closed, longer than the first.
     let mut second = Bench::new(&["wait", "descriptors"]);
     let (stdin, theirs) = std::io::pipe().unwrap();
@@ -214,10 +222,46 @@ fn a_sandbox_inherits_nothing_of_the_one_that_was_launched_before() {
     assert_eq!(said, "descriptors -> 0 1 2\n");
     drop(lives_on);
     skep_testkit::wait_for(DEADLINE, || {
-        let now = open(pid_of(&standing));
-        let as_before = now == descriptors_at_first;
-        as_before.then_some(()).ok_or(format!("{now} are open"))
+        let open = others();
+        let has_no_more = open == at_first;
+        has_no_more.then_some(()).ok_or(format!("{open:?}"))
     });
+}
+
+fn a_network_that_was_made_ahead_is_for_one_sandbox_alone() {
+    let standing = StandingLauncher::new(launcher());
+    let machine = fs::read_link("/proc/self/ns/net").unwrap();
+    let spare = || {
+        let mut networks = descriptors(&standing);
+        networks.retain(|what| what.starts_with("net:") && Path::new(what) != machine);
+        networks
+    };
+    let network = || {
+        let mut bench = Bench::new(&["link=/proc/self/ns/net"]);
+        let launched = standing.launch(&bench.plan, bench.descriptors, DEADLINE);
+        let mut said = String::new();
+        bench.output.read_to_string(&mut said).unwrap();
+        launched.unwrap().0.wait(Some(DEADLINE)).unwrap();
+        let (_, network) = said.trim().split_once(" -> ").unwrap();
+        network.to_owned()
+    };
+    let made = skep_testkit::wait_for(DEADLINE, || {
+        let spare = spare();
+        (spare.len() == 4)
+            .then_some(spare)
+            .ok_or("they are not made")
+    });
+    let first = network();
+    assert!(made.contains(&first), "{first} was not ready");
+    assert!(!spare().contains(&first));
+    assert_ne!(first, network());
+}
+
+/// What the launcher has open.
+fn descriptors(standing: &StandingLauncher) -> Vec<String> {
+    let folder = fs::read_dir(format!("/proc/{}/fd", pid_of(standing))).unwrap();
+    let links = folder.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    links.map(|link| link.display().to_string()).collect()
 }
 
 fn nobody_but_its_own_fork_ever_has_what_a_plan_says() {
