@@ -127,7 +127,6 @@ impl PreparedRun {
             environment,
         )
         .await?;
-        painter.own(&OwnLine::Sandbox { id: session.id() })?;
         let ran = self.run_in(&session, &mut painter, &mut signals).await;
         let kept = self.args.session.keep.then(|| session.id().to_owned());
         let closed = session.close(self.args.session.keep).await;
@@ -149,6 +148,7 @@ impl PreparedRun {
         painter: &mut ScreenPainter,
         signals: &mut Signals,
     ) -> Result<u8, CliError> {
+        painter.own(&OwnLine::Sandbox { id: session.id() })?;
         let folder = session.folder(self.args.session.cwd.as_deref());
         let copies = Copies::of(&self.args.session.with, self.source.file.as_deref())?;
         tokio::select! {

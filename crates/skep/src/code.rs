@@ -3,10 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use skep_cli::{ChosenServerArgs, CliError, ReplArgs, RunArgs, Screen};
 use skep_client::Client;
 use skep_image::{Catalog, builtin};
+use tokio::time::timeout;
 
 use crate::args::Cli;
 use crate::config::Config;
@@ -15,6 +17,8 @@ use crate::{build_template, environment, local_key};
 
 /// What our servers answer to `GET /health`, and E2B's.
 const HEALTHY: &str = "Health check successful";
+/// How long a server on this machine may take to say so. Something else may listen there.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// The name that the SDKs ask for. Smaller templates stand in for it.
 const USUAL_TEMPLATE: &str = "code-interpreter-v1";
 
@@ -124,8 +128,9 @@ async fn running(config: &Config, server: &ChosenServerArgs) -> Result<Option<Cl
         return named.client(&key).map(Some);
     }
     let url = format!("http://{}", reachable(config.listen));
-    let answer = Client::new(&url, "")?.get_text(&["health"]).await;
-    if !matches!(answer, Ok(text) if text == HEALTHY) {
+    let stranger = Client::new(&url, "")?;
+    let answer = timeout(PATIENCE, stranger.get_text(&["health"])).await;
+    if !matches!(answer, Ok(Ok(text)) if text == HEALTHY) {
         return Ok(None);
     }
     server.at(url).client(&key).map(Some)
