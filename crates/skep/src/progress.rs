@@ -19,10 +19,12 @@ pub(crate) fn renderer() -> Box<dyn Progress + Send> {
 /// Steps of a bar's length, fine enough to move within a step.
 const RESOLUTION: u64 = 1000;
 
-/// One bar for the template, with the step's name and the last line it printed.
+/// One bar for the template, with the step's name and the last line it printed. What is there
+/// already is not worth a word.
 struct Bar {
     bar: ProgressBar,
     done: u64,
+    has_built: bool,
 }
 
 impl Default for Bar {
@@ -34,7 +36,11 @@ impl Default for Bar {
         .expect("the template is a constant")
         .progress_chars("=> ");
         bar.set_style(style);
-        Self { bar, done: 0 }
+        Self {
+            bar,
+            done: 0,
+            has_built: false,
+        }
     }
 }
 
@@ -43,13 +49,17 @@ impl Progress for Bar {
         match event {
             BuildEvent::Planned { template, steps } => {
                 self.done = 0;
+                self.has_built = false;
                 self.bar.reset();
                 self.bar
                     .set_length(u64::try_from(steps).unwrap_or(1) * RESOLUTION);
                 self.bar.set_prefix(template.to_owned());
                 self.bar.enable_steady_tick(Duration::from_millis(200));
             }
-            BuildEvent::Started { title, .. } => self.bar.set_message(title.to_owned()),
+            BuildEvent::Started { title, .. } => {
+                self.has_built = true;
+                self.bar.set_message(title.to_owned());
+            }
             BuildEvent::Waiting { title, .. } => {
                 self.bar
                     .set_message(format!("waiting for another build: {title}"));
@@ -70,7 +80,9 @@ impl Progress for Bar {
             }
             BuildEvent::Ready { template, .. } => {
                 self.bar.finish_and_clear();
-                print_note(&format!("template `{template}` is ready"));
+                if self.has_built {
+                    print_note(&format!("template `{template}` is ready"));
+                }
             }
         }
     }
