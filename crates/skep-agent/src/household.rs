@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use crate::agent::Agent;
 use crate::identifier;
+use crate::metrics;
 use crate::options::Listen;
 use crate::process::StartError;
 use crate::process::groups::Group;
@@ -141,6 +142,13 @@ impl Household {
     /// that cannot be seen.
     pub fn out_of_memory_kills(&self) -> Option<u64> {
         self.agent.place.out_of_memory_kills()
+    }
+
+    /// Whether the processes of the sandbox have more than half of the memory it may have, or
+    /// nobody knows. Blocks.
+    pub fn is_short_of_memory(&self) -> bool {
+        let limit = u64::from(self.agent.settings.current().memory_mib) << 20;
+        metrics::resident_memory() > limit / 2
     }
 
     /// Makes an empty folder below `/run` that only the sandbox's default user can enter.

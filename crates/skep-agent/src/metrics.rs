@@ -144,6 +144,11 @@ fn separate(cgroup: &Path) -> Option<Usage> {
     })
 }
 
+/// The memory that all processes of the sandbox have now. Reads many small files.
+pub(crate) fn resident_memory() -> u64 {
+    processes().memory_used
+}
+
 /// The sum of all processes that can be seen. Time of children counts once their parent has
 /// reaped them, so the agent's own holds that of all orphans.
 fn processes() -> Usage {

@@ -156,9 +156,10 @@ impl Launcher for Installed {
         let likeness = self.likeness(&command, sparing);
         command.is_spare = true;
         let processes = Arc::clone(&self.processes);
-        self.spares.have(&place.name, likeness, || {
-            start(processes, command, specification).boxed()
-        });
+        self.spares
+            .have(&place.name, likeness, &self.processes, || {
+                start(processes, command, specification).boxed()
+            });
     }
 }
 

@@ -48,6 +48,9 @@ pub trait Processes: Send + Sync + 'static {
     /// that cannot be seen.
     fn out_of_memory_kills(&self) -> Option<u64>;
 
+    /// Whether the sandbox needs its memory for other things than spares.
+    fn is_short_of_memory(&self) -> BoxFuture<'static, bool>;
+
     /// What a process that is started now has from the sandbox.
     fn inherited(&self) -> Inherited;
 

@@ -2,12 +2,15 @@
 //!
 //! A spare is what would be started now, as far as a program can tell: the same command in the
 //! same folder, with the same variables and the same files that it reads at its start. When any
-//! of these has changed the spare is not given to anybody. It takes no memory from others: if
-//! there is none left, the machine kills the spare first.
+//! of these has changed the spare is not given to anybody.
+//!
+//! Memory is for code. A spare ends, or is not started, when the sandbox has more than half of
+//! its memory in use; and should something take all of it at once, the spare is marked as what
+//! the machine kills first, unless something else is much larger.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
@@ -17,10 +20,13 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::kernel::{Event, Kernel, StartError};
-use crate::process::{Command, Inherited};
+use crate::process::{Command, Inherited, Processes};
 
 /// How long a spare waits for somebody who needs it.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
+
+/// How often it is looked whether there is memory for a spare, as long as there is one.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What a `kernel.json` says of spares.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -88,7 +94,13 @@ impl Spares {
     }
 
     /// Has a spare of this kernel, which `start` starts if there is none.
-    pub(crate) fn have(&self, name: &str, likeness: Likeness, start: impl FnOnce() -> Started) {
+    pub(crate) fn have(
+        &self,
+        name: &str,
+        likeness: Likeness,
+        processes: &Arc<dyn Processes>,
+        start: impl FnOnce() -> Started,
+    ) {
         let mut waiting = self.lock();
         let is_there = waiting
             .get(name)
@@ -98,7 +110,7 @@ impl Spares {
         }
         let (ask, asked) = oneshot::channel();
         waiting.insert(name.to_owned(), Spare { likeness, ask });
-        skep_telemetry::spawn("spare kernel", hold(start(), asked));
+        skep_telemetry::spawn("spare kernel", hold(Arc::clone(processes), start(), asked));
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Spare>> {
@@ -107,7 +119,15 @@ impl Spares {
 }
 
 /// Starts a spare and holds it until somebody asks for it or nobody will.
-async fn hold(start: Started, asked: oneshot::Receiver<oneshot::Sender<Box<dyn Kernel>>>) {
+async fn hold(
+    processes: Arc<dyn Processes>,
+    start: Started,
+    asked: oneshot::Receiver<oneshot::Sender<Box<dyn Kernel>>>,
+) {
+    if processes.is_short_of_memory().await {
+        tracing::debug!("there is no memory for a spare kernel");
+        return;
+    }
     let mut kernel = match start.await {
         Ok(kernel) => kernel,
         Err(error) => {
@@ -124,7 +144,14 @@ async fn hold(start: Started, asked: oneshot::Receiver<oneshot::Sender<Box<dyn K
                 tracing::debug!("nobody waits for the spare kernel any more");
             }
         }
+        () = shortage(&*processes) => tracing::debug!("the memory of a spare kernel is needed"),
         () = sleep(PATIENCE) => tracing::debug!("nobody needs the spare kernel"),
+    }
+}
+
+async fn shortage(processes: &dyn Processes) {
+    while !processes.is_short_of_memory().await {
+        sleep(LOOK).await;
     }
 }
 
@@ -143,6 +170,7 @@ mod tests {
     use super::*;
     use crate::fake::FakeKernels;
     use crate::kernel::Launcher;
+    use crate::process::none::NoProcesses;
 
     fn likeness(program: &str) -> Likeness {
         let command = Command {
@@ -154,7 +182,8 @@ mod tests {
 
     fn have(spares: &Spares, kernels: &Arc<FakeKernels>, likeness: Likeness) {
         let kernels = Arc::clone(kernels);
-        spares.have("r", likeness, || {
+        let processes: Arc<dyn Processes> = Arc::new(NoProcesses::default());
+        spares.have("r", likeness, &processes, || {
             async move { kernels.start("bash").await }.boxed()
         });
     }

@@ -378,6 +378,7 @@ fn agent_config(spec: &SandboxSpec, control_token: &str) -> AgentConfig {
         secrets: spec.secrets.reveal().map(str::to_owned).collect(),
         default_user: template.user.clone(),
         default_workdir: template.workdir.clone(),
+        memory_mib: template.resources.memory_mib,
     }
 }
 

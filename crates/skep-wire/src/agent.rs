@@ -48,6 +48,8 @@ pub struct AgentConfig {
     pub default_user: String,
     /// Where a command runs when the caller names no folder; `None` is the user's home.
     pub default_workdir: Option<String>,
+    /// How much memory the sandbox may have, in mebibytes; zero if nobody says.
+    pub memory_mib: u32,
 }
 
 impl std::fmt::Debug for AgentConfig {

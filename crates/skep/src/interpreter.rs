@@ -160,6 +160,15 @@ impl Processes for Sandbox {
         self.household.out_of_memory_kills()
     }
 
+    fn is_short_of_memory(&self) -> BoxFuture<'static, bool> {
+        let household = self.household.clone();
+        async move {
+            let looked = tokio::task::spawn_blocking(move || household.is_short_of_memory());
+            looked.await.unwrap_or(true)
+        }
+        .boxed()
+    }
+
     fn inherited(&self) -> Inherited {
         Inherited {
             environment: self.environment(),

@@ -47,6 +47,10 @@ impl Processes for NoProcesses {
         None
     }
 
+    fn is_short_of_memory(&self) -> BoxFuture<'static, bool> {
+        async { false }.boxed()
+    }
+
     fn inherited(&self) -> Inherited {
         Inherited::default()
     }

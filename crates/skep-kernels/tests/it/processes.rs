@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use crate::talk::{all, next, order, run};
 pub(crate) struct Children {
     pub(crate) out_of_memory_kills: AtomicU64,
     pub(crate) inherited: Mutex<Inherited>,
+    pub(crate) is_short_of_memory: AtomicBool,
 }
 
 impl Processes for Children {
@@ -76,6 +77,11 @@ impl Processes for Children {
 
     fn out_of_memory_kills(&self) -> Option<u64> {
         Some(self.out_of_memory_kills.load(Ordering::SeqCst))
+    }
+
+    fn is_short_of_memory(&self) -> BoxFuture<'static, bool> {
+        let is_short = self.is_short_of_memory.load(Ordering::SeqCst);
+        async move { is_short }.boxed()
     }
 
     fn inherited(&self) -> Inherited {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use skep_kernels::fake::FakeSurroundings;
@@ -121,6 +122,29 @@ async fn a_spare_is_not_used_when_another_kernel_would_be_started() {
     let context = world.create().await;
     let fresh = world.started(6).await[4];
     assert_eq!(world.process_of(&context).await, fresh);
+}
+
+#[tokio::test]
+async fn memory_is_for_code_and_not_for_spares() {
+    let world = world();
+    world.create().await;
+    let spare = world.started(2).await[1];
+    let short = &world.children.is_short_of_memory;
+    short.store(true, Ordering::SeqCst);
+    wait_until(Duration::from_secs(10), || async {
+        let process = format!("/proc/{spare}");
+        let is_there = Path::new(&process).exists();
+        (!is_there).then_some(()).ok_or("the spare lives")
+    })
+    .await;
+    let context = world.create().await;
+    let own = world.process_of(&context).await;
+    short.store(false, Ordering::SeqCst);
+    world.contexts.restart(&context).await.unwrap();
+    let started = world.started(5).await;
+    // The spare of the second context was never started.
+    assert_eq!(started[2], own);
+    assert_eq!(started[3], world.process_of(&context).await);
 }
 
 #[tokio::test]

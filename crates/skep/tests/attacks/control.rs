@@ -163,6 +163,7 @@ async fn launch(
         env: image.env.iter().cloned().collect(),
         default_user: image.user.clone(),
         default_workdir: image.workdir.clone(),
+        memory_mib: 0,
         secrets: Vec::new(),
     };
     let request = LaunchRequest {
