@@ -4,8 +4,15 @@ import json
 import pathlib
 
 FEATURES = json.loads((pathlib.Path(__file__).resolve().parents[1] / "features.json").read_text())
-ORDER = ("python sync", "python async", "js", "cli", "frameworks")
-TITLES = {"python sync": "Python", "python async": "Python async", "js": "JavaScript", "cli": "CLI", "frameworks": "Python"}
+ORDER = ("python sync", "python async", "js", "cli", "frameworks", "notebooks")
+TITLES = {
+    "python sync": "Python",
+    "python async": "Python async",
+    "js": "JavaScript",
+    "cli": "CLI",
+    "frameworks": "Python",
+    "notebooks": "nbformat",
+}
 
 
 LEGEND = (

@@ -8,7 +8,7 @@ import sys
 from . import environments
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
-SDKS = ("python", "js", "cli", "frameworks")
+SDKS = ("python", "js", "cli", "frameworks", "notebooks")
 GENERATIONS = ("new", "year")
 # What decides where an SDK connects must come from the runner alone.
 CLIENT_VARIABLES = ("E2B_", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "NODE_TEST_CONTEXT", "PYTEST_")
@@ -152,4 +152,28 @@ class Frameworks(Suite):
         return {"AGNO_TELEMETRY": "false", "HF_HUB_DISABLE_TELEMETRY": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-KINDS = {"python": (PythonSync, PythonAsync), "js": (JavaScript,), "cli": (CommandLine,), "frameworks": (Frameworks,)}
+class Notebooks(Suite):
+    """`skep notebook`, held to what Jupyter itself makes of a notebook and calls valid."""
+
+    name = "notebooks"
+    folder = HERE / "notebooks"
+    generations = ("new",)
+    ended_codes = (0, 1, 5)
+
+    def install(self):
+        self.interpreter = environments.python(self.folder / "notebooks.txt")
+
+    def command(self, pattern):
+        return [self.interpreter, "-m", "pytest", *(["-k", pattern] if pattern else [])]
+
+    def variables(self):
+        return {"PYTHONDONTWRITEBYTECODE": "1"}
+
+
+KINDS = {
+    "python": (PythonSync, PythonAsync),
+    "js": (JavaScript,),
+    "cli": (CommandLine,),
+    "frameworks": (Frameworks,),
+    "notebooks": (Notebooks,),
+}

@@ -6,6 +6,7 @@
 mod code;
 mod error;
 mod key;
+mod notebook;
 mod output;
 mod repl;
 mod run;
@@ -17,6 +18,7 @@ pub use code::{Screen, SessionArgs};
 pub(crate) use error::FileError;
 pub use error::{CliError, ExitKind};
 pub use key::KeyCommand;
+pub use notebook::{NotebookCommand, NotebookExportArgs, NotebookRunArgs, PreparedNotebook};
 pub use output::{OutputArgs, print_json, print_line, print_note, print_table};
 pub use repl::ReplArgs;
 pub use run::{PreparedRun, RunArgs};

@@ -58,7 +58,7 @@ pub struct PreparedRun {
     language: Language,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| c.is_ascii_alphabetic());
     let (number, unit) = text.split_at(split.unwrap_or(text.len()));
     let seconds = match unit {

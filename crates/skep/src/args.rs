@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use skep_bench::BenchArgs;
-use skep_cli::{ChosenServerArgs, KeyCommand, OutputArgs, ReplArgs, RunArgs, SandboxCommand};
+use skep_cli::{
+    ChosenServerArgs, KeyCommand, NotebookCommand, OutputArgs, ReplArgs, RunArgs, SandboxCommand,
+};
 
 use crate::config::{Config, WhenStopped};
 use crate::env_vars;
@@ -68,6 +70,9 @@ pub(crate) enum Command {
         #[command(flatten)]
         repl: Box<ReplArgs>,
     },
+    /// Run notebooks in a sandbox, and write what was run in one as a notebook
+    #[command(subcommand)]
+    Notebook(NotebookCommand),
     /// Serve without building anything
     Serve(ServeArgs),
     /// Check whether this machine can hold sandboxes, and say what to do if not

@@ -1,11 +1,11 @@
-//! `skep run` and `skep repl`: which server they use, and what must be there first.
+//! `skep run`, `skep repl` and `skep notebook`: which server they use, and what must be there first.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use skep_cli::{ChosenServerArgs, CliError, ReplArgs, RunArgs, Screen};
+use skep_cli::{ChosenServerArgs, CliError, NotebookCommand, ReplArgs, RunArgs, Screen};
 use skep_client::Client;
 use skep_image::{Catalog, builtin};
 use tokio::time::timeout;
@@ -78,6 +78,38 @@ pub(crate) fn repl(
         args.run(client, Screen::detect(environment), environment)
             .await
     })
+}
+
+/// Runs a notebook, or writes what was run as one.
+///
+/// # Errors
+///
+/// Whatever kept it from being run or written.
+pub(crate) fn notebook(
+    cli: &Cli,
+    config: Config,
+    command: NotebookCommand,
+) -> Result<ExitCode, CliError> {
+    match command {
+        NotebookCommand::Run { server, run } => {
+            let prepared = run.prepare()?;
+            let needs = Needs {
+                template: prepared.template(),
+                keeps: false,
+            };
+            with_server(cli, &config, &server, &needs, async |client| {
+                prepared.run(client, environment).await
+            })
+        }
+        NotebookCommand::Export { server, export } => {
+            let needs = Needs {
+                template: None,
+                keeps: false,
+            };
+            let work = async |client| export.run(client).await;
+            with_server(cli, &config, &server, &needs, work)
+        }
+    }
 }
 
 /// Does `work` with the server that was named, or the one on this machine, or one of its own.

@@ -119,6 +119,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             let ran = code::repl(&cli, config()?, server, (**repl).clone());
             return Ok(ran.unwrap_or_else(|error| not_run(&error)));
         }
+        Command::Notebook(command) => return code::notebook(&cli, config()?, command.clone()),
         Command::Doctor(output) => return doctor::run(&config()?, output.json),
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "skep", &mut std::io::stdout());
@@ -144,6 +145,7 @@ fn client(command: Command, local_key: &Path) -> Result<ExitCode, CliError> {
             | Command::Serve(_)
             | Command::Run { .. }
             | Command::Repl { .. }
+            | Command::Notebook(_)
             | Command::Template(_)
             | Command::Doctor(_)
             | Command::Team(_)

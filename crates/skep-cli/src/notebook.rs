@@ -1,0 +1,98 @@
+//! `skep notebook …`
+
+mod cells;
+mod file;
+mod progress;
+mod run;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use skep_client::Client;
+use skep_wire::rest::SandboxDetail;
+
+use crate::{ChosenServerArgs, CliError, print_line, print_note};
+use file::NotebookFile;
+pub use run::{NotebookRunArgs, PreparedNotebook};
+
+/// What can be done with notebooks.
+#[derive(Debug, Clone, Subcommand)]
+pub enum NotebookCommand {
+    /// Run a notebook in a sandbox, and write it with what its cells produce
+    ///
+    /// Stops at the first error; what was produced until then is written all the same. Without a
+    /// server on this machine it starts one of its own for as long as the notebook runs, which needs
+    /// root. Exit codes: 0 all cells ran, 1 one failed, 130 interrupted.
+    Run {
+        /// The server to use
+        #[command(flatten)]
+        server: ChosenServerArgs,
+        /// What to run
+        #[command(flatten)]
+        run: Box<NotebookRunArgs>,
+    },
+    /// Write everything that was run in a context of a sandbox as a notebook
+    Export {
+        /// The server to ask
+        #[command(flatten)]
+        server: ChosenServerArgs,
+        /// What to write
+        #[command(flatten)]
+        export: NotebookExportArgs,
+    },
+}
+
+/// What `skep notebook export` takes.
+#[derive(Debug, Clone, Args)]
+pub struct NotebookExportArgs {
+    /// The sandbox
+    #[arg(value_name = "SANDBOX")]
+    sandbox: String,
+
+    /// The context [default: the first one, which runs Python]
+    #[arg(long, value_name = "ID")]
+    context: Option<String>,
+
+    /// Where to write it; `-` is standard output
+    #[arg(long, short = 'o', value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+}
+
+impl NotebookExportArgs {
+    /// Writes the notebook, and returns the exit code.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError`] if there is no such sandbox or context, or it cannot be written.
+    pub async fn run(self, client: Client) -> Result<u8, CliError> {
+        let id = self.sandbox.as_str();
+        let detail: SandboxDetail = client.get(&["sandboxes", id]).await?;
+        let interpreter = client.interpreter(id, detail.envd_access_token.as_deref());
+        let contexts = interpreter.contexts().await?;
+        let chosen = match &self.context {
+            Some(wanted) => contexts.iter().find(|context| context.id == *wanted),
+            None => contexts.first(),
+        };
+        let Some(context) = chosen else {
+            let ids = contexts
+                .iter()
+                .map(|context| format!("{} ({})", context.id, context.language));
+            let ids: Vec<String> = ids.collect();
+            return Err(CliError::input(
+                format!("sandbox `{id}` has no such context"),
+                format!("it has {}", ids.join(", ")),
+            ));
+        };
+        let text = interpreter.notebook(&context.id).await?;
+        let text = String::from_utf8(text.to_vec()).map_err(CliError::failure)?;
+        let file = NotebookFile::at(&self.output)?;
+        match &file {
+            NotebookFile::StandardOutput => print_line(text.trim_end()),
+            NotebookFile::Path(path) => {
+                file.write(&text)?;
+                print_note(&format!("wrote {}", path.display()));
+            }
+        }
+        Ok(0)
+    }
+}
