@@ -19,8 +19,8 @@ pub(crate) struct Traces {
     pub(crate) agents: BTreeSet<String>,
     /// How many network links there are.
     pub(crate) links: usize,
-    /// Processes of ours that are neither the server nor in a sandbox, and mounts that the
-    /// whole machine sees.
+    /// Processes of ours that are neither the server nor its one launcher nor in a sandbox, and
+    /// mounts that the whole machine sees.
     pub(crate) strays: Vec<String>,
 }
 
@@ -93,6 +93,7 @@ fn disks(data_dir: &Path) -> BTreeSet<String> {
 fn processes(installation: &Installation, group: &str) -> (BTreeSet<String>, Vec<String>) {
     let executables = installation.executables();
     let (mut agents, mut strays) = (BTreeSet::new(), Vec::new());
+    let mut launcher = None;
     for pid in names(Path::new("/proc")).filter_map(|name| name.parse::<u32>().ok()) {
         // A process may end at any moment, and then it is none of ours.
         let Ok(executable) = fs::read_link(format!("/proc/{pid}/exe")) else {
@@ -104,12 +105,21 @@ fn processes(installation: &Installation, group: &str) -> (BTreeSet<String>, Vec
         let Ok(groups) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else {
             continue;
         };
+        let is_servers =
+            installation.server_pid().is_some() && parent(pid) == installation.server_pid();
         match sandbox_of(&groups, group) {
             Some(id) => drop(agents.insert(id)),
+            None if is_servers && launcher.is_none() => launcher = Some(pid),
             None => strays.push(format!("process {pid} {}", executable.display())),
         }
     }
     (agents, strays)
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    parent.trim().parse().ok()
 }
 
 fn sandbox_of(groups: &str, group: &str) -> Option<String> {
