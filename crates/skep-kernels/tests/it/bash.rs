@@ -11,9 +11,9 @@ use skep_kernels::{Contexts, Installed, Order};
 use crate::processes::Children;
 use crate::talk::{all, next, order, run};
 
-struct World {
-    contexts: Contexts,
-    bash: String,
+pub(crate) struct World {
+    pub(crate) contexts: Contexts,
+    pub(crate) bash: String,
     _folder: tempfile::TempDir,
 }
 
@@ -21,7 +21,7 @@ fn kernels() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels")
 }
 
-fn world() -> World {
+pub(crate) fn world() -> World {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("bash");
     std::fs::create_dir(&place).unwrap();

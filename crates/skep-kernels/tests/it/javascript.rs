@@ -38,13 +38,13 @@ fn succeed(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {said}");
 }
 
-struct World {
-    contexts: Contexts,
-    javascript: String,
+pub(crate) struct World {
+    pub(crate) contexts: Contexts,
+    pub(crate) javascript: String,
     _folder: tempfile::TempDir,
 }
 
-fn world() -> World {
+pub(crate) fn world() -> World {
     let folder = tempfile::tempdir().unwrap();
     for language in ["javascript", "typescript"] {
         let place = folder.path().join(language);

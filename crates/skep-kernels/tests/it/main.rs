@@ -15,3 +15,4 @@ mod processes;
 mod secrets;
 mod spares;
 mod talk;
+mod variables;
