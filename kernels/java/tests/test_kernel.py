@@ -11,6 +11,13 @@ ODD_VALUES = ["", "'", '"', "\\", "\\u0041", "a\nb\r\n", "${x}", "😀é\u2028",
 
 
 class Cells(KernelCase):
+    def test_what_a_child_prints_belongs_to_its_cell(self) -> None:
+        for number in range(40):
+            self.assertEqual(self.output(f'new ProcessBuilder("echo", "{number}").inheritIO().start().waitFor()'), f"{number}\n")
+        # Bytes that begin like the end of a cell, and much more than a pipe holds.
+        binary = r'new ProcessBuilder("sh", "-c", "head -c 300000 /dev/zero | tr \'\\0\' \'\\377\'").inheritIO().start().waitFor()'
+        self.assertEqual(self.output(binary), "\ufffd" * 300_000)
+
     def test_declarations_stay(self) -> None:
         self.kernel.run("import java.util.zip.*;\nint x = 5;\nint twice(int n) { return 2 * n; }\nrecord Point(int a, int b) {}").ok()
         self.assertEqual(self.value("twice(x) + new Point(1, 2).b() + new CRC32().getValue()"), "12")
@@ -234,4 +241,4 @@ class Ends(KernelCase):
 
             wait_until(flag.exists, "the code waits for its reader")
             outcome = self.kernel.finish().ok()
-            self.assertEqual((len(outcome.text()), outcome.value), (30_000_000, "3000"))
+            self.assertEqual((len(outcome.text()), outcome.value["text/plain"]), (30_000_000, "3000"))

@@ -122,7 +122,7 @@ public final class Main {
         outlet.end(count, failure != null);
     }
 
-    private void settle() throws IOException, InterruptedException {
+    private void settle() throws IOException {
         System.out.flush();
         System.err.flush();
         for (Pump pump : pumps) {
