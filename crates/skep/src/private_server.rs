@@ -1,5 +1,7 @@
 //! A server for one command, on a machine where none runs.
 
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -19,15 +21,16 @@ use crate::env_vars;
 const START: Duration = Duration::from_secs(60);
 /// How long it may take to leave the machine as it was.
 const STOP: Duration = Duration::from_secs(30);
-/// What it says goes here, for the case that it fails.
-const LOG: &str = "log";
 
 /// A server that is gone, with all it made, when its standard input ends: when this is stopped or
 /// dropped, and also when this process is killed.
 #[derive(Debug)]
 pub(crate) struct PrivateServer {
     process: Child,
+    /// Its data, which it removes itself.
     folder: TempDir,
+    /// What it says, for the case that it fails. It has no name, so nothing of it is left.
+    log: File,
     ready: Ready,
 }
 
@@ -51,7 +54,8 @@ impl PrivateServer {
     ) -> Result<Self, CliError> {
         let folder = tempfile::Builder::new().prefix("skep-run-").tempdir();
         let folder = folder.map_err(CliError::failure)?;
-        let log = std::fs::File::create(folder.path().join(LOG)).map_err(CliError::failure)?;
+        let mut log = tempfile::tempfile().map_err(CliError::failure)?;
+        let stderr = log.try_clone().map_err(CliError::failure)?;
         let executable = std::env::current_exe().map_err(CliError::failure)?;
         let mut command = Command::new(executable);
         command
@@ -65,7 +69,7 @@ impl PrivateServer {
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(log);
+            .stderr(stderr);
         if let Some(path) = config_file {
             command.arg("--config").arg(path);
         }
@@ -74,17 +78,20 @@ impl PrivateServer {
         let mut line = String::new();
         let mut reader = BufReader::new(stdout);
         let read = timeout(START, reader.read_line(&mut line)).await;
-        let ready = match read {
-            Ok(Ok(_)) => serde_json::from_str(&line).ok(),
-            Ok(Err(_)) | Err(_) => None,
-        };
-        match ready {
-            Some(ready) => Ok(Self {
-                process,
-                folder,
-                ready,
-            }),
-            None => Err(last_words(folder.path())),
+        match read {
+            Ok(Ok(_)) => match serde_json::from_str(&line) {
+                Ok(ready) => Ok(Self {
+                    process,
+                    folder,
+                    log,
+                    ready,
+                }),
+                Err(_) => Err(failed("ended before it was ready", &mut log)),
+            },
+            Ok(Err(_)) | Err(_) => {
+                let what = format!("was not ready within {} s", START.as_secs());
+                Err(failed(&what, &mut log))
+            }
         }
     }
 
@@ -108,17 +115,24 @@ impl PrivateServer {
                 let _gone = self.folder.keep();
                 Ok(())
             }
-            Ok(Ok(_) | Err(_)) | Err(_) => Err(last_words(self.folder.path())),
+            Ok(Ok(status)) => Err(failed(&format!("ended with {status}"), &mut self.log)),
+            Ok(Err(error)) => Err(CliError::failure(error)),
+            Err(_) => {
+                let what = format!("did not end within {} s", STOP.as_secs());
+                Err(failed(&what, &mut self.log))
+            }
         }
     }
 }
 
-fn last_words(folder: &Path) -> CliError {
-    let log = std::fs::read_to_string(folder.join(LOG)).unwrap_or_default();
-    let text = match log.trim() {
-        "" => "it said nothing".to_owned(),
-        said => said.to_owned(),
+/// Tells what happened to the server, and what it said last.
+fn failed(what: &str, log: &mut File) -> CliError {
+    let mut said = String::new();
+    let read = log.rewind().and_then(|()| log.read_to_string(&mut said));
+    let text = match (read, said.trim()) {
+        (Ok(_), "") | (Err(_), _) => "it said nothing",
+        (Ok(_), said) => said,
     };
-    CliError::failure(format!("the server of this command failed: {text}"))
+    CliError::failure(format!("the server of this command {what}: {text}"))
         .hint("`skep doctor` says what this machine lacks")
 }
