@@ -16,6 +16,9 @@ use crate::target::Target;
 const CYCLES: usize = 240;
 const AT_A_TIME: usize = 6;
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What is kept ready is made one after the other; it is all there when nothing has changed for
+/// so long.
+const STEADY: Duration = Duration::from_secs(1);
 
 /// How a sandbox ends.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +54,7 @@ pub(crate) async fn check(product: &Product, sentinels: &Sentinels) -> Result<St
     // The first sandbox makes what all share.
     let first = product.create(sentinels).await;
     product.kill(&first).await;
-    let before = at_rest(product).await;
+    let before = at_rest(product);
     let start = Instant::now();
     let cycles = (0..CYCLES).map(|number| {
         let end = ENDS[number % ENDS.len()];
@@ -130,21 +133,27 @@ fn kill_agent(product: &Product, target: &Target) {
 type Count = BTreeMap<&'static str, usize>;
 
 /// What there is when nobody has a sandbox and those that are kept ready are.
-async fn at_rest(product: &Product) -> Count {
-    skep_testkit::wait_until(PATIENCE, async || {
+fn at_rest(product: &Product) -> Count {
+    let mut seen = Count::new();
+    let mut since = Instant::now();
+    skep_testkit::wait_for(PATIENCE, || {
         let now = count(product);
+        if now != seen {
+            seen.clone_from(&now);
+            since = Instant::now();
+        }
         let spares = Product::spares();
         // A zygote has all that a sandbox has but a link.
         let kept = spares + usize::from(Product::has_zygote());
         let expected = [("cgroups", kept), ("loop devices", kept), ("links", spares)];
         let is_right = |(what, count): &(&str, usize)| (now[*what] == 0) == (*count == 0);
-        if now["folders"] == kept && expected.iter().all(is_right) {
+        let is_complete = now["folders"] == kept && expected.iter().all(is_right);
+        if is_complete && since.elapsed() > STEADY {
             Ok(now)
         } else {
             Err(format!("{now:?}"))
         }
     })
-    .await
 }
 
 /// Waits until there is as much of everything as there was: the kernel lets go of some things a
