@@ -155,10 +155,9 @@ def _run(shell: ZMQInteractiveShell, places: dict[str, int], descriptors: Descri
 
 def _wait_for_parent() -> None:
     """Until the process between has ended and the sandbox's first one is the parent, as the server wants to see it."""
-    pause = 0.0001
     while os.getppid() != 1:
-        time.sleep(pause)
-        pause *= 2
+        # It gives its memory back meanwhile, which is a millisecond or two; a longer pause would be added to it.
+        time.sleep(0.0001)
 
 
 def _become(plan: dict[str, Any], descriptors: Descriptors, doors: Sequence[int]) -> None:
