@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
 use skep_isolation::{Isolation, LaunchError, Launched};
 use skep_launch::Step;
 use skep_native::{Native, ZygoteConfig, ZygoteCounts};
@@ -20,6 +21,7 @@ crate::tests![
     a_zygote_that_dies_is_replaced,
     a_zygote_that_does_not_answer_is_given_up,
     an_old_zygote_is_replaced_and_serves_its_sandboxes_to_their_end,
+    zygotes_are_replaced_while_many_ask_for_forks,
     when_a_zygote_is_full_the_next_is_made,
     a_sandbox_below_a_zygote_is_adopted,
     questions_that_make_no_sense_are_refused,
@@ -271,6 +273,40 @@ async fn an_old_zygote_is_replaced_and_serves_its_sandboxes_to_their_end() {
     .await;
     drop(counts);
     finish(bench, [cold]).await;
+}
+
+async fn zygotes_are_replaced_while_many_ask_for_forks() {
+    let config = ZygoteConfig {
+        sandboxes: 2,
+        rotate_after: Duration::ZERO,
+        ..ZygoteConfig::default()
+    };
+    let bench = bench_with("none", config).await;
+    let (sandbox, cold) = below_a_zygote(&bench).await;
+    let counts = counts(&bench);
+    let lives = (0..24).map(|_| async {
+        let sandbox = bench.launch().await;
+        let answer = ask(&sandbox, "fork read=/proc/sys/kernel/ostype").await;
+        // No zygote had room for it: then its kernels are started, which always works.
+        assert!(
+            ["Linux", "nobody to ask"].contains(&answer.as_str()),
+            "{answer}"
+        );
+        assert_eq!(ask(&sandbox, OSTYPE.0).await, OSTYPE.1);
+        sandbox.destroy().await.unwrap();
+        answer == "Linux"
+    });
+    let forked: Vec<bool> = stream::iter(lives).buffer_unordered(4).collect().await;
+    assert!(forked.contains(&true), "none was below a zygote");
+    assert!(counts.made.get() > 2, "{} were made", counts.made.get());
+    assert_eq!((counts.different.get(), counts.dead.get()), (0, 0));
+    // The first one's zygote has been replaced many times, and is still there for it.
+    assert_eq!(
+        ask(&sandbox, "fork read=/proc/sys/kernel/ostype").await,
+        "Linux"
+    );
+    drop(counts);
+    finish(bench, [sandbox, cold]).await;
 }
 
 async fn when_a_zygote_is_full_the_next_is_made() {
