@@ -185,7 +185,7 @@ fn output_streams_and_ctrl_c_interrupts_the_code_and_shows_where_it_was() {
     assert_eq!(rest[0], "Cell In[1], line 4", "{rest:?}");
     assert_eq!(rest.last().unwrap(), "KeyboardInterrupt", "{rest:?}");
 
-    let stubborn = "import time\nprint('on', flush=True)\nwhile True:\n  try: time.sleep(60)\n  except KeyboardInterrupt: print('no', flush=True)";
+    let stubborn = "import time\nwhile True:\n  try: print('on', flush=True); time.sleep(60)\n  except KeyboardInterrupt: print('no', flush=True)";
     let mut child = world
         .command(&["-c", stubborn])
         .stdout(Stdio::piped())
