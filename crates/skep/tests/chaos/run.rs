@@ -164,7 +164,8 @@ fn every_language_has_its_arguments_its_errors_and_its_exit_codes() {
 #[test]
 fn output_streams_and_ctrl_c_interrupts_the_code_and_shows_where_it_was() {
     let world = World::new();
-    let code = "print('one')\nimport sys, time\nprint('two', file=sys.stderr)\ntime.sleep(60)";
+    // The second word comes when the code waits, so that it is there that it is interrupted.
+    let code = "print('one')\nimport sys, threading, time\nthreading.Timer(0.3, print, ['two'], {'file': sys.stderr}).start()\ntime.sleep(60)";
     let mut child = world
         .command(&[])
         .stdin(Stdio::piped())
