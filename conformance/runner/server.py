@@ -95,7 +95,12 @@ def start(mode, executable, data, log_file):
     options = ["--json", "--listen", "127.0.0.1:0", "--data-dir", data, "--cache-dir", CACHE]
     options.append("--share-host-package-settings")
     command = [*as_root(), executable, "up", *options, *(["--tls"] if mode == "domain" else [])]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log_file)
+    # The year-old interpreter SDK for JavaScript, which knows this mode alone, makes contexts without a token.
+    variables = {"SKEP_CONTEXTS_WITHOUT_TOKEN": "true"} if mode == "domain" else {}
+    environment = {**os.environ, **variables}
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log_file, env=environment
+    )
 
 
 def ready_line(process, log):

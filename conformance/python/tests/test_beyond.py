@@ -34,6 +34,7 @@ class Raw:
         assert made.status == 201, made.text
         self.sandbox = types.SimpleNamespace(sandbox_id=made.json["sandboxID"])
         self.token = {"X-Access-Token": made.json["envdAccessToken"], "Content-Type": "application/json"}
+        self.traffic_token = {"E2B-Traffic-Access-Token": made.json["trafficAccessToken"]}
 
     def call(self, method, path, body=None):
         return web.port(self.sandbox, PORT, path, self.token, method, body and json.dumps(body))
@@ -223,3 +224,38 @@ def test_large_output_and_results_do_not_fill_the_agent():
         assert sandbox.peak_of_agent() < before + 20
         sandbox.run(f"'x' * ({LARGE_RESULT} << 20)", {"secrets": ["hunter2222"]})
         assert sandbox.peak_of_agent() < before + 2 * LARGE_RESULT + 20
+
+
+# What whoever knows a sandbox's id would like to do to its contexts, from outside or from within.
+CONTEXT_ROUTES = [("GET", "/contexts"), ("POST", "/contexts"), ("POST", "/contexts/{}/restart"), ("DELETE", "/contexts/{}")]
+
+FROM_WITHIN = """import http.client, json
+statuses = []
+for method, path in json.loads(%r):
+    connection = http.client.HTTPConnection(%r, 49999, timeout=20)
+    connection.request(method, path, "{}", {"Content-Type": "application/json"})
+    statuses.append(connection.getresponse().status)
+print(json.dumps(statuses))"""
+
+
+@feature("interpreter.contexts")
+def test_the_id_of_a_sandbox_alone_opens_no_context(plain):
+    context = plain.call("POST", "/contexts", {}).json["id"]
+    plain.run("kept = 42", context_id=context)
+    routes = [(method, path.format(context)) for method, path in CONTEXT_ROUTES]
+    wrong = ({}, {"X-Access-Token": "0" * 64}, {"E2B-Traffic-Access-Token": plain.token["X-Access-Token"]})
+    for shown in wrong:
+        headers = {"Content-Type": "application/json", **shown}
+        answers = [web.port(plain.sandbox, PORT, path, headers, method, "{}") for method, path in routes]
+        assert [answer.status for answer in answers] == [401] * 4, shown
+    # Neither loopback nor its own address makes code in the sandbox anybody better.
+    address = plain.printed("import socket; print(socket.gethostbyname(socket.gethostname()))").strip()
+    for host in ("127.0.0.1", "0.0.0.0", address):
+        printed = plain.printed(FROM_WITHIN % (json.dumps(routes), host))
+        assert json.loads(printed) == [401] * 4, host
+    assert plain.printed("print(kept)", context_id=context) == "42\n"
+    # The same with the token that the SDKs show here.
+    headers = {"Content-Type": "application/json", **plain.traffic_token}
+    answers = [web.port(plain.sandbox, PORT, path, headers, method, "{}") for method, path in routes]
+    assert [answer.status for answer in answers] == [200] * 4
+    assert plain.call("POST", "/execute", {"code": "1", "context_id": context}).status == 404

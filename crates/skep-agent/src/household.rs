@@ -206,6 +206,16 @@ impl Household {
         }
     }
 
+    /// Whether a caller that shows this traffic token may use what it opens. Where the server has
+    /// set none, no caller may.
+    pub fn admits_traffic(&self, token: Option<&[u8]>) -> bool {
+        let config = self.agent.settings.current();
+        let secret = config.traffic_token.as_deref().filter(|it| !it.is_empty());
+        secret
+            .zip(token)
+            .is_some_and(|(secret, shown)| equal(shown, secret.as_bytes()))
+    }
+
     /// Where commands start when nobody says where.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use skep_control::{
     Key, KeyMask, ListedTemplate, LogEntry, LogLevel, MetricPoint, Order, Sandbox, SandboxRecord,
     TeamPoint,
 };
-use skep_types::{Phase, Usage};
+use skep_types::{AccessToken, Phase, Usage};
 use skep_wire::rest;
 
 /// Which version of the agent's protocol our sandboxes speak. Clients unlock features by it.
@@ -23,7 +23,7 @@ pub(crate) fn sandbox(order: &Order, domain: Option<&str>) -> rest::Sandbox {
         client_id: CLIENT_ID.to_owned(),
         envd_version: AGENT_VERSION.to_owned(),
         envd_access_token: revealed_token(order),
-        traffic_access_token: None,
+        traffic_access_token: order.access_token.as_ref().map(revealed_traffic_token),
         domain: domain.map(str::to_owned),
     }
 }
@@ -64,6 +64,12 @@ pub(crate) fn sandbox_detail(sandbox: &Sandbox, domain: Option<&str>) -> rest::S
             on_timeout: rest::OnTimeout::Kill,
         }),
     }
+}
+
+/// Clients show it beside the access token where they have both, and on the interpreter's
+/// contexts instead of it. It does not tell them that the sandbox's ports are closed.
+fn revealed_traffic_token(token: &AccessToken) -> String {
+    token.traffic().reveal().to_owned()
 }
 
 fn revealed_token(order: &Order) -> Option<String> {

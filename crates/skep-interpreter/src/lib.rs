@@ -23,8 +23,12 @@ use cancellation::Cancellations;
 
 /// What the interpreter needs to know about its sandbox.
 pub trait Door: Send + Sync + 'static {
-    /// Whether a caller that shows this token may run code. In constant time.
+    /// Whether a caller that shows this access token may run code. In constant time.
     fn admits(&self, token: Option<&[u8]>) -> bool;
+
+    /// Whether a caller that shows this traffic token may list, make, restart and remove
+    /// contexts, as one that may run code may. In constant time.
+    fn admits_traffic(&self, token: Option<&[u8]>) -> bool;
 }
 
 /// What all requests share.

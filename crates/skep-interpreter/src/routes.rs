@@ -34,6 +34,9 @@ const HEALTH_PATIENCE: Duration = Duration::from_secs(30);
 
 const TOKEN_HEADER: &str = "x-access-token";
 
+/// The SDKs show this one on the routes of contexts, and no other there.
+const TRAFFIC_TOKEN_HEADER: &str = "e2b-traffic-access-token";
+
 pub(crate) fn routes(interpreter: Arc<Interpreter>) -> Router {
     Router::new()
         .route("/health", get(health).head(method_not_allowed))
@@ -57,7 +60,9 @@ pub(crate) fn routes(interpreter: Arc<Interpreter>) -> Router {
         .with_state(interpreter)
 }
 
-/// Browsers may call from anywhere: what protects the sandbox is its token, not an origin.
+/// Browsers may call from anywhere: what protects the sandbox is its token, not an origin. A page
+/// has no token that its user did not give it, and no browser adds one by itself, as it would a
+/// cookie; without one a page can ask for nothing but `/health`.
 fn cors() -> CorsLayer {
     CorsLayer::new()
         .allow_origin(AllowOrigin::any())
@@ -199,13 +204,26 @@ fn answer(execution: Execution, form: OutputForm) -> Response {
 
 impl Interpreter {
     fn check_token(&self, headers: &HeaderMap) -> Result<(), Failed> {
-        let token = headers.get(TOKEN_HEADER).map(|value| value.as_bytes());
-        if self.door.admits(token) {
+        if self.door.admits(shown(headers, TOKEN_HEADER)) {
             Ok(())
         } else {
             Err(Failed::Unauthorized)
         }
     }
+
+    /// Either token. The traffic token opens contexts but runs no code.
+    fn check_context_token(&self, headers: &HeaderMap) -> Result<(), Failed> {
+        let traffic = shown(headers, TRAFFIC_TOKEN_HEADER);
+        if self.door.admits(shown(headers, TOKEN_HEADER)) || self.door.admits_traffic(traffic) {
+            Ok(())
+        } else {
+            Err(Failed::NoContextToken)
+        }
+    }
+}
+
+fn shown<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
+    headers.get(name).map(|value| value.as_bytes())
 }
 
 /// `POST /skep/cancel`, from the proxy alone: the caller of a request has left.
@@ -221,32 +239,41 @@ async fn cancel(State(interpreter): State<Arc<Interpreter>>, headers: HeaderMap)
 }
 
 /// `GET /contexts`
-async fn list(State(interpreter): State<Arc<Interpreter>>) -> Json<Vec<wire::Context>> {
-    Json(interpreter.contexts.list().into_iter().map(shown).collect())
+async fn list(
+    State(interpreter): State<Arc<Interpreter>>,
+    headers: HeaderMap,
+) -> Result<Json<Vec<wire::Context>>, Failed> {
+    interpreter.check_context_token(&headers)?;
+    let all = interpreter.contexts.list();
+    Ok(Json(all.into_iter().map(context).collect()))
 }
 
 /// `POST /contexts`
 async fn create(
     State(interpreter): State<Arc<Interpreter>>,
+    headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<wire::Context>, Failed> {
+    interpreter.check_context_token(&headers)?;
     let request = NewContext::parse(&body)?;
     let contexts = &interpreter.contexts;
-    let context = contexts
+    let made = contexts
         .create(&request.language, request.directory)
         .await?;
-    if let Err(error) = contexts.mark(&context.id, &request.secrets) {
-        contexts.remove(&context.id).await?;
+    if let Err(error) = contexts.mark(&made.id, &request.secrets) {
+        contexts.remove(&made.id).await?;
         return Err(error.into());
     }
-    Ok(Json(shown(context)))
+    Ok(Json(context(made)))
 }
 
 /// `POST /contexts/{id}/restart`
 async fn restart(
     State(interpreter): State<Arc<Interpreter>>,
+    headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Json<()>, Failed> {
+    interpreter.check_context_token(&headers)?;
     interpreter.contexts.restart(&id).await?;
     Ok(Json(()))
 }
@@ -265,23 +292,26 @@ async fn notebook(
 /// `DELETE /contexts/{id}`
 async fn remove(
     State(interpreter): State<Arc<Interpreter>>,
+    headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Json<()>, Failed> {
+    interpreter.check_context_token(&headers)?;
     interpreter.contexts.remove(&id).await?;
     Ok(Json(()))
 }
 
-fn shown(context: ContextInfo) -> wire::Context {
+fn context(info: ContextInfo) -> wire::Context {
     wire::Context {
-        id: context.id,
-        language: context.language,
-        cwd: context.directory,
+        id: info.id,
+        language: info.language,
+        cwd: info.directory,
     }
 }
 
 /// Why a request was not fulfilled.
 enum Failed {
     Unauthorized,
+    NoContextToken,
     NoExecution(String),
     Refused(Refusal),
     Context(ContextError),
@@ -305,6 +335,11 @@ impl IntoResponse for Failed {
             Self::Unauthorized => text(
                 StatusCode::UNAUTHORIZED,
                 "show the sandbox's access token in X-Access-Token",
+            ),
+            Self::NoContextToken => text(
+                StatusCode::UNAUTHORIZED,
+                "show the sandbox's traffic access token in E2B-Traffic-Access-Token, \
+                 or its access token in X-Access-Token",
             ),
             Self::NoExecution(id) => {
                 text(StatusCode::NOT_FOUND, format!("Execution {id} not found"))

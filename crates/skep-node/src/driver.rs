@@ -372,6 +372,7 @@ fn agent_config(spec: &SandboxSpec, control_token: &str) -> AgentConfig {
     AgentConfig {
         control_token: control_token.to_owned(),
         access_token: token.map(|token| token.reveal().to_owned()),
+        traffic_token: token.map(|token| token.traffic().reveal().to_owned()),
         sandbox_id: spec.id.to_string(),
         template_id: template.id.to_string(),
         env: template.env.iter().chain(caller).cloned().collect(),

@@ -17,6 +17,9 @@ pub struct FrontConfig {
     /// How long a connection without a request is kept. Clients keep theirs for 300 s and send
     /// a request twice if we close first.
     pub idle_timeout: Duration,
+    /// Whether `POST /contexts` of an interpreter is passed on with the sandbox's traffic token
+    /// when its caller shows no token. Whoever knows a sandbox's id can then start kernels in it.
+    pub contexts_without_token: bool,
     /// How long requests may go on after the server was told to stop.
     pub drain: Duration,
 }
@@ -30,6 +33,7 @@ impl FrontConfig {
             requests_per_sandbox: 4096,
             head_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(620),
+            contexts_without_token: false,
             drain: Duration::from_secs(5),
         }
     }

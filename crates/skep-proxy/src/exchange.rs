@@ -229,6 +229,7 @@ impl Exchange {
             named_by: self.target.named_by,
             peer: self.connection.peer.ip(),
             secure: self.connection.secure,
+            contexts_without_token: self.shared.config.contexts_without_token,
         }
     }
 

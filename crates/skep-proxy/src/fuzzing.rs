@@ -31,6 +31,7 @@ pub fn towards_agent(parts: &mut Parts, route: &Route) {
         named_by: NamedBy::Headers,
         peer: IpAddr::V4(Ipv4Addr::LOCALHOST),
         secure: false,
+        contexts_without_token: false,
     };
     headers::towards_sandbox(parts, &passage);
 }

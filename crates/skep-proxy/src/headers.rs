@@ -7,7 +7,7 @@ use http::header::{
     UPGRADE,
 };
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version, request, response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, request, response};
 use skep_wire::agent::{AGENT_PORT, CONTROL_HEADER};
 
 use crate::INTERPRETER_PORT;
@@ -17,6 +17,9 @@ use crate::route::Route;
 
 /// The header that opens a sandbox's ports to traffic.
 pub(crate) const TRAFFIC_TOKEN: &str = "e2b-traffic-access-token";
+
+/// Where the interpreter makes contexts.
+const CONTEXTS_PATH: &str = "/contexts";
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -32,6 +35,8 @@ pub(crate) struct Passage<'a> {
     pub(crate) named_by: NamedBy,
     pub(crate) peer: IpAddr,
     pub(crate) secure: bool,
+    /// See [`crate::FrontConfig::contexts_without_token`].
+    pub(crate) contexts_without_token: bool,
 }
 
 /// The protocol a client asks to switch to, if the proxy passes such a switch on.
@@ -54,6 +59,7 @@ pub(crate) fn towards_sandbox(parts: &mut request::Parts, passage: &Passage<'_>)
     strip_connection(&mut parts.headers);
     parts.headers.remove(EXPECT);
     withhold(&mut parts.headers, passage);
+    lend_traffic_token(parts, passage);
     forwarded(&mut parts.headers, passage, host.clone());
 
     let own = |port| port == AGENT_PORT || port == INTERPRETER_PORT;
@@ -85,7 +91,10 @@ fn origin_form(uri: &Uri) -> Uri {
 fn withhold(headers: &mut HeaderMap, passage: &Passage<'_>) {
     headers.remove(CONTROL_HEADER);
     headers.remove(REQUEST_HEADER);
-    headers.remove(TRAFFIC_TOKEN);
+    // The interpreter asks for it where clients show no other.
+    if passage.port != INTERPRETER_PORT {
+        headers.remove(TRAFFIC_TOKEN);
+    }
     if passage.named_by == NamedBy::Headers {
         headers.remove(SANDBOX_ID);
         headers.remove(SANDBOX_PORT);
@@ -95,6 +104,25 @@ fn withhold(headers: &mut HeaderMap, passage: &Passage<'_>) {
         // The agent's token would let a service of the user act as its owner.
         _ => headers.remove(ACCESS_TOKEN),
     };
+}
+
+/// Lets a client make a context that cannot show a token, if the operator wants that. Code in a
+/// sandbox does not come this way, so the interpreter itself never has to make an exception.
+fn lend_traffic_token(parts: &mut request::Parts, passage: &Passage<'_>) {
+    let is_making = parts.method == Method::POST && parts.uri.path() == CONTEXTS_PATH;
+    let has_token = |name| parts.headers.contains_key(name);
+    if !passage.contexts_without_token
+        || passage.port != INTERPRETER_PORT
+        || !is_making
+        || has_token(ACCESS_TOKEN)
+        || has_token(TRAFFIC_TOKEN)
+    {
+        return;
+    }
+    if let Some(token) = &passage.route.access_token {
+        let token = HeaderValue::try_from(token.traffic().reveal()).expect("hexadecimal digits");
+        parts.headers.insert(TRAFFIC_TOKEN, token);
+    }
 }
 
 fn forwarded(headers: &mut HeaderMap, passage: &Passage<'_>, host: Option<HeaderValue>) {

@@ -1,6 +1,8 @@
 //! A sandbox as it is ordered, and as it is seen.
 
+use hmac::{Hmac, Mac};
 use jiff::Timestamp;
+use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use crate::{Egress, Ending, ExecutionId, Phase, Redacted, SandboxId, Secrets, TemplateImage};
@@ -12,11 +14,25 @@ pub struct AccessToken(Redacted<Box<str>>);
 impl AccessToken {
     /// A new token that nobody can guess.
     pub fn random() -> Self {
-        use std::fmt::Write as _;
-
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).expect("the kernel's random source is always there");
-        let mut text = String::with_capacity(64);
+        Self::from_bytes(&bytes)
+    }
+
+    /// The token that goes with this one and opens less: the sandbox's contexts, and ports whose
+    /// owner has closed them. It tells nothing about this one, and whoever has this one needs no
+    /// record of it.
+    pub fn traffic(&self) -> Self {
+        let mut code = Hmac::<Sha256>::new_from_slice(self.reveal().as_bytes())
+            .expect("a key may have any length");
+        code.update(b"sandbox-traffic");
+        Self::from_bytes(&code.finalize().into_bytes())
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        use std::fmt::Write as _;
+
+        let mut text = String::with_capacity(2 * bytes.len());
         for byte in bytes {
             write!(text, "{byte:02x}").expect("writing to a string cannot fail");
         }
@@ -86,5 +102,18 @@ mod tests {
         assert!(!token.matches(&token.reveal()[1..]));
         assert!(!token.matches(AccessToken::random().reveal()));
         assert!(!format!("{token:?}").contains(token.reveal()));
+    }
+
+    #[test]
+    fn a_traffic_token_is_always_the_same_and_opens_nothing_but_traffic() {
+        let token = AccessToken::from_record("secret");
+        let traffic = token.traffic();
+        // A change would lock out callers of sandboxes that a server has adopted.
+        assert_eq!(
+            traffic.reveal(),
+            "e5656403d376a6b3d51b1fcec639027f29c7bb84b62de52f22440dc39a423bd5"
+        );
+        assert!(!token.matches(traffic.reveal()) && !traffic.matches(token.reveal()));
+        assert_ne!(traffic, AccessToken::from_record("secret2").traffic());
     }
 }

@@ -36,6 +36,8 @@ pub struct AgentConfig {
     pub control_token: String,
     /// What callers must show; `None` opens the agent to whoever reaches it.
     pub access_token: Option<String>,
+    /// What opens the contexts of its interpreter to callers without the access token.
+    pub traffic_token: Option<String>,
     /// The name of the sandbox.
     pub sandbox_id: String,
     /// The id of its template.

@@ -39,6 +39,8 @@ pub(crate) struct Config {
     pub(crate) records: Records,
     /// What sandboxes reach beyond the public internet, and who resolves names for them.
     pub(crate) network: Network,
+    /// What is given up for clients that cannot do better.
+    pub(crate) security: Security,
     /// TLS with certificates of your own.
     pub(crate) tls: Option<Tls>,
     /// Where traces go.
@@ -102,6 +104,14 @@ pub(crate) struct Network {
     pub(crate) allow: Vec<String>,
 }
 
+/// What is given up for clients that cannot do better.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Security {
+    /// Whether contexts can be made, though nothing else, by callers that show no token.
+    pub(crate) contexts_without_token: bool,
+}
+
 /// Traces, for an OpenTelemetry collector.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -148,6 +158,7 @@ impl Default for Config {
             pool: Pool::default(),
             records: Records::default(),
             network: Network::default(),
+            security: Security::default(),
             tls: None,
             traces: Traces::default(),
         }

@@ -175,6 +175,11 @@ pub(crate) const ALL: &[EnvVar] = &[
         help: "how fast one sandbox may read from the disk, and write to it; 0 is as fast as it goes",
     },
     EnvVar {
+        name: "SKEP_CONTEXTS_WITHOUT_TOKEN",
+        key: "security.contexts_without_token",
+        help: "`true` lets callers without a token make contexts, which JavaScript's interpreter SDK before 2.3 needs",
+    },
+    EnvVar {
         name: "OTEL_EXPORTER_OTLP_ENDPOINT",
         key: "traces.endpoint",
         help: "URL of an OpenTelemetry collector that takes traces over HTTP; without it there are none",

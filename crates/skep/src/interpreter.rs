@@ -71,6 +71,10 @@ impl Door for Sandbox {
     fn admits(&self, token: Option<&[u8]>) -> bool {
         self.household.admits(token)
     }
+
+    fn admits_traffic(&self, token: Option<&[u8]>) -> bool {
+        self.household.admits_traffic(token)
+    }
 }
 
 impl Surroundings for Sandbox {

@@ -223,7 +223,10 @@ impl Server {
             metrics: Arc::<Metrics>::clone(&metrics),
         });
         let routes = Arc::new(NodeRoutes(node.clone()));
-        let front_config = FrontConfig::new(domain.unwrap_or("localhost"));
+        let front_config = FrontConfig {
+            contexts_without_token: config.security.contexts_without_token,
+            ..FrontConfig::new(domain.unwrap_or("localhost"))
+        };
         let front = Front::new(front_config, api, routes);
         metrics.proxy.get_or_init(|| front.metrics());
         let names = match (&tls, domain) {

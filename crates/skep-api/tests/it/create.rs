@@ -5,11 +5,11 @@ use std::time::Duration;
 use skep_api::Access;
 use skep_control::{NodeCreateError, TeamLimits};
 use skep_testkit::wait_until;
-use skep_types::{Egress, EndReason, SandboxId};
+use skep_types::{AccessToken, Egress, EndReason, SandboxId};
 
 use crate::server::Server;
 
-const CREATED: &str = r#"201 {"alias":"base","clientID":"6532622b","domain":"sandbox.test","envdAccessToken":"TOKEN","envdVersion":"0.6.13","sandboxID":"SANDBOX","templateID":"ID","trafficAccessToken":null}"#;
+const CREATED: &str = r#"201 {"alias":"base","clientID":"6532622b","domain":"sandbox.test","envdAccessToken":"TOKEN","envdVersion":"0.6.13","sandboxID":"SANDBOX","templateID":"ID","trafficAccessToken":"TOKEN"}"#;
 
 const YEAR_OLD_PYTHON: &str = r#"{"templateID":"base","allow_internet_access":true,"autoPause":false,"envVars":{},"metadata":{},"secure":true,"timeout":300}"#;
 
@@ -40,7 +40,10 @@ async fn every_sandbox_has_a_token_whatever_was_asked_for() {
         for route in ["/sandboxes", "/v2/sandboxes"] {
             let answer = server.send(&format!("POST {route} {body}")).await;
             assert_eq!(answer.status, 201);
-            assert!(answer.json().get("envdAccessToken").is_some());
+            let made = answer.json();
+            let token = made["envdAccessToken"].as_str().unwrap();
+            let traffic = made["trafficAccessToken"].as_str().unwrap();
+            assert_eq!(AccessToken::from_record(token).traffic().reveal(), traffic);
         }
     }
 }

@@ -108,7 +108,7 @@ async fn connecting_extends_by_five_minutes_when_a_new_client_says_nothing() {
     server
         .check(
             &format!("POST /v2/sandboxes/{id}/connect"),
-            r#"200 {"alias":"base","clientID":"6532622b","domain":"sandbox.test","envdAccessToken":"TOKEN","envdVersion":"0.6.13","sandboxID":"SANDBOX","templateID":"ID","trafficAccessToken":null}"#,
+            r#"200 {"alias":"base","clientID":"6532622b","domain":"sandbox.test","envdAccessToken":"TOKEN","envdVersion":"0.6.13","sandboxID":"SANDBOX","templateID":"ID","trafficAccessToken":"TOKEN"}"#,
         )
         .await;
     about(server.left(&id).await, 300);

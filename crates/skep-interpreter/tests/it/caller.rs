@@ -15,12 +15,31 @@ use tower::ServiceExt;
 
 /// The token of the sandbox under test.
 pub(crate) const TOKEN: &str = "sandbox-token";
+/// What opens its contexts alone.
+pub(crate) const TRAFFIC_TOKEN: &str = "traffic-token";
 
 struct TokenDoor;
 
 impl Door for TokenDoor {
     fn admits(&self, token: Option<&[u8]>) -> bool {
         token == Some(TOKEN.as_bytes())
+    }
+
+    fn admits_traffic(&self, token: Option<&[u8]>) -> bool {
+        token == Some(TRAFFIC_TOKEN.as_bytes())
+    }
+}
+
+/// The door of a sandbox that has no tokens.
+struct OpenDoor;
+
+impl Door for OpenDoor {
+    fn admits(&self, _token: Option<&[u8]>) -> bool {
+        true
+    }
+
+    fn admits_traffic(&self, _token: Option<&[u8]>) -> bool {
+        true
     }
 }
 
@@ -31,13 +50,22 @@ pub(crate) struct Interpreter {
 }
 
 pub(crate) fn interpreter() -> Interpreter {
+    behind(Arc::new(TokenDoor))
+}
+
+/// One that asks for nothing: what an attack does there is what tokens hold elsewhere.
+pub(crate) fn open_interpreter() -> Interpreter {
+    behind(Arc::new(OpenDoor))
+}
+
+fn behind(door: Arc<dyn Door>) -> Interpreter {
     let kernels = Arc::new(FakeKernels::default());
     let launcher = Arc::new(Arc::clone(&kernels));
     let surroundings = Arc::new(FakeSurroundings::default());
     let contexts = Contexts::new(launcher, surroundings, &["python"]);
     Interpreter {
         kernels,
-        routes: skep_interpreter::routes(contexts, Arc::new(TokenDoor)),
+        routes: skep_interpreter::routes(contexts, door),
     }
 }
 

@@ -3,9 +3,9 @@
 use axum::body::Body;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::caller::interpreter;
+use crate::caller::{Interpreter, TOKEN, TRAFFIC_TOKEN, interpreter, open_interpreter};
 
 #[tokio::test]
 async fn code_is_run_only_for_those_who_have_the_token() {
@@ -19,9 +19,85 @@ async fn code_is_run_only_for_those_who_have_the_token() {
         let response = interpreter.send(request.body(body).unwrap()).await;
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{token:?}");
     }
-    // The clients do not show it here.
-    let request = Request::get("/contexts").body(Body::empty()).unwrap();
-    assert_eq!(interpreter.send(request).await.status(), StatusCode::OK);
+}
+
+/// Tries everything that can be done to contexts, and returns the statuses and whether what was
+/// remembered in the default context is still there.
+async fn attack_contexts(
+    interpreter: &Interpreter,
+    shown: &[(&str, &str)],
+) -> (Vec<StatusCode>, bool) {
+    interpreter.run("remember me").await;
+    let (_, listed) = interpreter.call("GET", "/contexts").await;
+    let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    let id = listed[0]["id"].as_str().unwrap();
+    let mut statuses = Vec::new();
+    for (method, path) in [
+        ("GET", "/contexts".to_owned()),
+        ("POST", "/contexts".to_owned()),
+        ("POST", format!("/contexts/{id}/restart")),
+        ("DELETE", format!("/contexts/{id}")),
+    ] {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in shown {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::from("{}")).unwrap();
+        statuses.push(interpreter.send(request).await.status());
+    }
+    let lines = interpreter.run("recall").await;
+    (statuses, lines[1]["name"] != "NameError")
+}
+
+#[tokio::test]
+async fn contexts_are_opened_by_a_token_alone() {
+    let refused = (vec![StatusCode::UNAUTHORIZED; 4], true);
+    let done = (vec![StatusCode::OK; 4], false);
+    for shown in [
+        &[][..],
+        &[("x-access-token", "")],
+        &[("e2b-traffic-access-token", "")],
+        &[("e2b-traffic-access-token", "traffic-toke")],
+        // Each token in the other's place.
+        &[("x-access-token", TRAFFIC_TOKEN)],
+        &[("e2b-traffic-access-token", TOKEN)],
+    ] {
+        let answer = attack_contexts(&interpreter(), shown).await;
+        assert_eq!(answer, refused, "{shown:?}");
+    }
+    for shown in [
+        ("x-access-token", TOKEN),
+        ("e2b-traffic-access-token", TRAFFIC_TOKEN),
+    ] {
+        let answer = attack_contexts(&interpreter(), &[shown]).await;
+        assert_eq!(answer, done, "{shown:?}");
+    }
+    assert_eq!(attack_contexts(&open_interpreter(), &[]).await, done);
+}
+
+#[tokio::test]
+async fn the_traffic_token_runs_no_code_and_reads_none() {
+    let interpreter = interpreter();
+    let (_, listed) = interpreter.call("GET", "/contexts").await;
+    let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    let notebook = format!("/contexts/{}/notebook", listed[0]["id"].as_str().unwrap());
+    for (method, path) in [
+        ("POST", "/execute"),
+        ("GET", "/executions"),
+        ("GET", "/executions/a"),
+        ("GET", "/executions/a/usage"),
+        ("POST", "/executions/a/interrupt"),
+        ("GET", &notebook),
+    ] {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("e2b-traffic-access-token", TRAFFIC_TOKEN)
+            .body(Body::from(json!({"code": "say a"}).to_string()))
+            .unwrap();
+        let status = interpreter.send(request).await.status();
+        assert_eq!(status, StatusCode::UNAUTHORIZED, "{method} {path}");
+    }
 }
 
 #[tokio::test]

@@ -1,16 +1,27 @@
 use std::net::Ipv4Addr;
 
 use http::Request;
+use skep_types::AccessToken;
 
 use super::*;
 use crate::fake::FakeRoutes;
 
 /// The head a sandbox sees of `GET <uri>` with `headers`, as sorted lines.
 fn seen(uri: &str, headers: &[(&str, &str)], port: u16, named_by: NamedBy) -> Vec<String> {
+    seen_of(Request::get(uri), headers, port, named_by, false)
+}
+
+fn seen_of(
+    mut request: http::request::Builder,
+    headers: &[(&str, &str)],
+    port: u16,
+    named_by: NamedBy,
+    contexts_without_token: bool,
+) -> Vec<String> {
     let route = FakeRoutes::default().publish_as(|route| {
         route.mask_host = FakeRoutes::mask("localhost:${PORT}");
+        route.access_token = Some(AccessToken::from_record("secret"));
     });
-    let mut request = Request::get(uri);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
@@ -21,6 +32,7 @@ fn seen(uri: &str, headers: &[(&str, &str)], port: u16, named_by: NamedBy) -> Ve
         named_by,
         peer: Ipv4Addr::new(192, 0, 2, 7).into(),
         secure: true,
+        contexts_without_token,
     };
     towards_sandbox(&mut parts, &passage);
     let line =
@@ -46,9 +58,42 @@ fn tokens_reach_only_those_who_need_them() {
         lines
     };
     assert_eq!(left(AGENT_PORT), ["x-access-token: a"]);
-    assert_eq!(left(INTERPRETER_PORT), ["x-access-token: a"]);
+    assert_eq!(
+        left(INTERPRETER_PORT),
+        ["e2b-traffic-access-token: b", "x-access-token: a"]
+    );
     // A service of the user may have API keys of its own.
     assert_eq!(left(8080), ["x-api-key: c"]);
+}
+
+#[test]
+fn a_token_is_lent_only_to_make_a_context_and_only_if_the_operator_says_so() {
+    let lent = |method: &str, path: &str, headers: &[(&str, &str)], port, allowed| {
+        let request = Request::builder().method(method).uri(path);
+        let lines = seen_of(request, headers, port, NamedBy::Host, allowed);
+        let own = AccessToken::from_record("secret").traffic();
+        lines.contains(&format!("{TRAFFIC_TOKEN}: {}", own.reveal()))
+    };
+    assert!(lent("POST", "/contexts", &[], INTERPRETER_PORT, true));
+    assert!(!lent("POST", "/contexts", &[], INTERPRETER_PORT, false));
+    for (method, path) in [
+        ("GET", "/contexts"),
+        ("DELETE", "/contexts/a"),
+        ("POST", "/contexts/a/restart"),
+        ("POST", "/execute"),
+        ("POST", "/contexts/"),
+        ("POST", "/contexts?x=1#/execute"),
+    ] {
+        let expected = path.starts_with("/contexts?");
+        let found = lent(method, path, &[], INTERPRETER_PORT, true);
+        assert_eq!(found, expected, "{method} {path}");
+    }
+    assert!(!lent("POST", "/contexts", &[], 8080, true));
+    // Who shows a wrong one is told so.
+    for name in [TRAFFIC_TOKEN, "x-access-token"] {
+        let headers = [(name, "wrong")];
+        assert!(!lent("POST", "/contexts", &headers, INTERPRETER_PORT, true));
+    }
 }
 
 #[test]

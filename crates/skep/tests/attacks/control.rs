@@ -158,6 +158,7 @@ async fn launch(
             unguessable()
         },
         access_token: (!open).then(|| TOKEN.to_owned()),
+        traffic_token: None,
         sandbox_id: id.to_string(),
         template_id: image.id.to_string(),
         env: image.env.iter().cloned().collect(),
