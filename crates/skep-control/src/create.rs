@@ -8,7 +8,7 @@ use skep_store::{Order, StoreError};
 use skep_telemetry::{Chain, trace};
 use skep_types::{
     AccessToken, EndReason, Ending, Redacted, SandboxId, SandboxSpec, Secrets, TemplateImage,
-    TemplateReference, Usage,
+    TemplateReference, TenantId, Usage,
 };
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
@@ -183,7 +183,8 @@ impl Control {
             lifetime: request.lifetime.get(),
             created_at: now(),
         };
-        order.id = self.inner.nodes.name_for(template, order.egress());
+        let tenant = TenantId::new(&order.team, template.sharing);
+        order.id = (self.inner.nodes).name_for(template, order.egress(), &tenant);
         order
     }
 
@@ -226,6 +227,7 @@ impl Control {
     ) -> Result<(), CreateError> {
         let spec = SandboxSpec {
             id: order.id.clone(),
+            tenant: TenantId::new(&order.team, template.sharing),
             template,
             env: kept.env,
             secrets: kept.secrets,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use skep_types::{Egress, SandboxId, SandboxSpec, SandboxStatus, TemplateImage, Usage};
+use skep_types::{Egress, SandboxId, SandboxSpec, SandboxStatus, TemplateImage, TenantId, Usage};
 
 pub use fake::FakeNodes;
 
@@ -21,10 +21,10 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 pub trait Nodes: fmt::Debug + Send + Sync {
     /// The name a new sandbox of this kind is to have. Never the same twice: it may be that of
     /// one which is ready and waits for its owner.
-    fn name_for(&self, template: &TemplateImage, egress: Egress) -> SandboxId;
+    fn name_for(&self, template: &TemplateImage, egress: Egress, tenant: &TenantId) -> SandboxId;
 
     /// Has sandboxes of this kind made ready before anybody asks for one. Returns at once.
-    fn warm(&self, template: TemplateImage, egress: Egress);
+    fn warm(&self, template: TemplateImage, egress: Egress, tenant: TenantId);
 
     /// Starts a sandbox and returns when its agent is reachable through the proxy.
     ///

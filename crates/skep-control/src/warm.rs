@@ -2,13 +2,14 @@
 
 use skep_store::StoreError;
 use skep_telemetry::Chain;
-use skep_types::{Egress, TemplateReference};
+use skep_types::{Egress, TemplateReference, TenantId};
 
 use crate::{Control, ResolveError};
 
 impl Control {
-    /// Has sandboxes of these templates made ready, as far as the templates are built, and as
-    /// the default team means their names. Returns when that is under way.
+    /// Has sandboxes of these templates made ready for the default team, which the local key
+    /// belongs to, as far as the templates are built, and as that team means their names.
+    /// Returns when that is under way. Another team's are made when it first asks.
     ///
     /// # Errors
     ///
@@ -21,7 +22,10 @@ impl Control {
         let team = self.default_team().await?;
         for reference in templates {
             match self.inner.templates.resolve(reference, &team).await {
-                Ok(template) => self.inner.nodes.warm(template, Egress::default()),
+                Ok(template) => {
+                    let tenant = TenantId::new(&team.id, template.sharing);
+                    self.inner.nodes.warm(template, Egress::default(), tenant);
+                }
                 Err(error @ (ResolveError::NotFound(_) | ResolveError::NotReady(_))) => {
                     tracing::debug!(error = %Chain(&error), "a template is not made ready");
                 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use skep_types::TemplateImage;
+use skep_types::{Sharing, TemplateImage};
 
 use crate::key::ContentKey;
 use crate::store::{LayerRecord, LockOutcome, Store, StoreError};
@@ -251,6 +251,7 @@ impl Catalog {
             user: manifest.user.clone(),
             workdir: manifest.workdir.clone(),
             resources: manifest.resources,
+            sharing: Sharing::default(),
         })
     }
 }

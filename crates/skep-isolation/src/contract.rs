@@ -68,7 +68,9 @@ pub async fn check_contract(subject: &impl ContractSubject) {
 
 #[cfg(test)]
 mod tests {
-    use skep_types::{Egress, ExecutionId, Redacted, Resources, SandboxId};
+    use skep_types::{
+        Egress, ExecutionId, Redacted, Resources, SandboxId, Sharing, TeamId, TenantId,
+    };
 
     use super::*;
     use crate::FakeIsolation;
@@ -85,6 +87,7 @@ mod tests {
                 id: SandboxId::random(),
                 execution: ExecutionId::random(),
                 layers: Vec::new(),
+                tenant: TenantId::new(&TeamId::random(), Sharing::WithinTeam),
                 resources: Resources::default(),
                 egress: Egress::Internet,
                 agent_config: Redacted::new(Vec::new()),

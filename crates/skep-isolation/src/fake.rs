@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use skep_types::{SandboxId, Usage};
+use skep_types::{SandboxId, TenantId, Usage};
 use tokio::sync::watch;
 
 use crate::{
@@ -32,6 +32,7 @@ struct State {
 #[derive(Debug)]
 struct FakeSandbox {
     id: SandboxId,
+    tenant: TenantId,
     exit: watch::Sender<Option<Exit>>,
     /// What its counters say.
     usage: Mutex<Usage>,
@@ -72,6 +73,11 @@ impl FakeIsolation {
             .collect()
     }
 
+    /// Whose a sandbox was launched as.
+    pub fn tenant(&self, id: &SandboxId) -> Option<TenantId> {
+        self.find(id).map(|sandbox| sandbox.tenant.clone())
+    }
+
     fn find(&self, id: &SandboxId) -> Option<Arc<FakeSandbox>> {
         self.lock()
             .living
@@ -104,6 +110,7 @@ impl Isolation for FakeIsolation {
             }
             let sandbox = Arc::new(FakeSandbox {
                 id: request.id,
+                tenant: request.tenant,
                 exit: watch::Sender::new(None),
                 usage: Mutex::default(),
             });
@@ -113,7 +120,7 @@ impl Isolation for FakeIsolation {
         .boxed()
     }
 
-    fn warm<'a>(&'a self, _layers: &'a [PathBuf]) -> BoxFuture<'a, ()> {
+    fn warm<'a>(&'a self, _layers: &'a [PathBuf], _tenant: &'a TenantId) -> BoxFuture<'a, ()> {
         std::future::ready(()).boxed()
     }
 

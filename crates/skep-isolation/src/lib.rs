@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use skep_types::{Egress, ExecutionId, Redacted, Resources, SandboxId, Usage};
+use skep_types::{Egress, ExecutionId, Redacted, Resources, SandboxId, TenantId, Usage};
 
 pub use contract::{ContractSubject, check_contract};
 pub use fake::FakeIsolation;
@@ -38,6 +38,8 @@ pub struct LaunchRequest {
     pub execution: ExecutionId,
     /// Read-only layers of its root, the lowest first.
     pub layers: Vec<PathBuf>,
+    /// With whose sandboxes it may share a process or a namespace; with no other's.
+    pub tenant: TenantId,
     /// Limits, in force before the first untrusted instruction.
     pub resources: Resources,
     /// Whom it may talk to.
@@ -112,10 +114,10 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     /// [`LaunchError`]; nothing of the sandbox is left.
     fn launch(&self, request: LaunchRequest) -> BoxFuture<'_, Result<Launched, LaunchError>>;
 
-    /// Makes what sandboxes of these layers are better for, if it is not there, and waits until
-    /// it is, or will not be. Whoever launches ahead of need does well to wait; nobody else has
-    /// to.
-    fn warm<'a>(&'a self, layers: &'a [PathBuf]) -> BoxFuture<'a, ()>;
+    /// Makes what a tenant's sandboxes of these layers are better for, if it is not there, and
+    /// waits until it is, or will not be. Whoever launches ahead of need does well to wait;
+    /// nobody else has to.
+    fn warm<'a>(&'a self, layers: &'a [PathBuf], tenant: &'a TenantId) -> BoxFuture<'a, ()>;
 
     /// Finds a sandbox that was launched by an earlier server.
     ///

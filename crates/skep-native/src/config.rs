@@ -76,6 +76,10 @@ impl NativeConfig {
 /// How kernels are forked.
 #[derive(Debug, Clone)]
 pub struct ZygoteConfig {
+    /// How many there are at most, for all templates and tenants; up to [`Self::MOST`]. When
+    /// there are so many, the one goes that was used longest ago and has no sandboxes; if all
+    /// have some, further sandboxes start their kernels themselves.
+    pub most: u16,
     /// How many sandboxes one zygote serves. It is born with ids for so many.
     pub sandboxes: u16,
     /// How old it may get before new sandboxes get another: all kernels of one have the same
@@ -84,14 +88,23 @@ pub struct ZygoteConfig {
     /// How long one that is asked may give nothing before it is ended. On a busy machine a fork
     /// waits for others, so this is longer than anybody waits for one.
     pub give_up_after: Duration,
+    /// How long one without sandboxes is kept.
+    pub idle_after: Duration,
+}
+
+impl ZygoteConfig {
+    /// More would share the machine's ids so that each serves hardly any sandbox.
+    pub const MOST: u16 = 64;
 }
 
 impl Default for ZygoteConfig {
     fn default() -> Self {
         Self {
+            most: 8,
             sandboxes: 127,
             rotate_after: Duration::from_secs(3600),
             give_up_after: Duration::from_secs(30),
+            idle_after: Duration::from_mins(30),
         }
     }
 }

@@ -157,7 +157,7 @@ impl Host {
     pub(crate) fn move_out(&self, id: &SandboxId, slot: Slot) {
         self.tenants().remove(id);
         self.slots.give_back(slot);
-        self.zygotes.left(self);
+        self.zygotes.end_unused(self);
     }
 
     /// The sandbox of this name, if it runs here.

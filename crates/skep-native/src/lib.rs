@@ -33,4 +33,4 @@ pub use host::LaunchCounts;
 pub use instance::InstanceError;
 pub use native::{Native, StartError};
 pub use probe::{Check, CheckStatus, probe};
-pub use zygote::ZygoteCounts;
+pub use zygote::{ZygoteCounts, has_zygote};

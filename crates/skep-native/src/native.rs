@@ -14,7 +14,7 @@ use skep_isolation::{
     Sandbox, Swept, Tier,
 };
 use skep_telemetry::{Chain, Tasks, trace};
-use skep_types::SandboxId;
+use skep_types::{SandboxId, TenantId};
 use tokio::io::AsyncReadExt;
 use tokio::sync::oneshot;
 
@@ -28,7 +28,7 @@ use crate::log::{Identity, Log};
 use crate::pool::PREFIX;
 use crate::record::{self, Record};
 use crate::resident::{FirstProcess, Resident};
-use crate::zygote::{Client, Holder, ZygoteCounts};
+use crate::zygote::{Client, Holder, ZygoteCounts, ZygoteKey, Zygotes};
 use crate::{dns, firewall, gateway, zygote};
 
 /// Sandboxes held by Linux namespaces, cgroups, seccomp and id-mapped users.
@@ -103,6 +103,8 @@ impl Native {
         dns::serve(config, Arc::clone(&host) as Arc<dyn dns::Clients>, &tasks)
             .await
             .map_err(|source| StartError::Dns { address, source })?;
+        let ending = Zygotes::end_idle(Arc::clone(&host), tasks.clone());
+        tasks.spawn("end idle zygotes", ending);
         Ok(Self {
             host,
             instance,
@@ -257,8 +259,12 @@ impl Isolation for Native {
         .boxed()
     }
 
-    fn warm<'a>(&'a self, layers: &'a [PathBuf]) -> BoxFuture<'a, ()> {
-        self.host.zygotes.warm(&self.host, layers).boxed()
+    fn warm<'a>(&'a self, layers: &'a [PathBuf], tenant: &'a TenantId) -> BoxFuture<'a, ()> {
+        let key = ZygoteKey {
+            layers: layers.to_vec(),
+            tenant: tenant.clone(),
+        };
+        async move { self.host.zygotes.warm(&self.host, &key).await }.boxed()
     }
 
     fn adopt(&self, record: LaunchRecord) -> BoxFuture<'_, Result<Launched, AdoptError>> {
@@ -422,16 +428,19 @@ async fn launch_at(
     }
 }
 
-/// A slot for a new sandbox: below its template's zygote if there is one.
+/// A slot for a new sandbox: below its tenant's zygote of the template if there is one.
 async fn take_slot(
     host: &Arc<Host>,
     request: &LaunchRequest,
 ) -> Result<(Slot, Option<Arc<Holder>>), LaunchError> {
     // A sandbox with a wall left out is not what a zygote would expect.
     if host.zygotes.is_on() && host.config.without.is_empty() {
-        let (looking, layers) = (Arc::clone(host), request.layers.clone());
-        let found =
-            tokio::task::spawn_blocking(move || looking.zygotes.place_for(&looking, &layers));
+        let looking = Arc::clone(host);
+        let key = ZygoteKey {
+            layers: request.layers.clone(),
+            tenant: request.tenant.clone(),
+        };
+        let found = tokio::task::spawn_blocking(move || looking.zygotes.place_for(&looking, &key));
         let found = found
             .await
             .map_err(failed("look for the template's zygote"))?;

@@ -1,9 +1,10 @@
 //! Kernels that are forked into sandboxes instead of being started there.
 //!
-//! A template that names a zygote gets one: a process of the template that has imported what
-//! kernels need, in a user namespace of its own with ids for many sandboxes ([`Holder`]).
-//! Sandboxes of the template get user namespaces below it, so it may enter them and nobody
-//! else on the machine may. Their agents ask for kernels ([`serve`]); each is looked at from
+//! A template that names a zygote gets one for each tenant: a process of the template that has
+//! imported what kernels need, in a user namespace of its own with ids for many sandboxes
+//! ([`Holder`]). The tenant's sandboxes of the template get user namespaces below it, so it may
+//! enter them and nobody else on the machine may. There are so many at most, and the one that
+//! nobody uses makes room for another ([`places`]). Their agents ask for kernels ([`serve`]); each is looked at from
 //! outside before anybody speaks to it ([`likeness`]), because the zygote runs code of the
 //! template and nothing it says is believed.
 //!
@@ -12,36 +13,34 @@
 mod fork;
 mod holder;
 mod likeness;
+mod places;
 mod serve;
 mod specification;
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use skep_launch::MOST_BELOW_ONE;
-use skep_telemetry::{Counter, Durations, Gauge};
+use skep_telemetry::{Counter, Durations, Gauge, Tasks};
 use tokio::sync::watch;
 
 use crate::config::ZygoteConfig;
 use crate::host::Host;
-use crate::instance::Slot;
+use crate::instance::{SLOTS, Slot};
 
 pub(crate) use holder::Holder;
+use places::Places;
+pub(crate) use places::ZygoteKey;
 pub(crate) use serve::{Client, serve};
-use specification::Specification;
-
-/// How long a template whose zygote could not be made is left alone.
-const REST: Duration = Duration::from_secs(60);
+pub use specification::has_zygote;
 
 /// How long the server waits at its end for what its zygotes leave behind to be removed.
 const LEAVING: Duration = Duration::from_secs(10);
 
-/// How long a zygote is kept that has no sandboxes.
-const IDLE: Duration = Duration::from_secs(1800);
+/// How often in the time that an unused zygote is kept somebody looks whether it is over.
+const LOOKS: u32 = 30;
 
 /// What is counted.
 #[derive(Debug, Default)]
@@ -52,6 +51,9 @@ pub struct ZygoteCounts {
     pub made: Counter,
     /// Zygotes that could not be made.
     pub not_made: Counter,
+    /// How often one was not made because there are as many as there may be, and all of them
+    /// have sandboxes.
+    pub no_room: Counter,
     /// Kernels that were forked.
     pub forked: Counter,
     /// How long that took, from the question until the kernel was found to be right.
@@ -76,26 +78,13 @@ pub(crate) struct Zygotes {
     config: Option<ZygoteConfig>,
     /// What a fork is still to be put under, in hexadecimal.
     filter: String,
-    places: Mutex<HashMap<Vec<PathBuf>, Place>>,
+    /// Held while one is found, and for a look at files when a template is new.
+    places: Mutex<Places>,
     /// Says that one is ready, or will not be.
     arrivals: watch::Sender<()>,
     /// How many are there, are being made, or leave something that is being removed.
     kept: watch::Sender<usize>,
     pub(crate) counts: Arc<ZygoteCounts>,
-}
-
-/// The zygote of one template.
-#[derive(Debug)]
-struct Place {
-    /// What the template says; `None` if it has no zygote.
-    specification: Option<Specification>,
-    current: Option<Arc<Holder>>,
-    /// Those that were replaced and still have sandboxes.
-    former: Vec<Arc<Holder>>,
-    is_warming: bool,
-    /// The process that is being warmed, as soon as there is one.
-    warming: Option<OwnedFd>,
-    rests_until: Option<Instant>,
 }
 
 impl Zygotes {
@@ -121,29 +110,26 @@ impl Zygotes {
         self.config.is_some()
     }
 
-    /// A slot below the zygote of a template. If there is none yet, it is made for those who
-    /// come later; nobody waits for it. Blocks for the time of a look at a file.
+    /// A slot below the zygote of a tenant's template. If there is none yet, it is made for
+    /// those who come later; nobody waits for it. Blocks for the time of a look at a file.
     pub(crate) fn place_for(
         &self,
         host: &Arc<Host>,
-        layers: &[PathBuf],
+        key: &ZygoteKey,
     ) -> Option<(Arc<Holder>, Slot)> {
         let config = self.config.as_ref()?;
         let mut places = self.places();
-        places.values_mut().for_each(|place| place.end_unused(host));
-        let place = places
-            .entry(layers.to_vec())
-            .or_insert_with(|| Place::new(specification::find(layers)));
-        place.specification.as_ref()?;
-        let current = place.living();
-        let is_old = current.is_none_or(|holder| holder.age() > config.rotate_after);
+        places.end_unused(host, config.idle_after);
+        places.specification(&key.layers)?;
+        let current = places.living(key);
+        let is_old = (current.as_ref()).is_none_or(|holder| holder.age() > config.rotate_after);
         let found = current.and_then(|holder| {
             let slot = host.slots.take_reserved(holder.run)?;
             holder.is_used();
-            Some((Arc::clone(holder), slot))
+            Some((holder, slot))
         });
         if found.is_none() || is_old {
-            place.make(host, layers, config);
+            self.make(&mut places, host, key, config);
         }
         if found.is_none() {
             self.counts.cold.add_one();
@@ -151,59 +137,54 @@ impl Zygotes {
         found
     }
 
-    /// Makes a zygote of this template if it has none, and waits for it. Blocks for the time of
-    /// a look at a file before it waits.
-    pub(crate) async fn warm(&self, host: &Arc<Host>, layers: &[PathBuf]) {
+    /// Makes a zygote of this template for this tenant if there is none, and waits for it.
+    /// Blocks for the time of a look at a file before it waits.
+    pub(crate) async fn warm(&self, host: &Arc<Host>, key: &ZygoteKey) {
         let Some(config) = &self.config else {
             return;
         };
         let mut arrivals = self.arrivals.subscribe();
         {
             let mut places = self.places();
-            let place = places
-                .entry(layers.to_vec())
-                .or_insert_with(|| Place::new(specification::find(layers)));
-            if place.specification.is_some() && place.living().is_none() {
-                place.make(host, layers, config);
+            if places.living(key).is_none() {
+                places.end_unused(host, config.idle_after);
+                self.make(&mut places, host, key, config);
             }
         }
-        let is_warming = || {
-            self.places()
-                .get(layers)
-                .is_some_and(|place| place.is_warming)
-        };
         // The sender lives as long as this does.
-        while is_warming() && arrivals.changed().await.is_ok() {}
+        while self.places().is_warming(key) && arrivals.changed().await.is_ok() {}
+    }
+
+    /// Has a zygote made, unless the template names none, one is on its way, the last could not
+    /// be made, or there are too many.
+    fn make(&self, places: &mut Places, host: &Arc<Host>, key: &ZygoteKey, config: &ZygoteConfig) {
+        let Some(specification) = places.specification(&key.layers).cloned() else {
+            return;
+        };
+        if !places.may_begin(key) {
+            return;
+        }
+        if !places.make_room(host, config.most) {
+            self.counts.no_room.add_one();
+            return;
+        }
+        places.begin(key);
+        let sandboxes = sandboxes_each(config);
+        if let Err(error) = holder::warm(host, key.clone(), specification, sandboxes) {
+            tracing::warn!(%error, "no thread for a zygote");
+            places.arrived(key, None);
+        }
     }
 
     /// The process that is to be a zygote runs. `false` if none is wanted any more.
-    fn runs(&self, layers: &[PathBuf], process: OwnedFd) -> bool {
-        match self.places().get_mut(layers) {
-            Some(place) => {
-                place.warming = Some(process);
-                true
-            }
-            None => false,
-        }
+    fn runs(&self, key: &ZygoteKey, process: OwnedFd) -> bool {
+        self.places().runs(key, process)
     }
 
     /// A zygote is ready, or will not be.
-    fn arrived(&self, host: &Host, layers: &[PathBuf], holder: Option<Arc<Holder>>) {
-        let mut places = self.places();
-        let Some(place) = places.get_mut(layers) else {
-            return;
-        };
-        place.is_warming = false;
-        place.warming = None;
-        place.rests_until = match &holder {
-            Some(_) => None,
-            None => Some(Instant::now() + REST),
-        };
-        if let Some(holder) = holder {
-            place.former.extend(place.current.replace(holder));
-        }
-        place.end_unused(host);
-        drop(places);
+    fn arrived(&self, host: &Host, key: &ZygoteKey, holder: Option<Arc<Holder>>) {
+        self.places().arrived(key, holder);
+        self.end_unused(host);
         self.arrivals.send_replace(());
     }
 
@@ -213,21 +194,34 @@ impl Zygotes {
         config.is_none_or(|config| silence > config.give_up_after)
     }
 
-    /// A sandbox has gone; a zygote that was replaced may have no other.
-    pub(crate) fn left(&self, host: &Host) {
-        for place in self.places().values_mut() {
-            place.end_unused(host);
+    /// Ends zygotes that nobody needs: called when a sandbox has gone, which may have been the
+    /// last of one that was replaced, and from time to time.
+    pub(crate) fn end_unused(&self, host: &Host) {
+        if let Some(config) = &self.config {
+            self.places().end_unused(host, config.idle_after);
+        }
+    }
+
+    /// Ends zygotes whose time without sandboxes is over, until the tasks are to end.
+    pub(crate) async fn end_idle(host: Arc<Host>, tasks: Tasks) {
+        let Some(config) = &host.zygotes.config else {
+            return;
+        };
+        let stop = tasks.stopping();
+        let mut looks = tokio::time::interval(config.idle_after / LOOKS);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                _ = looks.tick() => host.zygotes.end_unused(&host),
+            }
         }
     }
 
     /// Ends all zygotes, also those that are being made, and waits until nothing is left of
     /// them. What they forked lives on.
     pub(crate) async fn end(&self) {
-        for (_, mut place) in self.places().drain() {
-            place.former.extend(place.current.take());
-            place.former.iter().for_each(|holder| holder.end());
-            place.warming.iter().for_each(holder::kill);
-        }
+        self.places().end();
         self.arrivals.send_replace(());
         let mut kept = self.kept.subscribe();
         let all_left = kept.wait_for(|count| *count == 0);
@@ -236,54 +230,18 @@ impl Zygotes {
         }
     }
 
-    fn places(&self) -> MutexGuard<'_, HashMap<Vec<PathBuf>, Place>> {
+    fn places(&self) -> MutexGuard<'_, Places> {
         self.places.lock().expect("no holder panics")
     }
 }
 
-impl Place {
-    fn new(specification: Option<Specification>) -> Self {
-        Self {
-            specification,
-            current: None,
-            former: Vec::new(),
-            is_warming: false,
-            warming: None,
-            rests_until: None,
-        }
-    }
-
-    /// The zygote that new sandboxes go below.
-    fn living(&mut self) -> Option<&Arc<Holder>> {
-        self.current.take_if(|holder| holder.has_ended());
-        self.current.as_ref()
-    }
-
-    /// Has a zygote made, unless one is on its way or the last could not be made.
-    fn make(&mut self, host: &Arc<Host>, layers: &[PathBuf], config: &ZygoteConfig) {
-        let rests = self.rests_until.is_some_and(|end| Instant::now() < end);
-        if let Some(specification) = &self.specification
-            && !self.is_warming
-            && !rests
-        {
-            self.is_warming = true;
-            let sandboxes = config.sandboxes.min(MOST_BELOW_ONE);
-            holder::warm(host, layers.to_vec(), specification.clone(), sandboxes);
-        }
-    }
-
-    /// Ends zygotes without sandboxes: one that was replaced at once, another when nobody has
-    /// asked for its template for a while (it may have been built anew).
-    fn end_unused(&mut self, host: &Host) {
-        let has_sandboxes =
-            |holder: &Arc<Holder>| host.slots.in_use(holder.run) > holder::OWN_SLOTS;
-        let is_unused = |holder: &mut Arc<Holder>| !has_sandboxes(holder) && holder.idle() > IDLE;
-        let unused = self.current.take_if(is_unused);
-        let (needed, mut ended): (Vec<_>, Vec<_>) = self.former.drain(..).partition(has_sandboxes);
-        self.former = needed;
-        ended.extend(unused);
-        ended.iter().for_each(|holder| holder.end());
-    }
+/// How many sandboxes each zygote serves, so that when there are as many as there may be, a
+/// quarter of all slots is left for sandboxes that are below none.
+fn sandboxes_each(config: &ZygoteConfig) -> u16 {
+    let slots = (SLOTS / 4 * 3).checked_div(config.most).unwrap_or(0);
+    let own = u16::try_from(holder::OWN_SLOTS).expect("one");
+    let sandboxes = slots.saturating_sub(own);
+    sandboxes.min(config.sandboxes).min(MOST_BELOW_ONE)
 }
 
 /// What the kernel counts for the creator of a user namespace is counted for all sandboxes
@@ -302,4 +260,24 @@ fn share_limits() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zygotes_leave_slots_for_sandboxes_that_are_below_none() {
+        let usual = ZygoteConfig::default();
+        assert_eq!(sandboxes_each(&usual), usual.sandboxes);
+        for most in 1..=ZygoteConfig::MOST {
+            let config = ZygoteConfig {
+                most,
+                ..ZygoteConfig::default()
+            };
+            let each = sandboxes_each(&config);
+            assert!(each >= 16, "{each} of {most}");
+            assert!((each + 1) * most <= SLOTS / 4 * 3, "{each} of {most}");
+        }
+    }
 }

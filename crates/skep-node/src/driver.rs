@@ -357,6 +357,7 @@ pub(crate) fn launch_request(
         id: spec.id.clone(),
         execution,
         layers: spec.template.layers.clone(),
+        tenant: spec.tenant.clone(),
         resources: spec.template.resources,
         egress: spec.egress,
         agent_config: Redacted::new(

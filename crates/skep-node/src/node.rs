@@ -9,7 +9,7 @@ use skep_isolation::{Isolation, LaunchError};
 use skep_telemetry::Tasks;
 use skep_types::{
     AccessToken, Egress, EndReason, ExecutionId, Phase, SandboxId, SandboxSpec, SandboxStatus,
-    TemplateImage, Usage,
+    TemplateImage, TenantId, Usage,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -131,18 +131,23 @@ impl Node {
 
     /// The name a new sandbox is to have: that of one which is ready, if there is one of this
     /// kind. [`Node::create`] with that name then has little left to do.
-    pub fn name_for(&self, template: &TemplateImage, egress: Egress) -> SandboxId {
-        let ready = self.inner.promise_spare(template, egress);
+    pub fn name_for(
+        &self,
+        template: &TemplateImage,
+        egress: Egress,
+        tenant: &TenantId,
+    ) -> SandboxId {
+        let ready = self.inner.promise_spare(template, egress, tenant);
         ready.unwrap_or_else(SandboxId::random)
     }
 
     /// Has sandboxes of a kind made ready before anybody asks for one. Returns at once; the
     /// work ends with the node.
-    pub fn warm(&self, template: TemplateImage, egress: Egress) {
+    pub fn warm(&self, template: TemplateImage, egress: Egress, tenant: TenantId) {
         let inner = Arc::clone(&self.inner);
         self.inner
             .tasks
-            .spawn("warm a template", inner.warm(template, egress));
+            .spawn("warm a template", inner.warm(template, egress, tenant));
     }
 
     /// How many sandboxes are ready, how many were given away, and how often there was none.

@@ -13,7 +13,7 @@ use skep_isolation::{LaunchError, Launched};
 use skep_telemetry::{Chain, Counter};
 use skep_types::{
     AccessToken, Egress, ExecutionId, Redacted, SandboxId, SandboxSpec, Secrets, Shelves,
-    TemplateImage,
+    TemplateImage, TenantId,
 };
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -21,8 +21,9 @@ use tokio::time::Instant;
 use crate::driver::launch_request;
 use crate::node::Inner;
 
-/// How many kinds of sandboxes are kept ready at once.
-const KINDS: usize = 4;
+/// How many kinds of sandboxes are kept ready at once, for all tenants. Fewer than the usual
+/// number of zygotes, so that spares alone never hold all of them.
+const KINDS: usize = 6;
 
 /// How long a kind that nobody asks for is kept ready.
 const KEPT: Duration = Duration::from_mins(30);
@@ -41,6 +42,8 @@ pub(crate) struct Spare {
 struct Kind {
     template: TemplateImage,
     egress: Egress,
+    /// A spare lies below its tenant's zygote before anybody has asked for it.
+    tenant: TenantId,
 }
 
 /// The spares of a node.
@@ -114,10 +117,12 @@ impl Inner {
         &self,
         template: &TemplateImage,
         egress: Egress,
+        tenant: &TenantId,
     ) -> Option<SandboxId> {
         let kind = Kind {
             template: template.clone(),
             egress,
+            tenant: tenant.clone(),
         };
         let found = {
             let mut state = self.spares.state();
@@ -139,14 +144,23 @@ impl Inner {
     }
 
     /// Makes what sandboxes of a kind need, and some of them, before anybody asks.
-    pub(crate) async fn warm(self: Arc<Self>, template: TemplateImage, egress: Egress) {
+    pub(crate) async fn warm(
+        self: Arc<Self>,
+        template: TemplateImage,
+        egress: Egress,
+        tenant: TenantId,
+    ) {
         let stop = self.tasks.stopping();
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = self.isolation.warm(&template.layers) => {}
+            () = self.isolation.warm(&template.layers, &tenant) => {}
         }
-        let kind = Kind { template, egress };
+        let kind = Kind {
+            template,
+            egress,
+            tenant,
+        };
         let cleared = self.spares.state().shelves.want(&kind, now());
         self.discard(cleared);
         self.tend_spares();
@@ -216,7 +230,8 @@ impl Inner {
     }
 
     async fn make_spare(&self, kind: Kind) {
-        self.isolation.warm(&kind.template.layers).await;
+        let layers = &kind.template.layers;
+        self.isolation.warm(layers, &kind.tenant).await;
         // Those who wait for a sandbox go first. The sender lives as long as the node.
         let mut creating = self.spares.creating.subscribe();
         if creating.wait_for(|count| *count == 0).await.is_err() {
@@ -242,6 +257,7 @@ impl Inner {
         let spec = SandboxSpec {
             id: id.clone(),
             template: kind.template.clone(),
+            tenant: kind.tenant.clone(),
             env: Redacted::new(Vec::new()),
             secrets: Secrets::default(),
             // One that nobody will ever know.

@@ -13,6 +13,7 @@ mod sandbox;
 mod secrets;
 mod shelves;
 mod template;
+mod tenant;
 
 pub use end::{EndReason, Ending, Usage};
 pub use id::{ExecutionId, IdError, SandboxId, TeamId, TemplateId};
@@ -24,3 +25,4 @@ pub use sandbox::{AccessToken, SandboxSpec, SandboxStatus};
 pub use secrets::{Secrets, SecretsError};
 pub use shelves::Shelves;
 pub use template::{ReferenceError, TemplateImage, TemplateReference};
+pub use tenant::{Sharing, TenantId};

@@ -5,7 +5,9 @@ use jiff::Timestamp;
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-use crate::{Egress, Ending, ExecutionId, Phase, Redacted, SandboxId, Secrets, TemplateImage};
+use crate::{
+    Egress, Ending, ExecutionId, Phase, Redacted, SandboxId, Secrets, TemplateImage, TenantId,
+};
 
 /// What opens a sandbox's agent: 64 hexadecimal characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +64,8 @@ pub struct SandboxSpec {
     pub id: SandboxId,
     /// What it is made of.
     pub template: TemplateImage,
+    /// With whose sandboxes it may share what is warmed.
+    pub tenant: TenantId,
     /// The caller's environment, for every process in it.
     pub env: Redacted<Vec<(String, String)>>,
     /// What code in it must not show.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::{Resources, TemplateId};
+use crate::{Resources, Sharing, TemplateId};
 
 const MAX_LENGTH: usize = 128;
 
@@ -93,6 +93,8 @@ pub struct TemplateImage {
     pub workdir: Option<String>,
     /// The limits of its sandboxes.
     pub resources: Resources,
+    /// Who may share what is warmed of it.
+    pub sharing: Sharing,
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use skep_types::Resources;
+use skep_types::{Resources, Sharing};
 
 use crate::env_vars;
 use crate::traces::TraceHeaders;
@@ -79,6 +79,10 @@ pub(crate) struct Pool {
     pub(crate) disks: u32,
     /// Whether a warmed kernel of each template that names one is forked into its sandboxes.
     pub(crate) zygotes: bool,
+    /// Whether teams share the zygotes of templates that belong to everybody.
+    pub(crate) share_zygotes: bool,
+    /// Warmed kernels of all templates and teams, at most.
+    pub(crate) most_zygotes: u16,
     /// Templates that are made ready when the server starts, if they are built.
     #[serde(deserialize_with = "names")]
     pub(crate) warm: Vec<String>,
@@ -171,7 +175,24 @@ impl Default for Pool {
             ready: 2,
             disks: 8,
             zygotes: true,
+            share_zygotes: false,
+            most_zygotes: 8,
             warm: vec![DEFAULT_INTERPRETER.to_owned()],
+        }
+    }
+}
+
+impl Pool {
+    /// How what is warmed of a template that belongs to everybody is shared.
+    ///
+    /// Sandboxes that are ready have nothing of a team in them: a name, tokens that nobody was
+    /// told, the template's environment, and a disk, cgroups and an address as any other has. So
+    /// without a zygote above them anybody may get one.
+    pub(crate) fn sharing(&self, has_zygote: bool) -> Sharing {
+        if self.zygotes && has_zygote && !self.share_zygotes {
+            Sharing::WithinTeam
+        } else {
+            Sharing::BetweenTeams
         }
     }
 }
@@ -409,6 +430,19 @@ mod tests {
             ["base", "mine"]
         );
         assert!(warm("", &[("SKEP_POOL_WARM", "")]).is_empty());
+    }
+
+    #[test]
+    fn teams_share_no_zygote_unless_the_operator_says_so() {
+        let sharing = |text: &str, has_zygote| {
+            let config = parse(text, &[]).unwrap();
+            config.pool.sharing(has_zygote)
+        };
+        assert_eq!(sharing("", true), Sharing::WithinTeam);
+        assert_eq!(sharing("", false), Sharing::BetweenTeams);
+        for text in ["pool.share_zygotes = true", "pool.zygotes = false"] {
+            assert_eq!(sharing(text, true), Sharing::BetweenTeams, "{text}");
+        }
     }
 
     #[test]

@@ -155,6 +155,16 @@ pub(crate) const ALL: &[EnvVar] = &[
         help: "whether a warmed kernel of each template that names one is forked into its sandboxes, instead of being started there",
     },
     EnvVar {
+        name: "SKEP_POOL_SHARE_ZYGOTES",
+        key: "pool.share_zygotes",
+        help: "`true` lets teams share the warmed kernels of templates that belong to everybody; without it each team has its own",
+    },
+    EnvVar {
+        name: "SKEP_POOL_MOST_ZYGOTES",
+        key: "pool.most_zygotes",
+        help: "warmed kernels that are kept at most, of all templates and teams; 1 to 64",
+    },
+    EnvVar {
         name: "SKEP_POOL_WARM",
         key: "pool.warm",
         help: "templates, with commas between, that are made ready when the server starts, if they are built",

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use skep_cli::{CliError, ExitKind};
 use skep_native::{InstanceError, Native, NativeConfig, StartError, ZygoteConfig, resolvers_in};
 
-use crate::config::{Config, Network};
+use crate::config::{Config, Network, Pool};
 
 /// This very program, whatever has become of the file it was started from: an upgrade replaces
 /// that while the server runs, and a launcher of another version might not understand it.
@@ -24,9 +24,26 @@ pub(crate) async fn open(config: &Config) -> Result<Native, CliError> {
     let speed = u64::from(config.limits.disk_mib_per_second) << 20;
     native.ready_parts = config.pool.disks as usize;
     native.disk_bytes_per_second = Some(speed).filter(|speed| *speed > 0);
-    native.zygotes = config.pool.zygotes.then(ZygoteConfig::default);
+    native.zygotes = zygotes(&config.pool)?;
     native.allowed_ranges = allowed_ranges(&config.network)?;
     Native::start(native).await.map_err(start_error)
+}
+
+fn zygotes(pool: &Pool) -> Result<Option<ZygoteConfig>, CliError> {
+    let most = pool.most_zygotes;
+    if !(1..=ZygoteConfig::MOST).contains(&most) {
+        return Err(CliError::input(
+            format!(
+                "`pool.most_zygotes` is {most}, not 1 to {}",
+                ZygoteConfig::MOST
+            ),
+            "for no zygotes at all, set `pool.zygotes` to false",
+        ));
+    }
+    Ok(pool.zygotes.then(|| ZygoteConfig {
+        most,
+        ..ZygoteConfig::default()
+    }))
 }
 
 fn start_error(error: StartError) -> CliError {

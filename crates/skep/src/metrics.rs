@@ -141,11 +141,12 @@ fn zygotes(text: &mut Exposition, counts: &ZygoteCounts) {
     );
     text.counters(
         "skep_zygote_starts_total",
-        "Zygotes that were started, by what became of them.",
+        "Zygotes that were to be started, by what became of them.",
         "outcome",
         [
             ("ready", counts.made.get()),
             ("failed", counts.not_made.get()),
+            ("no_room", counts.no_room.get()),
         ],
     );
     text.counters(

@@ -276,6 +276,7 @@ async fn open_control(config: &Config, store: &Store, node: &Node) -> Result<Con
             &config.cache_dir,
             host,
             config.limits.clone(),
+            config.pool.clone(),
         )),
         limits: TeamLimits {
             sandboxes: config.limits.sandboxes,

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use skep_store::Store;
 use skep_types::{
     Egress, EndReason, Ending, ExecutionId, Phase, SandboxId, SandboxSpec, SandboxStatus,
-    TemplateId, TemplateImage, Usage,
+    TemplateId, TemplateImage, TenantId, Usage,
 };
 use tokio::sync::Notify;
 
@@ -32,7 +32,7 @@ struct State {
     refusals: VecDeque<NodeCreateError>,
     holding: bool,
     waiting: usize,
-    warmed: Vec<TemplateId>,
+    warmed: Vec<(TemplateId, TenantId)>,
 }
 
 #[derive(Debug)]
@@ -74,8 +74,8 @@ impl FakeNodes {
         self.lock().waiting
     }
 
-    /// The templates that were to be made ready.
-    pub fn warmed(&self) -> Vec<TemplateId> {
+    /// The templates that were to be made ready, and for whom.
+    pub fn warmed(&self) -> Vec<(TemplateId, TenantId)> {
         self.lock().warmed.clone()
     }
 
@@ -190,12 +190,12 @@ impl FakeNodes {
 }
 
 impl Nodes for FakeNodes {
-    fn name_for(&self, _template: &TemplateImage, _egress: Egress) -> SandboxId {
+    fn name_for(&self, _: &TemplateImage, _: Egress, _: &TenantId) -> SandboxId {
         SandboxId::random()
     }
 
-    fn warm(&self, template: TemplateImage, _egress: Egress) {
-        self.lock().warmed.push(template.id);
+    fn warm(&self, template: TemplateImage, _egress: Egress, tenant: TenantId) {
+        self.lock().warmed.push((template.id, tenant));
     }
 
     fn create(&self, spec: SandboxSpec) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>> {

@@ -3,7 +3,7 @@
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use skep_types::{Resources, TemplateId, TemplateImage, TemplateReference};
+use skep_types::{Resources, Sharing, TemplateId, TemplateImage, TemplateReference};
 
 use super::{ResolveError, TemplateInfo, Templates};
 use crate::Team;
@@ -12,6 +12,7 @@ use crate::Team;
 #[derive(Debug, Clone)]
 pub struct FakeTemplates {
     templates: Vec<TemplateInfo>,
+    sharing: Sharing,
 }
 
 impl FakeTemplates {
@@ -28,7 +29,15 @@ impl FakeTemplates {
         };
         Self {
             templates: names.iter().map(template).collect(),
+            sharing: Sharing::default(),
         }
+    }
+
+    /// How those that belong to everybody are shared.
+    #[must_use]
+    pub fn shared(mut self, sharing: Sharing) -> Self {
+        self.sharing = sharing;
+        self
     }
 
     /// One template more.
@@ -86,6 +95,7 @@ impl Templates for FakeTemplates {
             user: "user".to_owned(),
             workdir: None,
             resources: template.resources,
+            sharing: Sharing::of_owner(template.owner.as_ref(), self.sharing),
         });
         async move { image }.boxed()
     }

@@ -10,7 +10,9 @@ use skep_control::{
     NotHere, StopError,
 };
 use skep_testkit::wait_until;
-use skep_types::{Egress, EndReason, SandboxId, SandboxSpec, SandboxStatus, TemplateImage, Usage};
+use skep_types::{
+    Egress, EndReason, SandboxId, SandboxSpec, SandboxStatus, TemplateImage, TenantId, Usage,
+};
 use tempfile::TempDir;
 
 use crate::{anybody, control, fake, request, store};
@@ -29,12 +31,12 @@ struct Broken {
 }
 
 impl Nodes for Broken {
-    fn name_for(&self, template: &TemplateImage, egress: Egress) -> SandboxId {
-        self.whole.name_for(template, egress)
+    fn name_for(&self, template: &TemplateImage, egress: Egress, tenant: &TenantId) -> SandboxId {
+        self.whole.name_for(template, egress, tenant)
     }
 
-    fn warm(&self, template: TemplateImage, egress: Egress) {
-        self.whole.warm(template, egress);
+    fn warm(&self, template: TemplateImage, egress: Egress, tenant: TenantId) {
+        self.whole.warm(template, egress, tenant);
     }
 
     fn create(&self, spec: SandboxSpec) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>> {

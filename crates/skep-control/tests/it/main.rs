@@ -7,6 +7,7 @@
 
 mod broken_machines;
 mod starting;
+mod tenants;
 
 use std::collections::BTreeMap;
 use std::path::Path;

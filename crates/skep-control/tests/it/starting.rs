@@ -57,7 +57,8 @@ async fn templates_are_made_ready_as_far_as_they_are_built() {
     assert_eq!(nodes.warmed().len(), 1);
     let caller = anybody(&control).await;
     let order = control.create(&caller, request()).await.unwrap();
-    assert_eq!(nodes.warmed(), std::slice::from_ref(&order.template));
+    let tenant = nodes.spec(&order.id).unwrap().tenant;
+    assert_eq!(nodes.warmed(), [(order.template.clone(), tenant)]);
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ use skep_linux::packet;
 use skep_telemetry::Chain;
 use skep_types::{Egress, Resources, SandboxId};
 
+use super::ZygoteKey;
 use super::specification::Specification;
 use crate::cgroup::{Child, Group};
 use crate::host::{Host, last_words_file, read_last_words};
@@ -120,34 +121,37 @@ pub(super) fn kill(process: &OwnedFd) {
 
 /// Makes a zygote and keeps it, in a thread of its own: the launcher of a tied process dies
 /// with the thread that started it.
+///
+/// # Errors
+///
+/// If there is no thread; then nothing is made, and nobody is told.
 pub(super) fn warm(
     host: &Arc<Host>,
-    layers: Vec<PathBuf>,
+    key: ZygoteKey,
     specification: Specification,
     sandboxes: u16,
-) {
-    let (working, asked) = (Arc::clone(host), layers.clone());
+) -> io::Result<()> {
+    let working = Arc::clone(host);
     host.zygotes.kept.send_modify(|count| *count += 1);
     let thread = std::thread::Builder::new().name("zygote".into());
     let span = tracing::Span::current();
     let spawned = thread.spawn(move || {
         let _entered = span.enter();
-        keep(&working, &layers, &specification, sandboxes);
+        keep(&working, &key, &specification, sandboxes);
         working.zygotes.kept.send_modify(|count| *count -= 1);
     });
-    if let Err(error) = spawned {
-        tracing::warn!(%error, "no thread for a zygote");
-        host.zygotes.arrived(host, &asked, None);
+    if spawned.is_err() {
         host.zygotes.kept.send_modify(|count| *count -= 1);
     }
+    spawned.map(drop)
 }
 
-fn keep(host: &Arc<Host>, layers: &[PathBuf], specification: &Specification, sandboxes: u16) {
+fn keep(host: &Arc<Host>, key: &ZygoteKey, specification: &Specification, sandboxes: u16) {
     let counts = &host.zygotes.counts;
     let start = Instant::now();
     let Some(run) = host.slots.reserve(sandboxes.saturating_add(1)) else {
         tracing::warn!("no free ids for another zygote");
-        host.zygotes.arrived(host, layers, None);
+        host.zygotes.arrived(host, key, None);
         return;
     };
     // Named as a sandbox is, so that what is left of it is swept away with theirs.
@@ -156,21 +160,20 @@ fn keep(host: &Arc<Host>, layers: &[PathBuf], specification: &Specification, san
     host.slots.take_number(run.first);
     host.move_in(&id, slot, Egress::None);
     let mut words = None;
-    let made = make(host, &id, run, layers, specification, &mut words);
+    let made = make(host, &id, run, key, specification, &mut words);
     let mut started = match made {
         Ok((holder, started)) => {
             tracing::info!(zygote = %id, after = ?start.elapsed(), "zygote is ready");
             counts.made.add_one();
             counts.alive.enter();
             let holder = Arc::new(holder);
-            host.zygotes
-                .arrived(host, layers, Some(Arc::clone(&holder)));
+            host.zygotes.arrived(host, key, Some(Arc::clone(&holder)));
             Some((holder, started))
         }
         Err(error) => {
             tracing::warn!(zygote = %id, %error, said = said(&words), "no zygote");
             counts.not_made.add_one();
-            host.zygotes.arrived(host, layers, None);
+            host.zygotes.arrived(host, key, None);
             None
         }
     };
@@ -199,7 +202,7 @@ fn make(
     host: &Host,
     id: &SandboxId,
     run: Run,
-    layers: &[PathBuf],
+    key: &ZygoteKey,
     specification: &Specification,
     words: &mut Option<OwnedFd>,
 ) -> io::Result<(Holder, Started)> {
@@ -224,13 +227,13 @@ fn make(
         control: descriptors.add(theirs),
         last_words: descriptors.add(last_words.try_clone()?),
     };
-    let plan = plan(host, run, &folder, layers, specification, &passed);
+    let plan = plan(host, run, &folder, &key.layers, specification, &passed);
     let started = host
         .config
         .launcher
         .launch(&plan, descriptors, LAUNCHER_DEADLINE)
         .map_err(io::Error::other)?;
-    if !host.zygotes.runs(layers, started.pidfd.try_clone()?) {
+    if !host.zygotes.runs(key, started.pidfd.try_clone()?) {
         return Err(io::Error::other("the server is stopping"));
     }
     let holder = Holder {

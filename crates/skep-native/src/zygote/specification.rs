@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 use serde::Deserialize;
 
 const FILE: &str = "usr/local/share/skep/kernels/python/kernel.json";
@@ -25,32 +26,50 @@ struct Kernel {
     zygote: Option<Specification>,
 }
 
-/// What the uppermost layer says that says anything.
-pub(super) fn find(layers: &[PathBuf]) -> Option<Specification> {
-    let text = layers.iter().rev().find_map(|layer| read(layer))?;
-    let kernel: Kernel = serde_json::from_slice(&text).ok()?;
-    kernel.zygote.filter(|zygote| !zygote.argv.is_empty())
+/// Whether kernels of a template are forked, where that is on. Blocks for a look at files.
+///
+/// # Errors
+///
+/// If a layer cannot be read, so that nobody knows.
+pub fn has_zygote(layers: &[PathBuf]) -> io::Result<bool> {
+    find(layers).map(|found| found.is_some())
 }
 
-fn read(layer: &Path) -> Option<Vec<u8>> {
+/// What the uppermost layer says that says anything.
+pub(super) fn find(layers: &[PathBuf]) -> io::Result<Option<Specification>> {
+    for layer in layers.iter().rev() {
+        if let Some(text) = read(layer)? {
+            let kernel: Option<Kernel> = serde_json::from_slice(&text).ok();
+            let zygote = kernel.and_then(|kernel| kernel.zygote);
+            return Ok(zygote.filter(|zygote| !zygote.argv.is_empty()));
+        }
+    }
+    Ok(None)
+}
+
+/// The file of a layer, if it has one.
+fn read(layer: &Path) -> io::Result<Option<Vec<u8>>> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let layer = rustix::fs::openat(CWD, layer, flags, Mode::empty()).ok()?;
+    let layer = rustix::fs::openat(CWD, layer, flags, Mode::empty())?;
     // A layer holds what a stranger put there: no link is followed, and nothing waits.
-    let file = rustix::fs::openat2(
+    let opened = rustix::fs::openat2(
         &layer,
         FILE,
         OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
         Mode::empty(),
         ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
-    )
-    .ok()?;
-    let file = File::from(file);
-    if !file.metadata().ok()?.is_file() {
-        return None;
+    );
+    let file = match opened {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    if !file.metadata()?.is_file() {
+        return Ok(None);
     }
     let mut text = Vec::new();
-    file.take(LONGEST_FILE).read_to_end(&mut text).ok()?;
-    Some(text)
+    file.take(LONGEST_FILE).read_to_end(&mut text)?;
+    Ok(Some(text))
 }
 
 #[cfg(test)]
@@ -73,9 +92,9 @@ mod tests {
         let upper = layer(r#"{"argv": [], "zygote": {"argv": ["upper"], "env": {"A": "b"}}}"#);
         let none = tempfile::tempdir().unwrap();
         let layers = [&lower, &upper, &none].map(|layer| layer.path().to_owned());
-        assert_eq!(find(&layers).unwrap().argv, ["upper"]);
-        assert_eq!(find(&layers[..1]).unwrap().argv, ["lower"]);
-        assert_eq!(find(&layers[2..]), None);
+        assert_eq!(find(&layers).unwrap().unwrap().argv, ["upper"]);
+        assert_eq!(find(&layers[..1]).unwrap().unwrap().argv, ["lower"]);
+        assert_eq!(find(&layers[2..]).unwrap(), None);
     }
 
     #[test]
@@ -86,7 +105,7 @@ mod tests {
             r#"{"zygote": {"argv": []}}"#,
         ] {
             let layer = layer(text);
-            assert_eq!(find(&[layer.path().to_owned()]), None, "{text}");
+            assert_eq!(find(&[layer.path().to_owned()]).unwrap(), None, "{text}");
         }
     }
 
@@ -95,6 +114,15 @@ mod tests {
         let real = layer(r#"{"zygote": {"argv": ["real"]}}"#);
         let other = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(real.path().join("usr"), other.path().join("usr")).unwrap();
-        assert_eq!(find(&[other.path().to_owned()]), None);
+        assert_eq!(find(&[other.path().to_owned()]).unwrap(), None);
+    }
+
+    #[test]
+    fn of_a_layer_that_cannot_be_read_nobody_knows() {
+        let layer = layer(r#"{"zygote": {"argv": ["real"]}}"#);
+        let missing = layer.path().join("missing");
+        let layers = [layer.path().to_owned(), missing];
+        assert!(has_zygote(&layers[..1]).unwrap());
+        has_zygote(&layers).unwrap_err();
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use skep_isolation::{Isolation, LaunchError, LaunchRequest, Launched};
 use skep_native::{Native, NativeConfig};
-use skep_types::{Egress, ExecutionId, Redacted, Resources, SandboxId};
+use skep_types::{Egress, ExecutionId, Redacted, Resources, SandboxId, Sharing, TenantId};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -61,6 +61,12 @@ impl Bench {
 
     pub(crate) async fn launch(&self) -> Launched {
         self.native().launch(self.request()).await.unwrap()
+    }
+
+    /// Has made what sandboxes of the first tenant are better for.
+    pub(crate) async fn warm(&self) {
+        let request = self.request();
+        self.native().warm(&request.layers, &request.tenant).await;
     }
 
     /// Launches with an agent that was told `config`, which keeps it from starting.
@@ -160,12 +166,19 @@ impl Bench {
     }
 }
 
+/// One of the tenants that there are.
+pub(crate) fn tenant(number: u8) -> TenantId {
+    let team = format!("{number:020}").parse().unwrap();
+    TenantId::new(&team, Sharing::WithinTeam)
+}
+
 /// A small sandbox with internet, from this layer.
 pub(crate) fn request_from(layer: &Path) -> LaunchRequest {
     LaunchRequest {
         id: SandboxId::random(),
         execution: ExecutionId::random(),
         layers: vec![layer.to_owned()],
+        tenant: tenant(0),
         resources: Resources {
             cpus: 1,
             memory_mib: 128,

@@ -18,6 +18,7 @@ mod limits;
 mod measure;
 mod network;
 mod probe;
+mod tenants;
 mod uplink;
 mod zygote;
 
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
                 checks::TESTS,
                 crash::TESTS,
                 zygote::TESTS,
+                tenants::TESTS,
             ];
             let trials = tests.concat().into_iter().map(trial);
             let measured = measure::TESTS.iter().copied();

@@ -35,7 +35,7 @@ async fn bench(cheat: &str) -> Bench {
     bench_with(cheat, ZygoteConfig::default()).await
 }
 
-async fn bench_with(cheat: &str, config: ZygoteConfig) -> Bench {
+pub(crate) async fn bench_with(cheat: &str, config: ZygoteConfig) -> Bench {
     let bench = Bench::with(|native| native.zygotes = Some(config)).await;
     let folder = bench.layer().join("usr/local/share/skep/kernels/python");
     fs::create_dir_all(&folder).unwrap();
@@ -44,7 +44,7 @@ async fn bench_with(cheat: &str, config: ZygoteConfig) -> Bench {
     bench
 }
 
-fn counts(bench: &Bench) -> Arc<ZygoteCounts> {
+pub(crate) fn counts(bench: &Bench) -> Arc<ZygoteCounts> {
     bench.native().zygotes()
 }
 
@@ -69,7 +69,7 @@ async fn below_a_zygote(bench: &Bench) -> (Launched, Launched) {
     (sandbox, cold)
 }
 
-async fn finish(bench: Bench, sandboxes: impl IntoIterator<Item = Launched>) {
+pub(crate) async fn finish(bench: Bench, sandboxes: impl IntoIterator<Item = Launched>) {
     for sandbox in sandboxes {
         sandbox.destroy().await.unwrap();
     }
@@ -107,7 +107,7 @@ async fn nobody_waits_for_a_zygote_but_who_launches_ahead_of_need() {
     let first = bench.launch().await;
     assert_eq!(counts(&bench).cold.get(), 1);
     assert_eq!(ask(&first, OSTYPE.0).await, OSTYPE.1);
-    bench.native().warm(&bench.request().layers).await;
+    bench.warm().await;
     assert_eq!(counts(&bench).made.get(), 1);
     let next = bench.launch().await;
     assert_eq!(counts(&bench).cold.get(), 1, "only the first was cold");
@@ -116,9 +116,8 @@ async fn nobody_waits_for_a_zygote_but_who_launches_ahead_of_need() {
 
 async fn a_zygote_can_be_made_before_anybody_launches() {
     let bench = bench("none").await;
-    let layers = bench.request().layers;
-    bench.native().warm(&layers).await;
-    bench.native().warm(&layers).await;
+    bench.warm().await;
+    bench.warm().await;
     assert_eq!(counts(&bench).made.get(), 1, "the second call found one");
     let first = bench.launch().await;
     assert_eq!(counts(&bench).cold.get(), 0);
@@ -131,8 +130,10 @@ async fn a_zygote_can_be_made_before_anybody_launches() {
 
 async fn a_server_that_stops_leaves_nothing_of_a_zygote_that_is_being_made() {
     let bench = bench("never-ready").await;
-    let (native, layers) = (Arc::clone(bench.native()), bench.request().layers);
-    let warming = skep_telemetry::spawn("warm", async move { native.warm(&layers).await });
+    let (native, request) = (Arc::clone(bench.native()), bench.request());
+    let warming = skep_telemetry::spawn("warm", async move {
+        native.warm(&request.layers, &request.tenant).await;
+    });
     skep_testkit::wait_until(DEADLINE, async || match bench.left().is_empty() {
         true => Err("there is nothing of a zygote yet"),
         false => Ok(()),

@@ -14,8 +14,8 @@ use futures_util::future::BoxFuture;
 use skep_isolation::FakeIsolation;
 use skep_node::{Agents, ConfigureError, MemoryJournal, Node, NodeOptions};
 use skep_types::{
-    AccessToken, Egress, Redacted, Resources, SandboxId, SandboxSpec, Secrets, TemplateId,
-    TemplateImage,
+    AccessToken, Egress, Redacted, Resources, SandboxId, SandboxSpec, Secrets, Sharing, TeamId,
+    TemplateId, TemplateImage, TenantId,
 };
 use skep_wire::agent::AgentConfig;
 
@@ -81,7 +81,9 @@ fn spec(lifetime: Duration) -> SandboxSpec {
             user: "user".to_owned(),
             workdir: None,
             resources: Resources::default(),
+            sharing: Sharing::default(),
         },
+        tenant: TenantId::new(&TeamId::random(), Sharing::WithinTeam),
         env: Redacted::default(),
         secrets: Secrets::default(),
         access_token: Some(AccessToken::random()),

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Creates a sandbox of this kind, as control does.
 async fn create(node: &Node, kind: &SandboxSpec) -> SandboxStatus {
     let mut spec = kind.clone();
-    spec.id = node.name_for(&spec.template, spec.egress);
+    spec.id = node.name_for(&spec.template, spec.egress, &spec.tenant);
     node.create(spec).await.expect("the backend is well")
 }
 
@@ -58,7 +58,7 @@ async fn of_a_kind_that_was_warmed_the_first_is_ready() {
     let machine = Machine::default();
     let node = machine.node_with_spares(2);
     let kind = spec(HOUR);
-    node.warm(kind.template.clone(), kind.egress);
+    node.warm(kind.template.clone(), kind.egress, kind.tenant.clone());
     ready(&node, 2).await;
     create(&node, &kind).await;
     let counts = node.spares();
@@ -79,6 +79,33 @@ async fn another_kind_is_never_given_in_its_place() {
     larger.template.resources.memory_mib *= 2;
     create(&node, &larger).await;
     assert_eq!(node.spares().given, 0);
+}
+
+#[tokio::test]
+async fn a_spare_of_one_tenant_is_never_given_to_another() {
+    let machine = Machine::default();
+    let node = machine.node_with_spares(1);
+    let (mine, theirs) = (spec(HOUR), spec(HOUR));
+    let theirs = SandboxSpec {
+        template: mine.template.clone(),
+        ..theirs
+    };
+    node.warm(mine.template.clone(), mine.egress, mine.tenant.clone());
+    ready(&node, 1).await;
+    let first = create(&node, &theirs).await;
+    assert_eq!(node.spares().given, 0);
+    assert_eq!(
+        machine.isolation.tenant(&first.id).as_ref(),
+        Some(&theirs.tenant)
+    );
+    // From now on both have their own.
+    ready(&node, 2).await;
+    for (kind, given) in [(&theirs, 1), (&mine, 2)] {
+        let status = create(&node, kind).await;
+        assert_eq!(node.spares().given, given);
+        let tenant = machine.isolation.tenant(&status.id);
+        assert_eq!(tenant.as_ref(), Some(&kind.tenant));
+    }
 }
 
 #[tokio::test]

@@ -7,7 +7,9 @@ use futures_util::future::BoxFuture;
 use skep_control::{DeadlineMode, KillError, LogEntry, LogLevel, NodeCreateError, Nodes, NotHere};
 use skep_isolation::LaunchError;
 use skep_node::{CreateError, ExtendMode, Node};
-use skep_types::{Egress, EndReason, SandboxId, SandboxSpec, SandboxStatus, TemplateImage, Usage};
+use skep_types::{
+    Egress, EndReason, SandboxId, SandboxSpec, SandboxStatus, TemplateImage, TenantId, Usage,
+};
 use skep_wire::rest;
 
 /// The node of this very process.
@@ -15,12 +17,12 @@ use skep_wire::rest;
 pub(crate) struct LocalNodes(pub(crate) Node);
 
 impl Nodes for LocalNodes {
-    fn name_for(&self, template: &TemplateImage, egress: Egress) -> SandboxId {
-        self.0.name_for(template, egress)
+    fn name_for(&self, template: &TemplateImage, egress: Egress, tenant: &TenantId) -> SandboxId {
+        self.0.name_for(template, egress, tenant)
     }
 
-    fn warm(&self, template: TemplateImage, egress: Egress) {
-        self.0.warm(template, egress);
+    fn warm(&self, template: TemplateImage, egress: Egress, tenant: TenantId) {
+        self.0.warm(template, egress, tenant);
     }
 
     fn create(&self, spec: SandboxSpec) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>> {

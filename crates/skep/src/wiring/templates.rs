@@ -11,9 +11,12 @@ use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use skep_control::{ResolveError, Team, TemplateInfo, Templates};
 use skep_image::{Catalog, CatalogError, HostSettings, Listed};
-use skep_types::{TemplateImage, TemplateReference};
+use skep_types::{Sharing, TeamId, TemplateImage, TemplateReference};
 
-use crate::config::Limits;
+use crate::config::{Limits, Pool};
+
+/// Whose the templates of the catalog are: everybody's.
+const OWNER: Option<&TeamId> = None;
 
 /// The templates in the catalog. They belong to everybody and have one tag, the default.
 ///
@@ -28,6 +31,8 @@ pub(crate) struct CatalogTemplates {
     host: Option<Arc<HostSettings>>,
     /// What sandboxes get at most.
     limits: Limits,
+    /// What is warmed, and who shares it.
+    pool: Pool,
     /// Held only for a look-up or a change.
     remembered: Arc<Mutex<Remembered>>,
 }
@@ -69,12 +74,14 @@ impl CatalogTemplates {
         cache_dir: &Path,
         host: Option<Arc<HostSettings>>,
         limits: Limits,
+        pool: Pool,
     ) -> Self {
         Self {
             catalog: Arc::new(catalog),
             manifests: cache_dir.join("images"),
             host,
             limits,
+            pool,
             remembered: Arc::default(),
         }
     }
@@ -116,7 +123,18 @@ impl CatalogTemplates {
             None => image,
         };
         image.resources = self.limits.bound(image.resources);
+        image.sharing = self.sharing(&image);
         Ok(Some(image))
+    }
+
+    /// Who shares what is warmed of a template. Where nobody knows whether it has a zygote, it
+    /// is taken to have one.
+    fn sharing(&self, image: &TemplateImage) -> Sharing {
+        let has_zygote = skep_native::has_zygote(&image.layers).unwrap_or_else(|error| {
+            tracing::warn!(%error, template = image.name, "cannot look for its zygote");
+            true
+        });
+        Sharing::of_owner(OWNER, self.pool.sharing(has_zygote))
     }
 
     fn recall(&self, version: Version, name: &str) -> Option<TemplateImage> {
@@ -205,7 +223,7 @@ fn info(listed: Listed, limits: &Limits) -> TemplateInfo {
     TemplateInfo {
         id: listed.image.id,
         names: listed.names,
-        owner: None,
+        owner: OWNER.cloned(),
         public: true,
         resources: limits.bound(listed.image.resources),
         created_at: built_at,

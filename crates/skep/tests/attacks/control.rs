@@ -7,7 +7,9 @@ use std::str::FromStr;
 use skep_client::Client;
 use skep_isolation::{Isolation as _, LaunchError, LaunchRequest, Launched};
 use skep_native::{Defence, Native, NativeConfig};
-use skep_types::{Egress, ExecutionId, Redacted, Resources, SandboxId, TemplateImage};
+use skep_types::{
+    Egress, ExecutionId, Redacted, Resources, SandboxId, TeamId, TemplateImage, TenantId,
+};
 use skep_wire::agent::{AGENT_PORT, AgentConfig};
 use tempfile::TempDir;
 
@@ -171,6 +173,7 @@ async fn launch(
         id,
         execution: ExecutionId::random(),
         layers: image.layers.clone(),
+        tenant: TenantId::new(&TeamId::random(), image.sharing),
         resources: Resources {
             disk_mib: 256,
             ..Resources::default()

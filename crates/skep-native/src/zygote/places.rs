@@ -1,0 +1,170 @@
+//! Which zygotes there are, for whom, and which one makes room for another.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use skep_types::TenantId;
+
+use super::holder::{self, Holder};
+use super::specification::{self, Specification};
+use crate::host::Host;
+
+/// How long a template whose zygote could not be made is left alone.
+const REST: Duration = Duration::from_secs(60);
+
+/// Whom a zygote is for. Only sandboxes of these layers and of this tenant are ever below it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ZygoteKey {
+    pub(crate) layers: Vec<PathBuf>,
+    pub(crate) tenant: TenantId,
+}
+
+/// The zygotes of a server.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    /// Where there is a zygote, or one is on its way or could not be made of late.
+    places: HashMap<ZygoteKey, Place>,
+    /// What templates say, by their layers; `None` for one that has no zygote.
+    specifications: HashMap<Vec<PathBuf>, Option<Specification>>,
+}
+
+/// The zygotes of one key.
+#[derive(Debug, Default)]
+struct Place {
+    current: Option<Arc<Holder>>,
+    /// Those that were replaced and still have sandboxes.
+    former: Vec<Arc<Holder>>,
+    is_warming: bool,
+    /// The process that is being warmed, as soon as there is one.
+    warming: Option<OwnedFd>,
+    rests_until: Option<Instant>,
+}
+
+impl Places {
+    /// What a template says about its zygote. Looks at files the first time.
+    pub(super) fn specification(&mut self, layers: &[PathBuf]) -> Option<&Specification> {
+        if !self.specifications.contains_key(layers) {
+            match specification::find(layers) {
+                Ok(found) => self.specifications.insert(layers.to_vec(), found),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot look for the zygote of a template");
+                    return None;
+                }
+            };
+        }
+        self.specifications.get(layers)?.as_ref()
+    }
+
+    /// The zygote that new sandboxes go below.
+    pub(super) fn living(&mut self, key: &ZygoteKey) -> Option<Arc<Holder>> {
+        let place = self.places.get_mut(key)?;
+        place.current.take_if(|holder| holder.has_ended());
+        place.current.clone()
+    }
+
+    pub(super) fn is_warming(&self, key: &ZygoteKey) -> bool {
+        self.places.get(key).is_some_and(|place| place.is_warming)
+    }
+
+    /// Whether a zygote may be made: none is on its way, and the last could be made.
+    pub(super) fn may_begin(&self, key: &ZygoteKey) -> bool {
+        let place = self.places.get(key);
+        place.is_none_or(|place| !place.is_warming && !place.rests())
+    }
+
+    /// Counts a zygote that is on its way from now on.
+    pub(super) fn begin(&mut self, key: &ZygoteKey) {
+        self.places.entry(key.clone()).or_default().is_warming = true;
+    }
+
+    /// The process that is to be a zygote runs. `false` if none is wanted any more.
+    pub(super) fn runs(&mut self, key: &ZygoteKey, process: OwnedFd) -> bool {
+        match self.places.get_mut(key) {
+            Some(place) => {
+                place.warming = Some(process);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A zygote is ready, or will not be.
+    pub(super) fn arrived(&mut self, key: &ZygoteKey, holder: Option<Arc<Holder>>) {
+        let Some(place) = self.places.get_mut(key) else {
+            return;
+        };
+        place.is_warming = false;
+        place.warming = None;
+        place.rests_until = match &holder {
+            Some(_) => None,
+            None => Some(Instant::now() + REST),
+        };
+        if let Some(holder) = holder {
+            place.former.extend(place.current.replace(holder));
+        }
+    }
+
+    /// Makes room for one more where there are to be at most so many. The one goes that was
+    /// used longest ago, if it has no sandboxes. `false` if all have some.
+    pub(super) fn make_room(&mut self, host: &Host, most: u16) -> bool {
+        let count: usize = self.places.values().map(Place::count).sum();
+        if count < usize::from(most) {
+            return true;
+        }
+        let unused = self.places.values_mut().filter_map(|place| {
+            let holder = place.current.as_ref()?;
+            let idle = (!has_sandboxes(host, holder)).then(|| holder.idle())?;
+            Some((idle, place))
+        });
+        let longest = unused.max_by_key(|(idle, _)| *idle);
+        let ended = longest.and_then(|(_, place)| place.current.take());
+        ended.iter().for_each(|holder| holder.end());
+        ended.is_some()
+    }
+
+    /// Ends zygotes without sandboxes: one that was replaced at once, another when nothing was
+    /// put below it for so long.
+    pub(super) fn end_unused(&mut self, host: &Host, idle_after: Duration) {
+        self.places.retain(|_, place| {
+            place.end_unused(host, idle_after);
+            place.count() > 0 || place.rests()
+        });
+    }
+
+    /// Ends all zygotes, also those that are being made.
+    pub(super) fn end(&mut self) {
+        for (_, place) in self.places.drain() {
+            let holders = place.current.iter().chain(&place.former);
+            holders.for_each(|holder| holder.end());
+            place.warming.iter().for_each(holder::kill);
+        }
+    }
+}
+
+impl Place {
+    /// How many zygotes it has, the one that is on its way included.
+    fn count(&self) -> usize {
+        usize::from(self.current.is_some()) + self.former.len() + usize::from(self.is_warming)
+    }
+
+    fn rests(&self) -> bool {
+        self.rests_until.is_some_and(|end| Instant::now() < end)
+    }
+
+    fn end_unused(&mut self, host: &Host, idle_after: Duration) {
+        self.current.take_if(|holder| holder.has_ended());
+        self.former.retain(|holder| !holder.has_ended());
+        let is_unused =
+            |holder: &mut Arc<Holder>| !has_sandboxes(host, holder) && holder.idle() > idle_after;
+        let unused = self.current.take_if(is_unused);
+        let replaced = (self.former).extract_if(.., |holder| !has_sandboxes(host, holder));
+        replaced.chain(unused).for_each(|holder| holder.end());
+    }
+}
+
+fn has_sandboxes(host: &Host, holder: &Holder) -> bool {
+    host.slots.in_use(holder.run) > holder::OWN_SLOTS
+}
