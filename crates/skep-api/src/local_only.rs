@@ -2,57 +2,112 @@
 //!
 //! Such a server listens on loopback, but every page open in a browser on this machine can send
 //! requests there too, and by pointing its own name at 127.0.0.1 can even read the answers.
-//! Both show in the headers.
+//! So can a page that a sandbox serves, under a name below our own. All of them show in the
+//! headers: in the name that was asked, in the origin of the page, and in what browsers say of
+//! the two. What shows in none of these is sent without asking first only as a form is, so
+//! bodies have to be JSON.
 
+use axum::body::HttpBody as _;
 use axum::extract::Request;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use skep_types::SandboxId;
 
 use crate::error::ApiError;
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// # Errors
 ///
 /// 403 for a request that a browser sends for a page that is not local, or to a name that is
-/// not ours.
+/// not ours; 415 for a body that a page could send without being asked.
 pub(crate) fn check(request: &Request, domain: Option<&str>) -> Result<(), ApiError> {
-    let foreign = |name| match request.headers().get(name).map(|value| value.to_str()) {
-        None => false,
-        Some(Ok(value)) => !is_local(value, domain),
-        Some(Err(_)) => true,
-    };
+    let headers = request.headers();
     // HTTP/2 has the name in the address instead of a header.
     let authority = request.uri().authority();
-    let addressed = authority.is_some_and(|name| !is_local(name.as_str(), domain));
-    match addressed || foreign(header::ORIGIN) || foreign(header::HOST) {
-        false => Ok(()),
-        true => Err(ApiError::new(
+    let addressed = authority.is_none_or(|name| is_local(name.as_str(), domain));
+    let local = |text: &str| is_local(text, domain);
+    let is_from_here = addressed
+        && all(headers, &header::HOST, local)
+        && all(headers, &header::ORIGIN, local)
+        && all(headers, &FETCH_SITE, |site| {
+            ["same-origin", "none"].contains(&site)
+        });
+    if !is_from_here {
+        return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "not_local",
             "this server asks for no key and therefore answers local callers only",
-        )),
+        ));
     }
+    if could_be_a_form(request) {
+        return Err(ApiError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "not_json",
+            "this server asks for no key and therefore takes bodies of type application/json only",
+        ));
+    }
+    Ok(())
 }
 
-/// Whether a host with an optional scheme and port is this machine.
+/// Whether every value of a header is text that passes.
+fn all(headers: &HeaderMap, name: &HeaderName, passes: impl Fn(&str) -> bool) -> bool {
+    let mut values = headers.get_all(name).iter();
+    values.all(|value| value.to_str().is_ok_and(&passes))
+}
+
+/// Whether a browser would send this for any page without asking us first.
+fn could_be_a_form(request: &Request) -> bool {
+    let harmless = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
+    // A page that may send a key has asked.
+    if harmless || request.body().is_end_stream() || request.headers().contains_key(API_KEY) {
+        return false;
+    }
+    let kind = request.headers().get(header::CONTENT_TYPE);
+    let kind = kind.map(HeaderValue::as_bytes).unwrap_or_default();
+    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
+    !kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
+}
+
+/// Whether a host with an optional scheme and port is this machine, and not a sandbox on it.
 fn is_local(text: &str, domain: Option<&str>) -> bool {
     let host = text.split_once("://").map_or(text, |(_, host)| host);
     let host = match host.strip_prefix('[') {
         Some(address) => address.split(']').next().unwrap_or_default(),
         None => host.rsplit_once(':').map_or(host, |(host, _)| host),
     };
-    let below = |host: &str, domain: &str| {
-        host.strip_suffix(domain)
-            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    let below = |domain: &str| {
+        let rest = host.strip_suffix(domain);
+        let rest = rest.filter(|rest| rest.is_empty() || rest.ends_with('.'));
+        rest.is_some_and(|rest| !is_of_sandbox(rest))
     };
     let domain = domain.map(|domain| domain.rsplit_once(':').map_or(domain, |(name, _)| name));
-    host.parse::<std::net::IpAddr>()
-        .is_ok_and(|address| address.is_loopback())
-        || below(host, "localhost")
-        || domain.is_some_and(|domain| below(host, domain))
+    let is_address = host
+        .parse::<std::net::IpAddr>()
+        .is_ok_and(|address| address.is_loopback());
+    is_address || below("localhost") || domain.is_some_and(below)
+}
+
+/// Whether what stands before a domain could be what sandboxes are reached by: `<port>-<id>`,
+/// with more behind, or the name that all of them share.
+fn is_of_sandbox(labels: &str) -> bool {
+    labels.split('.').any(|label| match label.split_once('-') {
+        Some((port, name)) => {
+            let id = name.split('-').next().unwrap_or_default();
+            port.bytes().all(|byte| byte.is_ascii_digit()) || id.parse::<SandboxId>().is_ok()
+        }
+        None => label == "sandbox",
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+    use axum::response::IntoResponse as _;
+
     use super::*;
+
+    const DOMAIN: Option<&str> = Some("sandbox.example:8443");
 
     #[test]
     fn this_machine_has_several_names() {
@@ -66,8 +121,9 @@ mod tests {
             "https://api.skep.localhost:1234",
             "api.sandbox.example:443",
             "sandbox.example",
+            "my-page.localhost",
         ] {
-            assert!(is_local(local, Some("sandbox.example:8443")), "{local}");
+            assert!(is_local(local, DOMAIN), "{local}");
         }
         for foreign in [
             "https://evil.example",
@@ -80,10 +136,72 @@ mod tests {
             "",
             "evilsandbox.example",
         ] {
-            assert!(
-                !is_local(foreign, Some("sandbox.example:8443")),
-                "{foreign}"
-            );
+            assert!(!is_local(foreign, DOMAIN), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_sandbox_is_not_this_machine() {
+        let id = SandboxId::random();
+        for foreign in [
+            format!("8080-{id}.localhost"),
+            format!("http://8080-{id}.localhost:3000"),
+            format!("https://8080-{id}-00000000.sandbox.example:8443"),
+            format!("x-{id}.localhost"),
+            format!("page.8080-{id}.localhost"),
+            "8080-unknown.sandbox.example".to_owned(),
+            "http://sandbox.sandbox.example:8443".to_owned(),
+        ] {
+            assert!(!is_local(&foreign, DOMAIN), "{foreign}");
+        }
+    }
+
+    #[track_caller]
+    fn answer(method: Method, headers: &[(&str, &str)], body: &'static str) -> u16 {
+        let mut request = Request::builder().method(method).uri("/sandboxes");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::from(body)).unwrap();
+        let status = |error: ApiError| error.into_response().status().as_u16();
+        check(&request, DOMAIN).map_or_else(status, |()| 200)
+    }
+
+    #[test]
+    fn what_browsers_say_of_a_page_is_believed() {
+        let host = ("host", "localhost:3000");
+        for (site, expected) in [
+            ("none", 200),
+            ("same-origin", 200),
+            ("same-site", 403),
+            ("cross-site", 403),
+        ] {
+            let headers = [host, ("sec-fetch-site", site)];
+            assert_eq!(answer(Method::GET, &headers, ""), expected, "{site}");
+        }
+        // One that is not local beside one that is.
+        let hosts = [host, ("host", "evil.example")];
+        assert_eq!(answer(Method::GET, &hosts, ""), 403);
+    }
+
+    #[test]
+    fn a_body_that_a_form_could_send_is_refused() {
+        for (headers, expected) in [
+            (&[("content-type", "application/json")][..], 200),
+            (&[("content-type", "Application/JSON; charset=utf-8")], 200),
+            (&[("content-type", "text/plain"), ("x-api-key", "any")], 200),
+            (&[("content-type", "text/plain")], 415),
+            (&[("content-type", "text/plain; application/json")], 415),
+            (
+                &[("content-type", "application/x-www-form-urlencoded")],
+                415,
+            ),
+            (&[], 415),
+        ] {
+            for method in [Method::POST, Method::DELETE, Method::PUT] {
+                assert_eq!(answer(method, headers, "{}"), expected, "{headers:?}");
+            }
+            assert_eq!(answer(Method::POST, headers, ""), 200, "nothing to read");
         }
     }
 }

@@ -180,6 +180,13 @@ async fn a_server_that_trusts_everybody_trusts_no_other_sites_pages() {
         ],
         [("Host", "127.0.0.1:3000"), ("Origin", "null")],
         [("Host", "evil.example:3000"), ("X-API-KEY", "x")],
+        // A page that a sandbox serves, and one that does not say where it is from.
+        [
+            ("Host", "127.0.0.1:3000"),
+            ("Origin", "http://8080-i0123456789abcdefghij.localhost:3000"),
+        ],
+        [("Host", "127.0.0.1:3000"), ("Sec-Fetch-Site", "same-site")],
+        [("Host", "127.0.0.1:3000"), ("Sec-Fetch-Site", "cross-site")],
     ] {
         let line = r#"POST /sandboxes {"templateID":"base"}"#;
         let answer = server.send_with(&headers, line).await;
@@ -187,6 +194,14 @@ async fn a_server_that_trusts_everybody_trusts_no_other_sites_pages() {
             answer.text(),
             r#"403 {"code":403,"error_code":"not_local","message":"this server asks for no key and therefore answers local callers only"}"#,
             "{headers:?}"
+        );
+    }
+    for kind in ["text/plain", "application/x-www-form-urlencoded"] {
+        let line = r#"POST /sandboxes {"templateID":"base"}"#;
+        let answer = server.send_with(&[("Content-Type", kind)], line).await;
+        assert_eq!(
+            answer.text(),
+            r#"415 {"code":415,"error_code":"not_json","message":"this server asks for no key and therefore takes bodies of type application/json only"}"#,
         );
     }
     let addressed = "GET https://evil.example:3000/v2/sandboxes";
