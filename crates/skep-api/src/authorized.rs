@@ -1,12 +1,21 @@
 //! Who is asking, from the headers.
 
-use axum::extract::FromRequestParts;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use skep_control::{ApiKey, Caller};
+use axum::middleware::Next;
+use axum::response::Response;
+use skep_control::{ApiKey, Caller, Place};
+use skep_types::Authenticated;
 
 use crate::error::ApiError;
 use crate::router::{Access, Edge};
+
+/// The header that names the trace of a caller.
+const TRACE_PARENT: &str = "traceparent";
 
 /// A caller that was let in. The first argument of every handler that looks at anything, so
 /// that nobody learns what exists before it is known who they are.
@@ -15,25 +24,61 @@ pub(crate) struct Authorized {
     pub(crate) caller: Caller,
     /// The key that was shown; `None` where none is asked for.
     pub(crate) key: Option<ApiKey>,
+    /// Its place among the requests of its team, until it was handled.
+    _place: Place,
+}
+
+/// Set when the caller of a request was let in.
+#[derive(Debug, Clone, Default)]
+struct LetIn(Arc<AtomicBool>);
+
+/// Tells the front door whether the caller was let in, and keeps from the handlers what only
+/// such a caller decides: whether the request is traced.
+pub(crate) async fn recognised(
+    State(edge): State<Edge>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if request.headers().contains_key(TRACE_PARENT) && !is_known(&edge, request.headers()).await {
+        request.headers_mut().remove(TRACE_PARENT);
+    }
+    let let_in = LetIn::default();
+    request.extensions_mut().insert(let_in.clone());
+    let mut response = next.run(request).await;
+    if let_in.0.load(Ordering::Relaxed) {
+        response.extensions_mut().insert(Authenticated);
+    }
+    response
+}
+
+/// Whether a caller would be let in.
+async fn is_known(edge: &Edge, headers: &HeaderMap) -> bool {
+    match (edge.access(), shown_key(headers)) {
+        (Access::Trusted, _) => true,
+        (Access::Keys, Ok(key)) => edge.control().authenticate(&key).await.is_ok(),
+        (Access::Keys, Err(_)) => false,
+    }
 }
 
 impl FromRequestParts<Edge> for Authorized {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, edge: &Edge) -> Result<Self, ApiError> {
-        match edge.access() {
-            Access::Trusted => Ok(Self {
-                caller: edge.control().trusted_caller().await?,
-                key: None,
-            }),
+        let (caller, key) = match edge.access() {
+            Access::Trusted => (edge.control().trusted_caller().await?, None),
             Access::Keys => {
                 let key = shown_key(&parts.headers)?;
-                Ok(Self {
-                    caller: edge.control().authenticate(&key).await?,
-                    key: Some(key),
-                })
+                (edge.control().authenticate(&key).await?, Some(key))
             }
+        };
+        if let Some(let_in) = parts.extensions.get::<LetIn>() {
+            let_in.0.store(true, Ordering::Relaxed);
         }
+        Ok(Self {
+            _place: edge.begin_request(&caller.team.id)?,
+            caller,
+            key,
+        })
     }
 }
 

@@ -5,15 +5,18 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post, put};
 use futures_util::FutureExt;
-use skep_control::Control;
+use skep_control::{Control, Full, Place, Quota};
 use skep_telemetry::trace;
+use skep_types::TeamId;
 use tracing::Instrument as _;
 
-use crate::error::ApiError;
+use crate::authorized::recognised;
+use crate::error::{ApiError, Retry};
 use crate::{cors, local_only, routes};
 
 /// The largest request body.
@@ -28,6 +31,8 @@ pub struct Options {
     pub access: Access,
     /// Under which name sandboxes are reached; `None` if clients know better.
     pub domain: Option<String>,
+    /// How many requests a team has under way at a time.
+    pub requests_per_team: u32,
     /// What the server counts.
     pub metrics: Arc<dyn ServerMetrics>,
 }
@@ -50,23 +55,37 @@ pub enum Access {
 
 /// What handlers see.
 #[derive(Debug, Clone)]
-pub(crate) struct Edge(Arc<Options>);
+pub(crate) struct Edge {
+    options: Arc<Options>,
+    requests: Quota,
+}
 
 impl Edge {
     pub(crate) fn control(&self) -> &Control {
-        &self.0.control
+        &self.options.control
     }
 
     pub(crate) fn access(&self) -> Access {
-        self.0.access
+        self.options.access
     }
 
     pub(crate) fn domain(&self) -> Option<&str> {
-        self.0.domain.as_deref()
+        self.options.domain.as_deref()
     }
 
     pub(crate) fn metrics(&self) -> &dyn ServerMetrics {
-        self.0.metrics.as_ref()
+        self.options.metrics.as_ref()
+    }
+
+    /// Counts a request of a team until the place is dropped.
+    pub(crate) fn begin_request(&self, team: &TeamId) -> Result<Place, ApiError> {
+        let limit = self.options.requests_per_team;
+        self.requests.take(team, limit).map_err(|Full| {
+            let message =
+                format!("your team has {limit} requests under way; wait until one has ended");
+            ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", message)
+                .retry(Retry::After(1))
+        })
     }
 }
 
@@ -75,7 +94,10 @@ impl Edge {
 /// Paths are matched as they were sent, and each segment is decoded afterwards, so `%2F` never
 /// splits one.
 pub fn router(options: Options) -> Router {
-    let edge = Edge(Arc::new(options));
+    let edge = Edge {
+        options: Arc::new(options),
+        requests: Quota::default(),
+    };
     let routes = Router::new()
         .merge(sandboxes())
         .merge(teams())
@@ -85,7 +107,8 @@ pub fn router(options: Options) -> Router {
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(middleware::from_fn(guarded));
+        .layer(middleware::from_fn(guarded))
+        .layer(middleware::from_fn_with_state(edge.clone(), recognised));
     let routes = match edge.access() {
         Access::Keys => routes.layer(cors::layer()),
         Access::Trusted => {
@@ -247,7 +270,6 @@ async fn local_callers(State(edge): State<Edge>, request: Request, next: Next) -
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
-    use axum::http::StatusCode;
     use http_body_util::BodyExt;
     use tower::ServiceExt;
 

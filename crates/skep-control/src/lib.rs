@@ -41,6 +41,7 @@ pub use metrics::{MetricPoint, MetricRange};
 pub use nodes::{
     DeadlineMode, FakeNodes, KillError, LogEntry, LogLevel, NodeCreateError, Nodes, NotHere,
 };
+pub use quota::{Full, Place, Quota};
 pub use records::{RecordPage, RecordQuery};
 pub use sandbox::{Sandbox, SandboxNotFound, StopError};
 pub use team_limits::TeamLimits;

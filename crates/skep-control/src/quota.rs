@@ -1,4 +1,4 @@
-//! How many sandboxes each team has, counted from reservation to end.
+//! How many of something each team has: sandboxes, from reservation to end, or requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -7,25 +7,30 @@ use skep_types::TeamId;
 
 type Counts = HashMap<TeamId, u32>;
 
-/// Counts places. Clones share the counts.
+/// Counts places of teams. Clones share the counts.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Quota {
+pub struct Quota {
     counts: Arc<Mutex<Counts>>,
 }
 
-/// Room for one sandbox. Dropping it gives the room back.
+/// Room for one of them. Dropping it gives the room back.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub struct Place {
     quota: Quota,
     team: TeamId,
 }
 
 /// The team has as many as it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Full;
+pub struct Full;
 
 impl Quota {
-    pub(crate) fn take(&self, team: &TeamId, limit: u32) -> Result<Place, Full> {
+    /// Takes a place, of which a team may have `limit`.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if the team has them all.
+    pub fn take(&self, team: &TeamId, limit: u32) -> Result<Place, Full> {
         let mut counts = self.lock();
         let count = counts.entry(team.clone()).or_default();
         if *count >= limit {

@@ -7,16 +7,27 @@ use std::time::Duration;
 pub struct FrontConfig {
     /// The domain below which sandboxes have names, in lower case and without a port.
     pub domain: String,
-    /// How many client connections are open at a time. One more is told `503`.
+    /// How many client connections are open at a time. One more takes the place of an idle
+    /// one that has never shown a key or a token; if there is none, it is told `503`.
     pub connections: usize,
+    /// How many of them one address has, or one network of IPv6. One more takes the place of
+    /// an idle one of the same address, or is told `429`.
+    pub connections_per_address: usize,
+    /// The same for addresses of this machine, from which a reverse proxy connects for all.
+    pub connections_per_loopback_address: usize,
+    /// How many connections serve requests without a key or token at a time. On one more such
+    /// a request is told `503`, so that there is room for callers with a key.
+    pub anonymous_connections: usize,
     /// How many requests one sandbox serves at a time. One more is told `429`.
     pub requests_per_sandbox: usize,
-    /// How long the head of a request may take from its first byte. Bodies and answers may
-    /// take as long as they like.
+    /// How long the head of a request may take from its first byte, and a new connection until
+    /// its first request, TLS included. Bodies and answers may take as long as they like.
     pub head_timeout: Duration,
-    /// How long a connection without a request is kept. Clients keep theirs for 300 s and send
-    /// a request twice if we close first.
+    /// How long a connection without a request is kept that has shown a key or a token.
+    /// Clients keep theirs for 300 s and send a request twice if we close first.
     pub idle_timeout: Duration,
+    /// How long one is kept that has not.
+    pub anonymous_idle_timeout: Duration,
     /// Whether `POST /contexts` of an interpreter is passed on with the sandbox's traffic token
     /// when its caller shows no token. Whoever knows a sandbox's id can then start kernels in it.
     pub contexts_without_token: bool,
@@ -30,9 +41,13 @@ impl FrontConfig {
         Self {
             domain: bare_domain(domain),
             connections: 8192,
+            connections_per_address: 1024,
+            connections_per_loopback_address: 6144,
+            anonymous_connections: 4096,
             requests_per_sandbox: 4096,
-            head_timeout: Duration::from_secs(30),
+            head_timeout: Duration::from_secs(15),
             idle_timeout: Duration::from_secs(620),
+            anonymous_idle_timeout: Duration::from_secs(30),
             contexts_without_token: false,
             drain: Duration::from_secs(5),
         }

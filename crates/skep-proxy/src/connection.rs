@@ -4,16 +4,18 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::FrontConfig;
+use crate::admission::{AnonymousFull, Place, Shown};
 use crate::metrics::Metrics;
 use crate::socket::ResetOnClose;
 
 /// What everybody who serves a client connection shares.
 ///
-/// It lives as long as anything of the connection does, so it also holds its place among the
-/// connections the server allows.
+/// It lives as long as anything of the connection does, and through its pulse it holds the
+/// place among the connections the server allows.
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
     pub(crate) peer: SocketAddr,
@@ -23,7 +25,6 @@ pub(crate) struct ClientConnection {
     /// Ends the one request that an HTTP/1.1 connection is serving.
     served: watch::Sender<Option<CancellationToken>>,
     metrics: Arc<Metrics>,
-    _place: OwnedSemaphorePermit,
 }
 
 impl ClientConnection {
@@ -33,7 +34,6 @@ impl ClientConnection {
         reset: ResetOnClose,
         pulse: Arc<Pulse>,
         metrics: Arc<Metrics>,
-        place: OwnedSemaphorePermit,
     ) -> Self {
         metrics.connections_open.enter();
         Self {
@@ -43,7 +43,6 @@ impl ClientConnection {
             pulse,
             served: watch::Sender::new(None),
             metrics,
-            _place: place,
         }
     }
 
@@ -89,7 +88,8 @@ impl Drop for Dependence {
     }
 }
 
-/// What a connection is doing, for the one who decides whether it has had enough time.
+/// What a connection is doing, for those who decide whether it has had enough time and
+/// whether it can make room for another.
 ///
 /// ```text
 /// Asking ──request──► Busy ──last answer──► Idle
@@ -99,7 +99,9 @@ impl Drop for Dependence {
 /// ```
 #[derive(Debug)]
 pub(crate) struct Pulse {
+    /// Held while the place is told what changes, so that both always say the same.
     state: Mutex<State>,
+    place: Place,
 }
 
 #[derive(Debug)]
@@ -119,6 +121,33 @@ enum Activity {
     Idle(Instant),
 }
 
+/// How long a connection may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    /// For the head of a request.
+    pub(crate) head: Duration,
+    /// Between two requests, once it has shown a key or a token.
+    pub(crate) idle: Duration,
+    /// Between two requests until then.
+    pub(crate) anonymous_idle: Duration,
+}
+
+impl Times {
+    pub(crate) fn of(config: &FrontConfig) -> Self {
+        Self {
+            head: config.head_timeout,
+            idle: config.idle_timeout,
+            anonymous_idle: config.anonymous_idle_timeout,
+        }
+    }
+
+    /// How often to look at what has expired.
+    pub(crate) fn interval(&self) -> Duration {
+        let shortest = self.head.min(self.idle).min(self.anonymous_idle);
+        (shortest / 4).max(Duration::from_millis(1))
+    }
+}
+
 /// Why a connection has had enough time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expired {
@@ -130,13 +159,24 @@ pub(crate) enum Expired {
 
 impl Pulse {
     /// A connection that was made at `now` and has not asked anything.
-    pub(crate) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant, place: Place) -> Self {
         Self {
             state: Mutex::new(State {
                 activity: Activity::Asking(now),
                 multiplexed: false,
             }),
+            place,
         }
+    }
+
+    /// The client has shown a key or a token that was right.
+    pub(crate) fn authenticate(&self) {
+        self.place.authenticate();
+    }
+
+    /// Whether the client has ever shown a key or a token that was right.
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.place.is_authenticated()
     }
 
     /// The client sent something.
@@ -151,20 +191,36 @@ impl Pulse {
     }
 
     /// A request's head is complete. It is being served until the guard is dropped.
-    pub(crate) fn request(self: &Arc<Self>, multiplexed: bool) -> Serving {
+    ///
+    /// # Errors
+    ///
+    /// If it has shown nothing and too many like it are being served.
+    pub(crate) fn request(
+        self: &Arc<Self>,
+        multiplexed: bool,
+        shown: Shown,
+    ) -> Result<Serving, AnonymousFull> {
         let mut state = self.lock();
         state.multiplexed = multiplexed;
+        self.place.begin(shown)?;
         state.activity = match state.activity {
             Activity::Asking(_) | Activity::Idle(_) => Activity::Busy(1),
             Activity::Busy(count) => Activity::Busy(count + 1),
         };
-        Serving(Arc::clone(self))
+        Ok(Serving(Arc::clone(self)))
     }
 
     /// Whether the time of this connection is over.
-    pub(crate) fn expired(&self, now: Instant, head: Duration, idle: Duration) -> Option<Expired> {
+    pub(crate) fn expired(&self, now: Instant, times: &Times) -> Option<Expired> {
+        let idle = if self.is_authenticated() {
+            times.idle
+        } else {
+            times.anonymous_idle
+        };
         match self.lock().activity {
-            Activity::Asking(since) if now.duration_since(since) >= head => Some(Expired::Head),
+            Activity::Asking(since) if now.duration_since(since) >= times.head => {
+                Some(Expired::Head)
+            }
             Activity::Idle(since) if now.duration_since(since) >= idle => Some(Expired::Idle),
             Activity::Asking(_) | Activity::Idle(_) | Activity::Busy(_) => None,
         }
@@ -174,7 +230,10 @@ impl Pulse {
         let mut state = self.lock();
         if let Activity::Busy(count) = state.activity {
             state.activity = match count {
-                0 | 1 => Activity::Idle(now),
+                0 | 1 => {
+                    self.place.end();
+                    Activity::Idle(now)
+                }
                 more => Activity::Busy(more - 1),
             };
         }
@@ -197,54 +256,77 @@ impl Drop for Serving {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::net::Ipv4Addr;
 
-    const HEAD: Duration = Duration::from_secs(30);
-    const IDLE: Duration = Duration::from_secs(600);
+    use super::*;
+    use crate::admission::Admission;
+
+    const TIMES: Times = Times {
+        head: Duration::from_secs(30),
+        idle: Duration::from_secs(600),
+        anonymous_idle: Duration::from_secs(60),
+    };
+
+    fn pulse(start: Instant) -> Arc<Pulse> {
+        let admission = Arc::new(Admission::new(&FrontConfig::new("skep.test")));
+        let place = admission.admit(Ipv4Addr::LOCALHOST.into()).unwrap();
+        Arc::new(Pulse::new(start, place))
+    }
 
     #[track_caller]
     fn check(pulse: &Pulse, now: Instant, expected: Option<Expired>) {
-        assert_eq!(pulse.expired(now, HEAD, IDLE), expected, "{pulse:?}");
+        assert_eq!(pulse.expired(now, &TIMES), expected, "{pulse:?}");
     }
 
     #[test]
     fn a_head_that_trickles_in_costs_the_connection() {
         let start = Instant::now();
-        let pulse = Pulse::new(start);
-        pulse.bytes_arrived(start + HEAD / 2);
-        check(&pulse, start + HEAD / 2, None);
-        check(&pulse, start + HEAD, Some(Expired::Head));
+        let pulse = pulse(start);
+        pulse.bytes_arrived(start + TIMES.head / 2);
+        check(&pulse, start + TIMES.head / 2, None);
+        check(&pulse, start + TIMES.head, Some(Expired::Head));
     }
 
     #[test]
     fn a_request_may_take_as_long_as_it_likes() {
         let start = Instant::now();
-        let pulse = Arc::new(Pulse::new(start));
-        let first = pulse.request(true);
-        let second = pulse.request(true);
-        check(&pulse, start + 2 * IDLE, None);
+        let pulse = pulse(start);
+        let first = pulse.request(true, Shown::Token).unwrap();
+        let second = pulse.request(true, Shown::Nothing).unwrap();
+        check(&pulse, start + 2 * TIMES.idle, None);
         drop(first);
-        check(&pulse, start + 2 * IDLE, None);
+        check(&pulse, start + 2 * TIMES.idle, None);
         drop(second);
-        check(&pulse, Instant::now() + HEAD, None);
-        check(&pulse, Instant::now() + IDLE, Some(Expired::Idle));
+        check(&pulse, Instant::now() + TIMES.anonymous_idle, None);
+        check(&pulse, Instant::now() + TIMES.idle, Some(Expired::Idle));
+    }
+
+    #[test]
+    fn a_stranger_is_not_waited_for_as_long() {
+        let pulse = pulse(Instant::now());
+        drop(pulse.request(false, Shown::Key).unwrap());
+        check(&pulse, Instant::now() + TIMES.head, None);
+        let later = Instant::now() + TIMES.anonymous_idle;
+        check(&pulse, later, Some(Expired::Idle));
+        pulse.authenticate();
+        check(&pulse, later, None);
     }
 
     #[test]
     fn the_next_head_is_timed_from_its_first_byte() {
-        let pulse = Arc::new(Pulse::new(Instant::now()));
-        drop(pulse.request(false));
-        let later = Instant::now() + IDLE / 2;
+        let pulse = pulse(Instant::now());
+        drop(pulse.request(false, Shown::Token).unwrap());
+        let later = Instant::now() + TIMES.idle / 2;
         pulse.bytes_arrived(later);
-        check(&pulse, later + HEAD / 2, None);
-        check(&pulse, later + HEAD, Some(Expired::Head));
+        check(&pulse, later + TIMES.head / 2, None);
+        check(&pulse, later + TIMES.head, Some(Expired::Head));
     }
 
     #[test]
     fn frames_that_ask_nothing_do_not_start_a_head() {
-        let pulse = Arc::new(Pulse::new(Instant::now()));
-        drop(pulse.request(true));
+        let pulse = pulse(Instant::now());
+        drop(pulse.request(true, Shown::Nothing).unwrap());
         pulse.bytes_arrived(Instant::now());
-        check(&pulse, Instant::now() + HEAD, None);
+        check(&pulse, Instant::now() + TIMES.head, None);
     }
 }

@@ -11,6 +11,7 @@ use skep_telemetry::{Chain, trace};
 use skep_wire::agent::AGENT_PORT;
 
 use crate::INTERPRETER_PORT;
+use crate::admission::Shown;
 use crate::body::{Attendance, Cut, SandboxBody, Source};
 use crate::classify::Target;
 use crate::connection::{ClientConnection, Dependence};
@@ -42,6 +43,8 @@ pub(crate) struct Exchange {
     pub(crate) target: Target,
     pub(crate) route: Arc<Route>,
     pub(crate) arrived: Instant,
+    /// What the request shows about its caller.
+    pub(crate) shown: Shown,
     /// Whether the client only wants to know if the sandbox lives.
     pub(crate) probe: bool,
     /// Whether the client wants to be told in words when the sandbox ends.
@@ -82,13 +85,14 @@ impl Exchange {
     }
 
     /// The request as whoever wants traces sees it. Paths of our own services are told; those of
-    /// others may hold secrets.
+    /// others may hold secrets. Only a caller with a token decides whether it is recorded.
     pub(crate) fn span(&self, kind: RequestKind, parts: &Parts) -> trace::Span {
         let name = match kind {
             RequestKind::Execute => "execute",
             RequestKind::Other => "proxy",
         };
         let caller = parts.headers.get("traceparent");
+        let caller = caller.filter(|_| self.shown == Shown::Token);
         let caller = caller.and_then(|value| value.to_str().ok());
         let mut span = trace::request(|| name.to_owned(), caller);
         span.note_text("skep.sandbox.id", &self.route.id);
@@ -246,7 +250,7 @@ impl Exchange {
         Refusal::SandboxNotFound { name }
     }
 
-    fn no_answer(&self) -> Refusal {
+    pub(crate) fn no_answer(&self) -> Refusal {
         Refusal::NoAnswer {
             id: self.route.id.clone(),
             port: self.target.port,

@@ -1,23 +1,27 @@
 //! Answering one request.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::header::CONNECTION;
 use http::request::Parts;
-use http::{Method, Request, Response, Version};
+use http::{HeaderValue, Method, Request, Response, Version};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use skep_telemetry::trace;
+use skep_types::Authenticated;
 use skep_wire::agent::AGENT_PORT;
 use tower::ServiceExt as _;
 
 use crate::INTERPRETER_PORT;
+use crate::admission::Shown;
 use crate::audience::Audience;
 use crate::body::{ClientBody, Cut, Source};
 use crate::classify::{ACCESS_TOKEN, Destination, Target, classify};
 use crate::connection::{ClientConnection, Serving};
 use crate::control_path::{is_reserved, is_reserved_for_interpreter};
+use crate::credentials::{shown_to_api, shown_to_sandbox};
 use crate::exchange::{Exchange, Failure};
 use crate::headers::TRAFFIC_TOKEN;
 use crate::last_words;
@@ -28,6 +32,9 @@ use crate::route::Route;
 use crate::shared::Shared;
 use crate::signed_url::SignedUrl;
 
+/// How long a request waits until it may look for the sandbox that signed it.
+const SEARCH_PATIENCE: Duration = Duration::from_secs(2);
+
 /// Answers one request, or says that its connection must be cut.
 pub(crate) async fn answer(
     shared: Arc<Shared>,
@@ -35,23 +42,32 @@ pub(crate) async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<ClientBody>, Cut> {
     let multiplexed = request.version() == Version::HTTP_2;
-    let serving = connection.pulse.request(multiplexed);
     let arrived = Instant::now();
     let request = request.map(|body| RequestBody::new(body, multiplexed, &shared.tasks));
     let (parts, body) = request.into_parts();
     let audience = Audience::of(&parts);
-    let (target, route) = match admit(&shared, &parts) {
-        Ok(Admitted::Api) => {
-            shared.metrics.api_requests.add_one();
-            let answered = shared
-                .api
-                .clone()
-                .oneshot(Request::from_parts(parts, body))
-                .await;
-            let response = answered.unwrap_or_else(|never| match never {});
-            return Ok(response.map(|body| ClientBody::new(Source::Api(body), serving)));
+    let admitted = admit(&shared, &parts).await;
+    let shown = match &admitted {
+        Ok(Admitted::Api) => shown_to_api(&parts.headers),
+        Ok(Admitted::Sandbox(_, _, shown)) => *shown,
+        Err(_) => Shown::Nothing,
+    };
+    let Ok(serving) = connection.pulse.request(multiplexed, shown) else {
+        shared.metrics.anonymous_refused.add_one();
+        let mut response = refused(&shared, &Refusal::AnonymousFull, &audience, None);
+        if !multiplexed {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
         }
-        Ok(Admitted::Sandbox(target, route)) => (target, route),
+        return Ok(response);
+    };
+    let serving = Some(serving);
+    let (target, route) = match admitted {
+        Ok(Admitted::Api) => {
+            let request = Request::from_parts(parts, body);
+            return Ok(answer_by_api(&shared, &connection, request, serving).await);
+        }
+        Ok(Admitted::Sandbox(target, route, _)) => (target, route),
         Err(refusal) => return Ok(refused(&shared, &refusal, &audience, serving)),
     };
     shared.metrics.sandbox_requests.add_one();
@@ -62,6 +78,7 @@ pub(crate) async fn answer(
     let exchange = Exchange {
         connection,
         arrived,
+        shown,
         probe: parts.uri.path() == "/health" && target.port == AGENT_PORT,
         last_words: last_words::wanted(&parts),
         multiplexed,
@@ -90,6 +107,21 @@ pub(crate) async fn answer(
     }
 }
 
+async fn answer_by_api(
+    shared: &Shared,
+    connection: &ClientConnection,
+    request: Request<RequestBody>,
+    serving: Option<Serving>,
+) -> Response<ClientBody> {
+    shared.metrics.api_requests.add_one();
+    let answered = shared.api.clone().oneshot(request).await;
+    let response = answered.unwrap_or_else(|never| match never {});
+    if response.extensions().get::<Authenticated>().is_some() {
+        connection.pulse.authenticate();
+    }
+    response.map(|body| ClientBody::new(Source::Api(body), serving))
+}
+
 fn note_status<B>(span: &mut trace::Span, response: &Response<B>) {
     span.note("http.response.status_code", response.status().as_u16());
     if response.status().is_server_error() {
@@ -101,7 +133,7 @@ fn refused(
     shared: &Shared,
     refusal: &Refusal,
     audience: &Audience,
-    serving: Serving,
+    serving: Option<Serving>,
 ) -> Response<ClientBody> {
     shared.metrics.refusals.add_one();
     let response = refusal.render(audience);
@@ -110,11 +142,11 @@ fn refused(
 
 enum Admitted {
     Api,
-    Sandbox(Target, Arc<Route>),
+    Sandbox(Target, Arc<Route>, Shown),
 }
 
 /// Finds out whom a request is for and whether it may go there.
-fn admit(shared: &Shared, parts: &Parts) -> Result<Admitted, Refusal> {
+async fn admit(shared: &Shared, parts: &Parts) -> Result<Admitted, Refusal> {
     if parts.method == Method::CONNECT {
         return Err(Refusal::Unsupported);
     }
@@ -127,7 +159,7 @@ fn admit(shared: &Shared, parts: &Parts) -> Result<Admitted, Refusal> {
             (target.clone(), route.ok_or_else(|| not_found(&target.id))?)
         }
         Destination::TokenHolder => found(holder(shared, parts))?,
-        Destination::Signer => found(signer(shared, parts))?,
+        Destination::Signer => found(signer(shared, parts).await?)?,
     };
     if route.ended.is_cancelled() {
         return Err(not_found(&route.id));
@@ -143,7 +175,8 @@ fn admit(shared: &Shared, parts: &Parts) -> Result<Admitted, Refusal> {
         return Err(Refusal::Reserved { path });
     }
     check_traffic_token(&route, target.port, parts)?;
-    Ok(Admitted::Sandbox(target, route))
+    let shown = shown_to_sandbox(&route, target.port, parts);
+    Ok(Admitted::Sandbox(target, route, shown))
 }
 
 fn found(route: Option<Arc<Route>>) -> Result<(Target, Arc<Route>), Refusal> {
@@ -164,10 +197,24 @@ fn holder(shared: &Shared, parts: &Parts) -> Option<Arc<Route>> {
     shared.routes.find_by_token(token)
 }
 
-fn signer(shared: &Shared, parts: &Parts) -> Option<Arc<Route>> {
-    let url = SignedUrl::read(parts);
-    let accepts = |token: &_| url.is_signed_with(token);
-    shared.routes.find_by_signature(&accepts)
+/// The sandbox whose token signed a URL that names none. Every token is tried, so this is done
+/// one request after another and not where others wait: what it costs is its caller's time.
+async fn signer(shared: &Shared, parts: &Parts) -> Result<Option<Arc<Route>>, Refusal> {
+    let Some(url) = SignedUrl::read(parts) else {
+        return Ok(None);
+    };
+    let turn = Arc::clone(&shared.searches).acquire_owned();
+    let Ok(Ok(turn)) = tokio::time::timeout(SEARCH_PATIENCE, turn).await else {
+        return Err(Refusal::ServerFull);
+    };
+    let routes = Arc::clone(&shared.routes);
+    let search = move || {
+        let found = routes.find_by_signature(&|token| url.is_signed_with(token));
+        drop(turn);
+        found
+    };
+    let found = tokio::task::spawn_blocking(search).await;
+    found.map_err(|_panicked_or_stopping| Refusal::ServerFull)
 }
 
 fn check_traffic_token(route: &Route, port: u16, parts: &Parts) -> Result<(), Refusal> {

@@ -2,8 +2,9 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -18,18 +19,22 @@ use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt as _};
 
 use crate::FrontConfig;
+use crate::admission::{Admission, Refused};
 use crate::body::BoxError;
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
 use crate::request_body::RequestBody;
 use crate::route::Routes;
-use crate::serve::{answer_in_clear_text, serve};
+use crate::serve::serve;
 use crate::shared::Shared;
+use crate::turn_away::turn_away;
 use crate::upstream::Upstreams;
 
 /// How long to wait after a failed accept: the process is out of descriptors or memory, and
 /// asking again at once would only burn the processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How many requests at a time look through the tokens of all sandboxes.
+const SEARCHES_AT_A_TIME: usize = 1;
 /// How many connections are told at a time that there are too many.
 const TURNED_AWAY_AT_A_TIME: usize = 64;
 
@@ -65,7 +70,7 @@ impl std::fmt::Debug for Listener {
 /// One port that serves the API and every sandbox.
 pub struct Front {
     shared: Arc<Shared>,
-    places: Arc<Semaphore>,
+    admission: Arc<Admission>,
     turning_away: Arc<Semaphore>,
 }
 
@@ -98,7 +103,7 @@ impl Front {
             response.map(|body| body.map_err(Into::<BoxError>::into).boxed_unsync())
         };
         Self {
-            places: Arc::new(Semaphore::new(config.connections)),
+            admission: Arc::new(Admission::new(&config)),
             turning_away: Arc::new(Semaphore::new(TURNED_AWAY_AT_A_TIME)),
             shared: Arc::new(Shared {
                 config,
@@ -107,6 +112,7 @@ impl Front {
                 upstreams: Arc::new(Upstreams::new(tasks.clone(), Arc::clone(&metrics))),
                 metrics,
                 tasks,
+                searches: Arc::new(Semaphore::new(SEARCHES_AT_A_TIME)),
                 stopping: CancellationToken::new(),
             }),
         }
@@ -126,8 +132,7 @@ impl Front {
         }
         drop(listeners);
         self.shared.stopping.cancel();
-        let all = u32::try_from(self.shared.config.connections).unwrap_or(u32::MAX);
-        let drained = self.places.acquire_many(all);
+        let drained = self.admission.drained();
         if tokio::time::timeout(self.shared.config.drain, drained)
             .await
             .is_err()
@@ -141,7 +146,7 @@ impl Front {
     async fn accept_from(&self, listener: &Listener) {
         loop {
             match listener.tcp.accept().await {
-                Ok((stream, _)) => self.admit(stream, listener.tls.clone()),
+                Ok((stream, peer)) => self.admit(stream, peer, listener.tls.clone()),
                 Err(error) => {
                     if is_fault_of_server(&error) {
                         tracing::warn!(%error, "connection could not be accepted");
@@ -152,24 +157,29 @@ impl Front {
         }
     }
 
-    fn admit(&self, stream: TcpStream, tls: Option<TlsAcceptor>) {
+    fn admit(&self, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
         let shared = Arc::clone(&self.shared);
-        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
-            shared.metrics.connections_accepted.add_one();
-            let tasks = shared.tasks.clone();
-            tasks.spawn(
-                "client connection",
-                serve(shared, stream, tls, place, Instant::now()),
-            );
-            return;
-        }
-        shared.metrics.connections_refused.add_one();
-        // Over TLS, and when even these are too many, the connection is closed without a word.
-        if tls.is_none()
-            && let Ok(turn) = Arc::clone(&self.turning_away).try_acquire_owned()
-        {
-            shared.tasks.spawn("turn away", async move {
-                answer_in_clear_text(stream, &Refusal::ServerFull).await;
+        let tasks = shared.tasks.clone();
+        let refusal = match self.admission.admit(peer.ip()) {
+            Ok(place) => {
+                shared.metrics.connections_accepted.add_one();
+                let serving = serve(shared, stream, peer, tls, place);
+                tasks.spawn("client connection", serving);
+                return;
+            }
+            Err(Refused::Server) => {
+                shared.metrics.connections_refused_server.add_one();
+                Refusal::ServerFull
+            }
+            Err(Refused::Address) => {
+                shared.metrics.connections_refused_address.add_one();
+                Refusal::AddressFull
+            }
+        };
+        // When even these are too many, the connection is closed without a word.
+        if let Ok(turn) = Arc::clone(&self.turning_away).try_acquire_owned() {
+            tasks.spawn("turn away", async move {
+                turn_away(stream, tls, refusal).await;
                 drop(turn);
             });
         }

@@ -38,7 +38,7 @@ pub fn towards_agent(parts: &mut Parts, route: &Route) {
 
 /// Whether the proxy takes this head for one that `token` has signed.
 pub fn is_signed_with(parts: &Parts, token: &AccessToken) -> bool {
-    SignedUrl::read(parts).is_signed_with(token)
+    SignedUrl::read(parts).is_some_and(|url| url.is_signed_with(token))
 }
 
 /// Whether another envelope may follow after these pieces of a stream.

@@ -11,6 +11,7 @@
 //! A stream may be silent or slow for as long as it likes: it ends with its sandbox, with its
 //! client, or with the server.
 
+mod admission;
 mod audience;
 mod body;
 mod certificates;
@@ -18,6 +19,7 @@ mod classify;
 mod config;
 mod connection;
 mod control_path;
+mod credentials;
 mod envelope;
 mod exchange;
 mod fake;
@@ -39,6 +41,7 @@ mod shared;
 mod signed_url;
 mod socket;
 mod switch;
+mod turn_away;
 mod upstream;
 
 pub use certificates::{CertificateError, CertificateSource, Certificates};

@@ -11,8 +11,14 @@ pub struct Metrics {
     pub connections_open: Gauge,
     /// Client connections ever accepted.
     pub connections_accepted: Counter,
-    /// Client connections turned away because there were too many.
-    pub connections_refused: Counter,
+    /// Client connections turned away because the server had no room.
+    pub connections_refused_server: Counter,
+    /// Client connections turned away because their address had too many.
+    pub connections_refused_address: Counter,
+    /// Idle client connections without a key or token that made room for others.
+    pub connections_evicted: Counter,
+    /// Requests without a key or token that were refused because too many of them were served.
+    pub anonymous_refused: Counter,
     /// Client connections closed because they were idle or too slow to say what they want.
     pub connections_expired: Counter,
     /// TLS handshakes that failed.

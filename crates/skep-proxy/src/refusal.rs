@@ -27,6 +27,8 @@ pub(crate) enum Refusal {
     Unsupported,
     NotTls,
     ServerFull,
+    AddressFull,
+    AnonymousFull,
 }
 
 #[derive(Serialize)]
@@ -53,9 +55,21 @@ impl Refusal {
     /// The answer, for whoever reads it.
     pub(crate) fn render(&self, audience: &Audience) -> Response<Bytes> {
         let mut response = self.render_for(audience);
-        if *self == Self::ServerFull {
-            let soon = HeaderValue::from_static("1");
-            response.headers_mut().insert(RETRY_AFTER, soon);
+        match self {
+            Self::ServerFull | Self::AddressFull | Self::AnonymousFull => {
+                let soon = HeaderValue::from_static("1");
+                response.headers_mut().insert(RETRY_AFTER, soon);
+            }
+            Self::Misaddressed(_)
+            | Self::SandboxNotFound { .. }
+            | Self::PortClosed { .. }
+            | Self::NoAnswer { .. }
+            | Self::TrafficTokenMissing { .. }
+            | Self::TrafficTokenInvalid { .. }
+            | Self::TooManyConnections { .. }
+            | Self::Reserved { .. }
+            | Self::Unsupported
+            | Self::NotTls => {}
         }
         response
     }
@@ -90,10 +104,10 @@ impl Refusal {
             Self::TrafficTokenMissing { .. } | Self::TrafficTokenInvalid { .. } => {
                 StatusCode::FORBIDDEN
             }
-            Self::TooManyConnections { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooManyConnections { .. } | Self::AddressFull => StatusCode::TOO_MANY_REQUESTS,
             Self::Reserved { .. } => StatusCode::NOT_FOUND,
             Self::Unsupported => StatusCode::METHOD_NOT_ALLOWED,
-            Self::ServerFull => StatusCode::SERVICE_UNAVAILABLE,
+            Self::ServerFull | Self::AnonymousFull => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -103,11 +117,12 @@ impl Refusal {
             Self::SandboxNotFound { .. }
             | Self::PortClosed { .. }
             | Self::NoAnswer { .. }
-            | Self::ServerFull => "unavailable",
+            | Self::ServerFull
+            | Self::AnonymousFull => "unavailable",
             Self::TrafficTokenMissing { .. } | Self::TrafficTokenInvalid { .. } => {
                 "permission_denied"
             }
-            Self::TooManyConnections { .. } => "resource_exhausted",
+            Self::TooManyConnections { .. } | Self::AddressFull => "resource_exhausted",
             Self::Reserved { .. } => "not_found",
             Self::Unsupported => "unimplemented",
         }
@@ -142,6 +157,12 @@ impl Refusal {
             Self::Unsupported => "CONNECT is not supported".to_owned(),
             Self::NotTls => "This port speaks TLS: use https:// instead of http://".to_owned(),
             Self::ServerFull => "The server has no connection left; try again".to_owned(),
+            Self::AddressFull => {
+                "Your address has as many connections as it may; close one".to_owned()
+            }
+            Self::AnonymousFull => "The server is busy and serves only requests with a key \
+                 or a sandbox's token; try again"
+                .to_owned(),
         }
     }
 
@@ -171,9 +192,12 @@ impl Refusal {
                 path: Some(path),
                 ..Details::default()
             },
-            Self::Misaddressed(_) | Self::Unsupported | Self::NotTls | Self::ServerFull => {
-                Details::default()
-            }
+            Self::Misaddressed(_)
+            | Self::Unsupported
+            | Self::NotTls
+            | Self::ServerFull
+            | Self::AddressFull
+            | Self::AnonymousFull => Details::default(),
         }
     }
 
@@ -200,7 +224,8 @@ impl Refusal {
             Self::Reserved { .. } => "Not Found",
             Self::Unsupported => "Not Supported",
             Self::NotTls => "TLS Wanted",
-            Self::ServerFull => "Server Full",
+            Self::ServerFull | Self::AnonymousFull => "Server Full",
+            Self::AddressFull => "Too Many Connections",
         }
     }
 
@@ -221,7 +246,9 @@ impl Refusal {
             | Self::Reserved { .. }
             | Self::Unsupported
             | Self::NotTls
-            | Self::ServerFull => format!("{}.", self.message()),
+            | Self::ServerFull
+            | Self::AddressFull
+            | Self::AnonymousFull => format!("{}.", self.message()),
         };
         let details = self.details();
         let sandbox = details

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,19 +14,19 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
+use crate::admission::Place;
 use crate::audience::Audience;
-use crate::connection::{ClientConnection, Expired, Pulse};
+use crate::connection::{ClientConnection, Expired, Pulse, Times};
 use crate::forward::answer;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
 use crate::socket::{ClientSocket, ResetOnClose};
 
-/// The largest head of a request.
-const HEAD_MAX: usize = 512 * 1024;
+/// The largest head of a request. A client that sends half of one holds as much memory.
+const HEAD_MAX: usize = 64 * 1024;
 /// The most headers of a request.
 const HEADERS_MAX: usize = 512;
 /// Requests at a time on one HTTP/2 connection.
@@ -37,26 +38,43 @@ const CONNECTION_WINDOW: u32 = 4 << 20;
 /// How often an HTTP/2 client is asked whether it is still there, and how long it may take.
 const PING_INTERVAL: Duration = Duration::from_secs(60);
 const PING_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a connection that is turned away may take to say something and to hear it.
-const TURN_AWAY_DEADLINE: Duration = Duration::from_secs(2);
+/// How long a client that does not speak TLS may take to say something and to hear so.
+const NOT_TLS_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Serves a connection that was just accepted.
+/// Serves a connection that was just accepted, until it ends or its place is given away.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     stream: TcpStream,
+    peer: SocketAddr,
     tls: Option<TlsAcceptor>,
-    place: OwnedSemaphorePermit,
-    accepted: Instant,
+    place: Place,
 ) {
-    if tls.is_some() && !speaks_tls(&stream, shared.config.head_timeout).await {
+    let evicted = place.evicted();
+    let metrics = Arc::clone(&shared.metrics);
+    tokio::select! {
+        biased;
+        () = evicted.cancelled() => metrics.connections_evicted.add_one(),
+        () = serve_accepted(shared, stream, peer, tls, place) => {}
+    }
+}
+
+async fn serve_accepted(
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    place: Place,
+) {
+    let accepted = Instant::now();
+    let deadline = tokio::time::Instant::from_std(accepted + shared.config.head_timeout);
+    if tls.is_some() && !speaks_tls(&stream, deadline).await {
         shared.metrics.handshakes_failed.add_one();
         return answer_in_clear_text(stream, &Refusal::NotTls).await;
     }
     let reset = ResetOnClose::default();
-    let pulse = Arc::new(Pulse::new(accepted));
-    let prepared = ClientSocket::new(stream, reset.clone(), Arc::clone(&pulse));
-    let (socket, peer) = match prepared.and_then(|socket| Ok((socket.peer()?, socket))) {
-        Ok((peer, socket)) => (socket, peer),
+    let pulse = Arc::new(Pulse::new(accepted, place));
+    let socket = match ClientSocket::new(stream, reset.clone(), Arc::clone(&pulse)) {
+        Ok(socket) => socket,
         Err(error) => {
             // The client left between the handshake of TCP and now.
             tracing::debug!(%error, "connection could not be prepared");
@@ -65,12 +83,11 @@ pub(crate) async fn serve(
     };
     let metrics = Arc::clone(&shared.metrics);
     let secure = tls.is_some();
-    let connection = ClientConnection::new(peer, secure, reset, pulse, metrics, place);
-    let connection = Arc::new(connection);
+    let connection = Arc::new(ClientConnection::new(peer, secure, reset, pulse, metrics));
     let Some(tls) = tls else {
         return speak(shared, connection, socket).await;
     };
-    match timeout(shared.config.head_timeout, tls.accept(socket)).await {
+    match timeout_at(deadline, tls.accept(socket)).await {
         Ok(Ok(stream)) => speak(shared, connection, stream).await,
         Ok(Err(error)) => {
             shared.metrics.handshakes_failed.add_one();
@@ -84,17 +101,17 @@ pub(crate) async fn serve(
 const TLS_HANDSHAKE: u8 = 22;
 
 /// Whether a client starts with TLS; one that starts with nothing is left to the handshake.
-async fn speaks_tls(stream: &TcpStream, patience: Duration) -> bool {
+async fn speaks_tls(stream: &TcpStream, deadline: tokio::time::Instant) -> bool {
     let mut first = [TLS_HANDSHAKE];
-    match timeout(patience, stream.peek(&mut first)).await {
+    match timeout_at(deadline, stream.peek(&mut first)).await {
         Ok(Ok(1..)) => first == [TLS_HANDSHAKE],
         Ok(_) | Err(_) => true,
     }
 }
 
 /// Refuses a connection before anything was read from it, if it asks anything.
-pub(crate) async fn answer_in_clear_text(mut stream: TcpStream, refusal: &Refusal) {
-    let told = timeout(TURN_AWAY_DEADLINE, async {
+async fn answer_in_clear_text(mut stream: TcpStream, refusal: &Refusal) {
+    let told = timeout(NOT_TLS_DEADLINE, async {
         // Closing with the request unread would destroy the answer on its way.
         let mut request = [0; 4096];
         if stream.read(&mut request).await? == 0 {
@@ -136,8 +153,8 @@ where
     };
     let http = builder.serve_connection_with_upgrades(TokioIo::new(io), service);
     tokio::pin!(http);
-    let (head, idle) = (shared.config.head_timeout, shared.config.idle_timeout);
-    let mut clock = interval((head.min(idle) / 4).max(Duration::from_millis(1)));
+    let times = Times::of(&shared.config);
+    let mut clock = interval(times.interval());
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let cut_off = shared.tasks.stopping();
     let ended = connection.sandbox_ended();
@@ -162,7 +179,7 @@ where
                 leaving = true;
                 http.as_mut().graceful_shutdown();
             }
-            _ = clock.tick() => match connection.pulse.expired(Instant::now(), head, idle) {
+            _ = clock.tick() => match connection.pulse.expired(Instant::now(), &times) {
                 Some(Expired::Head) => {
                     shared.metrics.connections_expired.add_one();
                     return;
@@ -178,7 +195,7 @@ where
     }
 }
 
-fn builder() -> auto::Builder<TrackedExecutor> {
+pub(crate) fn builder() -> auto::Builder<TrackedExecutor> {
     let mut builder = auto::Builder::new(TrackedExecutor);
     // How long a head may take is decided by the pulse of the connection: hyper's own clock
     // would also run while the connection is idle.
@@ -194,7 +211,7 @@ fn builder() -> auto::Builder<TrackedExecutor> {
         .max_concurrent_streams(STREAMS_MAX)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(u32::try_from(HEAD_MAX).expect("half a megabyte"))
+        .max_header_list_size(u32::try_from(HEAD_MAX).expect("64 KiB"))
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);
     builder
@@ -202,7 +219,7 @@ fn builder() -> auto::Builder<TrackedExecutor> {
 
 /// Runs the requests of an HTTP/2 connection as tasks that keep their span and report a panic.
 #[derive(Debug, Clone, Copy)]
-struct TrackedExecutor;
+pub(crate) struct TrackedExecutor;
 
 impl<F> Executor<F> for TrackedExecutor
 where

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use skep_telemetry::Tasks;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::util::BoxCloneSyncService;
 
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) upstreams: Arc<Upstreams>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) tasks: Tasks,
+    /// Who may look through all tokens for the one that signed a URL.
+    pub(crate) searches: Arc<Semaphore>,
     /// Fires when the server was told to stop: from then on a lost client means nothing.
     pub(crate) stopping: CancellationToken,
 }

@@ -9,47 +9,61 @@ use sha2::{Digest, Sha256};
 use skep_types::AccessToken;
 use subtle::ConstantTimeEq;
 
+/// The longest path that Linux knows.
+const PATH_MAX: usize = 4096;
+/// The longest name of a user, and the longest time in digits, with room to spare.
+const WORD_MAX: usize = 256;
+
 /// What a signature vouches for, and the signature.
 #[derive(Debug)]
 pub(crate) struct SignedUrl {
-    path: String,
-    operation: &'static str,
-    username: String,
+    /// The state of the hash before the token, which is the same for every token.
+    prefix: Sha256,
     expiration: Option<String>,
-    signature: String,
+    signature: [u8; 32],
 }
 
 impl SignedUrl {
-    /// Reads a signed URL from the head of a request.
-    pub(crate) fn read(parts: &Parts) -> Self {
+    /// Reads a signed URL from the head of a request. `None` if no token can have signed it.
+    pub(crate) fn read(parts: &Parts) -> Option<Self> {
         let query = parts.uri.query().unwrap_or_default();
-        Self {
-            path: parameter(query, "path").unwrap_or_default(),
-            operation: if parts.method == Method::POST {
-                "write"
-            } else {
-                "read"
-            },
-            username: parameter(query, "username").unwrap_or_default(),
-            expiration: parameter(query, "signature_expiration"),
-            signature: parameter(query, "signature").unwrap_or_default(),
+        let within = |name: &str, limit: usize| {
+            let value = parameter(query, name);
+            let fits = value.as_ref().is_none_or(|value| value.len() <= limit);
+            fits.then_some(value)
+        };
+        let signature = within("signature", WORD_MAX)??;
+        let digest = STANDARD_NO_PAD
+            .decode(signature.strip_prefix("v1_")?)
+            .ok()?;
+        let operation = if parts.method == Method::POST {
+            "write"
+        } else {
+            "read"
+        };
+        let path = within("path", PATH_MAX)?.unwrap_or_default();
+        let username = within("username", WORD_MAX)?.unwrap_or_default();
+        let mut prefix = Sha256::new();
+        for part in [path.as_str(), operation, username.as_str()] {
+            prefix.update(part);
+            prefix.update(":");
         }
+        Some(Self {
+            prefix,
+            expiration: within("signature_expiration", WORD_MAX)?,
+            signature: digest.try_into().ok()?,
+        })
     }
 
     /// Whether `token` made this signature. Whether it still counts is for the agent to say.
     pub(crate) fn is_signed_with(&self, token: &AccessToken) -> bool {
-        let mut hash = Sha256::new();
-        for part in [&self.path, self.operation, &self.username] {
-            hash.update(part);
-            hash.update(":");
-        }
+        let mut hash = self.prefix.clone();
         hash.update(token.reveal());
         if let Some(expiration) = &self.expiration {
             hash.update(":");
             hash.update(expiration);
         }
-        let expected = format!("v1_{}", STANDARD_NO_PAD.encode(hash.finalize()));
-        expected.as_bytes().ct_eq(self.signature.as_bytes()).into()
+        hash.finalize().as_slice().ct_eq(&self.signature).into()
     }
 }
 
@@ -76,7 +90,8 @@ mod tests {
             .body(())
             .unwrap();
         let url = SignedUrl::read(&request.into_parts().0);
-        assert_eq!(url.is_signed_with(&token), expected, "{query}");
+        let signed = url.is_some_and(|url| url.is_signed_with(&token));
+        assert_eq!(signed, expected, "{query}");
     }
 
     #[test]
@@ -92,6 +107,30 @@ mod tests {
         );
         check(Method::GET, &query.replace("hello", "other"), false);
         check(Method::GET, "path=hello.txt", false);
+    }
+
+    #[test]
+    fn what_nobody_can_have_signed_is_not_hashed() {
+        let read = |query: &str| {
+            let request = Request::get(format!("/files?{query}")).body(()).unwrap();
+            SignedUrl::read(&request.into_parts().0).is_some()
+        };
+        let signature = "signature=v1_gUtH%2Fs9YCJWgCizjfUxuWfhFE4QSydOWEIIvfLwDr6E";
+        let path = |length: usize| format!("path={}&{signature}", "a".repeat(length));
+        assert!(read(&path(PATH_MAX)));
+        assert!(!read(&path(PATH_MAX + 1)));
+        assert!(!read(&format!(
+            "{signature}&username={}",
+            "a".repeat(WORD_MAX + 1)
+        )));
+        for forged in [
+            "",
+            "v1_",
+            "v2_gUtH",
+            "v1_gUtH%2Fs9YCJWgCizjfUxuWfhFE4QSydOWEIIvfLwDr6F",
+        ] {
+            assert!(!read(&format!("path=a&signature={forged}")), "{forged}");
+        }
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! A client's socket that can be closed with a reset.
 
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,11 +56,6 @@ impl ClientSocket {
             reset,
             pulse,
         })
-    }
-
-    /// Who is at the other end.
-    pub(crate) fn peer(&self) -> io::Result<SocketAddr> {
-        self.stream.peer_addr()
     }
 
     fn reset_error() -> io::Error {

@@ -12,10 +12,11 @@ use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
 
 use crate::body::Source;
-use crate::connection::ClientConnection;
+use crate::connection::{ClientConnection, Serving};
 use crate::exchange::{Exchange, Failure};
 use crate::hangup::Hangup;
 use crate::headers;
+use crate::refusal::Refusal;
 use crate::request_body::RequestBody;
 use crate::route::Route;
 use crate::shared::Shared;
@@ -47,11 +48,17 @@ pub(crate) async fn run(
         let hangup = Hangup::watch(&exchange.shared, route, port);
         return Ok(exchange.pass_on(response, lease, hangup, visit, dependence));
     }
+    // The answer is over soon, but its connection goes on serving somebody.
+    let serving = exchange.connection.pulse.request(false, exchange.shown);
+    let Ok(serving) = serving else {
+        return Err(Failure::Refused(Refusal::AnonymousFull));
+    };
     let tunnel = Tunnel {
         shared: Arc::clone(&exchange.shared),
         connection: Arc::clone(&exchange.connection),
         route: Arc::clone(route),
         _visit: visit,
+        _serving: serving,
     };
     let upstream = hyper::upgrade::on(&mut response);
     exchange
@@ -77,6 +84,7 @@ struct Tunnel {
     connection: Arc<ClientConnection>,
     route: Arc<Route>,
     _visit: Visit,
+    _serving: Serving,
 }
 
 impl Tunnel {

@@ -3,6 +3,7 @@
 //! Everything here is a value: no clock, no files, no sockets, no runtime. A type that can be
 //! constructed is valid, so nothing below the edges checks the same thing twice.
 
+mod authenticated;
 mod end;
 mod id;
 mod network;
@@ -15,6 +16,7 @@ mod shelves;
 mod template;
 mod tenant;
 
+pub use authenticated::Authenticated;
 pub use end::{EndReason, Ending, Usage};
 pub use id::{ExecutionId, IdError, SandboxId, TeamId, TemplateId};
 pub use network::{Egress, PLATFORM_DENIED};

@@ -1,9 +1,12 @@
 //! The configuration: defaults, then `skep.toml`, then the environment, then flags.
 
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
+use skep_proxy::FrontConfig;
 use skep_types::{Resources, Sharing};
 
 use crate::env_vars;
@@ -41,6 +44,8 @@ pub(crate) struct Config {
     pub(crate) network: Network,
     /// What is given up for clients that cannot do better.
     pub(crate) security: Security,
+    /// How many connections and requests the server takes, and how long it waits for them.
+    pub(crate) server: Server,
     /// TLS with certificates of your own.
     pub(crate) tls: Option<Tls>,
     /// Where traces go.
@@ -116,6 +121,66 @@ pub(crate) struct Security {
     pub(crate) contexts_without_token: bool,
 }
 
+/// What clients may take of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Server {
+    /// Connections at a time.
+    pub(crate) connections: NonZeroU32,
+    /// Those of one address, or one /64 of IPv6.
+    pub(crate) connections_per_address: NonZeroU32,
+    /// Those of one address of this machine.
+    pub(crate) connections_per_loopback_address: NonZeroU32,
+    /// Those that serve a request without a key or token.
+    pub(crate) anonymous_connections: NonZeroU32,
+    /// Requests of one team to the API at a time.
+    pub(crate) requests_per_team: NonZeroU32,
+    /// Requests to one sandbox at a time.
+    pub(crate) requests_per_sandbox: NonZeroU32,
+    /// How long the head of a request may take.
+    pub(crate) head_seconds: NonZeroU32,
+    /// How long an idle connection is kept that has shown a key or token.
+    pub(crate) idle_seconds: NonZeroU32,
+    /// How long one is kept that has not.
+    pub(crate) anonymous_idle_seconds: NonZeroU32,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        let number = |number| NonZeroU32::new(number).expect("not zero");
+        Self {
+            connections: number(8192),
+            connections_per_address: number(1024),
+            connections_per_loopback_address: number(6144),
+            anonymous_connections: number(4096),
+            requests_per_team: number(2048),
+            requests_per_sandbox: number(4096),
+            head_seconds: number(15),
+            idle_seconds: number(620),
+            anonymous_idle_seconds: number(30),
+        }
+    }
+}
+
+impl Server {
+    /// What the front door is told, for names below `domain`.
+    pub(crate) fn front(&self, domain: &str) -> FrontConfig {
+        let count = |number: NonZeroU32| usize::try_from(number.get()).unwrap_or(usize::MAX);
+        let seconds = |number: NonZeroU32| Duration::from_secs(number.get().into());
+        FrontConfig {
+            connections: count(self.connections),
+            connections_per_address: count(self.connections_per_address),
+            connections_per_loopback_address: count(self.connections_per_loopback_address),
+            anonymous_connections: count(self.anonymous_connections),
+            requests_per_sandbox: count(self.requests_per_sandbox),
+            head_timeout: seconds(self.head_seconds),
+            idle_timeout: seconds(self.idle_seconds),
+            anonymous_idle_timeout: seconds(self.anonymous_idle_seconds),
+            ..FrontConfig::new(domain)
+        }
+    }
+}
+
 /// Traces, for an OpenTelemetry collector.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -163,6 +228,7 @@ impl Default for Config {
             records: Records::default(),
             network: Network::default(),
             security: Security::default(),
+            server: Server::default(),
             tls: None,
             traces: Traces::default(),
         }

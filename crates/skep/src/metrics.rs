@@ -192,9 +192,14 @@ fn requests(text: &mut Exposition, proxy: &skep_proxy::Metrics) {
             &proxy.connections_accepted,
         ),
         (
-            "skep_connections_refused_total",
-            "Client connections turned away because there were too many.",
-            &proxy.connections_refused,
+            "skep_connections_evicted_total",
+            "Idle client connections without a key or token that made room for others.",
+            &proxy.connections_evicted,
+        ),
+        (
+            "skep_anonymous_refused_total",
+            "Requests without a key or token that were refused because too many were served.",
+            &proxy.anonymous_refused,
         ),
         (
             "skep_connections_expired_total",
@@ -234,6 +239,15 @@ fn requests(text: &mut Exposition, proxy: &skep_proxy::Metrics) {
     ] {
         text.counter(name, help, counter.get());
     }
+    text.counters(
+        "skep_connections_refused_total",
+        "Client connections turned away, by who had too many.",
+        "reason",
+        [
+            ("server", proxy.connections_refused_server.get()),
+            ("address", proxy.connections_refused_address.get()),
+        ],
+    );
     for (name, help, durations) in [
         (
             "skep_proxy_upstream_seconds",

@@ -220,12 +220,13 @@ impl Server {
             control: control.clone(),
             access: choices.access,
             domain: public_domain.clone(),
+            requests_per_team: config.server.requests_per_team.get(),
             metrics: Arc::<Metrics>::clone(&metrics),
         });
         let routes = Arc::new(NodeRoutes(node.clone()));
         let front_config = FrontConfig {
             contexts_without_token: config.security.contexts_without_token,
-            ..FrontConfig::new(domain.unwrap_or("localhost"))
+            ..config.server.front(domain.unwrap_or("localhost"))
         };
         let front = Front::new(front_config, api, routes);
         metrics.proxy.get_or_init(|| front.metrics());

@@ -1,13 +1,17 @@
 //! Who is let in.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::http::Request;
 use skep_api::Access;
-use skep_control::TeamLimits;
+use skep_control::{ApiKey, TeamLimits};
 use skep_store::Standing;
 use skep_testkit::wait_until;
+use tower::ServiceExt as _;
 
-use crate::server::Server;
+use crate::server::{REQUESTS_PER_TEAM, Server};
 
 const MISSING: &str =
     r#"401 {"code":401,"error_code":"unauthorized","message":"authorization header is missing"}"#;
@@ -207,4 +211,67 @@ async fn a_server_that_trusts_everybody_trusts_no_other_sites_pages() {
     let addressed = "GET https://evil.example:3000/v2/sandboxes";
     assert_eq!(server.send_with(&[], addressed).await.status, 403);
     assert_eq!(server.nodes.count(), 0);
+}
+
+#[tokio::test]
+async fn one_request_too_many_of_a_team_is_told_so_and_others_are_served() {
+    let server = Server::new().await;
+    let (_, other) = server.second_team().await;
+    // A request is under way as long as its body is.
+    let begin = |_| {
+        let (sender, body) = tokio::sync::oneshot::channel::<Result<Vec<u8>, Infallible>>();
+        let body = futures_util::stream::once(async { body.await.unwrap() });
+        let request = Request::post("/sandboxes")
+            .header("X-API-KEY", &server.key)
+            .body(Body::from_stream(body))
+            .unwrap();
+        let answer = server.router.clone().oneshot(request);
+        (sender, skep_telemetry::spawn("request", answer))
+    };
+    let waiting: Vec<_> = (0..REQUESTS_PER_TEAM).map(begin).collect();
+    wait_until(Duration::from_secs(10), async || {
+        let answer = server.send("GET /v2/sandboxes").await;
+        match answer.status {
+            429 => Ok(()),
+            status => Err(status.to_string()),
+        }
+    })
+    .await;
+    let refused = server.send("GET /v2/sandboxes").await;
+    assert_eq!(
+        refused.text(),
+        r#"429 {"code":429,"error_code":"too_many_requests","message":"your team has 2048 requests under way; wait until one has ended"}"#
+    );
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    let listed = server.send_as(&other, "GET /v2/sandboxes").await;
+    assert_eq!(listed.status, 200);
+
+    for (sender, answer) in waiting {
+        sender.send(Ok(b"nonsense".to_vec())).unwrap();
+        let answer = answer.await.unwrap().unwrap().unwrap();
+        assert_eq!(answer.status(), 400);
+    }
+    assert_eq!(server.send("GET /v2/sandboxes").await.status, 200);
+}
+
+#[tokio::test]
+async fn the_front_door_is_told_of_callers_that_were_let_in() {
+    let server = Server::new().await;
+    let is_marked = async |key: Option<&str>, path: &str| {
+        let mut request = Request::get(path);
+        if let Some(key) = key {
+            request = request.header("X-API-KEY", key);
+        }
+        let request = request.body(Body::empty()).unwrap();
+        let response = server.router.clone().oneshot(request).await.unwrap();
+        let mark = response.extensions().get::<skep_types::Authenticated>();
+        mark.is_some()
+    };
+    let wrong = ApiKey::random();
+    assert!(is_marked(Some(&server.key), "/v2/sandboxes").await);
+    assert!(is_marked(Some(&server.key), "/sandboxes/unknown").await);
+    assert!(!is_marked(Some(wrong.reveal()), "/v2/sandboxes").await);
+    assert!(!is_marked(None, "/v2/sandboxes").await);
+    // This one asks for no key, so it proves none.
+    assert!(!is_marked(Some(&server.key), "/health").await);
 }

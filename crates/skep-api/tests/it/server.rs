@@ -16,6 +16,9 @@ use skep_types::{SandboxId, TeamId};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
+/// How many requests a team has under way in these tests.
+pub(crate) const REQUESTS_PER_TEAM: u32 = 2048;
+
 pub(crate) struct Server {
     pub(crate) router: Router,
     pub(crate) control: Control,
@@ -262,6 +265,7 @@ fn router(control: &Control, access: Access) -> Router {
         control: control.clone(),
         access,
         domain: Some("sandbox.test".to_owned()),
+        requests_per_team: REQUESTS_PER_TEAM,
         metrics: Arc::new(Counted),
     })
 }

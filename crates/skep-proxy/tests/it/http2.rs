@@ -163,15 +163,19 @@ async fn two_hundred_streams_fit_on_one_connection() {
 }
 
 #[tokio::test]
-async fn large_headers_pass_over_http_2() {
+async fn headers_of_64_kib_pass_over_http_2_and_no_more() {
     let stage = Stage::new().await;
     let mut sender = client(&stage).await;
-    let request = Request::get("http://localhost/x")
-        .header("x-large", "a".repeat(100_000))
-        .body(Full::default())
-        .unwrap();
-    assert_eq!(
-        text(sender.send_request(request).await.unwrap()).await,
-        "the api"
-    );
+    let request = |size: usize| {
+        Request::get("http://localhost/x")
+            .header("x-large", "a".repeat(size))
+            .body(Full::default())
+            .unwrap()
+    };
+    let answer = sender.send_request(request(60_000)).await.unwrap();
+    assert_eq!(text(answer).await, "the api");
+    let refused = sender.send_request(request(70_000)).await.unwrap();
+    assert_eq!(refused.status(), 431);
+    let answer = sender.send_request(request(1)).await.unwrap();
+    assert_eq!(text(answer).await, "the api");
 }

@@ -1,14 +1,20 @@
 use std::time::Duration;
 
+use axum::Router;
+use axum::routing::any;
 use skep_testkit::wait_until;
+use skep_types::AccessToken;
 use tokio::io::AsyncWriteExt as _;
 
-use crate::stage::{DEADLINE, Ending, Stage, accept_head, ending, host, listen, read_until};
+use crate::stage::{
+    DEADLINE, Ending, KEY, Stage, accept_head, ending, host, listen, read_until, serve_app,
+    with_key,
+};
 
 #[tokio::test]
 async fn one_connection_too_many_is_told_so() {
     let stage = Stage::with(|config| config.connections = 2).await;
-    let api = "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let api = &with_key();
     let mut first = stage.say(api).await;
     let mut second = stage.say(api).await;
     read_until(&mut first, "the api").await;
@@ -117,9 +123,62 @@ async fn outlast(limit: Duration) {
 #[tokio::test]
 async fn an_idle_connection_is_closed_in_order() {
     let stage = Stage::with(|config| config.idle_timeout = Duration::from_millis(200)).await;
-    let mut client = stage.say("GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    let mut client = stage.say(&with_key()).await;
     read_until(&mut client, "the api").await;
     assert_eq!(ending(&mut client).await, Ending::Orderly);
+}
+
+#[tokio::test]
+async fn only_who_has_shown_a_key_or_token_is_waited_for() {
+    let idle = Duration::from_millis(200);
+    let stage = Stage::with(|config| config.anonymous_idle_timeout = idle).await;
+    let token = AccessToken::random();
+    let route = stage.sandbox_as(|route| route.access_token = Some(token.clone()));
+    let port = serve_app(&route, Router::new().fallback(any(|| async { "hello" }))).await;
+    let visit = |token: &str| {
+        let host = host(&route, port);
+        format!("GET / HTTP/1.1\r\nhost: {host}\r\nx-access-token: {token}\r\n\r\n")
+    };
+    let wrong = AccessToken::random();
+    let anonymous = [
+        "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),
+        with_key().replace(KEY, "e2b_wrong"),
+        visit(wrong.reveal()),
+    ];
+    let known = [with_key(), visit(token.reveal())];
+    let mut kept = Vec::new();
+    for request in &known {
+        let mut client = stage.say(request).await;
+        read_until(&mut client, "\r\n\r\n").await;
+        kept.push(client);
+    }
+    for request in &anonymous {
+        let mut client = stage.say(request).await;
+        read_until(&mut client, "\r\n\r\n").await;
+        assert_eq!(ending(&mut client).await, Ending::Orderly, "{request}");
+    }
+    outlast(2 * idle).await;
+    for (mut client, request) in kept.into_iter().zip(&known) {
+        client.write_all(request.as_bytes()).await.unwrap();
+        read_until(&mut client, "HTTP/1.1 200").await;
+    }
+}
+
+#[tokio::test]
+async fn a_head_of_more_than_64_kib_is_refused_however_it_is_cut() {
+    let stage = Stage::new().await;
+    let head = |size: usize| {
+        let padding = "a".repeat(size);
+        format!("GET / HTTP/1.1\r\nhost: localhost\r\nx-padding: {padding}\r\n\r\n")
+    };
+    let mut fits = stage.say(&head(60 << 10)).await;
+    read_until(&mut fits, "the api").await;
+    let mut large = stage.say(&head(70 << 10)).await;
+    read_until(&mut large, "HTTP/1.1 431").await;
+    let many = "x: 1\r\n".repeat(20_000);
+    let request = format!("GET / HTTP/1.1\r\nhost: localhost\r\n{many}\r\n");
+    let mut many = stage.say(&request).await;
+    read_until(&mut many, "HTTP/1.1 431").await;
 }
 
 #[tokio::test]

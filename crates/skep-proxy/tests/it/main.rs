@@ -4,6 +4,7 @@
 
 mod stage;
 
+mod crowds;
 mod forwarding;
 mod hangup;
 mod http2;

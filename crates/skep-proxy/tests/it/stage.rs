@@ -13,7 +13,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use skep_proxy::{FakeRoutes, Front, FrontConfig, Listener, Metrics, Route};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ impl Stage {
         let mut config = FrontConfig::new(DOMAIN);
         config.drain = Duration::from_millis(200);
         change(&mut config);
-        let api = Router::new().fallback(any(|| async { "the api" }));
+        let api = Router::new().fallback(any(fake_api));
         let routes = Arc::new(FakeRoutes::default());
         let front = Front::new(config, api, Arc::clone(&routes) as _);
         let metrics = front.metrics();
@@ -96,6 +96,13 @@ impl Stage {
         self.ask(get(route, port, path)).await
     }
 
+    /// A connection from another address of this machine.
+    pub(crate) async fn connect_from(&self, address: Ipv4Addr) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(address.into(), 0)).unwrap();
+        socket.connect(self.address).await.unwrap()
+    }
+
     pub(crate) async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
@@ -106,6 +113,22 @@ impl Stage {
         stream.write_all(request.as_bytes()).await.unwrap();
         stream
     }
+}
+
+/// The key that the fake API knows.
+pub(crate) const KEY: &str = "e2b_0123456789abcdef0123456789abcdef01234567";
+
+/// A request to the API with its key.
+pub(crate) fn with_key() -> String {
+    format!("GET / HTTP/1.1\r\nhost: localhost\r\nx-api-key: {KEY}\r\n\r\n")
+}
+
+async fn fake_api(headers: http::HeaderMap) -> Response<axum::body::Body> {
+    let mut response = Response::new("the api".into());
+    if headers.get("x-api-key").is_some_and(|key| key == KEY) {
+        response.extensions_mut().insert(skep_types::Authenticated);
+    }
+    response
 }
 
 /// A request for a port of a sandbox, named by the host.

@@ -21,6 +21,7 @@ use crate::installation::Installation;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const STRANGER: &str = "1bf7651916cd43dd8448eb211c80319d";
 const CALLER: &str = "b7ad6b7169203331";
 
 /// A collector, and everything it was sent.
@@ -128,11 +129,27 @@ async fn the_way_of_a_create_is_told_to_the_collector() {
         .json(&body);
     let sandbox: Sandbox = answer.send().await.unwrap().json().await.unwrap();
     say(&client, &sandbox, "a-hidden-word").await;
+    // Whoever shows nothing is in no trace but the server's own, and cannot hide from it.
+    let stranger = |url: String, flags: &str| {
+        reqwest::Client::new()
+            .get(url)
+            .header("traceparent", format!("00-{STRANGER}-{CALLER}-{flags}"))
+    };
+    for flags in ["00", "01"] {
+        let listing = stranger(format!("{url}/v2/sandboxes"), flags);
+        assert_eq!(listing.send().await.unwrap().status(), 401);
+        let visit = stranger(format!("{url}/health"), flags)
+            .header("e2b-sandbox-id", &sandbox.sandbox_id)
+            .header("e2b-sandbox-port", "49983");
+        assert!(visit.send().await.unwrap().status().is_success());
+    }
 
     let spans = wait_until(PATIENCE, async || {
         let spans = collector.spans();
         let told = |name: &str| spans.iter().any(|span| span.name == name);
-        match told("POST /v2/sandboxes") && told("proxy") {
+        let listings = spans.iter().filter(|span| span.name == "GET /v2/sandboxes");
+        let visits = spans.iter().filter(|span| span.name == "proxy");
+        match told("POST /v2/sandboxes") && listings.count() == 2 && visits.count() == 3 {
             true => Ok(spans),
             false => Err(format!("{spans:?}")),
         }
@@ -142,6 +159,9 @@ async fn the_way_of_a_create_is_told_to_the_collector() {
         let found = spans.iter().find(|span| span.name == name);
         found.unwrap_or_else(|| panic!("no `{name}` in {spans:?}"))
     };
+    for span in &spans {
+        assert_ne!(hexadecimal(&span.trace_id), STRANGER, "{span:?}");
+    }
     let request = find("POST /v2/sandboxes");
     assert_eq!(hexadecimal(&request.trace_id), TRACE);
     assert_eq!(hexadecimal(&request.parent_span_id), CALLER);
@@ -170,9 +190,17 @@ async fn the_way_of_a_create_is_told_to_the_collector() {
     }
     let id = &sandbox.sandbox_id;
     assert_eq!(attributes(find("create sandbox"))["skep.sandbox.id"], *id);
-    let proxied = attributes(find("proxy"));
-    assert_eq!(proxied["skep.sandbox.id"], *id);
-    assert_eq!(proxied["url.path"], "/process.Process/Start");
+    let paths = spans
+        .iter()
+        .filter(|span| span.name == "proxy")
+        .map(|span| {
+            let proxied = attributes(span);
+            assert_eq!(proxied["skep.sandbox.id"], *id);
+            proxied["url.path"].clone()
+        });
+    let paths: Vec<String> = paths.collect();
+    let start = "/process.Process/Start".to_owned();
+    assert!(paths.contains(&start), "{paths:?}");
 
     let token = sandbox.envd_access_token.clone().unwrap();
     let everything = collector.batches.lock().unwrap().concat();

@@ -1,0 +1,6 @@
+//! What one edge tells another about a caller.
+
+/// Marks an answer to a caller whose key was right, for the front door: it keeps the
+/// connection of such a caller when it has no room for strangers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Authenticated;
