@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::request::Parts;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::TrySendError;
 use skep_telemetry::{Chain, trace};
@@ -76,6 +76,10 @@ impl Exchange {
         }
         let dependence = self.tie();
         match self.send(lease, request).await {
+            Ok((_, response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                hangup.answered();
+                Err(Failure::Refused(self.no_answer()))
+            }
             Ok((lease, response)) => Ok(self.pass_on(response, lease, hangup, visit, dependence)),
             Err(failure) => {
                 hangup.answered();
@@ -130,7 +134,7 @@ impl Exchange {
         dependence: Option<Dependence>,
     ) -> Response<Source> {
         let (mut parts, upstream) = response.into_parts();
-        headers::towards_client(&mut parts);
+        headers::towards_client(&mut parts, self.target.named_by);
         let attendance = Attendance {
             ended: self.route.ended.clone().cancelled_owned(),
             lease,

@@ -3,14 +3,15 @@
 use std::net::IpAddr;
 
 use http::header::{
-    CONNECTION, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
-    UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, EXPECT, HOST,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, request, response};
 use skep_wire::agent::{AGENT_PORT, CONTROL_HEADER};
 
 use crate::INTERPRETER_PORT;
+use crate::api_key::is_api_key;
 use crate::classify::{ACCESS_TOKEN, API_KEY, NamedBy, SANDBOX_ID, SANDBOX_PORT, authority};
 use crate::hangup::REQUEST_HEADER;
 use crate::route::Route;
@@ -52,6 +53,15 @@ pub(crate) fn upgrade(parts: &request::Parts) -> Option<HeaderValue> {
     (!clear_text).then(|| protocol.clone())
 }
 
+/// Whether a client that asked to switch to one of `asked` means `chosen`.
+pub(crate) fn offers(asked: &HeaderValue, chosen: &HeaderValue) -> bool {
+    let (Ok(asked), Ok(chosen)) = (asked.to_str(), chosen.to_str()) else {
+        return false;
+    };
+    let mut asked = asked.split(',').map(str::trim);
+    !chosen.is_empty() && asked.any(|name| name.eq_ignore_ascii_case(chosen.trim()))
+}
+
 /// Turns a client's head into the one the sandbox sees.
 pub(crate) fn towards_sandbox(parts: &mut request::Parts, passage: &Passage<'_>) {
     let host = authority(&parts.uri, &parts.headers).map(str::to_owned);
@@ -75,9 +85,31 @@ pub(crate) fn towards_sandbox(parts: &mut request::Parts, passage: &Passage<'_>)
 }
 
 /// Turns a sandbox's head into the one the client sees.
-pub(crate) fn towards_client(parts: &mut response::Parts) {
+pub(crate) fn towards_client(parts: &mut response::Parts, named_by: NamedBy) {
     strip_connection(&mut parts.headers);
     parts.version = Version::HTTP_11;
+    if named_by == NamedBy::Headers && is_active(&parts.headers) {
+        let isolated = HeaderValue::from_static("sandbox allow-scripts allow-downloads");
+        parts.headers.insert(CONTENT_SECURITY_POLICY, isolated);
+    }
+}
+
+/// Whether a browser that shows this runs what is in it.
+///
+/// A link to a file of a sandbox may name the server's own host. What it shows there would be
+/// of the same origin as the API, and a server that asks for no key would take it for its own.
+fn is_active(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let kind = kind.unwrap_or_default().to_ascii_lowercase();
+    // Without a type browsers guess.
+    kind.is_empty()
+        || [&b"html"[..], b"xml"]
+            .iter()
+            .any(|active| contains(&kind, active))
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
 }
 
 fn origin_form(uri: &Uri) -> Uri {
@@ -104,6 +136,30 @@ fn withhold(headers: &mut HeaderMap, passage: &Passage<'_>) {
         // The agent's token would let a service of the user act as its owner.
         _ => headers.remove(ACCESS_TOKEN),
     };
+    // A service of the user may ask for keys of its own under these names.
+    for name in [HeaderName::from_static(API_KEY), AUTHORIZATION] {
+        retain_values(headers, &name, |value| !is_api_key(value));
+    }
+}
+
+/// Removes the values of a header that are not to be kept.
+fn retain_values(headers: &mut HeaderMap, name: &HeaderName, keep: impl Fn(&[u8]) -> bool) {
+    if headers
+        .get_all(name)
+        .iter()
+        .all(|value| keep(value.as_bytes()))
+    {
+        return;
+    }
+    let values = headers.get_all(name).iter();
+    let kept: Vec<_> = values
+        .filter(|value| keep(value.as_bytes()))
+        .cloned()
+        .collect();
+    headers.remove(name);
+    for value in kept {
+        headers.append(name, value);
+    }
 }
 
 /// Lets a client make a context that cannot show a token, if the operator wants that. Code in a

@@ -12,6 +12,7 @@
 //! client, or with the server.
 
 mod admission;
+mod api_key;
 mod audience;
 mod body;
 mod certificates;

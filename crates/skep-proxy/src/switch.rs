@@ -35,7 +35,7 @@ pub(crate) async fn run(
     let client = hyper::upgrade::on(&mut request);
     let upgrade = HeaderValue::from_static("upgrade");
     request.headers_mut().insert(CONNECTION, upgrade);
-    request.headers_mut().insert(UPGRADE, protocol);
+    request.headers_mut().insert(UPGRADE, protocol.clone());
     let (route, port) = (&exchange.route, exchange.target.port);
     // A connection that may change its language is never one that was kept.
     let mut lease = exchange.reached(exchange.shared.upstreams.connect(route, port).await)?;
@@ -48,6 +48,10 @@ pub(crate) async fn run(
         let hangup = Hangup::watch(&exchange.shared, route, port);
         return Ok(exchange.pass_on(response, lease, hangup, visit, dependence));
     }
+    let chosen = response.headers().get(UPGRADE).cloned();
+    let Some(chosen) = chosen.filter(|chosen| headers::offers(&protocol, chosen)) else {
+        return Err(Failure::Refused(exchange.no_answer()));
+    };
     // The answer is over soon, but its connection goes on serving somebody.
     let serving = exchange.connection.pulse.request(false, exchange.shown);
     let Ok(serving) = serving else {
@@ -66,14 +70,11 @@ pub(crate) async fn run(
         .tasks
         .spawn("switched connection", tunnel.carry(client, upstream));
     let (mut parts, _) = response.into_parts();
-    let protocol = parts.headers.get(UPGRADE).cloned();
-    headers::towards_client(&mut parts);
+    headers::towards_client(&mut parts, exchange.target.named_by);
     parts
         .headers
         .insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    if let Some(protocol) = protocol {
-        parts.headers.insert(UPGRADE, protocol);
-    }
+    parts.headers.insert(UPGRADE, chosen);
     let nothing = Source::Proxy(Full::new(Bytes::new()));
     Ok(Response::from_parts(parts, nothing))
 }

@@ -12,6 +12,7 @@ mod kill;
 mod latency;
 mod limits;
 mod names;
+mod origins;
 mod refusals;
 mod routing;
 mod streams;

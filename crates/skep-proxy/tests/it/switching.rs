@@ -86,6 +86,46 @@ async fn a_service_may_decline_to_switch() {
     );
 }
 
+/// What a client that sends `request` hears of a service that switches to `protocol`.
+async fn heard_of_switch(request: &str, protocol: &str) -> String {
+    let stage = Stage::new().await;
+    let route = stage.sandbox();
+    let (listener, port) = listen(&route).await;
+    let host = host(&route, port);
+    let request = format!("GET / HTTP/1.1\r\nhost: {host}\r\n{request}\r\n");
+    let mut client = stage.say(&request).await;
+    let (mut service, _) = accept_head(&listener).await;
+    let switch = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n{protocol}\r\n\
+         HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nsmuggled"
+    );
+    service.write_all(switch.as_bytes()).await.unwrap();
+    read_until(&mut client, "\r\n\r\n").await
+}
+
+#[tokio::test]
+async fn a_switch_that_nobody_asked_for_is_no_answer() {
+    let asked = "connection: upgrade\r\nupgrade: websocket\r\n";
+    let websocket = "upgrade: WebSocket\r\n";
+    for (request, protocol) in [
+        ("", websocket),
+        ("upgrade: websocket\r\n", websocket),
+        (
+            "connection: upgrade\r\nupgrade: h2c\r\n",
+            "upgrade: h2c\r\n",
+        ),
+        (asked, "upgrade: smtp\r\n"),
+        (asked, ""),
+    ] {
+        let heard = heard_of_switch(request, protocol).await;
+        assert!(heard.starts_with("HTTP/1.1 502"), "{request:?}: {heard}");
+        assert!(!heard.contains("smuggled"), "{heard}");
+    }
+    // The same switch is passed on to whoever asked for it.
+    let heard = heard_of_switch(asked, websocket).await;
+    assert!(heard.starts_with("HTTP/1.1 101"), "{heard}");
+}
+
 #[tokio::test]
 async fn an_offer_of_clear_text_http_2_is_passed_over() {
     let stage = Stage::new().await;
