@@ -11,6 +11,7 @@ use rusqlite::Connection;
 use skep_telemetry::Chain;
 
 use crate::StoreError;
+use crate::reserve::Reserve;
 
 /// How old the newest write may get before the disk has it for certain.
 pub const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
@@ -24,12 +25,13 @@ pub(crate) struct Checkpointer {
 impl Checkpointer {
     pub(crate) fn start(
         connection: Connection,
+        mut reserve: Reserve,
         dirty: Receiver<()>,
     ) -> Result<Self, std::io::Error> {
         let (stop, stopped) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("skep-store-checkpoint".to_owned())
-            .spawn(move || run(&connection, &dirty, &stopped))?;
+            .spawn(move || run(&connection, &mut reserve, &dirty, &stopped))?;
         Ok(Self {
             stop: Some(stop),
             thread: Some(thread),
@@ -48,16 +50,28 @@ impl Drop for Checkpointer {
     }
 }
 
-fn run(connection: &Connection, dirty: &Receiver<()>, stopped: &Receiver<()>) {
+fn run(
+    connection: &Connection,
+    reserve: &mut Reserve,
+    dirty: &Receiver<()>,
+    stopped: &Receiver<()>,
+) {
+    let mut was_failing = false;
     // The writer holds the other end of `dirty` and is dropped first, which ends this loop.
     while dirty.recv().is_ok() {
         match stopped.recv_timeout(CHECKPOINT_INTERVAL) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
         }
-        if let Err(error) = checkpoint(connection, Mode::Passive) {
-            tracing::warn!(error = %Chain(&error), "checkpoint of the record failed, will try again");
+        let checkpointed = checkpoint(connection, Mode::Passive);
+        // A full disk fails it every second, and the writer says so already.
+        if let Err(error) = &checkpointed
+            && !was_failing
+        {
+            tracing::warn!(error = %Chain(error), "checkpoint of the record failed, will try again");
         }
+        was_failing = checkpointed.is_err();
+        reserve.top_up();
     }
 }
 

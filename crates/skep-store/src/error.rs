@@ -45,6 +45,14 @@ pub enum StoreError {
         /// What SQLite said.
         source: Arc<rusqlite::Error>,
     },
+    /// The disk fails. Nothing was changed; the same call works when it is well again.
+    #[error("cannot {operation}: the disk fails")]
+    DiskFailed {
+        /// What was tried.
+        operation: &'static str,
+        /// What SQLite said.
+        source: Arc<rusqlite::Error>,
+    },
     /// Another process holds the record for longer than we wait. The same call may work later.
     #[error("cannot {operation}: the record is held by another process")]
     Busy {
@@ -104,6 +112,24 @@ impl StoreError {
             | Self::TooNew { .. }
             | Self::Migrate { .. }
             | Self::DiskFull { .. }
+            | Self::DiskFailed { .. }
+            | Self::Closed { .. }
+            | Self::Taken { .. }
+            | Self::Missing { .. }
+            | Self::Query { .. } => false,
+        }
+    }
+
+    /// Whether the disk did not take what was written. It may when there is room again.
+    pub fn is_of_disk(&self) -> bool {
+        match self {
+            Self::DiskFull { .. } | Self::DiskFailed { .. } => true,
+            Self::Open { .. }
+            | Self::TooNew { .. }
+            | Self::Migrate { .. }
+            | Self::Busy { .. }
+            | Self::QueueFull { .. }
+            | Self::Late { .. }
             | Self::Closed { .. }
             | Self::Taken { .. }
             | Self::Missing { .. }
@@ -114,6 +140,10 @@ impl StoreError {
     pub(crate) fn of(operation: &'static str, source: rusqlite::Error) -> Self {
         match source.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::DiskFull {
+                operation,
+                source: Arc::new(source),
+            },
+            Some(ErrorCode::SystemIoFailure) => Self::DiskFailed {
                 operation,
                 source: Arc::new(source),
             },

@@ -120,7 +120,7 @@ impl Keys<'_> {
 
     fn change<F>(&self, operation: &'static str, sql: &'static str, change: F) -> Receipt<bool>
     where
-        F: FnOnce(&mut rusqlite::CachedStatement<'_>) -> rusqlite::Result<usize> + Send + 'static,
+        F: Fn(&mut rusqlite::CachedStatement<'_>) -> rusqlite::Result<usize> + Send + 'static,
     {
         self.0.write(operation, move |connection| {
             connection

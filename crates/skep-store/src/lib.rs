@@ -20,6 +20,7 @@ mod idempotency;
 mod keys;
 mod migrations;
 mod readers;
+mod reserve;
 mod sandboxes;
 mod store;
 mod teams;

@@ -17,6 +17,9 @@ use crate::{Idempotency, IdempotentRequest, Receipt, Store, StoreError, idempote
 /// Whoever orders a sandbox inserts it; from then on its node owns the row: it says when it has
 /// started, when it will end and how it ended. Writes to one sandbox happen in the order of the
 /// calls.
+///
+/// What has happened to a sandbox is not lost when the disk is full: it is kept in memory and
+/// written when there is room. A new one is refused then.
 #[derive(Debug)]
 pub struct Sandboxes<'a>(pub(crate) &'a Store);
 
@@ -50,7 +53,7 @@ impl Sandboxes<'_> {
             ends_at,
         };
         self.0
-            .write("record the start of a sandbox", move |connection| {
+            .write_retained("record the start of a sandbox", move |connection| {
                 write::started(connection, &id, &run)
             })
     }
@@ -65,9 +68,10 @@ impl Sandboxes<'_> {
         launch_record: String,
         ends_at: Timestamp,
     ) -> Receipt {
-        self.0.write("record a deadline", move |connection| {
-            write::deadline(connection, &id, execution, &launch_record, ends_at)
-        })
+        self.0
+            .write_retained("record a deadline", move |connection| {
+                write::deadline(connection, &id, execution, &launch_record, ends_at)
+            })
     }
 
     /// Records how a sandbox ended. The first ending is kept; says whether it was this one.
@@ -75,7 +79,7 @@ impl Sandboxes<'_> {
     /// The receipt fails with [`StoreError::Missing`] if there never was such a sandbox.
     pub fn ended(&self, id: SandboxId, ending: Ending) -> Receipt<bool> {
         self.0
-            .write("record the end of a sandbox", move |connection| {
+            .write_retained("record the end of a sandbox", move |connection| {
                 write::ended(connection, &id, &ending)
             })
     }
@@ -189,7 +193,7 @@ impl Sandboxes<'_> {
     /// Forgets an idempotency key, so that the request may be tried afresh.
     pub fn forget(&self, team: TeamId, key: String) -> Receipt {
         let operation = "forget an idempotency key";
-        self.0.write(operation, move |connection| {
+        self.0.write_retained(operation, move |connection| {
             idempotency::forget(connection, &team, &key)
                 .map_err(|source| StoreError::of(operation, source))
         })

@@ -1,6 +1,6 @@
 //! Opening, closing, and the two ways in.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use rusqlite::Connection;
 
 use crate::checkpoint::{self, Checkpointer, Mode};
 use crate::readers::Readers;
-use crate::writer::{Metrics, Writer};
+use crate::reserve::Reserve;
+use crate::writer::{Metrics, WhenFull, Writer};
 use crate::{Keys, Receipt, Sandboxes, StoreError, Teams, migrations};
 
 /// How long SQLite waits for another process (`skep key`, say) to finish its own write.
@@ -30,6 +31,9 @@ struct Inner {
     writer: Writer,
     _checkpointer: Checkpointer,
     readers: Readers,
+    /// The file itself. Closing any descriptor of it would give up the locks that SQLite holds
+    /// on it for this process, so it goes last.
+    _file: Arc<File>,
 }
 
 impl Store {
@@ -45,23 +49,27 @@ impl Store {
             path: path.to_owned(),
             source: Arc::new(source),
         };
-        OpenOptions::new()
+        let file = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .mode(0o600)
             .open(path)
             .map_err(unusable)?;
+        let file = Arc::new(file);
         let mut connection = connect(path)?;
         migrations::migrate(&mut connection, path)?;
         let (dirty, checkpoints) = sync_channel(1);
-        let checkpointer = Checkpointer::start(connect(path)?, checkpoints).map_err(unusable)?;
+        let reserve = Reserve::new(Arc::clone(&file), path);
+        let checkpointer =
+            Checkpointer::start(connect(path)?, reserve, checkpoints).map_err(unusable)?;
         let writer = Writer::start(connection, dirty).map_err(unusable)?;
         Ok(Self {
             inner: Arc::new(Inner {
                 writer,
                 _checkpointer: checkpointer,
                 readers: Readers::new(path),
+                _file: file,
             }),
         })
     }
@@ -79,6 +87,11 @@ impl Store {
     /// Sandboxes, the living and the ended.
     pub fn sandboxes(&self) -> Sandboxes<'_> {
         Sandboxes(self)
+    }
+
+    /// Whether the disk takes what is written, as far as the last write could tell.
+    pub fn is_writable(&self) -> bool {
+        !self.metrics().is_failing()
     }
 
     /// What the record counts.
@@ -120,12 +133,25 @@ impl Store {
         self.write("wait for earlier writes", |_| Ok(()))
     }
 
+    /// Queues a write that may be refused if the disk is full.
     pub(crate) fn write<T, F>(&self, operation: &'static str, work: F) -> Receipt<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        F: Fn(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        self.inner.writer.submit(operation, work)
+        let writer = &self.inner.writer;
+        writer.submit(operation, WhenFull::Refuse, work)
+    }
+
+    /// Queues a write of what has happened already: if the disk is full it is kept until there
+    /// is room.
+    pub(crate) fn write_retained<T, F>(&self, operation: &'static str, work: F) -> Receipt<T>
+    where
+        T: Send + 'static,
+        F: Fn(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let writer = &self.inner.writer;
+        writer.submit(operation, WhenFull::Retain, work)
     }
 
     /// Runs `query` on a thread that may block.

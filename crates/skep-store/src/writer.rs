@@ -1,6 +1,7 @@
 //! The one thread that writes.
 
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,6 +19,12 @@ const QUEUE: usize = 8192;
 /// How many writes share a transaction at most.
 const BATCH: usize = 512;
 
+/// How often a write that the disk did not take is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How long a store that is closed goes on trying.
+const LAST_TRIES: Duration = Duration::from_secs(5);
+
 /// What the writing thread counts.
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -27,6 +34,30 @@ pub struct Metrics {
     pub refused: Counter,
     /// How long each transaction took.
     pub commits: Durations,
+    /// Transactions that the disk did not take.
+    pub failed: Counter,
+    /// Writes that the disk did not take and that are tried again until it does. They are
+    /// queued, too.
+    pub retained: Gauge,
+    /// Whether the disk took the last transaction.
+    is_failing: AtomicBool,
+}
+
+impl Metrics {
+    /// Whether the disk does not take what is written. Reading goes on.
+    pub fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
+    }
+}
+
+/// What becomes of a write that the disk does not take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WhenFull {
+    /// Whoever asked is told at once, and nothing has happened.
+    Refuse,
+    /// It has happened already and only has to be written down: it is kept, in its order, and
+    /// tried again until the disk takes it.
+    Retain,
 }
 
 /// How long a caller waits for its receipt. A disk that takes longer is treated as broken.
@@ -92,13 +123,16 @@ impl<T> Receipt<T> {
 /// One queued write. It runs in a savepoint, so that its failure undoes nothing but itself, and
 /// is answered after the commit of the whole batch.
 trait Job: Send {
+    /// Runs again from the start when the transaction it was part of has failed.
     fn run(&mut self, connection: &Connection) -> Result<(), StoreError>;
+    fn when_full(&self) -> WhenFull;
     fn finish(self: Box<Self>, commit: Result<(), StoreError>);
 }
 
 struct Write<T, F> {
     operation: &'static str,
-    work: Option<F>,
+    when_full: WhenFull,
+    work: F,
     result: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -106,14 +140,17 @@ struct Write<T, F> {
 impl<T, F> Job for Write<T, F>
 where
     T: Send,
-    F: FnOnce(&Connection) -> Result<T, StoreError> + Send,
+    F: Fn(&Connection) -> Result<T, StoreError> + Send,
 {
     fn run(&mut self, connection: &Connection) -> Result<(), StoreError> {
-        let work = self.work.take().expect("a job is run once");
-        let result = work(connection);
+        let result = (self.work)(connection);
         let outcome = result.as_ref().map(|_| ()).map_err(Clone::clone);
         self.result = Some(result);
         outcome
+    }
+
+    fn when_full(&self) -> WhenFull {
+        self.when_full
     }
 
     fn finish(self: Box<Self>, commit: Result<(), StoreError>) {
@@ -155,15 +192,21 @@ impl Writer {
         })
     }
 
-    pub(crate) fn submit<T, F>(&self, operation: &'static str, work: F) -> Receipt<T>
+    pub(crate) fn submit<T, F>(
+        &self,
+        operation: &'static str,
+        when_full: WhenFull,
+        work: F,
+    ) -> Receipt<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        F: Fn(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
         let job = Box::new(Write {
             operation,
-            work: Some(work),
+            when_full,
+            work,
             result: None,
             reply,
         });
@@ -217,13 +260,28 @@ fn run(
     dirty: &SyncSender<()>,
     metrics: &Metrics,
 ) {
-    while let Ok(first) = jobs.recv() {
-        let mut batch = vec![first];
-        batch.extend(jobs.try_iter().take(BATCH - 1));
+    let mut retained = Vec::new();
+    let mut gives_up_at = None;
+    loop {
+        let (mut batch, is_open) = next_batch(jobs, std::mem::take(&mut retained), metrics);
+        if batch.is_empty() && !is_open {
+            return;
+        }
         let start = Instant::now();
         let commit = commit(&mut connection, &mut batch);
         metrics.commits.record(start.elapsed());
-        for job in batch {
+        note(metrics, &commit);
+        if !is_open {
+            gives_up_at.get_or_insert(start + LAST_TRIES);
+        }
+        let is_last_try = gives_up_at.is_some_and(|deadline| start >= deadline);
+        let is_tried_again = commit.as_ref().is_err_and(StoreError::is_of_disk) && !is_last_try;
+        let (kept, done): (Vec<_>, Vec<_>) = (batch.into_iter())
+            .partition(|job| is_tried_again && job.when_full() == WhenFull::Retain);
+        let count = u64::try_from(kept.len()).unwrap_or(u64::MAX);
+        metrics.retained.set(count);
+        retained = kept;
+        for job in done {
             metrics.queued.leave();
             job.finish(commit.clone());
         }
@@ -234,17 +292,86 @@ fn run(
     }
 }
 
+/// What is to be written next, the retained first, and whether more can come. Waits for it; for
+/// a while only, if the disk fails: then the next transaction finds out whether it still does.
+fn next_batch(
+    jobs: &Receiver<Box<dyn Job>>,
+    retained: Vec<Box<dyn Job>>,
+    metrics: &Metrics,
+) -> (Vec<Box<dyn Job>>, bool) {
+    let first = if !metrics.is_failing() {
+        jobs.recv()
+            .map_err(|_closed| RecvTimeoutError::Disconnected)
+    } else if retained.len() < QUEUE {
+        jobs.recv_timeout(RETRY)
+    } else {
+        // Enough is kept. The queue fills up, and whoever comes then is told.
+        std::thread::park_timeout(RETRY);
+        Err(RecvTimeoutError::Timeout)
+    };
+    let mut batch = retained;
+    match first {
+        Ok(first) => {
+            batch.push(first);
+            batch.extend(jobs.try_iter().take(BATCH - 1));
+            (batch, true)
+        }
+        Err(RecvTimeoutError::Timeout) => (batch, true),
+        Err(RecvTimeoutError::Disconnected) => {
+            if !batch.is_empty() {
+                std::thread::park_timeout(RETRY);
+            }
+            (batch, false)
+        }
+    }
+}
+
+/// Counts what became of a transaction. An operator is told when the disk begins to refuse and
+/// when it takes again, and not in between.
+fn note(metrics: &Metrics, commit: &Result<(), StoreError>) {
+    let failure = commit.as_ref().err().filter(|error| error.is_of_disk());
+    let was_failing = metrics
+        .is_failing
+        .swap(failure.is_some(), Ordering::Relaxed);
+    match failure {
+        Some(error) => {
+            metrics.failed.add_one();
+            if !was_failing {
+                tracing::error!(
+                    error = %Chain(error),
+                    "the disk does not take the record; what happened is kept in memory and \
+                     written when it does"
+                );
+            }
+        }
+        None if was_failing => tracing::info!("the disk takes the record again"),
+        None => {}
+    }
+}
+
 fn commit(connection: &mut Connection, batch: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
     let failed = |source| StoreError::of("commit to the record", source);
     let mut transaction = connection
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(failed)?;
+    if batch.is_empty() {
+        write_something(&transaction).map_err(failed)?;
+    }
     for job in batch {
         let savepoint = transaction.savepoint().map_err(failed)?;
-        // A failed job keeps its own error; dropping the savepoint undoes what it did.
-        if job.run(&savepoint).is_ok() {
-            savepoint.commit().map_err(failed)?;
+        match job.run(&savepoint) {
+            Ok(()) => savepoint.commit().map_err(failed)?,
+            // It is no failure of this job alone.
+            Err(error) if error.is_of_disk() => return Err(error),
+            // A failed job keeps its own error; dropping the savepoint undoes what it did.
+            Err(_) => {}
         }
     }
     transaction.commit().map_err(failed)
+}
+
+/// Changes the file without changing what it says, to find out whether the disk takes it.
+fn write_something(connection: &Connection) -> rusqlite::Result<()> {
+    let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    connection.pragma_update(None, "user_version", version)
 }

@@ -47,6 +47,11 @@ impl Gauge {
     pub fn leave(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
+
+    /// So many are there, as one who knows them all says.
+    pub fn set(&self, count: u64) {
+        self.0.store(count, Ordering::Relaxed);
+    }
 }
 
 /// How long something took, in buckets that double from 16 µs.

@@ -6,6 +6,7 @@
 )]
 
 mod durability;
+mod full_disk;
 mod keys;
 mod killed;
 mod sandboxes;
