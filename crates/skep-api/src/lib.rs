@@ -17,4 +17,4 @@ mod routes;
 mod sandbox_path;
 
 pub use error::{ApiError, Retry};
-pub use router::{Access, Options, ServerMetrics, router};
+pub use router::{Access, Options, Problem, ServerMetrics, router};

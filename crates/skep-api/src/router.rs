@@ -41,6 +41,18 @@ pub struct Options {
 pub trait ServerMetrics: std::fmt::Debug + Send + Sync {
     /// The text that Prometheus reads.
     fn render(&self) -> String;
+
+    /// What an operator should see to now; nothing if all is well.
+    fn problems(&self) -> Vec<Problem>;
+}
+
+/// Something that an operator should see to. The server answers all the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// A stable name.
+    pub code: &'static str,
+    /// What is wrong, in a sentence.
+    pub message: String,
 }
 
 /// Who is let in.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use skep_store::{Order, StoreError};
 use skep_telemetry::{Chain, trace};
 use skep_types::{
-    AccessToken, EndReason, Ending, Redacted, SandboxId, SandboxSpec, Secrets, TemplateImage,
-    TemplateReference, TenantId, Usage,
+    AccessToken, EndReason, Ending, HostResource, Redacted, SandboxId, SandboxSpec, Secrets,
+    TemplateImage, TemplateReference, TenantId, Usage,
 };
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
@@ -145,16 +145,27 @@ impl Control {
             .templates
             .resolve(&request.template, &caller.team);
         let template = trace::step("resolve template", resolving).await?;
+        // What could not be written down would be lost with the server.
+        if !self.inner.store.is_writable() {
+            return Err(NodeCreateError::NoRoom(HostResource::Disk).into());
+        }
         let place = self.reserve(caller)?;
         let order = self.order(caller, &request, &template);
+        // Refused before anything is recorded or made: the place in the quota goes back and the
+        // idempotency key is free, by being dropped.
+        let admitting = self.inner.nodes.admit(&order.id, order.resources);
+        let admitted = trace::step("admit", admitting).await?;
         let span = tracing::info_span!("create", sandbox = %order.id);
         let kept = Kept {
             env: request.env,
             secrets: request.secrets,
         };
-        self.start(order, template, kept, claim, place)
+        let created = self
+            .start(order, template, kept, claim, place)
             .instrument(span)
-            .await
+            .await;
+        drop(admitted);
+        created
     }
 
     fn reserve(&self, caller: &Caller) -> Result<Place, CreateError> {

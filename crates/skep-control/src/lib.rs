@@ -39,7 +39,8 @@ pub use list::{Cursor, CursorError, ListQuery, Page, SortOrder, States};
 pub use logs::{LogDirection, LogQuery};
 pub use metrics::{MetricPoint, MetricRange};
 pub use nodes::{
-    DeadlineMode, FakeNodes, KillError, LogEntry, LogLevel, NodeCreateError, Nodes, NotHere,
+    Admitted, DeadlineMode, FakeNodes, KillError, LogEntry, LogLevel, NodeCreateError, Nodes,
+    NotHere,
 };
 pub use quota::{Full, Place, Quota};
 pub use records::{RecordPage, RecordQuery};

@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use skep_types::{Egress, SandboxId, SandboxSpec, SandboxStatus, TemplateImage, TenantId, Usage};
+use skep_types::{
+    Egress, HostResource, Resources, SandboxId, SandboxSpec, SandboxStatus, TemplateImage,
+    TenantId, Usage,
+};
 
 pub use fake::FakeNodes;
 
@@ -25,6 +28,18 @@ pub trait Nodes: fmt::Debug + Send + Sync {
 
     /// Has sandboxes of this kind made ready before anybody asks for one. Returns at once.
     fn warm(&self, template: TemplateImage, egress: Egress, tenant: TenantId);
+
+    /// Takes room for a sandbox of this name, before anything is known or made of it. Held until
+    /// [`Nodes::create`] has returned.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeCreateError::NoRoom`]; nothing has changed.
+    fn admit<'a>(
+        &'a self,
+        id: &'a SandboxId,
+        resources: Resources,
+    ) -> BoxFuture<'a, Result<Admitted, NodeCreateError>>;
 
     /// Starts a sandbox and returns when its agent is reachable through the proxy.
     ///
@@ -71,6 +86,9 @@ pub trait Nodes: fmt::Debug + Send + Sync {
     fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>>;
 }
 
+/// Room for a sandbox on some machine. Dropping it gives up what the sandbox has not taken.
+pub type Admitted = Box<dyn fmt::Debug + Send + Sync>;
+
 /// How a new deadline relates to the old one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeadlineMode {
@@ -83,9 +101,9 @@ pub enum DeadlineMode {
 /// Why there is no new sandbox. Nothing of it is left.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeCreateError {
-    /// No machine has room now. Waiting may help.
-    #[error("no room for another sandbox")]
-    NoRoom(#[source] Source),
+    /// No machine has enough of this for another sandbox. Waiting may help.
+    #[error("not enough {0} for another sandbox")]
+    NoRoom(HostResource),
     /// It did not come up, and may if asked again.
     #[error("sandbox did not come up this time")]
     Failed(#[source] Source),

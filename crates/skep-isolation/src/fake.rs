@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use skep_types::{SandboxId, TenantId, Usage};
+use skep_types::{HostCapacity, SandboxId, TenantId, Usage};
 use tokio::sync::watch;
 
 use crate::{
@@ -27,6 +27,9 @@ pub struct FakeIsolation {
 struct State {
     living: Vec<Arc<FakeSandbox>>,
     fail_next: Option<LaunchError>,
+    /// What the machine has. At first it counts nothing, so there is no bound.
+    capacity: HostCapacity,
+    damaged: Vec<SandboxId>,
 }
 
 #[derive(Debug)]
@@ -48,6 +51,16 @@ impl FakeIsolation {
     /// Makes the next launch fail like this.
     pub fn fail_next_launch(&self, error: LaunchError) {
         self.lock().fail_next = Some(error);
+    }
+
+    /// Says what the machine has from now on.
+    pub fn set_capacity(&self, capacity: HostCapacity) {
+        self.lock().capacity = capacity;
+    }
+
+    /// Lets the disk of a sandbox lose what was written to it.
+    pub fn damage(&self, id: &SandboxId) {
+        self.lock().damaged.push(id.clone());
     }
 
     /// Ends the first process of a sandbox, as a crash would.
@@ -122,6 +135,20 @@ impl Isolation for FakeIsolation {
 
     fn warm<'a>(&'a self, _layers: &'a [PathBuf], _tenant: &'a TenantId) -> BoxFuture<'a, ()> {
         std::future::ready(()).boxed()
+    }
+
+    fn capacity(&self) -> BoxFuture<'_, io::Result<HostCapacity>> {
+        let capacity = self.lock().capacity;
+        async move { Ok(capacity) }.boxed()
+    }
+
+    fn keep_ready(&self, _allowed: bool) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
+    }
+
+    fn damaged(&self) -> BoxFuture<'_, Vec<SandboxId>> {
+        let damaged = self.lock().damaged.clone();
+        std::future::ready(damaged).boxed()
     }
 
     fn adopt(&self, record: LaunchRecord) -> BoxFuture<'_, Result<Launched, AdoptError>> {

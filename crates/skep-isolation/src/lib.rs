@@ -13,7 +13,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use skep_types::{Egress, ExecutionId, Redacted, Resources, SandboxId, TenantId, Usage};
+use skep_types::{
+    Egress, ExecutionId, HostCapacity, Redacted, Resources, SandboxId, TenantId, Usage,
+};
 
 pub use contract::{ContractSubject, check_contract};
 pub use fake::FakeIsolation;
@@ -118,6 +120,21 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     /// waits until it is, or will not be. Whoever launches ahead of need does well to wait;
     /// nobody else has to.
     fn warm<'a>(&'a self, layers: &'a [PathBuf], tenant: &'a TenantId) -> BoxFuture<'a, ()>;
+
+    /// What the machine has for sandboxes now. Takes a few system calls.
+    ///
+    /// # Errors
+    ///
+    /// If the machine does not say.
+    fn capacity(&self) -> BoxFuture<'_, io::Result<HostCapacity>>;
+
+    /// Whether parts of sandboxes may be kept ready, as they may at first. Those that are ready
+    /// are let go if not.
+    fn keep_ready(&self, allowed: bool) -> BoxFuture<'_, ()>;
+
+    /// The sandboxes whose disk has lost something that was written to it, because the
+    /// machine's own disk is full. Takes longer the more there are.
+    fn damaged(&self) -> BoxFuture<'_, Vec<SandboxId>>;
 
     /// Finds a sandbox that was launched by an earlier server.
     ///

@@ -12,6 +12,8 @@ use std::path::Path;
 /// Where the kernel tells about disks, by name and by number.
 pub(crate) const BLOCK_DEVICES: &str = "/sys/block";
 const DEVICE_NUMBERS: &str = "/sys/dev/block";
+/// Where the file systems tell about themselves, by the name of their disk.
+pub(crate) const FILE_SYSTEMS: &str = "/sys/fs/ext4";
 
 /// Counters of the kernel are in sectors, of this size on every disk.
 const SECTOR: u64 = 512;
@@ -46,6 +48,25 @@ impl DiskMeter {
     fn of_device(devices: &Path, device: u32) -> Option<Self> {
         let before = counted(&devices.join(format!("loop{device}"))).ok()?;
         Some(Self { device, before })
+    }
+
+    /// Whether the file system on it could not write something that it had accepted. It only
+    /// counts that as a warning: whoever wrote was told that all is well.
+    pub(crate) fn has_lost_writes(
+        &self,
+        devices: &Path,
+        file_systems: &Path,
+        image: &Path,
+    ) -> io::Result<bool> {
+        let device = format!("loop{}", self.device);
+        if !holds(&devices.join(&device), image)? {
+            return Ok(false);
+        }
+        let counted = |name: &str| {
+            let text = fs::read_to_string(file_systems.join(&device).join(name))?;
+            text.trim().parse::<u64>().map_err(io::Error::other)
+        };
+        Ok(counted("warning_count")? > 0 || counted("errors_count")? > 0)
     }
 
     /// What went through it since then.
@@ -121,6 +142,25 @@ mod tests {
         assert_eq!(meter.traffic(devices, image).unwrap().read, 3 * 512);
         device(devices, 2, Some("/other"), 200, 300);
         meter.traffic(devices, image).unwrap_err();
+    }
+
+    #[test]
+    fn a_disk_that_could_not_write_is_told_from_that_of_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let devices = folder.path();
+        device(devices, 2, Some("/image"), 0, 0);
+        let file_system = devices.join("ext4/loop2");
+        fs::create_dir_all(&file_system).unwrap();
+        let meter = DiskMeter::of_device(devices, 2).unwrap();
+        let lost = |warnings: &str, image: &str| {
+            fs::write(file_system.join("warning_count"), warnings).unwrap();
+            fs::write(file_system.join("errors_count"), "0\n").unwrap();
+            let file_systems = devices.join("ext4");
+            meter.has_lost_writes(devices, &file_systems, Path::new(image))
+        };
+        assert!(!lost("0\n", "/image").unwrap());
+        assert!(lost("17\n", "/image").unwrap());
+        assert!(!lost("17\n", "/other").unwrap());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -18,13 +19,14 @@ use skep_launch::{
 };
 use skep_linux::packet;
 use skep_telemetry::{Chain, Counter};
-use skep_types::{Egress, SandboxId, Usage};
+use skep_types::{Capacity, Egress, HostCapacity, SandboxId, Usage};
 
+use crate::capacity::host_capacity;
 use crate::cgroup::{Cgroups, Group, IoLimit, ReadyGroups};
 use crate::config::NativeConfig;
 use crate::defence::Defence;
 use crate::disk::{self, Disks};
-use crate::disk_meter::{BLOCK_DEVICES, DiskMeter};
+use crate::disk_meter::{BLOCK_DEVICES, DiskMeter, FILE_SYSTEMS};
 use crate::instance::{Names, Slot};
 use crate::log::{KeptLogs, Log};
 use crate::pool::UnderWay;
@@ -56,6 +58,8 @@ pub(crate) struct Host {
     pub(crate) zygotes: Zygotes,
     pub(crate) launcher: StandingLauncher,
     pub(crate) launches: Arc<LaunchCounts>,
+    /// Whether parts of sandboxes are made ready.
+    keeps_ready: AtomicBool,
     agent: OwnedFd,
     /// Every sandbox that was launched or adopted by this server and not destroyed yet, those
     /// that are being launched included.
@@ -122,6 +126,7 @@ impl Host {
             zygotes: Zygotes::new(config.zygotes.clone())?,
             launcher: StandingLauncher::new(config.launcher.clone()),
             launches: Arc::default(),
+            keeps_ready: AtomicBool::new(true),
             agent,
             tenants: Mutex::default(),
             fail_at: Mutex::default(),
@@ -272,10 +277,57 @@ impl Host {
     /// Makes parts of sandboxes ready, as long as nobody waits for a sandbox. Blocks.
     pub(crate) fn make_ready(&self) {
         self.under_way.in_quiet_moments(|| {
+            if !self.keeps_ready.load(Ordering::Relaxed) {
+                return false;
+            }
             self.groups.make_one_ready(&self.cgroups);
             self.disks.make_one_ready();
             self.groups.wants_more() || self.disks.ready.wants_more()
         });
+    }
+
+    /// Says whether parts of sandboxes may be made ready; lets them go if not. Blocks.
+    pub(crate) fn keep_ready(&self, allowed: bool) {
+        self.keeps_ready.store(allowed, Ordering::Relaxed);
+        if !allowed {
+            self.zygotes.end_without_sandboxes(self);
+            self.clear_ready();
+        }
+    }
+
+    /// What the machine has for sandboxes. Blocks.
+    pub(crate) fn capacity(&self) -> io::Result<HostCapacity> {
+        let mut capacity = host_capacity(&self.config.data_dir, &self.config.cgroup_root)?;
+        let (total, available) = self.slots.count();
+        capacity.slots = Capacity {
+            total: u64::try_from(total).map_err(io::Error::other)?,
+            available: u64::try_from(available).map_err(io::Error::other)?,
+        };
+        Ok(capacity)
+    }
+
+    /// The sandboxes whose disk has lost writes. Blocks.
+    pub(crate) fn damaged(&self) -> Vec<SandboxId> {
+        let residents: Vec<_> = {
+            let tenants = self.tenants();
+            let residents = tenants.iter().filter_map(|(id, tenant)| {
+                let meter = tenant.resident.as_ref()?.meter()?;
+                Some((id.clone(), meter))
+            });
+            residents.collect()
+        };
+        let has_lost = |(id, meter): &(SandboxId, DiskMeter)| {
+            let (devices, file_systems) = (Path::new(BLOCK_DEVICES), Path::new(FILE_SYSTEMS));
+            let image = self.folder(id).join(plan::IMAGE);
+            let lost = meter.has_lost_writes(devices, file_systems, &image);
+            // One that ends takes its disk away while we look.
+            lost.unwrap_or_else(|error| {
+                tracing::debug!(sandbox = %id, %error, "cannot look at a disk");
+                false
+            })
+        };
+        let damaged = residents.into_iter().filter(has_lost);
+        damaged.map(|(id, _)| id).collect()
     }
 
     /// Lets go of everything that is ready. Blocks.

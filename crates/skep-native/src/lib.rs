@@ -5,6 +5,7 @@
 //! Removing works from any half-made state, so a failed launch, the end of a sandbox and a
 //! sweep after a crash are one routine.
 
+mod capacity;
 mod cgroup;
 mod config;
 mod defence;
@@ -25,6 +26,7 @@ mod resident;
 mod slots;
 mod zygote;
 
+pub use capacity::host_capacity;
 pub use config::{NativeConfig, ZygoteConfig, resolvers_in};
 #[doc(hidden)]
 pub use defence::Defence;

@@ -14,7 +14,7 @@ use skep_isolation::{
     Sandbox, Swept, Tier,
 };
 use skep_telemetry::{Chain, Tasks, trace};
-use skep_types::{SandboxId, TenantId};
+use skep_types::{HostCapacity, SandboxId, TenantId};
 use tokio::io::AsyncReadExt;
 use tokio::sync::oneshot;
 
@@ -265,6 +265,38 @@ impl Isolation for Native {
             tenant: tenant.clone(),
         };
         async move { self.host.zygotes.warm(&self.host, &key).await }.boxed()
+    }
+
+    fn capacity(&self) -> BoxFuture<'_, io::Result<HostCapacity>> {
+        let host = Arc::clone(&self.host);
+        async move {
+            let capacity = tokio::task::spawn_blocking(move || host.capacity()).await;
+            capacity.map_err(io::Error::other)?
+        }
+        .boxed()
+    }
+
+    fn keep_ready(&self, allowed: bool) -> BoxFuture<'_, ()> {
+        let host = Arc::clone(&self.host);
+        async move {
+            let told = tokio::task::spawn_blocking(move || host.keep_ready(allowed)).await;
+            if let Err(panic) = told {
+                tracing::error!(error = %Chain(&panic), "letting go of what was ready panicked");
+            }
+        }
+        .boxed()
+    }
+
+    fn damaged(&self) -> BoxFuture<'_, Vec<SandboxId>> {
+        let host = Arc::clone(&self.host);
+        async move {
+            let damaged = tokio::task::spawn_blocking(move || host.damaged()).await;
+            damaged.unwrap_or_else(|panic| {
+                tracing::error!(error = %Chain(&panic), "looking for damaged disks panicked");
+                Vec::new()
+            })
+        }
+        .boxed()
     }
 
     fn adopt(&self, record: LaunchRecord) -> BoxFuture<'_, Result<Launched, AdoptError>> {

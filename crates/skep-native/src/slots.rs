@@ -92,6 +92,13 @@ impl Slots {
         Some(self.names.slot(u16::try_from(index).ok()?))
     }
 
+    /// How many there are, and how many of them are free, for somebody at least.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        let taken = &self.lock().taken;
+        let free = taken.iter().filter(|taken| !**taken);
+        (taken.len(), free.count())
+    }
+
     /// How many slots of a run are taken.
     pub(crate) fn in_use(&self, run: Run) -> usize {
         let state = self.lock();

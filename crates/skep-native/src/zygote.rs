@@ -202,6 +202,11 @@ impl Zygotes {
         }
     }
 
+    /// Ends zygotes that have no sandboxes, however short the time is.
+    pub(crate) fn end_without_sandboxes(&self, host: &Host) {
+        self.places().end_unused(host, Duration::ZERO);
+    }
+
     /// Ends zygotes whose time without sandboxes is over, until the tasks are to end.
     pub(crate) async fn end_idle(host: Arc<Host>, tasks: Tasks) {
         let Some(config) = &host.zygotes.config else {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use skep_isolation::{AdoptError, Exit, Launched};
 use skep_telemetry::Chain;
-use skep_types::{EndReason, Ending, Phase, SandboxId, Usage};
+use skep_types::{EndReason, Ending, Phase, Resources, SandboxId, Usage};
 
 use crate::clock::wall_now;
 use crate::driver::reason_of;
@@ -15,6 +15,8 @@ use crate::record::DriverRecord;
 pub struct Living {
     /// Its name.
     pub id: SandboxId,
+    /// Its limits.
+    pub resources: Resources,
     /// What [`Journal::started`] was given; `None` if it never got so far.
     pub record: Option<String>,
     /// When it became ready.
@@ -86,7 +88,7 @@ impl Node {
             );
             lost
         })?;
-        self.drive(&living.id, living.started_at, |driver| {
+        self.drive(&living.id, living.resources, living.started_at, |driver| {
             driver.adopt_and_drive(launched, record)
         })
         .map_err(|Taken| EndReason::Crashed)?;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt as _;
 use futures_util::future::{self, BoxFuture};
 use jiff::Timestamp;
-use skep_types::{Ending, ExecutionId, SandboxId};
+use skep_types::{Ending, ExecutionId, Resources, SandboxId};
 
 /// Resolves when a note would survive the death of the server.
 pub type Noted = BoxFuture<'static, ()>;
@@ -67,6 +67,7 @@ impl MemoryJournal {
             let (record, started_at, ends_at) = entry.record.clone()?;
             entry.ending.is_none().then(|| crate::Living {
                 id: id.clone(),
+                resources: Resources::default(),
                 record: Some(record),
                 started_at,
                 ends_at,

@@ -6,10 +6,12 @@
 //!
 //! The node knows nothing of teams, keys or HTTP.
 
+mod admission;
 mod adopt;
 mod agents;
 mod clock;
 mod driver;
+mod host;
 mod journal;
 mod memory_mean;
 mod metrics;
@@ -18,9 +20,11 @@ mod record;
 mod route;
 mod spares;
 
+pub use admission::{NoRoom, Reservation};
 pub use adopt::{Adoption, Living};
 pub use agents::{Agents, ConfigureError};
 pub use clock::Deadline;
+pub use host::HostReport;
 pub use journal::{Journal, MemoryJournal, Noted};
 pub use metrics::Metrics;
 pub use node::{CreateError, ExtendMode, Node, NodeOptions, NotHere, SpareCounts, WhenStopped};

@@ -1,6 +1,7 @@
 //! The sandboxes of this machine, by name.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -8,11 +9,12 @@ use jiff::Timestamp;
 use skep_isolation::{Isolation, LaunchError};
 use skep_telemetry::Tasks;
 use skep_types::{
-    AccessToken, Egress, EndReason, ExecutionId, Phase, SandboxId, SandboxSpec, SandboxStatus,
-    TemplateImage, TenantId, Usage,
+    AccessToken, AdmissionPolicy, Egress, EndReason, ExecutionId, Phase, Resources, SandboxId,
+    SandboxSpec, SandboxStatus, TemplateImage, TenantId, Usage,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::admission::{Admission, Promise};
 use crate::agents::Agents;
 use crate::clock::{Deadline, wall_now};
 use crate::driver::{Driver, Request};
@@ -41,6 +43,8 @@ pub struct NodeOptions {
     pub agents: Arc<dyn Agents>,
     /// How many sandboxes of each kind that is asked for are kept ready; 0 is none.
     pub spares: usize,
+    /// When the machine has room for another sandbox.
+    pub admission: AdmissionPolicy,
 }
 
 /// What happens to the sandboxes when the server stops in good order.
@@ -100,6 +104,9 @@ pub(crate) struct Inner {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) agents: Arc<dyn Agents>,
     pub(crate) spares: Spares,
+    pub(crate) admission: Admission,
+    /// Whether something of the machine is used up.
+    pub(crate) is_tight: AtomicBool,
     pub(crate) metrics: Metrics,
     /// The sandboxes that are not gone. Held only for a look-up or a change of the map.
     sandboxes: RwLock<HashMap<SandboxId, Entry>>,
@@ -122,6 +129,8 @@ impl Node {
                 journal: options.journal,
                 agents: options.agents,
                 spares: Spares::new(options.spares),
+                admission: Admission::new(options.admission),
+                is_tight: AtomicBool::new(false),
                 metrics: Metrics::default(),
                 sandboxes: RwLock::default(),
                 tasks: Tasks::default(),
@@ -175,7 +184,7 @@ impl Node {
         }
         let (answer, ready) = oneshot::channel();
         let id = spec.id.clone();
-        self.drive(&id, wall_now(), |driver| {
+        self.drive(&id, spec.template.resources, wall_now(), |driver| {
             driver.launch_and_drive(spec, answer)
         })
         .map_err(|Taken| CreateError::Exists(id))?;
@@ -330,6 +339,7 @@ impl Node {
     pub(crate) fn drive<F>(
         &self,
         id: &SandboxId,
+        resources: Resources,
         started_at: Timestamp,
         work: impl FnOnce(Driver) -> F,
     ) -> Result<(), Taken>
@@ -363,6 +373,7 @@ impl Node {
         let guard = Forget {
             inner: Arc::clone(&self.inner),
             id: id.clone(),
+            _promise: self.inner.admission.promise(id, resources),
         };
         let driver = Driver {
             node: Arc::clone(&self.inner),
@@ -391,6 +402,8 @@ pub(crate) struct Taken;
 struct Forget {
     inner: Arc<Inner>,
     id: SandboxId,
+    /// It counts for as long as it is in the map.
+    _promise: Promise,
 }
 
 impl Drop for Forget {

@@ -18,6 +18,7 @@ use skep_types::{
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use crate::admission::Promise;
 use crate::driver::launch_request;
 use crate::node::Inner;
 
@@ -35,6 +36,8 @@ pub(crate) struct Spare {
     pub(crate) execution: ExecutionId,
     pub(crate) launched: Launched,
     pub(crate) control_token: Redacted<String>,
+    /// It counts until its driver does.
+    _promise: Promise,
 }
 
 /// What two sandboxes must have in common for one to stand in for the other.
@@ -89,6 +92,11 @@ impl Spares {
     /// Takes the spare of this name, if its name was given out.
     pub(crate) fn claim(&self, id: &SandboxId) -> Option<Spare> {
         self.state().promised.remove(id)
+    }
+
+    /// Whether the name is that of a spare which waits for its driver.
+    pub(crate) fn is_promised(&self, id: &SandboxId) -> bool {
+        self.state().promised.contains_key(id)
     }
 
     /// Says that a sandbox is being made for somebody, until the answer is dropped.
@@ -238,6 +246,14 @@ impl Inner {
             return;
         }
         let id = SandboxId::random();
+        let _reservation = match self.room_for_spare(&id, kind.template.resources).await {
+            Ok(reservation) => reservation,
+            Err(no_room) => {
+                tracing::debug!(%no_room, "no sandbox is kept ready");
+                self.spares.state().shelves.rest(&kind);
+                return;
+            }
+        };
         match self.launch_spare(id, &kind).await {
             Ok(spare) => {
                 let returned = self.spares.state().shelves.put(&kind, spare);
@@ -268,6 +284,7 @@ impl Inner {
         let request = launch_request(&spec, execution, control_token.reveal());
         let launched = self.isolation.launch(request).await?;
         Ok(Spare {
+            _promise: self.admission.promise(&id, kind.template.resources),
             id,
             execution,
             launched,

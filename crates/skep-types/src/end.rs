@@ -14,7 +14,8 @@ pub enum EndReason {
     /// The kernel had to kill inside it because its memory limit was reached, and it did not
     /// survive that.
     OutOfMemory,
-    /// It filled its disk and could not go on.
+    /// The machine's disk was full and the sandbox lost what it had written. Filling its own is
+    /// an error to whoever writes, and no end.
     DiskFull,
     /// Its first process ended by itself.
     Crashed,

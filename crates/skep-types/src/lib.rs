@@ -4,6 +4,7 @@
 //! constructed is valid, so nothing below the edges checks the same thing twice.
 
 mod authenticated;
+mod capacity;
 mod end;
 mod id;
 mod network;
@@ -17,6 +18,7 @@ mod template;
 mod tenant;
 
 pub use authenticated::Authenticated;
+pub use capacity::{AdmissionPolicy, Capacity, HostCapacity, HostResource, Promised, Reserve};
 pub use end::{EndReason, Ending, Usage};
 pub use id::{ExecutionId, IdError, SandboxId, TeamId, TemplateId};
 pub use network::{Egress, PLATFORM_DENIED};

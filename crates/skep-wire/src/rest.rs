@@ -4,6 +4,7 @@
 //! absent. What we send is strict: the Python client fails on a required key that is missing
 //! and on `null` where it expects an object, so optional values are left out.
 
+mod health;
 mod log;
 mod metric;
 mod record;
@@ -13,6 +14,7 @@ mod template;
 
 use serde::{Deserialize, Serialize};
 
+pub use health::{Health, HealthProblem, HealthStatus};
 pub use log::{LogEntry, LogLevel, LogLine, Logs, LogsV2};
 pub use metric::{MaxTeamMetric, Metric, Metrics, TeamMetric};
 pub use record::{SandboxRecord, SandboxRecordState, SandboxUsage};

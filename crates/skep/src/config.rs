@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use skep_proxy::FrontConfig;
-use skep_types::{Resources, Sharing};
+use skep_types::{AdmissionPolicy, Reserve, Resources, Sharing};
 
 use crate::env_vars;
 use crate::traces::TraceHeaders;
@@ -36,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) share_host_package_settings: bool,
     /// Upper bounds, whatever a template asks for.
     pub(crate) limits: Limits,
+    /// When the machine has room for another sandbox.
+    pub(crate) admission: Admission,
     /// What is kept ready for whoever comes next.
     pub(crate) pool: Pool,
     /// How long it is remembered that a sandbox was there.
@@ -72,6 +74,56 @@ pub(crate) struct Limits {
     pub(crate) lifetime_hours: u32,
     /// How fast one sandbox may read from the disk, and write to it; 0 is as fast as it goes.
     pub(crate) disk_mib_per_second: u32,
+}
+
+/// When the machine has room for another sandbox; see [`AdmissionPolicy`].
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Admission {
+    pub(crate) enabled: bool,
+    #[serde(deserialize_with = "reserve")]
+    pub(crate) memory_reserve: Reserve,
+    pub(crate) memory_per_sandbox_mib: u32,
+    #[serde(deserialize_with = "factor")]
+    pub(crate) memory_overcommit: f64,
+    #[serde(deserialize_with = "reserve")]
+    pub(crate) disk_reserve: Reserve,
+    pub(crate) disk_per_sandbox_mib: u32,
+    #[serde(deserialize_with = "factor")]
+    pub(crate) disk_overcommit: f64,
+    #[serde(deserialize_with = "percent")]
+    pub(crate) process_reserve: Reserve,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        let policy = AdmissionPolicy::default();
+        Self {
+            enabled: policy.enabled,
+            memory_reserve: policy.memory_reserve,
+            memory_per_sandbox_mib: policy.memory_per_sandbox_mib,
+            memory_overcommit: policy.memory_overcommit,
+            disk_reserve: policy.disk_reserve,
+            disk_per_sandbox_mib: policy.disk_per_sandbox_mib,
+            disk_overcommit: policy.disk_overcommit,
+            process_reserve: policy.process_reserve,
+        }
+    }
+}
+
+impl Admission {
+    pub(crate) fn policy(&self) -> AdmissionPolicy {
+        AdmissionPolicy {
+            enabled: self.enabled,
+            memory_reserve: self.memory_reserve,
+            memory_per_sandbox_mib: self.memory_per_sandbox_mib,
+            memory_overcommit: self.memory_overcommit,
+            disk_reserve: self.disk_reserve,
+            disk_per_sandbox_mib: self.disk_per_sandbox_mib,
+            disk_overcommit: self.disk_overcommit,
+            process_reserve: self.process_reserve,
+        }
+    }
 }
 
 /// What is kept ready.
@@ -224,6 +276,7 @@ impl Default for Config {
             when_stopped: WhenStopped::Leave,
             share_host_package_settings: false,
             limits: Limits::default(),
+            admission: Admission::default(),
             pool: Pool::default(),
             records: Records::default(),
             network: Network::default(),
@@ -393,6 +446,46 @@ fn names<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Vec<String>, D::
     })
 }
 
+/// A part such as `5%`, or a size such as `512 MiB`.
+fn reserve<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Reserve, D::Error> {
+    let text = String::deserialize(source)?;
+    parse_reserve(&text).ok_or_else(|| {
+        let expected = "a part from `0%` to `100%`, or a size in `MiB` or `GiB`";
+        serde::de::Error::custom(format!("`{text}` is not {expected}"))
+    })
+}
+
+/// A part such as `5%`.
+fn percent<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Reserve, D::Error> {
+    match reserve(source)? {
+        percent @ Reserve::Percent(_) => Ok(percent),
+        Reserve::Bytes(_) => Err(serde::de::Error::custom("it is a part, such as `5%`")),
+    }
+}
+
+fn parse_reserve(text: &str) -> Option<Reserve> {
+    if let Some(number) = text.strip_suffix('%') {
+        let percent: f64 = number.trim().parse().ok()?;
+        return (0.0..=100.0)
+            .contains(&percent)
+            .then_some(Reserve::Percent(percent));
+    }
+    let units = [("MiB", 20), ("GiB", 30)];
+    units.iter().find_map(|(unit, shift)| {
+        let number: u64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+        number.checked_shl(*shift).map(Reserve::Bytes)
+    })
+}
+
+/// How many times something, which is more than not at all.
+fn factor<'de, D: serde::Deserializer<'de>>(source: D) -> Result<f64, D::Error> {
+    let factor = f64::deserialize(source)?;
+    match factor.is_finite() && factor > 0.0 {
+        true => Ok(factor),
+        false => Err(serde::de::Error::custom("it must be more than 0")),
+    }
+}
+
 /// A number or a truth value where the text is one, else the text itself.
 fn scalar(text: &str) -> toml::Value {
     if let Ok(number) = text.parse::<i64>() {
@@ -509,6 +602,24 @@ mod tests {
         for text in ["pool.share_zygotes = true", "pool.zygotes = false"] {
             assert_eq!(sharing(text, true), Sharing::BetweenTeams, "{text}");
         }
+    }
+
+    #[test]
+    fn a_reserve_is_a_part_or_a_size() {
+        let reserve = |text: &str| {
+            let config = parse("", &[("SKEP_DISK_RESERVE", text)])?;
+            Ok::<_, String>(config.admission.disk_reserve)
+        };
+        assert_eq!(reserve("2.5%"), Ok(Reserve::Percent(2.5)));
+        assert_eq!(reserve("512 MiB"), Ok(Reserve::Bytes(512 << 20)));
+        assert_eq!(reserve("20GiB"), Ok(Reserve::Bytes(20 << 30)));
+        for wrong in ["101%", "-1%", "much", "5", "5 TB"] {
+            assert!(reserve(wrong).is_err(), "{wrong}");
+        }
+        let error = parse("admission.memory_overcommit = 0", &[]).unwrap_err();
+        assert!(error.contains("more than 0"), "{error}");
+        let policy = parse("", &[]).unwrap().admission.policy();
+        assert_eq!(policy, AdmissionPolicy::default());
     }
 
     #[test]

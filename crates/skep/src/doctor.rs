@@ -1,9 +1,11 @@
 //! `skep doctor`: whether this machine can hold sandboxes, and what to do if not.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use skep_cli::{CliError, print_json, print_note, print_table};
-use skep_native::{Check, CheckStatus, NativeConfig, probe};
+use skep_native::{Check, CheckStatus, NativeConfig, host_capacity, probe};
+use skep_types::{HostCapacity, Promised, Resources};
 
 use crate::config::Config;
 
@@ -14,7 +16,9 @@ use crate::config::Config;
 /// If the machine cannot even be looked at.
 pub(crate) fn run(config: &Config, json: bool) -> Result<ExitCode, CliError> {
     let executable = std::env::current_exe().map_err(CliError::failure)?;
-    let checks = probe(&NativeConfig::new(&config.data_dir, executable));
+    let native = NativeConfig::new(&config.data_dir, executable);
+    let mut checks = probe(&native);
+    checks.push(capacity(config, &native));
     if json {
         let rows: Vec<_> = checks.iter().map(as_json).collect();
         print_json(&rows);
@@ -43,6 +47,45 @@ pub(crate) fn run(config: &Config, json: bool) -> Result<ExitCode, CliError> {
     })
 }
 
+/// How many more sandboxes this machine can hold.
+fn capacity(config: &Config, native: &NativeConfig) -> Check {
+    // The data directory may not be there before the first start.
+    let existing = config.data_dir.ancestors().find(|folder| folder.exists());
+    let folder = existing.unwrap_or_else(|| Path::new("/"));
+    match host_capacity(folder, &native.cgroup_root) {
+        Ok(host) => room(config, &host),
+        Err(error) => Check {
+            name: "capacity",
+            status: CheckStatus::Limited,
+            detail: format!("cannot find out what this machine has left: {error}"),
+            cure: None,
+        },
+    }
+}
+
+fn room(config: &Config, host: &HostCapacity) -> Check {
+    let size = config.limits.bound(Resources::default());
+    let policy = config.admission.policy();
+    let (count, bound) = policy.room(host, Promised::default(), size);
+    let unbounded = match policy.enabled {
+        true => "",
+        false => ", but `admission.enabled` is off and nothing is refused",
+    };
+    Check {
+        name: "capacity",
+        status: match count {
+            0 => CheckStatus::Limited,
+            1.. => CheckStatus::Good,
+        },
+        detail: format!(
+            "this machine can hold about {count} more sandboxes of the default size, then it is \
+             short of {bound}{unbounded}"
+        ),
+        cure: (count == 0)
+            .then(|| format!("free some {bound}, or lower the reserve in `[admission]`")),
+    }
+}
+
 fn as_json(check: &Check) -> serde_json::Value {
     serde_json::json!({
         "name": check.name,
@@ -57,5 +100,33 @@ fn status(status: CheckStatus) -> &'static str {
         CheckStatus::Good => "ok",
         CheckStatus::Limited => "limited",
         CheckStatus::Missing => "missing",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skep_types::Capacity;
+
+    use super::*;
+
+    #[test]
+    fn the_machines_room_is_told_with_what_runs_out_first() {
+        let memory = |available: u64| HostCapacity {
+            memory: Capacity {
+                total: 24 << 30,
+                available,
+            },
+            ..HostCapacity::default()
+        };
+        let config = Config::default();
+        let check = room(&config, &memory(20 << 30));
+        assert_eq!(
+            check.detail,
+            "this machine can hold about 300 more sandboxes of the default size, then it is short \
+             of memory"
+        );
+        let check = room(&config, &memory(1 << 30));
+        assert_eq!(check.status, CheckStatus::Limited);
+        assert!(check.cure.is_some());
     }
 }

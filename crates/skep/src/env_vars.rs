@@ -140,6 +140,31 @@ pub(crate) const ALL: &[EnvVar] = &[
         help: "longest life of a sandbox",
     },
     EnvVar {
+        name: "SKEP_ADMISSION",
+        key: "admission.enabled",
+        help: "`false` takes every sandbox, whether the machine has room for it or not",
+    },
+    EnvVar {
+        name: "SKEP_MEMORY_RESERVE",
+        key: "admission.memory_reserve",
+        help: "memory that new sandboxes do not get, such as `5%` or `512 MiB`",
+    },
+    EnvVar {
+        name: "SKEP_MEMORY_OVERCOMMIT",
+        key: "admission.memory_overcommit",
+        help: "how many times the machine's memory the limits of all sandboxes may be",
+    },
+    EnvVar {
+        name: "SKEP_DISK_RESERVE",
+        key: "admission.disk_reserve",
+        help: "disk that new sandboxes do not get, such as `5%` or `10 GiB`",
+    },
+    EnvVar {
+        name: "SKEP_DISK_OVERCOMMIT",
+        key: "admission.disk_overcommit",
+        help: "how many times the file system's size the disks of all sandboxes may be",
+    },
+    EnvVar {
         name: "SKEP_POOL_READY",
         key: "pool.ready",
         help: "running sandboxes of each template that are kept ready for whoever comes next; 0 is none",

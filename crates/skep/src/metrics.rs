@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use skep_api::ServerMetrics;
+use skep_api::{Problem, ServerMetrics};
 use skep_native::{LaunchCounts, ZygoteCounts};
-use skep_node::Node;
+use skep_node::{HostReport, Node};
 use skep_store::Store;
 use skep_telemetry::Exposition;
-use skep_types::Phase;
+use skep_types::{HostResource, Phase};
 
 /// The counters of all parts.
 #[derive(Debug)]
@@ -31,6 +31,7 @@ impl ServerMetrics for Metrics {
             version,
         );
         self.sandboxes(&mut text);
+        host(&mut text, &self.node.host());
         launches(&mut text, &self.launches);
         zygotes(&mut text, &self.zygotes);
         if let Some(proxy) = self.proxy.get() {
@@ -42,6 +43,38 @@ impl ServerMetrics for Metrics {
         }
         process(&mut text);
         text.into_text()
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let record = self.store.metrics();
+        let unwritten = record.is_failing().then(|| Problem {
+            code: "record_not_written",
+            message: format!(
+                "the disk does not take the record; {} changes are kept in memory until it does, \
+                 and nothing new is taken",
+                record.retained.get()
+            ),
+        });
+        let exhausted = self.node.host().exhausted;
+        let exhausted = exhausted.into_iter().map(|resource| Problem {
+            code: exhausted_code(resource),
+            message: format!(
+                "only the reserve of {resource} is left on this machine; new sandboxes are refused"
+            ),
+        });
+        unwritten.into_iter().chain(exhausted).collect()
+    }
+}
+
+fn exhausted_code(resource: HostResource) -> &'static str {
+    match resource {
+        HostResource::Memory => "memory_exhausted",
+        HostResource::Disk => "disk_exhausted",
+        HostResource::Inodes => "inodes_exhausted",
+        HostResource::Processes => "processes_exhausted",
+        HostResource::OpenFiles => "open_files_exhausted",
+        HostResource::Cgroups => "cgroups_exhausted",
+        HostResource::Slots => "slots_exhausted",
     }
 }
 
@@ -113,12 +146,68 @@ impl Metrics {
             "Writes to the record that were refused because too many waited.",
             metrics.refused.get(),
         );
+        text.gauge(
+            "skep_store_failing",
+            "1 while the disk does not take the record.",
+            u64::from(metrics.is_failing()),
+        );
+        text.gauge(
+            "skep_store_retained",
+            "Writes that the disk did not take and that are tried again.",
+            metrics.retained.get(),
+        );
+        text.counter(
+            "skep_store_failures_total",
+            "Transactions that the disk did not take.",
+            metrics.failed.get(),
+        );
         text.durations(
             "skep_store_commit_seconds",
             "Transactions of the record.",
             &metrics.commits,
         );
     }
+}
+
+/// What the machine has, and who was refused.
+fn host(text: &mut Exposition, host: &HostReport) {
+    if let Some(capacity) = host.capacity {
+        let all = HostResource::ALL;
+        text.gauges(
+            "skep_host_total",
+            "What the machine has of each resource; 0 is not counted.",
+            "resource",
+            all.map(|resource| (resource, capacity.of(resource).total)),
+        );
+        text.gauges(
+            "skep_host_available",
+            "What nobody uses of each resource of the machine.",
+            "resource",
+            all.map(|resource| (resource, capacity.of(resource).available)),
+        );
+    }
+    if let Some((room, _)) = host.room {
+        text.gauge(
+            "skep_host_room",
+            "About how many more sandboxes of the default size the machine can hold.",
+            room,
+        );
+    }
+    text.gauges(
+        "skep_host_promised_bytes",
+        "The limits of all sandboxes together.",
+        "resource",
+        [
+            (HostResource::Memory, host.promised.memory),
+            (HostResource::Disk, host.promised.disk),
+        ],
+    );
+    text.counters(
+        "skep_create_refused_total",
+        "Sandboxes that were refused, by what the machine has too little of.",
+        "reason",
+        host.refusals.iter().copied(),
+    );
 }
 
 fn launches(text: &mut Exposition, counts: &LaunchCounts) {

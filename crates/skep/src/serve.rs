@@ -183,6 +183,7 @@ impl Server {
             journal: Arc::new(StoreJournal(store.clone())),
             agents: Arc::new(HttpAgents),
             spares: config.pool.ready as usize,
+            admission: config.admission.policy(),
         });
         let living = store
             .sandboxes()
@@ -196,6 +197,7 @@ impl Server {
             let (adopted, lost) = (adoption.adopted.len(), adoption.lost.len());
             tracing::info!(adopted, lost, "took over the sandboxes of the last server");
         }
+        node.watch_host();
         let control = open_control(config, &store, &node).await?;
         let api_key = local_key(config, &control).await?;
 

@@ -10,9 +10,12 @@ use skep_control::{
     StopError, StoreError, TemplateError,
 };
 use skep_telemetry::Chain;
-use skep_types::ReferenceError;
+use skep_types::{HostResource, ReferenceError};
 
 use super::{ApiError, Retry};
+
+/// When to ask again a server that is full: somebody has to end a sandbox first.
+const NO_ROOM: Retry = Retry::After(5);
 
 impl From<AuthError> for ApiError {
     fn from(error: AuthError) -> Self {
@@ -35,6 +38,13 @@ impl From<Blocked> for ApiError {
 /// For calls that only read, or whose write may be repeated.
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
+        // A full disk is told once, by whoever writes, and lasts.
+        if error.is_of_disk() {
+            tracing::debug!(error = %Chain(&error), "the disk does not take a change");
+            let message =
+                "the server's disk is full and it records no changes now; try again later";
+            return Self::unavailable("server_disk_full", message).retry(NO_ROOM);
+        }
         tracing::error!(error = %Chain(&error), "the record failed");
         match error.is_transient() {
             true => Self::unavailable("record_busy", "the server is busy; try again in a moment")
@@ -118,13 +128,21 @@ impl From<CreateError> for ApiError {
 impl From<NodeCreateError> for ApiError {
     fn from(error: NodeCreateError) -> Self {
         match &error {
-            NodeCreateError::NoRoom(_) => {
-                tracing::warn!(error = %Chain(&error), "no room for a sandbox");
-                Self::unavailable(
-                    "sandbox_capacity_unavailable",
-                    "the server has no room for another sandbox now; try again later",
-                )
-                .retry(Retry::After(1))
+            // Counted by whoever refuses it; callers could fill the log with it.
+            NodeCreateError::NoRoom(resource) => {
+                let lacking = match resource {
+                    HostResource::Memory => "memory",
+                    HostResource::Disk | HostResource::Inodes => "disk space",
+                    HostResource::Processes => "room for processes",
+                    HostResource::OpenFiles | HostResource::Cgroups | HostResource::Slots => {
+                        "places for sandboxes"
+                    }
+                };
+                let message = format!(
+                    "the server is short of {lacking} and takes no more sandboxes now; kill some \
+                     that you do not need, or try again later"
+                );
+                Self::unavailable("sandbox_capacity_unavailable", message).retry(NO_ROOM)
             }
             NodeCreateError::Failed(_) => {
                 tracing::error!(error = %Chain(&error), "sandbox did not come up");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use skep_api::Access;
 use skep_control::{NodeCreateError, TeamLimits};
 use skep_testkit::wait_until;
-use skep_types::{AccessToken, Egress, EndReason, SandboxId};
+use skep_types::{AccessToken, Egress, EndReason, HostResource, SandboxId};
 
 use crate::server::Server;
 
@@ -298,6 +298,45 @@ async fn the_quota_counts_what_lives_and_says_that_waiting_does_not_help() {
 }
 
 #[tokio::test]
+async fn a_machine_without_room_refuses_before_anything_is_left() {
+    let limits = TeamLimits {
+        sandboxes: 1,
+        ..TeamLimits::default()
+    };
+    let server = Server::with(limits, Access::Keys).await;
+    let line = r#"POST /v2/sandboxes {"templateID":"base"}"#;
+    let headers = [
+        ("X-API-Key", server.key.as_str()),
+        ("Idempotency-Key", "once"),
+    ];
+    for (resource, lacking) in [
+        (HostResource::Memory, "memory"),
+        (HostResource::Disk, "disk space"),
+        (HostResource::Processes, "room for processes"),
+    ] {
+        server.nodes.lack(Some(resource));
+        let answer = server.send_with(&headers, line).await;
+        let message = format!(
+            "the server is short of {lacking} and takes no more sandboxes now; kill some that you do not need, or try again later"
+        );
+        assert_eq!(
+            answer.text(),
+            format!(
+                r#"503 {{"code":503,"error_code":"sandbox_capacity_unavailable","message":"{message}"}}"#
+            )
+        );
+        assert_eq!(answer.headers["retry-after"], "5");
+        assert_eq!(answer.headers["should-retry"], "true");
+    }
+    let records = server.send("GET /skep/sandboxes?all=true").await;
+    assert_eq!(records.text(), "200 []");
+    // Its place in the quota is free, and so is its name.
+    server.nodes.lack(None);
+    assert_eq!(server.send_with(&headers, line).await.status, 201);
+    assert_eq!(server.nodes.count(), 1);
+}
+
+#[tokio::test]
 async fn a_failed_start_is_told_with_advice_and_gives_its_place_back() {
     let limits = TeamLimits {
         sandboxes: 1,
@@ -307,9 +346,9 @@ async fn a_failed_start_is_told_with_advice_and_gives_its_place_back() {
     let because = || "no such luck".into();
     for (error, expected, retry) in [
         (
-            NodeCreateError::NoRoom(because()),
-            r#"503 {"code":503,"error_code":"sandbox_capacity_unavailable","message":"the server has no room for another sandbox now; try again later"}"#,
-            Some("1"),
+            NodeCreateError::NoRoom(HostResource::Slots),
+            r#"503 {"code":503,"error_code":"sandbox_capacity_unavailable","message":"the server is short of places for sandboxes and takes no more sandboxes now; kill some that you do not need, or try again later"}"#,
+            Some("5"),
         ),
         (
             NodeCreateError::Failed(because()),

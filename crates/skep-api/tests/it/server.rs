@@ -275,6 +275,13 @@ fn router(control: &Control, access: Access) -> Router {
 struct Counted;
 
 impl skep_api::ServerMetrics for Counted {
+    fn problems(&self) -> Vec<skep_api::Problem> {
+        vec![skep_api::Problem {
+            code: "record_not_written",
+            message: "the disk is full".to_owned(),
+        }]
+    }
+
     fn render(&self) -> String {
         "asked 1\n".to_owned()
     }

@@ -13,6 +13,27 @@ async fn health_needs_no_key() {
 }
 
 #[tokio::test]
+async fn what_is_wrong_with_the_server_is_told_to_its_operator_and_only_that_something_is_to_others()
+ {
+    let server = Server::new().await;
+    let json = ("Accept", "application/json");
+    let (_team, other) = server.second_team().await;
+    for headers in [vec![json], vec![json, ("X-API-Key", &other)]] {
+        let answer = server.send_with(&headers, "GET /health").await;
+        assert_eq!(answer.text(), r#"200 {"status":"degraded"}"#);
+    }
+    let headers = [json, ("X-API-Key", &server.key)];
+    let answer = server.send_with(&headers, "GET /health").await;
+    assert_eq!(
+        answer.text(),
+        r#"200 {"problems":[{"code":"record_not_written","message":"the disk is full"}],"status":"degraded"}"#
+    );
+    // The SDKs' text does not change with it.
+    let answer = server.send("GET /health").await;
+    assert_eq!(answer.text(), "200 Health check successful");
+}
+
+#[tokio::test]
 async fn every_failure_has_a_json_body_that_repeats_the_status() {
     let server = Server::new().await;
     let id = server.create(r#"{"templateID":"base"}"#).await;

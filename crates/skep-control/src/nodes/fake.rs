@@ -9,12 +9,12 @@ use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use skep_store::Store;
 use skep_types::{
-    Egress, EndReason, Ending, ExecutionId, Phase, SandboxId, SandboxSpec, SandboxStatus,
-    TemplateId, TemplateImage, TenantId, Usage,
+    Egress, EndReason, Ending, ExecutionId, HostResource, Phase, Resources, SandboxId, SandboxSpec,
+    SandboxStatus, TemplateId, TemplateImage, TenantId, Usage,
 };
 use tokio::sync::Notify;
 
-use super::{DeadlineMode, KillError, LogEntry, NodeCreateError, Nodes, NotHere};
+use super::{Admitted, DeadlineMode, KillError, LogEntry, NodeCreateError, Nodes, NotHere};
 
 /// A machine that runs nothing and keeps the record as a real one does. Clones share it.
 ///
@@ -30,6 +30,7 @@ pub struct FakeNodes {
 struct State {
     sandboxes: HashMap<SandboxId, Held>,
     refusals: VecDeque<NodeCreateError>,
+    lacking: Option<HostResource>,
     holding: bool,
     waiting: usize,
     warmed: Vec<(TemplateId, TenantId)>,
@@ -56,6 +57,11 @@ impl FakeNodes {
     /// Lets the next creation fail; several are used up in the order of the calls.
     pub fn refuse_next(&self, error: NodeCreateError) {
         self.lock().refusals.push_back(error);
+    }
+
+    /// Has no room from now on, for want of this; or has room again.
+    pub fn lack(&self, resource: Option<HostResource>) {
+        self.lock().lacking = resource;
     }
 
     /// Lets creations wait until [`FakeNodes::release`].
@@ -196,6 +202,18 @@ impl Nodes for FakeNodes {
 
     fn warm(&self, template: TemplateImage, _egress: Egress, tenant: TenantId) {
         self.lock().warmed.push((template.id, tenant));
+    }
+
+    fn admit<'a>(
+        &'a self,
+        _id: &'a SandboxId,
+        _resources: Resources,
+    ) -> BoxFuture<'a, Result<Admitted, NodeCreateError>> {
+        let admitted = match self.lock().lacking {
+            Some(resource) => Err(NodeCreateError::NoRoom(resource)),
+            None => Ok(Box::new(()) as Admitted),
+        };
+        std::future::ready(admitted).boxed()
     }
 
     fn create(&self, spec: SandboxSpec) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>> {

@@ -6,12 +6,13 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use skep_control::{
-    CreateError, DeadlineMode, FakeNodes, KillError, ListQuery, LogEntry, NodeCreateError, Nodes,
-    NotHere, StopError,
+    Admitted, CreateError, DeadlineMode, FakeNodes, KillError, ListQuery, LogEntry,
+    NodeCreateError, Nodes, NotHere, StopError,
 };
 use skep_testkit::wait_until;
 use skep_types::{
-    Egress, EndReason, SandboxId, SandboxSpec, SandboxStatus, TemplateImage, TenantId, Usage,
+    Egress, EndReason, Resources, SandboxId, SandboxSpec, SandboxStatus, TemplateImage, TenantId,
+    Usage,
 };
 use tempfile::TempDir;
 
@@ -37,6 +38,14 @@ impl Nodes for Broken {
 
     fn warm(&self, template: TemplateImage, egress: Egress, tenant: TenantId) {
         self.whole.warm(template, egress, tenant);
+    }
+
+    fn admit<'a>(
+        &'a self,
+        id: &'a SandboxId,
+        resources: Resources,
+    ) -> BoxFuture<'a, Result<Admitted, NodeCreateError>> {
+        self.whole.admit(id, resources)
     }
 
     fn create(&self, spec: SandboxSpec) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>> {

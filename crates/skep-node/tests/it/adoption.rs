@@ -144,6 +144,7 @@ async fn a_sandbox_that_was_being_killed_with_its_server_was_killed_and_did_not_
         journal: std::sync::Arc::new(CutShort(machine.journal.clone())),
         agents: std::sync::Arc::new(machine.agents.clone()),
         spares: 0,
+        admission: skep_types::AdmissionPolicy::default(),
     });
     let status = first.create(spec(HOUR)).await.unwrap();
     first.kill(&status.id, EndReason::Killed).await.unwrap();
@@ -162,6 +163,7 @@ async fn a_sandbox_whose_launch_was_cut_short_never_started() {
     let now = "2026-01-01T00:00:00Z".parse().unwrap();
     let living = Living {
         id: id.clone(),
+        resources: skep_types::Resources::default(),
         record: None,
         started_at: now,
         ends_at: now,

@@ -1,6 +1,7 @@
 //! The node through its boundary, over a fake backend and an in-memory journal.
 
 mod adoption;
+mod host;
 mod life;
 mod spares;
 
@@ -14,8 +15,8 @@ use futures_util::future::BoxFuture;
 use skep_isolation::FakeIsolation;
 use skep_node::{Agents, ConfigureError, MemoryJournal, Node, NodeOptions};
 use skep_types::{
-    AccessToken, Egress, Redacted, Resources, SandboxId, SandboxSpec, Secrets, Sharing, TeamId,
-    TemplateId, TemplateImage, TenantId,
+    AccessToken, AdmissionPolicy, Egress, Redacted, Resources, SandboxId, SandboxSpec, Secrets,
+    Sharing, TeamId, TemplateId, TemplateImage, TenantId,
 };
 use skep_wire::agent::AgentConfig;
 
@@ -66,6 +67,7 @@ impl Machine {
             journal: Arc::new(self.journal.clone()),
             agents: Arc::new(self.agents.clone()),
             spares,
+            admission: AdmissionPolicy::default(),
         })
     }
 }

@@ -20,6 +20,7 @@ impl StoreJournal {
         };
         Living {
             id: record.order.id,
+            resources: record.order.resources,
             record: text,
             started_at,
             ends_at,

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use skep_control::{DeadlineMode, KillError, LogEntry, LogLevel, NodeCreateError, Nodes, NotHere};
+use skep_control::{
+    Admitted, DeadlineMode, KillError, LogEntry, LogLevel, NodeCreateError, Nodes, NotHere,
+};
 use skep_isolation::LaunchError;
-use skep_node::{CreateError, ExtendMode, Node};
+use skep_node::{CreateError, ExtendMode, NoRoom, Node};
 use skep_types::{
-    Egress, EndReason, SandboxId, SandboxSpec, SandboxStatus, TemplateImage, TenantId, Usage,
+    Egress, EndReason, HostResource, Resources, SandboxId, SandboxSpec, SandboxStatus,
+    TemplateImage, TenantId, Usage,
 };
 use skep_wire::rest;
 
@@ -23,6 +26,19 @@ impl Nodes for LocalNodes {
 
     fn warm(&self, template: TemplateImage, egress: Egress, tenant: TenantId) {
         self.0.warm(template, egress, tenant);
+    }
+
+    fn admit<'a>(
+        &'a self,
+        id: &'a SandboxId,
+        resources: Resources,
+    ) -> BoxFuture<'a, Result<Admitted, NodeCreateError>> {
+        async move {
+            let admitted = self.0.admit(id, resources).await;
+            let admitted = admitted.map(|reservation| Box::new(reservation) as Admitted);
+            admitted.map_err(|NoRoom(resource)| NodeCreateError::NoRoom(resource))
+        }
+        .boxed()
     }
 
     fn create(&self, spec: SandboxSpec) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>> {
@@ -107,7 +123,7 @@ fn create_error(error: CreateError) -> NodeCreateError {
     match error {
         CreateError::Stopping => NodeCreateError::Stopping,
         CreateError::Launch(launch) => match &launch {
-            LaunchError::NoRoom(_) => NodeCreateError::NoRoom(Box::new(launch)),
+            LaunchError::NoRoom(_) => NodeCreateError::NoRoom(HostResource::Slots),
             LaunchError::AgentSilent(_) => NodeCreateError::Failed(Box::new(launch)),
             LaunchError::Host { .. } | LaunchError::Step { .. } | LaunchError::AgentEnded(_) => {
                 NodeCreateError::Refused(Box::new(launch))

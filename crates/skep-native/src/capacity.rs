@@ -1,0 +1,173 @@
+//! What the machine has left for sandboxes.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use rustix::process::{Resource, getrlimit};
+use skep_types::{Capacity, HostCapacity};
+
+/// Every group that can limit memory has one of so many numbers, on the whole machine.
+const MEMORY_CGROUPS: u64 = 65_535;
+
+/// What the machine has for sandboxes in `data_dir`, slots excepted. Blocks for as long as the
+/// file system takes to say how full it is.
+///
+/// # Errors
+///
+/// If the machine does not say.
+pub fn host_capacity(data_dir: &Path, cgroup_root: &Path) -> io::Result<HostCapacity> {
+    let disk = rustix::fs::statvfs(data_dir)?;
+    Ok(HostCapacity {
+        memory: memory(Path::new("/proc/meminfo"), cgroup_root)?,
+        disk: Capacity {
+            total: disk.f_blocks * disk.f_frsize,
+            available: disk.f_bavail * disk.f_frsize,
+        },
+        inodes: Capacity {
+            total: disk.f_files,
+            available: disk.f_favail,
+        },
+        processes: processes(cgroup_root)?,
+        open_files: open_files()?,
+        cgroups: memory_cgroups()?,
+        slots: Capacity::default(),
+    })
+}
+
+/// What the kernel could give without taking anything from anybody: of the machine, or of the
+/// group that the server itself is held in if that is less.
+fn memory(meminfo: &Path, cgroup_root: &Path) -> io::Result<Capacity> {
+    let text = fs::read_to_string(meminfo)?;
+    let kibibytes = |name: &str| {
+        let mut lines = text.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let number = value.and_then(|value| value.trim().strip_suffix(" kB"));
+        number.and_then(|number| number.parse::<u64>().ok())
+    };
+    let unknown = || io::Error::other("unexpected contents of meminfo");
+    let machine = Capacity {
+        total: kibibytes("MemTotal").ok_or_else(unknown)? << 10,
+        available: kibibytes("MemAvailable").ok_or_else(unknown)? << 10,
+    };
+    let groups = [
+        (
+            "memory/memory.limit_in_bytes",
+            "memory/memory.usage_in_bytes",
+            "memory/memory.stat",
+        ),
+        ("memory.max", "memory.current", "memory.stat"),
+    ];
+    let groups = groups.map(|(limit, used, statistics)| {
+        let number = |name| number_in(&cgroup_root.join(name));
+        let limit = number(limit).filter(|limit| *limit < machine.total)?;
+        // Page cache that nobody has used lately is given back when it is asked for.
+        let text = fs::read_to_string(cgroup_root.join(statistics)).unwrap_or_default();
+        let names = ["total_inactive_file ", "inactive_file "];
+        let cache = names.iter().find_map(|name| {
+            let mut lines = text.lines();
+            lines.find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok())
+        });
+        let used = number(used)?.saturating_sub(cache.unwrap_or_default());
+        Some((limit, limit.saturating_sub(used)))
+    });
+    Ok(least(machine, groups.into_iter().flatten()))
+}
+
+/// Processes and threads: of the machine, or of the group that the server itself is held in.
+fn processes(cgroup_root: &Path) -> io::Result<Capacity> {
+    let text = fs::read_to_string("/proc/loadavg")?;
+    let running = text.split(' ').nth(3).and_then(|pair| pair.split_once('/'));
+    let used: u64 = running
+        .and_then(|(_, all)| all.parse().ok())
+        .ok_or_else(|| io::Error::other("unexpected contents of loadavg"))?;
+    let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
+    let limits = limits.iter().filter_map(|path| number_in(Path::new(path)));
+    let total = limits.min().unwrap_or_default();
+    let machine = Capacity {
+        total,
+        available: total.saturating_sub(used),
+    };
+    let groups = ["pids/pids", "pids"].map(|name| {
+        let number = |what| number_in(&cgroup_root.join(format!("{name}.{what}")));
+        let limit = number("max")?;
+        Some((limit, limit.saturating_sub(number("current")?)))
+    });
+    Ok(least(machine, groups.into_iter().flatten()))
+}
+
+fn open_files() -> io::Result<Capacity> {
+    let total = getrlimit(Resource::Nofile).current.unwrap_or_default();
+    let folder = "/proc/self/fd";
+    // Since Linux 6.2 the size of the folder is the number of its entries.
+    let used = match fs::metadata(folder)?.len() {
+        0 => u64::try_from(fs::read_dir(folder)?.count()).map_err(io::Error::other)?,
+        count => count,
+    };
+    Ok(Capacity {
+        total,
+        available: total.saturating_sub(used),
+    })
+}
+
+fn memory_cgroups() -> io::Result<Capacity> {
+    let text = fs::read_to_string("/proc/cgroups")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("memory"));
+    let used = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+    // A kernel may not list the controllers of the second version here.
+    Ok(used.map_or_else(Capacity::default, |used: u64| Capacity {
+        total: MEMORY_CGROUPS,
+        available: MEMORY_CGROUPS.saturating_sub(used),
+    }))
+}
+
+/// The tightest of the machine and the groups around the server.
+fn least(machine: Capacity, groups: impl Iterator<Item = (u64, u64)>) -> Capacity {
+    groups.fold(machine, |least, (total, available)| Capacity {
+        total: least.total.min(total),
+        available: least.available.min(available),
+    })
+}
+
+/// The number in a file; `None` if it is not there, or says that there is no limit.
+fn number_in(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_says_what_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = host_capacity(folder.path(), Path::new("/sys/fs/cgroup")).unwrap();
+        for capacity in [host.memory, host.disk, host.processes, host.open_files] {
+            assert!(capacity.total > 0, "{host:?}");
+            assert!(capacity.available <= capacity.total, "{host:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_in_a_container_has_no_more_than_the_container() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write(
+            "meminfo",
+            "MemTotal:       1000 kB\nMemFree:  1 kB\nMemAvailable:    800 kB\n",
+        );
+        let meminfo = folder.path().join("meminfo");
+        let found = || memory(&meminfo, folder.path()).unwrap();
+        let kibibytes = |total: u64, available: u64| Capacity {
+            total: total << 10,
+            available: available << 10,
+        };
+        assert_eq!(found(), kibibytes(1000, 800));
+        write("memory.max", "max\n");
+        assert_eq!(found(), kibibytes(1000, 800));
+        write("memory.max", "512000\n");
+        write("memory.current", "409600\n");
+        write("memory.stat", "anon 1\ninactive_file 102400\n");
+        assert_eq!(found(), kibibytes(500, 200));
+    }
+}

@@ -1,0 +1,175 @@
+//! The machine below the sandboxes: whether there is room, and what happens when there is none.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use skep_types::{EndReason, HostCapacity, HostResource, Promised, Resources, SandboxId};
+
+use crate::admission::{INTERVAL, NoRoom, Reservation};
+use crate::node::{Inner, Node};
+
+/// What is known of the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostReport {
+    /// What it had at the last look; `None` before the first.
+    pub capacity: Option<HostCapacity>,
+    /// The resources of which only the reserve is left.
+    pub exhausted: Vec<HostResource>,
+    /// What is promised to sandboxes.
+    pub promised: Promised,
+    /// How often a sandbox was refused for want of each resource.
+    pub refusals: Vec<(HostResource, u64)>,
+    /// About how many more sandboxes of the default size fit, and what runs out first.
+    pub room: Option<(u64, HostResource)>,
+}
+
+impl Node {
+    /// Takes room for a sandbox that [`Node::create`] is to make. Hold it until that returns.
+    /// `None` if the sandbox is there already, because its name is that of a spare.
+    ///
+    /// What is only kept ready gives way first.
+    ///
+    /// # Errors
+    ///
+    /// [`NoRoom`]; nothing has changed.
+    pub async fn admit(
+        &self,
+        id: &SandboxId,
+        resources: Resources,
+    ) -> Result<Option<Reservation>, NoRoom> {
+        let inner = &self.inner;
+        if inner.spares.is_promised(id) {
+            return Ok(None);
+        }
+        inner.look_if_needed().await;
+        let admitted = match inner.admission.admit(id, resources) {
+            Err(_) if inner.make_room().await => {
+                inner.admission.sample(&*inner.isolation).await;
+                inner.admission.admit(id, resources)
+            }
+            admitted => admitted,
+        };
+        if let Err(no_room) = admitted {
+            inner.admission.count_refusal(no_room);
+        }
+        admitted.map(Some)
+    }
+
+    /// Looks after the machine until the node is shut down: knows what it has left, lets go of
+    /// what is kept ready when there is too little, and ends sandboxes whose disk has lost what
+    /// was written to it.
+    pub fn watch_host(&self) {
+        let node = self.clone();
+        self.inner
+            .tasks
+            .spawn("watch the machine", async move { node.watch().await });
+    }
+
+    /// What is known of the machine.
+    pub fn host(&self) -> HostReport {
+        let admission = &self.inner.admission;
+        let (capacity, promised) = admission.last();
+        let policy = admission.policy();
+        HostReport {
+            exhausted: capacity.map_or_else(Vec::new, |host| policy.exhausted(&host)),
+            promised,
+            refusals: admission.refusals().collect(),
+            room: capacity.map(|host| policy.room(&host, promised, Resources::default())),
+            capacity,
+        }
+    }
+
+    async fn watch(self) {
+        let stop = self.inner.tasks.stopping();
+        loop {
+            let look = async {
+                self.look_after_host().await;
+                tokio::time::sleep(INTERVAL).await;
+            };
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = look => {}
+            }
+        }
+    }
+
+    async fn look_after_host(&self) {
+        let inner = &self.inner;
+        let Some(host) = inner.admission.sample(&*inner.isolation).await else {
+            return;
+        };
+        let policy = inner.admission.policy();
+        let exhausted = policy.exhausted(&host);
+        if exhausted.is_empty() {
+            inner.relax().await;
+        } else {
+            inner.tighten(&exhausted).await;
+        }
+        if exhausted.contains(&HostResource::Disk) {
+            self.end_damaged().await;
+        }
+    }
+
+    /// Ends the sandboxes whose disk has lost what was written to it. They do not know it yet:
+    /// the kernel said yes to their writes and found out later.
+    async fn end_damaged(&self) {
+        for id in self.inner.isolation.damaged().await {
+            let node = self.clone();
+            // Nobody waits for the slowest of them.
+            self.inner.tasks.spawn("end a damaged sandbox", async move {
+                match node.kill(&id, EndReason::DiskFull).await {
+                    Ok(()) => tracing::warn!(
+                        sandbox = %id,
+                        "ended a sandbox that had lost data because the machine's disk is full"
+                    ),
+                    Err(error) => tracing::debug!(sandbox = %id, %error, "it is ending already"),
+                }
+            });
+        }
+    }
+}
+
+impl Inner {
+    /// Room for a sandbox that nobody waits for.
+    pub(crate) async fn room_for_spare(
+        &self,
+        id: &SandboxId,
+        resources: Resources,
+    ) -> Result<Reservation, NoRoom> {
+        self.look_if_needed().await;
+        self.admission.admit_spare(id, resources)
+    }
+
+    async fn look_if_needed(&self) {
+        if self.admission.is_old() {
+            self.admission.sample(&*self.isolation).await;
+        }
+    }
+
+    /// Lets go of what is kept ready and says whether there was anything.
+    async fn make_room(&self) -> bool {
+        let was_tight = self.is_tight.swap(true, Ordering::Relaxed);
+        if !was_tight {
+            self.isolation.keep_ready(false).await;
+        }
+        let spares = self.give_up_spares().await;
+        spares > 0 || !was_tight
+    }
+
+    async fn tighten(self: &Arc<Self>, exhausted: &[HostResource]) {
+        let was_tight = self.is_tight.load(Ordering::Relaxed);
+        if self.make_room().await && !was_tight {
+            let exhausted = exhausted.iter().map(|resource| resource.as_str());
+            let exhausted = exhausted.collect::<Vec<_>>().join(", ");
+            tracing::warn!(exhausted, "the machine is full, new sandboxes are refused");
+        }
+    }
+
+    async fn relax(&self) {
+        if self.is_tight.swap(false, Ordering::Relaxed) {
+            self.isolation.keep_ready(true).await;
+            tracing::info!("the machine has room again");
+        }
+    }
+}
