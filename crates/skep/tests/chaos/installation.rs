@@ -59,6 +59,8 @@ pub(crate) struct Installation {
     directives: &'static str,
     /// Where its templates are.
     cache: OsString,
+    /// Whether its data is on a disk of its own.
+    has_own_disk: bool,
 }
 
 /// A server that has said that it is ready.
@@ -84,21 +86,46 @@ impl Installation {
         Self::start_on("warn", INTERPRETERS.clone())
     }
 
+    /// An installation whose data is on a disk of so many MiB, and whose sandboxes may write a
+    /// quarter of that.
+    pub(crate) fn start_on_disk_of(mebibytes: u64) -> Self {
+        let mut installation = Self::prepare("warn", CACHE.clone());
+        let image = installation.folder.path().join("disk.img");
+        let file = fs::File::create(&image).unwrap();
+        file.set_len(mebibytes << 20).unwrap();
+        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image));
+        fs::create_dir(installation.data_dir()).unwrap();
+        run(Command::new("mount")
+            .args(["-o", "loop"])
+            .arg(&image)
+            .arg(installation.data_dir()));
+        installation.has_own_disk = true;
+        let most = mebibytes / 4;
+        installation.configure(&format!("[limits]\ndisk_mib = {most}\n"));
+        installation.restart();
+        installation
+    }
+
     fn start_on(directives: &'static str, cache: OsString) -> Self {
+        let mut installation = Self::prepare(directives, cache);
+        installation.restart();
+        installation
+    }
+
+    fn prepare(directives: &'static str, cache: OsString) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // A copy, so that every process of this installation can be told by its executable,
         // and the executable can be replaced.
         let executable = copy(folder.path(), "skep");
-        let mut installation = Self {
+        Self {
             folder,
             executable,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             server: None,
             directives,
             cache,
-        };
-        installation.restart();
-        installation
+            has_own_disk: false,
+        }
     }
 
     /// Starts the server again, on the same data and the same port. Returns when it is ready.
@@ -253,12 +280,20 @@ impl Drop for Installation {
             runtime.block_on(async { Native::start(config).await.unwrap().dismantle().await })
         });
         let dismantled = dismantled.join().expect("it does not panic");
+        if self.has_own_disk {
+            run(Command::new("umount").arg("-l").arg(self.data_dir()));
+        }
         // A test that fails already says why.
         assert!(
             dismantled.is_ok() || std::thread::panicking(),
             "{dismantled:?}"
         );
     }
+}
+
+fn run(command: &mut Command) {
+    let status = command.status().unwrap();
+    assert!(status.success(), "{command:?}: {status}");
 }
 
 fn copy(folder: &Path, name: &str) -> PathBuf {

@@ -1,0 +1,159 @@
+//! A server whose disk fills up.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use skep_client::{Client, ClientError, ExecEvent, ExecOptions};
+use skep_testkit::wait_until;
+use skep_wire::rest::{NewSandbox, Sandbox, SandboxRecord};
+
+use crate::installation::Installation;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+const MIB: u64 = 1 << 20;
+/// The server's whole disk. Sandboxes may write more than that.
+const DISK: u64 = 600;
+/// What is left of it when it is nearly full: less than a new sandbox is expected to need.
+const LITTLE: u64 = 16 * MIB;
+
+/// A file that takes room.
+struct Filler {
+    path: PathBuf,
+}
+
+impl Filler {
+    /// Leaves so many bytes of the disk that `folder` is on.
+    fn leaving(folder: &Path, bytes: u64) -> Self {
+        let path = folder.join("filler");
+        let disk = rustix::fs::statvfs(folder).unwrap();
+        let size = (disk.f_bavail * disk.f_frsize).saturating_sub(bytes);
+        let file = File::create(&path).unwrap();
+        let flags = rustix::fs::FallocateFlags::empty();
+        rustix::fs::fallocate(&file, flags, 0, size).unwrap();
+        Self { path }
+    }
+
+    /// Takes the rest.
+    fn fill(&self) {
+        let mut file = OpenOptions::new().append(true).open(&self.path).unwrap();
+        for size in [1 << 20, 4096, 1] {
+            while file.write_all(&vec![1; size]).is_ok() {}
+        }
+        file.sync_all().ok();
+    }
+}
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.path).unwrap();
+    }
+}
+
+async fn create(client: &Client) -> Result<Sandbox, ClientError> {
+    let body = NewSandbox {
+        template_id: "base".to_owned(),
+        timeout: Some(3600),
+        ..NewSandbox::default()
+    };
+    client.post(&["v2", "sandboxes"], &body).await
+}
+
+/// Runs a script and says how it ended.
+async fn run(client: &Client, sandbox: &Sandbox, script: &str) -> Result<i32, ClientError> {
+    let agent = client.agent(&sandbox.sandbox_id, sandbox.envd_access_token.as_deref());
+    let arguments = ["-c".to_owned(), script.to_owned()];
+    let options = ExecOptions::default();
+    let mut stream = agent.exec("sh", &arguments, &options).await?;
+    let mut code = -1;
+    while let Some(event) = stream.next().await? {
+        if let ExecEvent::Ended { code: ended, .. } = event {
+            code = ended;
+        }
+    }
+    Ok(code)
+}
+
+async fn reason(client: &Client, sandbox: &Sandbox) -> Option<String> {
+    let path = ["skep", "sandboxes"];
+    let records: Vec<SandboxRecord> = client.get_with(&path, &[("all", "true")]).await.unwrap();
+    let mut records = records.into_iter();
+    let record = records.find(|record| record.sandbox_id == sandbox.sandbox_id);
+    record.unwrap().end_reason
+}
+
+async fn metric(client: &Client, name: &str) -> Option<f64> {
+    let text = client.get_text(&["skep", "metrics"]).await.unwrap();
+    let mut lines = text.lines();
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_fills_up_refuses_new_sandboxes_and_loses_nothing_of_the_record() {
+    let mut installation = Installation::start_on_disk_of(DISK);
+    let client = installation.client();
+    let quiet = create(&client).await.unwrap();
+    let writer = create(&client).await.unwrap();
+    // A sandbox that fills its own disk is told so and lives.
+    let own = "head -c 200M /dev/zero > /var/tmp/own; test $? != 0 && rm /var/tmp/own";
+    assert_eq!(run(&client, &quiet, own).await.unwrap(), 0);
+
+    let filler = Filler::leaving(&installation.data_dir(), LITTLE);
+    let refused = wait_until(PATIENCE, async || match create(&client).await {
+        Ok(sandbox) => Err(format!("{} was admitted", sandbox.sandbox_id)),
+        Err(error) => Ok(error),
+    })
+    .await;
+    let said = skep_telemetry::Chain(&refused).to_string();
+    assert!(said.contains("short of disk space"), "{said}");
+    let refusals = "skep_create_refused_total{reason=\"disk\"}";
+    assert!(metric(&client, refusals).await >= Some(1.0));
+    assert!(metric(&client, "skep_host_room").await == Some(0.0));
+
+    // What those that run write all the same is lost, and they end for that reason.
+    let write = "head -c 100M /dev/urandom > /var/tmp/lost; sync";
+    // It may be cut off by its end.
+    let _wrote = run(&client, &writer, write).await;
+    wait_until(PATIENCE, async || {
+        let reason = reason(&client, &writer).await;
+        match reason.as_deref() {
+            Some("disk_full") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    assert_eq!(run(&client, &quiet, "true").await.unwrap(), 0);
+
+    // Not a byte is left, and the record still takes the end of a sandbox.
+    filler.fill();
+    client
+        .delete(&["sandboxes", &quiet.sandbox_id])
+        .await
+        .unwrap();
+    installation.kill();
+    installation.restart();
+    let client = installation.client();
+    assert_eq!(reason(&client, &quiet).await.as_deref(), Some("killed"));
+    assert_eq!(reason(&client, &writer).await.as_deref(), Some("disk_full"));
+
+    drop(filler);
+    let again = wait_until(PATIENCE, async || {
+        let created = create(&client).await;
+        created.map_err(|error| skep_telemetry::Chain(&error).to_string())
+    })
+    .await;
+    assert_eq!(run(&client, &again, "true").await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_admission_a_full_disk_takes_another_sandbox() {
+    let mut installation = Installation::start_on_disk_of(DISK);
+    installation.stop();
+    installation.configure("[limits]\ndisk_mib = 150\n[admission]\nenabled = false\n");
+    installation.restart();
+    let client = installation.client();
+    create(&client).await.unwrap();
+    let _filler = Filler::leaving(&installation.data_dir(), LITTLE);
+    create(&client).await.unwrap();
+}
