@@ -63,7 +63,18 @@ pub async fn check_contract(subject: &impl ContractSubject) {
     );
 
     second.usage().await.expect("the neighbour still runs");
-    second.destroy().await.expect("and can be destroyed");
+    second.dispose().await;
+    second
+        .destroy()
+        .await
+        .expect("destroying after disposal is no error");
+    assert!(
+        matches!(
+            isolation.adopt(second.record()).await,
+            Err(AdoptError::Gone(_))
+        ),
+        "a sandbox that was disposed of is not found again"
+    );
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! A backend without sandboxes, for tests of everything above.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -30,6 +31,10 @@ struct State {
     /// What the machine has. At first it counts nothing, so there is no bound.
     capacity: HostCapacity,
     damaged: Vec<SandboxId>,
+    /// Those of which something cannot be removed.
+    stuck: HashSet<SandboxId>,
+    /// How often somebody tried to destroy one of those.
+    failures: usize,
 }
 
 #[derive(Debug)]
@@ -68,6 +73,21 @@ impl FakeIsolation {
         if let Some(sandbox) = self.find(id) {
             sandbox.exit.send_replace(Some(Exit::Signal(11)));
         }
+    }
+
+    /// Makes every attempt to destroy a sandbox fail, until [`FakeIsolation::unstick`].
+    pub fn stick(&self, id: &SandboxId) {
+        self.lock().stuck.insert(id.clone());
+    }
+
+    /// Lets a sandbox be destroyed again.
+    pub fn unstick(&self, id: &SandboxId) {
+        self.lock().stuck.remove(id);
+    }
+
+    /// How often destroying has failed.
+    pub fn failed_destroys(&self) -> usize {
+        self.lock().failures
     }
 
     /// What the counters of a sandbox say from now on.
@@ -160,10 +180,11 @@ impl Isolation for FakeIsolation {
             let sandbox = self
                 .find(&id)
                 .ok_or_else(|| AdoptError::Gone(Usage::default()))?;
-            let alive = sandbox.exit.borrow().is_none();
-            match alive {
-                true => Ok(self.handle(sandbox)),
-                false => Err(AdoptError::Gone(sandbox.usage())),
+            let alive = sandbox.exit.borrow().is_none() || self.lock().stuck.contains(&id);
+            if alive {
+                Ok(self.handle(sandbox))
+            } else {
+                Err(AdoptError::Gone(sandbox.usage()))
             }
         }
         .boxed()
@@ -181,8 +202,10 @@ impl Isolation for FakeIsolation {
     fn sweep(&self) -> BoxFuture<'_, Result<Swept, DestroyError>> {
         async move {
             let mut dead = Vec::new();
-            self.lock().living.retain(|sandbox| {
-                let alive = sandbox.exit.borrow().is_none();
+            let mut state = self.lock();
+            let State { living, stuck, .. } = &mut *state;
+            living.retain(|sandbox| {
+                let alive = sandbox.exit.borrow().is_none() || stuck.contains(&sandbox.id);
                 if !alive {
                     dead.push(sandbox.id.clone());
                 }
@@ -233,9 +256,21 @@ impl Sandbox for FakeHandle {
                 first
             });
             let mut state = self.state.lock().expect("no holder panics");
+            if state.stuck.contains(&self.sandbox.id) {
+                state.failures += 1;
+                return Err(DestroyError {
+                    what: "processes".into(),
+                    source: "they do not die".into(),
+                });
+            }
             state.living.retain(|sandbox| sandbox.id != self.sandbox.id);
             Ok(self.sandbox.usage())
         }
         .boxed()
+    }
+
+    fn dispose(&self) -> BoxFuture<'_, ()> {
+        // What is left shows in [`FakeIsolation::living`].
+        self.destroy().map(drop).boxed()
     }
 }

@@ -89,12 +89,19 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
     /// Kills every process of the sandbox and removes everything it held on the host:
     /// processes, cgroups, mounts, links, rules, files. Returns what it had used.
     ///
-    /// Safe to call twice and from two tasks; each call returns when all is gone.
+    /// The processes are killed before anything else is done, and it takes no longer than the
+    /// backend's deadline whatever becomes of them. Safe to call twice and from two tasks; each
+    /// call returns when all is gone, or something cannot be removed.
     ///
     /// # Errors
     ///
-    /// [`DestroyError`] names what is left. Calling again tries again.
+    /// [`DestroyError`] names what is left. As long as a process lives, what it was launched
+    /// with is nobody else's. Calling again tries again.
     fn destroy(&self) -> BoxFuture<'_, Result<Usage, DestroyError>>;
+
+    /// As [`Sandbox::destroy`], for a caller who will not ask again: what is left when it returns
+    /// is the backend's to report and to try again.
+    fn dispose(&self) -> BoxFuture<'_, ()>;
 }
 
 /// A handle to a sandbox that runs.
@@ -163,7 +170,8 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`DestroyError`] names the first thing that could not be removed; the rest is removed.
+    /// [`DestroyError`] names the first thing that could not be removed; the rest is removed, and
+    /// the backend tries again what is left of sandboxes.
     fn sweep(&self) -> BoxFuture<'_, Result<Swept, DestroyError>>;
 }
 

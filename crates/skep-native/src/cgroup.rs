@@ -15,18 +15,21 @@
 //! The agent makes a group for each kernel, to count and limit it apart. It gets a folder for
 //! that by a descriptor and owns nothing but the folder: the limits of `work` stay ours.
 
+mod destroy;
 mod device;
 mod doors;
 mod ready;
 mod v1;
 mod v2;
+mod walk;
 
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
 use skep_types::{Resources, Usage};
 
 pub(crate) use device::IoLimit;
@@ -39,9 +42,9 @@ const RESERVED_MEMORY: u64 = 64 * 1024 * 1024;
 const RESERVED_PIDS: u32 = 32;
 /// The period in which processor time is dealt out.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How long the processes of a group may take to die. Only one that waits for broken hardware
-/// takes longer than milliseconds.
-const DEATH: Duration = Duration::from_secs(10);
+/// How many groups are looked at to count kills for want of memory. Those beyond are groups that
+/// no agent of ours made.
+const MOST_COUNTED: usize = 1024;
 
 /// Which child of a sandbox's group is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,9 +89,12 @@ pub(crate) enum CgroupError {
     /// Processes are left after every one was killed.
     #[error("processes in `{}` do not die", path.display())]
     Undead { path: PathBuf },
+    /// There are more groups than could be removed in the time there was. Fewer are left now.
+    #[error("too many groups in `{}`", path.display())]
+    Many { path: PathBuf },
 }
 
-/// One sandbox's group. Dropping it does nothing: [`Cgroups::remove`] does.
+/// One sandbox's group. Dropping it does nothing: [`Cgroups::destroy`] does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Group {
     name: String,
@@ -143,7 +149,7 @@ impl Cgroups {
             Self::V2(tree) => tree.create(group, resources, io),
         };
         made.inspect_err(|_| {
-            if let Err(error) = self.remove(group) {
+            if let Err(error) = self.destroy(group, Instant::now()) {
                 tracing::warn!(%error, "half a cgroup is left; the next start removes it");
             }
         })
@@ -181,20 +187,41 @@ impl Cgroups {
         }
     }
 
-    /// Kills every process of the group and waits until none is left. A group that is not
-    /// there has none. Blocks.
-    pub(crate) fn kill(&self, group: &Group) -> Result<(), CgroupError> {
-        match self {
-            Self::V1(hierarchies) => hierarchies.kill(group),
-            Self::V2(tree) => tree.kill(group),
-        }
+    /// The memory and the processes of the group at this moment: what changes first when they
+    /// are killed. Takes microseconds.
+    pub(crate) fn in_use(&self, group: &Group) -> Result<(u64, u32), CgroupError> {
+        let (memory, pids) = match self {
+            Self::V1(hierarchies) => hierarchies.in_use(group)?,
+            Self::V2(tree) => tree.in_use(group)?,
+        };
+        Ok((memory, u32::try_from(pids).unwrap_or(u32::MAX)))
     }
 
-    /// Removes an empty group. One that is not there is no error.
-    pub(crate) fn remove(&self, group: &Group) -> Result<(), CgroupError> {
+    /// The processes in the group and in what others made in it.
+    pub(crate) fn processes(&self, group: &Group) -> Result<Vec<Pid>, CgroupError> {
+        let folder = match self {
+            Self::V1(hierarchies) => hierarchies.memory_folder(group),
+            Self::V2(tree) => tree.folder(group),
+        };
+        let mut all = Vec::new();
+        let listed = walk::visit(open_folder(&folder)?, MOST_COUNTED, |group| {
+            all.extend(destroy::processes(group)?);
+            Ok(())
+        });
+        listed.map_err(file("list processes of", &folder))?;
+        Ok(all)
+    }
+
+    /// Kills every process of the group and removes it, with whatever groups others have made
+    /// in it. One that is not there is no error. Blocks until `deadline` at the latest.
+    ///
+    /// # Errors
+    ///
+    /// [`CgroupError::Undead`] if processes do not die. Their groups and limits stay.
+    pub(crate) fn destroy(&self, group: &Group, deadline: Instant) -> Result<(), CgroupError> {
         match self {
-            Self::V1(hierarchies) => hierarchies.remove(group),
-            Self::V2(tree) => tree.remove(group),
+            Self::V1(hierarchies) => hierarchies.destroy(group, deadline),
+            Self::V2(tree) => tree.destroy(group, deadline),
         }
     }
 
@@ -273,14 +300,18 @@ fn read_number(folder: &Path, name: &str) -> Result<u64, CgroupError> {
 /// The number behind `key` in a file of `key number` lines; 0 if the kernel does not have it.
 fn read_field(folder: &Path, name: &str, key: &str) -> Result<u64, CgroupError> {
     let text = read(folder, name)?;
-    let value = text
-        .lines()
-        .find_map(|line| line.split_once(' ').filter(|(name, _)| *name == key))
-        .map_or("0", |(_, value)| value.trim());
+    let value = field(&text, key);
     value.parse().map_err(|_| CgroupError::Content {
         path: folder.join(name),
         text: value.chars().take(64).collect(),
     })
+}
+
+/// What stands behind `key` in `key number` lines; 0 if nothing does.
+fn field<'a>(text: &'a str, key: &str) -> &'a str {
+    text.lines()
+        .find_map(|line| line.split_once(' ').filter(|(name, _)| *name == key))
+        .map_or("0", |(_, value)| value.trim())
 }
 
 fn make_folder(path: &Path) -> Result<(), CgroupError> {
@@ -308,76 +339,6 @@ fn folders_in(path: &Path) -> Result<Vec<String>, CgroupError> {
         }
     }
     Ok(names)
-}
-
-/// A group and all groups below it, each after those below it. A group that is gone has none.
-fn with_descendants(folder: PathBuf) -> Result<Vec<PathBuf>, CgroupError> {
-    let mut all = Vec::new();
-    match folders_in(&folder) {
-        Ok(names) => {
-            for name in names {
-                all.extend(with_descendants(folder.join(name))?);
-            }
-        }
-        Err(CgroupError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    all.push(folder);
-    Ok(all)
-}
-
-/// Removes a group and all groups below it, whoever made them.
-fn remove_tree(folder: PathBuf) -> Result<(), CgroupError> {
-    let all = with_descendants(folder)?;
-    all.iter().try_for_each(|folder| remove_folder(folder))
-}
-
-/// Processes listed in a group; none if the group is gone.
-fn processes(folder: &Path) -> Result<Vec<i32>, CgroupError> {
-    match fs::read_to_string(folder.join("cgroup.procs")) {
-        Ok(text) => Ok(text.lines().filter_map(|line| line.parse().ok()).collect()),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound) => Ok(Vec::new()),
-        // A group that is removed while it is open answers so.
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => {
-            Ok(Vec::new())
-        }
-        Err(error) => Err(file("read", &folder.join("cgroup.procs"))(error)),
-    }
-}
-
-/// Kills what is in `folders` again and again until they are empty: a process that forks
-/// while it is being killed leaves a child for the next round.
-fn kill_until_empty(folders: &[PathBuf]) -> Result<(), CgroupError> {
-    let start = std::time::Instant::now();
-    loop {
-        let mut left = None;
-        for folder in folders {
-            for pid in processes(folder)? {
-                left = Some(folder);
-                if let Some(pid) = rustix::process::Pid::from_raw(pid) {
-                    // It may have died between the list and the signal.
-                    if let Err(error) =
-                        rustix::process::kill_process(pid, rustix::process::Signal::KILL)
-                    {
-                        tracing::debug!(%error, "process was gone");
-                    }
-                }
-            }
-        }
-        match left {
-            None => return Ok(()),
-            Some(folder) if start.elapsed() > DEATH => {
-                return Err(CgroupError::Undead {
-                    path: folder.clone(),
-                });
-            }
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "called where blocking is allowed, and v1 tells nobody when a group is empty"
-            )]
-            Some(_) => std::thread::sleep(Duration::from_millis(1)),
-        }
-    }
 }
 
 fn quota(resources: &Resources) -> (u64, u64) {

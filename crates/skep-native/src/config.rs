@@ -26,6 +26,9 @@ pub struct NativeConfig {
     pub agent_arguments: Vec<String>,
     /// How long an agent may take to listen.
     pub agent_deadline: Duration,
+    /// How long the processes of a sandbox may take to die. Only one that waits for broken
+    /// hardware takes longer than milliseconds.
+    pub kill_deadline: Duration,
     /// Where the cgroup hierarchies are mounted.
     pub cgroup_root: PathBuf,
     /// How fast one sandbox may read from the machine's disk, and write to it; `None` is as
@@ -57,6 +60,7 @@ impl NativeConfig {
             agent: executable,
             agent_arguments: vec!["skep".into(), "agent".into()],
             agent_deadline: Duration::from_secs(10),
+            kill_deadline: Duration::from_secs(10),
             cgroup_root: PathBuf::from("/sys/fs/cgroup"),
             disk_bytes_per_second: None,
             ready_parts: 0,

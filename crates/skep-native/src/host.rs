@@ -28,6 +28,7 @@ use crate::defence::Defence;
 use crate::disk::{self, Disks};
 use crate::disk_meter::{BLOCK_DEVICES, DiskMeter, FILE_SYSTEMS};
 use crate::instance::{Names, Slot};
+use crate::leftovers::Leftovers;
 use crate::log::{KeptLogs, Log};
 use crate::pool::UnderWay;
 use crate::record::Record;
@@ -60,6 +61,7 @@ pub(crate) struct Host {
     pub(crate) launches: Arc<LaunchCounts>,
     /// Whether parts of sandboxes are made ready.
     keeps_ready: AtomicBool,
+    pub(crate) leftovers: Leftovers,
     agent: OwnedFd,
     /// Every sandbox that was launched or adopted by this server and not destroyed yet, those
     /// that are being launched included.
@@ -83,6 +85,28 @@ struct Tenant {
     egress: Egress,
     /// Missing until it runs.
     resident: Option<Arc<Resident>>,
+}
+
+/// What only a living sandbox has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LastLook {
+    /// Bytes of memory, and processes.
+    in_use: (u64, u32),
+    /// Bytes that came and that it sent.
+    traffic: (u64, u64),
+}
+
+impl LastLook {
+    /// Adds what was seen to what is counted beyond the end.
+    pub(crate) fn complete(self, usage: Usage) -> Usage {
+        Usage {
+            memory_bytes: self.in_use.0,
+            pids: self.in_use.1,
+            received_bytes: self.traffic.0,
+            sent_bytes: self.traffic.1,
+            ..usage
+        }
+    }
 }
 
 /// A sandbox whose first process runs, but has not said that it listens.
@@ -127,6 +151,7 @@ impl Host {
             launcher: StandingLauncher::new(config.launcher.clone()),
             launches: Arc::default(),
             keeps_ready: AtomicBool::new(true),
+            leftovers: Leftovers::default(),
             agent,
             tenants: Mutex::default(),
             fail_at: Mutex::default(),
@@ -336,37 +361,50 @@ impl Host {
         self.disks.clear_ready();
     }
 
-    /// Removes whatever is there of a sandbox, from its processes to its files. Blocks.
+    /// Removes whatever is there of a sandbox, from its processes to its files. Blocks until
+    /// `deadline`, and then as long as removing takes.
     ///
     /// Goes on when something cannot be removed, and reports the first such thing. Finding
-    /// nothing is no error.
-    pub(crate) fn remove(&self, id: &SandboxId, slot: Option<Slot>) -> Result<(), DestroyError> {
-        let group = Group::new(id);
-        let folder = self.folder(id);
-        let mut first = None;
-        let mut note =
-            |what: &str, result: Result<(), Box<dyn std::error::Error + Send + Sync>>| {
-                if let Err(source) = result {
-                    tracing::warn!(sandbox = %id, what, error = %Chain(source.as_ref()), "cannot remove");
-                    first.get_or_insert(DestroyError {
-                        what: what.to_owned(),
-                        source,
-                    });
-                }
-            };
-        note("processes", self.cgroups.kill(&group).map_err(Into::into));
-        if let Some(slot) = slot {
-            note(
-                "network link",
-                gateway::remove_link(slot).map_err(Into::into),
-            );
+    /// nothing is no error. As long as processes live their groups, limits and files stay; only
+    /// their network goes.
+    pub(crate) fn remove(
+        &self,
+        id: &SandboxId,
+        slot: Option<Slot>,
+        deadline: Instant,
+    ) -> Result<(), DestroyError> {
+        let left = |what: &str, source: Box<dyn std::error::Error + Send + Sync>| {
+            tracing::debug!(sandbox = %id, what, error = %Chain(source.as_ref()), "cannot remove");
+            let what = what.to_owned();
+            DestroyError { what, source }
+        };
+        let ended = self.cgroups.destroy(&Group::new(id), deadline);
+        let ended = ended.map_err(|error| left("processes and their cgroups", error.into()));
+        let unlinked = slot.map_or(Ok(()), gateway::remove_link);
+        let unlinked = unlinked.map_err(|error| left("network link", error.into()));
+        ended.and_then(|()| {
+            let removed = remove_folder(&self.folder(id));
+            unlinked.and(removed.map_err(|error| left("files", error.into())))
+        })
+    }
+
+    /// The slots whose ids living processes of a sandbox have: nobody else may have them.
+    /// Blocks.
+    pub(crate) fn slots_in_use(&self, id: &SandboxId) -> Vec<Slot> {
+        let processes = self.cgroups.processes(&Group::new(id));
+        let processes = processes.unwrap_or_else(|error| {
+            tracing::warn!(sandbox = %id, error = %Chain(&error), "cannot list processes");
+            Vec::new()
+        });
+        let mut slots = Vec::new();
+        for process in processes {
+            // It may have ended meanwhile, which is what everybody wants.
+            let map = fs::read_to_string(format!("/proc/{process}/uid_map"));
+            slots.extend(self.names.slots_in_map(&map.unwrap_or_default()));
         }
-        note("cgroup", self.cgroups.remove(&group).map_err(Into::into));
-        note("files", remove_folder(&folder).map_err(Into::into));
-        match first {
-            None => Ok(()),
-            Some(error) => Err(error),
-        }
+        slots.sort_by_key(|slot| slot.number());
+        slots.dedup();
+        slots
     }
 
     /// Everything that is there and belongs to no sandbox of this server. Blocks.
@@ -428,6 +466,14 @@ impl Host {
             (usage.received_bytes, usage.sent_bytes) = traffic;
         }
         Ok(usage)
+    }
+
+    /// What a sandbox has at this moment and will not have any more in a moment, once it is
+    /// killed. Takes microseconds, and what cannot be read is left out.
+    pub(crate) fn last_look(&self, id: &SandboxId, slot: Slot) -> LastLook {
+        let in_use = self.cgroups.in_use(&Group::new(id)).unwrap_or_default();
+        let traffic = gateway::traffic(slot).unwrap_or_default();
+        LastLook { in_use, traffic }
     }
 
     /// What is known of the usage of a sandbox that ended while there was no server. Blocks.

@@ -180,6 +180,23 @@ impl Names {
         let number = name.strip_prefix(&self.interface_prefix())?.parse().ok()?;
         (number < SLOTS).then(|| self.slot(number))
     }
+
+    /// The slots whose ids a user namespace has, by its map of ids as the machine sees it. The
+    /// machine's own namespace has none of its own.
+    pub(crate) fn slots_in_map(self, map: &str) -> Vec<Slot> {
+        let ranges = map.lines().filter_map(|line| {
+            let mut numbers = line.split_whitespace().map(str::parse::<u32>);
+            match (numbers.next()?, numbers.next()?, numbers.next()?) {
+                (Ok(_), Ok(first), Ok(count)) => Some(first..first.saturating_add(count)),
+                _ => None,
+            }
+        });
+        let ranges: Vec<_> = ranges.filter(|range| range.start >= FIRST_ID).collect();
+        (0..SLOTS)
+            .map(|number| self.slot(number))
+            .filter(|slot| ranges.iter().any(|range| range.contains(&slot.first_id())))
+            .collect()
+    }
 }
 
 /// Addresses of all servers on all machines: no sandbox may talk to any of them.
@@ -298,6 +315,22 @@ mod tests {
         }
         assert_eq!(Names::of(3).slot_of_interface("skep31-7"), None);
         assert_eq!(Names::of(3).slot_of_interface("skepgw3"), None);
+    }
+
+    #[test]
+    fn a_map_of_ids_tells_the_slots() {
+        let names = Names::of(3);
+        let of_one = format!("         0 {:10} {IDS:10}\n", names.slot(7).first_id());
+        assert_eq!(names.slots_in_map(&of_one), [names.slot(7)]);
+        let of_three = format!("0 {} {}\n", names.slot(5).first_id(), 3 * IDS);
+        assert_eq!(
+            names.slots_in_map(&of_three),
+            [5, 6, 7].map(|number| names.slot(number))
+        );
+        assert_eq!(Names::of(2).slots_in_map(&of_one), []);
+        assert_eq!(names.slots_in_map("nonsense\n0 1"), []);
+        let of_the_machine = "         0          0 4294967295\n";
+        assert_eq!(names.slots_in_map(of_the_machine), []);
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod firewall;
 mod gateway;
 mod host;
 mod instance;
+mod leftovers;
 mod log;
 mod native;
 mod plan;

@@ -13,7 +13,7 @@ use skep_isolation::{
     AdoptError, DestroyError, Isolation, LaunchError, LaunchRecord, LaunchRequest, Launched,
     Sandbox, Swept, Tier,
 };
-use skep_telemetry::{Chain, Tasks, trace};
+use skep_telemetry::{Chain, Gauge, Tasks, trace};
 use skep_types::{HostCapacity, SandboxId, TenantId};
 use tokio::io::AsyncReadExt;
 use tokio::sync::oneshot;
@@ -29,7 +29,7 @@ use crate::pool::PREFIX;
 use crate::record::{self, Record};
 use crate::resident::{FirstProcess, Resident};
 use crate::zygote::{Client, Holder, ZygoteCounts, ZygoteKey, Zygotes};
-use crate::{dns, firewall, gateway, zygote};
+use crate::{dns, firewall, gateway, leftovers, zygote};
 
 /// Sandboxes held by Linux namespaces, cgroups, seccomp and id-mapped users.
 ///
@@ -105,6 +105,10 @@ impl Native {
             .map_err(|source| StartError::Dns { address, source })?;
         let ending = Zygotes::end_idle(Arc::clone(&host), tasks.clone());
         tasks.spawn("end idle zygotes", ending);
+        let stop = tasks.stopping();
+        let stopping = async move { stop.cancelled().await };
+        let retrying = leftovers::retry(Arc::clone(&host), stopping);
+        tasks.spawn("remove leftovers", retrying);
         Ok(Self {
             host,
             instance,
@@ -170,6 +174,12 @@ impl Native {
         Arc::clone(&self.host.launches)
     }
 
+    /// How many sandboxes without an owner have something on the machine that could not be
+    /// removed and is tried again.
+    pub fn leftovers(&self) -> Arc<Gauge> {
+        Arc::clone(&self.host.leftovers.count)
+    }
+
     #[doc(hidden)]
     pub fn launcher_pid(&self) -> Option<u32> {
         self.host.launcher.pid()
@@ -216,7 +226,10 @@ fn sandboxes_live(root: &Path, number: u8) -> bool {
         .any(|entry| !entry.file_name().to_string_lossy().starts_with(PREFIX))
 }
 
+/// Removes what belongs to no sandbox of this server. What cannot be removed now is tried again
+/// later, and the first such thing is reported.
 fn sweep(host: &Host) -> Result<Swept, DestroyError> {
+    let deadline = Instant::now() + host.config.kill_deadline;
     let (ids, links) = host.strangers()?;
     let mut first = Ok(());
     for slot in links {
@@ -226,10 +239,22 @@ fn sweep(host: &Host) -> Result<Swept, DestroyError> {
         });
         first = first.and(removed);
     }
-    for id in &ids {
-        first = first.and(host.remove(id, None));
+    // Nobody waits for one that does not die before all others have been killed.
+    let (mut swept, left): (Vec<_>, Vec<_>) = ids
+        .into_iter()
+        .partition(|id| host.remove(id, None, Instant::now()).is_ok());
+    for id in left {
+        match host.remove(&id, None, deadline) {
+            Ok(()) => swept.push(id),
+            Err(error) => {
+                let slots = host.slots_in_use(&id).into_iter();
+                let slots = slots.filter(|slot| host.slots.take_number(slot.number()));
+                host.leftovers.add(&id, slots.collect(), &error);
+                first = first.and(Err(error));
+            }
+        }
     }
-    first.map(|()| Swept { sandboxes: ids })
+    first.map(|()| Swept { sandboxes: swept })
 }
 
 impl Isolation for Native {
@@ -243,10 +268,8 @@ impl Isolation for Native {
         // A task of its own, so that it runs to its end when the caller goes away.
         skep_telemetry::spawn("launch sandbox", async move {
             let launched = launch(&host, request).await;
-            if let Err(Ok(unwanted)) = sender.send(launched)
-                && let Err(error) = unwanted.destroy().await
-            {
-                tracing::error!(error = %Chain(&error), "a sandbox that nobody wants is left");
+            if let Err(Ok(unwanted)) = sender.send(launched) {
+                unwanted.dispose().await;
             }
             make_ready(host).await;
         });
@@ -452,9 +475,7 @@ async fn launch_at(
         }
         Err(error) => {
             tracing::warn!(sandbox = %id, said = ?resident.last_words(), "agent did not start");
-            if let Err(error) = resident.destroy().await {
-                tracing::error!(sandbox = %id, error = %Chain(&error), "a sandbox is left");
-            }
+            resident.dispose().await;
             Err(error)
         }
     }
@@ -491,13 +512,15 @@ async fn make_ready(host: Arc<Host>) {
     }
 }
 
-/// Removes what a failed launch has made. What cannot be removed keeps its slot, and is
-/// removed by the next sweep of the next server.
+/// Removes what a failed launch has made. What cannot be removed keeps its slot, and is tried
+/// again.
 async fn clean_up(host: &Arc<Host>, id: &skep_types::SandboxId, slot: Slot) {
     let (host, id) = (Arc::clone(host), id.clone());
     let cleaned = tokio::task::spawn_blocking(move || {
-        if host.remove(&id, Some(slot)).is_ok() {
-            host.move_out(&id, slot);
+        let deadline = Instant::now() + host.config.kill_deadline;
+        match host.remove(&id, Some(slot), deadline) {
+            Ok(()) => host.move_out(&id, slot),
+            Err(error) => host.leftovers.add(&id, vec![slot], &error),
         }
     });
     if let Err(panic) = cleaned.await {

@@ -2,11 +2,14 @@
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::Signal;
 use skep_isolation::{DestroyError, Exit, LaunchRecord, Sandbox, UsageError};
 use skep_linux::Termination;
 use skep_types::Usage;
@@ -14,7 +17,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
 use crate::disk_meter::DiskMeter;
-use crate::host::{Host, read_last_words};
+use crate::host::{Host, LastLook, read_last_words};
 use crate::instance::Slot;
 use crate::log::Log;
 use crate::record::Record;
@@ -29,7 +32,11 @@ pub(crate) struct Resident {
     host: Arc<Host>,
     record: Record,
     slot: Slot,
+    /// Its first process, with which all others of its pid namespace die.
+    process: Arc<AsyncFd<OwnedFd>>,
     exit: watch::Sender<Option<Exit>>,
+    /// What it had when it was killed.
+    last_look: OnceLock<LastLook>,
     /// What it had used, once everything of it is removed.
     removed: tokio::sync::Mutex<Option<Usage>>,
     /// What its agent told the operator; missing if it was launched by an earlier server.
@@ -61,12 +68,14 @@ impl Resident {
         log: Option<Log>,
     ) -> std::io::Result<Arc<Self>> {
         let FirstProcess { pidfd, leaving } = first_process;
-        let (pidfd, leaving) = (watch(pidfd)?, leaving.map(watch).transpose()?);
+        let (process, leaving) = (Arc::new(watch(pidfd)?), leaving.map(watch).transpose()?);
         let resident = Arc::new(Self {
             host,
             record,
             slot,
+            process: Arc::clone(&process),
             exit: watch::Sender::new(None),
+            last_look: OnceLock::new(),
             removed: tokio::sync::Mutex::default(),
             last_words,
             log: log.map(Arc::new),
@@ -79,7 +88,7 @@ impl Resident {
                     tracing::warn!(sandbox = %watched.record.id, "its launcher does not end");
                 }
             }
-            let exit = end_of(&pidfd).await;
+            let exit = end_of(&process).await;
             watched.exit.send_replace(Some(exit));
         });
         Ok(resident)
@@ -171,26 +180,32 @@ impl Sandbox for Resident {
 
     fn destroy(&self) -> BoxFuture<'_, Result<Usage, DestroyError>> {
         async move {
+            // First and always, before anything that can wait or fail.
+            kill(self.process.get_ref());
+            let look = || self.host.last_look(&self.record.id, self.slot);
+            let last_look = *self.last_look.get_or_init(look);
             let mut removed = self.removed.lock().await;
             if let Some(usage) = *removed {
                 return Ok(usage);
             }
             let (host, id, slot) = (Arc::clone(&self.host), self.record.id.clone(), self.slot);
-            let log = self.log.clone();
+            let (process, log) = (Arc::clone(&self.process), self.log.clone());
+            let deadline = Instant::now() + host.config.kill_deadline;
             // Dropping the call does not stop what it started: the counters are read and the
             // sandbox is removed in one go, and a second call finds nothing left to do.
             let work = tokio::task::spawn_blocking(move || {
+                let keep = || log.iter().for_each(|log| host.keep_log(&id, log));
+                // Once for a server that is killed in the middle, once for the last lines.
+                keep();
+                wait_for_end(process.get_ref(), deadline);
                 let usage = host.usage(&id).unwrap_or_else(|error| {
                     tracing::debug!(sandbox = %id, %error, "counters are gone");
                     Usage::default()
                 });
-                let keep = || log.iter().for_each(|log| host.keep_log(&id, log));
-                // Once for a server that is killed in the middle, once for the last lines.
-                keep();
-                host.remove(&id, Some(slot))?;
+                host.remove(&id, Some(slot), deadline)?;
                 keep();
                 host.move_out(&id, slot);
-                Ok(usage)
+                Ok(last_look.complete(usage))
             });
             let usage = work.await.map_err(|panic| DestroyError {
                 what: "sandbox".into(),
@@ -200,5 +215,42 @@ impl Sandbox for Resident {
             Ok(usage)
         }
         .boxed()
+    }
+
+    fn dispose(&self) -> BoxFuture<'_, ()> {
+        async move {
+            if let Err(error) = self.destroy().await {
+                let slots = vec![self.slot];
+                self.host.leftovers.add(&self.record.id, slots, &error);
+            }
+        }
+        .boxed()
+    }
+}
+
+/// Kills a process, unless it is gone.
+fn kill(process: &OwnedFd) {
+    match rustix::process::pidfd_send_signal(process, Signal::KILL) {
+        Ok(()) | Err(Errno::SRCH) => {}
+        // Its cgroups are killed, too.
+        Err(error) => tracing::error!(%error, "cannot kill the first process of a sandbox"),
+    }
+}
+
+/// Waits until a process has ended, or until `deadline`. The first process of a pid namespace
+/// ends after all others. Blocks.
+fn wait_for_end(process: &OwnedFd, deadline: Instant) {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).ok();
+        let mut waiting = [PollFd::new(process, PollFlags::IN)];
+        match rustix::event::poll(&mut waiting, timeout.as_ref()) {
+            Ok(_) => return,
+            Err(Errno::INTR) => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot wait for the end of a process");
+                return;
+            }
+        }
     }
 }

@@ -1,7 +1,11 @@
-//! Help for tests: waiting for a condition instead of sleeping.
+//! Help for tests: waiting for a condition instead of sleeping, and processes that do not die.
+
+mod frozen;
 
 use std::future::Future;
 use std::time::{Duration, Instant};
+
+pub use frozen::Frozen;
 
 /// Asks `condition` again and again until it gives a value, and panics with the last status
 /// when `deadline` has passed.

@@ -4,6 +4,8 @@
 //! are the same for all sandboxes of the same resources, and can be renamed: only that is left
 //! for the launch. On v2, where they cannot, there is one hierarchy and much less to make.
 
+use std::time::Instant;
+
 use skep_types::Resources;
 
 use super::{CgroupError, Cgroups, Doors, Group, IoLimit};
@@ -32,8 +34,11 @@ impl ReadyGroups {
         io: Option<IoLimit>,
     ) -> Result<Self, CgroupError> {
         for name in cgroups.list()? {
-            if name.starts_with(PREFIX) {
-                cgroups.remove(&Group::ready(&name))?;
+            if name.starts_with(PREFIX)
+                && let Err(error) = cgroups.destroy(&Group::ready(&name), Instant::now())
+            {
+                // No reason not to start: whoever gets the name writes every limit anew.
+                tracing::warn!(%error, "a cgroup of the last server is left");
             }
         }
         let high = match cgroups {
@@ -61,7 +66,7 @@ impl ReadyGroups {
                 Err(error) => {
                     tracing::warn!(%error, "a cgroup that was ready is gone; another is made");
                     remove(cgroups, &ready);
-                    cgroups.remove(group)?;
+                    cgroups.destroy(group, Instant::now())?;
                 }
             }
         }
@@ -81,7 +86,7 @@ impl ReadyGroups {
             cgroups.create(&group, resources, self.io)?;
             let doors = cgroups.open_doors(&group);
             let doors = doors.inspect_err(|_| {
-                if let Err(error) = cgroups.remove(&group) {
+                if let Err(error) = cgroups.destroy(&group, Instant::now()) {
                     tracing::warn!(%error, "a cgroup is left");
                 }
             })?;
@@ -98,7 +103,7 @@ impl ReadyGroups {
 }
 
 fn remove(cgroups: &Cgroups, ready: &ReadyGroup) {
-    if let Err(error) = cgroups.remove(&ready.group) {
+    if let Err(error) = cgroups.destroy(&ready.group, Instant::now()) {
         // The next start tries again.
         tracing::warn!(%error, "a cgroup is left");
     }

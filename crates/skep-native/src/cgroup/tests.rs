@@ -1,6 +1,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use skep_testkit::Frozen;
 use skep_types::SandboxId;
 
 use super::*;
@@ -25,6 +26,11 @@ impl Drop for Real {
             .remove_parent()
             .expect("every test removes its groups");
     }
+}
+
+fn destroy(real: &Real, group: &Group) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    real.cgroups.destroy(group, deadline).unwrap();
 }
 
 #[test]
@@ -59,10 +65,9 @@ fn limits_hold_a_process_and_the_end_leaves_nothing() {
     });
     assert!(real.cgroups.usage(&group).unwrap().memory_peak_bytes > 0);
 
-    real.cgroups.kill(&group).unwrap();
+    destroy(&real, &group);
     shell.wait().unwrap();
-    real.cgroups.remove(&group).unwrap();
-    real.cgroups.remove(&group).unwrap();
+    destroy(&real, &group);
     assert_eq!(real.cgroups.list().unwrap(), Vec::<String>::new());
 }
 
@@ -91,7 +96,7 @@ fn a_group_that_was_ready_has_its_limits_and_open_doors() {
                 64 << 20
             );
         }
-        real.cgroups.kill(group).unwrap();
+        sleeper.kill().unwrap();
         sleeper.wait().unwrap();
         while groups.wants_more() {
             groups.make_one_ready(&real.cgroups);
@@ -102,7 +107,7 @@ fn a_group_that_was_ready_has_its_limits_and_open_doors() {
     let left = real.cgroups.list().unwrap();
     assert_eq!(left.len(), all.len(), "{left:?}");
     for group in &all {
-        real.cgroups.remove(group).unwrap();
+        destroy(&real, group);
     }
     next.clear(&real.cgroups);
 }
@@ -118,13 +123,13 @@ fn a_group_that_was_ready_and_is_gone_is_made_again() {
         groups.make_one_ready(&real.cgroups);
         for name in real.cgroups.list().unwrap() {
             if name.starts_with(crate::pool::PREFIX) {
-                real.cgroups.remove(&Group::ready(&name)).unwrap();
+                destroy(&real, &Group::ready(&name));
             }
         }
     }
     for group in &all {
         real.cgroups.usage(group).unwrap();
-        real.cgroups.remove(group).unwrap();
+        destroy(&real, group);
     }
     groups.clear(&real.cgroups);
 }
@@ -243,18 +248,10 @@ fn groups_that_others_made_are_killed_counted_and_removed_with_the_sandbox() {
     let given = real.cgroups.delegate(&group, None).unwrap();
     let mut shell = Command::new("sleep").arg("60").spawn().unwrap();
     for (_, folder) in given.iter().filter(|(name, _)| *name != "entry") {
-        rustix::fs::mkdirat(folder, "made", rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
-        let door = rustix::fs::openat(
-            folder,
-            "made/cgroup.procs",
-            rustix::fs::OFlags::WRONLY,
-            rustix::fs::Mode::empty(),
-        );
-        rustix::io::write(door.unwrap(), shell.id().to_string().as_bytes()).unwrap();
+        move_into(&make_group(folder, "made"), shell.id());
     }
-    real.cgroups.kill(&group).unwrap();
+    destroy(&real, &group);
     shell.wait().unwrap();
-    real.cgroups.remove(&group).unwrap();
     assert_eq!(real.cgroups.list().unwrap(), Vec::<String>::new());
 }
 
@@ -283,7 +280,7 @@ fn reading_and_writing_is_limited_on_a_real_disk() {
         .create(&group, &Resources::default(), Some(io))
         .unwrap();
     assert!(real.cgroups.limits_io(&group).unwrap());
-    real.cgroups.remove(&group).unwrap();
+    destroy(&real, &group);
 }
 
 #[test]
@@ -292,4 +289,122 @@ fn a_machine_without_the_controllers_is_refused_by_name() {
     fs::write(folder.path().join("cgroup.controllers"), "cpu io").unwrap();
     let error = Cgroups::open(folder.path(), "skep").unwrap_err();
     assert_eq!(error.to_string(), "no cgroup hierarchy offers memory, pids");
+}
+
+/// A name as long as the kernel takes.
+fn long_name() -> String {
+    "n".repeat(240)
+}
+
+fn make_group(folder: &impl std::os::fd::AsFd, name: &str) -> OwnedFd {
+    use rustix::fs::{Mode, OFlags};
+    rustix::fs::mkdirat(folder, name, Mode::from_raw_mode(0o755)).unwrap();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(folder, name, flags, Mode::empty()).unwrap()
+}
+
+fn move_into(folder: &impl std::os::fd::AsFd, process: u32) {
+    use rustix::fs::{Mode, OFlags};
+    let door = rustix::fs::openat(folder, "cgroup.procs", OFlags::WRONLY, Mode::empty());
+    rustix::io::write(door.unwrap(), process.to_string().as_bytes()).unwrap();
+}
+
+#[test]
+fn groups_that_no_path_can_name_are_counted_killed_and_removed() {
+    let real = Real::new();
+    let group = Group::new(&SandboxId::random());
+    real.cgroups
+        .create(&group, &Resources::default(), None)
+        .unwrap();
+    let given = real.cgroups.delegate(&group, None).unwrap();
+    let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+    for (_, folder) in given.iter().filter(|(name, _)| *name != "entry") {
+        // 17 are longer than a path may be, 40 are deeper than a walk that only looks goes.
+        let mut lowest = make_group(folder, &long_name());
+        for _ in 0..40 {
+            lowest = make_group(&lowest, &long_name());
+        }
+        move_into(&lowest, sleeper.id());
+    }
+    real.cgroups.usage(&group).unwrap();
+    destroy(&real, &group);
+    sleeper.wait().unwrap();
+    assert_eq!(real.cgroups.list().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn thousands_of_groups_are_removed() {
+    let real = Real::new();
+    let group = Group::new(&SandboxId::random());
+    real.cgroups
+        .create(&group, &Resources::default(), None)
+        .unwrap();
+    let given = real.cgroups.delegate(&group, None).unwrap();
+    let (_, folder) = given.first().unwrap();
+    for number in 0..1000 {
+        let outer = make_group(folder, &format!("{number}-{}", "x".repeat(200)));
+        make_group(&outer, "inner");
+    }
+    real.cgroups.usage(&group).unwrap();
+    destroy(&real, &group);
+    assert_eq!(real.cgroups.list().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_process_that_does_not_die_keeps_its_limits_and_is_named() {
+    let real = Real::new();
+    let group = Group::new(&SandboxId::random());
+    let resources = Resources {
+        memory_mib: 64,
+        ..Resources::default()
+    };
+    real.cgroups.create(&group, &resources, None).unwrap();
+    let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+    for mut door in real.cgroups.doors(&group, Child::Work).unwrap() {
+        door.write_all(sleeper.id().to_string().as_bytes()).unwrap();
+    }
+    let Some(frozen) = Frozen::new(&[sleeper.id().cast_signed()]) else {
+        destroy(&real, &group);
+        sleeper.wait().unwrap();
+        return;
+    };
+    let start = Instant::now();
+    let deadline = start + Duration::from_millis(300);
+    let error = real.cgroups.destroy(&group, deadline).unwrap_err();
+    assert!(matches!(error, CgroupError::Undead { .. }), "{error:?}");
+    assert!(start.elapsed() >= Duration::from_millis(300));
+    let [work, ..] = &real.cgroups.folders(&group, Child::Work)[..] else {
+        panic!("no hierarchy");
+    };
+    let limit = read_number(work, "memory.limit_in_bytes").unwrap();
+    assert_eq!(limit, 64 << 20);
+    assert_eq!(
+        real.cgroups.processes(&group).unwrap(),
+        [Pid::from_child(&sleeper)]
+    );
+    frozen.thaw();
+    destroy(&real, &group);
+    sleeper.wait().unwrap();
+}
+
+#[test]
+fn a_group_that_was_frozen_is_killed_all_the_same() {
+    let real = Real::new();
+    let group = Group::new(&SandboxId::random());
+    real.cgroups
+        .create(&group, &Resources::default(), None)
+        .unwrap();
+    let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+    let folders = real.cgroups.folders(&group, Child::Work);
+    for folder in &folders {
+        fs::write(folder.join("cgroup.procs"), sleeper.id().to_string()).unwrap();
+    }
+    for folder in &folders {
+        let state = folder.join("freezer.state");
+        if state.exists() {
+            fs::write(state, "FROZEN").unwrap();
+        }
+    }
+    destroy(&real, &group);
+    sleeper.wait().unwrap();
 }

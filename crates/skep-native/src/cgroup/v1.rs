@@ -1,15 +1,16 @@
 //! One hierarchy per controller.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use skep_types::{Resources, Usage};
 
 use super::{
-    CgroupError, Child, Group, IoLimit, RESERVED_MEMORY, RESERVED_PIDS, file, folders_in, give_to,
-    kill_until_empty, make_folder, memory, open_folder, quota, read_field, read_number,
-    remove_folder, remove_tree, with_descendants, write,
+    CgroupError, Child, Group, IoLimit, MOST_COUNTED, RESERVED_MEMORY, RESERVED_PIDS, destroy,
+    field, file, folders_in, give_to, make_folder, memory, open_folder, quota, read_field,
+    read_number, remove_folder, walk, write,
 };
 
 /// Controllers without which a limit or a counter would not be there.
@@ -175,10 +176,14 @@ impl Hierarchies {
         let pids = self.parent("pids").join(&group.name);
         let cpu = self.parent("cpuacct").join(&group.name);
         // v1 counts kills for each group alone, not for the tree below it.
-        let kills = with_descendants(memory.clone())?
-            .iter()
-            .map(|folder| read_field(folder, "memory.oom_control", "oom_kill"))
-            .sum::<Result<u64, _>>()?;
+        let mut kills = 0;
+        let counted = walk::visit(open_folder(&memory)?, MOST_COUNTED, |group| {
+            let text = walk::read(group, c"memory.oom_control")?.unwrap_or_default();
+            let count: u64 = field(&text, "oom_kill").parse().map_err(io::Error::other)?;
+            kills += count;
+            Ok(())
+        });
+        counted.map_err(file("count kills in", &memory))?;
         Ok(Usage {
             cpu_time: Duration::from_nanos(read_number(&cpu, "cpuacct.usage")?),
             memory_bytes: read_number(&memory, "memory.usage_in_bytes")?,
@@ -191,20 +196,24 @@ impl Hierarchies {
         })
     }
 
-    pub(super) fn kill(&self, group: &Group) -> Result<(), CgroupError> {
-        // Every process is in every hierarchy, but one that was stopped on its way in may be
-        // in some only.
-        let mut folders = Vec::new();
-        for (_, parent) in &self.controllers {
-            folders.extend(with_descendants(parent.join(&group.name))?);
-        }
-        kill_until_empty(&folders)
+    pub(super) fn memory_folder(&self, group: &Group) -> PathBuf {
+        self.parent("memory").join(&group.name)
     }
 
-    pub(super) fn remove(&self, group: &Group) -> Result<(), CgroupError> {
-        self.controllers
-            .iter()
-            .try_for_each(|(_, parent)| remove_tree(parent.join(&group.name)))
+    pub(super) fn in_use(&self, group: &Group) -> Result<(u64, u64), CgroupError> {
+        let memory = self.parent("memory").join(&group.name);
+        let pids = self.parent("pids").join(&group.name);
+        Ok((
+            read_number(&memory, "memory.usage_in_bytes")?,
+            read_number(&pids, "pids.current")?,
+        ))
+    }
+
+    /// Every process is in every hierarchy, but one that was stopped on its way in may be in
+    /// some only.
+    pub(super) fn destroy(&self, group: &Group, deadline: Instant) -> Result<(), CgroupError> {
+        let parents = self.controllers.iter().map(|(_, parent)| parent.as_path());
+        destroy::destroy(&parents.collect::<Vec<_>>(), &group.name, deadline)
     }
 
     pub(super) fn list(&self) -> Result<Vec<String>, CgroupError> {

@@ -3,14 +3,13 @@
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use skep_types::{Resources, Usage};
 
 use super::{
-    CgroupError, Child, Group, IoLimit, RESERVED_MEMORY, RESERVED_PIDS, file, give_to,
-    kill_until_empty, make_folder, memory, open_door, open_folder, quota, read, read_field,
-    read_number, remove_tree, with_descendants, write,
+    CgroupError, Child, Group, IoLimit, RESERVED_MEMORY, RESERVED_PIDS, destroy, file, give_to,
+    make_folder, memory, open_door, open_folder, quota, read, read_field, read_number, write,
 };
 
 /// Controllers without which a limit would not be there.
@@ -168,18 +167,17 @@ impl Tree {
         })
     }
 
-    pub(super) fn kill(&self, group: &Group) -> Result<(), CgroupError> {
+    pub(super) fn in_use(&self, group: &Group) -> Result<(u64, u64), CgroupError> {
         let folder = self.folder(group);
-        // One write kills the whole tree, forks in flight included. It is there since Linux
-        // 5.14; the loop below does the same more slowly, and waits for the end of both.
-        if folder.join("cgroup.kill").exists() {
-            write(&folder, "cgroup.kill", 1)?;
-        }
-        kill_until_empty(&with_descendants(folder)?)
+        Ok((
+            read_number(&folder, "memory.current")?,
+            read_number(&folder, "pids.current")?,
+        ))
     }
 
-    pub(super) fn remove(&self, group: &Group) -> Result<(), CgroupError> {
-        remove_tree(self.folder(group))
+    pub(super) fn destroy(&self, group: &Group, deadline: Instant) -> Result<(), CgroupError> {
+        destroy::kill_tree(&self.parent, &group.name);
+        destroy::destroy(&[&self.parent], &group.name, deadline)
     }
 }
 

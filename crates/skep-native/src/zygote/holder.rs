@@ -15,7 +15,6 @@ use skep_launch::{
     Started, Top, Users,
 };
 use skep_linux::packet;
-use skep_telemetry::Chain;
 use skep_types::{Egress, Resources, SandboxId};
 
 use super::ZygoteKey;
@@ -185,10 +184,11 @@ fn keep(host: &Arc<Host>, key: &ZygoteKey, specification: &Specification, sandbo
     }
     drop(started);
     host.slots.release(run);
-    if let Err(error) = host.remove(&id, None) {
-        tracing::error!(zygote = %id, error = %Chain(&error), "something of a zygote is left");
+    let deadline = Instant::now() + host.config.kill_deadline;
+    match host.remove(&id, None, deadline) {
+        Ok(()) => host.move_out(&id, slot),
+        Err(error) => host.leftovers.add(&id, vec![slot], &error),
     }
-    host.move_out(&id, slot);
 }
 
 /// What the zygote wrote, for the operator.

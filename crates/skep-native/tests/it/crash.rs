@@ -45,7 +45,7 @@ fn say(line: &str) {
     out.flush().unwrap();
 }
 
-fn start_server(bench: &Bench) -> (Child, BufReader<std::process::ChildStdout>) {
+pub(crate) fn start_server(bench: &Bench) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut server = Command::new(std::env::current_exe().unwrap())
         .arg("server")
         .args([bench.config.data_dir.as_path(), &bench.layer()])
@@ -56,7 +56,7 @@ fn start_server(bench: &Bench) -> (Child, BufReader<std::process::ChildStdout>) 
     (server, output)
 }
 
-fn next_line(output: &mut impl BufRead) -> String {
+pub(crate) fn next_line(output: &mut impl BufRead) -> String {
     let mut line = String::new();
     output.read_line(&mut line).unwrap();
     line.trim().to_owned()

@@ -12,6 +12,7 @@ mod bench;
 mod checks;
 mod contract;
 mod crash;
+mod destroy;
 mod double;
 mod life;
 mod limits;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
                 life::TESTS,
                 checks::TESTS,
                 crash::TESTS,
+                destroy::TESTS,
                 zygote::TESTS,
                 tenants::TESTS,
             ];

@@ -1,0 +1,147 @@
+//! The end of a sandbox's groups and of everything that is in them.
+
+use std::collections::HashSet;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::walk::{self, Left};
+use super::{CgroupError, file};
+
+/// How many processes are held by descriptors at once.
+const HELD: usize = 256;
+
+/// How long the first and the longest wait for processes to die are.
+const FIRST_WAIT: Duration = Duration::from_millis(1);
+const LONGEST_WAIT: Duration = Duration::from_millis(16);
+
+/// Kills every process in the groups `name` of all `folders` and removes the groups, with
+/// everything below them. A group that is not there is no error. Blocks until `deadline` at the
+/// latest, and tries once whenever that is.
+///
+/// What can be removed is removed whatever else cannot.
+///
+/// # Errors
+///
+/// The first group that is left, and why.
+pub(super) fn destroy(folders: &[&Path], name: &str, deadline: Instant) -> Result<(), CgroupError> {
+    let mut first_error = None;
+    let mut left = Vec::new();
+    for folder in folders {
+        match File::open(folder).map_err(file("open", folder)) {
+            Ok(open) => left.push((*folder, open)),
+            Err(error) => {
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    let mut wait = FIRST_WAIT;
+    loop {
+        let mut still_left = Vec::new();
+        for (folder, open) in left {
+            match walk::remove(open.as_fd(), name, kill_in) {
+                Ok(Left::Nothing) => {}
+                Ok(outcome @ (Left::Busy | Left::Many)) => still_left.push((folder, open, outcome)),
+                Err(error) => {
+                    let error = file("remove", &folder.join(name))(error);
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        let now = Instant::now();
+        if let Some((folder, _, outcome)) = still_left.first()
+            && now >= deadline
+        {
+            let path = folder.join(name);
+            return Err(match outcome {
+                Left::Busy => CgroupError::Undead { path },
+                Left::Nothing | Left::Many => CgroupError::Many { path },
+            });
+        }
+        if still_left.is_empty() {
+            return first_error.map_or(Ok(()), Err);
+        }
+        left = still_left
+            .into_iter()
+            .map(|(folder, open, _)| (folder, open))
+            .collect();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "called where blocking is allowed, and v1 tells nobody when a group is empty"
+        )]
+        std::thread::sleep(wait.min(deadline.saturating_duration_since(now)));
+        wait = (wait * 2).min(LONGEST_WAIT);
+    }
+}
+
+/// Kills the whole tree of a group at once, forks in flight included, where the kernel can:
+/// v2 since Linux 5.14.
+pub(super) fn kill_tree(folder: &Path, name: &str) {
+    let killed =
+        File::open(folder.join(name)).and_then(|group| write(group.as_fd(), c"cgroup.kill", b"1"));
+    match killed {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        // What follows kills one by one.
+        Err(error) => tracing::warn!(%error, "cannot kill a cgroup at once"),
+    }
+}
+
+/// Kills the processes of a group that could not be removed.
+fn kill_in(group: BorrowedFd<'_>) {
+    // A process that is frozen on v1 does not die before it is thawed.
+    let thawed = write(group, c"freezer.state", b"THAWED");
+    let killed = kill_members(group);
+    if let Err(error) = thawed.and(killed) {
+        tracing::warn!(%error, "cannot kill what is in a cgroup");
+    }
+}
+
+/// Kills the processes of a group.
+///
+/// A number that was read may be somebody else's by the time it is used. So each process is
+/// held by a descriptor first, and killed only if the group lists it again after that.
+fn kill_members(group: BorrowedFd<'_>) -> io::Result<()> {
+    let members = processes(group)?;
+    let members: Vec<_> = members.into_iter().collect();
+    for some in members.chunks(HELD) {
+        let held: Vec<(Pid, OwnedFd)> = some
+            .iter()
+            .filter_map(|pid| Some((*pid, pidfd_open(*pid, PidfdFlags::empty()).ok()?)))
+            .collect();
+        let still_there = processes(group)?;
+        for (pid, process) in held {
+            if still_there.contains(&pid)
+                && let Err(error) = pidfd_send_signal(&process, Signal::KILL)
+            {
+                tracing::debug!(%error, "process was gone");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The processes of a group that are visible from here; none if it is gone.
+pub(super) fn processes(group: BorrowedFd<'_>) -> io::Result<HashSet<Pid>> {
+    let listed = walk::read(group, c"cgroup.procs")?.unwrap_or_default();
+    let numbers = listed.lines().filter_map(|line| line.parse().ok());
+    Ok(numbers.filter_map(Pid::from_raw).collect())
+}
+
+/// Writes to a file of a group, if it has one of that name.
+fn write(group: BorrowedFd<'_>, name: &CStr, text: &[u8]) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = match rustix::fs::openat(group, name, flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(rustix::io::Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    rustix::io::write(file, text)?;
+    Ok(())
+}

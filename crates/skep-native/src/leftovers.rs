@@ -1,0 +1,102 @@
+//! What could not be removed and has no owner who would try again.
+//!
+//! Launches that failed, zygotes that ended, and what an earlier server left: when something of
+//! one cannot be removed, it is remembered here and tried again until it is gone. Its slots are
+//! nobody else's until then.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use skep_isolation::DestroyError;
+use skep_telemetry::{Chain, Gauge};
+use skep_types::SandboxId;
+use tokio::sync::Notify;
+
+use crate::host::Host;
+use crate::instance::Slot;
+
+/// How long nothing is tried after the first failure, and at most.
+const FIRST_REST: Duration = Duration::from_secs(1);
+const LONGEST_REST: Duration = Duration::from_mins(1);
+
+/// What is to be removed.
+#[derive(Debug, Default)]
+pub(crate) struct Leftovers {
+    /// Held only for a look-up or a change.
+    left: Mutex<HashMap<SandboxId, Vec<Slot>>>,
+    added: Notify,
+    /// How many there are.
+    pub(crate) count: Arc<Gauge>,
+}
+
+impl Leftovers {
+    /// Remembers what is left of a sandbox, with the slots that are still its own.
+    pub(crate) fn add(&self, id: &SandboxId, slots: Vec<Slot>, error: &DestroyError) {
+        tracing::error!(
+            sandbox = %id, error = %Chain(error),
+            "something of a sandbox is left; it is tried again until it is gone"
+        );
+        if self.left().insert(id.clone(), slots).is_none() {
+            self.count.enter();
+        }
+        self.added.notify_one();
+    }
+
+    /// Forgets what is gone.
+    fn remove(&self, id: &SandboxId) {
+        if self.left().remove(id).is_some() {
+            self.count.leave();
+        }
+    }
+
+    fn left(&self) -> MutexGuard<'_, HashMap<SandboxId, Vec<Slot>>> {
+        self.left.lock().expect("no holder panics")
+    }
+}
+
+/// Tries again and again until nothing is left, or `stop` says that the server stops.
+pub(crate) async fn retry(host: Arc<Host>, stop: impl Future<Output = ()>) {
+    let mut stop = pin!(stop);
+    let mut rest = FIRST_REST;
+    loop {
+        let pause = async {
+            if host.leftovers.left().is_empty() {
+                host.leftovers.added.notified().await;
+                rest = FIRST_REST;
+            }
+            tokio::time::sleep(rest).await;
+        };
+        tokio::select! {
+            biased;
+            () = &mut stop => return,
+            () = pause => {}
+        }
+        let trying = Arc::clone(&host);
+        let tried = tokio::task::spawn_blocking(move || try_all(&trying)).await;
+        if let Err(panic) = tried {
+            tracing::error!(error = %Chain(&panic), "removing what is left panicked");
+        }
+        rest = (rest * 2).min(LONGEST_REST);
+    }
+}
+
+fn try_all(host: &Host) {
+    let all: Vec<_> = (host.leftovers.left().iter())
+        .map(|(id, slots)| (id.clone(), slots.clone()))
+        .collect();
+    for (id, slots) in all {
+        let deadline = Instant::now() + host.config.kill_deadline;
+        match host.remove(&id, slots.first().copied(), deadline) {
+            Ok(()) => {
+                tracing::info!(sandbox = %id, "nothing of it is left any more");
+                host.leftovers.remove(&id);
+                slots.iter().for_each(|slot| host.move_out(&id, *slot));
+            }
+            Err(error) => {
+                tracing::debug!(sandbox = %id, error = %Chain(&error), "something is still left");
+            }
+        }
+    }
+}
