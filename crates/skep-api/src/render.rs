@@ -44,7 +44,7 @@ pub(crate) fn listed_sandbox(sandbox: &Sandbox) -> rest::ListedSandbox {
         state: match sandbox.status.phase {
             Phase::Paused => rest::SandboxState::Paused,
             // Control shows no others.
-            Phase::Starting | Phase::Running | Phase::Stopping | Phase::Gone => {
+            Phase::Starting | Phase::Running | Phase::Stopping | Phase::Stuck | Phase::Gone => {
                 rest::SandboxState::Running
             }
         },
@@ -89,6 +89,7 @@ pub(crate) fn record(record: &SandboxRecord, phase: Phase) -> rest::SandboxRecor
             Phase::Running => rest::SandboxRecordState::Running,
             Phase::Paused => rest::SandboxRecordState::Paused,
             Phase::Stopping => rest::SandboxRecordState::Stopping,
+            Phase::Stuck => rest::SandboxRecordState::Stuck,
             Phase::Gone => rest::SandboxRecordState::Ended,
         },
         created_at: order.created_at,

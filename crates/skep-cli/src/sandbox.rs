@@ -333,6 +333,7 @@ fn state(state: SandboxRecordState) -> &'static str {
         SandboxRecordState::Running => "running",
         SandboxRecordState::Paused => "paused",
         SandboxRecordState::Stopping => "stopping",
+        SandboxRecordState::Stuck => "stuck",
         SandboxRecordState::Ended => "ended",
     }
 }

@@ -224,7 +224,7 @@ impl Control {
                 Ok(Arc::clone(&entry.order))
             }
             Err(error) => {
-                self.abandon(&order, claim.as_ref()).await;
+                self.abandon(&order, claim.as_ref(), place).await;
                 Err(error)
             }
         }
@@ -254,13 +254,26 @@ impl Control {
 
     /// Makes sure that nothing is left of a sandbox that nobody will be told of, and that the
     /// same request may be tried again.
-    async fn abandon(&self, order: &Order, claim: Option<&Claim>) {
+    async fn abandon(&self, order: &Order, claim: Option<&Claim>, place: Place) {
         match self.inner.nodes.kill(order.id.clone()).await {
-            Ok(()) | Err(KillError::NotHere) => {}
+            Ok(()) | Err(KillError::NotHere) => self.record_failed_start(order).await,
             Err(error @ KillError::Failed(_)) => {
                 tracing::error!(error = %Chain(&error), "failed sandbox could not be removed");
+                // The machine writes its end, and until then it has its place.
+                self.inner.registry.insert(Entry::new(order.clone(), place));
             }
         }
+        let sandboxes = self.inner.store.sandboxes();
+        if let Some(claim) = claim
+            && let Err(error) = (sandboxes.forget(order.team.clone(), claim.key()))
+                .recorded()
+                .await
+        {
+            tracing::error!(error = %Chain(&error), "idempotency key could not be freed");
+        }
+    }
+
+    async fn record_failed_start(&self, order: &Order) {
         let ending = Ending {
             reason: EndReason::StartFailed,
             usage: Usage::default(),
@@ -268,19 +281,12 @@ impl Control {
         };
         // The machine may have written a better reason; then that one is kept. The record may
         // not know the sandbox at all; then there is nothing to end.
-        let sandboxes = self.inner.store.sandboxes();
-        match sandboxes.ended(order.id.clone(), ending).recorded().await {
+        let ended = self.inner.store.sandboxes().ended(order.id.clone(), ending);
+        match ended.recorded().await {
             Ok(_) | Err(StoreError::Missing { .. }) => {}
             Err(error) => {
                 tracing::error!(error = %Chain(&error), "failed start could not be recorded");
             }
-        }
-        if let Some(claim) = claim
-            && let Err(error) = (sandboxes.forget(order.team.clone(), claim.key()))
-                .recorded()
-                .await
-        {
-            tracing::error!(error = %Chain(&error), "idempotency key could not be freed");
         }
     }
 }

@@ -120,7 +120,7 @@ impl Control {
         match sandbox.status.phase {
             Phase::Running => Ok(sandbox),
             Phase::Paused => Err(DeadlineError::Paused(id.clone())),
-            Phase::Stopping => Err(DeadlineError::Stopping(id.clone())),
+            Phase::Stopping | Phase::Stuck => Err(DeadlineError::Stopping(id.clone())),
             Phase::Starting | Phase::Gone => Err(not_found()),
         }
     }

@@ -123,7 +123,7 @@ fn page<T: Listed>(mut items: Vec<T>, query: &ListQuery) -> Page<T> {
         let shown = match item.phase() {
             Phase::Running => query.states.running,
             Phase::Paused => query.states.paused,
-            Phase::Starting | Phase::Stopping | Phase::Gone => false,
+            Phase::Starting | Phase::Stopping | Phase::Stuck | Phase::Gone => false,
         };
         shown && item.passes(query)
     });

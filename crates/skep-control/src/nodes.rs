@@ -50,8 +50,7 @@ pub trait Nodes: fmt::Debug + Send + Sync {
     /// [`NodeCreateError`]; nothing of the sandbox is left.
     fn create(&self, spec: SandboxSpec) -> BoxFuture<'_, Result<SandboxStatus, NodeCreateError>>;
 
-    /// Ends a sandbox because somebody asked for it, and returns when nothing of it can be
-    /// reached any more.
+    /// Ends a sandbox because somebody asked for it, and returns when nothing of it is left.
     ///
     /// # Errors
     ///
@@ -118,10 +117,11 @@ pub enum NodeCreateError {
 /// Why a sandbox could not be killed.
 #[derive(Debug, thiserror::Error)]
 pub enum KillError {
-    /// It is gone already, or was never there.
+    /// It is gone, whoever ended it, or was never there.
     #[error("sandbox is not there")]
     NotHere,
-    /// Something of it is left. Asking again tries again.
+    /// Something of it is left, out of reach: its status is still published. The machine tries
+    /// again until nothing is left; asking again tries at once.
     #[error("sandbox could not be removed")]
     Failed(#[source] Source),
 }

@@ -43,17 +43,24 @@ impl Control {
         let sandbox = self.known(caller, id).ok_or_else(not_found)?;
         match sandbox.status.phase {
             Phase::Running | Phase::Paused => Ok(sandbox),
-            Phase::Starting | Phase::Stopping | Phase::Gone => Err(not_found()),
+            Phase::Starting | Phase::Stopping | Phase::Stuck | Phase::Gone => Err(not_found()),
         }
     }
 
-    /// Ends a sandbox of the caller's team and returns when nothing of it can be reached.
+    /// Ends a sandbox of the caller's team and returns when nothing of it is left.
     ///
     /// # Errors
     ///
-    /// [`StopError::NotFound`] also if somebody else is ending it.
+    /// [`StopError::NotFound`] also if somebody else ends it, but not before it is gone.
+    /// [`StopError::Node`] if something of it is left: it keeps its place in the team's quota.
     pub async fn kill(&self, caller: &Caller, id: &SandboxId) -> Result<(), StopError> {
-        self.find(caller, id)?;
+        let known = self.known(caller, id);
+        let known = known.ok_or_else(|| SandboxNotFound(id.clone()))?;
+        match known.status.phase {
+            Phase::Running | Phase::Paused | Phase::Stopping | Phase::Stuck => {}
+            // Nobody has been told of it yet, or nothing is left of it.
+            Phase::Starting | Phase::Gone => return Err(SandboxNotFound(id.clone()).into()),
+        }
         match self.inner.nodes.kill(id.clone()).await {
             Ok(()) => {}
             Err(KillError::NotHere) => return Err(SandboxNotFound(id.clone()).into()),

@@ -1,7 +1,7 @@
 //! Sandboxes that outlive their server, and what the next one does with them.
 
 use jiff::Timestamp;
-use skep_isolation::{AdoptError, Exit, Launched};
+use skep_isolation::{AdoptError, Exit};
 use skep_telemetry::Chain;
 use skep_types::{EndReason, Ending, Phase, Resources, SandboxId, Usage};
 
@@ -30,8 +30,18 @@ pub struct Living {
 pub struct Adoption {
     /// These run on.
     pub adopted: Vec<SandboxId>,
-    /// These were gone.
+    /// These were gone, or were being ended and are gone now.
     pub lost: Vec<(SandboxId, EndReason)>,
+    /// These were being ended, and something of them still cannot be removed.
+    pub stuck: Vec<SandboxId>,
+}
+
+/// What became of one of them.
+enum Adopted {
+    /// It runs on.
+    Running,
+    /// Its end goes on.
+    Ending(EndReason),
 }
 
 impl Node {
@@ -40,10 +50,12 @@ impl Node {
     /// Call it once, before the first [`Node::create`].
     pub async fn adopt(&self, living: Vec<Living>) -> Adoption {
         let mut adoption = Adoption::default();
+        let mut endings = Vec::new();
         for sandbox in living {
             let id = sandbox.id.clone();
             match self.adopt_one(sandbox).await {
-                Ok(()) => {
+                Ok(Adopted::Ending(reason)) => endings.push((id, reason)),
+                Ok(Adopted::Running) => {
                     self.inner.metrics.adopted.add_one();
                     adoption.adopted.push(id);
                 }
@@ -59,6 +71,14 @@ impl Node {
                 }
             }
         }
+        // They end side by side, and none takes longer than an attempt may.
+        for (id, reason) in endings {
+            if self.has_ended(&id).await {
+                adoption.lost.push((id, reason));
+            } else {
+                adoption.stuck.push(id);
+            }
+        }
         match self.inner.isolation.sweep().await {
             Ok(swept) if swept.sandboxes.is_empty() => {}
             Ok(swept) => tracing::info!(count = swept.sandboxes.len(), "removed leftovers"),
@@ -67,7 +87,7 @@ impl Node {
         adoption
     }
 
-    async fn adopt_one(&self, living: Living) -> Result<(), Lost> {
+    async fn adopt_one(&self, living: Living) -> Result<Adopted, Lost> {
         // Without a record the server was killed while it launched: the sandbox may be
         // anywhere between nothing and running, and nobody was told of it. It is swept.
         let text = living.record.ok_or(EndReason::StartFailed)?;
@@ -77,8 +97,16 @@ impl Node {
         })?;
         let found = self.inner.isolation.adopt(record.launch.clone()).await;
         if let Some(reason) = record.ending {
-            let usage = finish_ending(&living.id, found).await;
-            return Err(Lost { reason, usage });
+            let launched = found.map_err(|error| {
+                tracing::debug!(sandbox = %living.id, error = %Chain(&error), "it was gone already");
+                let usage = lost(&error).usage;
+                Lost { reason, usage }
+            })?;
+            self.drive(&living.id, living.resources, living.started_at, |driver| {
+                driver.adopt_and_end(launched, record, reason)
+            })
+            .map_err(|Taken| reason)?;
+            return Ok(Adopted::Ending(reason));
         }
         let launched = found.map_err(|error| {
             let lost = lost(&error);
@@ -97,7 +125,19 @@ impl Node {
         let settled = status
             .wait_for(|status| status.phase != Phase::Starting)
             .await;
-        settled.map(drop).map_err(|_| EndReason::Crashed.into())
+        (settled.map(|_| Adopted::Running)).map_err(|_| EndReason::Crashed.into())
+    }
+
+    /// Waits for the first attempt to end a sandbox, and says whether nothing of it is left.
+    async fn has_ended(&self, id: &SandboxId) -> bool {
+        let Some(mut entry) = self.entry(id) else {
+            return true;
+        };
+        let tried = entry.status.wait_for(|status| match status.phase {
+            Phase::Gone | Phase::Stuck => true,
+            Phase::Starting | Phase::Running | Phase::Paused | Phase::Stopping => false,
+        });
+        tried.await.is_ok_and(|status| status.phase == Phase::Gone)
     }
 }
 
@@ -126,19 +166,5 @@ fn lost(error: &AdoptError) -> Lost {
             reason: reason_of(Exit::Unknown, usage),
             usage: *usage,
         },
-    }
-}
-
-/// Ends what the last server was ending when it was killed, and says what it had used.
-async fn finish_ending(id: &SandboxId, found: Result<Launched, AdoptError>) -> Usage {
-    match found {
-        Ok(launched) => launched.destroy().await.unwrap_or_else(|error| {
-            tracing::error!(sandbox = %id, error = %Chain(&error), "sandbox left something behind");
-            Usage::default()
-        }),
-        Err(error) => {
-            tracing::debug!(sandbox = %id, error = %Chain(&error), "sandbox was gone already");
-            lost(&error).usage
-        }
     }
 }

@@ -1,5 +1,7 @@
 //! The task that owns one sandbox.
 
+mod end;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,18 +18,14 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Deadline, wall_now};
 use crate::journal::Noted;
 use crate::memory_mean::MemoryMean;
-use crate::node::{CreateError, ExtendMode, Inner};
+use crate::node::{CreateError, ExtendMode, Inner, KillError};
 use crate::record::DriverRecord;
 use crate::route::NodeRoute;
-use crate::spares;
 
 /// What others ask of a driver.
 pub(crate) enum Request {
-    /// End the sandbox; answers whether this request is the one that does it.
-    End {
-        reason: EndReason,
-        answer: oneshot::Sender<bool>,
-    },
+    /// End the sandbox; answers when nothing of it is left, or something cannot be removed.
+    End { reason: EndReason, answer: Killer },
     /// Move the deadline; answers with the status after it.
     Deadline {
         deadline: Deadline,
@@ -37,6 +35,9 @@ pub(crate) enum Request {
     /// Read the counters.
     Usage { answer: oneshot::Sender<Usage> },
 }
+
+/// Who waits for the end of a sandbox.
+pub(crate) type Killer = oneshot::Sender<Result<(), KillError>>;
 
 /// Who waits for a new sandbox.
 pub(crate) type Waiting = oneshot::Sender<Result<SandboxStatus, CreateError>>;
@@ -67,8 +68,8 @@ struct Running {
 
 /// Why a driver stops driving.
 enum Stop {
-    /// The sandbox is to be ended, or has ended.
-    End(EndReason),
+    /// The sandbox is to be ended, or has ended, and somebody may wait for that.
+    End(EndReason, Option<Killer>),
     /// The server stops and leaves the sandbox to the next one.
     Leave,
 }
@@ -131,7 +132,7 @@ impl Driver {
                 }
                 Err(error) => {
                     tracing::warn!(error = %Chain(&error), "a spare sandbox is of no use");
-                    spares::destroy(spare.launched).await;
+                    spare.launched.dispose().await;
                 }
             }
         }
@@ -158,6 +159,22 @@ impl Driver {
         })
     }
 
+    /// Goes on ending a sandbox that an earlier server was ending.
+    pub(crate) async fn adopt_and_end(
+        mut self,
+        launched: Launched,
+        record: DriverRecord,
+        reason: EndReason,
+    ) {
+        let running = Running {
+            launched,
+            record,
+            ended: CancellationToken::new(),
+            memory: MemoryMean::default(),
+        };
+        self.end(running, reason, None).await;
+    }
+
     /// Drives a sandbox that an earlier server launched.
     pub(crate) async fn adopt_and_drive(mut self, launched: Launched, record: DriverRecord) {
         let started_at = self.status.borrow().started_at;
@@ -178,7 +195,7 @@ impl Driver {
     async fn drive_to_end(&mut self, mut running: Running) {
         match self.drive(&mut running).await {
             Stop::Leave => tracing::debug!("left to the next server"),
-            Stop::End(reason) => self.end(running, reason).await,
+            Stop::End(reason, killer) => self.end(running, reason, killer).await,
         }
     }
 
@@ -194,16 +211,12 @@ impl Driver {
             let deadline = running.record.deadline.instant;
             tokio::select! {
                 biased;
-                exit = &mut exited => return Stop::End(self.explain(running, exit).await),
-                () = tokio::time::sleep_until(deadline) => return Stop::End(EndReason::Timeout),
+                exit = &mut exited => return Stop::End(self.explain(running, exit).await, None),
+                () = tokio::time::sleep_until(deadline) => return Stop::End(EndReason::Timeout, None),
                 () = self.stop.cancelled() => return Stop::Leave,
                 request = self.queue.recv() => match request {
-                    Some(Request::End { reason, answer: caller }) => {
-                        // The route goes first: when the caller has its answer the proxy has
-                        // already stopped.
-                        self.close(running);
-                        answer(caller, true);
-                        return Stop::End(reason);
+                    Some(Request::End { reason, answer: killer }) => {
+                        return Stop::End(reason, Some(killer));
                     }
                     Some(Request::Deadline { deadline, mode, answer: caller }) => {
                         self.move_deadline(running, deadline, mode).await;
@@ -240,33 +253,6 @@ impl Driver {
     fn journal_record(&self, record: &DriverRecord) -> Noted {
         let (journal, id) = (&self.node.journal, &self.status.borrow().id);
         journal.changed(id, record.execution, record.to_text(), record.deadline.wall)
-    }
-
-    /// Kills what is left of the sandbox and writes down its end.
-    async fn end(&mut self, mut running: Running, reason: EndReason) {
-        self.close(&running);
-        self.enter(Event::Kill);
-        running.record.ending = Some(reason);
-        // A server that is killed in the middle is not to find a sandbox that seems to have
-        // crashed.
-        self.journal_record(&running.record).await;
-        let mut queue = std::mem::replace(&mut self.queue, mpsc::channel(1).1);
-        queue.close();
-        let usage = match running.launched.destroy().await {
-            Ok(mut usage) => {
-                let memory = &mut running.memory;
-                usage.memory_average_bytes = memory.look(Instant::now(), usage.memory_bytes);
-                usage
-            }
-            Err(error) => {
-                // The sweep of the next start tries again; the sandbox itself is over.
-                tracing::error!(error = %Chain(&error), "sandbox left something behind");
-                Usage::default()
-            }
-        };
-        self.finish(reason, usage).await;
-        // Whoever asked in the meantime learns from a dropped answer that it is gone.
-        drop(queue);
     }
 
     /// Says why the first process ended although nobody asked for it.

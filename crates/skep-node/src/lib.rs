@@ -27,5 +27,7 @@ pub use clock::Deadline;
 pub use host::HostReport;
 pub use journal::{Journal, MemoryJournal, Noted};
 pub use metrics::Metrics;
-pub use node::{CreateError, ExtendMode, Node, NodeOptions, NotHere, SpareCounts, WhenStopped};
+pub use node::{
+    CreateError, ExtendMode, KillError, Node, NodeOptions, NotHere, SpareCounts, WhenStopped,
+};
 pub use route::NodeRoute;

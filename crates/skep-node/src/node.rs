@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
 use skep_isolation::{Isolation, LaunchError};
 use skep_telemetry::Tasks;
@@ -25,6 +26,9 @@ use crate::spares::Spares;
 
 /// How many requests may wait for one driver. A caller beyond that waits its turn.
 const QUEUE: usize = 32;
+
+/// How many sandboxes are ended at once when the server stops.
+const KILLS_AT_ONCE: usize = 16;
 
 /// The sandboxes of this machine. Clones share them.
 #[derive(Debug, Clone)]
@@ -97,6 +101,18 @@ pub struct SpareCounts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no such sandbox on this node")]
 pub struct NotHere;
+
+/// Why a sandbox was not ended by whoever asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KillError {
+    /// There is none, or no longer: it may be that somebody else has just ended it.
+    #[error(transparent)]
+    NotHere(#[from] NotHere),
+    /// It was killed and cannot be reached, but something of it could not be removed. The node
+    /// tries again until nothing is left; asking again tries at once.
+    #[error("something of the sandbox could not be removed")]
+    Stuck,
+}
 
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -196,26 +212,18 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// [`NotHere`] if it is unknown, gone, or already being ended by somebody else.
-    pub async fn kill(&self, id: &SandboxId, reason: EndReason) -> Result<(), NotHere> {
+    /// [`KillError::NotHere`] if it is unknown or gone; while somebody else ends it, that is said
+    /// when it is. [`KillError::Stuck`] if something of it cannot be removed.
+    pub async fn kill(&self, id: &SandboxId, reason: EndReason) -> Result<(), KillError> {
         let entry = self.entry(id).ok_or(NotHere)?;
-        let (answer, accepted) = oneshot::channel();
+        let (answer, ended) = oneshot::channel();
         entry
             .requests
             .send(Request::End { reason, answer })
             .await
             .map_err(|_| NotHere)?;
-        if !accepted.await.map_err(|_| NotHere)? {
-            return Err(NotHere);
-        }
-        let mut status = entry.status;
-        // The driver ends by publishing `Gone`; a dropped sender means the same.
-        let gone = status
-            .wait_for(|status| status.phase == Phase::Gone)
-            .await
-            .is_ok();
-        tracing::debug!(sandbox = %id, gone, "kill finished");
-        Ok(())
+        // A driver that leaves without an answer has left nothing, or all, to somebody else.
+        ended.await.unwrap_or(Err(NotHere.into()))
     }
 
     /// Gives a running sandbox another deadline, `lifetime` from now, and returns its status.
@@ -315,12 +323,15 @@ impl Node {
     /// have finished.
     pub async fn shut_down(&self, when_stopped: WhenStopped) {
         if when_stopped == WhenStopped::End {
-            let ids: Vec<_> = self.list().into_iter().map(|status| status.id).collect();
-            for id in ids {
-                if self.kill(&id, EndReason::ServerStopped).await.is_err() {
-                    tracing::debug!(sandbox = %id, "already ending");
+            let kill = async |status: SandboxStatus| {
+                let killed = self.kill(&status.id, EndReason::ServerStopped).await;
+                if let Err(error) = killed {
+                    tracing::debug!(sandbox = %status.id, %error, "not ended");
                 }
-            }
+            };
+            let kills = self.list().into_iter().map(kill);
+            let kills = stream::iter(kills).buffer_unordered(KILLS_AT_ONCE);
+            kills.collect::<()>().await;
         }
         self.inner.tasks.finish().await;
         self.inner.give_up_spares().await;

@@ -201,7 +201,7 @@ impl Inner {
             spares
         };
         let count = spares.len();
-        let ends = spares.into_iter().map(|spare| destroy(spare.launched));
+        let ends = spares.iter().map(|spare| spare.launched.dispose());
         futures_util::future::join_all(ends).await;
         count
     }
@@ -296,26 +296,23 @@ impl Inner {
         let has_ended = spare.launched.exited().now_or_never().is_some();
         if has_ended {
             tracing::warn!(sandbox = %spare.id, "a sandbox ended while it waited for an owner");
-            let launched = Arc::clone(&spare.launched);
-            self.tasks.spawn("end a spare", destroy(launched));
+            self.end_spare(Arc::clone(&spare.launched));
         }
         !has_ended
     }
 
     fn discard(&self, spares: Vec<Spare>) {
         for spare in spares {
-            self.tasks.spawn("end a spare", destroy(spare.launched));
+            self.end_spare(spare.launched);
         }
+    }
+
+    fn end_spare(&self, launched: Launched) {
+        let ending = async move { launched.dispose().await };
+        self.tasks.spawn("end a spare", ending);
     }
 }
 
 fn now() -> std::time::Instant {
     Instant::now().into_std()
-}
-
-pub(crate) async fn destroy(launched: Launched) {
-    if let Err(error) = launched.destroy().await {
-        // The sweep of the next start tries again.
-        tracing::error!(error = %Chain(&error), "a spare sandbox left something behind");
-    }
 }

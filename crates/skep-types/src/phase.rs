@@ -1,7 +1,7 @@
 //! Where a sandbox is in its life, as a pure state machine.
 
-use Event::{AgentReady, Exited, Kill, Pause, Resume};
-use Phase::{Gone, Paused, Running, Starting, Stopping};
+use Event::{AgentReady, Exited, Kill, KillFailed, Pause, Resume};
+use Phase::{Gone, Paused, Running, Starting, Stopping, Stuck};
 
 /// Where a sandbox is in its life.
 ///
@@ -10,6 +10,7 @@ use Phase::{Gone, Paused, Running, Starting, Stopping};
 ///     └───────────┼───────────┘   kill
 ///                 ▼
 ///             Stopping ──► Gone
+///                 └► Stuck ──┘    what is left of it is tried again
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
@@ -21,6 +22,9 @@ pub enum Phase {
     Paused,
     /// Being killed and cleaned up.
     Stopping,
+    /// Killed and out of reach, but something of it could not be removed yet: a process does not
+    /// die, say. It keeps its place.
+    Stuck,
     /// Ended; only its record is left.
     Gone,
 }
@@ -36,7 +40,9 @@ pub enum Event {
     Resume,
     /// Somebody, or the deadline, asked for the end.
     Kill,
-    /// The first process is gone.
+    /// Something of it could not be removed.
+    KillFailed,
+    /// Nothing of it is left.
     Exited,
 }
 
@@ -73,14 +79,19 @@ impl Phase {
             (Starting, AgentReady) | (Paused, Resume) => Ok(Verdict::Enter(Running)),
             (Running, Pause) => Ok(Verdict::Enter(Paused)),
             (Starting | Running | Paused, Kill) => Ok(Verdict::Enter(Stopping)),
-            (Starting | Running | Paused | Stopping, Exited) => Ok(Verdict::Enter(Gone)),
+            (Stopping, KillFailed) => Ok(Verdict::Enter(Stuck)),
+            (Starting | Running | Paused | Stopping | Stuck, Exited) => Ok(Verdict::Enter(Gone)),
             (Running, AgentReady | Resume)
             | (Paused, Pause)
-            | (Stopping | Gone, Kill)
+            | (Stopping | Stuck | Gone, Kill)
+            | (Stuck, KillFailed)
             | (Gone, Exited) => Ok(Verdict::Stay),
             (Starting, Pause | Resume)
-            | (Paused | Stopping | Gone, AgentReady)
-            | (Stopping | Gone, Pause | Resume) => Err(Refused { phase: self, event }),
+            | (Paused | Stopping | Stuck | Gone, AgentReady)
+            | (Stopping | Stuck | Gone, Pause | Resume)
+            | (Starting | Running | Paused | Gone, KillFailed) => {
+                Err(Refused { phase: self, event })
+            }
         }
     }
 }
@@ -105,6 +116,17 @@ mod tests {
         check(Starting, &[Kill, Exited], Ok(Gone));
         check(Running, &[Pause, Kill, Kill, Exited], Ok(Gone));
         check(Running, &[Exited, Kill, Exited], Ok(Gone));
+    }
+
+    #[test]
+    fn a_sandbox_that_cannot_be_removed_is_stuck_until_it_is() {
+        check(Running, &[Kill, KillFailed, Kill, KillFailed], Ok(Stuck));
+        check(Running, &[Kill, KillFailed, Exited], Ok(Gone));
+        let refused = Refused {
+            phase: Stuck,
+            event: Resume,
+        };
+        check(Stuck, &[Resume], Err(refused));
     }
 
     #[test]

@@ -6,8 +6,8 @@ use skep_api::{Problem, ServerMetrics};
 use skep_native::{LaunchCounts, ZygoteCounts};
 use skep_node::{HostReport, Node};
 use skep_store::Store;
-use skep_telemetry::Exposition;
-use skep_types::{HostResource, Phase};
+use skep_telemetry::{Exposition, Gauge};
+use skep_types::{HostResource, Phase, SandboxStatus};
 
 /// The counters of all parts.
 #[derive(Debug)]
@@ -16,6 +16,7 @@ pub(crate) struct Metrics {
     pub(crate) store: Store,
     pub(crate) launches: Arc<LaunchCounts>,
     pub(crate) zygotes: Arc<ZygoteCounts>,
+    pub(crate) leftovers: Arc<Gauge>,
     /// Set when the front door is there, which is made last.
     pub(crate) proxy: OnceLock<Arc<skep_proxy::Metrics>>,
 }
@@ -85,6 +86,7 @@ impl Metrics {
             (Phase::Running, "running"),
             (Phase::Paused, "paused"),
             (Phase::Stopping, "stopping"),
+            (Phase::Stuck, "stuck"),
         ];
         let sandboxes = self.node.list();
         let counted = phases.map(|(phase, name)| {
@@ -97,6 +99,17 @@ impl Metrics {
             "Sandboxes that are there.",
             "phase",
             counted,
+        );
+        let is_stuck = |status: &&SandboxStatus| status.phase == Phase::Stuck;
+        let stuck = sandboxes.iter().filter(is_stuck).count();
+        text.gauges(
+            "skep_sandboxes_stuck",
+            "Sandboxes that were killed and could not be removed, and what is left of others.",
+            "kind",
+            [
+                ("sandbox", u64::try_from(stuck).unwrap_or(u64::MAX)),
+                ("leftover", self.leftovers.get()),
+            ],
         );
         text.durations(
             "skep_sandbox_create_seconds",

@@ -216,6 +216,7 @@ impl Server {
             store: store.clone(),
             launches: isolation.launches(),
             zygotes: isolation.zygotes(),
+            leftovers: isolation.leftovers(),
             proxy: OnceLock::new(),
         });
         let api = skep_api::router(skep_api::Options {

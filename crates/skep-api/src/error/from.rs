@@ -228,7 +228,9 @@ impl From<StopError> for ApiError {
             StopError::NotFound(error) => error.into(),
             StopError::Node(_) => {
                 tracing::error!(error = %Chain(&error), "kill failed");
-                Self::internal("the sandbox could not be ended in good order; try again")
+                let message = "the sandbox is out of reach, but something of it could not be removed; the server keeps trying";
+                // Asking again at once waits as long for the same answer.
+                Self::unavailable("sandbox_stuck", message).retry(Retry::Never)
             }
         }
     }
@@ -315,9 +317,9 @@ mod tests {
         let message = "the server cannot read its templates";
         let failed = ResolveError::Failed(secret());
         check(failed, 500, "internal_server_error", message, Retry::Unsaid);
-        let message = "the sandbox could not be ended in good order; try again";
+        let message = "the sandbox is out of reach, but something of it could not be removed; the server keeps trying";
         let stuck = StopError::Node(skep_control::KillError::Failed(secret()));
-        check(stuck, 500, "internal_server_error", message, Retry::Unsaid);
+        check(stuck, 503, "sandbox_stuck", message, Retry::Never);
         let message = "the sandbox could not be started";
         check(
             CreateError::BrokeOff,

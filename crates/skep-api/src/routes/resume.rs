@@ -25,7 +25,7 @@ pub(crate) async fn resume(
             "sandbox_running",
             format!("Sandbox {id} is already running"),
         )),
-        Phase::Paused | Phase::Starting | Phase::Stopping | Phase::Gone => {
+        Phase::Paused | Phase::Starting | Phase::Stopping | Phase::Stuck | Phase::Gone => {
             Err(ApiError::not_implemented("resuming a sandbox"))
         }
     }

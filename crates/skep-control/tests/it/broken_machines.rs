@@ -11,8 +11,8 @@ use skep_control::{
 };
 use skep_testkit::wait_until;
 use skep_types::{
-    Egress, EndReason, Resources, SandboxId, SandboxSpec, SandboxStatus, TemplateImage, TenantId,
-    Usage,
+    Egress, EndReason, Phase, Resources, SandboxId, SandboxSpec, SandboxStatus, TemplateImage,
+    TenantId, Usage,
 };
 use tempfile::TempDir;
 
@@ -119,6 +119,40 @@ async fn a_sandbox_that_cannot_be_killed_is_still_shown() {
         control.list(&caller, &ListQuery::everything()).items.len(),
         1
     );
+}
+
+#[tokio::test]
+async fn a_sandbox_of_which_something_is_left_keeps_its_place_in_the_quota() {
+    let folder = TempDir::new().unwrap();
+    let store = store(folder.path());
+    let whole = fake(&store);
+    let nodes = Broken {
+        fault: Fault::CannotKill,
+        whole: whole.clone(),
+    };
+    let control = control(&store, Arc::new(nodes)).await;
+    let caller = anybody(&control).await;
+    let limit = usize::try_from(caller.limits.sandboxes).unwrap();
+    let mut created = Vec::new();
+    for _ in 0..limit {
+        created.push(control.create(&caller, request()).await.unwrap());
+    }
+    let stuck = &created[0].id;
+    for _ in 0..2 {
+        let error = control.kill(&caller, stuck).await.unwrap_err();
+        assert!(matches!(error, StopError::Node(_)), "{error:?}");
+        whole.set_phase(stuck, Phase::Stuck);
+    }
+    control.find(&caller, stuck).unwrap_err();
+    let listed = control.list(&caller, &ListQuery::everything()).items;
+    assert_eq!(listed.len(), limit - 1);
+    let error = control.create(&caller, request()).await.unwrap_err();
+    assert!(
+        matches!(error, CreateError::QuotaReached { .. }),
+        "{error:?}"
+    );
+    whole.end(stuck, EndReason::Killed).await;
+    control.create(&caller, request()).await.unwrap();
 }
 
 #[tokio::test]

@@ -5,7 +5,9 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future;
 use jiff::Timestamp;
-use skep_node::{Adoption, Journal, Living, MemoryJournal, Node, NodeOptions, Noted, WhenStopped};
+use skep_node::{
+    Adoption, Journal, KillError, Living, MemoryJournal, Node, NodeOptions, Noted, WhenStopped,
+};
 use skep_types::{EndReason, Ending, ExecutionId, Phase, SandboxId, Usage};
 
 use crate::{Machine, spec};
@@ -28,7 +30,7 @@ async fn a_living_sandbox_is_adopted_with_its_token_and_deadline() {
         adoption,
         Adoption {
             adopted: vec![status.id.clone()],
-            lost: Vec::new()
+            ..Adoption::default()
         }
     );
     assert_eq!(second.status(&status.id).unwrap(), status);
@@ -154,6 +156,81 @@ async fn a_sandbox_that_was_being_killed_with_its_server_was_killed_and_did_not_
     assert_eq!(adoption.lost, [(status.id.clone(), EndReason::Killed)]);
     let ending = machine.journal.ending(&status.id).unwrap();
     assert_eq!(ending.reason, EndReason::Killed);
+}
+
+#[tokio::test]
+async fn a_sandbox_that_does_not_die_is_the_next_servers_too() {
+    let machine = Machine::default();
+    let first = machine.node();
+    let status = first.create(spec(HOUR)).await.unwrap();
+    machine.isolation.stick(&status.id);
+    let stuck = Err(KillError::Stuck);
+    assert_eq!(first.kill(&status.id, EndReason::Killed).await, stuck);
+    first.shut_down(WhenStopped::Leave).await;
+    assert_eq!(machine.journal.ending(&status.id), None);
+
+    let second = machine.node();
+    let adoption = second.adopt(machine.journal.living()).await;
+
+    let expected = Adoption {
+        stuck: vec![status.id.clone()],
+        ..Adoption::default()
+    };
+    assert_eq!(adoption, expected);
+    assert_eq!(second.status(&status.id).unwrap().phase, Phase::Stuck);
+    assert!(second.route(&status.id).is_none());
+    machine.isolation.unstick(&status.id);
+    assert_eq!(second.kill(&status.id, EndReason::Killed).await, Ok(()));
+    let ending = machine.journal.ending(&status.id).unwrap();
+    assert_eq!(ending.reason, EndReason::Killed);
+}
+
+/// A journal that never takes a note, as on a disk that is full or broken.
+#[derive(Debug)]
+struct Hanging;
+
+impl Journal for Hanging {
+    fn started(
+        &self,
+        _id: &SandboxId,
+        _execution: ExecutionId,
+        _record: String,
+        _started_at: Timestamp,
+        _ends_at: Timestamp,
+    ) -> Noted {
+        future::ready(()).boxed()
+    }
+
+    fn changed(
+        &self,
+        _id: &SandboxId,
+        _execution: ExecutionId,
+        _record: String,
+        _ends_at: Timestamp,
+    ) -> Noted {
+        future::pending().boxed()
+    }
+
+    fn ended(&self, _id: &SandboxId, _ending: &Ending) -> Noted {
+        future::ready(()).boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_hangs_keeps_nobody_alive() {
+    let machine = Machine::default();
+    let node = Node::new(NodeOptions {
+        isolation: std::sync::Arc::new(machine.isolation.clone()),
+        journal: std::sync::Arc::new(Hanging),
+        agents: std::sync::Arc::new(machine.agents.clone()),
+        spares: 0,
+        admission: skep_types::AdmissionPolicy::default(),
+    });
+    let status = node.create(spec(HOUR)).await.unwrap();
+    let killed = node.kill(&status.id, EndReason::Killed);
+    let killed = tokio::time::timeout(Duration::from_secs(5), killed).await;
+    assert_eq!(killed, Ok(Ok(())));
+    assert!(machine.isolation.living().is_empty());
 }
 
 #[tokio::test]

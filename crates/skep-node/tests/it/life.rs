@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use skep_isolation::LaunchError;
-use skep_node::{CreateError, ExtendMode, NotHere, WhenStopped};
+use skep_node::{CreateError, ExtendMode, KillError, NotHere, WhenStopped};
 use skep_testkit::wait_until;
 use skep_types::{EndReason, Phase};
 
@@ -58,7 +58,69 @@ async fn a_kill_is_complete_when_it_returns_and_the_second_finds_nothing() {
         machine.journal.ending(&status.id).unwrap().reason,
         EndReason::Killed
     );
-    assert_eq!(node.kill(&status.id, EndReason::Killed).await, Err(NotHere));
+    let gone = Err(KillError::NotHere(NotHere));
+    assert_eq!(node.kill(&status.id, EndReason::Killed).await, gone);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_does_not_die_is_told_so_and_tried_until_it_does() {
+    let machine = Machine::default();
+    let node = machine.node();
+    let status = node.create(spec(HOUR)).await.unwrap();
+    machine.isolation.stick(&status.id);
+
+    let (first, second) = tokio::join!(
+        node.kill(&status.id, EndReason::Killed),
+        node.kill(&status.id, EndReason::Killed)
+    );
+
+    assert_eq!([first, second], [Err(KillError::Stuck); 2]);
+    assert!(node.route(&status.id).is_none(), "nobody reaches it");
+    assert_eq!(node.status(&status.id).unwrap().phase, Phase::Stuck);
+    assert_eq!(machine.journal.ending(&status.id), None);
+    node.usage(&status.id).await.unwrap_err();
+
+    let tried = machine.isolation.failed_destroys();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let tries = machine.isolation.failed_destroys() - tried;
+    assert!((8..20).contains(&tries), "{tries} attempts in ten minutes");
+
+    machine.isolation.unstick(&status.id);
+    wait_until(Duration::from_secs(120), async || {
+        machine.journal.ending(&status.id).ok_or("no ending yet")
+    })
+    .await;
+    let ending = machine.journal.ending(&status.id).unwrap();
+    assert_eq!(ending.reason, EndReason::Killed);
+    assert!(machine.isolation.living().is_empty());
+}
+
+#[tokio::test]
+async fn whoever_kills_a_stuck_sandbox_again_has_it_tried_at_once() {
+    let machine = Machine::default();
+    let node = machine.node();
+    let status = node.create(spec(HOUR)).await.unwrap();
+    machine.isolation.stick(&status.id);
+    let stuck = Err(KillError::Stuck);
+    assert_eq!(node.kill(&status.id, EndReason::Killed).await, stuck);
+    assert_eq!(node.kill(&status.id, EndReason::Killed).await, stuck);
+    machine.isolation.unstick(&status.id);
+    assert_eq!(node.kill(&status.id, EndReason::Killed).await, Ok(()));
+    assert!(machine.isolation.living().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_finds_an_undying_sandbox_is_kept_in_the_end() {
+    let machine = Machine::default();
+    let node = machine.node();
+    let status = node.create(spec(Duration::from_secs(10))).await.unwrap();
+    machine.isolation.stick(&status.id);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(node.status(&status.id).unwrap().phase, Phase::Stuck);
+    machine.isolation.unstick(&status.id);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let ending = machine.journal.ending(&status.id).unwrap();
+    assert_eq!(ending.reason, EndReason::Timeout);
 }
 
 #[tokio::test]

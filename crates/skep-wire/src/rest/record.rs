@@ -58,6 +58,8 @@ pub enum SandboxRecordState {
     Paused,
     /// Being killed.
     Stopping,
+    /// Killed and out of reach, but something of it could not be removed yet.
+    Stuck,
     /// Gone.
     Ended,
 }

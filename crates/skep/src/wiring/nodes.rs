@@ -47,10 +47,11 @@ impl Nodes for LocalNodes {
 
     fn kill(&self, id: SandboxId) -> BoxFuture<'_, Result<(), KillError>> {
         async move {
-            self.0
-                .kill(&id, EndReason::Killed)
-                .await
-                .map_err(|skep_node::NotHere| KillError::NotHere)
+            let killed = self.0.kill(&id, EndReason::Killed).await;
+            killed.map_err(|error| match error {
+                skep_node::KillError::NotHere(_) => KillError::NotHere,
+                skep_node::KillError::Stuck => KillError::Failed(Box::new(error)),
+            })
         }
         .boxed()
     }

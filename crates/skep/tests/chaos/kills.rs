@@ -101,7 +101,7 @@ async fn settled(installation: &Installation, client: &Client, ledger: &Shared) 
     let records = wait_until(ENDING, || async {
         let records = records(client).await;
         let moving = |record: &&SandboxRecord| match record.state {
-            State::Starting | State::Stopping => true,
+            State::Starting | State::Stopping | State::Stuck => true,
             // The next look could find its second over.
             State::Running => record
                 .end_at

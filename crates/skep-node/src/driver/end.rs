@@ -1,0 +1,142 @@
+//! The end of a sandbox, which is over only when nothing of it is left.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use skep_isolation::DestroyError;
+use skep_telemetry::Chain;
+use skep_types::{EndReason, Event, Usage};
+
+use super::{Driver, Killer, Request, Running, answer};
+use crate::node::{KillError, NotHere};
+
+/// How long the kill waits for the record to know of it. A disk that is full or broken keeps
+/// nobody alive.
+const PATIENCE_WITH_RECORD: Duration = Duration::from_secs(1);
+
+/// How long a sandbox of which something is left is left alone, first and at most.
+const FIRST_REST: Duration = Duration::from_secs(1);
+const LONGEST_REST: Duration = Duration::from_mins(1);
+
+/// How many may wait for one attempt. Others wait in the queue.
+const MOST_KILLERS: usize = 32;
+
+/// Why the next attempt is made, or none.
+enum Next {
+    /// Somebody asked, or it is time.
+    Attempt(Option<Killer>),
+    /// The server stops and leaves it to the next one.
+    Leave,
+}
+
+impl Driver {
+    /// Kills the sandbox, removes what is left of it and writes down its end. Tries until
+    /// nothing is left; until then the sandbox is [`skep_types::Phase::Stuck`], keeps what it
+    /// has, and nobody can reach it.
+    pub(super) async fn end(
+        &mut self,
+        mut running: Running,
+        reason: EndReason,
+        mut killer: Option<Killer>,
+    ) {
+        // The route goes first: when the caller has its answer the proxy has already stopped.
+        self.close(&running);
+        self.enter(Event::Kill);
+        running.record.ending = Some(reason);
+        // A server that is killed in the middle is not to find a sandbox that seems to have
+        // crashed.
+        let noted = self.journal_record(&running.record);
+        if tokio::time::timeout(PATIENCE_WITH_RECORD, noted)
+            .await
+            .is_err()
+        {
+            tracing::warn!("a sandbox is killed before the record knows");
+        }
+        let mut rest = FIRST_REST;
+        let mut failures = 0_u32;
+        loop {
+            let (destroyed, others) = self.destroy(&running).await;
+            match destroyed {
+                Ok(mut usage) => {
+                    let memory = &mut running.memory;
+                    usage.memory_average_bytes = memory.look(Instant::now(), usage.memory_bytes);
+                    self.finish(reason, usage).await;
+                    killer.into_iter().for_each(|killer| answer(killer, Ok(())));
+                    // They find what they would have found a moment later.
+                    let gone = Err(KillError::NotHere(NotHere));
+                    others.into_iter().for_each(|killer| answer(killer, gone));
+                    return;
+                }
+                Err(error) => {
+                    failures += 1;
+                    report(&error, failures);
+                    self.enter(Event::KillFailed);
+                    let all = killer.take().into_iter().chain(others);
+                    all.for_each(|killer| answer(killer, Err(KillError::Stuck)));
+                }
+            }
+            match self.rest(rest).await {
+                Next::Attempt(asking) => killer = asking,
+                Next::Leave => {
+                    tracing::warn!("what is left of a sandbox is left to the next server");
+                    return;
+                }
+            }
+            rest = (rest * 2).min(LONGEST_REST);
+        }
+    }
+
+    /// Makes one attempt, and says who else has asked for the end meanwhile.
+    async fn destroy(&mut self, running: &Running) -> (Result<Usage, DestroyError>, Vec<Killer>) {
+        let launched = Arc::clone(&running.launched);
+        let mut destroying = launched.destroy();
+        let mut others = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                destroyed = &mut destroying => return (destroyed, others),
+                Some(request) = self.queue.recv(), if others.len() < MOST_KILLERS => {
+                    others.extend(killer_in(request));
+                }
+            }
+        }
+    }
+
+    /// Waits until the next attempt is due.
+    async fn rest(&mut self, rest: Duration) -> Next {
+        let due = tokio::time::Instant::now() + rest;
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Next::Leave,
+                () = tokio::time::sleep_until(due) => return Next::Attempt(None),
+                Some(request) = self.queue.recv() => {
+                    if let Some(killer) = killer_in(request) {
+                        return Next::Attempt(Some(killer));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Who asks for the end. Whoever asks for something else learns from a dropped answer that the
+/// sandbox is no longer there.
+fn killer_in(request: Request) -> Option<Killer> {
+    match request {
+        Request::End { answer, .. } => Some(answer),
+        Request::Deadline { .. } | Request::Usage { .. } => None,
+    }
+}
+
+/// Tells the operator, once: somebody has to look at the machine.
+fn report(error: &DestroyError, failures: u32) {
+    if failures == 1 {
+        tracing::error!(
+            error = %Chain(error),
+            "a sandbox could not be removed; it is out of reach and is tried again"
+        );
+    } else {
+        tracing::debug!(error = %Chain(error), failures, "a sandbox could still not be removed");
+    }
+}
