@@ -26,6 +26,7 @@ mod stage;
 mod suite;
 mod table;
 mod target;
+mod undying;
 mod wall;
 mod world;
 

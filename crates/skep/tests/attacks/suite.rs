@@ -18,7 +18,7 @@ use crate::product::Product;
 use crate::sentinels::Sentinels;
 use crate::target::{Target, Verdict, command};
 use crate::world::World;
-use crate::{bombs, left_behind, stage, table, wall};
+use crate::{bombs, left_behind, stage, table, undying, wall};
 
 /// Programs that attack one sandbox at a time.
 const ATTACKERS: usize = 4;
@@ -113,6 +113,20 @@ fn heavy_trials(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Vec<Trial> {
             runs.block_on(bombs::flood(&flooded.product, &flooded.sentinels)),
         )
     });
+    let (deep, runs) = (Arc::clone(suite), Arc::clone(runtime));
+    let deep_groups = Trial::test("bombs::deep_cgroups", move || {
+        tell(
+            "deep cgroups",
+            runs.block_on(undying::deep_groups(&deep.product, &deep.sentinels)),
+        )
+    });
+    let (frozen, runs) = (Arc::clone(suite), Arc::clone(runtime));
+    let undead = Trial::test("bombs::undead", move || {
+        tell(
+            "undead",
+            runs.block_on(undying::undead(&frozen.product, &frozen.sentinels)),
+        )
+    });
     let (cleaned, runs) = (Arc::clone(suite), Arc::clone(runtime));
     let clean_up = Trial::test("nothing_is_left_of_hundreds_of_sandboxes", move || {
         tell(
@@ -120,7 +134,9 @@ fn heavy_trials(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Vec<Trial> {
             runs.block_on(left_behind::check(&cleaned.product, &cleaned.sentinels)),
         )
     });
-    bombs.chain([flood, clean_up]).collect()
+    bombs
+        .chain([flood, deep_groups, undead, clean_up])
+        .collect()
 }
 
 #[expect(clippy::print_stdout, reason = "figures are for readers of the log")]
