@@ -34,9 +34,28 @@ const NEW_TIME: libc::c_int = 0x80;
 /// the question what the present one is.
 const PERSONALITIES: [u32; 5] = [0, 0x0004_0000, 0x0008, 0x0002_0000, 0xffff_ffff];
 
-/// `TIOCSTI` and `TIOCLINUX`, which put characters into the input of a terminal, as if its user
-/// had typed them.
-const TYPING: [u32; 2] = [0x5412, 0x541c];
+/// What nobody asks of a terminal but to harm: `TIOCSTI` and `TIOCLINUX` put characters into its
+/// input, as if its user had typed them, and `TIOCSETD` loads a line discipline (modems, radio,
+/// CAN), which are hardly used and have had a hole every other year.
+const TERMINAL_REQUESTS: [u32; 3] = [0x5412, 0x541c, 0x5423];
+
+/// Options of sockets whose value is a program, for what arrives or for who gets it.
+const SOCKET_PROGRAMS: [libc::c_int; 2] = [libc::SO_ATTACH_FILTER, libc::SO_ATTACH_REUSEPORT_CBPF];
+
+/// The bits of a socket's type that are not flags: the kernel looks at no others.
+const SOCKET_TYPE: u32 = 0xf;
+
+/// Streams, datagrams and raw packets. With other types the kernel chooses a family or protocol
+/// of its own that nobody named: `SOCK_PACKET` is a packet socket, `SOCK_SEQPACKET` is SCTP.
+const INTERNET_TYPES: [libc::c_int; 3] = [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_RAW];
+/// Sockets between processes of one sandbox keep messages apart, too.
+const LOCAL_TYPES: [libc::c_int; 4] = [
+    libc::SOCK_STREAM,
+    libc::SOCK_DGRAM,
+    libc::SOCK_RAW,
+    libc::SOCK_SEQPACKET,
+];
+const ROUTE_TYPES: [libc::c_int; 2] = [libc::SOCK_DGRAM, libc::SOCK_RAW];
 
 /// Rare protocols are loaded as modules on request of anybody, bugs included.
 const INTERNET_PROTOCOLS: [libc::c_int; 6] = [
@@ -102,12 +121,28 @@ fn numbered(decisions: impl Iterator<Item = (i64, Decision)>) -> io::Result<Deci
 }
 
 /// Calls of which only some are allowed.
-fn by_arguments() -> [(i64, Decision); 5] {
+fn by_arguments() -> [(i64, Decision); 10] {
     let refused_with = |flags: libc::c_int| {
         let branches = Branches::new(Answer::Refused, Answer::Allowed);
         Decision::AnyBit(0, flags.cast_unsigned(), branches)
     };
+    // Huge pages are set aside by the operator, for somebody. No memory limit counts them, and
+    // the controller that does is mounted on few machines. Programs hear what they hear on a
+    // machine that has none set aside, and take ordinary ones.
+    let no_huge_pages = |argument: u8, flag: u32| {
+        let branches = Branches::new(Answer::NoMemory, Answer::Allowed);
+        Decision::AnyBit(argument, flag, branches)
+    };
     [
+        (
+            libc::SYS_mmap,
+            no_huge_pages(3, libc::MAP_HUGETLB.cast_unsigned()),
+        ),
+        (libc::SYS_memfd_create, no_huge_pages(1, libc::MFD_HUGETLB)),
+        (
+            libc::SYS_shmget,
+            no_huge_pages(2, libc::SHM_HUGETLB.cast_unsigned()),
+        ),
         (libc::SYS_clone, refused_with(NEW_NAMESPACE)),
         (libc::SYS_unshare, refused_with(NEW_NAMESPACE | NEW_TIME)),
         (
@@ -122,27 +157,54 @@ fn by_arguments() -> [(i64, Decision); 5] {
             libc::SYS_ioctl,
             Decision::OneOf(
                 1,
-                TYPING.to_vec(),
+                TERMINAL_REQUESTS.to_vec(),
                 Branches::new(Answer::Refused, Answer::Allowed),
             ),
         ),
+        (libc::SYS_setsockopt, socket_options()),
         (libc::SYS_socket, sockets()),
+        (libc::SYS_socketpair, local_sockets(Answer::NoFamily.into())),
     ]
 }
 
 fn sockets() -> Decision {
-    let family = |families: &[libc::c_int], yes: Decision, no: Decision| {
-        Decision::OneOf(0, numbers(families), Branches::new(yes, no))
-    };
     let protocol = |protocols: &[libc::c_int]| {
         let branches = Branches::new(Answer::Allowed, Answer::NoFamily);
         Decision::OneOf(2, numbers(protocols), branches)
     };
-    let route = protocol(&[libc::NETLINK_ROUTE]);
+    let route = of_type(&ROUTE_TYPES, protocol(&[libc::NETLINK_ROUTE]));
     let netlink = family(&[libc::AF_NETLINK], route, Answer::NoFamily.into());
-    let local = family(&[libc::AF_UNIX], Answer::Allowed.into(), netlink);
-    let internet = protocol(&INTERNET_PROTOCOLS);
-    family(&[libc::AF_INET, libc::AF_INET6], internet, local)
+    let internet = of_type(&INTERNET_TYPES, protocol(&INTERNET_PROTOCOLS));
+    let others = local_sockets(netlink);
+    family(&[libc::AF_INET, libc::AF_INET6], internet, others)
+}
+
+/// All but programs that the kernel is to run for a socket: it translates them into memory that
+/// is limited for the machine as a whole (`net.core.bpf_jit_limit`) and in nobody's account. A
+/// filter of system calls takes of the same, so no sandbox starts when that is used up.
+fn socket_options() -> Decision {
+    let programs = Decision::OneOf(
+        2,
+        numbers(&SOCKET_PROGRAMS),
+        Branches::new(Answer::Refused, Answer::Allowed),
+    );
+    let branches = Branches::new(programs, Answer::Allowed);
+    Decision::OneOf(1, numbers(&[libc::SOL_SOCKET]), branches)
+}
+
+/// What decides about sockets between processes of one sandbox, and otherwise `others`.
+fn local_sockets(others: Decision) -> Decision {
+    let local = of_type(&LOCAL_TYPES, Answer::Allowed.into());
+    family(&[libc::AF_UNIX], local, others)
+}
+
+fn family(families: &[libc::c_int], yes: Decision, no: Decision) -> Decision {
+    Decision::OneOf(0, numbers(families), Branches::new(yes, no))
+}
+
+fn of_type(types: &[libc::c_int], yes: Decision) -> Decision {
+    let branches = Branches::new(yes, Answer::NoFamily);
+    Decision::OneOfBits(1, SOCKET_TYPE, numbers(types), branches)
 }
 
 fn numbers(values: &[libc::c_int]) -> Vec<u32> {
@@ -213,7 +275,11 @@ mod tests {
     #[test]
     fn sockets_have_the_families_and_protocols_of_a_sandbox() {
         let socket = |family, protocol, expected| {
-            let arguments = [number(family), 1, number(protocol)];
+            let kind = match family {
+                libc::AF_NETLINK => libc::SOCK_RAW,
+                _ => libc::SOCK_STREAM,
+            };
+            let arguments = [number(family), number(kind), number(protocol)];
             check_call(libc::SYS_socket, &arguments, expected);
         };
         let none = Err(libc::EAFNOSUPPORT);
@@ -229,11 +295,73 @@ mod tests {
     }
 
     #[test]
+    fn sockets_have_the_types_of_a_sandbox_whatever_their_flags() {
+        const SOCK_DCCP: libc::c_int = 6;
+        const SOCK_PACKET: libc::c_int = 10;
+        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let none = Err(libc::EAFNOSUPPORT);
+        let check = |call, family, kind, expected| {
+            for kind in [number(kind), number(kind | flags)] {
+                check_call(call, &[number(family), kind, 0], expected);
+                check_call(call, &[number(family), kind | 1 << 40, 0], expected);
+            }
+        };
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            for kind in INTERNET_TYPES {
+                check(libc::SYS_socket, family, kind, Ok(()));
+                check(libc::SYS_socketpair, family, kind, none);
+            }
+            for kind in [libc::SOCK_SEQPACKET, SOCK_DCCP, SOCK_PACKET, 0, 15] {
+                check(libc::SYS_socket, family, kind, none);
+            }
+        }
+        for kind in LOCAL_TYPES {
+            check(libc::SYS_socket, libc::AF_UNIX, kind, Ok(()));
+            check(libc::SYS_socketpair, libc::AF_UNIX, kind, Ok(()));
+        }
+        check(libc::SYS_socket, libc::AF_NETLINK, libc::SOCK_RAW, Ok(()));
+        for family in [libc::AF_NETLINK, libc::AF_TIPC, libc::AF_PACKET] {
+            check(libc::SYS_socketpair, family, libc::SOCK_DGRAM, none);
+        }
+    }
+
+    #[test]
+    fn sockets_have_options_and_no_programs() {
+        let option = |level, option, expected| {
+            let arguments = [9, number(level), number(option) | 1 << 40];
+            check_call(libc::SYS_setsockopt, &arguments, expected);
+        };
+        option(libc::SOL_SOCKET, libc::SO_REUSEADDR, Ok(()));
+        option(libc::IPPROTO_TCP, libc::SO_ATTACH_FILTER, Ok(()));
+        for program in SOCKET_PROGRAMS {
+            option(libc::SOL_SOCKET, program, Err(libc::EPERM));
+        }
+    }
+
+    #[test]
+    fn huge_pages_are_out_of_memory_and_others_are_not() {
+        let hidden = 1 << 40;
+        let huge = number(libc::MAP_HUGETLB | libc::MAP_ANONYMOUS) | hidden;
+        check_call(libc::SYS_mmap, &[0, 0, 0, huge], Err(libc::ENOMEM));
+        let ordinary = number(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        check_call(libc::SYS_mmap, &[0, 0, 0, ordinary], Ok(()));
+        let huge = u64::from(libc::MFD_HUGETLB | libc::MFD_CLOEXEC);
+        check_call(libc::SYS_memfd_create, &[0, huge], Err(libc::ENOMEM));
+        let ordinary = u64::from(libc::MFD_CLOEXEC);
+        check_call(libc::SYS_memfd_create, &[0, ordinary], Ok(()));
+        let huge = number(libc::SHM_HUGETLB | libc::IPC_CREAT);
+        check_call(libc::SYS_shmget, &[0, 0, huge], Err(libc::ENOMEM));
+        check_call(libc::SYS_shmget, &[0, 0, number(libc::IPC_CREAT)], Ok(()));
+    }
+
+    #[test]
     fn other_arguments_that_harm_are_refused() {
         check_call(libc::SYS_personality, &[0xffff_ffff], Ok(()));
         check_call(libc::SYS_personality, &[0x0400_0000], Err(libc::EPERM));
         check_call(libc::SYS_ioctl, &[0, libc::TIOCSTI], Err(libc::EPERM));
         check_call(libc::SYS_ioctl, &[0, libc::TIOCLINUX], Err(libc::EPERM));
+        let line_discipline = [0, libc::TIOCSETD | 1 << 40];
+        check_call(libc::SYS_ioctl, &line_discipline, Err(libc::EPERM));
         check_call(libc::SYS_ioctl, &[0, libc::TIOCGWINSZ], Ok(()));
     }
 
@@ -265,6 +393,11 @@ mod tests {
         let filter = filter(Privileges::Sandbox).unwrap();
         for call in [
             SYS_CACHESTAT,
+            libc::SYS_mincore,
+            libc::SYS_process_madvise,
+            libc::SYS_get_mempolicy,
+            libc::SYS_io_setup,
+            libc::SYS_io_submit,
             libc::SYS_bpf,
             libc::SYS_io_uring_setup,
             libc::SYS_userfaultfd,

@@ -32,6 +32,8 @@ pub(super) enum Answer {
     Refused,
     /// "No such family of addresses".
     NoFamily,
+    /// "Out of memory".
+    NoMemory,
 }
 
 /// What decides about a call.
@@ -45,6 +47,8 @@ pub(super) enum Decision {
     AnyBit(u8, u32, Branches),
     /// Whether an argument is one of these values.
     OneOf(u8, Vec<u32>, Branches),
+    /// Whether these bits of an argument are one of these values.
+    OneOfBits(u8, u32, Vec<u32>, Branches),
 }
 
 /// What follows if it is so, and if not.
@@ -134,20 +138,26 @@ fn search(ranges: &[(u32, Vec<Instruction>)]) -> io::Result<Vec<Instruction>> {
 }
 
 fn decide(decision: &Decision) -> io::Result<Vec<Instruction>> {
-    let (argument, operation, values, branches) = match decision {
+    let (argument, mask, operation, values, branches) = match decision {
         Decision::Answer(answer) => return Ok(vec![answer_with(returned(*answer))]),
         Decision::AnyBit(argument, bits, branches) => (
             *argument,
+            None,
             libc::BPF_JSET,
             std::slice::from_ref(bits),
             branches,
         ),
         Decision::OneOf(argument, values, branches) => {
-            (*argument, libc::BPF_JEQ, values.as_slice(), branches)
+            (*argument, None, libc::BPF_JEQ, values.as_slice(), branches)
+        }
+        Decision::OneOfBits(argument, mask, values, branches) => {
+            let mask = Some(*mask);
+            (*argument, mask, libc::BPF_JEQ, values.as_slice(), branches)
         }
     };
     let (yes, no) = (decide(&branches.yes)?, decide(&branches.no)?);
     let mut program = vec![load(FIRST_ARGUMENT + ARGUMENT_BYTES * u32::from(argument))];
+    program.extend(mask.map(keep_bits));
     for (index, value) in values.iter().enumerate() {
         // Over the comparisons that are left, and over what follows if none of them holds.
         let over = values.len() - index - 1 + no.len();
@@ -166,11 +176,16 @@ fn returned(answer: Answer) -> u32 {
         Answer::Unknown => error(libc::ENOSYS),
         Answer::Refused => error(libc::EPERM),
         Answer::NoFamily => error(libc::EAFNOSUPPORT),
+        Answer::NoMemory => error(libc::ENOMEM),
     }
 }
 
 fn load(offset: u32) -> Instruction {
     instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0, 0)
+}
+
+fn keep_bits(mask: u32) -> Instruction {
+    instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, mask, 0, 0)
 }
 
 fn jump(operation: u32, operand: u32, jump_true: u8, jump_false: u8) -> Instruction {
@@ -193,6 +208,8 @@ fn instruction(code: u32, operand: u32, jump_true: u8, jump_false: u8) -> Instru
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     /// A call, as a program sees it.
@@ -250,6 +267,10 @@ pub(super) mod tests {
                     at += usize::try_from(operand).unwrap();
                     continue;
                 }
+                0x54 => {
+                    loaded &= operand;
+                    continue;
+                }
                 0x15 => loaded == operand,
                 0x35 => loaded >= operand,
                 0x45 => loaded & operand != 0,
@@ -273,6 +294,9 @@ pub(super) mod tests {
                 Some(Decision::OneOf(index, values, branches)) => {
                     (values.contains(&argument(*index)), branches)
                 }
+                Some(Decision::OneOfBits(index, mask, values, branches)) => {
+                    (values.contains(&(argument(*index) & mask)), branches)
+                }
             };
             decision = Some(if holds { &branches.yes } else { &branches.no });
         }
@@ -290,27 +314,31 @@ pub(super) mod tests {
                 None | Some(Decision::Answer(_)) => vec![0],
                 Some(decision) => values_in(decision),
             };
-            for first in values.iter().copied().flat_map(around) {
-                for other in values.iter().copied().flat_map(around) {
-                    // What the kernel does not read changes nothing.
-                    let hidden = u64::from(first) << 32;
-                    let call = Call {
-                        architecture: ARCHITECTURE,
-                        number,
-                        arguments: [
-                            u64::from(first) | hidden,
-                            u64::from(other) | hidden,
-                            u64::from(other),
-                            hidden,
-                            hidden,
-                            hidden,
-                        ],
-                    };
-                    let expected = returned(decided(decisions, otherwise, call));
-                    assert_eq!(run(&program, call), expected, "{call:x?}");
-                }
+            let near: BTreeSet<_> = values.into_iter().flat_map(around).collect();
+            for (first, second, third) in triples(&near) {
+                // What the kernel does not read changes nothing.
+                let hidden = u64::from(first) << 32;
+                let call = Call {
+                    architecture: ARCHITECTURE,
+                    number,
+                    arguments: [
+                        u64::from(first) | hidden,
+                        u64::from(second) | hidden,
+                        u64::from(third),
+                        u64::from(third) | hidden,
+                        hidden,
+                        hidden,
+                    ],
+                };
+                let expected = returned(decided(decisions, otherwise, call));
+                assert_eq!(run(&program, call), expected, "{call:x?}");
             }
         }
+    }
+
+    fn triples(values: &BTreeSet<u32>) -> impl Iterator<Item = (u32, u32, u32)> {
+        let pairs = values.iter().flat_map(|a| values.iter().map(|b| (*a, *b)));
+        pairs.flat_map(|(a, b)| values.iter().map(move |c| (a, b, *c)))
     }
 
     fn values_in(decision: &Decision) -> Vec<u32> {
@@ -323,6 +351,10 @@ pub(super) mod tests {
             Decision::OneOf(_, values, branches) => {
                 let values = values.iter().copied();
                 values.chain(in_branches(branches)).collect()
+            }
+            Decision::OneOfBits(_, mask, values, branches) => {
+                let with_others = values.iter().flat_map(|value| [*value, *value | !mask]);
+                with_others.chain(in_branches(branches)).collect()
             }
         }
     }
@@ -344,6 +376,13 @@ pub(super) mod tests {
         );
         check(&BTreeMap::new(), Answer::Unknown);
         check(&BTreeMap::from([(0, by_argument.clone())]), Answer::Allowed);
+        let by_bits = Decision::OneOfBits(
+            1,
+            0xf,
+            vec![1, 5],
+            Branches::new(by_argument.clone(), Answer::NoMemory),
+        );
+        check(&BTreeMap::from([(3, by_bits)]), Answer::Allowed);
         let decisions = [
             (0, Answer::Allowed.into()),
             (1, Answer::Allowed.into()),

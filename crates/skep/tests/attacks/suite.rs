@@ -254,10 +254,6 @@ fn kernel_has(attack: &Attack) -> bool {
     match needs {
         "kcore" => exists("/proc/kcore"),
         "sysrq" => exists("/proc/sysrq-trigger"),
-        "modules" => exists("/proc/modules"),
-        "kexec" => exists("/sys/kernel/kexec_loaded"),
-        "/dev/mem" => exists("/dev/mem"),
-        "crypto sockets" => has_family(rustix::net::AddressFamily::from_raw(38)),
         "virtual machine sockets" => has_family(rustix::net::AddressFamily::VSOCK),
         "32-bit calls" => exists("/proc/sys/abi/vsyscall32"),
         "the right to raise limits" => {

@@ -16,19 +16,21 @@ every address there is; no packet leaves the machine. This page is written by th
 ";
 
 /// What the kernel or the harness of the machine where this is developed does not have, and why.
-const NOT_HERE: [(&str, &str); 7] = [
-    ("/dev/mem", "its kernel was built without the device"),
-    ("modules", "its kernel was built without loadable modules"),
-    ("kexec", "its kernel was built without the call"),
-    ("kcore", "its kernel was built without the file"),
-    ("sysrq", "its kernel was built without the file"),
+const NOT_HERE: [(&str, &str); 3] = [
     (
-        "the right to raise limits",
-        "`CAP_SYS_RESOURCE` is not in the bounding set of the suite, so no control can have it",
+        "kcore",
+        "its kernel was built without the file, and nothing stands in for one that is not there. The mask is the one of \
+         `keys` and `timers`, whose controls were seen",
     ),
     (
-        "crypto sockets",
-        "its kernel was built without this family of sockets",
+        "sysrq",
+        "its kernel was built without the file, and nothing stands in for one that is not there. The mask is the one of \
+         `keys` and `timers`, whose controls were seen",
+    ),
+    (
+        "the right to raise limits",
+        "`CAP_SYS_RESOURCE` is in the bounding set of no process of that machine. The kernel asks for it in the first user \
+         namespace, where nothing gives it back, so no control can have it",
     ),
 ];
 

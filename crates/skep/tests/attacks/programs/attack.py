@@ -19,7 +19,8 @@ CALLS = {
         "reboot": 169, "swapon": 167, "acct": 163, "adjtimex": 159, "fanotify_init": 300,
         "name_to_handle_at": 303, "open_by_handle_at": 304, "sethostname": 170, "syslog": 103,
         "personality": 135, "capset": 126, "quotactl": 179, "request_key": 249,
-        "cachestat": 451,
+        "cachestat": 451, "socketpair": 53, "io_setup": 206, "io_destroy": 207, "mincore": 27,
+        "memfd_create": 319, "get_mempolicy": 239,
     },
     "aarch64": {
         "mount": 40, "umount2": 39, "pivot_root": 41, "fsopen": 430, "fsconfig": 431, "fsmount": 432,
@@ -30,7 +31,8 @@ CALLS = {
         "reboot": 142, "swapon": 224, "acct": 89, "adjtimex": 171, "fanotify_init": 262,
         "name_to_handle_at": 264, "open_by_handle_at": 265, "sethostname": 161, "syslog": 116,
         "personality": 92, "capset": 91, "quotactl": 60, "request_key": 218,
-        "cachestat": 451,
+        "cachestat": 451, "socketpair": 199, "io_setup": 0, "io_destroy": 1, "mincore": 232,
+        "memfd_create": 279, "get_mempolicy": 236,
     },
 }[platform.machine()]
 

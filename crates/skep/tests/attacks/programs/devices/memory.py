@@ -1,6 +1,5 @@
-# Opens the memory of the machine.
+# Opens the memory of the machine. A kernel without it says so only to whoever could have opened it.
 # Held by: capabilities, own users
-# Needs: /dev/mem
 
 
 def attempt():
@@ -15,4 +14,4 @@ def attempt():
         os.unlink(path)
 
 
-attack(attempt)
+attack(attempt, reached={errno.ENXIO})
