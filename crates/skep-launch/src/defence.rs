@@ -30,6 +30,8 @@ pub enum Defence {
     MinimalSys,
     /// Only a few devices, and own shared memory.
     MinimalDev,
+    /// In a build nothing is made in `/dev`.
+    ReadOnlyDev,
     /// The machine's files are mounted nowhere: the root is changed by `pivot_root`.
     OwnRoot,
     /// A pid namespace.

@@ -209,10 +209,10 @@ pub enum Program {
 /// What a process may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Privileges {
-    /// What root needs to install packages, and device nodes (which cannot be opened).
+    /// What root needs to install packages.
     Build,
-    /// What root needs to install packages. The first process has one more capability than
-    /// anything it starts can ever have, so nothing inside can trace it.
+    /// The same. The first process has one more capability than anything it starts can ever
+    /// have, so nothing inside can trace it.
     Sandbox,
     /// Only to enter namespaces below its own user namespace. The process has no pid namespace
     /// of its own, because one can enter only pid namespaces below one's own; it sees none but

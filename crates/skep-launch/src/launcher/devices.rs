@@ -8,7 +8,7 @@ use rustix::mount::MountAttrFlags;
 use super::root::memory_mount;
 use super::tree::{self, FsOption};
 use crate::trouble::{On, Trouble};
-use crate::{Defence, LaunchPlan, Users};
+use crate::{Defence, LaunchPlan, Privileges, Users};
 
 /// Devices that are only a behaviour of the kernel: name, major and minor number.
 const DEVICES: [(&str, u32, u32); 6] = [
@@ -34,7 +34,8 @@ const TTY_GROUP: u32 = 5;
 /// Terminals that one sandbox may have open: the machine has a few thousand for all.
 const TERMINALS: u32 = 64;
 
-/// Makes `/dev`, `/dev/pts` and `/dev/shm`.
+/// Makes `/dev`, `/dev/pts` and `/dev/shm`. Terminals and shared memory are mounts of their own,
+/// which can be written to also where `/dev` cannot.
 pub(super) fn make(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
     if !plan.has(Defence::MinimalDev) {
         return take_over(root, plan.users);
@@ -86,6 +87,10 @@ pub(super) fn make(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
     }
     let place = tree::ensure_directory(root.as_fd(), "/dev", plan.users)?;
     tree::attach(devices.as_fd(), place.as_fd())?;
+    if plan.privileges == Privileges::Build && plan.has(Defence::ReadOnlyDev) {
+        // This is the only mount on which nodes can be opened, and a step is the machine's root.
+        skep_linux::add_mount_attributes(devices.as_fd(), libc::MOUNT_ATTR_RDONLY)?;
+    }
 
     let terminals = tree::new_mount(
         "devpts",

@@ -49,6 +49,10 @@ fn answer(word: &str, argument: &str) -> String {
         "link" => said(fs::read_link(argument).map(|target| target.display().to_string())),
         "owner" => said(owner(argument)),
         "device" => said(device(argument)),
+        "terminal" => {
+            let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY;
+            errno(rustix::pty::openpt(flags).map(drop))
+        }
         "thread" => std::thread::spawn(|| "ok".to_owned()).join().unwrap(),
         "descriptors" => said(descriptors()),
         "mount" => errno(rustix::mount::mount(
@@ -127,11 +131,20 @@ fn owner(path: &str) -> std::io::Result<String> {
     Ok(format!("{}:{}", metadata.uid(), metadata.gid()))
 }
 
-/// Makes the device node of the machine's first disk and opens it.
-fn device(path: &str) -> std::io::Result<String> {
+/// Makes a node of a kind and with numbers, and opens it: `block:7:0:/dev/disk`.
+fn device(argument: &str) -> std::io::Result<String> {
     use rustix::fs::{CWD, FileType, Mode, makedev};
-    let mode = Mode::from_raw_mode(0o600);
-    rustix::fs::mknodat(CWD, path, FileType::BlockDevice, mode, makedev(254, 0))?;
+    let parts: Vec<&str> = argument.splitn(4, ':').collect();
+    let [kind, major, minor, path] = parts[..] else {
+        panic!("no device: {argument}");
+    };
+    let kind = match kind {
+        "block" => FileType::BlockDevice,
+        "character" => FileType::CharacterDevice,
+        _ => panic!("no such kind: {kind}"),
+    };
+    let number = makedev(major.parse().unwrap(), minor.parse().unwrap());
+    rustix::fs::mknodat(CWD, path, kind, Mode::from_raw_mode(0o600), number)?;
     fs::File::open(path).map(|_| "opened".into())
 }
 

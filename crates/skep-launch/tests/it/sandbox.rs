@@ -89,7 +89,7 @@ fn capabilities_are_cut_and_cannot_come_back() {
     let expected = [
         ("status=CapBnd", "00000000a00405fb"),
         ("status=CapEff", "00000008a00405fb"),
-        ("device=/tmp/disk", "EPERM"),
+        ("device=block:7:0:/tmp/disk", "EPERM"),
         ("write=/proc/sys/user/max_user_namespaces", "EROFS"),
         ("read=/proc/sys/user/max_user_namespaces", "0"),
     ];
