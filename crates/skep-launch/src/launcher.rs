@@ -172,7 +172,10 @@ impl Launch<'_> {
             steps,
         )?;
         steps.carry_out(Step::MakeDevices, || devices::make(&root, plan))?;
-        steps.carry_out(Step::MountSystem, || root::mount_system(&root, plan))?;
+        let boot_id = steps.carry_out(Step::MountSystem, || {
+            root::mount_system(&root, plan)?;
+            proc::make_boot_id(&machine)
+        })?;
         steps.carry_out(Step::BindFiles, || {
             plan.binds
                 .iter()
@@ -180,7 +183,7 @@ impl Launch<'_> {
         })?;
         steps.carry_out(Step::PivotRoot, || root::pivot(&root, plan))?;
         steps.carry_out(Step::MountProc, || {
-            proc::mount(&newborn.child, &machine, plan)
+            proc::mount(&newborn.child, &machine, &boot_id, plan)
         })?;
         let timings = steps.carry_out(Step::HandOver, || {
             conversation.send(&(), &[])?;

@@ -58,6 +58,21 @@ pub(super) fn copy_mount(
         .on(|| path.as_ref().display().to_string())
 }
 
+/// Mounts at a path below a directory of a filesystem that the kernel itself has filled. False
+/// if there is nothing at that path.
+pub(super) fn attach_if_there(
+    mount: BorrowedFd<'_>,
+    directory: BorrowedFd<'_>,
+    path: &str,
+) -> Result<bool, Trouble> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    match rustix::mount::move_mount(mount, c"", directory, path, flags) {
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(error) => Err(error).on(|| path.into()),
+    }
+}
+
 /// Mounts at an open place.
 pub(super) fn attach(mount: BorrowedFd<'_>, place: BorrowedFd<'_>) -> Result<(), Trouble> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;

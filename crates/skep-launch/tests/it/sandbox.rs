@@ -9,6 +9,7 @@ use crate::plan::{Bench, asking, check};
 crate::tests![
     the_program_is_the_first_process_of_namespaces_of_its_own,
     nothing_of_the_machine_is_in_its_root,
+    every_sandbox_has_a_boot_id_of_its_own,
     only_the_planned_descriptors_are_open,
     files_have_natural_owners_inside_and_on_disk,
     capabilities_are_cut_and_cannot_come_back,
@@ -55,11 +56,28 @@ fn nothing_of_the_machine_is_in_its_root() {
         ("read=/proc/kmsg", ""),
         ("read=/proc/timer_list", ""),
         ("list=/proc/acpi", ""),
+        ("list=/proc/pressure", ""),
+        ("read=/proc/interrupts", ""),
+        ("read=/proc/cmdline", ""),
+        ("read=/proc/sys/fs/file-nr", ""),
+        ("read=/proc/sys/kernel/pty/nr", ""),
         ("write=/proc/sys/kernel/core_pattern", "EROFS"),
         ("write=/proc/irq/default_smp_affinity", "EROFS"),
         ("write=/sys/x", "EROFS"),
     ];
     check(asking(&expected), &expected);
+}
+
+fn every_sandbox_has_a_boot_id_of_its_own() {
+    let question = "read=/proc/sys/kernel/random/boot_id";
+    let mut seen = vec![std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap()];
+    for _ in 0..2 {
+        let (_, said, _directory) = Bench::new(&[question]).run();
+        let id = said.rsplit_once(' ').unwrap().1.to_owned();
+        assert_eq!(id.len(), seen[0].len(), "{id}");
+        assert!(!seen.contains(&id), "{id}");
+        seen.push(id);
+    }
 }
 
 fn only_the_planned_descriptors_are_open() {

@@ -65,6 +65,7 @@ impl Sentinels {
             ("PORT", serve_everywhere().to_string()),
             ("LOOPBACK_PORT", serve_on_loopback().to_string()),
             ("ABSTRACT", serve_by_name(&name)),
+            ("BOOT_ID", boot_id()),
         ];
         Self {
             folder,
@@ -109,6 +110,11 @@ fn said(command: &[&str]) -> String {
         .unwrap();
     assert!(output.status.success(), "{command:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn boot_id() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    id.trim().to_owned()
 }
 
 fn greet(stream: &mut impl Write) {
