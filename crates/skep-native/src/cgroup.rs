@@ -40,6 +40,12 @@ pub(crate) use ready::ReadyGroups;
 /// What the agent may use beyond the sandbox's limits.
 const RESERVED_MEMORY: u64 = 64 * 1024 * 1024;
 const RESERVED_PIDS: u32 = 32;
+/// In each period. The agent answers also when everything else has used up its time, and cannot
+/// be made to use a second processor.
+const RESERVED_TIME: Duration = Duration::from_millis(25);
+/// What part of its memory a sandbox may have in buffers of sockets, where they are counted apart.
+/// A connection at full speed over a long line takes six megabytes.
+const SOCKETS_PART: u64 = 8;
 /// The period in which processor time is dealt out.
 const PERIOD: Duration = Duration::from_millis(100);
 /// How many groups are looked at to count kills for want of memory. Those beyond are groups that
@@ -133,6 +139,15 @@ impl Cgroups {
         match self {
             Self::V1(_) => "v1",
             Self::V2(_) => "v2",
+        }
+    }
+
+    /// The same without a count of what sockets hold, for the control of an attack. The unified
+    /// tree always counts them.
+    pub(crate) fn without_counted_sockets(self) -> Self {
+        match self {
+            Self::V1(hierarchies) => Self::V1(hierarchies.without_counted_sockets()),
+            Self::V2(tree) => Self::V2(tree),
         }
     }
 
@@ -344,6 +359,13 @@ fn folders_in(path: &Path) -> Result<Vec<String>, CgroupError> {
 fn quota(resources: &Resources) -> (u64, u64) {
     let period = u64::try_from(PERIOD.as_micros()).expect("a tenth of a second");
     (u64::from(resources.cpus.max(1)) * period, period)
+}
+
+/// For a sandbox with its agent.
+fn whole_quota(resources: &Resources) -> (u64, u64) {
+    let (quota, period) = quota(resources);
+    let reserved = u64::try_from(RESERVED_TIME.as_micros()).expect("less than a period");
+    (quota + reserved, period)
 }
 
 fn memory(resources: &Resources) -> u64 {

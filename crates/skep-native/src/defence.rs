@@ -21,4 +21,8 @@ pub enum Defence {
     CheckedSenders,
     /// Names do not lead into denied ranges.
     CheckedNames,
+    /// What sockets hold is counted.
+    CountedSockets,
+    /// Questions for names leave nothing in the machine's table of connections.
+    UntrackedNames,
 }

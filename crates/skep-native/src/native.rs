@@ -197,7 +197,10 @@ fn set_up(config: NativeConfig) -> Result<(Host, Instance), StartError> {
     let root = config.cgroup_root.clone();
     let instance = Instance::claim(&config.data_dir, |number| sandboxes_live(&root, number))?;
     let names = instance.names();
-    let cgroups = Cgroups::open(&root, &names.cgroup()).map_err(cgroup_error)?;
+    let mut cgroups = Cgroups::open(&root, &names.cgroup()).map_err(cgroup_error)?;
+    if !config.has(Defence::CountedSockets) {
+        cgroups = cgroups.without_counted_sockets();
+    }
     // The launcher goes when its sandbox runs, so we are the one who learns how that ended.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(io::Error::from)

@@ -193,6 +193,8 @@ fn launcher_s(defence: &Defence) -> Option<skep_launch::Defence> {
         | Defence::ClosedMachine
         | Defence::ClosedNeighbours
         | Defence::CheckedSenders
-        | Defence::CheckedNames => None,
+        | Defence::CheckedNames
+        | Defence::CountedSockets
+        | Defence::UntrackedNames => None,
     }
 }

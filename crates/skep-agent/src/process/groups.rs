@@ -140,10 +140,11 @@ impl Groups {
                 memory,
                 processor,
                 storage,
-            } => [Some(memory), Some(processor), storage.as_ref()]
-                .into_iter()
-                .flatten()
-                .try_for_each(make),
+            } => {
+                let all = [Some(memory), Some(processor), storage.as_ref()];
+                all.into_iter().flatten().try_for_each(make)?;
+                count_sockets(memory, &name)
+            }
             Folders::V2 { folder, .. } => {
                 enable(folder)?;
                 make(folder)
@@ -181,6 +182,17 @@ impl Groups {
         };
         group.peak = group.resettable_peak();
         Ok(group)
+    }
+}
+
+/// Has what the sockets of a group hold counted, against the limit of the group above: v1 counts
+/// only in groups to which somebody has written that they have a limit, be it none.
+fn count_sockets(parent: &OwnedFd, group: &str) -> io::Result<()> {
+    let file = format!("{group}/memory.kmem.tcp.limit_in_bytes");
+    match write(parent.as_fd(), &file, UNLIMITED_V1) {
+        // Kernels are built without it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
     }
 }
 

@@ -408,3 +408,94 @@ fn a_group_that_was_frozen_is_killed_all_the_same() {
     destroy(&real, &group);
     sleeper.wait().unwrap();
 }
+
+#[test]
+fn a_sandbox_with_its_agent_has_a_little_more_of_a_processor_than_its_work() {
+    let real = Real::new();
+    let group = Group::new(&SandboxId::random());
+    let resources = Resources {
+        cpus: 2,
+        ..Resources::default()
+    };
+    real.cgroups.create(&group, &resources, None).unwrap();
+    let quota = |child: Option<Child>| match &real.cgroups {
+        Cgroups::V1(_) => {
+            let folders = real.cgroups.folders(&group, child.unwrap_or(Child::Work));
+            let folder = folders
+                .iter()
+                .find(|folder| folder.starts_with("/sys/fs/cgroup/cpu"));
+            let folder = folder.unwrap();
+            let folder = child.map_or(folder.parent().unwrap(), |_| folder);
+            read(folder, "cpu.cfs_quota_us").unwrap()
+        }
+        Cgroups::V2(tree) => {
+            let folder = tree.folder(&group);
+            let folder = child.map_or(folder.clone(), |child| folder.join(child.name()));
+            read(&folder, "cpu.max").unwrap()
+        }
+    };
+    assert!(quota(None).starts_with("225000"), "{}", quota(None));
+    let work = quota(Some(Child::Work));
+    assert!(work.starts_with("200000"), "{work}");
+    destroy(&real, &group);
+}
+
+/// Fills the buffers of connections to itself with up to 64 MiB, and says how many it got.
+const FILL_SOCKETS: &str = "
+import socket, sys
+sys.stdin.readline()
+listener = socket.create_server(('127.0.0.1', 0))
+kept, total = [], 0
+while total < 64 << 20 and len(kept) < 200:
+    sender = socket.socket()
+    sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+    sender.connect(listener.getsockname())
+    sender.setblocking(False)
+    kept.append((sender, listener.accept()[0]))
+    try:
+        total += sender.send(b'x' * (8 << 20))
+    except BlockingIOError:
+        pass
+print(total >> 20)
+";
+
+/// How much memory a program gets for its sockets in a child of a group of 64 MiB.
+fn mebibytes_in_sockets(cgroups: &Cgroups, child: Child) -> u32 {
+    let group = Group::new(&SandboxId::random());
+    let resources = Resources {
+        memory_mib: 64,
+        ..Resources::default()
+    };
+    cgroups.create(&group, &resources, None).unwrap();
+    let mut python = Command::new("python3")
+        .args(["-I", "-c", FILL_SOCKETS])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    for mut door in cgroups.doors(&group, child).unwrap() {
+        door.write_all(python.id().to_string().as_bytes()).unwrap();
+    }
+    python.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let output = python.wait_with_output().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    cgroups.destroy(&group, deadline).unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    said.trim().parse().unwrap()
+}
+
+#[test]
+fn what_sockets_hold_is_limited_where_it_is_counted() {
+    let real = Real::new();
+    if let Cgroups::V2(_) = &real.cgroups {
+        // There they are counted with all other memory.
+        return;
+    }
+    for child in Child::ALL {
+        let held = mebibytes_in_sockets(&real.cgroups, child);
+        assert!(held < 24, "{held} MiB in {}", child.name());
+    }
+    let uncounted = real.cgroups.clone().without_counted_sockets();
+    let held = mebibytes_in_sockets(&uncounted, Child::Work);
+    assert!(held >= 64, "{held} MiB although nobody counts");
+}

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use skep_types::{Resources, Usage};
 
 use super::{
-    CgroupError, Child, Group, IoLimit, MOST_COUNTED, RESERVED_MEMORY, RESERVED_PIDS, destroy,
-    field, file, folders_in, give_to, make_folder, memory, open_folder, quota, read_field,
-    read_number, remove_folder, walk, write,
+    CgroupError, Child, Group, IoLimit, MOST_COUNTED, RESERVED_MEMORY, RESERVED_PIDS,
+    SOCKETS_PART, destroy, field, file, folders_in, give_to, make_folder, memory, open_folder,
+    quota, read_field, read_number, remove_folder, walk, whole_quota, write,
 };
 
 /// Controllers without which a limit or a counter would not be there.
@@ -20,10 +20,15 @@ const WELCOME: [&str; 2] = ["freezer", "blkio"];
 /// Controllers in which the agent makes groups for kernels.
 const DELEGATED: [&str; 3] = ["memory", "cpuacct", "blkio"];
 
+/// Limits the buffers of sockets, and lets them be counted at all: the kernel counts only those
+/// that are made in a group in which this was written.
+const SOCKETS: &str = "memory.kmem.tcp.limit_in_bytes";
+
 /// The parent folder in each hierarchy. Hierarchies that are mounted together are named once.
 #[derive(Debug, Clone)]
 pub(crate) struct Hierarchies {
     controllers: Vec<(&'static str, PathBuf)>,
+    counts_sockets: bool,
 }
 
 impl Hierarchies {
@@ -42,9 +47,19 @@ impl Hierarchies {
             make_folder(&folder)?;
             controllers.push((*name, folder));
         }
-        let hierarchies = Self { controllers };
+        let hierarchies = Self {
+            controllers,
+            counts_sockets: true,
+        };
         hierarchies.account_for_children()?;
         Ok(hierarchies)
+    }
+
+    pub(super) fn without_counted_sockets(self) -> Self {
+        Self {
+            counts_sockets: false,
+            ..self
+        }
     }
 
     /// Makes the memory limit of a group hold for its children too. Newer kernels always do
@@ -107,34 +122,45 @@ impl Hierarchies {
                 make_folder(&folder.join(child.name()))?;
             }
         }
-        let memory_group = self.parent("memory").join(&group.name);
-        write(
-            &memory_group,
-            "memory.limit_in_bytes",
-            memory(resources) + RESERVED_MEMORY,
-        )?;
-        let work = memory_group.join(Child::Work.name());
-        write(&work, "memory.limit_in_bytes", memory(resources))?;
-        // Swap would let a sandbox use the machine's disk instead of its memory. Without swap
-        // accounting there is no such file, and nothing to limit it by.
-        for (folder, limit) in [
-            (&work, memory(resources)),
-            (&memory_group, memory(resources) + RESERVED_MEMORY),
-        ] {
-            if folder.join("memory.memsw.limit_in_bytes").exists() {
-                write(folder, "memory.memsw.limit_in_bytes", limit)?;
-            }
-        }
+        self.limit_memory(group, memory(resources))?;
         let pids = self.parent("pids").join(&group.name);
         write(&pids, "pids.max", resources.pids + RESERVED_PIDS)?;
         write(&pids.join(Child::Work.name()), "pids.max", resources.pids)?;
         let cpu = self.parent("cpu").join(&group.name);
-        let (quota, period) = quota(resources);
-        write(&cpu.join(Child::Work.name()), "cpu.cfs_period_us", period)?;
-        write(&cpu.join(Child::Work.name()), "cpu.cfs_quota_us", quota)?;
+        let work = cpu.join(Child::Work.name());
+        for (folder, (quota, period)) in [(&cpu, whole_quota(resources)), (&work, quota(resources))]
+        {
+            write(folder, "cpu.cfs_period_us", period)?;
+            write(folder, "cpu.cfs_quota_us", quota)?;
+        }
         // The agent comes first when both want the processor.
         write(&cpu.join(Child::Agent.name()), "cpu.shares", 10 * 1024)?;
         self.limit_io(group, io)
+    }
+
+    fn limit_memory(&self, group: &Group, limit: u64) -> Result<(), CgroupError> {
+        let whole = self.parent("memory").join(&group.name);
+        let agent = whole.join(Child::Agent.name());
+        let work = whole.join(Child::Work.name());
+        for (folder, limit) in [(&whole, limit + RESERVED_MEMORY), (&work, limit)] {
+            write(folder, "memory.limit_in_bytes", limit)?;
+            // Swap would let a sandbox use the machine's disk instead of its memory. Without swap
+            // accounting there is no such file, and nothing to limit it by.
+            if folder.join("memory.memsw.limit_in_bytes").exists() {
+                write(folder, "memory.memsw.limit_in_bytes", limit)?;
+            }
+        }
+        // Kernels are built without that file, too.
+        if self.counts_sockets && whole.join(SOCKETS).exists() {
+            for (folder, limit) in [
+                (&whole, limit + RESERVED_MEMORY),
+                (&agent, RESERVED_MEMORY),
+                (&work, limit),
+            ] {
+                write(folder, SOCKETS, limit / SOCKETS_PART)?;
+            }
+        }
+        Ok(())
     }
 
     /// What was opened below it stays open.

@@ -9,13 +9,16 @@ use skep_types::{Resources, Usage};
 
 use super::{
     CgroupError, Child, Group, IoLimit, RESERVED_MEMORY, RESERVED_PIDS, destroy, file, give_to,
-    make_folder, memory, open_door, open_folder, quota, read, read_field, read_number, write,
+    make_folder, memory, open_door, open_folder, quota, read, read_field, read_number,
+    whole_quota, write,
 };
 
 /// Controllers without which a limit would not be there.
 const NEEDED: [&str; 3] = ["cpu", "memory", "pids"];
 /// Controllers that are used where they are.
 const WELCOME: [&str; 1] = ["io"];
+/// Those that only a sandbox as a whole has.
+const WELCOME_ABOVE: [&str; 1] = ["hugetlb"];
 
 /// Where processes of `work` live that are no kernels.
 const REST: &str = "rest";
@@ -29,6 +32,8 @@ const ENTRY: &str = "entry";
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
     parent: PathBuf,
+    /// The files that limit huge pages, one for each size.
+    huge_pages: Vec<String>,
 }
 
 impl Tree {
@@ -50,13 +55,15 @@ impl Tree {
         let used: Vec<_> = NEEDED
             .iter()
             .chain(&WELCOME)
+            .chain(&WELCOME_ABOVE)
             .filter(|name| has(name))
             .collect();
         let parent = root.join(parent);
         enable(root, &used)?;
         make_folder(&parent)?;
         enable(&parent, &used)?;
-        Ok(Some(Self { parent }))
+        let huge_pages = huge_page_limits(&parent)?;
+        Ok(Some(Self { parent, huge_pages }))
     }
 
     pub(super) fn parent(&self) -> &Path {
@@ -119,12 +126,16 @@ impl Tree {
         // Nothing is enabled below this one yet, so that the launcher can pass through it.
         make_folder(&work.join(KERNELS))?;
         make_folder(&work.join(KERNELS).join(ENTRY))?;
-        let (quota, period) = quota(resources);
         write(&folder, "memory.max", memory(resources) + RESERVED_MEMORY)?;
         write(&folder, "pids.max", resources.pids + RESERVED_PIDS)?;
         write(&work, "memory.max", memory(resources))?;
         write(&work, "pids.max", resources.pids)?;
-        write(&work, "cpu.max", format!("{quota} {period}"))?;
+        for (folder, (quota, period)) in
+            [(&folder, whole_quota(resources)), (&work, quota(resources))]
+        {
+            write(folder, "cpu.max", format!("{quota} {period}"))?;
+        }
+        self.forbid_huge_pages(&folder)?;
         // The agent comes first when both want the processor.
         write(&folder.join(Child::Agent.name()), "cpu.weight", 1000)?;
         if let Some(IoLimit {
@@ -143,6 +154,13 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// They are the operator's, and no other limit counts them. The filter refuses them, too.
+    fn forbid_huge_pages(&self, folder: &Path) -> Result<(), CgroupError> {
+        self.huge_pages
+            .iter()
+            .try_for_each(|file| write(folder, file, 0))
     }
 
     pub(super) fn usage(&self, group: &Group) -> Result<Usage, CgroupError> {
@@ -181,6 +199,17 @@ impl Tree {
     }
 }
 
+/// The files by which the huge pages of a group are limited: `hugetlb.2MB.max` and the like.
+fn huge_page_limits(folder: &Path) -> Result<Vec<String>, CgroupError> {
+    let is_limit = |name: &String| name.starts_with("hugetlb.") && name.ends_with(".max");
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(file("list", folder))? {
+        let entry = entry.map_err(file("list", folder))?;
+        names.extend(entry.file_name().into_string().ok().filter(is_limit));
+    }
+    Ok(names)
+}
+
 /// Lets the children of `folder` use `controllers`.
 fn enable(folder: &Path, controllers: &[&&str]) -> Result<(), CgroupError> {
     let path = folder.join("cgroup.subtree_control");
@@ -194,4 +223,34 @@ fn enable(folder: &Path, controllers: &[&&str]) -> Result<(), CgroupError> {
         return Ok(());
     }
     fs::write(&path, missing.join(" ")).map_err(file("write", &path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn huge_pages_of_every_size_are_forbidden() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [
+            "hugetlb.1GB.max",
+            "hugetlb.2MB.max",
+            "hugetlb.2MB.rsvd.max",
+            "hugetlb.2MB.current",
+            "memory.max",
+        ] {
+            fs::write(folder.path().join(name), "max").unwrap();
+        }
+        let tree = Tree {
+            parent: folder.path().to_owned(),
+            huge_pages: huge_page_limits(folder.path()).unwrap(),
+        };
+        tree.forbid_huge_pages(folder.path()).unwrap();
+        let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        for name in ["hugetlb.1GB.max", "hugetlb.2MB.max", "hugetlb.2MB.rsvd.max"] {
+            assert_eq!(text(name), "0", "{name}");
+        }
+        assert_eq!(text("hugetlb.2MB.current"), "max");
+        assert_eq!(text("memory.max"), "max");
+    }
 }

@@ -255,6 +255,8 @@ fn kernel_has(attack: &Attack) -> bool {
         "kcore" => exists("/proc/kcore"),
         "sysrq" => exists("/proc/sysrq-trigger"),
         "virtual machine sockets" => has_family(rustix::net::AddressFamily::VSOCK),
+        // The unified tree always counts what sockets hold.
+        "cgroup v1" => exists("/sys/fs/cgroup/memory/memory.kmem.tcp.limit_in_bytes"),
         "32-bit calls" => exists("/proc/sys/abi/vsyscall32"),
         "the right to raise limits" => {
             const CAP_SYS_RESOURCE: u32 = 24;

@@ -3,7 +3,7 @@
 use skep_launch::Defence as Launch;
 use skep_native::Defence;
 
-const NAMES: [(&str, Defence); 21] = [
+const NAMES: [(&str, Defence); 22] = [
     ("own users", Defence::OwnUsers),
     ("own network", Defence::OwnNetwork),
     ("denied ranges", Defence::DeniedRanges),
@@ -11,6 +11,7 @@ const NAMES: [(&str, Defence); 21] = [
     ("closed neighbours", Defence::ClosedNeighbours),
     ("checked senders", Defence::CheckedSenders),
     ("checked names", Defence::CheckedNames),
+    ("counted sockets", Defence::CountedSockets),
     ("filter", Defence::Launch(Launch::Filter)),
     ("capabilities", Defence::Launch(Launch::Capabilities)),
     ("namespace limits", Defence::Launch(Launch::NamespaceLimits)),

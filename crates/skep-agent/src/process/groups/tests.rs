@@ -99,6 +99,25 @@ fn a_group_counts_children_that_nobody_waited_for() {
 }
 
 #[test]
+fn what_sockets_of_a_group_hold_is_counted_for_the_group_above() {
+    let Some(real) = Real::new() else { return };
+    let group = real.groups.take().unwrap();
+    let fill = "
+import socket
+listener = socket.create_server((\"127.0.0.1\", 0))
+sender = socket.create_connection(listener.getsockname())
+sender.setblocking(False)
+sender.send(b\"x\" * (4 << 20))
+";
+    let mut shell = run(&group, &format!("exec python3 -I -c '{fill}'"));
+    assert!(shell.wait().unwrap().success());
+    let (_, memory) = &real.folders[0];
+    let most = std::fs::read_to_string(memory.join("memory.kmem.tcp.max_usage_in_bytes"));
+    let most: u64 = most.unwrap().trim().parse().unwrap();
+    assert!(most > 256 << 10, "{most} bytes");
+}
+
+#[test]
 fn what_is_written_counts_at_once_whoever_writes_it() {
     let Some(real) = Real::new() else { return };
     let group = real.groups.take().unwrap();
