@@ -118,7 +118,7 @@ fn rules(names: Names, config: &NativeConfig) -> Value {
     };
     let (udp, tcp) = (dns("udp"), dns("tcp"));
 
-    let commands = vec![
+    let mut commands = vec![
         ranges("denied", &denied()),
         ranges("allowed", &config.allowed_ranges),
         // Before anything else: a sandbox speaks IPv4, and as itself.
@@ -180,9 +180,48 @@ fn rules(names: Names, config: &NativeConfig) -> Value {
             ],
         ),
     ];
+    if config.has(Defence::UntrackedNames) {
+        commands.push(base("answering", "filter", "output", -300));
+        commands.extend(untracked_names(names).map(|(chain, expressions)| {
+            let expressions: Vec<_> = expressions.iter().collect();
+            rule(chain, &expressions)
+        }));
+    }
     let mut with_table = vec![json!({"add": {"table": {"family": "inet", "name": table}}})];
     with_table.extend(commands);
     replace(names, with_table)
+}
+
+/// Rules that keep questions for names, and the answers, out of the machine's table of connections:
+/// it is one for all, and an entry for each would stay for half a minute. Nothing here asks
+/// whether a name's packet belongs to a connection.
+fn untracked_names(names: Names) -> [(&'static str, Vec<Value>); 4] {
+    let to_ours = equal(
+        meta("oifname"),
+        json!(format!("{}*", names.interface_prefix())),
+    );
+    let gateway = json!(names.gateway().to_string());
+    let question = |protocol: &str| {
+        vec![
+            equal(payload("ip", "daddr"), gateway.clone()),
+            equal(payload(protocol, "dport"), json!(DNS)),
+            json!({"notrack": null}),
+        ]
+    };
+    let answer = |protocol: &str| {
+        vec![
+            to_ours.clone(),
+            equal(payload("ip", "saddr"), gateway.clone()),
+            equal(payload(protocol, "sport"), json!(DNS)),
+            json!({"notrack": null}),
+        ]
+    };
+    [
+        ("arrived", question("udp")),
+        ("arrived", question("tcp")),
+        ("answering", answer("udp")),
+        ("answering", answer("tcp")),
+    ]
 }
 
 /// One transaction that removes the table, whether it is there or not, and does `commands`.

@@ -8,6 +8,7 @@ use hickory_proto::rr::rdata::A;
 use hickory_proto::rr::{RData, Record};
 use ipnet::Ipv4Net;
 use skep_isolation::{Isolation, Launched};
+use skep_native::Defence;
 use skep_types::Egress;
 
 use crate::bench::{Bench, ask};
@@ -20,7 +21,12 @@ crate::tests![
     a_sandbox_cannot_speak_as_another,
     without_internet_nothing_is_reached_and_the_machine_still_reaches_it,
     names_are_resolved_without_denied_addresses,
+    questions_for_names_fill_no_table_of_the_machine,
 ];
+
+/// How many names a sandbox asks for at once, each from a port of its own. Others on the machine
+/// open far fewer connections meanwhile.
+const QUESTIONS: u32 = 2_000;
 
 /// What a sandbox hears from the packet filter, at once.
 #[track_caller]
@@ -184,6 +190,41 @@ async fn names_are_resolved_without_denied_addresses() {
     sandbox.destroy().await.unwrap();
     drop(sandbox);
     bench.finish().await;
+}
+
+async fn questions_for_names_fill_no_table_of_the_machine() {
+    let kept = table_after_questions(Vec::new()).await;
+    assert!(kept < QUESTIONS / 4, "{kept} entries");
+    // Where they are tracked, each leaves an entry.
+    let kept = table_after_questions(vec![Defence::UntrackedNames]).await;
+    assert!(kept > QUESTIONS / 4 * 3, "{kept} entries");
+}
+
+/// How many connections the machine remembers more after a sandbox without internet has asked.
+async fn table_after_questions(without: Vec<Defence>) -> u32 {
+    let bench = Bench::with(|config| config.without = without).await;
+    let mut request = bench.request();
+    request.egress = Egress::None;
+    let sandbox = bench.native().launch(request).await.unwrap();
+    let gateway = gateway_of(&sandbox).await;
+    // Both ways of asking are answered.
+    let question = format!("work resolve={gateway}:53/example.test.");
+    assert_eq!(ask(&sandbox, &question).await, "Refused ");
+    let hello = format!("work connect={gateway}:53");
+    assert_eq!(ask(&sandbox, &hello).await, "error: WouldBlock");
+    let before = connections();
+    let flood = format!("work questions={gateway}:53/{QUESTIONS}");
+    assert_eq!(ask(&sandbox, &flood).await, QUESTIONS.to_string());
+    let kept = connections().saturating_sub(before);
+    sandbox.destroy().await.unwrap();
+    drop(sandbox);
+    bench.finish().await;
+    kept
+}
+
+fn connections() -> u32 {
+    let count = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count");
+    count.unwrap().trim().parse().unwrap()
 }
 
 /// Answers one question with a public, a private and another sandbox's address.

@@ -40,6 +40,10 @@ pub(crate) fn answer(question: &str) -> String {
             let (server, name) = argument.split_once('/').unwrap();
             said(resolve(server.parse().unwrap(), name))
         }
+        "questions" => {
+            let (server, count) = argument.split_once('/').unwrap();
+            said(questions(server.parse().unwrap(), count.parse().unwrap()))
+        }
         _ => format!("no such question: {word}"),
     }
 }
@@ -206,6 +210,19 @@ fn datagram(address: SocketAddr) -> String {
             .and_then(|_| socket.recv(&mut buffer))
             .map(|length| String::from_utf8_lossy(&buffer[..length]).into_owned()),
     )
+}
+
+/// Sends so many questions, each from a port of its own, and waits for no answer.
+fn questions(server: SocketAddr, count: u32) -> std::io::Result<String> {
+    let mut question = Message::query();
+    let name = Name::from_ascii("example.test.").unwrap();
+    question.add_query(Query::query(name, RecordType::A));
+    let question = question.to_vec().unwrap();
+    // A port is free again as soon as its socket is closed: they are taken in turn.
+    for port in (0..count).map(|number| u16::try_from(20_000 + number).unwrap()) {
+        UdpSocket::bind(("0.0.0.0", port))?.send_to(&question, server)?;
+    }
+    Ok(count.to_string())
 }
 
 fn resolve(server: SocketAddr, name: &str) -> std::io::Result<String> {
