@@ -8,6 +8,7 @@
 mod capacity;
 mod cgroup;
 mod config;
+mod counters;
 mod defence;
 mod disk;
 mod disk_meter;

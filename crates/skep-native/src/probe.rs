@@ -1,5 +1,6 @@
 //! What this machine can offer, found out by trying.
 
+mod limits;
 mod machine;
 mod network;
 mod trial;
@@ -71,7 +72,7 @@ impl Check {
 ///
 /// Needs no running server and disturbs none.
 pub fn probe(config: &NativeConfig) -> Vec<Check> {
-    vec![
+    let mut checks = vec![
         machine::kernel(),
         machine::privileges(),
         machine::user_namespaces(),
@@ -87,7 +88,9 @@ pub fn probe(config: &NativeConfig) -> Vec<Check> {
         machine::checkpoints(),
         machine::gvisor(),
         machine::virtual_machines(),
-    ]
+    ];
+    checks.extend(limits::limits(config));
+    checks
 }
 
 /// What a program prints about itself; `None` if it is not installed.

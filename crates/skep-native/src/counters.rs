@@ -1,0 +1,230 @@
+//! What the kernel counts for the machine as a whole, and who bounds what one sandbox takes of it.
+//!
+//! Such a number is a way from one sandbox to all others: whoever uses it up takes it from
+//! everybody. So each that a sandbox can reach is a row here, with what bounds it or why nothing
+//! does. `skep doctor` reads the rows to say what this machine cannot bound, and
+//! `docs/reference/machine-limits.md` is written from them.
+
+#[cfg(test)]
+mod page;
+mod rows;
+
+use std::fs;
+use std::path::Path;
+
+pub(crate) use rows::COUNTERS;
+
+/// One thing that the machine has a number of for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counter {
+    /// What is counted.
+    pub(crate) what: &'static str,
+    /// Where the kernel keeps how many there may be.
+    pub(crate) kept_in: &'static str,
+    pub(crate) bound: Bound,
+    /// What a machine must have for the bound to hold.
+    pub(crate) needs: Needs,
+}
+
+/// What one sandbox may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// Nothing at all.
+    Nothing { by: &'static str },
+    /// So much.
+    AtMost {
+        most: &'static str,
+        by: &'static str,
+    },
+    /// All there is, with an argument why that is borne, and what it costs.
+    Unbounded { because: &'static str },
+}
+
+/// What a machine must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Nothing that is not needed for a launch anyway.
+    Nothing,
+    /// A setting of the kernel that is high enough for many sandboxes at their bounds.
+    AtLeast(&'static str, u64),
+    /// A file in the memory group of a sandbox on cgroup v1; v2 counts without being asked.
+    MemoryFile(&'static str),
+    /// A kernel that was not started with this option, which takes the count away.
+    NotStartedWith(&'static str),
+    /// No swap, or a kernel that counts it.
+    CountedSwap,
+}
+
+/// What a machine lacks for a bound, and what can be done about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lack {
+    pub(crate) detail: String,
+    pub(crate) hint: String,
+}
+
+/// The machine's settings, or those of a test.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Machine<'a> {
+    /// Usually `/proc`.
+    pub(crate) proc: &'a Path,
+    /// Usually `/sys/fs/cgroup`.
+    pub(crate) cgroups: &'a Path,
+}
+
+impl Counter {
+    /// What `machine` lacks to bound this. What cannot be read is not there.
+    pub(crate) fn lack(&self, machine: Machine<'_>) -> Option<Lack> {
+        let v1 = machine.cgroups.join("memory");
+        let is_unified = machine.cgroups.join("cgroup.controllers").exists();
+        let read = |path: &str| fs::read_to_string(machine.proc.join(path)).unwrap_or_default();
+        match self.needs {
+            Needs::Nothing => None,
+            Needs::AtLeast(setting, least) => {
+                let text = read(&format!("sys/{}", setting.replace('.', "/")));
+                let now: u64 = text.trim().parse().ok()?;
+                (now < least).then(|| Lack {
+                    detail: format!("{setting} is {now} for all sandboxes together"),
+                    hint: format!("sysctl {setting}={least}"),
+                })
+            }
+            Needs::MemoryFile(name) => {
+                let is_there = is_unified || v1.join(name).exists();
+                (!is_there).then(|| Lack {
+                    detail: format!("there is no {name}"),
+                    hint: "use cgroup v2, which counts it without being asked".into(),
+                })
+            }
+            Needs::NotStartedWith(option) => {
+                let line = read("cmdline");
+                let options = line
+                    .split_whitespace()
+                    .filter_map(|word| word.strip_prefix("cgroup.memory="))
+                    .flat_map(|list| list.split(','));
+                options
+                    .into_iter()
+                    .any(|given| given == option)
+                    .then(|| Lack {
+                        detail: format!("the kernel was started with cgroup.memory={option}"),
+                        hint: "start it without that option".into(),
+                    })
+            }
+            Needs::CountedSwap => {
+                // The first line is a heading.
+                let has_swap = read("swaps").lines().nth(1).is_some();
+                let is_counted = is_unified || v1.join("memory.memsw.limit_in_bytes").exists();
+                (has_swap && !is_counted).then(|| Lack {
+                    detail: "there is swap, and the kernel does not count it".into(),
+                    hint: "swapoff -a, or start the kernel with swapaccount=1".into(),
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Settings(tempfile::TempDir);
+
+    impl Settings {
+        /// A machine with these files.
+        fn new(files: &[(&str, &str)]) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            for (path, text) in files {
+                let path = folder.path().join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            Self(folder)
+        }
+
+        fn lack(&self, needs: Needs) -> Option<String> {
+            let counter = Counter {
+                what: "things",
+                kept_in: "nowhere",
+                bound: Bound::Nothing { by: "a test" },
+                needs,
+            };
+            let machine = Machine {
+                proc: &self.0.path().join("proc"),
+                cgroups: &self.0.path().join("cgroup"),
+            };
+            counter.lack(machine).map(|lack| lack.hint)
+        }
+    }
+
+    #[test]
+    fn every_row_names_a_bound_or_argues_why_there_is_none() {
+        for counter in COUNTERS {
+            let words = |text: &str| text.split_whitespace().count();
+            let Counter { what, kept_in, .. } = counter;
+            assert!(!what.is_empty() && !kept_in.is_empty(), "{counter:?}");
+            match counter.bound {
+                Bound::Nothing { by } => assert!(words(by) > 1, "{what}: {by}"),
+                Bound::AtMost { most, by } => {
+                    assert!(words(by) > 1 && !most.is_empty(), "{what}: {by}");
+                }
+                Bound::Unbounded { because } => {
+                    assert!(
+                        words(because) > 15,
+                        "{what}: argue, do not assert: {because}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_row_is_there_twice() {
+        let mut names: Vec<_> = COUNTERS.iter().map(|counter| counter.what).collect();
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn a_setting_that_is_too_low_is_named_with_one_that_is_not() {
+        let needs = Needs::AtLeast("kernel.pid_max", 4_194_304);
+        let low = Settings::new(&[("proc/sys/kernel/pid_max", "32768\n")]);
+        let hint = "sysctl kernel.pid_max=4194304";
+        assert_eq!(low.lack(needs).as_deref(), Some(hint));
+        let high = Settings::new(&[("proc/sys/kernel/pid_max", "4194304\n")]);
+        assert_eq!(high.lack(needs), None);
+    }
+
+    #[test]
+    fn a_count_that_a_machine_does_not_keep_is_missed_on_v1_only() {
+        let needs = Needs::MemoryFile("memory.kmem.tcp.limit_in_bytes");
+        let there = ("cgroup/memory/memory.kmem.tcp.limit_in_bytes", "1");
+        assert_eq!(Settings::new(&[there]).lack(needs), None);
+        let unified = ("cgroup/cgroup.controllers", "cpu memory pids");
+        assert_eq!(Settings::new(&[unified]).lack(needs), None);
+        assert!(Settings::new(&[]).lack(needs).is_some());
+    }
+
+    #[test]
+    fn a_kernel_that_was_told_not_to_count_is_named() {
+        let needs = Needs::NotStartedWith("nokmem");
+        let told = ("proc/cmdline", "quiet cgroup.memory=nosocket,nokmem ro\n");
+        assert!(Settings::new(&[told]).lack(needs).is_some());
+        let other = ("proc/cmdline", "quiet cgroup.memory=nosocket nokmem\n");
+        assert_eq!(Settings::new(&[other]).lack(needs), None);
+    }
+
+    #[test]
+    fn swap_that_nobody_counts_is_named() {
+        let heading = "Filename Type Size Used Priority\n";
+        let some = format!("{heading}/dev/vdb partition 1 0 -2\n");
+        let swap = ("proc/swaps", some.as_str());
+        assert!(Settings::new(&[swap]).lack(Needs::CountedSwap).is_some());
+        let counted = ("cgroup/memory/memory.memsw.limit_in_bytes", "1");
+        assert_eq!(
+            Settings::new(&[swap, counted]).lack(Needs::CountedSwap),
+            None
+        );
+        let none = ("proc/swaps", heading);
+        assert_eq!(Settings::new(&[none]).lack(Needs::CountedSwap), None);
+    }
+}

@@ -1,0 +1,292 @@
+//! The rows.
+
+use super::{Bound, Counter, Needs};
+
+/// What most rows are held by: the kernel's own memory for a sandbox is memory of the sandbox.
+const COUNTED_MEMORY: &str = "its memory, in which the kernel counts what it keeps for it";
+/// Numbers that the kernel keeps for each user id.
+const OWN_USERS: &str = "users of its own, who are nobody else's; never those of root";
+const FILTER: &str = "the filter of system calls";
+const NO_FAMILY: &str = "the filter, which has no such family or type of sockets";
+const BY_SERVER: &str = "the server makes them, and the filter lets nobody else";
+
+const fn none(what: &'static str, kept_in: &'static str, by: &'static str) -> Counter {
+    Counter {
+        what,
+        kept_in,
+        bound: Bound::Nothing { by },
+        needs: Needs::Nothing,
+    }
+}
+
+const fn most(
+    what: &'static str,
+    kept_in: &'static str,
+    most: &'static str,
+    by: &'static str,
+    needs: Needs,
+) -> Counter {
+    Counter {
+        what,
+        kept_in,
+        bound: Bound::AtMost { most, by },
+        needs,
+    }
+}
+
+const fn unbounded(what: &'static str, kept_in: &'static str, because: &'static str) -> Counter {
+    Counter {
+        what,
+        kept_in,
+        bound: Bound::Unbounded { because },
+        needs: Needs::Nothing,
+    }
+}
+
+/// Every number of the machine that code in a sandbox can reach.
+pub(crate) const COUNTERS: &[Counter] = &[
+    // Memory.
+    most(
+        "memory",
+        "the machine's",
+        "its limit, and 64 MiB for the agent",
+        "the memory controller",
+        Needs::NotStartedWith("nokmem"),
+    ),
+    most(
+        "memory of sockets",
+        "`net.ipv4.tcp_mem`, `net.ipv4.udp_mem`",
+        "an eighth of its memory on v1; on v2 it is part of it",
+        "`memory.kmem.tcp.limit_in_bytes`, in every group in which a socket can be made",
+        Needs::MemoryFile("memory.kmem.tcp.limit_in_bytes"),
+    ),
+    most(
+        "counted sockets",
+        "the same",
+        "the same",
+        "the memory controller, unless the kernel was told not to",
+        Needs::NotStartedWith("nosocket"),
+    ),
+    most(
+        "swap",
+        "the machine's",
+        "none beyond its memory",
+        "the memory controller",
+        Needs::CountedSwap,
+    ),
+    none(
+        "huge pages",
+        "`vm.nr_hugepages`",
+        "the filter (`MAP_HUGETLB`, `MFD_HUGETLB`, `SHM_HUGETLB`); on v2 the controller, too",
+    ),
+    most(
+        "locked memory",
+        "the machine's memory",
+        "8 MiB",
+        "`RLIMIT_MEMLOCK`, for all its users together",
+        Needs::Nothing,
+    ),
+    most(
+        "groups of the memory controller",
+        "65,535 numbers",
+        "three, and one for each kernel that runs",
+        "the server, which makes at most 1,900 sandboxes, and the agent, whose folder nobody else reaches",
+        Needs::Nothing,
+    ),
+    most(
+        "directory entries, inodes, file locks",
+        "memory",
+        "as its memory allows",
+        COUNTED_MEMORY,
+        Needs::Nothing,
+    ),
+    most(
+        "shared memory, semaphores, messages (System V)",
+        "`kernel.shmall`, `kernel.sem`, `kernel.msgmni`",
+        "as its memory allows",
+        "an ipc namespace of its own, and its memory",
+        Needs::Nothing,
+    ),
+    most(
+        "message queues (POSIX)",
+        "`fs.mqueue.queues_max`",
+        "`RLIMIT_MSGQUEUE`, or its 128th below a zygote",
+        "an ipc namespace and users of its own",
+        Needs::Nothing,
+    ),
+    most(
+        "pipes",
+        "`fs.pipe-user-pages-soft`",
+        "as many pages as any user",
+        OWN_USERS,
+        Needs::Nothing,
+    ),
+    most(
+        "descriptors on their way through Unix sockets",
+        "`RLIMIT_NOFILE` for each user",
+        "as many as any user",
+        OWN_USERS,
+        Needs::Nothing,
+    ),
+    most(
+        "translated programs (seccomp)",
+        "`net.core.bpf_jit_limit`",
+        "about half of its memory",
+        "its memory, in which the program itself is counted; programs at sockets are refused by the filter",
+        Needs::AtLeast("net.core.bpf_jit_limit", 264_241_152),
+    ),
+    // Processes.
+    most(
+        "processes and threads",
+        "`kernel.pid_max`, `kernel.threads-max`",
+        "its limit, and 32 for the agent",
+        "the pids controller",
+        Needs::AtLeast("kernel.pid_max", 4_194_304),
+    ),
+    most(
+        "processor time",
+        "the machine's",
+        "its limit, and a quarter of a processor for the agent",
+        "the cpu controller, for the sandbox as a whole",
+        Needs::Nothing,
+    ),
+    most(
+        "pending signals and timers",
+        "`RLIMIT_SIGPENDING` for each user",
+        "as many as any user, or the 128th below a zygote",
+        OWN_USERS,
+        Needs::Nothing,
+    ),
+    none(
+        "namespaces",
+        "`user.max_*_namespaces`",
+        "limits of zero in its user namespace, and the filter",
+    ),
+    none(
+        "keys",
+        "`kernel.keys.maxkeys`",
+        "the filter, which has no calls for keys",
+    ),
+    none(
+        "performance counters",
+        "`kernel.perf_event_mlock_kb`",
+        FILTER,
+    ),
+    none("BPF programs and maps", "`net.core.bpf_jit_limit`", FILTER),
+    // Files.
+    most(
+        "open files",
+        "`fs.file-max`",
+        "as its memory allows, about a million for 256 MiB",
+        "its memory; the limit of one process times that of processes is higher",
+        Needs::AtLeast("fs.file-max", 100_000_000),
+    ),
+    none(
+        "asynchronous requests",
+        "`fs.aio-max-nr`",
+        "the filter: `io_setup` and `io_uring_setup` do not exist",
+    ),
+    most(
+        "inotify instances and watches",
+        "`fs.inotify.max_user_*`",
+        "as many as any user, or 128 and 131,072 below a zygote",
+        OWN_USERS,
+        Needs::Nothing,
+    ),
+    most(
+        "epoll watches",
+        "`fs.epoll.max_user_watches`",
+        "as many as any user",
+        OWN_USERS,
+        Needs::Nothing,
+    ),
+    most(
+        "terminals",
+        "`kernel.pty.max` for all, of which `kernel.pty.reserve` are the machine's",
+        "64",
+        "an own `devpts` with `max=64`",
+        Needs::AtLeast("kernel.pty.max", 122_880),
+    ),
+    most(
+        "mounts",
+        "`fs.mount-max` for each namespace",
+        "those it was born with",
+        "the filter, and no capability to mount",
+        Needs::Nothing,
+    ),
+    most(
+        "loop devices",
+        "1,048,576",
+        "one, its disk",
+        BY_SERVER,
+        Needs::Nothing,
+    ),
+    most(
+        "space and inodes on the disk",
+        "the machine's disk",
+        "the size of its disk",
+        "a file system of its own",
+        Needs::Nothing,
+    ),
+    // Network.
+    most(
+        "connections that the packet filter remembers",
+        "`net.netfilter.nf_conntrack_max`",
+        "8,192 to the world, none for names",
+        "rules of the packet filter: a meter for each sender, `notrack` for names",
+        Needs::AtLeast("net.netfilter.nf_conntrack_max", 262_144),
+    ),
+    most(
+        "ports of the machine's address",
+        "65,535 for each service in the world",
+        "8,192",
+        "the same meter",
+        Needs::Nothing,
+    ),
+    most(
+        "neighbours",
+        "`net.ipv4.neigh.default.gc_thresh3`",
+        "two",
+        "a link with one address on it, which nobody inside may change; the server raises the number",
+        Needs::Nothing,
+    ),
+    most(
+        "network namespaces and links",
+        "memory",
+        "one",
+        BY_SERVER,
+        Needs::Nothing,
+    ),
+    none("sockets of rare families", "memory, modules", NO_FAMILY),
+    unbounded(
+        "fragments of packets",
+        "`net.ipv4.ipfrag_high_thresh` of the machine's network",
+        "A sandbox that sends pieces without an end fills the 4 MiB in which the machine puts packets together, and other \
+         sandboxes' UDP datagrams of more than 1,472 bytes are lost meanwhile. TCP never sends pieces. Dropping them all \
+         would take large datagrams from everybody for good.",
+    ),
+    unbounded(
+        "closed connections with unsent data",
+        "`net.ipv4.tcp_max_orphans`",
+        "Their buffers are counted to the sandbox, so there are some ten thousand at most. Were the machine's number \
+         reached, closed connections of others that still have data to send would be reset.",
+    ),
+    unbounded(
+        "time of the network's interrupts",
+        "the processors",
+        "The kernel handles packets in nobody's time. What one sandbox can send is limited by its own processor time for \
+         sending; packets for it are sent by somebody whom it asked.",
+    ),
+    unbounded(
+        "buckets of futexes and other tables of fixed size",
+        "set at the machine's start",
+        "Nothing runs out: whoever fills a bucket makes others that fall into the same one search longer. The sandbox's \
+         own processes and memory limit how full it gets.",
+    ),
+    unbounded(
+        "dirty pages on cgroup v1",
+        "`vm.dirty_ratio`",
+        "v1 does not count them to the one who wrote, so a sandbox can keep the machine's disk busy within the size of its \
+         own disk, and others wait. cgroup v2 counts them and slows down who wrote.",
+    ),
+];
