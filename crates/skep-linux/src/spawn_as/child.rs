@@ -1,5 +1,6 @@
 //! The child's side: system calls only, no allocation, no panic, no return.
 
+use std::ffi::CStr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use super::{Prepared, SpawnStep};
@@ -93,10 +94,32 @@ fn prepare(prepared: &Prepared<'_>, report: &mut RawFd) -> Result<(), Failure> {
     // SAFETY: takes no pointer and cannot fail.
     unsafe { libc::umask(0o022) };
     become_user(prepared)?;
-    // SAFETY: a C string that outlives the call.
-    let answer = unsafe { libc::chdir(plan.directory.as_ptr()) };
-    check(SpawnStep::Directory, libc::c_long::from(answer))?;
+    let directory = resolve(plan.directory, libc::O_DIRECTORY);
+    let directory = check(SpawnStep::Directory, directory)?;
+    // SAFETY: takes no pointer. The descriptor is closed by exec.
+    let answer = unsafe { libc::syscall(libc::SYS_fchdir, directory) };
+    check(SpawnStep::Directory, answer)?;
     Ok(())
+}
+
+/// Finds what a path of the caller means, with the user's rights. Links of procfs, which lead
+/// into descriptors and not to names, are not followed.
+fn resolve(path: &CStr, flags: libc::c_int) -> libc::c_long {
+    // SAFETY: all bit patterns are valid for it, and zero is what the kernel wants where nothing
+    // is asked for.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = u64::from((libc::O_PATH | libc::O_CLOEXEC | flags).cast_unsigned());
+    how.resolve = libc::RESOLVE_NO_MAGICLINKS;
+    // SAFETY: a C string that outlives the call, and a live local of the length that is told.
+    unsafe {
+        libc::syscall(
+            libc::SYS_openat2,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            &raw const how,
+            size_of::<libc::open_how>(),
+        )
+    }
 }
 
 fn arrange_descriptors(prepared: &Prepared<'_>, report: &mut RawFd) -> Result<(), Failure> {
@@ -180,6 +203,18 @@ fn become_user(prepared: &Prepared<'_>) -> Result<(), Failure> {
 fn execute(prepared: &Prepared<'_>) -> Failure {
     let mut answer = libc::ENOENT;
     for program in prepared.plan.programs {
+        // This process still has its parent's executable, to which `/proc/self/exe` leads. A link
+        // that is swapped behind this look can run it nevertheless: with no more than the user's
+        // rights, and nothing of the parent's memory or descriptors.
+        let found = resolve(program, 0);
+        if found < 0 && errno() == libc::ELOOP {
+            return Failure {
+                step: SpawnStep::Exec,
+                errno: libc::ELOOP,
+            };
+        }
+        // SAFETY: takes no pointer. If nothing was found there is nothing to close.
+        unsafe { libc::syscall(libc::SYS_close, found) };
         let (arguments, environment) = (prepared.arguments.as_ptr(), prepared.environment.as_ptr());
         // SAFETY: both arrays end with a null pointer and outlive the call.
         unsafe { libc::execve(program.as_ptr(), arguments, environment) };

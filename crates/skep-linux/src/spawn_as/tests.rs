@@ -124,3 +124,48 @@ fn a_script_without_an_interpreter_line_is_run_by_sh() {
     confirmed.unwrap();
     assert_eq!(output, "got it\n");
 }
+
+/// Whoever starts programs for others may have directories and an executable that are not
+/// theirs to reach; what the child still has of them is behind such links.
+#[test]
+fn links_into_descriptors_lead_to_no_directory_and_no_program() {
+    for directory in [
+        "/proc/self/cwd",
+        "/proc/self/root",
+        "/proc/self/fd/0",
+        "/proc/self/root/tmp",
+    ] {
+        let (confirmed, _, _) = run(&["/bin/true"], &["true"], directory);
+        let error = confirmed.expect_err(directory);
+        assert_eq!(error.step, SpawnStep::Directory, "{directory}");
+        assert_eq!(
+            error.source.raw_os_error(),
+            Some(libc::ELOOP),
+            "{directory}"
+        );
+    }
+    for program in ["/proc/self/exe", "/proc/self/root/bin/true"] {
+        let (confirmed, _, _) = run(&[program], &["true"], "/");
+        let error = confirmed.expect_err(program);
+        assert_eq!(error.step, SpawnStep::Exec, "{program}");
+        assert_eq!(error.source.raw_os_error(), Some(libc::ELOOP), "{program}");
+    }
+}
+
+#[test]
+fn a_link_to_a_directory_and_to_a_program_is_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open).unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::os::unix::fs::symlink("/bin/pwd", at("program")).unwrap();
+    std::os::unix::fs::symlink("/usr", at("directory")).unwrap();
+    let (program, directory) = (at("program"), at("directory"));
+    let (confirmed, output, _) = run(
+        &[program.to_str().unwrap()],
+        &["pwd"],
+        directory.to_str().unwrap(),
+    );
+    confirmed.unwrap();
+    assert_eq!(output, "/usr\n");
+}
