@@ -25,6 +25,11 @@ pub use counters::{Bytes, GroupUsage};
 /// Nothing that is read here is longer, unless there are thousands of disks or processes.
 const LONGEST_FILE: u64 = 256 << 10;
 
+/// How many groups one sandbox may have: a kernel for every context that there may be, and some
+/// for spares and for those in which something outlived its kernel. The machine has 65,535 ids
+/// for memory cgroups, and those of all sandboxes come out of them.
+const MAX_GROUPS: u32 = 288;
+
 /// What a limit is set to that is none.
 const UNLIMITED_V1: &str = "-1";
 const UNLIMITED_V2: &str = "max";
@@ -41,6 +46,17 @@ pub(crate) struct Groups {
 struct Free {
     numbers: Vec<u32>,
     made: u32,
+}
+
+impl Free {
+    fn next_number(&mut self) -> io::Result<u32> {
+        if self.made >= MAX_GROUPS {
+            let text = format!("something runs in each of the {MAX_GROUPS} cgroups for kernels");
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
+        }
+        self.made += 1;
+        Ok(self.made)
+    }
 }
 
 /// The group of one kernel.
@@ -103,7 +119,7 @@ impl Groups {
     pub(crate) fn take(self: &Arc<Self>) -> io::Result<Group> {
         let mut unused = std::mem::take(&mut self.free().numbers);
         while let Some(number) = unused.pop() {
-            let group = self.open(number);
+            let group = self.make_and_open(number);
             let is_empty = |group: &Group| group.processes().is_ok_and(|all| all.is_empty());
             if let Ok(group) = group
                 && is_empty(&group)
@@ -114,13 +130,14 @@ impl Groups {
             // Something that its last kernel started lives on in it, and is still counted. When
             // the group is dropped it waits again.
         }
-        let number = {
-            let mut free = self.free();
-            free.made += 1;
-            free.made
-        };
-        self.make(number)?;
-        self.open(number)
+        let number = self.free().next_number()?;
+        self.make_and_open(number)
+    }
+
+    /// The number waits for another try if this fails.
+    fn make_and_open(self: &Arc<Self>, number: u32) -> io::Result<Group> {
+        let group = self.make(number).and_then(|()| self.open(number));
+        group.inspect_err(|_| self.free().numbers.push(number))
     }
 
     fn free(&self) -> MutexGuard<'_, Free> {

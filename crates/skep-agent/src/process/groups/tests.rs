@@ -283,6 +283,33 @@ fn where_the_peak_cannot_begin_anew_it_is_what_was_seen() {
 }
 
 #[test]
+fn a_sandbox_has_only_so_many_groups_and_uses_them_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut passed = Vec::new();
+    for controller in ["memory", "cpuacct"] {
+        let root = folder.path().join(controller);
+        std::fs::create_dir(&root).unwrap();
+        passed.push((controller.to_owned(), File::open(root).unwrap().into()));
+    }
+    let groups = Arc::new(Groups::new(passed).unwrap());
+    let mut taken: Vec<Group> = (0..MAX_GROUPS).map(|_| groups.take().unwrap()).collect();
+    let refused = groups.take().unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::QuotaExceeded);
+    assert_eq!(
+        refused.to_string(),
+        "something runs in each of the 288 cgroups for kernels"
+    );
+    let free = taken.pop().unwrap().number;
+    let list = folder
+        .path()
+        .join(format!("memory/kernel-{free}/cgroup.procs"));
+    std::fs::write(list, "").unwrap();
+    assert_eq!(groups.take().unwrap().number, free);
+    let made = std::fs::read_dir(folder.path().join("memory")).unwrap();
+    assert_eq!(made.count(), usize::try_from(MAX_GROUPS).unwrap());
+}
+
+#[test]
 fn half_of_what_is_needed_is_nothing() {
     let some = || OwnedFd::from(File::open("/").unwrap());
     assert!(Groups::new(Vec::new()).is_none());
