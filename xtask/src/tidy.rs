@@ -3,6 +3,7 @@
 //! Each rule is a module with one `check`: data in, violations out. Its tests show that it can
 //! fail; the test at the end of this file runs all of them on the workspace itself.
 
+mod agent_paths;
 mod configuration;
 mod dependencies;
 mod environment_variables;
@@ -88,6 +89,7 @@ fn check(root: &Path) -> anyhow::Result<Findings> {
         dependencies::check(&graph),
         manifests::check(&tree),
         unsafe_code::check(&tree),
+        agent_paths::check(&tree),
         lengths.violations,
         file_names::check(&tree),
         todo::check(&tree),

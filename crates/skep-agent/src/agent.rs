@@ -1,6 +1,5 @@
 //! What all requests share.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::filesystem::watch::Watchers;
@@ -17,5 +16,5 @@ pub(crate) struct Agent {
     pub(crate) watchers: Watchers,
     pub(crate) meter: Meter,
     /// Where programs find out in which sandbox they run.
-    pub(crate) identity_folder: PathBuf,
+    pub(crate) identity_folder: String,
 }

@@ -5,13 +5,15 @@
 //! same cgroups, run as the same user and see the same variables as any command.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown, fchown};
+use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::Router;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, WaitStatus};
 use skep_wire::rpc::process as wire;
 use tokio::sync::oneshot;
@@ -22,6 +24,7 @@ use crate::metrics;
 use crate::options::Listen;
 use crate::process::StartError;
 use crate::process::groups::Group;
+use crate::rootfs::{self, Directory, Location, Name};
 use crate::settings;
 use crate::signature::equal;
 use crate::users::User;
@@ -158,10 +161,19 @@ impl Household {
     /// If there is no such user, or no place.
     pub fn make_folder(&self) -> io::Result<PathBuf> {
         let user = self.default_user()?;
-        let path = PathBuf::from(format!("/run/skep-{}", identifier::random(12)));
-        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-        chown(&path, Some(user.uid), Some(user.gid))?;
-        Ok(path)
+        let name = format!("skep-{}", identifier::random(12));
+        let run = Directory::find("/run")?;
+        run.make_private(&Name::new(name.as_str())?, (user.uid, user.gid))?;
+        Ok(PathBuf::from(format!("/run/{name}")))
+    }
+
+    /// Removes a folder of [`Household::make_folder`] and what is in it.
+    ///
+    /// # Errors
+    ///
+    /// If something in it cannot be removed.
+    pub fn remove_folder(&self, folder: &Path) -> io::Result<()> {
+        location(folder)?.remove()
     }
 
     /// Writes a new file that only the sandbox's default user can read.
@@ -172,13 +184,30 @@ impl Household {
     pub fn write_file(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let user = self.default_user()?;
         // A new one, or none: the folder may be the user's, and hold a link.
-        let mut file = std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let file = location(path)?.open(flags, Mode::from_raw_mode(0o600))?;
+        let mut file = File::from(file);
         file.write_all(content)?;
         fchown(&file, Some(user.uid), Some(user.gid))
+    }
+
+    /// Opens a file of the sandbox for reading, and nothing but a file.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or it must not be read.
+    pub fn open_file(&self, path: &Path) -> io::Result<File> {
+        rootfs::regular_for_reading(path)
+    }
+
+    /// Opens what swallows everything and holds nothing, whatever the sandbox has put in its
+    /// place.
+    ///
+    /// # Errors
+    ///
+    /// If no descriptor is left.
+    pub fn null_device(&self) -> io::Result<OwnedFd> {
+        rootfs::null_device(OFlags::RDWR)
     }
 
     fn default_user(&self) -> io::Result<User> {
@@ -227,6 +256,11 @@ impl Household {
             .default_directory(&self.agent.settings.current())
             .map_err(ProgramError)
     }
+}
+
+fn location(path: &Path) -> io::Result<Location> {
+    let path = path.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
+    Location::find(path)
 }
 
 fn configuration(program: &Program) -> wire::ProcessConfig {

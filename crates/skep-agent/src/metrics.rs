@@ -5,12 +5,13 @@
 //! in a pid namespace are exactly those of the sandbox. Nothing is sampled in the background;
 //! processor use is the mean since the last call.
 
-use std::fs;
-use std::path::Path;
+use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+
+use crate::rootfs::{self, Directory};
 
 /// The answer.
 #[derive(Debug, Serialize)]
@@ -48,7 +49,7 @@ impl Meter {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let (elapsed, used) = (now - last.0, usage.processor.saturating_sub(last.1));
         *last = (now, usage.processor);
-        let disk = rustix::fs::statvfs("/").ok();
+        let disk = rootfs::disk_usage().ok();
         let disk_total = disk
             .as_ref()
             .map_or(0, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
@@ -93,13 +94,10 @@ struct Usage {
 }
 
 fn usage() -> Usage {
-    unified(Path::new("/sys/fs/cgroup"))
-        .or_else(|| separate(Path::new("/sys/fs/cgroup")))
+    let read = |file: &str| rootfs::kernel_file(&format!("/sys/fs/cgroup/{file}")).ok();
+    unified(&read)
+        .or_else(|| separate(&read))
         .unwrap_or_else(processes)
-}
-
-fn number(path: &Path) -> Option<u64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// The value after `key` in a file of `key value` lines.
@@ -110,36 +108,30 @@ fn value(text: &str, key: &str) -> Option<u64> {
     })
 }
 
+fn number(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
+}
+
 /// cgroup v2. Only one with a limit is the sandbox's own.
-fn unified(cgroup: &Path) -> Option<Usage> {
-    let processor = value(
-        &fs::read_to_string(cgroup.join("cpu.stat")).ok()?,
-        "usage_usec",
-    )?;
-    let cache = value(
-        &fs::read_to_string(cgroup.join("memory.stat")).ok()?,
-        "file",
-    )?;
+fn unified(read: &impl Fn(&str) -> Option<String>) -> Option<Usage> {
+    let processor = value(&read("cpu.stat")?, "usage_usec")?;
+    let cache = value(&read("memory.stat")?, "file")?;
     Some(Usage {
         processor: Duration::from_micros(processor),
-        memory_total: number(&cgroup.join("memory.max"))?,
-        memory_used: number(&cgroup.join("memory.current"))?.saturating_sub(cache),
+        memory_total: number(&read("memory.max")?)?,
+        memory_used: number(&read("memory.current")?)?.saturating_sub(cache),
         memory_cache: cache,
     })
 }
 
 /// cgroup v1, where no limit is written as a very large one.
-fn separate(cgroup: &Path) -> Option<Usage> {
-    let memory = cgroup.join("memory");
-    let total = number(&memory.join("memory.limit_in_bytes")).filter(|limit| *limit < 1 << 60)?;
-    let cache = value(
-        &fs::read_to_string(memory.join("memory.stat")).ok()?,
-        "total_cache",
-    )?;
+fn separate(read: &impl Fn(&str) -> Option<String>) -> Option<Usage> {
+    let total = number(&read("memory/memory.limit_in_bytes")?).filter(|limit| *limit < 1 << 60)?;
+    let cache = value(&read("memory/memory.stat")?, "total_cache")?;
     Some(Usage {
-        processor: Duration::from_nanos(number(&cgroup.join("cpuacct/cpuacct.usage"))?),
+        processor: Duration::from_nanos(number(&read("cpuacct/cpuacct.usage")?)?),
         memory_total: total,
-        memory_used: number(&memory.join("memory.usage_in_bytes"))?.saturating_sub(cache),
+        memory_used: number(&read("memory/memory.usage_in_bytes")?)?.saturating_sub(cache),
         memory_cache: cache,
     })
 }
@@ -159,23 +151,22 @@ fn processes() -> Usage {
         ..Usage::default()
     };
     let mut total_ticks = 0_u64;
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let is_process = entry
-            .file_name()
-            .to_str()
-            .is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
-        if !is_process {
-            continue;
-        }
-        let resident = fs::read_to_string(entry.path().join("statm"))
-            .ok()
+    for process in all_processes().unwrap_or_default() {
+        let read = |file: &str| rootfs::kernel_file(&format!("/proc/{process}/{file}")).ok();
+        let resident = read("statm")
             .and_then(|text| text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
         usage.memory_used += resident.unwrap_or(0) * page;
-        total_ticks +=
-            fs::read_to_string(entry.path().join("stat")).map_or(0, |text| processor_ticks(&text));
+        total_ticks += read("stat").map_or(0, |text| processor_ticks(&text));
     }
     usage.processor = Duration::from_millis(total_ticks.saturating_mul(1000) / ticks);
     usage
+}
+
+fn all_processes() -> io::Result<Vec<String>> {
+    let listed = Directory::find("/proc")?.entries()?;
+    let names = listed.filter_map(|entry| Some(entry.ok()?.name.shown()));
+    let is_number = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
+    Ok(names.filter(is_number).collect())
 }
 
 /// User and system time of a process and of its reaped children.
@@ -191,7 +182,7 @@ fn processor_ticks(stat: &str) -> u64 {
 }
 
 fn host_memory() -> u64 {
-    fs::read_to_string("/proc/meminfo")
+    rootfs::kernel_file("/proc/meminfo")
         .ok()
         .and_then(|text| value(&text, "MemTotal:"))
         .unwrap_or(0)
@@ -212,21 +203,26 @@ mod tests {
 
     #[test]
     fn a_cgroup_counts_only_with_a_limit() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-        write("cpu.stat", "usage_usec 1500\nuser_usec 1000\n");
-        write("memory.stat", "anon 10\nfile 30\n");
-        write("memory.current", "100\n");
-        write("memory.max", "max\n");
-        assert_eq!(unified(folder.path()), None);
-        write("memory.max", "4096\n");
+        let files = |limit: &'static str| {
+            move |file: &str| {
+                let text = match file {
+                    "cpu.stat" => "usage_usec 1500\nuser_usec 1000\n",
+                    "memory.stat" => "anon 10\nfile 30\n",
+                    "memory.current" => "100\n",
+                    "memory.max" => limit,
+                    _ => return None,
+                };
+                Some(text.to_owned())
+            }
+        };
+        assert_eq!(unified(&files("max\n")), None);
         let expected = Usage {
             processor: Duration::from_micros(1500),
             memory_total: 4096,
             memory_used: 70,
             memory_cache: 30,
         };
-        assert_eq!(unified(folder.path()), Some(expected));
+        assert_eq!(unified(&files("4096\n")), Some(expected));
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub struct Options {
     /// The groups of the sandbox.
     pub group: PathBuf,
     /// Where programs find out in which sandbox they run.
-    pub identity_folder: PathBuf,
+    pub identity_folder: String,
     /// Whether this is the first process of its pid namespace.
     pub orphans: Orphans,
 }

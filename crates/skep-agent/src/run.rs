@@ -21,6 +21,7 @@ use crate::options::{Listen, Options};
 use crate::process::groups::Groups;
 use crate::process::{Processes, WorkPlace};
 use crate::reaper::{Orphans, Reaper};
+use crate::rootfs;
 use crate::routes::routes;
 use crate::serve::serve;
 use crate::settings::{self, Settings};
@@ -44,6 +45,9 @@ pub enum RunError {
     /// The launcher and the agent are of different versions.
     #[error("cannot parse the configuration")]
     ParseConfig(#[source] serde_json::Error),
+    /// What files are opened from is not there: this is no sandbox.
+    #[error("cannot open the root of the sandbox")]
+    Root(#[source] io::Error),
     /// The memory for the log cannot be written.
     #[error("cannot start the log")]
     Log(#[source] io::Error),
@@ -88,6 +92,7 @@ pub fn run(options: Options) -> Result<(), RunError> {
 }
 
 async fn start(options: Options) -> Result<(), RunError> {
+    rootfs::hold().map_err(RunError::Root)?;
     let config = read_config(options.config)?;
     if let Err(error) = settings::write_identity(&config, &options.identity_folder) {
         // The variables tell programs the same, so a sandbox without these files still works.
@@ -177,5 +182,5 @@ fn raise_open_files() -> Option<Rlimit> {
 }
 
 fn has_adjusted_oom_score() -> bool {
-    std::fs::read_to_string("/proc/self/oom_score_adj").is_ok_and(|score| score.trim() != "0")
+    rootfs::kernel_file("/proc/self/oom_score_adj").is_ok_and(|score| score.trim() != "0")
 }

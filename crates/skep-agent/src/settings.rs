@@ -1,13 +1,18 @@
 //! What the server has told this agent about its sandbox.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use rustix::fs::{Mode, OFlags};
 use skep_wire::agent::AgentConfig;
 
+use crate::filesystem::{FileError, make_parents};
+use crate::path;
+use crate::rootfs::{Directory, Name};
 use crate::signature::equal;
+use crate::users::User;
 
 /// Who runs a command when neither the caller nor the server names anybody.
 const FALLBACK_USER: &str = "user";
@@ -69,18 +74,27 @@ pub(crate) fn environment(config: &AgentConfig) -> BTreeMap<String, String> {
 /// Writes the files by which programs learn in which sandbox they run.
 ///
 /// They are made anew: what the sandbox has put in their place may be a pipe that blocks.
-pub(crate) fn write_identity(config: &AgentConfig, folder: &Path) -> io::Result<()> {
-    std::fs::create_dir_all(folder)?;
+pub(crate) fn write_identity(config: &AgentConfig, folder: &str) -> Result<(), FileError> {
+    let (directory, made) = make_parents(folder, &User::root())?;
+    made.keep();
     for (name, value) in identity(config) {
-        let path = folder.join(format!(".{name}"));
-        match std::fs::remove_file(&path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        std::fs::File::create_new(&path)?.write_all(value.as_bytes())?;
+        let name = format!(".{name}");
+        write_anew(&directory, &name, value.as_bytes())
+            .map_err(|source| FileError::io("write", &path::join(folder, &name), source))?;
     }
     Ok(())
+}
+
+fn write_anew(directory: &Directory, name: &str, content: &[u8]) -> io::Result<()> {
+    let name = Name::new(name)?;
+    match directory.unlink(&name) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    let file = directory.open(&name, flags, Mode::from_raw_mode(0o644))?;
+    File::from(file).write_all(content)
 }
 
 fn identity(config: &AgentConfig) -> [(&'static str, &str); 3] {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use skep_linux::spawn_as::Credentials;
 
-use crate::open;
+use crate::rootfs;
 
 /// More than any real account file; what lies beyond is not read.
 const MAX_ACCOUNT_FILE: u64 = 4 << 20;
@@ -32,6 +32,17 @@ pub(crate) struct User {
 }
 
 impl User {
+    /// Whoever else there is, somebody with the number zero rules the sandbox.
+    pub(crate) fn root() -> Self {
+        Self {
+            name: "root".to_owned(),
+            home: "/root".to_owned(),
+            uid: 0,
+            gid: 0,
+            groups: vec![0],
+        }
+    }
+
     /// What a process of this user gets.
     pub(crate) fn credentials(&self) -> Credentials {
         Credentials {
@@ -136,7 +147,7 @@ impl Names {
 
 fn read(file: &Path) -> Result<String, UserError> {
     let text = || -> io::Result<String> {
-        let file = open::regular_for_reading(file)?;
+        let file = rootfs::regular_for_reading(file)?;
         let mut bytes = Vec::new();
         file.take(MAX_ACCOUNT_FILE).read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
-use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, copy_file_range, fchown, rename, unlinkat};
+use rustix::fs::{Gid, Mode, OFlags, Uid, copy_file_range, fchown};
 use rustix::io::Errno;
 use serde::Deserialize;
 
@@ -17,7 +17,8 @@ use crate::agent::Agent;
 use crate::filesystem::service::View;
 use crate::filesystem::{FileError, blocking, entry, make_parents};
 use crate::rest_error::RestError;
-use crate::{identifier, open, path};
+use crate::rootfs::{Location, Name};
+use crate::{identifier, path, rootfs};
 
 /// The body of the request.
 #[derive(Debug, Deserialize)]
@@ -61,49 +62,59 @@ pub(crate) async fn compose(
         )));
     }
     let written = blocking(move || {
-        concatenate(&sources, &destination, &view)?;
-        let metadata = entry::metadata(&destination);
+        let composed = concatenate(&sources, &destination, &view)?;
+        let metadata = entry::metadata(&composed.directory, &composed.name);
         Ok(Written::new(destination, metadata))
     });
     Ok(Json(written.await?))
 }
 
-fn concatenate(sources: &[String], destination: &str, view: &View) -> Result<(), FileError> {
+fn concatenate(sources: &[String], destination: &str, view: &View) -> Result<Location, FileError> {
     let opened = sources
         .iter()
         .map(|source| open_source(source))
         .collect::<Result<Vec<_>, _>>()?;
-    let parents = make_parents(path::parent(destination), &view.user)?;
-    if std::fs::metadata(destination).is_ok_and(|found| found.is_dir()) {
-        return Err(FileError::IsDirectory {
-            path: destination.to_owned(),
-        });
-    }
-    let name = format!(".compose-{}", identifier::random(16));
-    let partial = Partial(path::join(path::parent(destination), &name));
     let failed = |source: io::Error| FileError::io("write", destination, source);
+    let is_directory = || FileError::IsDirectory {
+        path: destination.to_owned(),
+    };
+    let (directory, parents) = make_parents(path::parent(destination), &view.user)?;
+    let name = Name::new(path::base_name(destination)).map_err(failed)?;
+    let location = Location { directory, name };
+    if destination.ends_with('/') || location.leads_to_directory().map_err(failed)? {
+        return Err(is_directory());
+    }
+    let partial = Partial::beside(&location).map_err(failed)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-    let file = open::open(&partial.0, flags, Mode::from_raw_mode(0o644)).map_err(failed)?;
-    let file = File::from(file);
-    for source in &opened {
+    let file = partial.0.open(flags, Mode::from_raw_mode(0o644));
+    let file = File::from(file.map_err(failed)?);
+    for (source, _) in &opened {
         append(source, &file).map_err(failed)?;
     }
     let (uid, gid) = (Uid::from_raw(view.user.uid), Gid::from_raw(view.user.gid));
     fchown(&file, Some(uid), Some(gid)).map_err(|errno| failed(errno.into()))?;
-    rename(partial.0.as_str(), destination).map_err(|errno| failed(errno.into()))?;
+    partial.0.rename(&location).map_err(failed)?;
     parents.keep();
-    for source in sources {
-        match unlinkat(CWD, source.as_str(), AtFlags::empty()) {
+    for ((_, source), path) in opened.iter().zip(sources) {
+        match source.unlink() {
+            Ok(()) => {}
             // A file that was named twice is gone after the first time.
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(FileError::io("remove", source, errno.into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(FileError::io("remove", path, error)),
         }
     }
-    Ok(())
+    Ok(location)
 }
 
-fn open_source(source: &str) -> Result<File, FileError> {
-    let failed = |error: io::Error| match Errno::from_io_error(&error) {
+/// A file to be read, and where its name is.
+fn open_source(source: &str) -> Result<(File, Location), FileError> {
+    let open = || -> io::Result<(File, Location)> {
+        let location = Location::find(source)?;
+        let file = location.open(OFlags::RDONLY, Mode::empty())?;
+        rootfs::expect_regular(&file)?;
+        Ok((File::from(file), location))
+    };
+    open().map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::NOENT | Errno::NOTDIR) => FileError::SourceNotFound {
             path: source.to_owned(),
         },
@@ -111,8 +122,7 @@ fn open_source(source: &str) -> Result<File, FileError> {
             path: source.to_owned(),
         },
         _ => FileError::io("read", source, error),
-    };
-    open::regular_for_reading(source).map_err(failed)
+    })
 }
 
 fn append(source: &File, file: &File) -> io::Result<()> {
@@ -133,13 +143,23 @@ fn append(source: &File, file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// The name of an unfinished file, which is removed unless it was renamed away.
-struct Partial(String);
+/// The place of an unfinished file, which is removed unless it was renamed away.
+struct Partial(Location);
+
+impl Partial {
+    fn beside(location: &Location) -> io::Result<Self> {
+        Ok(Self(Location {
+            directory: location.directory.try_clone()?,
+            name: Name::new(format!(".compose-{}", identifier::random(16)))?,
+        }))
+    }
+}
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        match unlinkat(CWD, self.0.as_str(), AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
+        match self.0.unlink() {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => tracing::debug!(%error, "an unfinished file cannot be removed"),
         }
     }

@@ -36,7 +36,7 @@ use crate::filesystem::service::View;
 use crate::filesystem::{FileError, blocking};
 use crate::rest_error::RestError;
 use crate::signature::Operation;
-use crate::{open, path};
+use crate::{path, rootfs};
 
 /// What is read at once, and what counts as small.
 const PIECE: usize = 256 << 10;
@@ -88,8 +88,8 @@ fn open_file(path: &str) -> Result<Opened, FileError> {
         },
         _ => FileError::io("read", path, source),
     };
-    let file: OwnedFd = open::open(path, OFlags::RDONLY, Mode::empty()).map_err(failed)?;
-    open::expect_regular(&file).map_err(failed)?;
+    let file: OwnedFd = rootfs::open(path, OFlags::RDONLY, Mode::empty()).map_err(failed)?;
+    rootfs::expect_regular(&file).map_err(failed)?;
     let mut file = File::from(file);
     let about = file.metadata().map_err(failed)?;
     let (head, is_complete) = read_piece(&mut file, PIECE).map_err(failed)?;

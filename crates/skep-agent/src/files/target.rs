@@ -20,20 +20,22 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, Uid, copy_file_range, fallocate, fchown,
-    unlinkat,
+    FallocateFlags, Gid, Mode, OFlags, Uid, copy_file_range, fallocate, fchown, fstat,
 };
 use rustix::io::Errno;
 
 use super::metadata;
 use crate::filesystem::{FileError, NewDirectories, make_parents};
+use crate::rootfs::{Location, Name};
 use crate::users::User;
-use crate::{open, path};
+use crate::{path, rootfs};
 
 /// A file that is being received.
 #[derive(Debug)]
 pub(super) struct Target {
     path: String,
+    /// Where its name is.
+    location: Location,
     file: File,
     owner: (Uid, Gid),
     fate: Fate,
@@ -54,11 +56,12 @@ enum Fate {
 impl Target {
     /// Opens the file for `user`, who will own it, and makes the directories to it.
     pub(super) fn open(path: &str, user: &User) -> Result<Self, FileError> {
-        let (parents, (file, fate)) = open_below_parents(path, user)?;
+        let (parents, location, (file, fate)) = open_below_parents(path, user)?;
         let failed = |error: io::Error| FileError::io("open", path, error);
-        open::expect_regular(&file).map_err(failed)?;
+        rootfs::expect_regular(&file).map_err(failed)?;
         let target = Self {
             path: path.to_owned(),
+            location,
             file: File::from(file),
             owner: (Uid::from_raw(user.uid), Gid::from_raw(user.gid)),
             fate,
@@ -92,8 +95,9 @@ impl Target {
         let appended = match &mut self.fate {
             Fate::New | Fate::Kept => self.file.write_all(piece),
             Fate::Existing { spool: Some(spool) } => spool.write_all(piece),
-            Fate::Existing { spool } => match nameless(path::parent(&self.path)) {
-                Ok(mut fresh) => {
+            Fate::Existing { spool } => match self.location.directory.nameless() {
+                Ok(fresh) => {
+                    let mut fresh = File::from(fresh);
                     let written = fresh.write_all(piece);
                     *spool = Some(fresh);
                     written
@@ -142,13 +146,10 @@ impl Target {
     }
 
     fn discard(&self) -> io::Result<()> {
-        let (ours, named) = (
-            self.file.metadata()?,
-            std::fs::symlink_metadata(&self.path)?,
-        );
+        let (ours, named) = (fstat(&self.file)?, self.location.stat()?);
         // Somebody may have put another file in its place meanwhile.
-        if (ours.dev(), ours.ino()) == (named.dev(), named.ino()) {
-            unlinkat(CWD, self.path.as_str(), AtFlags::empty())?;
+        if (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino) {
+            self.location.unlink()?;
         }
         Ok(())
     }
@@ -171,45 +172,47 @@ const ATTEMPTS: usize = 8;
 fn open_below_parents(
     path: &str,
     user: &User,
-) -> Result<(NewDirectories, (OwnedFd, Fate)), FileError> {
+) -> Result<(NewDirectories, Location, (OwnedFd, Fate)), FileError> {
+    let failed = |error| FileError::io("open", path, error);
+    let name = Name::new(path::base_name(path)).map_err(failed)?;
+    if path.ends_with('/') || name.is_dots() {
+        return Err(failed(Errno::ISDIR.into()));
+    }
     let mut attempts = 1;
     loop {
-        let parents = make_parents(path::parent(path), user)?;
-        match open_or_make(path) {
-            Ok(opened) => return Ok((parents, opened)),
+        let (directory, parents) = make_parents(path::parent(path), user)?;
+        let location = Location {
+            directory,
+            name: name.clone(),
+        };
+        match open_or_make(&location) {
+            Ok(opened) => return Ok((parents, location, opened)),
             Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < ATTEMPTS => {
                 attempts += 1;
                 parents.keep();
             }
-            Err(error) => return Err(FileError::io("open", path, error)),
+            Err(error) => return Err(failed(error)),
         }
     }
 }
 
-fn open_or_make(path: &str) -> io::Result<(OwnedFd, Fate)> {
+fn open_or_make(location: &Location) -> io::Result<(OwnedFd, Fate)> {
     let mode = Mode::from_raw_mode(0o644);
-    match open::open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode) {
+    match location.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode) {
         Ok(file) => return Ok((file, Fate::New)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
     }
     let existing = Fate::Existing { spool: None };
-    match open::open(path, OFlags::WRONLY, Mode::empty()) {
+    match location.open(OFlags::WRONLY, Mode::empty()) {
         Ok(file) => Ok((file, existing)),
         // A link to a file that does not exist yet, or a file that has just gone.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((
-            open::open(path, OFlags::WRONLY | OFlags::CREATE, mode)?,
-            existing,
-        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let file = location.open(OFlags::WRONLY | OFlags::CREATE, mode)?;
+            Ok((file, existing))
+        }
         Err(error) => Err(error),
     }
-}
-
-/// A file without a name, on the filesystem of `directory`.
-fn nameless(directory: &str) -> io::Result<File> {
-    let mode = Mode::RUSR | Mode::WUSR;
-    let file = open::open(directory, OFlags::RDWR | OFlags::TMPFILE, mode)?;
-    Ok(File::from(file))
 }
 
 /// Makes sure that the disk has room, while the old content is still whole.

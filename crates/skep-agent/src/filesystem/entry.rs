@@ -4,32 +4,40 @@ use std::collections::BTreeMap;
 use std::io;
 
 use buffa_types::google::protobuf::Timestamp;
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, lgetxattr, llistxattr, lstat, readlink};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat};
 use rustix::io::Errno;
 use skep_wire::rpc::filesystem::{EntryInfo, FileType as WireType};
 
 use super::FileError;
+use crate::rootfs::{Directory, Location, Name};
 use crate::users::Names;
-use crate::{open, path};
+use crate::{path, rootfs};
 
 /// The extended attributes in which clients keep what they want to know about a file.
 pub(crate) const METADATA_PREFIX: &str = "user.e2b.";
 
 /// Describes what `path` names, without following it if it is a link.
 pub(crate) fn describe(path: &str, names: &Names) -> Result<EntryInfo, FileError> {
-    let stat = lstat(path).map_err(|errno| FileError::io("stat", path, errno.into()))?;
-    Ok(from_stat(path, &stat, names))
+    Location::find(path)
+        .and_then(|found| describe_in(&found.directory, &found.name, path, names))
+        .map_err(|source| FileError::io("stat", path, source))
 }
 
-/// Describes what `path` names, given what the kernel said about it.
-pub(crate) fn from_stat(path: &str, stat: &Stat, names: &Names) -> EntryInfo {
+/// Describes an entry of a directory, which is shown as `path`.
+pub(crate) fn describe_in(
+    directory: &Directory,
+    name: &Name,
+    path: &str,
+    names: &Names,
+) -> io::Result<EntryInfo> {
+    let stat = directory.stat(name)?;
     let kind = FileType::from_raw_mode(stat.st_mode);
-    let link = (kind == FileType::Symlink).then(|| follow(path));
+    let link = (kind == FileType::Symlink).then(|| follow(directory, name, path));
     let shown = match &link {
         Some(Link { kind, .. }) => kind.map_or(WireType::FILE_TYPE_UNSPECIFIED, wire_type),
         None => wire_type(kind),
     };
-    EntryInfo {
+    Ok(EntryInfo {
         name: path::base_name(path).to_owned(),
         r#type: shown.into(),
         path: path.to_owned(),
@@ -38,15 +46,15 @@ pub(crate) fn from_stat(path: &str, stat: &Stat, names: &Names) -> EntryInfo {
         permissions: permissions(stat.st_mode),
         owner: names.user(stat.st_uid),
         group: names.group(stat.st_gid),
-        modified_time: modified(stat).into(),
+        modified_time: modified(&stat).into(),
         is_symlink: link.is_some(),
         metadata: if link.is_some() {
             BTreeMap::new()
         } else {
-            metadata(path)
+            metadata(directory, name)
         },
         symlink_target: link.map(|link| link.target),
-    }
+    })
 }
 
 fn modified(stat: &Stat) -> Timestamp {
@@ -62,18 +70,18 @@ struct Link {
     kind: Option<FileType>,
 }
 
-fn follow(path: &str) -> Link {
+/// What cannot be followed, or must not, is shown as if nothing were there.
+fn follow(directory: &Directory, name: &Name, path: &str) -> Link {
     let resolved = || -> io::Result<Link> {
-        let file = open::open(path, OFlags::PATH, Mode::empty())?;
+        let file = directory.open(name, OFlags::PATH, Mode::empty())?;
         let kind = FileType::from_raw_mode(fstat(&file)?.st_mode);
         Ok(Link {
-            target: open::name_of(&file)?,
+            target: rootfs::name_of(&file)?,
             kind: Some(kind),
         })
     };
     resolved().unwrap_or_else(|_broken| {
-        let written = readlink(path, Vec::new()).unwrap_or_default();
-        let written = written.to_string_lossy();
+        let written = directory.link_text(name).unwrap_or_default();
         let target = if written.starts_with('/') {
             path::clean(&written)
         } else {
@@ -127,15 +135,15 @@ fn permissions(mode: u32) -> String {
 }
 
 /// The metadata of a file. A filesystem without attributes has none.
-pub(crate) fn metadata(path: &str) -> BTreeMap<String, String> {
-    let attributes = attribute_names(|buffer| llistxattr(path, buffer));
+pub(crate) fn metadata(directory: &Directory, name: &Name) -> BTreeMap<String, String> {
+    let attributes = attribute_names(|buffer| directory.list_attributes(name, buffer));
     let mut metadata = BTreeMap::new();
-    for name in attributes {
-        let Some(key) = name.strip_prefix(METADATA_PREFIX) else {
+    for attribute in attributes {
+        let Some(key) = attribute.strip_prefix(METADATA_PREFIX) else {
             continue;
         };
         let mut value = vec![0; MAX_ATTRIBUTE];
-        if let Ok(length) = lgetxattr(path, name.as_str(), value.as_mut_slice()) {
+        if let Ok(length) = directory.attribute(name, &attribute, value.as_mut_slice()) {
             value.truncate(length);
             metadata.insert(key.to_owned(), String::from_utf8_lossy(&value).into_owned());
         }

@@ -1,15 +1,15 @@
 //! Listing directories.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
+use std::io;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, statat};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use skep_wire::rpc::filesystem::EntryInfo;
 
 use super::{FileError, entry};
+use crate::path;
+use crate::rootfs::{Directory, Entry};
 use crate::users::Names;
-use crate::{open, path};
 
 /// What one answer may hold. An entry takes some 300 bytes on the wire, and the agent's memory
 /// is small.
@@ -18,115 +18,112 @@ const MAX_ENTRIES: usize = 100_000;
 /// Lists `directory` to `depth` levels, each directory before what is in it, by name.
 ///
 /// `directory` itself may be a link; links inside are listed but not entered. What disappears
-/// in the middle is left out.
+/// in the middle is left out, and so is what lies deeper than a path is long.
 pub(crate) fn list(
     directory: &str,
     depth: u32,
     names: &Names,
 ) -> Result<Vec<EntryInfo>, FileError> {
-    let mut entries = Vec::new();
-    // Directories still to be entered, the next one last; with the place of their entry.
-    let mut pending = vec![Level {
+    let failed = |error: io::Error| match Errno::from_io_error(&error) {
+        Some(Errno::NOTDIR) => FileError::NotADirectory {
+            path: directory.to_owned(),
+        },
+        _ => FileError::io("list", directory, error),
+    };
+    let too_many = || FileError::TooMany {
         path: directory.to_owned(),
+        limit: MAX_ENTRIES,
+    };
+    let root = Directory::find(directory).map_err(failed)?;
+    let listing = Listing {
+        shown_as: directory,
+        names,
+    };
+    let first = Inside {
+        relative: "",
         depth: depth.max(1),
-        is_root: true,
-    }];
-    while let Some(level) = pending.pop() {
-        match level {
-            Level { path, depth: 0, .. } => unlisted(&mut entries, &path, names),
-            Level {
-                path,
-                depth,
-                is_root,
-            } => {
-                if !is_root {
-                    unlisted(&mut entries, &path, names);
-                }
-                let found = match read(&path) {
-                    Ok(found) => found,
-                    Err(error) if is_root => return Err(error),
-                    // Gone, or turned into something else, since its parent was read.
-                    Err(_) => continue,
-                };
-                for child in found.into_iter().rev() {
-                    let depth = if child.is_directory { depth - 1 } else { 0 };
-                    pending.push(Level {
-                        path: path::join(&path, &child.name),
-                        depth,
-                        is_root: false,
-                    });
-                }
-            }
-        }
-        if entries.len() + pending.len() > MAX_ENTRIES {
-            return Err(FileError::TooMany {
-                path: directory.to_owned(),
-                limit: MAX_ENTRIES,
-            });
+        room: MAX_ENTRIES,
+    };
+    let read = listing.read(&root, &first).map_err(failed)?;
+    let mut pending = read.ok_or_else(too_many)?;
+    let mut entries = Vec::new();
+    while let Some(found) = pending.pop() {
+        entries.push(found.entry);
+        let Some(depth) = found.depth else {
+            continue;
+        };
+        let inside = Inside {
+            relative: &found.relative,
+            depth,
+            room: MAX_ENTRIES - entries.len() - pending.len(),
+        };
+        let directory = root.below(&found.relative);
+        // It may be gone, or turned into something else, since its parent was read.
+        if let Ok(read) = directory.and_then(|directory| listing.read(&directory, &inside)) {
+            pending.extend(read.ok_or_else(too_many)?);
         }
     }
     Ok(entries)
 }
 
-struct Level {
-    path: String,
-    /// Zero for what is only told of.
+struct Listing<'a> {
+    shown_as: &'a str,
+    names: &'a Names,
+}
+
+/// A directory that is entered.
+struct Inside<'a> {
+    /// Its path below the directory that is listed.
+    relative: &'a str,
+    /// How many levels of it are wanted.
     depth: u32,
-    is_root: bool,
+    /// How many entries may come from it.
+    room: usize,
 }
 
-fn unlisted(entries: &mut Vec<EntryInfo>, path: &str, names: &Names) {
-    if let Ok(entry) = entry::describe(path, names) {
-        entries.push(entry);
+struct Found {
+    entry: EntryInfo,
+    /// Its path below the directory that is listed.
+    relative: String,
+    /// How deep it is to be entered, if at all.
+    depth: Option<u32>,
+}
+
+impl Listing<'_> {
+    /// What is in a directory, the first by name last; `None` if that is too much.
+    fn read(&self, directory: &Directory, inside: &Inside<'_>) -> io::Result<Option<Vec<Found>>> {
+        let mut names = Vec::new();
+        for found in directory.entries()? {
+            names.push(found?);
+            if names.len() > inside.room {
+                return Ok(None);
+            }
+        }
+        names.sort_unstable_by(|some, other| other.name.cmp(&some.name));
+        let found = names.into_iter().filter_map(|entry| {
+            let shown = entry.name.shown();
+            let relative = match inside.relative {
+                "" => shown,
+                above => path::join(above, &shown),
+            };
+            let path = path::join(self.shown_as, &relative);
+            let described = entry::describe_in(directory, &entry.name, &path, self.names);
+            let is_entered = inside.depth > 1 && is_directory(directory, &entry);
+            Some(Found {
+                entry: described.ok()?,
+                relative,
+                depth: is_entered.then(|| inside.depth - 1),
+            })
+        });
+        Ok(Some(found.collect()))
     }
 }
 
-struct Child {
-    name: String,
-    is_directory: bool,
-}
-
-fn read(directory: &str) -> Result<Vec<Child>, FileError> {
-    let failed = |errno: Errno| match errno {
-        Errno::NOTDIR => FileError::NotADirectory {
-            path: directory.to_owned(),
-        },
-        errno => FileError::io("list", directory, errno.into()),
-    };
-    let opened = open::open(directory, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
-    let opened = opened.map_err(|error| {
-        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-        failed(errno)
-    })?;
-    let mut children: Vec<(OsString, bool)> = Vec::new();
-    for found in Dir::read_from(&opened).map_err(failed)? {
-        let found = found.map_err(failed)?;
-        let name = found.file_name();
-        if name.to_bytes() == b"." || name.to_bytes() == b".." {
-            continue;
-        }
-        if children.len() >= MAX_ENTRIES {
-            return Err(FileError::TooMany {
-                path: directory.to_owned(),
-                limit: MAX_ENTRIES,
-            });
-        }
-        let mut kind = found.file_type();
-        if kind == FileType::Unknown {
-            // Some filesystems do not say.
-            kind = statat(&opened, name, AtFlags::SYMLINK_NOFOLLOW)
-                .map_or(kind, |stat| FileType::from_raw_mode(stat.st_mode));
-        }
-        children.push((
-            std::ffi::OsStr::from_bytes(name.to_bytes()).to_owned(),
-            kind.is_dir(),
-        ));
+/// Some file systems do not say; then the kernel is asked.
+fn is_directory(inside: &Directory, entry: &Entry) -> bool {
+    if entry.kind == FileType::Unknown {
+        let stat = inside.stat(&entry.name);
+        return stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir());
     }
-    children.sort_unstable();
-    // A name that is no text cannot be asked for either; it is shown as well as it can be.
-    let shown = |(name, is_directory): (OsString, bool)| Child {
-        name: name.to_string_lossy().into_owned(),
-        is_directory,
-    };
-    Ok(children.into_iter().map(shown).collect())
+    entry.kind.is_dir()
 }

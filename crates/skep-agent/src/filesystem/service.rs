@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use connectrpc::{ConnectError, RequestContext};
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Uid, chownat, lstat, mkdir, rename, stat};
 use rustix::io::Errno;
 use skep_wire::agent::AgentConfig;
 use skep_wire::rpc::filesystem as wire;
 
 use super::{FileError, blocking, entry, list, make_parents, remove};
 use crate::agent::Agent;
+use crate::rootfs::{Location, Name};
 use crate::users::{Accounts, User};
-use crate::{caller, path, settings};
+use crate::{caller, path, rootfs, settings};
 
 /// Whose view of the filesystem a request has.
 #[derive(Debug)]
@@ -77,20 +77,33 @@ pub(crate) async fn make_dir(
 ) -> Result<wire::MakeDirResponse, ConnectError> {
     let entry = with_view(&agent, &context, move |view| {
         let path = view.resolve(&request.path)?;
-        make_directory(&path, &view.user)?;
-        entry::describe(&path, &view.accounts.names())
+        let made = make_directory(&path, &view.user)?;
+        described(&made, &path, view)
     });
     Ok(wire::MakeDirResponse {
         entry: entry.await?.into(),
     })
 }
 
-fn make_directory(path: &str, user: &User) -> Result<(), FileError> {
-    let trimmed = if path == "/" {
-        path
-    } else {
-        path.trim_end_matches('/')
-    };
+fn described(location: &Location, path: &str, view: &View) -> Result<wire::EntryInfo, FileError> {
+    let names = view.accounts.names();
+    entry::describe_in(&location.directory, &location.name, path, &names)
+        .map_err(|source| FileError::io("stat", path, source))
+}
+
+/// `path` without the slashes behind it.
+fn trimmed(path: &str) -> &str {
+    match path.trim_end_matches('/') {
+        "" => "/",
+        trimmed => trimmed,
+    }
+}
+
+fn errno(error: &std::io::Error) -> Option<Errno> {
+    Errno::from_io_error(error)
+}
+
+fn make_directory(path: &str, user: &User) -> Result<Location, FileError> {
     let exists = |directory| {
         let path = path.to_owned();
         if directory {
@@ -99,33 +112,29 @@ fn make_directory(path: &str, user: &User) -> Result<(), FileError> {
             FileError::IsFile { path }
         }
     };
-    match stat(trimmed) {
-        Ok(found) => return Err(exists(FileType::from_raw_mode(found.st_mode).is_dir())),
-        Err(Errno::NOENT) => {}
-        Err(Errno::NOTDIR) => {
-            return Err(FileError::IsFile {
-                path: path::parent(path).to_owned(),
-            });
-        }
-        Err(errno) => return Err(FileError::io("stat", path, errno.into())),
+    let trimmed = trimmed(path);
+    match rootfs::kind_of(trimmed) {
+        Ok(kind) => return Err(exists(kind.is_dir())),
+        Err(error) => match errno(&error) {
+            Some(Errno::NOENT) => {}
+            Some(Errno::NOTDIR) => {
+                return Err(FileError::IsFile {
+                    path: path::parent(path).to_owned(),
+                });
+            }
+            _ => return Err(FileError::io("stat", path, error)),
+        },
     }
-    let parents = make_parents(path::parent(trimmed), user)?;
-    match mkdir(trimmed, Mode::from_raw_mode(0o755)) {
+    let failed = |source| FileError::io("make directory", path, source);
+    let (directory, parents) = make_parents(path::parent(trimmed), user)?;
+    let name = Name::new(path::base_name(trimmed)).map_err(failed)?;
+    match directory.make(&name, (user.uid, user.gid)) {
         Ok(()) => {}
-        Err(Errno::EXIST) => return Err(exists(true)),
-        Err(errno) => return Err(FileError::io("make directory", path, errno.into())),
+        Err(error) if errno(&error) == Some(Errno::EXIST) => return Err(exists(true)),
+        Err(error) => return Err(failed(error)),
     }
-    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
-    chownat(
-        CWD,
-        trimmed,
-        Some(uid),
-        Some(gid),
-        AtFlags::SYMLINK_NOFOLLOW,
-    )
-    .map_err(|errno| FileError::io("chown", path, errno.into()))?;
     parents.keep();
-    Ok(())
+    Ok(Location { directory, name })
 }
 
 pub(crate) async fn move_entry(
@@ -136,26 +145,47 @@ pub(crate) async fn move_entry(
     let entry = with_view(&agent, &context, move |view| {
         let source = view.resolve(&request.source)?;
         let destination = view.resolve(&request.destination)?;
-        if lstat(source.as_str()).is_err_and(|errno| matches!(errno, Errno::NOENT | Errno::NOTDIR))
-        {
-            return Err(FileError::SourceNotFound { path: source });
-        }
-        let parents = make_parents(path::parent(&destination), &view.user)?;
-        rename(source.as_str(), destination.as_str()).map_err(|errno| match errno {
-            Errno::ISDIR => FileError::IsDirectory {
-                path: destination.clone(),
-            },
-            Errno::NOTDIR => FileError::NotADirectory {
-                path: destination.clone(),
-            },
-            errno => FileError::io("move", &source, errno.into()),
-        })?;
-        parents.keep();
-        entry::describe(&destination, &view.accounts.names())
+        let moved = relocate(&source, &destination, &view.user)?;
+        described(&moved, &destination, view)
     });
     Ok(wire::MoveResponse {
         entry: entry.await?.into(),
     })
+}
+
+/// Moves what a path names; answers where it is now.
+fn relocate(source: &str, destination: &str, user: &User) -> Result<Location, FileError> {
+    let not_found = || FileError::SourceNotFound {
+        path: source.to_owned(),
+    };
+    let failed = |error: std::io::Error| match errno(&error) {
+        Some(Errno::NOENT | Errno::NOTDIR) => not_found(),
+        _ => FileError::io("move", source, error),
+    };
+    let from = Location::find(trimmed(source)).map_err(failed)?;
+    let is_directory = from.is_directory().map_err(failed)?;
+    if source.ends_with('/') && !is_directory {
+        return Err(not_found());
+    }
+    let not_a_directory = || FileError::NotADirectory {
+        path: destination.to_owned(),
+    };
+    if destination.ends_with('/') && !is_directory {
+        return Err(not_a_directory());
+    }
+    let (directory, parents) = make_parents(path::parent(destination), user)?;
+    let name = Name::new(path::base_name(destination));
+    let name = name.map_err(|error| FileError::io("move", source, error))?;
+    let to = Location { directory, name };
+    from.rename(&to).map_err(|error| match errno(&error) {
+        Some(Errno::ISDIR) => FileError::IsDirectory {
+            path: destination.to_owned(),
+        },
+        Some(Errno::NOTDIR) => not_a_directory(),
+        _ => FileError::io("move", source, error),
+    })?;
+    parents.keep();
+    Ok(to)
 }
 
 pub(crate) async fn list_dir(

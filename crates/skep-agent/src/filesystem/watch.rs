@@ -14,17 +14,16 @@ pub(crate) mod service;
 mod tree;
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{Mode, OFlags, inotify};
+use rustix::fs::inotify;
 use rustix::io::Errno;
 use skep_wire::rpc::filesystem as wire;
 
 use super::{FileError, blocking};
 use crate::channel::{Channel, MAX_PIECE};
-use crate::open;
+use crate::rootfs::Directory;
 use crate::users::Accounts;
 use tree::Tree;
 
@@ -73,7 +72,7 @@ impl Watch {
             Errno::MFILE | Errno::NOSPC => FileError::TooManyWatches,
             errno => FileError::io("watch", &path, errno.into()),
         };
-        let directory = open::open(&path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
+        let directory = Directory::find(path.as_str())
             .map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
         let failed_to_look = |source| FileError::io("watch", &path, source);
         if !wanted.allow_network_mounts && is_network(&directory).map_err(failed_to_look)? {
@@ -81,7 +80,7 @@ impl Watch {
         }
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         let queue = inotify::init(flags).map_err(failed)?;
-        let mut tree = Tree::new(wanted, accounts);
+        let mut tree = Tree::new(directory, wanted, accounts);
         tree.plant(&queue).map_err(failed)?;
         let channel =
             Channel::new(queue).map_err(|source| FileError::io("watch", &path, source))?;
@@ -141,11 +140,11 @@ impl Watch {
 }
 
 /// Whether a directory lies on another machine, where changes made there are not seen.
-fn is_network(directory: &OwnedFd) -> io::Result<bool> {
+fn is_network(directory: &Directory) -> io::Result<bool> {
     const NFS: u64 = 0x6969;
     const CIFS: u64 = 0xff53_4d42;
     const SMB: u64 = 0x517b;
     const SMB2: u64 = 0xfe53_4d42;
     const FUSE: u64 = 0x6573_5546;
-    Ok([NFS, CIFS, SMB, SMB2, FUSE].contains(&open::filesystem_magic(directory)?))
+    Ok([NFS, CIFS, SMB, SMB2, FUSE].contains(&directory.filesystem_magic()?))
 }

@@ -5,10 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::WaitStatus;
-use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
 use rustix::termios::tcsetwinsize;
 use skep_linux::spawn_as::{SpawnError, Spawning};
 use skep_wire::agent::AgentConfig;
@@ -23,6 +23,7 @@ use super::place::{Ties, WorkPlace};
 use super::{Process, Processes, window};
 use crate::channel::Channel;
 use crate::path::PathError;
+use crate::rootfs;
 use crate::users::{User, UserError};
 
 /// What a caller asks for.
@@ -195,11 +196,7 @@ impl Channels {
                 theirs,
             }
         } else {
-            Stdin::Null(rustix::fs::open(
-                "/dev/null",
-                OFlags::RDONLY | OFlags::CLOEXEC,
-                Mode::empty(),
-            )?)
+            Stdin::Null(rootfs::null_device(OFlags::RDONLY)?)
         };
         let output = || -> io::Result<_> {
             let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -214,7 +211,7 @@ impl Channels {
 
     fn terminal(size: &wire::pty::Size, user: &User) -> io::Result<Self> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let ours = openpt(flags)?;
+        let ours = rootfs::terminal_multiplexer()?;
         unlockpt(&ours)?;
         // The other end comes from this one and not from a name in the sandbox's /dev/pts.
         let theirs = ioctl_tiocgptpeer(&ours, flags)?;

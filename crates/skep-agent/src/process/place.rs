@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Rlimit, WaitStatus};
 use skep_linux::spawn_as::{SpawnAs, Spawning};
 use skep_wire::agent::AgentConfig;
@@ -18,6 +19,7 @@ use super::launch::StartError;
 use crate::forks::Forks;
 use crate::path;
 use crate::reaper::Reaper;
+use crate::rootfs;
 use crate::settings;
 use crate::users::{Accounts, User};
 
@@ -212,16 +214,14 @@ fn directory(
     let requested = process.cwd.as_deref().unwrap_or_default();
     let path = path::resolve(requested, user, config.default_workdir.as_deref())
         .map_err(StartError::Path)?;
-    match rustix::fs::stat(path.as_str()) {
-        Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() => {
-            c_string(&path, "cwd")
-        }
+    match rootfs::kind_of(&path) {
+        Ok(kind) if kind.is_dir() => c_string(&path, "cwd"),
         Ok(_) => Err(StartError::NotADirectory { path }),
-        // Another error comes again when the user tries to enter, and is told then.
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {
-            Err(StartError::NoDirectory { path })
-        }
-        Err(_) => c_string(&path, "cwd"),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::NOENT | Errno::NOTDIR) => Err(StartError::NoDirectory { path }),
+            // Another error comes again when the user tries to enter, and is told then.
+            _ => c_string(&path, "cwd"),
+        },
     }
 }
 

@@ -81,7 +81,7 @@ impl TestAgent {
         options.listen = Listen::On(listener);
         options.passwd = folder.path().join("passwd");
         options.group = folder.path().join("group");
-        options.identity_folder = folder.path().join("run");
+        options.identity_folder = folder.path().join("run").to_str().unwrap().to_owned();
         options.orphans = Orphans::Leave;
         std::thread::spawn(move || skep_agent::run(options).unwrap());
         Self {

@@ -19,7 +19,8 @@ fn be_the_first_process() {
     let listener = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
     let mut options = Options::new(descriptor_with(br#"{"defaultUser":"root"}"#));
     options.listen = Listen::On(TcpListener::from(listener));
-    options.identity_folder = std::env::current_dir().unwrap().join("run");
+    let here = std::env::current_dir().unwrap();
+    options.identity_folder = here.join("run").to_str().unwrap().to_owned();
     skep_agent::run(options).unwrap();
 }
 
@@ -123,4 +124,19 @@ async fn the_sandbox_can_neither_end_nor_read_its_first_process() {
     assert_eq!(sandbox.agent.get("/health").await.status, 204);
     let answer = sandbox.agent.get("/files?path=/proc/1/environ").await;
     assert_eq!(answer.status, 403, "not through the agent itself either");
+}
+
+/// Root in a sandbox owns its `/dev`. Opened by its name, `/dev/null` was whatever had been put
+/// there: a pipe that blocks the agent, or a way into its descriptors for the next command.
+#[tokio::test]
+async fn standard_input_is_no_descriptor_of_the_agent_whatever_is_called_dev_null() {
+    let sandbox = Sandbox::start();
+    let look = "stat -L -c %t:%T:%F /proc/self/fd/0";
+    for replacement in ["ln -s /proc/self/cwd /dev/null", "mkfifo /dev/null"] {
+        let script = format!("mount -t tmpfs tmpfs /dev && {replacement}");
+        let (end, _) = sandbox.run(&script).await;
+        assert_eq!(end["exited"], true, "{end}");
+        let (_, input) = sandbox.run(look).await;
+        assert_eq!(input, "1:3:character special file\n", "{replacement}");
+    }
 }

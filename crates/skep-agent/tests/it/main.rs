@@ -6,6 +6,7 @@
 )]
 
 mod agent;
+mod astray;
 mod connect;
 mod files;
 mod filesystem;

@@ -1,24 +1,28 @@
 //! The directories of one watch, and what has happened in them.
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io;
+use std::os::fd::OwnedFd;
 
-use rustix::fs::inotify::{ReadFlags, WatchFlags, add_watch, remove_watch};
-use rustix::fs::{Dir, FileType, Mode, OFlags};
+use rustix::fs::FileType;
+use rustix::fs::inotify::{ReadFlags, WatchFlags, remove_watch};
 use rustix::io::Errno;
-use skep_wire::rpc::filesystem::{EventType, FilesystemEvent};
+use skep_wire::rpc::filesystem::{EntryInfo, EventType, FilesystemEvent};
 
 use super::kernel_event::KernelEvent;
 use super::{Gap, Wanted};
 use crate::filesystem::entry;
-use crate::users::{Accounts, Names};
-use crate::{open, path};
+use crate::path;
+use crate::rootfs::{Directory, Name};
+use crate::users::Accounts;
 
 /// Events that wait to be taken; the kernel's own queue is as long.
 const MAX_PENDING: usize = 16_384;
 
 #[derive(Debug)]
 pub(super) struct Tree {
+    /// The watched directory. What is below it is reached from here, and not through links.
+    root: Directory,
     wanted: Wanted,
     accounts: Accounts,
     /// Paths by the kernel's number, relative to the watched directory, which is empty itself.
@@ -30,8 +34,9 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    pub(super) fn new(wanted: Wanted, accounts: Accounts) -> Self {
+    pub(super) fn new(root: Directory, wanted: Wanted, accounts: Accounts) -> Self {
         Self {
+            root,
             wanted,
             accounts,
             directories: HashMap::new(),
@@ -149,21 +154,10 @@ impl Tree {
     }
 
     fn watch(&mut self, queue: &OwnedFd, relative: &str) -> Result<i32, Errno> {
-        let path = self.absolute(relative);
-        // Only the watched directory itself may be reached through a link.
-        let flags = if relative.is_empty() {
-            OFlags::empty()
-        } else {
-            OFlags::NOFOLLOW
-        };
-        let directory = open::open(
-            path,
-            OFlags::PATH | OFlags::DIRECTORY | flags,
-            Mode::empty(),
-        )
-        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let failed = |error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        let directory = self.root.below(relative).map_err(failed)?;
         // What the kernel makes up does not tell of changes, and there is much of it under `/`.
-        if !relative.is_empty() && open::is_virtual(&directory).unwrap_or(true) {
+        if !relative.is_empty() && directory.is_virtual().unwrap_or(true) {
             return Err(Errno::OPNOTSUPP);
         }
         let flags = WatchFlags::CREATE
@@ -175,11 +169,7 @@ impl Tree {
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
-        let watch = add_watch(
-            queue,
-            format!("/proc/self/fd/{}", directory.as_raw_fd()),
-            flags,
-        )?;
+        let watch = directory.watch(queue, flags)?;
         self.directories.insert(watch, relative.to_owned());
         Ok(watch)
     }
@@ -189,7 +179,7 @@ impl Tree {
     fn follow(&mut self, queue: &OwnedFd, relative: &str, look: Look) {
         let mut pending = vec![relative.to_owned()];
         while let Some(directory) = pending.pop() {
-            for (name, is_directory) in children(&self.absolute(&directory)) {
+            for (name, is_directory) in self.children(&directory) {
                 let child = if directory.is_empty() {
                     name.clone()
                 } else {
@@ -233,7 +223,7 @@ impl Tree {
             EventType::EVENT_TYPE_REMOVE | EventType::EVENT_TYPE_RENAME
         );
         let entry = (self.wanted.include_entry && describable)
-            .then(|| entry::describe(&self.absolute(name), &self.names()).ok())
+            .then(|| self.describe(name).ok())
             .flatten();
         self.pending.push(FilesystemEvent {
             name: name.to_owned(),
@@ -242,15 +232,26 @@ impl Tree {
         });
     }
 
-    fn names(&self) -> Names {
-        self.accounts.names()
+    fn describe(&self, relative: &str) -> io::Result<EntryInfo> {
+        let path = match relative {
+            "." => self.wanted.path.clone(),
+            relative => path::join(&self.wanted.path, relative),
+        };
+        let (above, name) = relative.rsplit_once('/').unwrap_or(("", relative));
+        let (directory, names) = (self.root.below(above)?, self.accounts.names());
+        entry::describe_in(&directory, &Name::new(name)?, &path, &names)
     }
 
-    fn absolute(&self, relative: &str) -> String {
-        match relative {
-            "" | "." => self.wanted.path.clone(),
-            relative => path::join(&self.wanted.path, relative),
-        }
+    /// What is in a directory; nothing if it is gone.
+    fn children(&self, relative: &str) -> Vec<(String, bool)> {
+        let entries = self.root.below(relative);
+        let Ok(entries) = entries.and_then(|directory| directory.entries()) else {
+            return Vec::new();
+        };
+        entries
+            .filter_map(Result::ok)
+            .map(|entry| (entry.name.shown(), entry.kind == FileType::Directory))
+            .collect()
     }
 }
 
@@ -259,26 +260,4 @@ impl Tree {
 enum Look {
     Silent,
     Announce,
-}
-
-/// What is in a directory; nothing if it is gone.
-fn children(directory: &str) -> Vec<(String, bool)> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let Ok(opened) = open::open(directory, flags, Mode::empty()) else {
-        return Vec::new();
-    };
-    let Ok(entries) = Dir::new(opened) else {
-        return Vec::new();
-    };
-    entries
-        .filter_map(Result::ok)
-        .filter(|entry| !matches!(entry.file_name().to_bytes(), b"." | b".."))
-        .map(|entry| {
-            let is_directory = entry.file_type() == FileType::Directory;
-            (
-                entry.file_name().to_string_lossy().into_owned(),
-                is_directory,
-            )
-        })
-        .collect()
 }

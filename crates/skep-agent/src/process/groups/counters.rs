@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 
 use super::{Folders, Group, read};
+use crate::rootfs::{self, Location};
 
 /// What everything in a group has used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -113,9 +114,9 @@ impl Group {
 /// to those who may look into every process, which nobody in a sandbox may.
 fn files_of(process: Pid) -> io::Result<Bytes> {
     let folder = format!("/proc/{}", process.as_raw_nonzero());
-    let owner = rustix::fs::stat(folder.as_str())?;
+    let owner = Location::find(&folder)?.stat()?;
     let text = skep_linux::as_file_owner(owner.st_uid, owner.st_gid, || {
-        std::fs::read_to_string(format!("{folder}/io"))
+        rootfs::kernel_file(&format!("{folder}/io"))
     })?;
     Ok(Bytes {
         read: field(&text, "read_bytes:").unwrap_or(0),

@@ -166,6 +166,34 @@ async fn an_upload_that_is_cut_off_leaves_what_was_there() {
     assert_eq!(left, owner, "a cut upload takes nothing from its owner");
 }
 
+#[tokio::test]
+async fn a_cut_upload_is_removed_where_it_is_and_not_where_its_path_leads_by_then() {
+    let agent = TestAgent::start();
+    for folder in ["place", "victim"] {
+        std::fs::create_dir(agent.at(folder)).unwrap();
+    }
+    std::fs::write(agent.at("victim/file"), "precious").unwrap();
+    let swap_when_begun = || {
+        let has_begun = std::fs::exists(agent.at("place/file")).unwrap();
+        if has_begun {
+            std::fs::rename(agent.at("place"), agent.at("aside")).unwrap();
+            std::os::unix::fs::symlink(agent.at("victim"), agent.at("place")).unwrap();
+        }
+        has_begun
+    };
+    cut_upload(&agent, "place/file", swap_when_begun).await;
+    wait_until(Duration::from_secs(10), || async {
+        if std::fs::exists(agent.at("aside/file")).unwrap() {
+            Err("half of a file is still there")
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+    let kept = std::fs::read_to_string(agent.at("victim/file")).unwrap();
+    assert_eq!(kept, "precious");
+}
+
 /// Whether this process, which the agent is a part of, holds the file open.
 fn is_open_here(path: &std::path::Path) -> bool {
     std::fs::read_dir("/proc/self/fd")
