@@ -35,6 +35,9 @@ struct State {
     /// Where the search starts: a slot that was just given back rests longest, so that nothing
     /// that still travels to its last sandbox reaches the next one.
     next: usize,
+    /// When each was last given back, in the order of all that were; 0 if it never was.
+    given_back: Vec<u64>,
+    returns: u64,
 }
 
 impl Slots {
@@ -45,6 +48,8 @@ impl Slots {
                 taken: vec![false; usize::from(SLOTS)],
                 reserved: vec![false; usize::from(SLOTS)],
                 next: 0,
+                given_back: vec![0; usize::from(SLOTS)],
+                returns: 0,
             }),
         }
     }
@@ -84,10 +89,13 @@ impl Slots {
         self.lock().reserved[run.indices()].fill(false);
     }
 
-    /// Takes a free slot of a run.
+    /// Takes the free slot of a run that has rested longest.
     pub(crate) fn take_reserved(&self, run: Run) -> Option<Slot> {
         let mut state = self.lock();
-        let index = run.indices().find(|index| !state.taken[*index])?;
+        let index = run
+            .indices()
+            .filter(|index| !state.taken[*index])
+            .min_by_key(|index| state.given_back[*index])?;
         state.taken[index] = true;
         Some(self.names.slot(u16::try_from(index).ok()?))
     }
@@ -119,8 +127,12 @@ impl Slots {
 
     /// Gives a slot back.
     pub(crate) fn give_back(&self, slot: Slot) {
-        if let Some(taken) = self.lock().taken.get_mut(usize::from(slot.number())) {
-            *taken = false;
+        let mut state = self.lock();
+        let index = usize::from(slot.number());
+        if index < state.taken.len() {
+            state.taken[index] = false;
+            state.returns += 1;
+            state.given_back[index] = state.returns;
         }
     }
 
@@ -163,6 +175,19 @@ mod tests {
         assert_eq!(slots.take(), None, "it is still kept");
         slots.release(run);
         assert_eq!(slots.take(), Some(kept[0]));
+    }
+
+    #[test]
+    fn a_kept_slot_that_was_given_back_rests_while_others_are_free() {
+        let slots = Slots::new(Names::of(0));
+        let run = slots.reserve(3).unwrap();
+        let take = || slots.take_reserved(run).unwrap();
+        let (first, second) = (take(), take());
+        slots.give_back(second);
+        slots.give_back(first);
+        let third = take();
+        assert!(![first, second].contains(&third), "one was never taken");
+        assert_eq!((take(), take()), (second, first), "the longest rest first");
     }
 
     #[test]
