@@ -1,7 +1,7 @@
 //! Kernels that the server forks into this sandbox, so that they need not be started.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,8 @@ impl Forks {
         }
     }
 
-    /// Asks for a kernel. Blocks.
+    /// Asks for a kernel with these standard descriptors, which are nobody else's afterwards:
+    /// others have had them, whatever the answer. Blocks.
     ///
     /// # Errors
     ///
@@ -43,12 +44,12 @@ impl Forks {
     pub(crate) fn ask(
         &self,
         request: &ForkRequest,
-        standard: [BorrowedFd<'_>; 3],
+        standard: [OwnedFd; 3],
         doors: &[OwnedFd],
     ) -> io::Result<Forked> {
         let file = sealed_file(&serde_json::to_vec(request)?)?;
         let mut descriptors = vec![file.as_fd()];
-        descriptors.extend(standard);
+        descriptors.extend(standard.iter().map(AsFd::as_fd));
         descriptors.extend(doors.iter().map(AsFd::as_fd));
         let mut place = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         let server = place.as_ref().ok_or(io::ErrorKind::NotConnected)?;
@@ -120,8 +121,8 @@ mod tests {
     }
 
     fn ask(forks: &Forks) -> io::Result<Forked> {
-        let null = std::fs::File::open("/dev/null").unwrap();
-        forks.ask(&request(), [null.as_fd(); 3], &[])
+        let null = || std::fs::File::open("/dev/null").unwrap().into();
+        forks.ask(&request(), [null(), null(), null()], &[])
     }
 
     #[test]

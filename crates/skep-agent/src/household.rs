@@ -111,9 +111,8 @@ impl Household {
     ///
     /// # Errors
     ///
-    /// If there is none to be had, for any reason: start it then.
-    pub fn fork(&self, program: &Program, standard: &[OwnedFd; 3]) -> Result<Child, ProgramError> {
-        let [input, output, error] = standard;
+    /// If there is none to be had, for any reason: start it then, with new descriptors.
+    pub fn fork(&self, program: &Program, standard: [OwnedFd; 3]) -> Result<Child, ProgramError> {
         let (pid, exit, group) = self
             .agent
             .place
@@ -121,7 +120,7 @@ impl Household {
                 self.agent.processes.reaper(),
                 &self.agent.settings.current(),
                 &configuration(program),
-                [input.as_fd(), output.as_fd(), error.as_fd()],
+                standard,
             )
             .map_err(ProgramError)?;
         Ok(Child { pid, exit, group })

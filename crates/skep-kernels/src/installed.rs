@@ -182,13 +182,13 @@ async fn start(
     }
     let socket = ["--socket-fd".to_owned(), "0".to_owned()];
     command.arguments.extend(socket);
-    if command.may_be_forked {
-        let forked = SocketKernel::start(Arc::clone(&processes), command.clone()).await;
+    if specification.zygote.is_some() {
+        let forked = SocketKernel::fork(Arc::clone(&processes), command.clone()).await;
         match forked {
-            Ok(kernel) => return Ok(Box::new(kernel)),
+            Ok(Some(kernel)) => return Ok(Box::new(kernel)),
+            Ok(None) => {}
             Err(error) => tracing::warn!(%error, "a forked kernel did not begin"),
         }
-        command.may_be_forked = false;
     }
     Ok(Box::new(SocketKernel::start(processes, command).await?))
 }
@@ -224,7 +224,6 @@ impl Place {
         Command {
             arguments,
             environment: specification.env.clone(),
-            may_be_forked: specification.zygote.is_some(),
             is_spare: false,
         }
     }

@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rustix::process::Signal;
 use tokio::sync::oneshot;
@@ -22,6 +23,14 @@ pub trait Processes: Send + Sync + 'static {
     /// Starts a program with these standard descriptors and no others.
     fn start(&self, command: Command, standard: [OwnedFd; 3])
     -> BoxFuture<'_, io::Result<Started>>;
+
+    /// Has the same process as [`Processes::start`] by a fork of one that is prepared for it;
+    /// `None` if there is none to be had. The descriptors are gone then, too: somebody else may
+    /// have got them, so whoever starts the program makes new ones.
+    fn fork(&self, command: Command, standard: [OwnedFd; 3]) -> BoxFuture<'_, Option<Started>> {
+        drop((command, standard));
+        async { None }.boxed()
+    }
 
     /// Signals a process and its group.
     ///
@@ -68,8 +77,6 @@ pub struct Command {
     pub arguments: Vec<String>,
     /// Variables beside and over the sandbox's own.
     pub environment: BTreeMap<String, String>,
-    /// Whether the same process may be had by a fork of one that is prepared for it.
-    pub may_be_forked: bool,
     /// Whether nobody needs it yet. It is the first to be killed when there is no memory left.
     pub is_spare: bool,
 }

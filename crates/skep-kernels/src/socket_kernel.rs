@@ -22,7 +22,7 @@ use crate::frame_buffer::{Frame, FrameBuffer, framed};
 use crate::kernel::{Event, Exit, Kernel, StartError};
 use crate::last_words::{LastWords, open_nowhere};
 use crate::meter::Meter;
-use crate::process::{Command, Processes};
+use crate::process::{Command, Processes, Started};
 
 /// How long a kernel may take from its start to its hello. On a busy machine the import of
 /// IPython alone has taken several seconds.
@@ -54,13 +54,38 @@ impl SocketKernel {
         processes: Arc<dyn Processes>,
         command: Command,
     ) -> Result<Self, StartError> {
-        let ends = Ends::new().map_err(StartError::Process)?;
+        let (ends, theirs) = Ends::new().map_err(StartError::Process)?;
         let out_of_memory_kills = processes.out_of_memory_kills();
         let is_spare = command.is_spare;
-        let started = processes
-            .start(command, ends.theirs)
+        let started = processes.start(command, theirs).await;
+        let started = started.map_err(StartError::Process)?;
+        Self::greet(processes, started, ends, out_of_memory_kills, is_spare).await
+    }
+
+    /// Has such a process forked; `None` if there is none to be had. The socket that was made
+    /// for it is gone then.
+    pub(crate) async fn fork(
+        processes: Arc<dyn Processes>,
+        command: Command,
+    ) -> Result<Option<Self>, StartError> {
+        let (ends, theirs) = Ends::new().map_err(StartError::Process)?;
+        let out_of_memory_kills = processes.out_of_memory_kills();
+        let is_spare = command.is_spare;
+        let Some(started) = processes.fork(command, theirs).await else {
+            return Ok(None);
+        };
+        Self::greet(processes, started, ends, out_of_memory_kills, is_spare)
             .await
-            .map_err(StartError::Process)?;
+            .map(Some)
+    }
+
+    async fn greet(
+        processes: Arc<dyn Processes>,
+        started: Started,
+        ends: Ends,
+        out_of_memory_kills: Option<u64>,
+        is_spare: bool,
+    ) -> Result<Self, StartError> {
         let mut kernel = Self {
             processes,
             pid: started.pid,
@@ -259,15 +284,15 @@ impl Drop for SocketKernel {
     }
 }
 
-/// What lies between us and a kernel.
+/// Our ends of what lies between us and a kernel.
 struct Ends {
     stream: UnixStream,
     last_words: LastWords,
-    theirs: [OwnedFd; 3],
 }
 
 impl Ends {
-    fn new() -> io::Result<Self> {
+    /// Makes both ends, for one kernel.
+    fn new() -> io::Result<(Self, [OwnedFd; 3])> {
         let (ours, socket) = socketpair(
             AddressFamily::UNIX,
             SocketType::STREAM,
@@ -277,10 +302,10 @@ impl Ends {
         let ours = std::os::unix::net::UnixStream::from(ours);
         ours.set_nonblocking(true)?;
         let (last_words, errors) = LastWords::new()?;
-        Ok(Self {
+        let ends = Self {
             stream: UnixStream::from_std(ours)?,
             last_words,
-            theirs: [socket, open_nowhere()?, errors],
-        })
+        };
+        Ok((ends, [socket, open_nowhere()?, errors]))
     }
 }

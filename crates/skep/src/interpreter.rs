@@ -1,6 +1,6 @@
 //! The interpreter beside the agent, in sandboxes whose template has kernels.
 
-mod begin;
+mod forked;
 mod group_meter;
 mod kernel_folders;
 
@@ -15,7 +15,7 @@ use axum::Router;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, Signal, WaitStatus};
-use skep_agent::{Companion, Household, Listen, Program};
+use skep_agent::{Child, Companion, Household, Listen, Program};
 use skep_interpreter::Door;
 use skep_kernels::{
     Command, Contexts, Exit, Inherited, Installed, Launcher, Meter, Processes, Started,
@@ -25,7 +25,6 @@ use skep_telemetry::Chain;
 use skep_types::Secrets;
 use skep_wire::interpreter::INTERPRETER_PORT;
 
-use begin::begin;
 use group_meter::GroupMeter;
 use kernel_folders::kernel_folders;
 
@@ -65,6 +64,27 @@ fn routes(household: Household) -> Router {
 struct Sandbox {
     household: Household,
     meters: Arc<Mutex<HashMap<u32, Arc<GroupMeter>>>>,
+}
+
+impl Sandbox {
+    /// Measures a new process until its end, and has that told.
+    fn watch(&self, child: Child) -> Started {
+        let pid = child.pid.as_raw_nonzero().get().unsigned_abs();
+        if let Some(group) = child.group {
+            lock(&self.meters).insert(pid, Arc::new(GroupMeter(group)));
+        }
+        let meters = Arc::clone(&self.meters);
+        let (sender, exit) = tokio::sync::oneshot::channel();
+        skep_telemetry::spawn("kernel exit", async move {
+            let ended = child.exit.await.map_or(Exit::Unknown, exit_of);
+            // Whoever still needs it has it.
+            drop(lock(&meters).remove(&pid));
+            if sender.send(ended).is_err() {
+                tracing::debug!("nobody asks how a kernel ended");
+            }
+        });
+        Started { pid, exit }
+    }
 }
 
 impl Door for Sandbox {
@@ -111,35 +131,25 @@ impl Processes for Sandbox {
         standard: [OwnedFd; 3],
     ) -> BoxFuture<'_, io::Result<Started>> {
         let household = self.household.clone();
-        let meters = Arc::clone(&self.meters);
         async move {
-            let program = Program {
-                arguments: command.arguments,
-                environment: command.environment,
-                directory: None,
-            };
-            let may_be_forked = command.may_be_forked;
-            let child = tokio::task::spawn_blocking(move || {
-                begin(&household, &program, may_be_forked, standard)
-            });
+            let program = program(command);
+            let child = tokio::task::spawn_blocking(move || household.start(&program, standard));
             let child = child
                 .await
                 .map_err(io::Error::other)?
                 .map_err(io::Error::other)?;
-            let pid = child.pid.as_raw_nonzero().get().unsigned_abs();
-            if let Some(group) = child.group {
-                lock(&meters).insert(pid, Arc::new(GroupMeter(group)));
-            }
-            let (sender, exit) = tokio::sync::oneshot::channel();
-            skep_telemetry::spawn("kernel exit", async move {
-                let ended = child.exit.await.map_or(Exit::Unknown, exit_of);
-                // Whoever still needs it has it.
-                drop(lock(&meters).remove(&pid));
-                if sender.send(ended).is_err() {
-                    tracing::debug!("nobody asks how a kernel ended");
-                }
-            });
-            Ok(Started { pid, exit })
+            Ok(self.watch(child))
+        }
+        .boxed()
+    }
+
+    fn fork(&self, command: Command, standard: [OwnedFd; 3]) -> BoxFuture<'_, Option<Started>> {
+        let household = self.household.clone();
+        async move {
+            let program = program(command);
+            let fork = move || forked::fork(&household, &program, standard);
+            let child = tokio::task::spawn_blocking(fork).await;
+            child.ok().flatten().map(|child| self.watch(child))
         }
         .boxed()
     }
@@ -185,6 +195,14 @@ impl Processes for Sandbox {
             Some(meter) => Arc::clone(meter) as _,
             None => Arc::new(skep_kernels::ProcessMeter::new(pid)),
         }
+    }
+}
+
+fn program(command: Command) -> Program {
+    Program {
+        arguments: command.arguments,
+        environment: command.environment,
+        directory: None,
     }
 }
 

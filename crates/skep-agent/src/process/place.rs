@@ -158,7 +158,7 @@ impl WorkPlace {
         reaper: &Reaper,
         config: &AgentConfig,
         process: &wire::ProcessConfig,
-        standard: [BorrowedFd<'_>; 3],
+        standard: [OwnedFd; 3],
     ) -> Result<(Pid, oneshot::Receiver<WaitStatus>, Option<Group>), StartError> {
         let forks = self.forks.as_ref();
         let forks = forks.ok_or_else(|| StartError::Fork(io::ErrorKind::Unsupported.into()))?;

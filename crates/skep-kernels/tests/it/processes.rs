@@ -27,6 +27,8 @@ pub(crate) struct Children {
     pub(crate) out_of_memory_kills: AtomicU64,
     pub(crate) inherited: Mutex<Inherited>,
     pub(crate) is_short_of_memory: AtomicBool,
+    /// What was offered to forks, of which none became a kernel.
+    stolen: Mutex<Vec<[OwnedFd; 3]>>,
 }
 
 impl Processes for Children {
@@ -59,6 +61,11 @@ impl Processes for Children {
             Ok(Started { pid, exit })
         }
         .boxed()
+    }
+
+    fn fork(&self, _command: Command, standard: [OwnedFd; 3]) -> BoxFuture<'_, Option<Started>> {
+        self.stolen.lock().unwrap().push(standard);
+        async { None }.boxed()
     }
 
     fn signal(&self, pid: u32, signal: Signal) -> io::Result<()> {
@@ -98,6 +105,11 @@ struct World {
 
 /// Contexts whose kernels are processes of the simple kernel, in one of its modes.
 fn world(mode: &str) -> World {
+    world_with(mode, serde_json::Value::Null)
+}
+
+/// The same, with what their template says about its zygote.
+fn world_with(mode: &str, zygote: serde_json::Value) -> World {
     let folder = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/simple_kernel.py");
     let python = folder.path().join("python");
@@ -105,6 +117,7 @@ fn world(mode: &str) -> World {
     let specification = serde_json::json!({
         "argv": ["python3", script, mode],
         "env": {"FROM_SPECIFICATION": "yes"},
+        "zygote": zygote,
     });
     std::fs::write(python.join("kernel.json"), specification.to_string()).unwrap();
     let children = Arc::new(Children::default());
@@ -136,6 +149,23 @@ async fn a_kernel_is_started_and_runs_code() {
         all(execution).await,
         ["accepted 1", "'\"\n😀", "yes", "ended ok"]
     );
+}
+
+#[tokio::test]
+async fn what_was_offered_to_a_fork_that_failed_is_never_used_again() {
+    let world = world_with("good", serde_json::json!({"argv": ["zygote"]}));
+    let words = run(&world.contexts, &world.python, "say('hello')").await;
+    assert_eq!(words, ["accepted 1", "hello", "ended ok"]);
+    let stolen = std::mem::take(&mut *world.children.stolen.lock().unwrap());
+    assert!(!stolen.is_empty(), "a fork was asked for");
+    for [socket, ..] in stolen {
+        // Whoever kept it hears nothing, and is not heard.
+        let mut piece = [0; 16];
+        assert_eq!(rustix::io::read(&socket, &mut piece), Ok(0));
+        let flags = rustix::net::SendFlags::NOSIGNAL;
+        let said = rustix::net::send(&socket, b"forged", flags);
+        assert_eq!(said, Err(rustix::io::Errno::PIPE));
+    }
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
-//! A kernel's process: forked where that comes to the same, else started.
+//! Kernels that are forked, where that comes to the same as starting them.
 
 use std::os::fd::OwnedFd;
 
-use skep_agent::{Child, Household, Program, ProgramError};
+use skep_agent::{Child, Household, Program};
 use skep_telemetry::Chain;
 
 /// Variables that a program looks at only when it starts, and a fork has started already.
@@ -25,26 +25,24 @@ const SHAPING: &[&str] = &[
 /// What templates set, and zygotes are warmed with.
 const USUAL: (&str, &str) = ("LANG", "C.UTF-8");
 
-/// Starts a program, or has it forked. Blocks.
-pub(super) fn begin(
+/// Has a kernel forked, where that comes to the same as starting it and can be done. Blocks.
+pub(super) fn fork(
     household: &Household,
     program: &Program,
-    may_be_forked: bool,
     standard: [OwnedFd; 3],
-) -> Result<Child, ProgramError> {
-    if may_be_forked && household.has_forks() {
-        let environment = household.environment();
-        match environment.iter().find(|(name, value)| shapes(name, value)) {
-            Some((name, _)) => {
-                tracing::debug!(name, "a variable asks for a kernel of its own start")
-            }
-            None => match household.fork(program, &standard) {
-                Ok(child) => return Ok(child),
-                Err(error) => tracing::info!(error = %Chain(&error), "no kernel was forked"),
-            },
-        }
+) -> Option<Child> {
+    if !household.has_forks() {
+        return None;
     }
-    household.start(program, standard)
+    let environment = household.environment();
+    if let Some((name, _)) = environment.iter().find(|(name, value)| shapes(name, value)) {
+        tracing::debug!(name, "a variable asks for a kernel of its own start");
+        return None;
+    }
+    let forked = household.fork(program, standard);
+    forked
+        .inspect_err(|error| tracing::info!(error = %Chain(error), "no kernel was forked"))
+        .ok()
 }
 
 fn shapes(name: &str, value: &str) -> bool {
