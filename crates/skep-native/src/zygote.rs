@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use skep_launch::MOST_BELOW_ONE;
-use skep_telemetry::{Counter, Durations, Gauge, Tasks};
+use skep_telemetry::{Counter, Durations, Gauge, LogLimit, Tasks};
 use tokio::sync::watch;
 
 use crate::config::ZygoteConfig;
@@ -41,6 +41,9 @@ const LEAVING: Duration = Duration::from_secs(10);
 
 /// How often in the time that an unused zygote is kept somebody looks whether it is over.
 const LOOKS: u32 = 30;
+
+/// How often the log tells of a fork that failed.
+const WARN_EVERY: Duration = Duration::from_secs(10);
 
 /// What is counted.
 #[derive(Debug, Default)]
@@ -62,8 +65,10 @@ pub struct ZygoteCounts {
     pub cold: Counter,
     /// Questions to a zygote that had ended.
     pub dead: Counter,
-    /// Questions that took too long.
+    /// Questions that the zygote did not take up in time.
     pub slow: Counter,
+    /// Forks that did not become kernels in time, in the cgroups of their sandbox.
+    pub stalled: Counter,
     /// Forks that said they cannot be what was asked for.
     pub declined: Counter,
     /// Forks that were not what a started kernel is, and were killed.
@@ -85,6 +90,8 @@ pub(crate) struct Zygotes {
     /// How many are there, are being made, or leave something that is being removed.
     kept: watch::Sender<usize>,
     pub(crate) counts: Arc<ZygoteCounts>,
+    /// Says of how many forks that failed the log tells.
+    warnings: LogLimit,
 }
 
 impl Zygotes {
@@ -103,6 +110,7 @@ impl Zygotes {
             arrivals: watch::Sender::new(()),
             kept: watch::Sender::new(0),
             counts: Arc::default(),
+            warnings: LogLimit::new(WARN_EVERY),
         })
     }
 

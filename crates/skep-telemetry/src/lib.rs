@@ -1,10 +1,12 @@
 //! Logs, spans, metrics and tracked tasks.
 
 mod chain;
+mod log_limit;
 mod metrics;
 mod tasks;
 pub mod trace;
 
 pub use chain::Chain;
+pub use log_limit::LogLimit;
 pub use metrics::{Counter, Durations, Exposition, Gauge};
 pub use tasks::{Tasks, spawn};

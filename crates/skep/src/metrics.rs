@@ -260,6 +260,7 @@ fn zygotes(text: &mut Exposition, counts: &ZygoteCounts) {
             ("cold", counts.cold.get()),
             ("dead", counts.dead.get()),
             ("slow", counts.slow.get()),
+            ("stalled", counts.stalled.get()),
             ("declined", counts.declined.get()),
             ("different", counts.different.get()),
             ("nonsense", counts.nonsense.get()),

@@ -3,25 +3,25 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::fs::SealFlags;
-use rustix::process::{PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags};
 use serde::Serialize;
 use skep_launch::sealed_file;
 use skep_linux::packet::{self, Packet};
 use skep_wire::agent::fork::{FIRST_DOOR, ForkRequest, MAX_REQUEST};
 
-use super::holder::Holder;
+use super::holder::{self, Holder};
 use super::likeness::{self, Difference, Expected};
 use super::serve::Client;
 use crate::cgroup::{Child, Group};
 use crate::host::Host;
 use crate::instance::IDS;
 
-/// How long a fork may take, with those that were asked for before it: a zygote makes one at
-/// a time.
+/// How long a fork may take, with those that were asked for before it.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Most other groups a user can have here.
@@ -51,9 +51,12 @@ pub(super) enum ForkError {
     /// The zygote does not read.
     #[error("the zygote has ended or does not listen")]
     Dead(#[source] io::Error),
-    /// The time is over.
-    #[error("no answer within {} s", DEADLINE.as_secs())]
+    /// The zygote has not begun when the time was over.
+    #[error("the zygote has forked nothing within {} s", DEADLINE.as_secs())]
     Slow,
+    /// The fork was there, in the sandbox's cgroups, and did not become a kernel in time.
+    #[error("the fork is no kernel within {} s", DEADLINE.as_secs())]
+    Stalled,
     /// The fork ended by itself: the sandbox is not what the zygote was prepared for.
     #[error("the fork declined")]
     Declined,
@@ -62,7 +65,7 @@ pub(super) enum ForkError {
     Different(#[source] Difference),
 }
 
-/// What a kernel on its way is told.
+/// What the process that has rights is told.
 #[derive(Serialize)]
 struct Plan<'a> {
     /// How many of the doors are the server's own.
@@ -73,8 +76,23 @@ struct Plan<'a> {
     uid: u32,
     gid: u32,
     groups: &'a [u32],
+}
+
+/// What the sandbox says, for the kernel: nobody who has rights reads it.
+#[derive(Serialize)]
+struct Wanted<'a> {
     environment: &'a BTreeMap<String, String>,
     directory: &'a str,
+}
+
+/// The first process of a fork, which ends by itself when it has given up its rights. It is
+/// killed with this value: a sandbox that keeps it waiting does not keep it alive.
+struct Outside(OwnedFd);
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        holder::kill(&self.0);
+    }
 }
 
 /// Has a kernel forked into a sandbox. Blocks.
@@ -97,11 +115,12 @@ pub(super) fn fork(
         uid: request.uid,
         gid: request.gid,
         groups: &request.groups,
+    };
+    let wanted = Wanted {
         environment: &request.environment,
         directory: &request.directory,
     };
-    let plan = serde_json::to_vec(&plan).expect("plain fields are always JSON");
-    let plan = sealed_file("fork", &plan).map_err(ForkError::Machine)?;
+    let plan = sealed_file("fork", &lines(&plan, &wanted)).map_err(ForkError::Machine)?;
     let (reply, theirs) = packet::pair_with_senders().map_err(ForkError::Machine)?;
     let namespaces: Vec<File> = NAMESPACES
         .iter()
@@ -119,21 +138,15 @@ pub(super) fn fork(
     drop((control, descriptors));
     drop(theirs);
 
-    let answer = match packet::receive(&reply, 1, Instant::now() + DEADLINE) {
-        Ok(Some(answer)) => {
-            holder.has_answered();
-            answer
-        }
-        Ok(None) if holder.has_ended() => {
-            return Err(ForkError::Dead(io::ErrorKind::BrokenPipe.into()));
-        }
-        Ok(None) => return Err(ForkError::Declined),
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(ForkError::Slow),
-        Err(error) => return Err(ForkError::Machine(error)),
-    };
-    let pid = answer.sender.ok_or(ForkError::Declined)?;
-    let process = rustix::process::pidfd_open(pid, PidfdFlags::empty());
-    let process = process.map_err(|errno| ForkError::Machine(errno.into()))?;
+    let deadline = Instant::now() + DEADLINE;
+    let first_id = host.names.slot(holder.run.first).first_id();
+    let ids = first_id..first_id + u32::from(holder.run.count) * IDS;
+    let first = hear(holder, &reply, deadline, ForkError::Slow)?;
+    // On a busy machine it may have done its work and be gone by now.
+    let _outside = open(first, &ids).map(Outside);
+    holder.has_answered();
+    let pid = hear(holder, &reply, deadline, ForkError::Stalled)?;
+    let process = open(pid, &ids).ok_or(ForkError::Declined)?;
     let machine = |id: u32| client.slot.first_id() + id;
     let expected = Expected {
         agent: client.pid,
@@ -149,14 +162,47 @@ pub(super) fn fork(
             pid: inner,
             go: reply,
         }),
-        // Whoever may kill in the sandbox can kill it at this moment, too; that is no cheat.
+        // Whoever may kill in the sandbox can kill it at this moment, too, and whoever may end
+        // the sandbox can take away what it is compared with; that is no cheat.
         Err(_) if likeness::is_ending(pid.as_raw_nonzero().get()) => Err(ForkError::Declined),
+        Err(_) if likeness::is_ending(client.pid) => Err(ForkError::Declined),
         Err(difference) => {
-            // Fails only if it has ended.
-            rustix::process::pidfd_send_signal(&process, Signal::KILL).ok();
+            holder::kill(&process);
             Err(ForkError::Different(difference))
         }
     }
+}
+
+/// Waits for the next word of the fork, and says who spoke it.
+fn hear(
+    holder: &Holder,
+    reply: &OwnedFd,
+    deadline: Instant,
+    late: ForkError,
+) -> Result<Pid, ForkError> {
+    match packet::receive(reply, 1, deadline) {
+        Ok(Some(word)) => word.sender.ok_or(ForkError::Declined),
+        Ok(None) if holder.has_ended() => Err(ForkError::Dead(io::ErrorKind::BrokenPipe.into())),
+        Ok(None) => Err(ForkError::Declined),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(late),
+        Err(error) => Err(ForkError::Machine(error)),
+    }
+}
+
+/// Opens a process of the zygote's or of its sandboxes; `None` if it is gone. Its number may be
+/// somebody else's by now, who must not be killed for it.
+fn open(pid: Pid, ids: &Range<u32>) -> Option<OwnedFd> {
+    let process = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    let user = likeness::user(pid.as_raw_nonzero().get())?;
+    ids.contains(&user).then_some(process)
+}
+
+/// One line for each reader.
+fn lines(plan: &Plan<'_>, wanted: &Wanted<'_>) -> Vec<u8> {
+    let mut text = serde_json::to_vec(plan).expect("plain fields are always JSON");
+    text.push(b'\n');
+    text.extend(serde_json::to_vec(wanted).expect("plain fields are always JSON"));
+    text
 }
 
 /// The request in a question. All of it was chosen inside of the sandbox.

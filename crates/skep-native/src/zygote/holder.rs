@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use skep_launch::{
-    Descriptor, Descriptors, LaunchPlan, Lifetime, Network, Privileges, Process, Program, Root,
-    Started, Top, Users,
+    Descriptor, Descriptors, LaunchPlan, Lifetime, MOST_BELOW_ONE, Network, Privileges, Process,
+    Program, Root, Started, Top, Users,
 };
 use skep_linux::packet;
 use skep_types::{Egress, Resources, SandboxId};
@@ -32,13 +32,18 @@ pub(super) const OWN_SLOTS: usize = 1;
 const WARMING: Duration = Duration::from_secs(120);
 const LAUNCHER_DEADLINE: Duration = Duration::from_secs(30);
 
-/// What a zygote may use; its kernels use their sandboxes'.
+/// What a zygote may use; its kernels use their sandboxes'. Of processes it has one for every
+/// sandbox that asks at the same time, until that has joined the sandbox's cgroups.
 const RESOURCES: Resources = Resources {
     cpus: 1,
     memory_mib: 2048,
     disk_mib: 256,
-    pids: 64,
+    pids: 2 * MOST_BELOW_ONE as u32,
 };
+
+/// What a zygote says when it is ready. One of an earlier version says something else: its
+/// forks entered sandboxes while they had rights, so it is not used.
+const READY: &[u8] = b"2";
 
 /// Who it is, as sandboxes' own code is.
 const USER: u32 = 1000;
@@ -250,7 +255,10 @@ fn make(
     let ready = packet::receive(&*control, 1, Instant::now() + WARMING)?;
     drop(control);
     match ready {
-        Some(_) => Ok((holder, started)),
+        Some(word) if word.bytes == READY => Ok((holder, started)),
+        Some(_) => Err(io::Error::other(
+            "the template was built by an earlier version; build it anew",
+        )),
         None => Err(io::Error::other("it ended before it was ready")),
     }
 }

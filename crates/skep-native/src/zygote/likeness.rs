@@ -1,7 +1,9 @@
 //! Whether a forked process is what a started one would be.
 //!
 //! The zygote is a program of the template, and so is the fork until it has given up every
-//! right. It is looked at from outside, through the machine's `/proc`, while it waits.
+//! right. It is looked at from outside, through the machine's `/proc`, while it waits. Until it
+//! is told to go on it is not dumpable and takes no signals, so what is looked at cannot be
+//! changed in the sandbox, or only as far as [`Difference::may_be_of_the_sandbox`] says.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -47,6 +49,14 @@ pub(super) struct Expected<'a> {
 pub(super) struct Difference {
     what: &'static str,
     found: String,
+}
+
+impl Difference {
+    /// Whether whoever has the rights of the sandbox's user can cause this in a process of his
+    /// that is dumpable: then only the process is wrong. All the rest is the zygote's own work.
+    pub(super) fn may_be_of_the_sandbox(&self) -> bool {
+        ["TracerPid", "oom_score_adj"].contains(&self.what)
+    }
 }
 
 /// Looks at a process and answers its number in the sandbox.
@@ -110,6 +120,13 @@ pub(super) fn inspect(pid: i32, expected: &Expected<'_>) -> Result<i32, Differen
 pub(super) fn is_ending(pid: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status"));
     status.map_or(true, |status| !status.contains("\nVmRSS:"))
+}
+
+/// The user a process is, by the machine's number; `None` if it is gone.
+pub(super) fn user(pid: i32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let users = Status::parse(&status).get("Uid");
+    users.split_whitespace().next()?.parse().ok()
 }
 
 fn difference(what: &'static str, found: impl ToString) -> Difference {

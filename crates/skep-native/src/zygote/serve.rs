@@ -88,20 +88,25 @@ fn answer(host: &Host, holder: &Holder, client: &Client, socket: &OwnedFd) -> Co
             send(socket, &answer, Some(&forked.go))
         }
         Err(error) => {
-            match &error {
-                ForkError::Dead(_) | ForkError::Machine(_) => counts.dead.add_one(),
-                ForkError::Slow => counts.slow.add_one(),
-                ForkError::Declined => counts.declined.add_one(),
-                ForkError::Different(_) => counts.different.add_one(),
-                ForkError::Nonsense(_) => counts.nonsense.add_one(),
+            let counter = match &error {
+                ForkError::Dead(_) | ForkError::Machine(_) => &counts.dead,
+                ForkError::Slow => &counts.slow,
+                ForkError::Stalled => &counts.stalled,
+                ForkError::Declined => &counts.declined,
+                ForkError::Different(_) => &counts.different,
+                ForkError::Nonsense(_) => &counts.nonsense,
+            };
+            counter.add_one();
+            // A sandbox can cause it as often as it likes.
+            if let Some(unsaid) = host.zygotes.warnings.admit() {
+                tracing::warn!(sandbox = %client.id, error = %Chain(&error), unsaid, "no kernel was forked");
             }
-            // A sandbox can cause it as often as it likes, so it is counted and not shouted.
-            tracing::debug!(sandbox = %client.id, error = %Chain(&error), "no kernel was forked");
             let is_useless = match &error {
                 ForkError::Slow => host.zygotes.gives_up_after(holder.silence()),
-                ForkError::Different(_) => true,
+                ForkError::Different(difference) => !difference.may_be_of_the_sandbox(),
                 ForkError::Dead(_)
                 | ForkError::Machine(_)
+                | ForkError::Stalled
                 | ForkError::Declined
                 | ForkError::Nonsense(_) => false,
             };

@@ -9,6 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
+use rustix::process::WaitOptions;
 use skep_linux::spawn_as::{Credentials, SpawnAs, fork_as};
 
 pub(crate) const PORT: u16 = 49_983;
@@ -45,6 +46,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     drop(ready);
     loop {
         let (stream, _) = listener.accept().unwrap();
+        while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
         let mut question = String::new();
         BufReader::new(&stream).read_line(&mut question).unwrap();
         let question = question.trim();

@@ -1,12 +1,12 @@
 //! A zygote without Python: forks the probe into sandboxes, honestly or not.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use rustix::process::{DumpableBehavior, Gid, Pid, Uid, WaitId, WaitIdOptions};
+use rustix::process::{DumpableBehavior, Gid, Pid, Uid, WaitOptions};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 };
@@ -31,6 +31,13 @@ enum Cheat {
     StaysInNetwork,
     StaysRoot,
     OtherGroup,
+    /// Enters the pid namespace while it has rights, as the first version did.
+    EntersFirst,
+    /// Looks as if somebody in the sandbox had changed what its user may change.
+    ChangedScore,
+    /// Begins, and goes no further.
+    Stalls,
+    EarlierVersion,
     NeverReady,
     NeverAnswers,
     Dies,
@@ -48,6 +55,10 @@ impl Cheat {
             "stays-in-network" => Self::StaysInNetwork,
             "stays-root" => Self::StaysRoot,
             "other-group" => Self::OtherGroup,
+            "enters-first" => Self::EntersFirst,
+            "changed-score" => Self::ChangedScore,
+            "stalls" => Self::Stalls,
+            "earlier-version" => Self::EarlierVersion,
             "never-ready" => Self::NeverReady,
             "never-answers" => Self::NeverAnswers,
             "dies" => Self::Dies,
@@ -56,6 +67,7 @@ impl Cheat {
     }
 }
 
+/// The first line of a plan.
 #[derive(Deserialize)]
 struct Plan {
     first_doors: usize,
@@ -64,6 +76,11 @@ struct Plan {
     uid: u32,
     gid: u32,
     groups: Vec<u32>,
+}
+
+/// The second one.
+#[derive(Deserialize)]
+struct Wanted {
     environment: BTreeMap<String, String>,
     directory: String,
 }
@@ -71,8 +88,14 @@ struct Plan {
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let cheat = Cheat::named(&arguments[0]);
     let control = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
+    let version: &[u8] = if cheat == Cheat::EarlierVersion {
+        b"r"
+    } else {
+        b"2"
+    };
     if cheat != Cheat::NeverReady {
-        packet::send(&control, b"r", &[]).unwrap();
+        packet::send(&control, version, &[]).unwrap();
     }
     let mut unanswered = Vec::new();
     loop {
@@ -80,6 +103,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         let Some(question) = question else {
             return ExitCode::SUCCESS;
         };
+        while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
         if cheat == Cheat::Dies {
             return ExitCode::FAILURE;
         }
@@ -88,53 +112,60 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
             unanswered.push(question);
             continue;
         }
-        let pid = question.descriptors[2].as_fd();
-        move_into_link_name_space(pid, Some(LinkNameSpaceType::ProcessID)).unwrap();
-        match skep_linux::clone_process(UnshareFlags::empty()).unwrap() {
-            Cloned::Child => match skep_linux::clone_process(UnshareFlags::empty()).unwrap() {
-                Cloned::Child => {
-                    drop(control);
-                    become_kernel(question, cheat);
-                    skep_linux::exit_now(7)
-                }
-                Cloned::Parent(_) => skep_linux::exit_now(0),
-            },
-            Cloned::Parent(between) => {
-                let between = WaitId::PidFd(between.pidfd.as_fd());
-                rustix::process::waitid(between, WaitIdOptions::EXITED).unwrap();
-            }
+        if cheat == Cheat::EntersFirst {
+            enter_processes(&question);
+        }
+        if let Cloned::Child = skep_linux::clone_process(UnshareFlags::empty()).unwrap() {
+            drop(control);
+            begin(question, cheat);
+            skep_linux::exit_now(0)
         }
     }
 }
 
+fn enter_processes(question: &Packet) {
+    let pid = question.descriptors[2].as_fd();
+    move_into_link_name_space(pid, Some(LinkNameSpaceType::ProcessID)).unwrap();
+}
+
 /// As the Python zygote does it, but for the cheat.
-fn become_kernel(question: Packet, cheat: Cheat) {
-    rustix::process::setsid().unwrap();
-    while rustix::process::getppid() != Pid::from_raw(1) {
-        std::thread::yield_now();
-    }
+fn begin(question: Packet, cheat: Cheat) {
     let file = std::fs::File::from(question.descriptors[0].try_clone().unwrap());
-    let plan: Plan = serde_json::from_reader(file).unwrap();
+    let mut lines = BufReader::new(file).lines().map(Result::unwrap);
+    let plan: Plan = serde_json::from_str(&lines.next().unwrap()).unwrap();
+    let wanted: Wanted = serde_json::from_str(&lines.next().unwrap()).unwrap();
+    drop(lines);
+    packet::send(&question.descriptors[1], b"b", &[]).unwrap();
+    if cheat == Cheat::Stalls {
+        loop {
+            std::thread::park();
+        }
+    }
+    let (reply, extra) = give_up_rights(question, &plan, cheat);
+    if let Cloned::Child = skep_linux::clone_process(UnshareFlags::empty()).unwrap() {
+        if let Cloned::Child = skep_linux::clone_process(UnshareFlags::empty()).unwrap() {
+            become_kernel(&wanted, cheat, reply, extra);
+        }
+        skep_linux::exit_now(0)
+    }
+}
+
+/// The reply is all that is left of the question, but for the cheat.
+fn give_up_rights(question: Packet, plan: &Plan, cheat: Cheat) -> (OwnedFd, Option<OwnedFd>) {
     let doors = &question.descriptors[12..];
     if cheat != Cheat::StaysInCgroup {
         join(&doors[..plan.first_doors]);
     }
-    enter(&question.descriptors[3..9], cheat);
+    enter(&question, cheat);
     rustix::thread::set_thread_groups(&[]).unwrap();
     become_user(0, 0);
     join(&doors[plan.first_doors..]);
-    let reply = arrange(question);
-    // The first free number is three again.
+    let (reply, mounts) = arrange(question);
     let extra = (cheat == Cheat::KeepsDescriptor).then(|| reply.try_clone().unwrap());
     if cheat != Cheat::NoBounds {
         cut_bounding_set(plan.capabilities);
     }
-    if cheat != Cheat::NoFilter {
-        plan.filters.iter().for_each(|filter| install(filter));
-    }
-    if cheat == Cheat::KeepsCapabilities {
-        rustix::thread::set_keep_capabilities(true).unwrap();
-    }
+    rustix::thread::set_keep_capabilities(true).unwrap();
     let other = (cheat == Cheat::OtherGroup).then_some(27);
     let groups = plan.groups.iter().copied().chain(other);
     let groups: Vec<Gid> = groups.map(Gid::from_raw).collect();
@@ -142,24 +173,38 @@ fn become_kernel(question: Packet, cheat: Cheat) {
     if cheat != Cheat::StaysRoot {
         become_user(plan.uid, plan.gid);
     }
-    if cheat != Cheat::KeepsCapabilities {
-        let nothing = CapabilitySet::empty();
-        let sets = CapabilitySets {
-            effective: nothing,
-            permitted: nothing,
-            inheritable: nothing,
-        };
-        rustix::thread::set_capabilities(None, sets).unwrap();
+    rustix::thread::set_keep_capabilities(false).unwrap();
+    let entering = CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_CHROOT;
+    have_only(entering);
+    move_into_link_name_space(mounts.as_fd(), Some(LinkNameSpaceType::Mount)).unwrap();
+    drop(mounts);
+    if cheat != Cheat::NoFilter {
+        plan.filters.iter().for_each(|filter| install(filter));
     }
-    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).unwrap();
-    rustix::process::chdir(plan.directory.as_str()).unwrap();
-    packet::send(&reply, b"r", &[]).unwrap();
+    if cheat != Cheat::KeepsCapabilities {
+        have_only(CapabilitySet::empty());
+    }
+    (reply, extra)
+}
+
+fn become_kernel(wanted: &Wanted, cheat: Cheat, reply: OwnedFd, extra: Option<OwnedFd>) {
+    rustix::process::setsid().unwrap();
+    rustix::process::chdir(wanted.directory.as_str()).unwrap();
+    while rustix::process::getppid() != Pid::from_raw(1) {
+        std::thread::yield_now();
+    }
+    if cheat == Cheat::ChangedScore {
+        rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).unwrap();
+        std::fs::write("/proc/self/oom_score_adj", "777").unwrap();
+    }
+    packet::send(&reply, b"w", &[]).unwrap();
     let go = packet::receive(&reply, 1, Instant::now() + A_LONG_TIME);
     if !matches!(go, Ok(Some(_))) {
         skep_linux::exit_now(75);
     }
     drop((reply, extra));
-    let answer = crate::probe::answer(&plan.environment[QUESTION]);
+    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).unwrap();
+    let answer = crate::probe::answer(&wanted.environment[QUESTION]);
     let mut output = std::io::stdout().lock();
     output.write_all(answer.as_bytes()).unwrap();
     output.flush().unwrap();
@@ -171,21 +216,33 @@ fn join(doors: &[OwnedFd]) {
     }
 }
 
-fn enter(namespaces: &[OwnedFd], cheat: Cheat) {
+fn enter(question: &Packet, cheat: Cheat) {
     let kinds = [
-        LinkNameSpaceType::Network,
-        LinkNameSpaceType::User,
-        LinkNameSpaceType::Mount,
-        LinkNameSpaceType::InterProcessCommunication,
-        LinkNameSpaceType::HostNameAndNISDomainName,
-        LinkNameSpaceType::ControlGroup,
+        (3, LinkNameSpaceType::Network),
+        (4, LinkNameSpaceType::User),
+        (6, LinkNameSpaceType::InterProcessCommunication),
+        (7, LinkNameSpaceType::HostNameAndNISDomainName),
+        (8, LinkNameSpaceType::ControlGroup),
     ];
-    for (namespace, kind) in namespaces.iter().zip(kinds) {
-        if cheat == Cheat::StaysInNetwork && matches!(kind, LinkNameSpaceType::Network) {
+    for (place, kind) in kinds {
+        if cheat == Cheat::StaysInNetwork && place == 3 {
             continue;
         }
-        move_into_link_name_space(namespace.as_fd(), Some(kind)).unwrap();
+        let namespace = question.descriptors[place].as_fd();
+        move_into_link_name_space(namespace, Some(kind)).unwrap();
     }
+    if cheat != Cheat::EntersFirst {
+        enter_processes(question);
+    }
+}
+
+fn have_only(capabilities: CapabilitySet) {
+    let sets = CapabilitySets {
+        effective: capabilities,
+        permitted: capabilities,
+        inheritable: CapabilitySet::empty(),
+    };
+    rustix::thread::set_capabilities(None, sets).unwrap();
 }
 
 fn become_user(user: u32, group: u32) {
@@ -194,16 +251,19 @@ fn become_user(user: u32, group: u32) {
     rustix::thread::set_thread_res_uid(user, user, user).unwrap();
 }
 
-/// Leaves only the standard descriptors open, and the reply, which gets number three.
-fn arrange(question: Packet) -> OwnedFd {
+/// Leaves only the standard descriptors open, the reply, which gets number three, and the mount
+/// namespace.
+fn arrange(question: Packet) -> (OwnedFd, OwnedFd) {
     rustix::stdio::dup2_stdin(&question.descriptors[9]).unwrap();
     rustix::stdio::dup2_stdout(&question.descriptors[10]).unwrap();
     rustix::stdio::dup2_stderr(&question.descriptors[11]).unwrap();
     let mut descriptors = question.descriptors.into_iter();
     drop(descriptors.next());
     let reply = descriptors.next().unwrap();
+    let mounts = descriptors.nth(3).unwrap();
     drop(descriptors);
-    reply.try_clone().unwrap()
+    // The first free number is three.
+    (reply.try_clone().unwrap(), mounts)
 }
 
 fn cut_bounding_set(kept: u64) {

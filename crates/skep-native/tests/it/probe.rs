@@ -1,5 +1,6 @@
 //! A user's program: tries something and says what became of it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -25,6 +26,7 @@ pub(crate) fn answer(question: &str) -> String {
         "pid" => std::process::id().to_string(),
         "likeness" => likeness(),
         "processes" => processes(),
+        "rights" => rights(argument.parse().unwrap()),
         "read" => said(fs::read_to_string(argument).map(|text| text.trim().to_owned())),
         "write" => said(fs::write(argument, "written").map(|()| "ok".into())),
         "fill" => fill(argument),
@@ -123,6 +125,42 @@ fn processes() -> String {
     numbers.sort_unstable();
     let numbers: Vec<_> = numbers.iter().map(u32::to_string).collect();
     numbers.join(" ")
+}
+
+/// Looks at all processes that come until so many have been seen, and says what one of them had
+/// that this one does not have.
+fn rights(count: usize) -> String {
+    const PATIENCE: Duration = Duration::from_secs(25);
+    let field = |status: &str, name: &str| -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    };
+    let own = fs::read_to_string("/proc/self/status").unwrap();
+    let bounds = field(&own, "CapBnd:").unwrap();
+    let before: BTreeSet<String> = numbers().collect();
+    let mut seen = BTreeSet::new();
+    let start = Instant::now();
+    while seen.len() < count && start.elapsed() < PATIENCE {
+        for number in numbers().filter(|number| !before.contains(number)) {
+            let Ok(status) = fs::read_to_string(format!("/proc/{number}/status")) else {
+                continue;
+            };
+            let has = field(&status, "CapPrm:").unwrap_or(0);
+            let may = field(&status, "CapBnd:").unwrap_or(0) & !bounds;
+            if has | may != 0 {
+                return format!("process {number} has {has:x} and may have {may:x}");
+            }
+            seen.insert(number);
+        }
+    }
+    format!("{} processes without rights", seen.len().min(count))
+}
+
+/// The numbers of all processes.
+fn numbers() -> impl Iterator<Item = String> {
+    let names = fs::read_dir("/proc").unwrap().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.parse::<u32>().is_ok())
 }
 
 fn said(result: std::io::Result<String>) -> String {

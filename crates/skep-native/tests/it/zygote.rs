@@ -18,6 +18,10 @@ crate::tests![
     a_server_that_stops_leaves_nothing_of_a_zygote_that_is_being_made,
     a_sandbox_that_cannot_be_below_its_zygote_costs_the_zygote_its_place,
     a_zygote_that_cheats_gains_nothing_and_is_ended,
+    no_process_in_a_sandbox_ever_has_a_right_that_the_sandbox_has_not,
+    what_the_sandbox_can_change_costs_the_fork_and_not_the_zygote,
+    a_fork_that_stalls_in_its_sandbox_costs_the_fork_and_not_the_zygote,
+    a_zygote_of_an_earlier_version_is_not_used,
     a_zygote_that_dies_is_replaced,
     a_zygote_that_does_not_answer_is_given_up,
     an_old_zygote_is_replaced_and_serves_its_sandboxes_to_their_end,
@@ -203,6 +207,71 @@ async fn a_zygote_that_cheats_gains_nothing_and_is_ended() {
         drop(counts);
         finish(bench, [sandbox, cold]).await;
     }
+}
+
+/// What a process of the sandbox sees of those that are forked into it.
+async fn rights_seen(cheat: &str) -> String {
+    // A fork is two processes, and is seen by chance; one that has rights is seen for longer.
+    const SEEN: &str = "work rights=60";
+    const MOST_FORKS: usize = 300;
+    let bench = bench(cheat).await;
+    let (sandbox, cold) = below_a_zygote(&bench).await;
+    let watched = ask(&sandbox, SEEN);
+    let forks = async {
+        for _ in 0..MOST_FORKS {
+            let answer = ask(&sandbox, "fork pid").await;
+            assert!(answer.parse::<u32>().is_ok(), "{answer}");
+        }
+        std::future::pending::<()>().await;
+    };
+    let seen = tokio::select! {
+        seen = watched => seen,
+        () = forks => String::new(),
+    };
+    finish(bench, [sandbox, cold]).await;
+    seen
+}
+
+async fn no_process_in_a_sandbox_ever_has_a_right_that_the_sandbox_has_not() {
+    assert_eq!(rights_seen("none").await, "60 processes without rights");
+    // The control: who looks, sees those of a zygote that enters while it has rights.
+    let seen = rights_seen("enters-first").await;
+    assert!(seen.starts_with("process "), "{seen}");
+}
+
+async fn what_the_sandbox_can_change_costs_the_fork_and_not_the_zygote() {
+    let bench = bench("changed-score").await;
+    let (sandbox, cold) = below_a_zygote(&bench).await;
+    for number in 1..=3 {
+        assert_eq!(ask(&sandbox, "fork pid").await, "refused");
+        assert_eq!(counts(&bench).different.get(), number);
+    }
+    assert_eq!(counts(&bench).alive.get(), 1);
+    finish(bench, [sandbox, cold]).await;
+}
+
+async fn a_fork_that_stalls_in_its_sandbox_costs_the_fork_and_not_the_zygote() {
+    let config = ZygoteConfig {
+        give_up_after: Duration::ZERO,
+        ..ZygoteConfig::default()
+    };
+    let bench = bench_with("stalls", config).await;
+    let (sandbox, cold) = below_a_zygote(&bench).await;
+    assert_eq!(ask(&sandbox, "fork pid").await, "refused");
+    let counts = counts(&bench);
+    assert_eq!((counts.stalled.get(), counts.slow.get()), (1, 0));
+    assert_eq!(counts.alive.get(), 1);
+    drop(counts);
+    finish(bench, [sandbox, cold]).await;
+}
+
+async fn a_zygote_of_an_earlier_version_is_not_used() {
+    let bench = bench("earlier-version").await;
+    bench.native().warm(&bench.request().layers).await;
+    let counts = counts(&bench);
+    assert_eq!((counts.made.get(), counts.not_made.get()), (0, 1));
+    drop(counts);
+    finish(bench, []).await;
 }
 
 async fn wait_until_none_lives(counts: &ZygoteCounts) {
