@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use skep_types::{Resources, Usage};
 
 use super::{
-    CgroupError, Child, Group, IoLimit, MOST_COUNTED, RESERVED_MEMORY, RESERVED_PIDS,
-    SOCKETS_PART, destroy, field, file, folders_in, give_to, make_folder, memory, open_folder,
-    quota, read_field, read_number, remove_folder, walk, whole_quota, write,
+    CgroupError, Child, Group, IoLimit, MOST_COUNTED, RESERVED_MEMORY, RESERVED_PIDS, SOCKETS_PART,
+    destroy, field, file, folders_in, give_to, make_folder, memory, open_folder, quota, read_field,
+    read_number, remove_folder, walk, whole_quota, write,
 };
 
 /// Controllers without which a limit or a counter would not be there.

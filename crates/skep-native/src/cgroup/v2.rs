@@ -9,8 +9,8 @@ use skep_types::{Resources, Usage};
 
 use super::{
     CgroupError, Child, Group, IoLimit, RESERVED_MEMORY, RESERVED_PIDS, destroy, file, give_to,
-    make_folder, memory, open_door, open_folder, quota, read, read_field, read_number,
-    whole_quota, write,
+    make_folder, memory, open_door, open_folder, quota, read, read_field, read_number, whole_quota,
+    write,
 };
 
 /// Controllers without which a limit would not be there.

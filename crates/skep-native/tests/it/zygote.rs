@@ -267,7 +267,7 @@ async fn a_fork_that_stalls_in_its_sandbox_costs_the_fork_and_not_the_zygote() {
 
 async fn a_zygote_of_an_earlier_version_is_not_used() {
     let bench = bench("earlier-version").await;
-    bench.native().warm(&bench.request().layers).await;
+    bench.warm().await;
     let counts = counts(&bench);
     assert_eq!((counts.made.get(), counts.not_made.get()), (0, 1));
     drop(counts);

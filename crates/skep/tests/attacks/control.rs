@@ -1,12 +1,15 @@
 //! Controls: sandboxes in which an attack must succeed.
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::str::FromStr;
 
 use skep_client::Client;
 use skep_isolation::{Isolation as _, LaunchError, LaunchRequest, Launched};
-use skep_native::{Defence, Native, NativeConfig};
+use skep_native::{Defence, Native, NativeConfig, ZygoteConfig};
 use skep_types::{
     Egress, ExecutionId, Redacted, Resources, SandboxId, TeamId, TemplateImage, TenantId,
 };
@@ -15,10 +18,15 @@ use tempfile::TempDir;
 
 use crate::attack::helper;
 use crate::sentinels::Sentinels;
-use crate::target::Target;
+use crate::target::{Target, secret};
 use crate::world;
 
+/// Programs that attack one sandbox at a time.
+pub(crate) const ATTACKERS: usize = 4;
+
 const TOKEN: &str = "token-of-a-control-sandbox";
+/// Where a template has the program of its zygote.
+const KERNEL_FOLDER: &str = "opt/venv/lib/python3.13/site-packages/skep_kernel";
 /// Where a server listens that opens files without care.
 const CARELESS_PORT: u16 = 8099;
 
@@ -33,6 +41,8 @@ pub(crate) enum Control {
     OpenAgent,
     /// The program is started by somebody who leaves a descriptor open.
     OpenDescriptor,
+    /// Kernels are forked by a zygote that gives up its rights in the sandbox.
+    EnteringZygote,
 }
 
 impl FromStr for Control {
@@ -43,6 +53,7 @@ impl FromStr for Control {
             "a file API that opens what it is told" => Ok(Self::CarelessFiles),
             "an agent without tokens" => Ok(Self::OpenAgent),
             "a parent that leaves a descriptor open" => Ok(Self::OpenDescriptor),
+            "a zygote that enters the sandbox first" => Ok(Self::EnteringZygote),
             other => Err(format!("no control is called `{other}`")),
         }
     }
@@ -56,13 +67,14 @@ impl Control {
             Self::CarelessFiles => "careful opening of files".into(),
             Self::OpenAgent => "tokens of the agent".into(),
             Self::OpenDescriptor => "closing of descriptors".into(),
+            Self::EnteringZygote => "giving up of rights before the sandbox is entered".into(),
         }
     }
 
     /// The program and arguments that run an attack where it must succeed.
     pub(crate) fn command(&self, source: &str) -> Vec<String> {
         let command: &[&str] = match self {
-            Self::Without(_) | Self::CarelessFiles | Self::OpenAgent => {
+            Self::Without(_) | Self::CarelessFiles | Self::OpenAgent | Self::EnteringZygote => {
                 return crate::target::command(source);
             }
             Self::OpenDescriptor => &[
@@ -78,8 +90,26 @@ impl Control {
     fn walls(&self) -> Vec<Defence> {
         match self {
             Self::Without(walls) => walls.iter().copied().collect(),
-            Self::CarelessFiles | Self::OpenAgent | Self::OpenDescriptor => Vec::new(),
+            Self::CarelessFiles | Self::OpenAgent | Self::OpenDescriptor | Self::EnteringZygote => {
+                Vec::new()
+            }
         }
+    }
+
+    /// Whether its attacks are on forks, in sandboxes below a zygote.
+    pub(crate) fn has_zygote(&self) -> bool {
+        *self == Self::EnteringZygote
+    }
+
+    /// Whether its attacks must come at the right moment, which they do not always.
+    pub(crate) fn is_race(&self) -> bool {
+        self.has_zygote()
+    }
+
+    /// How many of its attacks may run in one sandbox at a time. Those on forks are in each
+    /// other's way.
+    pub(crate) fn attackers(&self) -> usize {
+        if self.has_zygote() { 1 } else { ATTACKERS }
     }
 }
 
@@ -90,6 +120,7 @@ pub(crate) struct Weakened {
     neighbour: Launched,
     pub(crate) target: Target,
     _data: TempDir,
+    _layer: Option<TempDir>,
 }
 
 impl Weakened {
@@ -102,13 +133,22 @@ impl Weakened {
         let mut config = NativeConfig::new(data.path(), env!("CARGO_BIN_EXE_skep"));
         config.without = control.walls();
         config.resolvers = vec![world::RESOLVER.into()];
+        config.zygotes = control.has_zygote().then(ZygoteConfig::default);
         let native = Native::start(config).await.unwrap();
-        let attacker = launch(&native, control, image).await?;
+        let tenant = TenantId::new(&TeamId::random(), image.sharing);
+        let mut image = image.clone();
+        let layer = control.has_zygote().then(entering_zygote);
+        if let Some(layer) = &layer {
+            image.layers.push(layer.path().to_owned());
+            native.warm(&image.layers, &tenant).await;
+        }
+        let image = &image;
+        let attacker = launch(&native, control, image, &tenant, None).await?;
         // Without a network of its own a second agent would find its port taken.
         let (neighbour, address) = if control.walls().contains(&Defence::OwnNetwork) {
             (attacker.clone(), IpAddr::V4(Ipv4Addr::LOCALHOST))
         } else {
-            let neighbour = launch(&native, control, image).await?;
+            let neighbour = launch(&native, control, image, &tenant, Some(secret())).await?;
             (neighbour, attacker.address())
         };
         let mut surroundings = sentinels.surroundings();
@@ -129,12 +169,21 @@ impl Weakened {
         if careless {
             serve_carelessly(&target).await;
         }
+        if control.has_zygote() {
+            let address = neighbour.address();
+            let victim = Target {
+                client: Client::new(&format!("http://{address}:{AGENT_PORT}"), "").unwrap(),
+                ..target.clone()
+            };
+            victim.make_contexts_forever().await;
+        }
         Ok(Self {
             native,
             attacker,
             neighbour,
             target,
             _data: data,
+            _layer: layer,
         })
     }
 
@@ -146,10 +195,30 @@ impl Weakened {
     }
 }
 
+/// A layer with another zygote than the template's.
+fn entering_zygote() -> TempDir {
+    let layer = tempfile::tempdir().unwrap();
+    let mut folder = layer.path().to_owned();
+    // What is uppermost says who may enter a folder.
+    let open = |folder: &Path| {
+        std::fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
+    };
+    open(&folder);
+    for name in KERNEL_FOLDER.split('/') {
+        folder.push(name);
+        std::fs::create_dir(&folder).unwrap();
+        open(&folder);
+    }
+    std::fs::write(folder.join("zygote.py"), include_str!("entering_zygote.py")).unwrap();
+    layer
+}
+
 async fn launch(
     native: &Native,
     control: &Control,
     image: &TemplateImage,
+    tenant: &TenantId,
+    variables: Option<(String, String)>,
 ) -> Result<Launched, LaunchError> {
     let id = SandboxId::random();
     let open = *control == Control::OpenAgent;
@@ -163,7 +232,7 @@ async fn launch(
         traffic_token: None,
         sandbox_id: id.to_string(),
         template_id: image.id.to_string(),
-        env: image.env.iter().cloned().collect(),
+        env: image.env.iter().cloned().chain(variables).collect(),
         default_user: image.user.clone(),
         default_workdir: image.workdir.clone(),
         memory_mib: 0,
@@ -173,7 +242,7 @@ async fn launch(
         id,
         execution: ExecutionId::random(),
         layers: image.layers.clone(),
-        tenant: TenantId::new(&TeamId::random(), image.sharing),
+        tenant: tenant.clone(),
         resources: Resources {
             disk_mib: 256,
             ..Resources::default()

@@ -1,5 +1,6 @@
 //! The product: a running `skep serve`.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,6 +16,9 @@ use crate::sentinels::Sentinels;
 use crate::target::Target;
 use crate::world;
 
+/// A template that has a zygote.
+pub(crate) const WITH_ZYGOTE: &str = "code-interpreter-slim";
+
 /// A server and its data.
 #[derive(Debug)]
 pub(crate) struct Product {
@@ -22,6 +26,8 @@ pub(crate) struct Product {
     pub(crate) client: Client,
     /// Where it listens.
     pub(crate) address: String,
+    /// Whether its template has one.
+    pub(crate) has_zygote: bool,
     data: TempDir,
 }
 
@@ -41,7 +47,9 @@ struct Created {
 }
 
 impl Product {
-    pub(crate) fn start() -> Self {
+    /// A server whose attackers live in sandboxes that a zygote may enter, and beside kernels
+    /// that it has forked, or not. They are of another template then.
+    pub(crate) fn start(has_zygote: bool) -> Self {
         let data = tempfile::tempdir().unwrap();
         let config = data.path().join("skep.toml");
         let text = format!(
@@ -50,7 +58,7 @@ impl Product {
              [network]\ndns_upstreams = [\"{}\"]\n\
              [limits]\ncpus = 1\nmemory_mib = 256\ndisk_mib = 256\npids = 256\n",
             Self::spares(),
-            Self::has_zygote(),
+            has_zygote,
             world::RESOLVER.ip()
         );
         std::fs::write(&config, text).unwrap();
@@ -71,6 +79,7 @@ impl Product {
             server,
             client: Client::new(&ready.api_url, &ready.api_key).unwrap(),
             address: ready.api_url.trim_start_matches("http://").to_owned(),
+            has_zygote,
             data,
         }
     }
@@ -82,15 +91,14 @@ impl Product {
         count.map_or(0, |count| count.to_str().unwrap().parse().unwrap())
     }
 
-    /// Whether attackers live in sandboxes that a zygote may enter, and beside kernels that it
-    /// has forked. They are of another template then.
-    pub(crate) fn has_zygote() -> bool {
+    /// Whether all attacks are to be made beside a zygote, and not only those on zygotes.
+    pub(crate) fn all_with_zygote() -> bool {
         std::env::var_os("SKEP_POOL_ZYGOTES").is_some_and(|zygotes| zygotes == "true")
     }
 
     /// Waits until the zygote is warm, if there is to be one. The first sandbox asks for it.
     pub(crate) async fn warm(&self, sentinels: &Sentinels) {
-        if !Self::has_zygote() {
+        if !self.has_zygote {
             return;
         }
         let first = self.create(sentinels).await;
@@ -112,12 +120,19 @@ impl Product {
 
     /// A new sandbox of the template `base`, or of one with a zygote.
     pub(crate) async fn create(&self, sentinels: &Sentinels) -> Target {
-        let template = if Self::has_zygote() {
-            "code-interpreter-slim"
-        } else {
-            "base"
-        };
-        let body = serde_json::json!({"templateID": template, "timeout": 900, "secure": true});
+        self.create_with(sentinels, &BTreeMap::new()).await
+    }
+
+    /// A new sandbox with these variables.
+    pub(crate) async fn create_with(
+        &self,
+        sentinels: &Sentinels,
+        variables: &BTreeMap<String, String>,
+    ) -> Target {
+        let template = if self.has_zygote { WITH_ZYGOTE } else { "base" };
+        let body = serde_json::json!({
+            "templateID": template, "timeout": 900, "secure": true, "envVars": variables,
+        });
         let created: Created = self.client.post(&["sandboxes"], &body).await.unwrap();
         let mut surroundings = sentinels.surroundings();
         surroundings.insert("ATTACK_TOKEN".into(), created.token.clone());

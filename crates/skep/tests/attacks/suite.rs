@@ -13,15 +13,15 @@ use skep_types::TemplateImage;
 use tokio::runtime::Runtime;
 
 use crate::attack::{self, Attack};
-use crate::control::{Control, Weakened};
-use crate::product::Product;
+use crate::control::{ATTACKERS, Control, Weakened};
+use crate::product::{Product, WITH_ZYGOTE};
 use crate::sentinels::Sentinels;
-use crate::target::{Target, Verdict, command};
+use crate::target::{Target, Verdict, command, secret};
 use crate::world::World;
 use crate::{bombs, left_behind, stage, table, undying, wall};
 
-/// Programs that attack one sandbox at a time.
-const ATTACKERS: usize = 4;
+/// How often a race is run where it must be won once.
+const RACES: usize = 4;
 /// Controls that run at a time.
 const CONTROLS: usize = 3;
 
@@ -37,6 +37,8 @@ struct Row {
 /// What the tests work with.
 struct Suite {
     product: Product,
+    /// Another server for attacks on forks, and their template, if any were chosen.
+    beside_zygote: Option<(Product, TemplateImage)>,
     sentinels: Sentinels,
     image: TemplateImage,
     _world: World,
@@ -59,7 +61,9 @@ pub(crate) fn run() -> ExitCode {
         let trials = trials.chain(pure_trials(&attacks)).collect();
         return libtest_mimic::run(&arguments, trials).exit_code();
     }
-    let image = base();
+    let image = image_of("base");
+    let beside_zygote = chosen.iter().any(|attack| attack.control.has_zygote());
+    let zygote_image = beside_zygote.then(|| image_of(WITH_ZYGOTE));
     if let Some(ended) = stage::enter() {
         return ended;
     }
@@ -70,13 +74,18 @@ pub(crate) fn run() -> ExitCode {
         .build()
         .unwrap();
     let mut suite = Suite {
-        product: Product::start(),
+        product: Product::start(Product::all_with_zygote()),
+        beside_zygote: zygote_image.map(|image| (Product::start(true), image)),
         sentinels: Sentinels::new(),
         image,
         _world: world,
     };
-    runtime.block_on(suite.product.warm(&suite.sentinels));
+    runtime.block_on(suite.warm());
     let rows = runtime.block_on(suite.run(chosen));
+    // What is left behind is counted, and this server would be.
+    if let Some((product, _)) = suite.beside_zygote.take() {
+        runtime.block_on(product.finish());
+    }
     suite.sentinels.check();
     report(&rows);
     let suite = Arc::new(suite);
@@ -157,14 +166,14 @@ fn is_chosen(arguments: &Arguments, attack: &Attack) -> bool {
         }
 }
 
-/// The template, built if it is missing. That needs the machine's network.
-fn base() -> TemplateImage {
+/// A template, built if it is missing. That needs the machine's network.
+fn image_of(name: &str) -> TemplateImage {
     let cache = std::env::var_os("SKEP_CACHE_DIR");
     let cache = cache.map_or_else(|| "/var/cache/skep".into(), PathBuf::from);
-    let find = || Catalog::open(&cache).unwrap().find("base").unwrap();
+    let find = || Catalog::open(&cache).unwrap().find(name).unwrap();
     find().unwrap_or_else(|| {
         let built = Command::new(env!("CARGO_BIN_EXE_skep"))
-            .args(["template", "build", "base"])
+            .args(["template", "build", name])
             .status()
             .unwrap();
         assert!(built.success());
@@ -183,17 +192,50 @@ impl Suite {
         attacks.into_iter().map(row).collect()
     }
 
+    async fn warm(&self) {
+        self.product.warm(&self.sentinels).await;
+        if let Some((product, _)) = &self.beside_zygote {
+            product.warm(&self.sentinels).await;
+        }
+    }
+
     /// What becomes of the attacks in sandboxes of the product.
     async fn defended(&self, attacks: &[Attack]) -> BTreeMap<String, Verdict> {
+        let (on_forks, others): (Vec<_>, Vec<_>) = attacks
+            .iter()
+            .cloned()
+            .partition(|attack| attack.control.has_zygote());
         let mut target = self.product.create(&self.sentinels).await;
         let neighbour = self.product.create(&self.sentinels).await;
         let address = neighbour.shell("hostname -I").await.trim().to_owned();
         target
             .surroundings
             .insert("ATTACK_NEIGHBOUR".into(), address);
-        let verdicts = all_against(&target, attacks, |attack| command(&attack.source)).await;
+        let run = |attack: &Attack| command(&attack.source);
+        let mut verdicts = all_against(&target, &others, ATTACKERS, run).await;
         self.product.kill(&target).await;
         self.product.kill(&neighbour).await;
+        verdicts.extend(self.on_forks(&on_forks).await);
+        verdicts
+    }
+
+    /// What becomes of attacks on forks, beside a neighbour whose kernels come from the same
+    /// zygote all the time.
+    async fn on_forks(&self, attacks: &[Attack]) -> BTreeMap<String, Verdict> {
+        let Some((product, _)) = &self.beside_zygote else {
+            return BTreeMap::new();
+        };
+        let variables = BTreeMap::from([secret()]);
+        let victim = product.create_with(&self.sentinels, &variables).await;
+        victim.make_contexts_forever().await;
+        let mut verdicts = BTreeMap::new();
+        for attack in attacks {
+            let target = product.create(&self.sentinels).await;
+            let verdict = target.judge(&attack.user, &command(&attack.source)).await;
+            verdicts.insert(attack.full_name(), verdict);
+            product.kill(&target).await;
+        }
+        product.kill(&victim).await;
         verdicts
     }
 
@@ -205,7 +247,11 @@ impl Suite {
             same.push(attack.clone());
         }
         let controls = by_control.into_iter().map(async |(control, attacks)| {
-            let weakened = match Weakened::new(&control, &self.image, &self.sentinels).await {
+            let image = match &self.beside_zygote {
+                Some((_, image)) if control.has_zygote() => image,
+                Some(_) | None => &self.image,
+            };
+            let weakened = match Weakened::new(&control, image, &self.sentinels).await {
                 Ok(weakened) => weakened,
                 Err(error) => {
                     let why = Verdict::Unclear(Chain(&error).to_string());
@@ -214,7 +260,18 @@ impl Suite {
                 }
             };
             let command = |attack: &Attack| control.command(&attack.source);
-            let verdicts = all_against(&weakened.target, &attacks, command).await;
+            let (target, attackers) = (&weakened.target, control.attackers());
+            let mut verdicts = all_against(target, &attacks, attackers, command).await;
+            for attack in attacks.iter().filter(|_| control.is_race()) {
+                let name = attack.full_name();
+                for _ in 1..RACES {
+                    if !matches!(verdicts[&name], Verdict::Held(_)) {
+                        break;
+                    }
+                    let verdict = target.judge(&attack.user, &command(attack)).await;
+                    verdicts.insert(name.clone(), verdict);
+                }
+            }
             weakened.finish().await;
             verdicts
         });
@@ -231,6 +288,7 @@ impl Suite {
 async fn all_against(
     target: &Target,
     attacks: &[Attack],
+    attackers: usize,
     command: impl Fn(&Attack) -> Vec<String>,
 ) -> BTreeMap<String, Verdict> {
     let runs = attacks.iter().map(|attack| {
@@ -242,7 +300,7 @@ async fn all_against(
             )
         }
     });
-    let verdicts = stream::iter(runs).buffer_unordered(ATTACKERS);
+    let verdicts = stream::iter(runs).buffer_unordered(attackers);
     verdicts.collect().await
 }
 
@@ -327,7 +385,10 @@ fn pure_trials(attacks: &[Attack]) -> Vec<Trial> {
         .iter()
         .filter_map(|attack| match &attack.control {
             Control::Without(walls) => Some(walls),
-            Control::CarelessFiles | Control::OpenAgent | Control::OpenDescriptor => None,
+            Control::CarelessFiles
+            | Control::OpenAgent
+            | Control::OpenDescriptor
+            | Control::EnteringZygote => None,
         })
         .flatten()
         .copied()

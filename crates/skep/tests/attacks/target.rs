@@ -6,8 +6,15 @@ use std::time::Duration;
 
 use skep_client::{Client, ClientError, ExecEvent, ExecOptions};
 
+use crate::attack::helper;
+
 /// No attack takes longer, and one that does has found something.
 const PATIENCE: Duration = Duration::from_secs(40);
+
+/// What a neighbour of an attacker has in its environment, and nobody else may read.
+pub(crate) fn secret() -> (String, String) {
+    ("SECRET_OF_A_NEIGHBOUR".into(), "nobody else's".into())
+}
 
 /// A sandbox: of the server, through its front door, or of a control, directly.
 #[derive(Debug, Clone)]
@@ -92,6 +99,20 @@ impl Target {
             stderr: text(stderr),
             code,
         })
+    }
+
+    /// Has kernels forked from now on, with the sandbox's environment.
+    pub(crate) async fn make_contexts_forever(&self) {
+        let mut target = self.clone();
+        let source = format!("{}\n\n{}", helper("attack.py"), helper("make_contexts.py"));
+        target
+            .surroundings
+            .insert("MAKE_CONTEXTS".to_owned(), source);
+        target
+            .surroundings
+            .insert("ATTACK_TOKEN".to_owned(), self.token.clone());
+        let script = "setsid python3 -I -c \"$MAKE_CONTEXTS\" </dev/null >/dev/null 2>&1 &";
+        target.shell(script).await;
     }
 
     /// Runs a shell script that must succeed.

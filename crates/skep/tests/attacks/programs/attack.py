@@ -236,3 +236,107 @@ def send_as(address):
         connection.sendall(word.encode() + b"\n")
         seen = connection.recv(100).decode()
     return None if seen == "nobody" else f"the world heard it from {seen}"
+
+
+def ask_interpreter(method, path, body=None):
+    """What the interpreter of this sandbox answers to the sandbox's owner."""
+    import json
+    import urllib.request
+
+    request = urllib.request.Request("http://127.0.0.1:49999" + path, data=body, method=method)
+    request.add_header("X-Access-Token", given("TOKEN"))
+    request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.loads(answer.read())
+
+
+def while_kernels_come(look, seconds=25, enough="/tmp/enough"):
+    """Makes contexts one after another, until there is a file that says it is enough, and looks at every process that comes
+    with them, again and again, until there is evidence or the time is over. Ends with the verdict."""
+    import time
+
+    before = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+    end, seen, reader = time.monotonic() + seconds, set(), make_contexts(enough)
+    before |= {int(name) for name in os.listdir("/proc") if name.isdigit()}
+    while time.monotonic() < end:
+        for number in {int(name) for name in os.listdir("/proc") if name.isdigit()} - before:
+            seen.add(number)
+            if evidence := look(number):
+                escaped(evidence)
+        # A fork on its way takes longer than this, and needs the processor, too.
+        time.sleep(0.0005)
+    os.set_blocking(reader, False)
+    kernels = len(os.read(reader, 1 << 16))
+    held(f"{kernels} kernels, {len(seen)} processes")
+
+
+def make_contexts(enough):
+    """Makes and removes contexts in a process of its own, which tells of each by a byte, and ends with this one."""
+    reader, writer = os.pipe()
+    parent = os.getpid()
+    if os.fork() != 0:
+        os.close(writer)
+        return reader
+    while os.getppid() == parent and not os.path.exists(enough):
+        try:
+            ask_interpreter("DELETE", "/contexts/" + ask_interpreter("POST", "/contexts", b"{}")["id"])
+            os.write(writer, b".")
+        except Exception:
+            # A kernel that was interrupted at the wrong time, and so on. Without any there is no byte, and no verdict.
+            continue
+    os._exit(0)
+
+
+def rights(number):
+    """The rights of a fork of the zygote that this sandbox cannot have."""
+    if not is_forked(number):
+        return 0
+    try:
+        with open(f"/proc/{number}/status") as file:
+            fields = dict(line.split(":", 1) for line in file)
+        with open("/proc/self/status") as file:
+            own = dict(line.split(":", 1) for line in file)
+    except OSError:
+        return 0
+    beyond = ~int(own["CapBnd"], 16)
+    return (int(fields["CapPrm"], 16) | int(fields["CapBnd"], 16)) & beyond
+
+
+def is_forked(number):
+    """Whether a process has come from the zygote."""
+    try:
+        with open(f"/proc/{number}/cmdline", "rb") as file:
+            return b"skep_kernel.zygote" in file.read()
+    except OSError:
+        return False
+
+
+def plant(code):
+    """Has code run by whoever shows a traceback of the zygote in this sandbox: its source names an encoding."""
+    import glob
+
+    for folder in glob.glob("/usr/lib/python3.*/encodings"):
+        with open(folder + "/planted.py", "w") as file:
+            file.write(code)
+    for source in glob.glob("/opt/venv/lib/python3.*/site-packages/skep_kernel/zygote.py"):
+        with open(source) as file:
+            text = file.read()
+        with open(source, "w") as file:
+            file.write("# coding: planted\n" + text)
+
+
+def interrupt(number, interrupted=set(), met=set()):
+    """Interrupts each fork once, while it has rights; and some that have none when they are first seen."""
+    import random
+    import signal
+
+    is_new = number not in met
+    met.add(number)
+    if number in interrupted or not (rights(number) or (is_new and is_forked(number) and random.random() < 0.05)):
+        return
+    try:
+        os.kill(number, signal.SIGINT)
+        # A second time would hit what the first has brought about.
+        interrupted.add(number)
+    except OSError:
+        pass
