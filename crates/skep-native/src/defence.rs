@@ -25,4 +25,6 @@ pub enum Defence {
     CountedSockets,
     /// Questions for names leave nothing in the machine's table of connections.
     UntrackedNames,
+    /// The machine's other networks do not reach each other through it because of us.
+    ApartNetworks,
 }

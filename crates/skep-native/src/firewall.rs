@@ -16,6 +16,7 @@ use skep_types::{Egress, PLATFORM_DENIED};
 use crate::config::NativeConfig;
 use crate::defence::Defence;
 use crate::instance::{Names, all_subnets};
+use crate::kernel_settings::Bystanders;
 
 /// Groups of interfaces, which only mean something together with their names.
 const OPEN: u32 = 0x5ce9_0001;
@@ -56,8 +57,12 @@ pub(crate) fn denied() -> Vec<Ipv4Net> {
 }
 
 /// Puts the rules in force, in place of those of an earlier server. Blocks.
-pub(crate) fn install(names: Names, config: &NativeConfig) -> Result<(), FirewallError> {
-    run_nft(&rules(names, config))
+pub(crate) fn install(
+    names: Names,
+    config: &NativeConfig,
+    bystanders: &Bystanders,
+) -> Result<(), FirewallError> {
+    run_nft(&rules(names, config, bystanders))
 }
 
 /// Takes the rules away. Blocks.
@@ -65,7 +70,16 @@ pub(crate) fn remove(names: Names) -> Result<(), FirewallError> {
     run_nft(&replace(names, Vec::new()))
 }
 
-fn rules(names: Names, config: &NativeConfig) -> Value {
+/// Whether the rules of this number are in force. Blocks.
+pub(crate) fn is_installed(names: Names) -> io::Result<bool> {
+    let listed = Command::new("nft")
+        .args(["list", "table", "inet", &names.table()])
+        .stdin(Stdio::null())
+        .output()?;
+    Ok(listed.status.success())
+}
+
+fn rules(names: Names, config: &NativeConfig, bystanders: &Bystanders) -> Value {
     let table = names.table();
     let ours = format!("{}*", names.interface_prefix());
     let from_ours = equal(meta("iifname"), json!(ours));
@@ -186,6 +200,13 @@ fn rules(names: Names, config: &NativeConfig) -> Value {
             let expressions: Vec<_> = expressions.iter().collect();
             rule(chain, &expressions)
         }));
+    }
+    if config.has(Defence::ApartNetworks) && !bystanders.closed.is_empty() {
+        // Forwarding is on for us alone: no packet goes from one of the machine's other networks
+        // to another that did not before.
+        let arriving = equal(meta("iifname"), json!({"set": bystanders.closed}));
+        let leaving = equal(meta("oifname"), json!({"set": bystanders.all}));
+        commands.push(rule("forward", &[&arriving, &leaving, &drop]));
     }
     let mut with_table = vec![json!({"add": {"table": {"family": "inet", "name": table}}})];
     with_table.extend(commands);

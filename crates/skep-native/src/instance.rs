@@ -7,15 +7,19 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ipnet::Ipv4Net;
+use rustix::fs::OFlags;
 
 /// How many servers fit on one machine.
-const INSTANCES: u8 = 32;
+pub(crate) const INSTANCES: u8 = 32;
 /// Where the numbers are claimed; gone after a restart of the machine, as the claims are.
-const CLAIMS: &str = "/run/skep";
+pub(crate) const CLAIMS: &str = "/run/skep";
+/// Where an installation remembers its number, below its data.
+pub(crate) const REMEMBERED: &str = "instance";
 /// The range that is set aside for tests of network equipment, and so used by nobody.
 const ADDRESSES: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 const ADDRESSES_PREFIX: u8 = 15;
@@ -36,6 +40,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Instance {
     number: u8,
+    /// Where all numbers are claimed.
+    claims: PathBuf,
     /// Held for as long as the server lives; the kernel gives them back whatever happens.
     _claim: File,
     _data: File,
@@ -76,8 +82,8 @@ impl Instance {
         in_use: impl Fn(u8) -> bool,
     ) -> Result<Self, InstanceError> {
         fs::create_dir_all(data_dir).map_err(file(data_dir))?;
-        let remembered_at = data_dir.join("instance");
-        let mut data = open(&remembered_at)?;
+        let remembered_at = data_dir.join(REMEMBERED);
+        let mut data = open_private(&remembered_at).map_err(file(&remembered_at))?;
         if !lock_patiently(&data).map_err(file(&remembered_at))? {
             return Err(InstanceError::DataInUse(data_dir.to_owned()));
         }
@@ -87,15 +93,16 @@ impl Instance {
         let owner = fs::canonicalize(data_dir).map_err(file(data_dir))?;
         let candidates = remembered.into_iter().chain(0..INSTANCES);
         for number in candidates.filter(|number| *number < INSTANCES) {
-            let path = claims.join(format!("instance-{number}"));
-            let mut claim = open(&path)?;
+            let path = claim_of(claims, number);
+            let mut claim = open_private(&path).map_err(file(&path))?;
             // The number that was ours is worth waiting for: our sandboxes are found by it.
             let locked = if Some(number) == remembered {
                 lock_patiently(&claim)
             } else {
                 lock(&claim)
             };
-            if !locked.map_err(file(&path))? {
+            // An installation that was taken down a moment ago has removed the file.
+            if !locked.map_err(file(&path))? || !is_at(&claim, &path).map_err(file(&path))? {
                 continue;
             }
             let last_owner = read(&mut claim).map_err(file(&path))?;
@@ -107,6 +114,7 @@ impl Instance {
             write(&mut data, &number.to_string()).map_err(file(&remembered_at))?;
             return Ok(Self {
                 number,
+                claims: claims.to_owned(),
                 _claim: claim,
                 _data: data,
             });
@@ -116,8 +124,22 @@ impl Instance {
 
     /// Forgets that the number was ever ours. For an installation that is taken down.
     pub(crate) fn forget(mut self) -> io::Result<()> {
-        write(&mut self._claim, "")?;
-        write(&mut self._data, "")
+        write(&mut self._data, "")?;
+        fs::remove_file(claim_of(&self.claims, self.number))
+    }
+
+    /// Whether there is another installation on this machine whose server runs, or whose
+    /// sandboxes do, as `in_use` says.
+    pub(crate) fn has_company(&self, in_use: impl Fn(u8) -> bool) -> io::Result<bool> {
+        for number in (0..INSTANCES).filter(|number| *number != self.number) {
+            match File::open(claim_of(&self.claims, number)) {
+                Ok(claim) if !lock(&claim)? => return Ok(true),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(_) | Err(_) if in_use(number) => return Ok(true),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(false)
     }
 
     pub(crate) fn names(&self) -> Names {
@@ -236,17 +258,34 @@ impl Slot {
     }
 }
 
-fn open(path: &Path) -> Result<File, InstanceError> {
+/// Where a number is claimed.
+pub(crate) fn claim_of(claims: &Path, number: u8) -> PathBuf {
+    claims.join(format!("instance-{number}"))
+}
+
+/// Opens a file, made if it is missing, that nobody else reads or locks.
+pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
         .open(path)
-        .map_err(file(path))
 }
 
-fn lock(file: &File) -> io::Result<bool> {
+/// Whether this file is the one at `path`.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let (open, named) = (file.metadata()?, fs::symlink_metadata(path));
+    match named {
+        Ok(named) => Ok((open.dev(), open.ino()) == (named.dev(), named.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn lock(file: &File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => Ok(true),
         Err(TryLockError::WouldBlock) => Ok(false),
@@ -256,7 +295,7 @@ fn lock(file: &File) -> io::Result<bool> {
 
 /// Waits a little for a lock. A server that was killed while it started another program leaves
 /// a copy of its locks there, until that program is executed.
-fn lock_patiently(file: &File) -> io::Result<bool> {
+pub(crate) fn lock_patiently(file: &File) -> io::Result<bool> {
     let start = Instant::now();
     loop {
         if lock(file)? {
@@ -273,14 +312,14 @@ fn lock_patiently(file: &File) -> io::Result<bool> {
     }
 }
 
-fn read(file: &mut File) -> io::Result<String> {
+pub(crate) fn read(file: &mut File) -> io::Result<String> {
     let mut text = String::new();
     file.rewind()?;
     file.read_to_string(&mut text)?;
     Ok(text)
 }
 
-fn write(file: &mut File, text: &str) -> io::Result<()> {
+pub(crate) fn write(file: &mut File, text: &str) -> io::Result<()> {
     file.rewind()?;
     file.set_len(0)?;
     file.write_all(text.as_bytes())

@@ -24,6 +24,7 @@ use crate::defence::Defence;
 use crate::firewall::FirewallError;
 use crate::host::{Host, LaunchCounts, Newcomer, failed};
 use crate::instance::{Instance, InstanceError, Names, Slot};
+use crate::kernel_settings::KernelSettings;
 use crate::log::{Identity, Log};
 use crate::pool::PREFIX;
 use crate::record::{self, Record};
@@ -150,6 +151,9 @@ impl Native {
                     .map_err(|error| left("cgroup", error.into())),
                 gateway::take_down(host.names)
                     .map_err(|error| left("gateway interface", error.into())),
+                restore_settings(&host, &instance)
+                    .map_err(|error| left("the kernel's settings", error.into())),
+                // After forwarding, which it keeps from joining networks.
                 firewall::remove(host.names)
                     .map_err(|error| left("packet filter rules", error.into())),
                 instance
@@ -206,8 +210,11 @@ fn set_up(config: NativeConfig) -> Result<(Host, Instance), StartError> {
         .map_err(io::Error::from)
         .map_err(host_error("become the parent of sandboxes"))?;
     // Rules come first, so that there is never an interface without them.
-    firewall::install(names, &config).map_err(StartError::Firewall)?;
-    gateway::set_up(names).map_err(host_error("set the network up"))?;
+    let settings = KernelSettings::open().map_err(host_error("record the kernel's settings"))?;
+    let bystanders = settings.bystanders();
+    let bystanders = bystanders.map_err(host_error("record the kernel's settings"))?;
+    firewall::install(names, &config, &bystanders).map_err(StartError::Firewall)?;
+    gateway::set_up(names, &settings).map_err(host_error("set the network up"))?;
     let boot = record::boot().map_err(host_error("read the boot id"))?;
     tracing::info!(names = ?names, cgroups = cgroups.version(), "ready for sandboxes");
     let host = Host::new(config, names, cgroups, boot)
@@ -215,8 +222,24 @@ fn set_up(config: NativeConfig) -> Result<(Host, Instance), StartError> {
     Ok((host, instance))
 }
 
+/// Puts back what was changed of the kernel, if this is the last installation.
+fn restore_settings(host: &Host, instance: &Instance) -> io::Result<()> {
+    let root = &host.config.cgroup_root;
+    let is_needed = || instance.has_company(|number| sandboxes_live(root, number));
+    for setting in KernelSettings::open()?.restore(is_needed)? {
+        if let Some(reason) = setting.kept {
+            tracing::warn!(
+                setting = setting.path,
+                ?reason,
+                "a setting of the kernel stays"
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Whether a server of this number has left sandboxes, as far as cgroups tell.
-fn sandboxes_live(root: &Path, number: u8) -> bool {
+pub(crate) fn sandboxes_live(root: &Path, number: u8) -> bool {
     let parent = Names::of(number).cgroup();
     // The first hierarchy that a group is made in, and the only one.
     [root.join("memory").join(&parent), root.join(&parent)]

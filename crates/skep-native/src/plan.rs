@@ -195,6 +195,7 @@ fn launcher_s(defence: &Defence) -> Option<skep_launch::Defence> {
         | Defence::CheckedSenders
         | Defence::CheckedNames
         | Defence::CountedSockets
-        | Defence::UntrackedNames => None,
+        | Defence::UntrackedNames
+        | Defence::ApartNetworks => None,
     }
 }

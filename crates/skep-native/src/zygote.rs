@@ -29,6 +29,7 @@ use tokio::sync::watch;
 use crate::config::ZygoteConfig;
 use crate::host::Host;
 use crate::instance::{SLOTS, Slot};
+use crate::kernel_settings::{KernelSettings, WATCHES};
 
 pub(crate) use holder::Holder;
 use places::Places;
@@ -257,22 +258,12 @@ fn sandboxes_each(config: &ZygoteConfig) -> u16 {
     sandboxes.min(config.sandboxes).min(MOST_BELOW_ONE)
 }
 
-/// What the kernel counts for the creator of a user namespace is counted for all sandboxes
-/// below it together, and only the machine's own setting limits that. Each sandbox is limited
-/// to its part by its launcher; the machine must have room for all parts.
+/// Makes room for all sandboxes of a zygote in what the kernel counts for them together.
 fn share_limits() -> io::Result<()> {
-    for (name, needed) in [
-        ("max_user_instances", 128 * u64::from(MOST_BELOW_ONE)),
-        ("max_user_watches", 131_072 * u64::from(MOST_BELOW_ONE)),
-    ] {
-        let path = format!("/proc/sys/fs/inotify/{name}");
-        let text = std::fs::read_to_string(&path)?;
-        let present: u64 = text.trim().parse().map_err(io::Error::other)?;
-        if present < needed {
-            std::fs::write(&path, needed.to_string())?;
-        }
-    }
-    Ok(())
+    let settings = KernelSettings::open()?;
+    WATCHES
+        .iter()
+        .try_for_each(|setting| settings.raise(*setting))
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub(crate) fn serve(arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}").unwrap();
     out.flush().unwrap();

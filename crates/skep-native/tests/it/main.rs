@@ -20,6 +20,7 @@ mod measure;
 mod network;
 mod probe;
 mod tenants;
+mod router;
 mod uplink;
 mod zygote;
 
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Some("be-zygote") => double::run(&arguments[2..]),
         Some("server") => crash::serve(&arguments[2..]),
         Some("serve") => uplink::serve(),
+        Some("route") => router::route(&arguments[2..]),
         _ => {
             let tests = [
                 contract::TESTS,
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
                 checks::TESTS,
                 crash::TESTS,
                 destroy::TESTS,
+                router::TESTS,
                 zygote::TESTS,
                 tenants::TESTS,
             ];

@@ -109,12 +109,12 @@ impl Drop for Uplink {
     }
 }
 
-fn ip(arguments: &[&str]) {
+pub(crate) fn ip(arguments: &[&str]) {
     let output = Command::new("ip").args(arguments).output().unwrap();
     assert!(output.status.success(), "ip {arguments:?}: {output:?}");
 }
 
-fn serve_in(namespace: &str) -> Child {
+pub(crate) fn serve_in(namespace: &str) -> Child {
     Command::new("ip")
         .args(["netns", "exec", namespace])
         .arg(std::env::current_exe().unwrap())
@@ -124,7 +124,7 @@ fn serve_in(namespace: &str) -> Child {
         .unwrap()
 }
 
-fn read_port(server: &mut Child) -> u16 {
+pub(crate) fn read_port(server: &mut Child) -> u16 {
     let mut line = String::new();
     let output = server.stdout.as_mut().unwrap();
     BufReader::new(output).read_line(&mut line).unwrap();
