@@ -5,6 +5,7 @@ mod args;
 mod bench;
 mod code;
 mod config;
+mod data_dir;
 mod dismantle;
 mod doctor;
 mod env_vars;

@@ -1,10 +1,7 @@
 //! `skep serve`: the server from start to stop.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -24,6 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, WhenStopped};
+use crate::data_dir;
 use crate::housekeeping::forget_old_records;
 use crate::isolation;
 use crate::local_key;
@@ -174,7 +172,7 @@ struct Server {
 
 impl Server {
     async fn assemble(config: &Config, choices: Choices) -> Result<Self, CliError> {
-        make_private(&config.data_dir)?;
+        data_dir::prepare(&config.data_dir)?;
         // First, because it makes sure that no other server uses the same data.
         let isolation = Arc::new(isolation::open(config).await?);
         let store = Store::open(&config.data_dir.join("skep.db")).map_err(CliError::failure)?;
@@ -336,14 +334,4 @@ fn with_port(domain: &str, port: u16, tls: bool) -> String {
         _ if domain.contains(':') => domain.to_owned(),
         _ => format!("{domain}:{port}"),
     }
-}
-
-/// Makes the data directory, which holds tokens, for its owner alone.
-fn make_private(data_dir: &Path) -> Result<(), CliError> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir).map_err(|error| {
-        CliError::failure(error).hint(format!(
-            "cannot make the data directory `{}`; sandboxes need root, and `--data-dir` takes another place",
-            data_dir.display()
-        ))
-    })
 }

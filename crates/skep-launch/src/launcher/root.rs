@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, MountFlags, UnmountFlags};
 
@@ -236,9 +236,14 @@ pub(super) fn pivot(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
     Ok(())
 }
 
+/// Makes a directory that everybody may enter, whatever the umask is: the server makes some, too,
+/// and its umask is for its own files.
 pub(crate) fn make_directory(directory: BorrowedFd<'_>, name: &str) -> Result<(), Trouble> {
-    match rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(0o755)) {
-        Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(error) => Err(error).on(|| name.into()),
-    }
+    let mode = Mode::from_raw_mode(0o755);
+    let made = match rustix::fs::mkdirat(directory, name, mode) {
+        Ok(()) => rustix::fs::chmodat(directory, name, mode, AtFlags::empty()),
+        Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error),
+    };
+    made.on(|| name.into())
 }
