@@ -240,7 +240,7 @@ print(json.dumps(statuses))"""
 
 @feature("interpreter.contexts")
 def test_the_id_of_a_sandbox_alone_opens_no_context(plain):
-    context = plain.call("POST", "/contexts", {}).json["id"]
+    context = plain.call("POST", "/contexts", {"language": "python"}).json["id"]
     plain.run("kept = 42", context_id=context)
     routes = [(method, path.format(context)) for method, path in CONTEXT_ROUTES]
     wrong = ({}, {"X-Access-Token": "0" * 64}, {"E2B-Traffic-Access-Token": plain.token["X-Access-Token"]})

@@ -91,6 +91,12 @@ pub(crate) enum Command {
     Team(TeamCommand),
     /// Measure how fast this is, beside floors and rivals
     Bench(BenchArgs),
+    /// Take this installation off the machine: sandboxes, network, cgroups, settings, data
+    ///
+    /// Shows what goes and asks first. Safe to run again, also after a failure. Templates stay if
+    /// another installation is on this machine. Exit codes: 0 nothing is left, 1 there is something
+    /// to decide first (a server runs, nobody said yes), 2 something could not be removed.
+    Uninstall(UninstallArgs),
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -99,6 +105,34 @@ pub(crate) enum Command {
     /// The first process of a sandbox
     #[command(hide = true)]
     Agent(AgentArgs),
+}
+
+/// What `uninstall` takes.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct UninstallArgs {
+    /// Show what would go, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+
+    /// Stop the server first, if it runs
+    #[arg(long)]
+    pub(crate) stop: bool,
+
+    /// Keep the record, keys, logs and templates, for a server that is started again
+    #[arg(long)]
+    pub(crate) keep_data: bool,
+
+    /// Where template layers are kept [default: /var/cache/skep]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cache_dir: Option<PathBuf>,
+
+    /// Print what goes as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What `up` and `serve` take beyond the configuration file.

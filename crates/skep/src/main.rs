@@ -3,6 +3,7 @@
 mod agent;
 mod args;
 mod bench;
+mod cache_users;
 mod code;
 mod config;
 mod data_dir;
@@ -22,6 +23,7 @@ mod team;
 mod template;
 mod tls;
 mod traces;
+mod uninstall;
 mod up;
 mod wiring;
 
@@ -121,6 +123,11 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             return Ok(ran.unwrap_or_else(|error| not_run(&error)));
         }
         Command::Notebook(command) => return code::notebook(&cli, config()?, command.clone()),
+        Command::Uninstall(args) => {
+            let mut config = config()?;
+            config.cache_dir = args.cache_dir.clone().unwrap_or(config.cache_dir);
+            runtime()?.block_on(uninstall::run(&config, args))?;
+        }
         Command::Doctor(output) => return doctor::run(&config()?, output.json),
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "skep", &mut std::io::stdout());
@@ -149,6 +156,7 @@ fn client(command: Command, local_key: &Path) -> Result<ExitCode, CliError> {
             | Command::Notebook(_)
             | Command::Template(_)
             | Command::Doctor(_)
+            | Command::Uninstall(_)
             | Command::Team(_)
             | Command::Bench(_)
             | Command::Completions { .. }

@@ -20,6 +20,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::cache_users;
 use crate::config::{Config, WhenStopped};
 use crate::data_dir;
 use crate::housekeeping::forget_old_records;
@@ -270,6 +271,9 @@ async fn open_control(config: &Config, store: &Store, node: &Node) -> Result<Con
         false => None,
     };
     let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
+    if let Err(error) = cache_users::register(&config.cache_dir, &config.data_dir) {
+        tracing::warn!(%error, "cannot note who uses the template cache; it will never be removed");
+    }
     Control::open(Parts {
         store: store.clone(),
         nodes: Arc::new(LocalNodes(node.clone())),

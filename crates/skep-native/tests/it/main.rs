@@ -19,8 +19,8 @@ mod limits;
 mod measure;
 mod network;
 mod probe;
-mod tenants;
 mod router;
+mod tenants;
 mod uplink;
 mod zygote;
 

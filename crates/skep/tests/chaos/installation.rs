@@ -216,6 +216,13 @@ impl Installation {
         })
     }
 
+    /// Waits for the end of a server that somebody else has asked to stop, and says whether it
+    /// ended well.
+    pub(crate) fn stop_was_clean(&mut self) -> bool {
+        let mut server = self.server.take().expect("a server runs");
+        server.process.wait().unwrap().success()
+    }
+
     pub(crate) fn client(&self) -> Client {
         let server = self.server.as_ref().expect("a server runs");
         Client::new(&format!("http://{}", self.address), &server.api_key).unwrap()

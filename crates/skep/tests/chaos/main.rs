@@ -28,4 +28,5 @@ mod run;
 mod scale;
 mod terminal;
 mod traces;
+mod uninstall;
 mod witness;

@@ -1,0 +1,61 @@
+//! A server that still uses the installation.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use skep_cli::CliError;
+use skep_native::RunningServer;
+
+/// How long a stop in good order may take.
+const STOP: Duration = Duration::from_secs(60);
+
+/// What somebody is told who would take a server's ground away.
+pub(super) fn still_runs(data_dir: &Path, server: RunningServer) -> CliError {
+    let by_hand = match server.pid {
+        Some(pid) => format!("`kill {pid}`, or `systemctl stop skep` if it is a service, stops it"),
+        None => "stop it first".to_owned(),
+    };
+    CliError::input(
+        format!("a server uses `{}`", data_dir.display()),
+        format!("{by_hand}; `skep uninstall --stop` does so for you"),
+    )
+}
+
+/// Asks a server to end, and waits until it has.
+///
+/// # Errors
+///
+/// If it does not, or nobody knows which process it is.
+pub(super) async fn stop(server: RunningServer) -> Result<(), CliError> {
+    let Some(pid) = server.pid.and_then(Pid::from_raw) else {
+        return Err(CliError::input(
+            "the process of the server cannot be found",
+            "it may run in another container; stop it there",
+        ));
+    };
+    let ended = tokio::task::spawn_blocking(move || end(pid)).await;
+    match ended.map_err(CliError::failure)? {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(CliError::failure(format!(
+            "the server does not end within {} s",
+            STOP.as_secs()
+        ))
+        .hint(format!(
+            "`kill -9 {}` ends it; its sandboxes are removed then",
+            pid.as_raw_nonzero()
+        ))),
+        Err(error) => Err(CliError::failure(error).hint("the server cannot be stopped")),
+    }
+}
+
+/// Whether it has ended in time.
+fn end(pid: Pid) -> io::Result<bool> {
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    pidfd_send_signal(&process, Signal::TERM)?;
+    let deadline = Timespec::try_from(STOP).map_err(io::Error::other)?;
+    let mut watched = [PollFd::new(&process, PollFlags::IN)];
+    Ok(poll(&mut watched, Some(&deadline))? > 0)
+}
