@@ -43,6 +43,8 @@ pub(crate) enum Control {
     OpenDescriptor,
     /// Kernels are forked by a zygote that gives up its rights in the sandbox.
     EnteringZygote,
+    /// Kernels of two teams are forked from one zygote.
+    SharedZygote,
 }
 
 impl FromStr for Control {
@@ -54,6 +56,7 @@ impl FromStr for Control {
             "an agent without tokens" => Ok(Self::OpenAgent),
             "a parent that leaves a descriptor open" => Ok(Self::OpenDescriptor),
             "a zygote that enters the sandbox first" => Ok(Self::EnteringZygote),
+            "a zygote that teams share" => Ok(Self::SharedZygote),
             other => Err(format!("no control is called `{other}`")),
         }
     }
@@ -68,13 +71,18 @@ impl Control {
             Self::OpenAgent => "tokens of the agent".into(),
             Self::OpenDescriptor => "closing of descriptors".into(),
             Self::EnteringZygote => "giving up of rights before the sandbox is entered".into(),
+            Self::SharedZygote => "a zygote for each team".into(),
         }
     }
 
     /// The program and arguments that run an attack where it must succeed.
     pub(crate) fn command(&self, source: &str) -> Vec<String> {
         let command: &[&str] = match self {
-            Self::Without(_) | Self::CarelessFiles | Self::OpenAgent | Self::EnteringZygote => {
+            Self::Without(_)
+            | Self::CarelessFiles
+            | Self::OpenAgent
+            | Self::EnteringZygote
+            | Self::SharedZygote => {
                 return crate::target::command(source);
             }
             Self::OpenDescriptor => &[
@@ -90,9 +98,11 @@ impl Control {
     fn walls(&self) -> Vec<Defence> {
         match self {
             Self::Without(walls) => walls.iter().copied().collect(),
-            Self::CarelessFiles | Self::OpenAgent | Self::OpenDescriptor | Self::EnteringZygote => {
-                Vec::new()
-            }
+            Self::CarelessFiles
+            | Self::OpenAgent
+            | Self::OpenDescriptor
+            | Self::EnteringZygote
+            | Self::SharedZygote => Vec::new(),
         }
     }
 

@@ -19,6 +19,7 @@
 mod attack;
 mod bombs;
 mod control;
+mod forked;
 mod left_behind;
 mod product;
 mod sentinels;

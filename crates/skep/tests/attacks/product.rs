@@ -31,10 +31,35 @@ pub(crate) struct Product {
     data: TempDir,
 }
 
+/// Who shares the zygotes of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Zygotes {
+    /// Nobody: each team has its own, as by default.
+    PerTeam,
+    /// All teams.
+    Shared,
+}
+
+impl Zygotes {
+    /// How many there are when the first of two teams has a sandbox, and when both have.
+    pub(crate) fn counts(self) -> [u64; 2] {
+        match self {
+            Self::PerTeam => [1, 2],
+            Self::Shared => [1, 1],
+        }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Ready {
     api_url: String,
+    api_key: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NewTeam {
     api_key: String,
 }
 
@@ -50,15 +75,25 @@ impl Product {
     /// A server whose attackers live in sandboxes that a zygote may enter, and beside kernels
     /// that it has forked, or not. They are of another template then.
     pub(crate) fn start(has_zygote: bool) -> Self {
+        Self::start_with(has_zygote, Self::spares(), Zygotes::PerTeam)
+    }
+
+    /// A server that forks kernels, for several teams.
+    pub(crate) fn with_zygotes(zygotes: Zygotes) -> Self {
+        Self::start_with(true, 0, zygotes)
+    }
+
+    fn start_with(has_zygote: bool, spares: usize, zygotes: Zygotes) -> Self {
         let data = tempfile::tempdir().unwrap();
         let config = data.path().join("skep.toml");
         let text = format!(
             "when_stopped = \"end\"\n\
-             [pool]\nready = {}\ndisks = 0\nzygotes = {}\nwarm = []\n\
+             [pool]\nready = {}\ndisks = 0\nzygotes = {}\nshare_zygotes = {}\nwarm = []\n\
              [network]\ndns_upstreams = [\"{}\"]\n\
              [limits]\ncpus = 1\nmemory_mib = 256\ndisk_mib = 256\npids = 256\n",
-            Self::spares(),
+            spares,
             has_zygote,
+            zygotes == Zygotes::Shared,
             world::RESOLVER.ip()
         );
         std::fs::write(&config, text).unwrap();
@@ -103,15 +138,39 @@ impl Product {
         }
         let first = self.create(sentinels).await;
         self.kill(&first).await;
+        self.wait_for_zygotes(1).await;
+    }
+
+    /// Waits until there are so many zygotes.
+    pub(crate) async fn wait_for_zygotes(&self, count: u64) {
         let deadline = std::time::Duration::from_secs(120);
         skep_testkit::wait_until(deadline, async || {
-            let counted = self.client.get_text(&["skep", "metrics"]).await;
-            match counted {
-                Ok(text) if text.contains("\nskep_zygotes 1\n") => Ok(()),
-                other => Err(format!("{other:?}")),
+            match self.counted("skep_zygotes").await {
+                there if there == count => Ok(()),
+                there => Err(format!("there are {there} zygotes")),
             }
         })
         .await;
+    }
+
+    /// What the server has counted under a name.
+    pub(crate) async fn counted(&self, name: &str) -> u64 {
+        let text = self.client.get_text(&["skep", "metrics"]).await.unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().trim().parse().unwrap()
+    }
+
+    /// Makes a team, and a client that has its key.
+    pub(crate) fn add_team(&self, slug: &str) -> Client {
+        let made = Command::new(env!("CARGO_BIN_EXE_skep"))
+            .arg("--data-dir")
+            .arg(self.data())
+            .args(["team", "create", slug, "--json"])
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let team: NewTeam = serde_json::from_slice(&made.stdout).unwrap();
+        Client::new(&format!("http://{}", self.address), &team.api_key).unwrap()
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -129,11 +188,25 @@ impl Product {
         sentinels: &Sentinels,
         variables: &BTreeMap<String, String>,
     ) -> Target {
+        self.order(&self.client, sentinels, variables).await
+    }
+
+    /// A new sandbox for the team of a client.
+    pub(crate) async fn create_for(&self, client: &Client, sentinels: &Sentinels) -> Target {
+        self.order(client, sentinels, &BTreeMap::new()).await
+    }
+
+    async fn order(
+        &self,
+        client: &Client,
+        sentinels: &Sentinels,
+        variables: &BTreeMap<String, String>,
+    ) -> Target {
         let template = if self.has_zygote { WITH_ZYGOTE } else { "base" };
         let body = serde_json::json!({
             "templateID": template, "timeout": 900, "secure": true, "envVars": variables,
         });
-        let created: Created = self.client.post(&["sandboxes"], &body).await.unwrap();
+        let created: Created = client.post(&["sandboxes"], &body).await.unwrap();
         let mut surroundings = sentinels.surroundings();
         surroundings.insert("ATTACK_TOKEN".into(), created.token.clone());
         surroundings.insert(
@@ -141,7 +214,7 @@ impl Product {
             format!("http://127.0.0.1:{AGENT_PORT}"),
         );
         Target {
-            client: self.client.clone(),
+            client: client.clone(),
             id: created.id,
             token: created.token,
             surroundings,

@@ -14,11 +14,11 @@ use tokio::runtime::Runtime;
 
 use crate::attack::{self, Attack};
 use crate::control::{ATTACKERS, Control, Weakened};
-use crate::product::{Product, WITH_ZYGOTE};
+use crate::product::{Product, WITH_ZYGOTE, Zygotes};
 use crate::sentinels::Sentinels;
 use crate::target::{Target, Verdict, command, secret};
 use crate::world::World;
-use crate::{bombs, left_behind, stage, table, undying, wall};
+use crate::{bombs, forked, left_behind, stage, table, undying, wall};
 
 /// How often a race is run where it must be won once.
 const RACES: usize = 4;
@@ -64,6 +64,9 @@ pub(crate) fn run() -> ExitCode {
     let image = image_of("base");
     let beside_zygote = chosen.iter().any(|attack| attack.control.has_zygote());
     let zygote_image = beside_zygote.then(|| image_of(WITH_ZYGOTE));
+    if chosen.iter().any(is_between_teams) {
+        image_of(WITH_ZYGOTE);
+    }
     if let Some(ended) = stage::enter() {
         return ended;
     }
@@ -154,6 +157,11 @@ fn tell(name: &str, outcome: Result<String, String>) -> Result<(), Failed> {
     outcome.map(drop).map_err(Failed::from)
 }
 
+/// Whether it takes kernels of two teams, on servers of its own.
+fn is_between_teams(attack: &Attack) -> bool {
+    attack.control == Control::SharedZygote
+}
+
 fn is_chosen(arguments: &Arguments, attack: &Attack) -> bool {
     let name = attack.full_name();
     let skipped = arguments.skip.iter().any(|skip| name.contains(skip));
@@ -183,7 +191,13 @@ fn image_of(name: &str) -> TemplateImage {
 
 impl Suite {
     async fn run(&self, attacks: Vec<Attack>) -> Vec<Row> {
-        let (defended, controls) = tokio::join!(self.defended(&attacks), self.controls(&attacks));
+        let (between_teams, alone): (Vec<_>, Vec<_>) =
+            attacks.iter().cloned().partition(is_between_teams);
+        let (mut defended, mut controls) =
+            tokio::join!(self.defended(&alone), self.controls(&alone));
+        let sentinels = &self.sentinels;
+        defended.extend(forked::against(&between_teams, sentinels, Zygotes::PerTeam).await);
+        controls.extend(forked::against(&between_teams, sentinels, Zygotes::Shared).await);
         let row = |attack: Attack| Row {
             defended: defended[&attack.full_name()].clone(),
             control: controls.get(&attack.full_name()).cloned(),
@@ -388,7 +402,8 @@ fn pure_trials(attacks: &[Attack]) -> Vec<Trial> {
             Control::CarelessFiles
             | Control::OpenAgent
             | Control::OpenDescriptor
-            | Control::EnteringZygote => None,
+            | Control::EnteringZygote
+            | Control::SharedZygote => None,
         })
         .flatten()
         .copied()

@@ -64,7 +64,8 @@ impl Target {
         let (program, arguments) = command.split_first().expect("a command has a program");
         let ran = tokio::time::timeout(PATIENCE, self.run(user, program, arguments)).await;
         match ran {
-            Ok(Ok(ran)) => read_verdict(&ran),
+            Ok(Ok(ran)) if ran.stdout.lines().count() == 1 => read_verdict(&ran.stdout),
+            Ok(Ok(ran)) => Verdict::Unclear(format!("{ran:?}")),
             Ok(Err(error)) => Verdict::Unclear(skep_telemetry::Chain(&error).to_string()),
             Err(_) => Verdict::Unclear("no end".into()),
         }
@@ -124,14 +125,12 @@ impl Target {
     }
 }
 
-fn read_verdict(ran: &Ran) -> Verdict {
-    let lines: Vec<&str> = ran.stdout.lines().collect();
-    match lines.as_slice() {
-        [line] => match line.split_once(' ') {
-            Some(("ESCAPED", evidence)) => Verdict::Escaped(evidence.to_owned()),
-            Some(("HELD", reason)) => Verdict::Held(reason.to_owned()),
-            _ => Verdict::Unclear(format!("said `{line}`")),
-        },
-        _ => Verdict::Unclear(format!("{ran:?}")),
+/// The verdict in the one line that an attack prints.
+pub(crate) fn read_verdict(said: &str) -> Verdict {
+    let line = said.trim_end();
+    match line.split_once(' ') {
+        Some(("ESCAPED", evidence)) => Verdict::Escaped(evidence.to_owned()),
+        Some(("HELD", reason)) => Verdict::Held(reason.to_owned()),
+        _ => Verdict::Unclear(format!("said `{line}`")),
     }
 }
