@@ -72,7 +72,8 @@ pub(crate) struct Machine<'a> {
 }
 
 impl Counter {
-    /// What `machine` lacks to bound this. What cannot be read is not there.
+    /// What `machine` lacks to bound this. A setting that is not there limits nobody, and so is
+    /// not too low.
     pub(crate) fn lack(&self, machine: Machine<'_>) -> Option<Lack> {
         let v1 = machine.cgroups.join("memory");
         let is_unified = machine.cgroups.join("cgroup.controllers").exists();

@@ -89,8 +89,8 @@ pub(crate) const COUNTERS: &[Counter] = &[
     most(
         "groups of the memory controller",
         "65,535 numbers",
-        "three, and one for each kernel that runs",
-        "the server, which makes at most 1,900 sandboxes, and the agent, whose folder nobody else reaches",
+        "three, and at most 288 for kernels",
+        "the agent, whose folder nobody else reaches, and the server, which makes at most 1,900 sandboxes",
         Needs::Nothing,
     ),
     most(
