@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
@@ -190,13 +190,20 @@ impl Household {
         fchown(&file, Some(user.uid), Some(user.gid))
     }
 
-    /// Opens a file of the sandbox for reading, and nothing but a file.
+    /// Reads a file of the sandbox that is not longer than this, and nothing but a file.
     ///
     /// # Errors
     ///
-    /// If there is none, or it must not be read.
-    pub fn open_file(&self, path: &Path) -> io::Result<File> {
-        rootfs::regular_for_reading(path)
+    /// If there is none, it is longer, or it must not be read.
+    pub fn read_file(&self, path: &Path, longest: u64) -> io::Result<Vec<u8>> {
+        let mut content = Vec::new();
+        let file = rootfs::regular_for_reading(path)?;
+        file.take(longest.saturating_add(1))
+            .read_to_end(&mut content)?;
+        if content.len() as u64 > longest {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(content)
     }
 
     /// Opens what swallows everything and holds nothing, whatever the sandbox has put in its

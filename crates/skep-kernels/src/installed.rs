@@ -91,11 +91,13 @@ impl Installed {
     /// A kernel by its name, or else by the language it says it is for.
     fn find(&self, asked: &str) -> Result<(Place, Specification), StartError> {
         if let Some(place) = self.places().find(|place| place.name == asked) {
-            let specification = place.specification().map_err(StartError::Process)?;
+            let specification = place
+                .specification(&*self.processes)
+                .map_err(StartError::Process)?;
             return Ok((place, specification));
         }
         let speaks = |place: Place| {
-            let specification = place.specification().ok()?;
+            let specification = place.specification(&*self.processes).ok()?;
             let speaks = specification.language.eq_ignore_ascii_case(asked);
             (speaks && !asked.is_empty()).then_some((place, specification))
         };
@@ -116,7 +118,7 @@ impl Launcher for Installed {
     fn languages(&self) -> Vec<String> {
         let mut languages = Vec::new();
         for place in self.places() {
-            if let Ok(specification) = place.specification() {
+            if let Ok(specification) = place.specification(&*self.processes) {
                 languages.push(specification.language.to_ascii_lowercase());
             }
             languages.push(place.name);
@@ -194,12 +196,10 @@ async fn start(
 }
 
 impl Place {
-    fn specification(&self) -> io::Result<Specification> {
+    fn specification(&self, processes: &dyn Processes) -> io::Result<Specification> {
         let path = self.folder.join("kernel.json");
-        if std::fs::metadata(&path)?.len() > LARGEST_SPECIFICATION {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        Ok(serde_json::from_slice(&std::fs::read(path)?)?)
+        let text = processes.read_file(&path, LARGEST_SPECIFICATION)?;
+        Ok(serde_json::from_slice(&text)?)
     }
 
     /// The command, with what Jupyter puts into one.

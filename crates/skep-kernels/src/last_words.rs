@@ -3,7 +3,6 @@
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{Mode, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::unix::pipe::Receiver;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -60,9 +59,3 @@ impl LastWords {
 /// Words that are read and forgotten until this is dropped.
 #[derive(Debug)]
 pub(crate) struct PassedOver(#[expect(dead_code, reason = "dropping it is its use")] DropGuard);
-
-/// A place for output that nobody wants.
-pub(crate) fn open_nowhere() -> io::Result<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    Ok(rustix::fs::open("/dev/null", flags, Mode::empty())?)
-}

@@ -53,6 +53,28 @@ pub trait Processes: Send + Sync + 'static {
     /// If it cannot be written.
     fn write_file(&self, path: &Path, content: &[u8]) -> io::Result<()>;
 
+    /// Removes a folder of [`Processes::make_folder`] and what is in it.
+    ///
+    /// # Errors
+    ///
+    /// If something in it cannot be removed.
+    fn remove_folder(&self, folder: &Path) -> io::Result<()>;
+
+    /// Reads a file of the sandbox that is not longer than this, and nothing but a file: code in
+    /// the sandbox may have put anything in its place.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, it is longer, or it must not be read.
+    fn read_file(&self, path: &Path, longest: u64) -> io::Result<Vec<u8>>;
+
+    /// Opens what swallows everything and holds nothing, whatever is called `/dev/null` by now.
+    ///
+    /// # Errors
+    ///
+    /// If no descriptor is left.
+    fn null_device(&self) -> io::Result<OwnedFd>;
+
     /// How many processes of this sandbox were killed for want of memory until now; `None` if
     /// that cannot be seen.
     fn out_of_memory_kills(&self) -> Option<u64>;

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use crate::expendable::Expendable;
 use crate::frame_buffer::{Frame, FrameBuffer, framed};
 use crate::kernel::{Event, Exit, Kernel, StartError};
-use crate::last_words::{LastWords, open_nowhere};
+use crate::last_words::LastWords;
 use crate::meter::Meter;
 use crate::process::{Command, Processes, Started};
 
@@ -54,7 +54,7 @@ impl SocketKernel {
         processes: Arc<dyn Processes>,
         command: Command,
     ) -> Result<Self, StartError> {
-        let (ends, theirs) = Ends::new().map_err(StartError::Process)?;
+        let (ends, theirs) = Ends::new(&*processes).map_err(StartError::Process)?;
         let out_of_memory_kills = processes.out_of_memory_kills();
         let is_spare = command.is_spare;
         let started = processes.start(command, theirs).await;
@@ -68,7 +68,7 @@ impl SocketKernel {
         processes: Arc<dyn Processes>,
         command: Command,
     ) -> Result<Option<Self>, StartError> {
-        let (ends, theirs) = Ends::new().map_err(StartError::Process)?;
+        let (ends, theirs) = Ends::new(&*processes).map_err(StartError::Process)?;
         let out_of_memory_kills = processes.out_of_memory_kills();
         let is_spare = command.is_spare;
         let Some(started) = processes.fork(command, theirs).await else {
@@ -292,7 +292,7 @@ struct Ends {
 
 impl Ends {
     /// Makes both ends, for one kernel.
-    fn new() -> io::Result<(Self, [OwnedFd; 3])> {
+    fn new(processes: &dyn Processes) -> io::Result<(Self, [OwnedFd; 3])> {
         let (ours, socket) = socketpair(
             AddressFamily::UNIX,
             SocketType::STREAM,
@@ -306,6 +306,6 @@ impl Ends {
             stream: UnixStream::from_std(ours)?,
             last_words,
         };
-        Ok((ends, [socket, open_nowhere()?, errors]))
+        Ok((ends, [socket, processes.null_device()?, errors]))
     }
 }

@@ -170,6 +170,18 @@ impl Processes for Sandbox {
         self.household.write_file(path, content)
     }
 
+    fn remove_folder(&self, folder: &Path) -> io::Result<()> {
+        self.household.remove_folder(folder)
+    }
+
+    fn read_file(&self, path: &Path, longest: u64) -> io::Result<Vec<u8>> {
+        self.household.read_file(path, longest)
+    }
+
+    fn null_device(&self) -> io::Result<OwnedFd> {
+        self.household.null_device()
+    }
+
     fn out_of_memory_kills(&self) -> Option<u64> {
         self.household.out_of_memory_kills()
     }

@@ -43,6 +43,22 @@ impl Processes for NoProcesses {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    fn remove_folder(&self, _folder: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn read_file(&self, path: &Path, longest: u64) -> io::Result<Vec<u8>> {
+        let content = std::fs::read(path)?;
+        if content.len() as u64 > longest {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(content)
+    }
+
+    fn null_device(&self) -> io::Result<OwnedFd> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn out_of_memory_kills(&self) -> Option<u64> {
         None
     }

@@ -2,40 +2,43 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use skep_jupyter::signed::Connection;
 
 use crate::process::Processes;
 
 /// A folder that only the sandbox's user can enter, removed in the end.
-pub(super) struct Folder(PathBuf);
+pub(super) struct Folder {
+    path: PathBuf,
+    processes: Arc<dyn Processes>,
+}
 
 impl Folder {
-    pub(super) fn new(processes: &dyn Processes) -> io::Result<Self> {
-        processes.make_folder().map(Self)
+    pub(super) fn new(processes: &Arc<dyn Processes>) -> io::Result<Self> {
+        Ok(Self {
+            path: processes.make_folder()?,
+            processes: Arc::clone(processes),
+        })
     }
 
     /// How the paths of the sockets begin.
     pub(super) fn sockets(&self) -> String {
-        self.0.join("k").to_string_lossy().into_owned()
+        self.path.join("k").to_string_lossy().into_owned()
     }
 
     /// Writes the file that tells a kernel where to listen, and says where it is.
-    pub(super) fn write_connection(
-        &self,
-        processes: &dyn Processes,
-        connection: &Connection,
-    ) -> io::Result<String> {
-        let path = self.0.join("connection.json");
+    pub(super) fn write_connection(&self, connection: &Connection) -> io::Result<String> {
+        let path = self.path.join("connection.json");
         let text = serde_json::to_vec(connection).map_err(io::Error::other)?;
-        processes.write_file(&path, &text)?;
+        self.processes.write_file(&path, &text)?;
         Ok(path.to_string_lossy().into_owned())
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+        if let Err(error) = self.processes.remove_folder(&self.path) {
             tracing::debug!(%error, "folder of a kernel is left");
         }
     }

@@ -17,7 +17,7 @@ use super::requests::{Purpose, Requests};
 use super::socket::Socket;
 use super::{CONNECTION_FILE, DATE, Foreign, InterruptMode, ZmqKernel};
 use crate::kernel::{Exit, StartError};
-use crate::last_words::{LastWords, open_nowhere};
+use crate::last_words::LastWords;
 use crate::process::{Command, Processes};
 
 /// How long a kernel may take from its start to its first answer.
@@ -37,12 +37,12 @@ impl ZmqKernel {
         foreign: Foreign,
     ) -> Result<Self, StartError> {
         let key = uuid::Uuid::new_v4().to_string();
-        let folder = Folder::new(&*processes).map_err(StartError::Process)?;
+        let folder = Folder::new(&processes).map_err(StartError::Process)?;
         let connection = Connection::at(&folder.sockets(), &key);
-        let file = folder.write_connection(&*processes, &connection);
+        let file = folder.write_connection(&connection);
         let file = file.map_err(StartError::Process)?;
         let (last_words, errors) = LastWords::new().map_err(StartError::Process)?;
-        let nowhere = || open_nowhere().map_err(StartError::Process);
+        let nowhere = || processes.null_device().map_err(StartError::Process);
         let standard = [nowhere()?, nowhere()?, errors];
         let out_of_memory_kills = processes.out_of_memory_kills();
         let is_spare = foreign.command.is_spare;

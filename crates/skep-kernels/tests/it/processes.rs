@@ -82,6 +82,21 @@ impl Processes for Children {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
     }
 
+    fn remove_folder(&self, folder: &Path) -> io::Result<()> {
+        std::fs::remove_dir_all(folder)
+    }
+
+    fn read_file(&self, path: &Path, longest: u64) -> io::Result<Vec<u8>> {
+        let content = std::fs::read(path)?;
+        assert!(content.len() as u64 <= longest);
+        Ok(content)
+    }
+
+    fn null_device(&self) -> io::Result<OwnedFd> {
+        let options = std::fs::File::options().read(true).write(true).clone();
+        Ok(options.open("/dev/null")?.into())
+    }
+
     fn out_of_memory_kills(&self) -> Option<u64> {
         Some(self.out_of_memory_kills.load(Ordering::SeqCst))
     }
