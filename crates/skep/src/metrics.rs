@@ -63,7 +63,19 @@ impl ServerMetrics for Metrics {
                 "only the reserve of {resource} is left on this machine; new sandboxes are refused"
             ),
         });
-        unwritten.into_iter().chain(exhausted).collect()
+        let (sandboxes, leftovers) = self.stuck();
+        let stuck = (sandboxes + leftovers > 0).then(|| Problem {
+            code: "sandboxes_stuck",
+            message: format!(
+                "{sandboxes} sandboxes and what is left of {leftovers} others could not be \
+                 removed; the log says why, and the server keeps trying"
+            ),
+        });
+        unwritten
+            .into_iter()
+            .chain(exhausted)
+            .chain(stuck)
+            .collect()
     }
 }
 
@@ -80,6 +92,14 @@ fn exhausted_code(resource: HostResource) -> &'static str {
 }
 
 impl Metrics {
+    /// How many sandboxes are stuck, and how many have left something and have no owner.
+    fn stuck(&self) -> (u64, u64) {
+        let is_stuck = |status: &SandboxStatus| status.phase == Phase::Stuck;
+        let stuck = self.node.list().into_iter().filter(is_stuck).count();
+        let stuck = u64::try_from(stuck).unwrap_or(u64::MAX);
+        (stuck, self.leftovers.get())
+    }
+
     fn sandboxes(&self, text: &mut Exposition) {
         let phases = [
             (Phase::Starting, "starting"),
@@ -100,16 +120,12 @@ impl Metrics {
             "phase",
             counted,
         );
-        let is_stuck = |status: &&SandboxStatus| status.phase == Phase::Stuck;
-        let stuck = sandboxes.iter().filter(is_stuck).count();
+        let (stuck, leftovers) = self.stuck();
         text.gauges(
             "skep_sandboxes_stuck",
             "Sandboxes that were killed and could not be removed, and what is left of others.",
             "kind",
-            [
-                ("sandbox", u64::try_from(stuck).unwrap_or(u64::MAX)),
-                ("leftover", self.leftovers.get()),
-            ],
+            [("sandbox", stuck), ("leftover", leftovers)],
         );
         text.durations(
             "skep_sandbox_create_seconds",

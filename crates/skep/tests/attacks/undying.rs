@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use skep_client::ClientError;
 use skep_testkit::Frozen;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::product::Product;
 use crate::sentinels::Sentinels;
@@ -101,11 +103,26 @@ async fn look(product: &Product, target: &Target) -> Result<(), String> {
         Some("1") => {}
         other => return Err(format!("{other:?} are counted")),
     }
+    let health = health(product).await;
+    if !health.contains(r#"{"status":"degraded"}"#) {
+        return Err(format!("the server says that it is well: {health}"));
+    }
     let seen: Result<serde_json::Value, _> = product.client.get(&["sandboxes", &target.id]).await;
     match seen {
         Err(error) if error.is_not_found() => Ok(()),
         other => Err(format!("it is still offered: {other:?}")),
     }
+}
+
+/// How the server says that it is, to everybody.
+async fn health(product: &Product) -> String {
+    let mut stream = TcpStream::connect(&product.address).await.unwrap();
+    let request =
+        "GET /health HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
 }
 
 /// How many sandboxes are stuck, as the server's operator reads it.
