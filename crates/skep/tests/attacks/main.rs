@@ -20,6 +20,7 @@ mod attack;
 mod bombs;
 mod control;
 mod forked;
+mod full_host;
 mod left_behind;
 mod product;
 mod sentinels;

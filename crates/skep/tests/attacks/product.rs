@@ -29,7 +29,12 @@ pub(crate) struct Product {
     /// Whether its template has one.
     pub(crate) has_zygote: bool,
     data: TempDir,
+    /// Whether the data is on a disk of its own.
+    has_own_disk: bool,
 }
+
+/// What the sandboxes of most servers get.
+const LIMITS: &str = "[limits]\ncpus = 1\nmemory_mib = 256\ndisk_mib = 256\npids = 256\n";
 
 /// Who shares the zygotes of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,33 +69,59 @@ struct NewTeam {
 }
 
 #[derive(Deserialize)]
-struct Created {
+pub(crate) struct Created {
     #[serde(rename = "sandboxID")]
-    id: String,
+    pub(crate) id: String,
     #[serde(rename = "envdAccessToken")]
-    token: String,
+    pub(crate) token: String,
 }
 
 impl Product {
     /// A server whose attackers live in sandboxes that a zygote may enter, and beside kernels
     /// that it has forked, or not. They are of another template then.
     pub(crate) fn start(has_zygote: bool) -> Self {
-        Self::start_with(has_zygote, Self::spares(), Zygotes::PerTeam)
+        Self::start_in(
+            tempfile::tempdir().unwrap(),
+            has_zygote,
+            Self::spares(),
+            Zygotes::PerTeam,
+            LIMITS,
+        )
     }
 
     /// A server that forks kernels, for several teams.
     pub(crate) fn with_zygotes(zygotes: Zygotes) -> Self {
-        Self::start_with(true, 0, zygotes)
+        Self::start_in(tempfile::tempdir().unwrap(), true, 0, zygotes, LIMITS)
     }
 
-    fn start_with(has_zygote: bool, spares: usize, zygotes: Zygotes) -> Self {
+    /// A server without zygotes whose data is on a disk of so many MiB.
+    pub(crate) fn start_on_disk_of(mebibytes: u32, more: &str) -> Self {
         let data = tempfile::tempdir().unwrap();
+        let (image, folder) = (data.path().join("disk.img"), data.path().join("data"));
+        let file = std::fs::File::create(&image).unwrap();
+        file.set_len(u64::from(mebibytes) << 20).unwrap();
+        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image));
+        std::fs::create_dir(&folder).unwrap();
+        run(Command::new("mount")
+            .args(["-o", "loop"])
+            .args([&image, &folder]));
+        let mut product = Self::start_in(data, false, 0, Zygotes::PerTeam, more);
+        product.has_own_disk = true;
+        product
+    }
+
+    fn start_in(
+        data: TempDir,
+        has_zygote: bool,
+        spares: usize,
+        zygotes: Zygotes,
+        more: &str,
+    ) -> Self {
         let config = data.path().join("skep.toml");
         let text = format!(
             "when_stopped = \"end\"\n\
              [pool]\nready = {}\ndisks = 0\nzygotes = {}\nshare_zygotes = {}\nwarm = []\n\
-             [network]\ndns_upstreams = [\"{}\"]\n\
-             [limits]\ncpus = 1\nmemory_mib = 256\ndisk_mib = 256\npids = 256\n",
+             [network]\ndns_upstreams = [\"{}\"]\n{more}",
             spares,
             has_zygote,
             zygotes == Zygotes::Shared,
@@ -116,6 +147,7 @@ impl Product {
             address: ready.api_url.trim_start_matches("http://").to_owned(),
             has_zygote,
             data,
+            has_own_disk: false,
         }
     }
 
@@ -300,7 +332,15 @@ impl Product {
         kill_process(pid, Signal::TERM).unwrap();
         self.server.wait().unwrap();
         dismantle(&self.data()).await;
+        if self.has_own_disk {
+            run(Command::new("umount").arg("-l").arg(self.data()));
+        }
     }
+}
+
+fn run(command: &mut Command) {
+    let status = command.status().unwrap();
+    assert!(status.success(), "{command:?}: {status}");
 }
 
 async fn dismantle(data: &Path) {

@@ -18,7 +18,7 @@ use crate::product::{Product, WITH_ZYGOTE, Zygotes};
 use crate::sentinels::Sentinels;
 use crate::target::{Target, Verdict, command, secret};
 use crate::world::World;
-use crate::{bombs, forked, left_behind, stage, table, undying, wall};
+use crate::{bombs, forked, full_host, left_behind, stage, table, undying, wall};
 
 /// How often a race is run where it must be won once.
 const RACES: usize = 4;
@@ -146,8 +146,12 @@ fn heavy_trials(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Vec<Trial> {
             runs.block_on(left_behind::check(&cleaned.product, &cleaned.sentinels)),
         )
     });
+    let runs = Arc::clone(runtime);
+    let full = Trial::test("a_full_machine_does_not_break_those_that_run", move || {
+        tell("full host", runs.block_on(full_host::check()))
+    });
     bombs
-        .chain([flood, deep_groups, undead, clean_up])
+        .chain([flood, deep_groups, undead, clean_up, full])
         .collect()
 }
 
