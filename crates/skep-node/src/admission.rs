@@ -248,11 +248,11 @@ mod tests {
 
     /// A machine with memory for so many sandboxes, as they are expected to be.
     fn room_for(count: u64) -> HostCapacity {
-        let total = 1024 * 64 * MIB;
+        let total = 1024 * 32 * MIB;
         HostCapacity {
             memory: Capacity {
                 total,
-                available: total / 20 + count * 64 * MIB,
+                available: total / 20 + count * 32 * MIB,
             },
             ..HostCapacity::default()
         }

@@ -107,6 +107,14 @@ pub enum Reserve {
     Bytes(u64),
     /// This part of all there is, from 0 to 100.
     Percent(f64),
+    /// This part of all there is, or so many bytes if that is less: a large disk need not keep
+    /// more than a small one.
+    Least {
+        /// The part, from 0 to 100.
+        percent: f64,
+        /// The bytes.
+        bytes: u64,
+    },
 }
 
 impl Reserve {
@@ -121,6 +129,7 @@ impl Reserve {
                 reason = "a part of a whole, and a float that is too large becomes the largest number"
             )]
             Self::Percent(percent) => (total as f64 * percent / 100.0) as u64,
+            Self::Least { percent, bytes } => Self::Percent(percent).of(total).min(bytes),
         }
     }
 }
@@ -154,10 +163,13 @@ impl Default for AdmissionPolicy {
         Self {
             enabled: true,
             memory_reserve: Reserve::Percent(5.0),
-            memory_per_sandbox_mib: 64,
+            memory_per_sandbox_mib: 32,
             memory_overcommit: 50.0,
-            disk_reserve: Reserve::Percent(5.0),
-            disk_per_sandbox_mib: 64,
+            disk_reserve: Reserve::Least {
+                percent: 5.0,
+                bytes: 2 << 30,
+            },
+            disk_per_sandbox_mib: 32,
             disk_overcommit: 100.0,
             process_reserve: Reserve::Percent(5.0),
         }
@@ -221,8 +233,12 @@ impl AdmissionPolicy {
     fn reserve(&self, resource: HostResource, total: u64) -> u64 {
         match (resource, self.disk_reserve, self.process_reserve) {
             (HostResource::Memory, _, _) => self.memory_reserve.of(total),
+            (
+                HostResource::Inodes,
+                Reserve::Percent(percent) | Reserve::Least { percent, .. },
+                _,
+            ) => Reserve::Percent(percent).of(total),
             (HostResource::Disk, reserve, _)
-            | (HostResource::Inodes, reserve @ Reserve::Percent(_), _)
             | (
                 HostResource::Processes | HostResource::OpenFiles | HostResource::Cgroups,
                 _,
@@ -358,10 +374,10 @@ mod tests {
     #[test]
     fn a_sandbox_needs_room_beyond_the_reserve_and_beside_those_that_start() {
         check(host(20 * GIB, 60 * GIB), 0, None);
-        check(host(20 * GIB, 60 * GIB), 250, None);
-        check(host(20 * GIB, 60 * GIB), 301, Some(HostResource::Memory));
+        check(host(20 * GIB, 60 * GIB), 599, None);
+        check(host(20 * GIB, 60 * GIB), 602, Some(HostResource::Memory));
         check(host(GIB, 60 * GIB), 0, Some(HostResource::Memory));
-        check(host(20 * GIB, 12 * GIB), 0, Some(HostResource::Disk));
+        check(host(20 * GIB, 2 * GIB), 0, Some(HostResource::Disk));
     }
 
     #[test]
@@ -401,6 +417,13 @@ mod tests {
             3,
             Some(HostResource::Slots),
         );
+    }
+
+    #[test]
+    fn a_large_disk_keeps_no_more_than_is_useful_and_a_small_one_no_more_than_it_can() {
+        let reserve = AdmissionPolicy::default().disk_reserve;
+        assert_eq!(reserve.of(1000 * GIB), 2 * GIB);
+        assert_eq!(reserve.of(20 * GIB), GIB);
     }
 
     #[test]
@@ -459,15 +482,15 @@ mod tests {
     #[test]
     fn a_resource_is_exhausted_when_only_the_reserve_is_left() {
         let policy = AdmissionPolicy::default();
-        assert!(policy.exhausted(&host(20 * GIB, 13 * GIB)).is_empty());
-        let exhausted = policy.exhausted(&host(GIB, 12 * GIB));
+        assert!(policy.exhausted(&host(20 * GIB, 3 * GIB)).is_empty());
+        let exhausted = policy.exhausted(&host(GIB, 2 * GIB));
         assert_eq!(exhausted, [HostResource::Memory, HostResource::Disk]);
     }
 
     #[test]
     fn what_runs_out_first_says_how_many_fit() {
         let policy = AdmissionPolicy::default();
-        let host = host(GIB * 24 / 20 + 640 * MIB, 60 * GIB);
+        let host = host(GIB * 24 / 20 + 320 * MIB, 60 * GIB);
         let room = policy.room(&host, Promised::default(), Resources::default());
         assert_eq!(room, (10, HostResource::Memory));
     }

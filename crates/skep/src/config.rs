@@ -446,11 +446,12 @@ fn names<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Vec<String>, D::
     })
 }
 
-/// A part such as `5%`, or a size such as `512 MiB`.
+/// A part such as `5%`, a size such as `512 MiB`, or `5% or 2 GiB` for what is less.
 fn reserve<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Reserve, D::Error> {
     let text = String::deserialize(source)?;
     parse_reserve(&text).ok_or_else(|| {
-        let expected = "a part from `0%` to `100%`, or a size in `MiB` or `GiB`";
+        let expected =
+            "a part from `0%` to `100%`, a size in `MiB` or `GiB`, or one `or` the other";
         serde::de::Error::custom(format!("`{text}` is not {expected}"))
     })
 }
@@ -459,11 +460,21 @@ fn reserve<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Reserve, D::Er
 fn percent<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Reserve, D::Error> {
     match reserve(source)? {
         percent @ Reserve::Percent(_) => Ok(percent),
-        Reserve::Bytes(_) => Err(serde::de::Error::custom("it is a part, such as `5%`")),
+        Reserve::Bytes(_) | Reserve::Least { .. } => {
+            Err(serde::de::Error::custom("it is a part, such as `5%`"))
+        }
     }
 }
 
 fn parse_reserve(text: &str) -> Option<Reserve> {
+    if let Some((part, size)) = text.split_once(" or ") {
+        return match (parse_reserve(part.trim())?, parse_reserve(size.trim())?) {
+            (Reserve::Percent(percent), Reserve::Bytes(bytes)) => {
+                Some(Reserve::Least { percent, bytes })
+            }
+            _ => None,
+        };
+    }
     if let Some(number) = text.strip_suffix('%') {
         let percent: f64 = number.trim().parse().ok()?;
         return (0.0..=100.0)
@@ -613,7 +624,20 @@ mod tests {
         assert_eq!(reserve("2.5%"), Ok(Reserve::Percent(2.5)));
         assert_eq!(reserve("512 MiB"), Ok(Reserve::Bytes(512 << 20)));
         assert_eq!(reserve("20GiB"), Ok(Reserve::Bytes(20 << 30)));
-        for wrong in ["101%", "-1%", "much", "5", "5 TB"] {
+        let (percent, bytes) = (5.0, 2 << 30);
+        assert_eq!(
+            reserve("5% or 2 GiB"),
+            Ok(Reserve::Least { percent, bytes })
+        );
+        for wrong in [
+            "101%",
+            "-1%",
+            "much",
+            "5",
+            "5 TB",
+            "1 GiB or 5%",
+            "5% or 5% or 5%",
+        ] {
             assert!(reserve(wrong).is_err(), "{wrong}");
         }
         let error = parse("admission.memory_overcommit = 0", &[]).unwrap_err();

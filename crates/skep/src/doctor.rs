@@ -122,7 +122,7 @@ mod tests {
         let check = room(&config, &memory(20 << 30));
         assert_eq!(
             check.detail,
-            "this machine can hold about 300 more sandboxes of the default size, then it is short \
+            "this machine can hold about 601 more sandboxes of the default size, then it is short \
              of memory"
         );
         let check = room(&config, &memory(1 << 30));
