@@ -28,6 +28,16 @@ struct Limits {
     anonymous_busy: usize,
 }
 
+impl Limits {
+    fn of(&self, address: ClientAddress) -> usize {
+        if address.is_loopback() {
+            self.per_loopback_address
+        } else {
+            self.per_address
+        }
+    }
+}
+
 /// The connections of a front door.
 #[derive(Debug)]
 pub(crate) struct Admission {
@@ -45,9 +55,23 @@ pub(crate) enum Refused {
     Server,
 }
 
-/// Too many connections serve callers who have shown nothing.
+/// What becomes of a request on a connection that was let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct AnonymousFull;
+pub(crate) enum Turn {
+    /// It is served.
+    Served,
+    /// It has shown nothing, and too many connections serve requests like it.
+    AnonymousFull,
+}
+
+/// Too many requests are under way on connections of HTTP/2 that have not shown anything that
+/// was right: from one address, or all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooManyRequests;
+
+/// How many such requests there may be for each connection that there may be. A client that
+/// begins with many at once, before the first has told who it is, must not be taken for a flood.
+const REQUESTS_PER_CONNECTION: usize = 4;
 
 /// What a request has shown about its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +92,8 @@ struct Table {
     idle: BTreeMap<u64, u64>,
     /// Anonymous connections that serve a request which has shown nothing.
     anonymous_busy: usize,
+    /// Requests of HTTP/2 on connections that have not shown anything that was right.
+    requests: usize,
     /// The next number for a connection, or for one that becomes idle.
     next: u64,
 }
@@ -76,12 +102,15 @@ struct Table {
 struct Entry {
     address: ClientAddress,
     state: State,
+    /// How many requests of HTTP/2 are under way, until it is known whose they are.
+    requests: usize,
     evicted: CancellationToken,
 }
 
 #[derive(Debug, Default)]
 struct Address {
     open: usize,
+    requests: usize,
     idle: BTreeMap<u64, u64>,
 }
 
@@ -122,11 +151,7 @@ impl Admission {
     /// Lets a connection in, at the cost of an idle one if need be.
     pub(crate) fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Refused> {
         let address = ClientAddress::of(peer);
-        let limit = if address.is_loopback() {
-            self.limits.per_loopback_address
-        } else {
-            self.limits.per_address
-        };
+        let limit = self.limits.of(address);
         let mut table = self.lock();
         if table.open_from(&address) >= limit && !table.evict_from(&address) {
             return Err(Refused::Address);
@@ -171,6 +196,7 @@ impl Table {
         let entry = Entry {
             address,
             state: State::Claiming,
+            requests: 0,
             evicted,
         };
         self.connections.insert(id, entry);
@@ -205,7 +231,7 @@ impl Table {
 
     fn remove(&mut self, id: u64) -> Option<Entry> {
         // Leaves the state that is counted.
-        self.change(id, State::Authenticated)?;
+        self.authenticate(id);
         let entry = self.connections.remove(&id)?;
         if let Some(address) = self.addresses.get_mut(&entry.address) {
             address.open -= 1;
@@ -214,6 +240,24 @@ impl Table {
             }
         }
         Some(entry)
+    }
+
+    fn authenticate(&mut self, id: u64) {
+        self.change(id, State::Authenticated);
+        self.count(id, |_| 0);
+    }
+
+    /// Counts the requests of a connection anew.
+    fn count(&mut self, id: u64, change: impl FnOnce(usize) -> usize) {
+        let Some(entry) = self.connections.get_mut(&id) else {
+            return;
+        };
+        let (before, after) = (entry.requests, change(entry.requests));
+        entry.requests = after;
+        self.requests = self.requests - before + after;
+        if let Some(address) = self.addresses.get_mut(&entry.address) {
+            address.requests = address.requests - before + after;
+        }
     }
 
     fn become_idle(&mut self, id: u64) {
@@ -270,23 +314,43 @@ impl Place {
     /// The connection has shown a key or a token that was right.
     pub(crate) fn authenticate(&self) {
         if !self.authenticated.swap(true, Ordering::Relaxed) {
-            self.admission.lock().change(self.id, State::Authenticated);
+            self.admission.lock().authenticate(self.id);
         }
     }
 
-    /// The connection begins to serve a request.
-    pub(crate) fn begin(&self, shown: Shown) -> Result<(), AnonymousFull> {
+    /// A request of HTTP/2 has arrived, and nobody has looked at it.
+    pub(crate) fn arrive(&self) -> Result<(), TooManyRequests> {
         if self.is_authenticated() {
             return Ok(());
         }
+        let limits = &self.admission.limits;
+        let mut table = self.admission.lock();
+        let Some(address) = table.connections.get(&self.id).map(|entry| entry.address) else {
+            // It is being closed, and its answer goes nowhere.
+            return Ok(());
+        };
+        let from_address = table.addresses.get(&address).map_or(0, |of| of.requests);
+        if from_address >= limits.of(address).saturating_mul(REQUESTS_PER_CONNECTION)
+            || table.requests >= limits.connections.saturating_mul(REQUESTS_PER_CONNECTION)
+        {
+            return Err(TooManyRequests);
+        }
+        table.count(self.id, |requests| requests + 1);
+        Ok(())
+    }
+
+    /// The connection begins to serve a request.
+    pub(crate) fn begin(&self, shown: Shown) -> Turn {
+        if self.is_authenticated() {
+            return Turn::Served;
+        }
         if shown == Shown::Token {
             self.authenticate();
-            return Ok(());
+            return Turn::Served;
         }
         let mut table = self.admission.lock();
         let Some(state) = table.connections.get(&self.id).map(|entry| entry.state) else {
-            // It is being closed, and its answer goes nowhere.
-            return Ok(());
+            return Turn::Served;
         };
         match (state, shown) {
             (State::Authenticated | State::Anonymous, _) | (State::Claiming, Shown::Key) => {}
@@ -295,16 +359,25 @@ impl Place {
             }
             (State::Idle { .. } | State::Claiming, Shown::Nothing | Shown::Token) => {
                 if table.anonymous_busy >= self.admission.limits.anonymous_busy {
-                    return Err(AnonymousFull);
+                    return Turn::AnonymousFull;
                 }
                 table.change(self.id, State::Anonymous);
             }
         }
-        Ok(())
+        Turn::Served
     }
 
-    /// The connection serves nothing any more.
+    /// A request that had arrived has been answered.
     pub(crate) fn end(&self) {
+        if !self.is_authenticated() {
+            let mut table = self.admission.lock();
+            // Zero if it was evicted, or authenticated just now.
+            table.count(self.id, |requests| requests.saturating_sub(1));
+        }
+    }
+
+    /// The connection answers nothing any more.
+    pub(crate) fn rest(&self) {
         if !self.is_authenticated() {
             self.admission.lock().become_idle(self.id);
         }

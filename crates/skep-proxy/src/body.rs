@@ -28,6 +28,9 @@ pub(crate) enum Cut {
     /// The service in the sandbox broke off.
     #[error("the service in the sandbox broke off its answer")]
     Upstream(#[source] hyper::Error),
+    /// Too many requests are under way for callers that have shown nothing.
+    #[error("too many requests from this address")]
+    TooManyRequests,
     /// The API broke off.
     #[error("the answer broke off")]
     Api(#[source] BoxError),
@@ -39,8 +42,7 @@ pub(crate) enum Cut {
 /// carried a hundred of them.
 pub(crate) struct ClientBody {
     source: Source,
-    /// None where the connection may go while the answer is on its way.
-    _serving: Option<Serving>,
+    _serving: Serving,
     /// Ends with the body, so that it tells how long the whole answer took.
     span: Option<Span>,
 }
@@ -52,7 +54,7 @@ pub(crate) enum Source {
 }
 
 impl ClientBody {
-    pub(crate) fn new(source: Source, serving: Option<Serving>) -> Self {
+    pub(crate) fn new(source: Source, serving: Serving) -> Self {
         Self {
             source,
             _serving: serving,
@@ -215,16 +217,27 @@ impl SandboxBody {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::Arc;
+    use std::time::Instant;
+
     use http_body_util::{BodyExt as _, StreamBody};
 
     use super::*;
+    use crate::FrontConfig;
+    use crate::admission::Admission;
+    use crate::connection::Pulse;
 
     #[tokio::test]
     async fn empty_frames_are_kept_from_the_client() {
         let pieces = ["", "one", "", "", "two", ""];
         let frames = pieces.map(|piece| Ok::<_, BoxError>(Frame::data(Bytes::from(piece))));
         let source = StreamBody::new(futures_util::stream::iter(frames));
-        let mut body = ClientBody::new(Source::Api(source.boxed_unsync()), None);
+        let admission = Arc::new(Admission::new(&FrontConfig::new("skep.test")));
+        let place = admission.admit(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let pulse = Arc::new(Pulse::new(Instant::now(), place));
+        let serving = pulse.request(true).unwrap();
+        let mut body = ClientBody::new(Source::Api(source.boxed_unsync()), serving);
         let mut seen = Vec::new();
         while let Some(frame) = body.frame().await {
             seen.push(frame.unwrap().into_data().unwrap());

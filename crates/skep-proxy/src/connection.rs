@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::FrontConfig;
-use crate::admission::{AnonymousFull, Place, Shown};
+use crate::admission::{Place, Shown, TooManyRequests, Turn};
 use crate::metrics::Metrics;
 use crate::socket::ResetOnClose;
 
@@ -190,24 +190,25 @@ impl Pulse {
         }
     }
 
-    /// A request's head is complete. It is being served until the guard is dropped.
+    /// A request's head is complete. It is being answered until the guard is dropped.
     ///
     /// # Errors
     ///
-    /// If it has shown nothing and too many like it are being served.
-    pub(crate) fn request(
-        self: &Arc<Self>,
-        multiplexed: bool,
-        shown: Shown,
-    ) -> Result<Serving, AnonymousFull> {
+    /// If too many requests are under way on connections like this.
+    pub(crate) fn request(self: &Arc<Self>, multiplexed: bool) -> Result<Serving, TooManyRequests> {
         let mut state = self.lock();
         state.multiplexed = multiplexed;
-        self.place.begin(shown)?;
+        if multiplexed {
+            self.place.arrive()?;
+        }
         state.activity = match state.activity {
             Activity::Asking(_) | Activity::Idle(_) => Activity::Busy(1),
             Activity::Busy(count) => Activity::Busy(count + 1),
         };
-        Ok(Serving(Arc::clone(self)))
+        Ok(Serving {
+            pulse: Arc::clone(self),
+            multiplexed,
+        })
     }
 
     /// Whether the time of this connection is over.
@@ -226,12 +227,15 @@ impl Pulse {
         }
     }
 
-    fn answered(&self, now: Instant) {
+    fn answered(&self, now: Instant, multiplexed: bool) {
         let mut state = self.lock();
+        if multiplexed {
+            self.place.end();
+        }
         if let Activity::Busy(count) = state.activity {
             state.activity = match count {
                 0 | 1 => {
-                    self.place.end();
+                    self.place.rest();
                     Activity::Idle(now)
                 }
                 more => Activity::Busy(more - 1),
@@ -244,13 +248,24 @@ impl Pulse {
     }
 }
 
-/// A request that is being served.
+/// A request that is being answered.
 #[derive(Debug)]
-pub(crate) struct Serving(Arc<Pulse>);
+pub(crate) struct Serving {
+    pulse: Arc<Pulse>,
+    multiplexed: bool,
+}
+
+impl Serving {
+    /// It is known what the request has shown. Says whether it is served.
+    pub(crate) fn begin(&self, shown: Shown) -> Turn {
+        let _state = self.pulse.lock();
+        self.pulse.place.begin(shown)
+    }
+}
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.0.answered(Instant::now());
+        self.pulse.answered(Instant::now(), self.multiplexed);
     }
 }
 
@@ -291,8 +306,9 @@ mod tests {
     fn a_request_may_take_as_long_as_it_likes() {
         let start = Instant::now();
         let pulse = pulse(start);
-        let first = pulse.request(true, Shown::Token).unwrap();
-        let second = pulse.request(true, Shown::Nothing).unwrap();
+        let first = pulse.request(true).unwrap();
+        first.begin(Shown::Token);
+        let second = pulse.request(true).unwrap();
         check(&pulse, start + 2 * TIMES.idle, None);
         drop(first);
         check(&pulse, start + 2 * TIMES.idle, None);
@@ -304,7 +320,7 @@ mod tests {
     #[test]
     fn a_stranger_is_not_waited_for_as_long() {
         let pulse = pulse(Instant::now());
-        drop(pulse.request(false, Shown::Key).unwrap());
+        pulse.request(false).unwrap().begin(Shown::Key);
         check(&pulse, Instant::now() + TIMES.head, None);
         let later = Instant::now() + TIMES.anonymous_idle;
         check(&pulse, later, Some(Expired::Idle));
@@ -315,7 +331,7 @@ mod tests {
     #[test]
     fn the_next_head_is_timed_from_its_first_byte() {
         let pulse = pulse(Instant::now());
-        drop(pulse.request(false, Shown::Token).unwrap());
+        pulse.request(false).unwrap().begin(Shown::Token);
         let later = Instant::now() + TIMES.idle / 2;
         pulse.bytes_arrived(later);
         check(&pulse, later + TIMES.head / 2, None);
@@ -325,7 +341,7 @@ mod tests {
     #[test]
     fn frames_that_ask_nothing_do_not_start_a_head() {
         let pulse = pulse(Instant::now());
-        drop(pulse.request(true, Shown::Nothing).unwrap());
+        pulse.request(true).unwrap().begin(Shown::Nothing);
         pulse.bytes_arrived(Instant::now());
         check(&pulse, Instant::now() + TIMES.head, None);
     }

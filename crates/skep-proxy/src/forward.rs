@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::future::Either;
 use http::header::CONNECTION;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, Version};
@@ -15,7 +16,7 @@ use skep_wire::agent::AGENT_PORT;
 use tower::ServiceExt as _;
 
 use crate::INTERPRETER_PORT;
-use crate::admission::Shown;
+use crate::admission::{Shown, TooManyRequests, Turn};
 use crate::audience::Audience;
 use crate::body::{ClientBody, Cut, Source};
 use crate::classify::{ACCESS_TOKEN, Destination, Target, classify};
@@ -35,10 +36,32 @@ use crate::signed_url::SignedUrl;
 /// How long a request waits until it may look for the sandbox that signed it.
 const SEARCH_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Answers one request, or says that its connection must be cut.
-pub(crate) async fn answer(
+/// Answers one request, or says that it must be cut.
+///
+/// One too many is cut before anything is kept of it: an answer would cost as much as what is
+/// refused, as long as its client does not read.
+pub(crate) fn answer(
+    shared: &Arc<Shared>,
+    connection: &Arc<ClientConnection>,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<ClientBody>, Cut>> + Send + use<> {
+    let multiplexed = request.version() == Version::HTTP_2;
+    match connection.pulse.request(multiplexed) {
+        Ok(serving) => {
+            let (shared, connection) = (Arc::clone(shared), Arc::clone(connection));
+            Either::Left(Box::pin(serve(shared, connection, serving, request)))
+        }
+        Err(TooManyRequests) => {
+            shared.metrics.anonymous_refused.add_one();
+            Either::Right(std::future::ready(Err(Cut::TooManyRequests)))
+        }
+    }
+}
+
+async fn serve(
     shared: Arc<Shared>,
     connection: Arc<ClientConnection>,
+    serving: Serving,
     request: Request<Incoming>,
 ) -> Result<Response<ClientBody>, Cut> {
     let multiplexed = request.version() == Version::HTTP_2;
@@ -52,16 +75,15 @@ pub(crate) async fn answer(
         Ok(Admitted::Sandbox(_, _, shown)) => *shown,
         Err(_) => Shown::Nothing,
     };
-    let Ok(serving) = connection.pulse.request(multiplexed, shown) else {
+    if serving.begin(shown) == Turn::AnonymousFull {
         shared.metrics.anonymous_refused.add_one();
-        let mut response = refused(&shared, &Refusal::AnonymousFull, &audience, None);
+        let mut response = refused(&shared, &Refusal::AnonymousFull, &audience, serving);
         if !multiplexed {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }
         return Ok(response);
-    };
-    let serving = Some(serving);
+    }
     let (target, route) = match admitted {
         Ok(Admitted::Api) => {
             let request = Request::from_parts(parts, body);
@@ -111,7 +133,7 @@ async fn answer_by_api(
     shared: &Shared,
     connection: &ClientConnection,
     request: Request<RequestBody>,
-    serving: Option<Serving>,
+    serving: Serving,
 ) -> Response<ClientBody> {
     shared.metrics.api_requests.add_one();
     let answered = shared.api.clone().oneshot(request).await;
@@ -133,7 +155,7 @@ fn refused(
     shared: &Shared,
     refusal: &Refusal,
     audience: &Audience,
-    serving: Option<Serving>,
+    serving: Serving,
 ) -> Response<ClientBody> {
     shared.metrics.refusals.add_one();
     let response = refusal.render(audience);

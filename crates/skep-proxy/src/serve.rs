@@ -149,7 +149,7 @@ where
     let builder = builder();
     let service = {
         let (shared, connection) = (Arc::clone(&shared), Arc::clone(&connection));
-        service_fn(move |request| answer(Arc::clone(&shared), Arc::clone(&connection), request))
+        service_fn(move |request| answer(&shared, &connection, request))
     };
     let http = builder.serve_connection_with_upgrades(TokioIo::new(io), service);
     tokio::pin!(http);

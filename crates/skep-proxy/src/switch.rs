@@ -11,12 +11,12 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
 
-use crate::body::Source;
+use crate::admission::TooManyRequests;
+use crate::body::{Cut, Source};
 use crate::connection::{ClientConnection, Serving};
 use crate::exchange::{Exchange, Failure};
 use crate::hangup::Hangup;
 use crate::headers;
-use crate::refusal::Refusal;
 use crate::request_body::RequestBody;
 use crate::route::Route;
 use crate::shared::Shared;
@@ -53,10 +53,8 @@ pub(crate) async fn run(
         return Err(Failure::Refused(exchange.no_answer()));
     };
     // The answer is over soon, but its connection goes on serving somebody.
-    let serving = exchange.connection.pulse.request(false, exchange.shown);
-    let Ok(serving) = serving else {
-        return Err(Failure::Refused(Refusal::AnonymousFull));
-    };
+    let serving = exchange.connection.pulse.request(false);
+    let serving = serving.map_err(|TooManyRequests| Failure::Cut(Cut::TooManyRequests))?;
     let tunnel = Tunnel {
         shared: Arc::clone(&exchange.shared),
         connection: Arc::clone(&exchange.connection),

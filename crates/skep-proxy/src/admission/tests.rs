@@ -10,14 +10,19 @@ fn peer(last: u8) -> IpAddr {
     IpAddr::from([192, 0, 2, last])
 }
 
+/// The last request of a connection has been answered.
+fn finish(place: &Place) {
+    place.rest();
+}
+
 #[test]
 fn the_longest_idle_stranger_makes_room() {
     let admission = admission(|config| config.connections = 2);
     let first = admission.admit(peer(1)).unwrap();
     let second = admission.admit(peer(2)).unwrap();
     // Serving a request makes it the younger of the two.
-    first.begin(Shown::Nothing).unwrap();
-    first.end();
+    first.begin(Shown::Nothing);
+    finish(&first);
     let third = admission.admit(peer(3)).unwrap();
     assert!(second.evicted().is_cancelled());
     assert!(!first.evicted().is_cancelled() && !third.evicted().is_cancelled());
@@ -27,15 +32,15 @@ fn the_longest_idle_stranger_makes_room() {
 fn whoever_is_served_or_known_keeps_the_place() {
     let admission = admission(|config| config.connections = 3);
     let known = admission.admit(peer(1)).unwrap();
-    known.begin(Shown::Token).unwrap();
-    known.end();
+    known.begin(Shown::Token);
+    finish(&known);
     let served = admission.admit(peer(1)).unwrap();
-    served.begin(Shown::Nothing).unwrap();
+    served.begin(Shown::Nothing);
     let claiming = admission.admit(peer(1)).unwrap();
-    claiming.begin(Shown::Key).unwrap();
+    claiming.begin(Shown::Key);
     assert_eq!(admission.admit(peer(2)).unwrap_err(), Refused::Server);
     // The key was wrong.
-    claiming.end();
+    finish(&claiming);
     admission.admit(peer(2)).unwrap();
     assert!(claiming.evicted().is_cancelled());
     assert!(known.is_authenticated() && !known.evicted().is_cancelled());
@@ -76,19 +81,42 @@ fn this_machine_has_a_bound_of_its_own() {
 #[test]
 fn strangers_that_are_served_leave_room_for_others() {
     let admission = admission(|config| {
-        config.connections = 3;
+        config.connections = 9;
         config.anonymous_connections = 1;
     });
     let first = admission.admit(peer(1)).unwrap();
-    first.begin(Shown::Nothing).unwrap();
+    first.begin(Shown::Nothing);
     let second = admission.admit(peer(1)).unwrap();
-    assert_eq!(second.begin(Shown::Nothing), Err(AnonymousFull));
-    second.begin(Shown::Key).unwrap();
+    assert_eq!(second.begin(Shown::Nothing), Turn::AnonymousFull);
+    second.begin(Shown::Key);
     // On a connection with several requests a key does not hide what has none.
-    assert_eq!(second.begin(Shown::Nothing), Err(AnonymousFull));
+    assert_eq!(second.begin(Shown::Nothing), Turn::AnonymousFull);
     // Once known, it does not count any more.
     first.authenticate();
-    second.begin(Shown::Nothing).unwrap();
+    assert_eq!(second.begin(Shown::Nothing), Turn::Served);
+}
+
+#[test]
+fn a_connection_does_not_carry_more_than_its_address_may() {
+    let admission = admission(|config| {
+        config.connections_per_address = 2;
+        config.connections = 3;
+    });
+    let arrive = |place: &Place, count: usize| (0..count).try_for_each(|_| place.arrive());
+    let stranger = admission.admit(peer(1)).unwrap();
+    arrive(&stranger, 8).unwrap();
+    assert_eq!(stranger.arrive(), Err(TooManyRequests));
+    let same = admission.admit(peer(1)).unwrap();
+    assert_eq!(same.arrive(), Err(TooManyRequests));
+    let other = admission.admit(peer(2)).unwrap();
+    arrive(&other, 4).unwrap();
+    assert_eq!(other.arrive(), Err(TooManyRequests), "the server is full");
+    // One that is answered makes room, and whoever is known needs none.
+    stranger.end();
+    same.arrive().unwrap();
+    assert_eq!(stranger.begin(Shown::Token), Turn::Served);
+    arrive(&stranger, 99).unwrap();
+    arrive(&other, 4).unwrap();
 }
 
 #[test]
@@ -97,11 +125,12 @@ fn places_that_are_given_back_leave_nothing_behind() {
     let places: Vec<_> = (0..5).map(|last| admission.admit(peer(last))).collect();
     assert_eq!(*admission.open.borrow(), 5, "those that went still close");
     for place in places.iter().flatten() {
-        place.begin(Shown::Nothing).unwrap();
+        place.arrive().unwrap();
+        place.begin(Shown::Nothing);
     }
     drop(places);
     assert_eq!(*admission.open.borrow(), 0);
     let table = admission.lock();
     assert!(table.connections.is_empty() && table.addresses.is_empty() && table.idle.is_empty());
-    assert_eq!(table.anonymous_busy, 0);
+    assert_eq!((table.anonymous_busy, table.requests), (0, 0));
 }
