@@ -59,7 +59,12 @@ impl SocketKernel {
         let is_spare = command.is_spare;
         let started = processes.start(command, theirs).await;
         let started = started.map_err(StartError::Process)?;
-        Self::greet(processes, started, ends, out_of_memory_kills, is_spare).await
+        let mut kernel = Self::new(processes, started, ends.stream, out_of_memory_kills);
+        if is_spare {
+            kernel.mark()?;
+        }
+        kernel.hear_hello(ends.last_words).await?;
+        Ok(kernel)
     }
 
     /// Has such a process forked; `None` if there is none to be had. The socket that was made
@@ -74,36 +79,44 @@ impl SocketKernel {
         let Some(started) = processes.fork(command, theirs).await else {
             return Ok(None);
         };
-        Self::greet(processes, started, ends, out_of_memory_kills, is_spare)
-            .await
-            .map(Some)
+        let mut kernel = Self::new(processes, started, ends.stream, out_of_memory_kills);
+        kernel.hear_hello(ends.last_words).await?;
+        if is_spare {
+            // Not before: nobody in the sandbox can change a fork until it serves.
+            kernel.mark()?;
+        }
+        Ok(Some(kernel))
     }
 
-    async fn greet(
+    fn new(
         processes: Arc<dyn Processes>,
         started: Started,
-        ends: Ends,
+        stream: UnixStream,
         out_of_memory_kills: Option<u64>,
-        is_spare: bool,
-    ) -> Result<Self, StartError> {
-        let mut kernel = Self {
+    ) -> Self {
+        Self {
             processes,
             pid: started.pid,
             exit: started.exit,
             ended: None,
-            stream: ends.stream,
+            stream,
             hung_up: false,
             incoming: FrameBuffer::default(),
             outgoing: BytesMut::new(),
             out_of_memory_kills,
             expendable: None,
             heap_limit: None,
-        };
-        if is_spare {
-            let expendable = Expendable::mark(kernel.pid).map_err(StartError::Process)?;
-            kernel.expendable = Some(expendable);
         }
-        match timeout(START_PATIENCE, kernel.next()).await {
+    }
+
+    /// Makes it a spare.
+    fn mark(&mut self) -> Result<(), StartError> {
+        self.expendable = Some(Expendable::mark(self.pid).map_err(StartError::Process)?);
+        Ok(())
+    }
+
+    async fn hear_hello(&mut self, last_words: LastWords) -> Result<(), StartError> {
+        match timeout(START_PATIENCE, self.next()).await {
             Ok(Event::Message(Envelope {
                 message:
                     Message::Hello {
@@ -112,8 +125,8 @@ impl SocketKernel {
                     },
                 ..
             })) => {
-                kernel.heap_limit = heap_limit;
-                Ok(kernel)
+                self.heap_limit = heap_limit;
+                Ok(())
             }
             Ok(Event::Message(Envelope {
                 message: Message::Hello { protocol, .. },
@@ -124,11 +137,11 @@ impl SocketKernel {
             }),
             Ok(Event::Message(_)) => Err(StartError::Ended {
                 exit: Exit::Confused,
-                last_words: ends.last_words.read(),
+                last_words: last_words.read(),
             }),
             Ok(Event::Ended(exit)) => Err(StartError::Ended {
                 exit,
-                last_words: ends.last_words.read(),
+                last_words: last_words.read(),
             }),
             Err(_elapsed) => Err(StartError::Silent {
                 seconds: START_PATIENCE.as_secs(),
