@@ -37,7 +37,9 @@ impl Sentinels {
         let file = folder.path().join("sentinel");
         // As long as a block of a disk, because it is one, too.
         fs::write(&file, format!("{TEXT:<4096}")).unwrap();
-        let shared = PathBuf::from(format!("/dev/shm/skep-sentinel-{}", std::process::id()));
+        // Not by the number of this process, which is the first of its namespace in every suite.
+        let unique = folder.path().file_name().unwrap().to_str().unwrap();
+        let shared = PathBuf::from(format!("/dev/shm/skep-sentinel-{unique}"));
         fs::write(&shared, TEXT).unwrap();
         let disk = said(&[
             "losetup",

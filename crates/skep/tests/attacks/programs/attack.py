@@ -320,8 +320,11 @@ def ask_interpreter(method, path, body=None):
 def while_kernels_come(look, seconds=25, enough="/tmp/enough"):
     """Makes contexts one after another, until there is a file that says it is enough, and looks at every process that comes
     with them, again and again, until there is evidence or the time is over. Ends with the verdict."""
+    import contextlib
     import time
 
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(enough)
     before = {int(name) for name in os.listdir("/proc") if name.isdigit()}
     end, seen, reader = time.monotonic() + seconds, set(), make_contexts(enough)
     before |= {int(name) for name in os.listdir("/proc") if name.isdigit()}
