@@ -17,7 +17,9 @@ use tokio::time::Instant;
 /// How often the machine is looked at.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
 /// How old a sample may get before somebody who asks for room takes another.
-const OLD: Duration = Duration::from_secs(5);
+const OLD: Duration = Duration::from_secs(1);
+/// How old it may get before nobody is admitted by it.
+const TOO_OLD: Duration = Duration::from_secs(10);
 /// How long a look at the machine may take. A disk that takes longer holds no more sandboxes.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What is kept ready leaves room for so many others.
@@ -143,10 +145,8 @@ impl Admission {
         let mut ledger = self.ledger();
         let policy = &self.inner.policy;
         if policy.enabled {
-            // Without a look there is no telling; the disk has hung for as long, usually.
-            let fresh = ledger
-                .sample
-                .filter(|(began, _)| began.elapsed() < OLD + PATIENCE);
+            // Without a look there is no telling. What hangs then is the disk, usually.
+            let fresh = ledger.sample.filter(|(began, _)| began.elapsed() < TOO_OLD);
             let (_, host) = fresh.ok_or(NoRoom(HostResource::Disk))?;
             let starting = ledger.starting + ledger.unseen + margin;
             let shortage = policy.shortage(&host, ledger.promised, starting, resources);
@@ -314,7 +314,7 @@ mod tests {
         admit(&admission).unwrap();
         tokio::time::advance(OLD + Duration::from_millis(1)).await;
         assert!(admission.is_old());
-        tokio::time::advance(PATIENCE).await;
+        tokio::time::advance(TOO_OLD).await;
         admit(&admission).unwrap_err();
     }
 }

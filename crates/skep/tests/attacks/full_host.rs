@@ -19,7 +19,7 @@ const SANDBOX: u32 = 64;
 /// As many would fill the disk twice.
 const MOST: u32 = 2 * DISK / SANDBOX;
 /// What those that run may grow into: more than the neighbour's whole disk.
-const RESERVE: &str = "40%";
+const RESERVE: &str = "50%";
 
 /// What became of the neighbour.
 #[derive(Debug, PartialEq, Eq)]
