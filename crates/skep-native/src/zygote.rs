@@ -222,7 +222,8 @@ impl Zygotes {
             return;
         };
         let stop = tasks.stopping();
-        let mut looks = tokio::time::interval(config.idle_after / LOOKS);
+        let between = (config.idle_after / LOOKS).max(Duration::from_millis(10));
+        let mut looks = tokio::time::interval(between);
         loop {
             tokio::select! {
                 biased;
