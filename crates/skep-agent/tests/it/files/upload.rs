@@ -209,7 +209,14 @@ impl Disk {
     fn of_one_megabyte(place: std::path::PathBuf) -> Self {
         std::fs::create_dir(&place).unwrap();
         let flags = rustix::mount::MountFlags::empty();
-        rustix::mount::mount("tmpfs", &place, "tmpfs", flags, Some(c"size=1m")).unwrap();
+        rustix::mount::mount(
+            "tmpfs",
+            &place,
+            "tmpfs",
+            flags,
+            Some(c"size=1m,nr_inodes=32"),
+        )
+        .unwrap();
         Self(place)
     }
 }
@@ -246,6 +253,45 @@ async fn a_full_disk_is_told_apart_and_spares_the_old_file() {
         "precious"
     );
     assert!(!disk.0.join("new").exists());
+}
+
+#[tokio::test]
+async fn what_a_full_disk_has_no_room_for_leaves_nothing_behind() {
+    let agent = TestAgent::start();
+    let disk = Disk::of_one_megabyte(agent.home().join("disk"));
+    for (name, size) in [("one", 300_000), ("other", 300_000), ("filler", 400_000)] {
+        std::fs::write(disk.0.join(name), vec![b'x'; size]).unwrap();
+    }
+    let names = || {
+        let mut names: Vec<_> = std::fs::read_dir(&disk.0)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    let body = serde_json::json!({
+        "source_paths": ["disk/one", "disk/other"], "destination": "disk/new/composed",
+    });
+    let json = ("content-type", "application/json");
+    let answer = agent
+        .post("/files/compose", &[json], body.to_string())
+        .await;
+    assert_eq!(told(&answer), "507 507 not enough disk space available");
+    assert_eq!(names(), before, "no torn file, no folder, and both sources");
+
+    // A folder takes an inode, of which there are few here; those above it go again.
+    let deep = "d/".repeat(40);
+    let request = serde_json::json!({"path": format!("disk/{deep}")});
+    let refused = agent
+        .refused("filesystem.Filesystem/MakeDir", request)
+        .await;
+    assert_eq!(
+        refused,
+        "429 resource_exhausted not enough disk space available: No space left on device (os error 28)"
+    );
+    assert_eq!(names(), before);
 }
 
 /// Found by fuzzing: the directories stayed, and an existing file had changed hands already.
