@@ -1,4 +1,4 @@
-//! The messages of our own kernels: JSON objects as `kernels/python/PROTOCOL.md` describes them.
+//! The messages of our own kernels: JSON objects as `kernels/PROTOCOL.md` describes them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
