@@ -4,6 +4,7 @@
 //! libFuzzer's instrumentation. The flags for it are among those that a stable compiler takes.
 
 mod campaign;
+mod corpus;
 
 use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt as _;

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
+use super::corpus::Corpus;
+
 /// An input that takes longer hangs. Machines are sometimes busy.
 const TIMEOUT: Duration = Duration::from_secs(25);
 
@@ -22,7 +24,7 @@ pub(crate) struct Campaign {
     /// What people wrote, each with a name that says what it is.
     seeds: PathBuf,
     /// What was found beyond these, for everybody.
-    corpus: PathBuf,
+    corpus: Corpus,
     /// What was found here.
     found: PathBuf,
     crashes: PathBuf,
@@ -68,7 +70,10 @@ impl Campaign {
             name: name.to_owned(),
             program: program.to_owned(),
             seeds: root.join("fuzz/seeds").join(name),
-            corpus: root.join("fuzz/corpus").join(name),
+            corpus: Corpus::new(
+                root.join("fuzz/corpus").join(format!("{name}.tar.gz")),
+                folder.join("corpus").join(name),
+            ),
             found: folder.join("found").join(name),
             crashes: folder.join("crashes").join(name),
         }
@@ -84,18 +89,16 @@ impl Campaign {
         for folder in [&self.found, &self.crashes] {
             make(folder)?;
         }
+        let corpus = self.corpus.unpack()?;
         let mut command = self.command(is_root);
         command
             .arg(format!("-max_total_time={}", duration.as_secs().max(1)))
             .arg(format!("-timeout={}", TIMEOUT.as_secs()))
             .args(["-rss_limit_mb=2048", "-print_final_stats=1"])
             .arg(format!("-artifact_prefix={}/", self.crashes.display()))
-            .arg(&self.found)
-            .args(
-                [&self.seeds, &self.corpus]
-                    .iter()
-                    .filter(|folder| folder.is_dir()),
-            );
+            .args([self.found.as_path(), corpus])
+            // The planted target has none.
+            .args(self.seeds.is_dir().then_some(&self.seeds));
         let output = command
             .output()
             .with_context(|| format!("cannot start `{}`", self.program.display()))?;
@@ -114,15 +117,16 @@ impl Campaign {
     pub(crate) fn minimise(&self, is_root: bool) -> anyhow::Result<String> {
         let merged = self.found.with_extension("merged");
         remove(&merged)?;
-        for folder in [&self.found, &self.corpus, &merged] {
+        for folder in [&self.found, &merged] {
             make(folder)?;
         }
+        let corpus = self.corpus.unpack()?;
         // libFuzzer leaves out what the first folder reaches already.
         let seeds = copy_files(&self.seeds, &merged)?;
         let output = self
             .command(is_root)
             .args(["-set_cover_merge=1", "-use_counters=0"])
-            .args([&merged, &self.corpus, &self.found])
+            .args([merged.as_path(), corpus, &self.found])
             .output()
             .with_context(|| format!("cannot start `{}`", self.program.display()))?;
         let log = String::from_utf8_lossy(&output.stderr);
@@ -132,10 +136,8 @@ impl Campaign {
             std::fs::remove_file(&copy)
                 .with_context(|| format!("cannot remove `{}`", copy.display()))?;
         }
-        let (before, after) = (count(&self.corpus)?, count(&merged)?);
-        remove(&self.corpus)?;
-        std::fs::rename(&merged, &self.corpus)
-            .with_context(|| format!("cannot replace `{}`", self.corpus.display()))?;
+        let (before, after) = (count(corpus)?, count(&merged)?);
+        self.corpus.pack(&merged)?;
         Ok(format!("{before} inputs before, {after} now"))
     }
 
@@ -191,11 +193,11 @@ fn edges(log: &str) -> u64 {
     last.unwrap_or(0)
 }
 
-fn make(folder: &Path) -> anyhow::Result<()> {
+pub(super) fn make(folder: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make `{}`", folder.display()))
 }
 
-fn remove(folder: &Path) -> anyhow::Result<()> {
+pub(super) fn remove(folder: &Path) -> anyhow::Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove `{}`", folder.display()))
