@@ -207,13 +207,20 @@ fn execute(prepared: &Prepared<'_>) -> Failure {
         // that is swapped behind this look can run it nevertheless: with no more than the user's
         // rights, and nothing of the parent's memory or descriptors.
         let found = resolve(program, 0);
-        if found < 0 && errno() == libc::ELOOP {
-            return Failure {
-                step: SpawnStep::Exec,
-                errno: libc::ELOOP,
-            };
+        if found < 0 {
+            match errno() {
+                libc::ENOENT | libc::ENOTDIR => {}
+                libc::EACCES => answer = libc::EACCES,
+                errno => {
+                    return Failure {
+                        step: SpawnStep::Exec,
+                        errno,
+                    };
+                }
+            }
+            continue;
         }
-        // SAFETY: takes no pointer. If nothing was found there is nothing to close.
+        // SAFETY: takes no pointer.
         unsafe { libc::syscall(libc::SYS_close, found) };
         let (arguments, environment) = (prepared.arguments.as_ptr(), prepared.environment.as_ptr());
         // SAFETY: both arrays end with a null pointer and outlive the call.
