@@ -8,13 +8,14 @@ def look(number):
             file.write("777")
     except OSError:
         pass
-    # One that is not forked had to be started, because the server did not like a fork.
+    # One that is not forked had to be started, because the server did not like a fork. Read once: a process that
+    # ends between two looks has no command any more.
     try:
         with open(f"/proc/{number}/cmdline", "rb") as file:
             command = file.read()
     except OSError:
         return None
-    if b"skep_kernel" in command and not is_forked(number):
+    if b"skep_kernel" in command and b"skep_kernel.zygote" not in command:
         return f"a kernel had to be started: {command.decode()}"
 
 
