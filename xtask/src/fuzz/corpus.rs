@@ -114,7 +114,10 @@ mod tests {
     #[test]
     fn a_target_without_an_archive_has_an_empty_corpus() {
         let folder = tempfile::tempdir().unwrap();
-        let corpus = Corpus::new(folder.path().join("none.tar.gz"), folder.path().join("none"));
+        let corpus = Corpus::new(
+            folder.path().join("none.tar.gz"),
+            folder.path().join("none"),
+        );
         assert_eq!(fs::read_dir(corpus.unpack().unwrap()).unwrap().count(), 0);
     }
 }
