@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use http::header::CONTENT_TYPE;
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use serde_json::json;
 use skep_kernels::{
@@ -99,10 +100,10 @@ async fn health(State(interpreter): State<Arc<Interpreter>>) -> Response {
 /// `POST /execute`: the headers come at once, whoever is before this execution.
 async fn execute(
     State(interpreter): State<Arc<Interpreter>>,
+    _: MayRunCode,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Failed> {
-    interpreter.check_token(&headers)?;
     let request = Execute::parse(&body)?;
     let id = match request.place {
         Place::Context(id) => id,
@@ -222,6 +223,37 @@ impl Interpreter {
     }
 }
 
+/// A caller that has shown the access token. As an argument before the body it is asked for before
+/// the body is read: otherwise anybody could have the agent keep 64 MiB for each request.
+struct MayRunCode;
+
+impl FromRequestParts<Arc<Interpreter>> for MayRunCode {
+    type Rejection = Failed;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        interpreter: &Arc<Interpreter>,
+    ) -> Result<Self, Failed> {
+        interpreter.check_token(&parts.headers).map(|()| Self)
+    }
+}
+
+/// A caller that has shown either token, asked for as early as [`MayRunCode`].
+struct MayUseContexts;
+
+impl FromRequestParts<Arc<Interpreter>> for MayUseContexts {
+    type Rejection = Failed;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        interpreter: &Arc<Interpreter>,
+    ) -> Result<Self, Failed> {
+        interpreter
+            .check_context_token(&parts.headers)
+            .map(|()| Self)
+    }
+}
+
 fn shown<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
     headers.get(name).map(|value| value.as_bytes())
 }
@@ -251,10 +283,9 @@ async fn list(
 /// `POST /contexts`
 async fn create(
     State(interpreter): State<Arc<Interpreter>>,
-    headers: HeaderMap,
+    _: MayUseContexts,
     body: Bytes,
 ) -> Result<Json<wire::Context>, Failed> {
-    interpreter.check_context_token(&headers)?;
     let request = NewContext::parse(&body)?;
     let contexts = &interpreter.contexts;
     let made = contexts

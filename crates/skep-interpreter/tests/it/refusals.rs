@@ -21,6 +21,33 @@ async fn code_is_run_only_for_those_who_have_the_token() {
     }
 }
 
+#[tokio::test]
+async fn a_body_is_not_waited_for_before_the_token_is_known() {
+    let endless = || {
+        Body::from_stream(futures_util::stream::pending::<
+            Result<Vec<u8>, std::io::Error>,
+        >())
+    };
+    let soon = std::time::Duration::from_secs(20);
+    for path in ["/execute", "/contexts"] {
+        let request = Request::post(path).body(endless()).unwrap();
+        let (stranger, owner) = (interpreter(), open_interpreter());
+        let refused = tokio::time::timeout(soon, stranger.send(request)).await;
+        assert_eq!(
+            refused.unwrap().status(),
+            StatusCode::UNAUTHORIZED,
+            "{path}"
+        );
+        // Whoever may come in is listened to.
+        let request = Request::post(path).body(endless()).unwrap();
+        let waiting = owner.send(request);
+        tokio::select! {
+            _ = waiting => panic!("{path} answered without a body"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+}
+
 /// Tries everything that can be done to contexts, and returns the statuses and whether what was
 /// remembered in the default context is still there.
 async fn attack_contexts(
