@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde::de::{MapAccess, Visitor};
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
@@ -101,10 +101,39 @@ struct Fields<'a> {
     ename: Cow<'a, str>,
     #[serde(default, borrow)]
     evalue: Cow<'a, str>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "traceback_lines")]
     traceback: Vec<String>,
     #[serde(default)]
     exiting: bool,
+}
+
+/// Most lines of a traceback, and most representations of a value. User code can write to the
+/// kernel's socket itself, and each empty string takes eight times as much memory here as in its
+/// frame: without a bound one frame would use all the memory that the agent has.
+const MOST_LINES: usize = 100_000;
+const MOST_ENTRIES: usize = 10_000;
+
+fn traceback_lines<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    struct Lines;
+    impl<'de> Visitor<'de> for Lines {
+        type Value = Vec<String>;
+
+        fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(formatter, "at most {MOST_LINES} lines")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut lines: A) -> Result<Self::Value, A::Error> {
+            let mut all = Vec::new();
+            while let Some(line) = lines.next_element()? {
+                if all.len() == MOST_LINES {
+                    return Err(A::Error::invalid_length(MOST_LINES + 1, &self));
+                }
+                all.push(line);
+            }
+            Ok(all)
+        }
+    }
+    deserializer.deserialize_seq(Lines)
 }
 
 /// Whether a value that user code gave for a truth is one.
@@ -141,6 +170,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawBundle<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut entries = Vec::new();
                 while let Some(entry) = map.next_entry()? {
+                    if entries.len() == MOST_ENTRIES {
+                        return Err(A::Error::invalid_length(MOST_ENTRIES + 1, &self));
+                    }
                     entries.push(entry);
                 }
                 Ok(entries)
@@ -279,6 +311,27 @@ mod tests {
             panic!("{envelope:?}");
         };
         assert_eq!((stream, text.as_str()), (Stream::Stderr, r#""a\u2028b\n""#));
+    }
+
+    #[test]
+    fn a_frame_of_countless_empty_things_is_refused() {
+        let frame = |text: String| parse(&Bytes::from(text));
+        let error = |lines: usize| {
+            let lines = vec![r#""""#; lines].join(",");
+            frame(format!(
+                r#"{{"type":"error","ename":"x","evalue":"y","traceback":[{lines}]}}"#
+            ))
+        };
+        error(MOST_LINES).unwrap();
+        error(MOST_LINES + 1).unwrap_err();
+        let value = |entries: usize| {
+            let entries = vec![r#""":0"#; entries].join(",");
+            frame(format!(
+                r#"{{"type":"display_data","data":{{{entries}}},"metadata":{{}}}}"#
+            ))
+        };
+        value(MOST_ENTRIES).unwrap();
+        value(MOST_ENTRIES + 1).unwrap_err();
     }
 
     #[test]
