@@ -4,13 +4,11 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use skep_types::AccessToken;
-use skep_wire::agent::AGENT_PORT;
 
 use crate::admission::Shown;
 use crate::classify::{ACCESS_TOKEN, API_KEY};
 use crate::headers::TRAFFIC_TOKEN;
 use crate::route::Route;
-use crate::signed_url::SignedUrl;
 
 /// What a request to the API shows. Whether a key is right only the API knows.
 pub(crate) fn shown_to_api(headers: &HeaderMap) -> Shown {
@@ -22,7 +20,7 @@ pub(crate) fn shown_to_api(headers: &HeaderMap) -> Shown {
 }
 
 /// What a request to a port of a sandbox shows.
-pub(crate) fn shown_to_sandbox(route: &Route, port: u16, parts: &Parts) -> Shown {
+pub(crate) fn shown_to_sandbox(route: &Route, parts: &Parts) -> Shown {
     let text = |name: &str| {
         let shown = parts.headers.get(name);
         shown.and_then(|value| value.to_str().ok())
@@ -39,17 +37,54 @@ pub(crate) fn shown_to_sandbox(route: &Route, port: u16, parts: &Parts) -> Shown
             tokens.any(|token| token.matches(shown))
         })
     };
-    let signed = || {
-        let url = (port == AGENT_PORT && parts.uri.path() == "/files")
-            .then(|| SignedUrl::read(parts))
-            .flatten();
-        let token = route.access_token.as_ref();
-        url.zip(token)
-            .is_some_and(|(url, token)| url.is_signed_with(token))
-    };
-    if access() || traffic() || signed() {
+    // A signed link says nothing about its caller: links are made to be passed on, and whether one
+    // still counts only the agent knows.
+    if access() || traffic() {
         Shown::Token
     } else {
         Shown::Nothing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+    use crate::fake::FakeRoutes;
+
+    fn shown(uri: &str, header: Option<(&str, &str)>) -> Shown {
+        let route = FakeRoutes::default().publish_as(|route| {
+            route.access_token = Some(AccessToken::from_record("secret"));
+        });
+        let mut request = Request::get(uri);
+        if let Some((name, value)) = header {
+            request = request.header(name, value);
+        }
+        shown_to_sandbox(&route, &request.body(()).unwrap().into_parts().0)
+    }
+
+    #[test]
+    fn a_token_is_shown_and_a_signed_link_is_not_one() {
+        assert_eq!(
+            shown("/files", Some((ACCESS_TOKEN, "secret"))),
+            Shown::Token
+        );
+        assert_eq!(
+            shown("/files", Some((ACCESS_TOKEN, "other"))),
+            Shown::Nothing
+        );
+        // `a:read:user:secret`, hashed as the contract says.
+        let signature = "v1_";
+        let digest = base64::Engine::encode(
+            &base64::engine::general_purpose::STANDARD_NO_PAD,
+            <sha2::Sha256 as sha2::Digest>::digest("a:read:user:secret"),
+        );
+        let encoded = digest.replace('+', "%2B").replace('/', "%2F");
+        let link = format!("/files?path=a&username=user&signature={signature}{encoded}");
+        let parts = Request::get(&link).body(()).unwrap().into_parts().0;
+        let url = crate::signed_url::SignedUrl::read(&parts).unwrap();
+        assert!(url.is_signed_with(&AccessToken::from_record("secret")));
+        assert_eq!(shown(&link, None), Shown::Nothing);
     }
 }

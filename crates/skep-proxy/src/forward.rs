@@ -197,7 +197,7 @@ async fn admit(shared: &Shared, parts: &Parts) -> Result<Admitted, Refusal> {
         return Err(Refusal::Reserved { path });
     }
     check_traffic_token(&route, target.port, parts)?;
-    let shown = shown_to_sandbox(&route, target.port, parts);
+    let shown = shown_to_sandbox(&route, parts);
     Ok(Admitted::Sandbox(target, route, shown))
 }
 
