@@ -1,10 +1,9 @@
 //! From what control knows to what clients read.
 
 use skep_control::{
-    Key, KeyMask, ListedTemplate, LogEntry, LogLevel, MetricPoint, Order, Sandbox, SandboxRecord,
-    TeamPoint,
+    Key, KeyMask, ListedTemplate, MetricPoint, Order, Sandbox, SandboxRecord, TeamPoint,
 };
-use skep_types::{AccessToken, Phase, Usage};
+use skep_types::{AccessToken, LogEntry, LogLevel, Phase, Usage};
 use skep_wire::rest;
 
 /// Which version of the agent's protocol our sandboxes speak. Clients unlock features by it.

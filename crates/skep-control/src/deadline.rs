@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use skep_types::{Phase, SandboxId};
+use skep_types::{DeadlineMode, NotHere, Phase, SandboxId};
 
 use crate::control::now;
-use crate::{Blocked, Caller, Control, DeadlineMode, NotHere, Sandbox};
+use crate::{Blocked, Caller, Control, Sandbox};
 
 /// A time to live that the team may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -38,10 +38,7 @@ pub use keys::{KeyError, KeyMask, NewKey};
 pub use list::{Cursor, CursorError, ListQuery, Page, SortOrder, States};
 pub use logs::{LogDirection, LogQuery};
 pub use metrics::{MetricPoint, MetricRange};
-pub use nodes::{
-    Admitted, DeadlineMode, FakeNodes, KillError, LogEntry, LogLevel, NodeCreateError, Nodes,
-    NotHere,
-};
+pub use nodes::{Admitted, FakeNodes, KillError, NodeCreateError, Nodes};
 pub use quota::{Full, Place, Quota};
 pub use records::{RecordPage, RecordQuery};
 pub use sandbox::{Sandbox, SandboxNotFound, StopError};

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use skep_store::StoreError;
-use skep_types::SandboxId;
+use skep_types::{LogEntry, LogLevel, SandboxId};
 
-use crate::{Caller, Control, LogEntry, LogLevel};
+use crate::{Caller, Control};
 
 /// How far a page reaches from its cursor.
 const WINDOW: Duration = Duration::from_hours(7 * 24);

@@ -2,15 +2,13 @@
 
 mod fake;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use jiff::Timestamp;
 use skep_types::{
-    Egress, HostResource, Resources, SandboxId, SandboxSpec, SandboxStatus, TemplateImage,
-    TenantId, Usage,
+    DeadlineMode, Egress, HostResource, LogEntry, NotHere, Resources, SandboxId, SandboxSpec,
+    SandboxStatus, TemplateImage, TenantId, Usage,
 };
 
 pub use fake::FakeNodes;
@@ -88,15 +86,6 @@ pub trait Nodes: fmt::Debug + Send + Sync {
 /// Room for a sandbox on some machine. Dropping it gives up what the sandbox has not taken.
 pub type Admitted = Box<dyn fmt::Debug + Send + Sync>;
 
-/// How a new deadline relates to the old one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeadlineMode {
-    /// It replaces it, earlier or later.
-    Set,
-    /// The later of the two holds; the old one stays as it is, to the microsecond.
-    Extend,
-}
-
 /// Why there is no new sandbox. Nothing of it is left.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeCreateError {
@@ -124,35 +113,4 @@ pub enum KillError {
     /// again until nothing is left; asking again tries at once.
     #[error("sandbox could not be removed")]
     Failed(#[source] Source),
-}
-
-/// There is no such sandbox, or no longer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("sandbox is not there")]
-pub struct NotHere;
-
-/// Something a sandbox said.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogEntry {
-    /// When.
-    pub at: Timestamp,
-    /// How much it matters.
-    pub level: LogLevel,
-    /// What.
-    pub message: String,
-    /// More about it, such as which process said it.
-    pub fields: BTreeMap<String, String>,
-}
-
-/// How much a log entry matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    /// For whoever looks for a fault.
-    Debug,
-    /// As expected.
-    Info,
-    /// Odd.
-    Warn,
-    /// Wrong.
-    Error,
 }

@@ -1,9 +1,8 @@
 //! Sandboxes that outlive their server, and what the next one does with them.
 
-use jiff::Timestamp;
 use skep_isolation::{AdoptError, Exit};
 use skep_telemetry::Chain;
-use skep_types::{EndReason, Ending, Phase, Resources, SandboxId, Usage};
+use skep_types::{EndReason, Ending, Phase, Resources, SandboxId, SandboxRun, Usage};
 
 use crate::clock::wall_now;
 use crate::driver::reason_of;
@@ -17,12 +16,8 @@ pub struct Living {
     pub id: SandboxId,
     /// Its limits.
     pub resources: Resources,
-    /// What [`Journal::started`] was given; `None` if it never got so far.
-    pub record: Option<String>,
-    /// When it became ready.
-    pub started_at: Timestamp,
-    /// Its deadline as people know it.
-    pub ends_at: Timestamp,
+    /// Its run, as the journal was told; `None` if it never got so far.
+    pub run: Option<SandboxRun>,
 }
 
 /// What became of the sandboxes of the last server.
@@ -90,8 +85,8 @@ impl Node {
     async fn adopt_one(&self, living: Living) -> Result<Adopted, Lost> {
         // Without a record the server was killed while it launched: the sandbox may be
         // anywhere between nothing and running, and nobody was told of it. It is swept.
-        let text = living.record.ok_or(EndReason::StartFailed)?;
-        let record = DriverRecord::from_text(&text, living.ends_at).map_err(|error| {
+        let run = living.run.ok_or(EndReason::StartFailed)?;
+        let record = DriverRecord::from_text(&run.launch_record, run.ends_at).map_err(|error| {
             tracing::error!(sandbox = %living.id, error = %Chain(&error), "cannot adopt sandbox");
             EndReason::Crashed
         })?;
@@ -102,7 +97,7 @@ impl Node {
                 let usage = lost(&error).usage;
                 Lost { reason, usage }
             })?;
-            self.drive(&living.id, living.resources, living.started_at, |driver| {
+            self.drive(&living.id, living.resources, run.started_at, |driver| {
                 driver.adopt_and_end(launched, record, reason)
             })
             .map_err(|Taken| reason)?;
@@ -116,7 +111,7 @@ impl Node {
             );
             lost
         })?;
-        self.drive(&living.id, living.resources, living.started_at, |driver| {
+        self.drive(&living.id, living.resources, run.started_at, |driver| {
             driver.adopt_and_drive(launched, record)
         })
         .map_err(|Taken| EndReason::Crashed)?;

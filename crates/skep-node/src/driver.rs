@@ -8,7 +8,7 @@ use std::time::Instant;
 use skep_isolation::{Exit, LaunchError, LaunchRequest, Launched, UsageError};
 use skep_telemetry::{Chain, trace};
 use skep_types::{
-    AccessToken, EndReason, Ending, Event, ExecutionId, Phase, Redacted, SandboxSpec,
+    AccessToken, DeadlineMode, EndReason, Ending, Event, ExecutionId, Phase, Redacted, SandboxSpec,
     SandboxStatus, Usage, Verdict,
 };
 use skep_wire::agent::AgentConfig;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Deadline, wall_now};
 use crate::journal::Noted;
 use crate::memory_mean::MemoryMean;
-use crate::node::{CreateError, ExtendMode, Inner, KillError};
+use crate::node::{CreateError, Inner, KillError};
 use crate::record::DriverRecord;
 use crate::route::NodeRoute;
 
@@ -29,7 +29,7 @@ pub(crate) enum Request {
     /// Move the deadline; answers with the status after it.
     Deadline {
         deadline: Deadline,
-        mode: ExtendMode,
+        mode: DeadlineMode,
         answer: oneshot::Sender<SandboxStatus>,
     },
     /// Read the counters.
@@ -183,13 +183,7 @@ impl Driver {
     }
 
     fn journal_started(&self, record: &DriverRecord, status: &SandboxStatus) -> Noted {
-        self.node.journal.started(
-            &status.id,
-            record.execution,
-            record.to_text(),
-            status.started_at,
-            status.ends_at,
-        )
+        self.node.journal.started(&status.id, record.run(status))
     }
 
     async fn drive_to_end(&mut self, mut running: Running) {
@@ -235,10 +229,15 @@ impl Driver {
         }
     }
 
-    async fn move_deadline(&mut self, running: &mut Running, deadline: Deadline, mode: ExtendMode) {
+    async fn move_deadline(
+        &mut self,
+        running: &mut Running,
+        deadline: Deadline,
+        mode: DeadlineMode,
+    ) {
         let moves = match mode {
-            ExtendMode::Set => true,
-            ExtendMode::OnlyExtend => deadline.instant > running.record.deadline.instant,
+            DeadlineMode::Set => true,
+            DeadlineMode::Extend => deadline.instant > running.record.deadline.instant,
         };
         if !moves {
             return;
@@ -251,8 +250,8 @@ impl Driver {
 
     /// Writes down what has changed in the record of a running sandbox.
     fn journal_record(&self, record: &DriverRecord) -> Noted {
-        let (journal, id) = (&self.node.journal, &self.status.borrow().id);
-        journal.changed(id, record.execution, record.to_text(), record.deadline.wall)
+        let status = self.status.borrow();
+        self.node.journal.changed(&status.id, record.run(&status))
     }
 
     /// Says why the first process ended although nobody asked for it.

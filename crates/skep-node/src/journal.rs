@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{self, BoxFuture};
-use jiff::Timestamp;
-use skep_types::{Ending, ExecutionId, Resources, SandboxId};
+use skep_types::{Ending, Resources, SandboxId, SandboxRun};
 
 /// Resolves when a note would survive the death of the server.
 pub type Noted = BoxFuture<'static, ()>;
@@ -19,23 +18,10 @@ pub type Noted = BoxFuture<'static, ()>;
 /// report: the sandbox goes on. The record is opaque text.
 pub trait Journal: fmt::Debug + Send + Sync {
     /// The sandbox runs.
-    fn started(
-        &self,
-        id: &SandboxId,
-        execution: ExecutionId,
-        record: String,
-        started_at: Timestamp,
-        ends_at: Timestamp,
-    ) -> Noted;
+    fn started(&self, id: &SandboxId, run: SandboxRun) -> Noted;
 
-    /// The record of a running sandbox has changed, or its deadline.
-    fn changed(
-        &self,
-        id: &SandboxId,
-        execution: ExecutionId,
-        record: String,
-        ends_at: Timestamp,
-    ) -> Noted;
+    /// The launch record of a running sandbox has changed, or its deadline.
+    fn changed(&self, id: &SandboxId, run: SandboxRun) -> Noted;
 
     /// The sandbox is gone.
     fn ended(&self, id: &SandboxId, ending: &Ending) -> Noted;
@@ -50,7 +36,7 @@ pub struct MemoryJournal {
 
 #[derive(Debug, Clone, Default)]
 struct Entry {
-    record: Option<(String, Timestamp, Timestamp)>,
+    run: Option<SandboxRun>,
     ending: Option<Ending>,
 }
 
@@ -64,13 +50,11 @@ impl MemoryJournal {
     /// would read them.
     pub fn living(&self) -> Vec<crate::Living> {
         let living = |(id, entry): (&SandboxId, &Entry)| {
-            let (record, started_at, ends_at) = entry.record.clone()?;
+            let run = entry.run.clone()?;
             entry.ending.is_none().then(|| crate::Living {
                 id: id.clone(),
                 resources: Resources::default(),
-                record: Some(record),
-                started_at,
-                ends_at,
+                run: Some(run),
             })
         };
         self.lock().iter().filter_map(living).collect()
@@ -82,32 +66,14 @@ impl MemoryJournal {
 }
 
 impl Journal for MemoryJournal {
-    fn started(
-        &self,
-        id: &SandboxId,
-        _execution: ExecutionId,
-        record: String,
-        started_at: Timestamp,
-        ends_at: Timestamp,
-    ) -> Noted {
-        self.lock().entry(id.clone()).or_default().record = Some((record, started_at, ends_at));
+    fn started(&self, id: &SandboxId, run: SandboxRun) -> Noted {
+        self.lock().entry(id.clone()).or_default().run = Some(run);
         future::ready(()).boxed()
     }
 
-    fn changed(
-        &self,
-        id: &SandboxId,
-        _execution: ExecutionId,
-        record: String,
-        ends_at: Timestamp,
-    ) -> Noted {
-        if let Some((old, _, old_end)) = self
-            .lock()
-            .get_mut(id)
-            .and_then(|entry| entry.record.as_mut())
-        {
-            *old = record;
-            *old_end = ends_at;
+    fn changed(&self, id: &SandboxId, run: SandboxRun) -> Noted {
+        if let Some(entry) = self.lock().get_mut(id) {
+            entry.run = Some(run);
         }
         future::ready(()).boxed()
     }

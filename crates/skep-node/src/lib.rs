@@ -13,6 +13,7 @@ mod clock;
 mod driver;
 mod host;
 mod journal;
+mod log;
 mod memory_mean;
 mod metrics;
 mod node;
@@ -27,7 +28,5 @@ pub use clock::Deadline;
 pub use host::HostReport;
 pub use journal::{Journal, MemoryJournal, Noted};
 pub use metrics::Metrics;
-pub use node::{
-    CreateError, ExtendMode, KillError, Node, NodeOptions, NotHere, SpareCounts, WhenStopped,
-};
+pub use node::{CreateError, KillError, Node, NodeOptions, SpareCounts};
 pub use route::NodeRoute;

@@ -10,8 +10,9 @@ use jiff::Timestamp;
 use skep_isolation::{Isolation, LaunchError};
 use skep_telemetry::Tasks;
 use skep_types::{
-    AccessToken, AdmissionPolicy, Egress, EndReason, ExecutionId, Phase, Resources, SandboxId,
-    SandboxSpec, SandboxStatus, TemplateImage, TenantId, Usage,
+    AccessToken, AdmissionPolicy, DeadlineMode, Egress, EndReason, ExecutionId, LogEntry, NotHere,
+    Phase, Resources, SandboxId, SandboxSpec, SandboxStatus, TemplateImage, TenantId, Usage,
+    WhenStopped,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -20,6 +21,7 @@ use crate::agents::Agents;
 use crate::clock::{Deadline, wall_now};
 use crate::driver::{Driver, Request};
 use crate::journal::Journal;
+use crate::log;
 use crate::metrics::Metrics;
 use crate::route::NodeRoute;
 use crate::spares::Spares;
@@ -51,24 +53,6 @@ pub struct NodeOptions {
     pub admission: AdmissionPolicy,
 }
 
-/// What happens to the sandboxes when the server stops in good order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WhenStopped {
-    /// They run on; the next server adopts them.
-    Leave,
-    /// They end, with the reason `server_stopped`.
-    End,
-}
-
-/// How a new deadline relates to the old one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExtendMode {
-    /// It replaces it, earlier or later.
-    Set,
-    /// The later of the two holds.
-    OnlyExtend,
-}
-
 /// Why there is no new sandbox. Nothing of it is left.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
@@ -96,11 +80,6 @@ pub struct SpareCounts {
     /// How often somebody came and none was ready.
     pub missing: u64,
 }
-
-/// There is no such sandbox on this node, or no longer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no such sandbox on this node")]
-pub struct NotHere;
 
 /// Why a sandbox was not ended by whoever asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -235,7 +214,7 @@ impl Node {
         &self,
         id: &SandboxId,
         lifetime: Duration,
-        mode: ExtendMode,
+        mode: DeadlineMode,
     ) -> Result<SandboxStatus, NotHere> {
         let entry = self.entry(id).ok_or(NotHere)?;
         let (answer, done) = oneshot::channel();
@@ -265,14 +244,16 @@ impl Node {
         done.await.map_err(|_| NotHere)
     }
 
-    /// What is kept of what a sandbox said to its owner, also after its end: lines of JSON, the
-    /// oldest first. What cannot be read is logged, and nothing is said.
-    pub async fn log(&self, id: &SandboxId) -> Vec<u8> {
-        let read = self.inner.isolation.log(id.clone()).await;
-        read.unwrap_or_else(|error| {
-            tracing::error!(sandbox = %id, %error, "cannot read what a sandbox said");
-            Vec::new()
-        })
+    /// The log of a sandbox, also after its end, oldest entry first. One that cannot be read is
+    /// empty, and the failure goes to the server's own log.
+    pub async fn logs(&self, id: &SandboxId) -> Vec<LogEntry> {
+        match self.inner.isolation.log(id.clone()).await {
+            Ok(text) => log::entries(&text),
+            Err(error) => {
+                tracing::error!(sandbox = %id, %error, "cannot read the log of a sandbox");
+                Vec::new()
+            }
+        }
     }
 
     /// Forgets what an ended sandbox said.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use skep_isolation::LaunchRecord;
-use skep_types::{AccessToken, EndReason, ExecutionId, Redacted};
+use skep_types::{AccessToken, EndReason, ExecutionId, Redacted, SandboxRun, SandboxStatus};
 
 use crate::clock::Deadline;
 
@@ -45,6 +45,16 @@ pub(crate) enum ReadError {
 }
 
 impl DriverRecord {
+    /// The run that the journal is to keep of a sandbox with this status.
+    pub(crate) fn run(&self, status: &SandboxStatus) -> SandboxRun {
+        SandboxRun {
+            execution: self.execution,
+            launch_record: self.to_text(),
+            started_at: status.started_at,
+            ends_at: self.deadline.wall,
+        }
+    }
+
     pub(crate) fn to_text(&self) -> String {
         let written = Written {
             execution: self.execution.to_string(),

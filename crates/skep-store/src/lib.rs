@@ -30,7 +30,7 @@ pub use checkpoint::CHECKPOINT_INTERVAL;
 pub use error::StoreError;
 pub use idempotency::{Idempotency, IdempotentRequest};
 pub use keys::{Key, Keys};
-pub use sandboxes::{Order, Position, Run, SandboxFilter, SandboxRecord, Sandboxes, Span, Spawns};
+pub use sandboxes::{Order, Position, SandboxFilter, SandboxRecord, Sandboxes, Span, Spawns};
 pub use store::Store;
 pub use teams::{Standing, Team, Teams};
 pub use writer::{Metrics, Receipt};

@@ -6,9 +6,9 @@ mod record;
 mod write;
 
 use jiff::Timestamp;
-use skep_types::{Ending, ExecutionId, SandboxId, TeamId};
+use skep_types::{Ending, SandboxId, SandboxRun, TeamId};
 
-pub use record::{Order, Position, Run, SandboxFilter, SandboxRecord, Span, Spawns};
+pub use record::{Order, Position, SandboxFilter, SandboxRecord, Span, Spawns};
 
 use crate::{Idempotency, IdempotentRequest, Receipt, Store, StoreError, idempotency};
 
@@ -38,39 +38,20 @@ impl Sandboxes<'_> {
     /// Records that a sandbox runs, for the first time or again.
     ///
     /// The receipt fails with [`StoreError::Missing`] if it is not there or has ended.
-    pub fn started(
-        &self,
-        id: SandboxId,
-        execution: ExecutionId,
-        launch_record: String,
-        started_at: Timestamp,
-        ends_at: Timestamp,
-    ) -> Receipt {
-        let run = Run {
-            execution,
-            launch_record,
-            started_at,
-            ends_at,
-        };
+    pub fn started(&self, id: SandboxId, run: SandboxRun) -> Receipt {
         self.0
             .write_retained("record the start of a sandbox", move |connection| {
                 write::started(connection, &id, &run)
             })
     }
 
-    /// Records another deadline for this run of the sandbox, with the node's own note of it.
+    /// Records the launch record and the deadline of a run as they are now.
     ///
     /// The receipt fails with [`StoreError::Missing`] if that run is over.
-    pub fn deadline(
-        &self,
-        id: SandboxId,
-        execution: ExecutionId,
-        launch_record: String,
-        ends_at: Timestamp,
-    ) -> Receipt {
+    pub fn changed(&self, id: SandboxId, run: SandboxRun) -> Receipt {
         self.0
-            .write_retained("record a deadline", move |connection| {
-                write::deadline(connection, &id, execution, &launch_record, ends_at)
+            .write_retained("record a change of a run", move |connection| {
+                write::changed(connection, &id, &run)
             })
     }
 

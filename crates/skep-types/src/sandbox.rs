@@ -95,6 +95,29 @@ pub struct SandboxStatus {
     pub ending: Option<Ending>,
 }
 
+/// The relation of a new deadline to the old one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeadlineMode {
+    /// It replaces the old one, earlier or later.
+    Set,
+    /// The later of the two holds; the old one stays as it is, to the microsecond.
+    Extend,
+}
+
+/// There is no such sandbox, or no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("sandbox is not there")]
+pub struct NotHere;
+
+/// The fate of running sandboxes when the server stops in good order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenStopped {
+    /// They run on; the next server adopts them.
+    Leave,
+    /// They end, with the reason `server_stopped`.
+    End,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use skep_cli::{
     ChosenServerArgs, KeyCommand, NotebookCommand, OutputArgs, ReplArgs, RunArgs, SandboxCommand,
 };
 
-use crate::config::{Config, WhenStopped};
+use crate::config::Config;
 use crate::env_vars;
 use crate::team::TeamCommand;
 
@@ -179,7 +179,7 @@ impl ServeArgs {
         config.share_host_package_settings |= self.share_host_package_settings;
         if self.private {
             // Nobody else comes, so nothing is made for them.
-            config.when_stopped = WhenStopped::End;
+            config.when_stopped = skep_types::WhenStopped::End;
             config.pool.ready = 0;
             config.pool.disks = 0;
             config.pool.warm.clear();

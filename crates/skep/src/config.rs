@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use skep_proxy::FrontConfig;
-use skep_types::{AdmissionPolicy, Reserve, Resources, Sharing};
+use skep_types::{AdmissionPolicy, Reserve, Resources, Sharing, WhenStopped};
 
 use crate::env_vars;
 use crate::traces::TraceHeaders;
@@ -31,6 +31,7 @@ pub(crate) struct Config {
     /// The domain under which sandboxes have host names; none means by headers only.
     pub(crate) domain: Option<String>,
     /// What happens to sandboxes when the server stops in good order.
+    #[serde(with = "WhenStoppedWords")]
     pub(crate) when_stopped: WhenStopped,
     /// Whether sandboxes get the host's package mirrors, proxies and certificate authorities.
     pub(crate) share_host_package_settings: bool,
@@ -54,10 +55,10 @@ pub(crate) struct Config {
     pub(crate) traces: Traces,
 }
 
-/// See [`skep_node::WhenStopped`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum WhenStopped {
+/// The words of [`WhenStopped`].
+#[derive(Deserialize)]
+#[serde(remote = "WhenStopped", rename_all = "snake_case")]
+enum WhenStoppedWords {
     Leave,
     End,
 }

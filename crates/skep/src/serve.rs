@@ -21,7 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::cache_users;
-use crate::config::{Config, WhenStopped};
+use crate::config::Config;
 use crate::data_dir;
 use crate::housekeeping::forget_old_records;
 use crate::isolation;
@@ -133,13 +133,7 @@ pub(crate) async fn serve(
         tracing::error!("housekeeping did not end well");
     }
     parts.control.finish().await;
-    parts
-        .node
-        .shut_down(match config.when_stopped {
-            WhenStopped::Leave => skep_node::WhenStopped::Leave,
-            WhenStopped::End => skep_node::WhenStopped::End,
-        })
-        .await;
+    parts.node.shut_down(config.when_stopped).await;
     parts.isolation.stop().await;
     if let Some(traces) = traces {
         traces.finish().await;

@@ -2,7 +2,8 @@
 
 use axum::Json;
 use axum::extract::State;
-use skep_control::{LogDirection, LogEntry, LogLevel, LogQuery};
+use skep_control::{LogDirection, LogQuery};
+use skep_types::{LogEntry, LogLevel};
 use skep_wire::rest;
 
 use crate::authorized::Authorized;

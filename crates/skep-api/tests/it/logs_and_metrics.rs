@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use skep_control::{LogEntry, LogLevel};
-use skep_types::Usage;
+use skep_types::{LogEntry, LogLevel, Usage};
 
 use crate::server::Server;
 

@@ -9,12 +9,13 @@ use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use skep_store::Store;
 use skep_types::{
-    Egress, EndReason, Ending, ExecutionId, HostResource, Phase, Resources, SandboxId, SandboxSpec,
-    SandboxStatus, TemplateId, TemplateImage, TenantId, Usage,
+    DeadlineMode, Egress, EndReason, Ending, ExecutionId, HostResource, LogEntry, NotHere, Phase,
+    Resources, SandboxId, SandboxRun, SandboxSpec, SandboxStatus, TemplateId, TemplateImage,
+    TenantId, Usage,
 };
 use tokio::sync::Notify;
 
-use super::{Admitted, DeadlineMode, KillError, LogEntry, NodeCreateError, Nodes, NotHere};
+use super::{Admitted, KillError, NodeCreateError, Nodes};
 
 /// A machine that runs nothing and keeps the record as a real one does. Clones share it.
 ///
@@ -157,13 +158,8 @@ impl FakeNodes {
             ends_at: later(started_at, spec.lifetime),
             ending: None,
         };
-        let starting = self.store.sandboxes().started(
-            spec.id.clone(),
-            status.execution,
-            "a fake".to_owned(),
-            status.started_at,
-            status.ends_at,
-        );
+        let sandboxes = self.store.sandboxes();
+        let starting = sandboxes.started(spec.id.clone(), run(&status));
         // The order may be refused by the record at the same time, which is control's business.
         if let Err(error) = starting.recorded().await {
             tracing::debug!(%error, "start not recorded");
@@ -250,13 +246,9 @@ impl Nodes for FakeNodes {
                 };
                 held.status.clone()
             };
-            let deadline = self.store.sandboxes().deadline(
-                id.clone(),
-                status.execution,
-                "a fake".to_owned(),
-                status.ends_at,
-            );
-            deadline.recorded().await.expect("the test's record works");
+            let sandboxes = self.store.sandboxes();
+            let changing = sandboxes.changed(id.clone(), run(&status));
+            changing.recorded().await.expect("the test's record works");
             if lifetime.is_zero() && mode == DeadlineMode::Set {
                 self.end(&id, EndReason::Timeout).await;
             }
@@ -280,6 +272,15 @@ impl Nodes for FakeNodes {
     fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>> {
         let logs = self.lock().sandboxes.get(&id).map(|held| held.logs.clone());
         async move { logs.unwrap_or_default() }.boxed()
+    }
+}
+
+fn run(status: &SandboxStatus) -> SandboxRun {
+    SandboxRun {
+        execution: status.execution,
+        launch_record: "a fake".to_owned(),
+        started_at: status.started_at,
+        ends_at: status.ends_at,
     }
 }
 

@@ -6,13 +6,12 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use skep_control::{
-    Admitted, CreateError, DeadlineMode, FakeNodes, KillError, ListQuery, LogEntry,
-    NodeCreateError, Nodes, NotHere, StopError,
+    Admitted, CreateError, FakeNodes, KillError, ListQuery, NodeCreateError, Nodes, StopError,
 };
 use skep_testkit::wait_until;
 use skep_types::{
-    Egress, EndReason, Phase, Resources, SandboxId, SandboxSpec, SandboxStatus, TemplateImage,
-    TenantId, Usage,
+    DeadlineMode, Egress, EndReason, LogEntry, NotHere, Phase, Resources, SandboxId, SandboxSpec,
+    SandboxStatus, TemplateImage, TenantId, Usage,
 };
 use tempfile::TempDir;
 

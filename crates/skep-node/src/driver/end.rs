@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use skep_isolation::DestroyError;
 use skep_telemetry::Chain;
-use skep_types::{EndReason, Event, Usage};
+use skep_types::{EndReason, Event, NotHere, Usage};
 
 use super::{Driver, Killer, Request, Running, answer};
-use crate::node::{KillError, NotHere};
+use crate::node::KillError;
 
 /// How long the kill waits for the record to know of it. A disk that is full or broken keeps
 /// nobody alive.

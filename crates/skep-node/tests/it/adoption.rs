@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future;
-use jiff::Timestamp;
-use skep_node::{
-    Adoption, Journal, KillError, Living, MemoryJournal, Node, NodeOptions, Noted, WhenStopped,
-};
-use skep_types::{EndReason, Ending, ExecutionId, Phase, SandboxId, Usage};
+use skep_node::{Adoption, Journal, KillError, Living, MemoryJournal, Node, NodeOptions, Noted};
+use skep_types::{EndReason, Ending, Phase, SandboxId, SandboxRun, Usage, WhenStopped};
 
 use crate::{Machine, spec};
 
@@ -112,25 +109,12 @@ async fn the_bill_has_the_memory_on_average() {
 struct CutShort(MemoryJournal);
 
 impl Journal for CutShort {
-    fn started(
-        &self,
-        id: &SandboxId,
-        execution: ExecutionId,
-        record: String,
-        started_at: Timestamp,
-        ends_at: Timestamp,
-    ) -> Noted {
-        self.0.started(id, execution, record, started_at, ends_at)
+    fn started(&self, id: &SandboxId, run: SandboxRun) -> Noted {
+        self.0.started(id, run)
     }
 
-    fn changed(
-        &self,
-        id: &SandboxId,
-        execution: ExecutionId,
-        record: String,
-        ends_at: Timestamp,
-    ) -> Noted {
-        self.0.changed(id, execution, record, ends_at)
+    fn changed(&self, id: &SandboxId, run: SandboxRun) -> Noted {
+        self.0.changed(id, run)
     }
 
     fn ended(&self, _id: &SandboxId, _ending: &Ending) -> Noted {
@@ -190,24 +174,11 @@ async fn a_sandbox_that_does_not_die_is_the_next_servers_too() {
 struct Hanging;
 
 impl Journal for Hanging {
-    fn started(
-        &self,
-        _id: &SandboxId,
-        _execution: ExecutionId,
-        _record: String,
-        _started_at: Timestamp,
-        _ends_at: Timestamp,
-    ) -> Noted {
+    fn started(&self, _id: &SandboxId, _run: SandboxRun) -> Noted {
         future::ready(()).boxed()
     }
 
-    fn changed(
-        &self,
-        _id: &SandboxId,
-        _execution: ExecutionId,
-        _record: String,
-        _ends_at: Timestamp,
-    ) -> Noted {
+    fn changed(&self, _id: &SandboxId, _run: SandboxRun) -> Noted {
         future::pending().boxed()
     }
 
@@ -237,13 +208,10 @@ async fn a_record_that_hangs_keeps_nobody_alive() {
 async fn a_sandbox_whose_launch_was_cut_short_never_started() {
     let machine = Machine::default();
     let id = SandboxId::random();
-    let now = "2026-01-01T00:00:00Z".parse().unwrap();
     let living = Living {
         id: id.clone(),
         resources: skep_types::Resources::default(),
-        record: None,
-        started_at: now,
-        ends_at: now,
+        run: None,
     };
 
     let adoption = machine.node().adopt(vec![living]).await;

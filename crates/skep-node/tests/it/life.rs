@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use skep_isolation::LaunchError;
-use skep_node::{CreateError, ExtendMode, KillError, NotHere, WhenStopped};
+use skep_node::{CreateError, KillError};
 use skep_testkit::wait_until;
-use skep_types::{EndReason, Phase};
+use skep_types::{DeadlineMode, EndReason, NotHere, Phase, WhenStopped};
 
 use crate::{Machine, spec};
 
@@ -226,19 +226,19 @@ async fn extending_never_shortens_and_setting_does() {
     let minute = Duration::from_secs(60);
 
     let kept = node
-        .set_lifetime(&status.id, minute, ExtendMode::OnlyExtend)
+        .set_lifetime(&status.id, minute, DeadlineMode::Extend)
         .await
         .unwrap();
     assert_eq!(kept.ends_at, status.ends_at);
 
     let longer = node
-        .set_lifetime(&status.id, 2 * HOUR, ExtendMode::OnlyExtend)
+        .set_lifetime(&status.id, 2 * HOUR, DeadlineMode::Extend)
         .await
         .unwrap();
     assert!(longer.ends_at > status.ends_at);
 
     let shorter = node
-        .set_lifetime(&status.id, minute, ExtendMode::Set)
+        .set_lifetime(&status.id, minute, DeadlineMode::Set)
         .await
         .unwrap();
     assert!(shorter.ends_at < status.ends_at);

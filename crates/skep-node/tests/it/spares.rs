@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use skep_isolation::LaunchError;
-use skep_node::{Node, WhenStopped};
+use skep_node::Node;
 use skep_testkit::wait_until;
-use skep_types::{EndReason, SandboxSpec, SandboxStatus};
+use skep_types::{EndReason, SandboxSpec, SandboxStatus, WhenStopped};
 
 use super::{Machine, spec};
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use skep_types::{AccessToken, EndReason, Ending, Resources, SandboxId, TeamId, Usage};
+use skep_types::{AccessToken, EndReason, Ending, Resources, SandboxId, SandboxRun, TeamId, Usage};
 
-use super::{Order, Run, SandboxFilter, SandboxRecord, Span, Spawns};
+use super::{Order, SandboxFilter, SandboxRecord, Span, Spawns};
 use crate::column;
 
 pub(super) fn find(
@@ -151,11 +151,11 @@ fn read_order(row: &Row<'_>) -> rusqlite::Result<Order> {
     })
 }
 
-fn read_run(row: &Row<'_>) -> rusqlite::Result<Option<Run>> {
+fn read_run(row: &Row<'_>) -> rusqlite::Result<Option<SandboxRun>> {
     let Some(started_at) = column::optional_time(row, "started_at")? else {
         return Ok(None);
     };
-    Ok(Some(Run {
+    Ok(Some(SandboxRun {
         execution: column::parsed(row, "execution")?,
         launch_record: row.get("launch_record")?,
         started_at,

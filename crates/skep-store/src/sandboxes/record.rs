@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use skep_types::{
-    AccessToken, Egress, Ending, ExecutionId, Phase, Resources, SandboxId, TeamId, TemplateId,
+    AccessToken, Egress, Ending, Phase, Resources, SandboxId, SandboxRun, TeamId, TemplateId,
 };
 
 /// A sandbox as it was ordered. None of this ever changes.
@@ -45,26 +45,13 @@ impl Order {
     }
 }
 
-/// One run of a sandbox.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
-    /// Which.
-    pub execution: ExecutionId,
-    /// What its node needs to find it again. Opaque here.
-    pub launch_record: String,
-    /// When it became ready.
-    pub started_at: Timestamp,
-    /// When it ends if nobody asks for more time.
-    pub ends_at: Timestamp,
-}
-
 /// A sandbox as it is in the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxRecord {
     /// As it was ordered.
     pub order: Order,
     /// Its latest run; `None` if it never started.
-    pub run: Option<Run>,
+    pub run: Option<SandboxRun>,
     /// How it ended, if it did.
     pub ending: Option<Ending>,
 }

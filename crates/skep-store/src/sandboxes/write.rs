@@ -1,10 +1,9 @@
 //! The writes.
 
-use jiff::Timestamp;
 use rusqlite::{Connection, params};
-use skep_types::{Ending, ExecutionId, SandboxId};
+use skep_types::{Ending, SandboxId, SandboxRun};
 
-use super::{Order, Run};
+use super::Order;
 use crate::error::is_taken;
 use crate::{Idempotency, StoreError, column, idempotency};
 
@@ -70,7 +69,7 @@ fn insert_rows(
 pub(super) fn started(
     connection: &Connection,
     id: &SandboxId,
-    run: &Run,
+    run: &SandboxRun,
 ) -> Result<(), StoreError> {
     let changed = connection
         .prepare_cached(
@@ -90,12 +89,10 @@ pub(super) fn started(
     one("living sandbox", id, changed)
 }
 
-pub(super) fn deadline(
+pub(super) fn changed(
     connection: &Connection,
     id: &SandboxId,
-    execution: ExecutionId,
-    launch_record: &str,
-    ends_at: Timestamp,
+    run: &SandboxRun,
 ) -> Result<(), StoreError> {
     let changed = connection
         .prepare_cached(
@@ -105,12 +102,12 @@ pub(super) fn deadline(
         .and_then(|mut update| {
             update.execute(params![
                 id.as_str(),
-                execution.to_string(),
-                launch_record,
-                column::micros(ends_at),
+                run.execution.to_string(),
+                run.launch_record,
+                column::micros(run.ends_at),
             ])
         })
-        .map_err(|source| StoreError::of("record a deadline", source))?;
+        .map_err(|source| StoreError::of("record a change of a run", source))?;
     one("such run of sandbox", id, changed)
 }
 

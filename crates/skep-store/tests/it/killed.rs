@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use skep_store::Store;
 use skep_types::{EndReason, Ending, ExecutionId, SandboxId, Usage};
 
-use crate::{Record, at, order_for, team};
+use crate::{Record, at, order_for, run, team};
 
 /// Opens the record in the current folder and writes until it is killed. Each line it prints
 /// is the id of a sandbox of which everything is recorded.
@@ -23,7 +23,7 @@ async fn writes_until_killed() {
         let id = order.id.clone();
         let ordered = sandboxes.insert(order, None);
         let execution = ExecutionId::random();
-        let started = sandboxes.started(id.clone(), execution, id.to_string(), at(1), at(2));
+        let started = sandboxes.started(id.clone(), run(execution, &id.to_string(), 1, 2));
         let ending = Ending {
             reason: EndReason::Killed,
             usage: Usage::default(),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use skep_store::{Order, Standing, Store, Team};
-use skep_types::{AccessToken, Resources, SandboxId, TeamId, TemplateId};
+use skep_types::{AccessToken, ExecutionId, Resources, SandboxId, SandboxRun, TeamId, TemplateId};
 use tempfile::TempDir;
 
 /// A record in a folder of its own, with one team in it.
@@ -73,4 +73,13 @@ fn team(slug: &str, is_default: bool) -> Team {
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_microsecond(second * 1_000_000 + 123_456).unwrap()
+}
+
+fn run(execution: ExecutionId, launch_record: &str, started: i64, ends: i64) -> SandboxRun {
+    SandboxRun {
+        execution,
+        launch_record: launch_record.to_owned(),
+        started_at: at(started),
+        ends_at: at(ends),
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use skep_store::{Idempotency, IdempotentRequest, Order, SandboxFilter, StoreError};
 use skep_types::{Egress, EndReason, Ending, ExecutionId, Phase, SandboxId, Usage};
 
-use crate::{Record, at};
+use crate::{Record, at, run};
 
 fn ending(reason: EndReason, second: i64) -> Ending {
     Ending {
@@ -48,24 +48,17 @@ async fn a_sandbox_is_kept_from_its_order_to_its_end() {
     assert_eq!(found.order.created_at, ordered.created_at);
 
     let execution = ExecutionId::random();
-    let launch = "an opaque launch record".to_owned();
-    let starting = sandboxes.started(id.clone(), execution, launch, at(1001), at(1301));
+    let launch = "an opaque launch record";
+    let starting = sandboxes.started(id.clone(), run(execution, launch, 1001, 1301));
     starting.recorded().await.unwrap();
-    let moved = "the same with another deadline".to_owned();
+    let moved = "the same with another deadline";
     sandboxes
-        .deadline(id.clone(), execution, moved.clone(), at(1400))
+        .changed(id.clone(), run(execution, moved, 1001, 1400))
         .recorded()
         .await
         .unwrap();
-    let run = sandboxes
-        .find(id.clone())
-        .await
-        .unwrap()
-        .unwrap()
-        .run
-        .unwrap();
-    assert_eq!((run.execution, run.launch_record), (execution, moved));
-    assert_eq!((run.started_at, run.ends_at), (at(1001), at(1400)));
+    let found = sandboxes.find(id.clone()).await.unwrap().unwrap();
+    assert_eq!(found.run, Some(run(execution, moved, 1001, 1400)));
     assert_eq!(sandboxes.living().await.unwrap().len(), 1);
 
     let end = ending(EndReason::OutOfMemory, 1200);
@@ -159,11 +152,11 @@ async fn late_news_of_another_run_changes_nothing() {
     let id = sandbox.id.clone();
     let execution = ExecutionId(7);
     sandboxes.insert(sandbox, None).recorded().await.unwrap();
-    let starting = sandboxes.started(id.clone(), execution, String::new(), at(1), at(2));
+    let starting = sandboxes.started(id.clone(), run(execution, "", 1, 2));
     starting.recorded().await.unwrap();
 
     let missing = |error: StoreError| matches!(error, StoreError::Missing { .. });
-    let stale = sandboxes.deadline(id.clone(), ExecutionId(8), String::new(), at(99));
+    let stale = sandboxes.changed(id.clone(), run(ExecutionId(8), "", 1, 99));
     assert!(missing(stale.recorded().await.unwrap_err()));
     let end = ending(EndReason::Timeout, 2);
     sandboxes
@@ -171,9 +164,9 @@ async fn late_news_of_another_run_changes_nothing() {
         .recorded()
         .await
         .unwrap();
-    let late = sandboxes.deadline(id.clone(), execution, String::new(), at(99));
+    let late = sandboxes.changed(id.clone(), run(execution, "", 1, 99));
     assert!(missing(late.recorded().await.unwrap_err()));
-    let late = sandboxes.started(id.clone(), execution, String::new(), at(3), at(4));
+    let late = sandboxes.started(id.clone(), run(execution, "", 3, 4));
     assert!(missing(late.recorded().await.unwrap_err()));
     let unknown = sandboxes.ended(SandboxId::random(), end);
     assert!(missing(unknown.recorded().await.unwrap_err()));
@@ -318,7 +311,7 @@ async fn runs_are_found_by_the_time_they_touch() {
         let id = order.id.clone();
         sandboxes.insert(order, None).recorded().await.unwrap();
         let execution = ExecutionId::random();
-        let starting = sandboxes.started(id.clone(), execution, String::new(), at(started), at(99));
+        let starting = sandboxes.started(id.clone(), run(execution, "", started, 99));
         starting.recorded().await.unwrap();
         if let Some(ended) = ended {
             let ended = sandboxes.ended(id, ending(EndReason::Killed, ended));

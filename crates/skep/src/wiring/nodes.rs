@@ -4,16 +4,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use skep_control::{
-    Admitted, DeadlineMode, KillError, LogEntry, LogLevel, NodeCreateError, Nodes, NotHere,
-};
+use skep_control::{Admitted, KillError, NodeCreateError, Nodes};
 use skep_isolation::LaunchError;
-use skep_node::{CreateError, ExtendMode, NoRoom, Node};
+use skep_node::{CreateError, NoRoom, Node};
 use skep_types::{
-    Egress, EndReason, HostResource, Resources, SandboxId, SandboxSpec, SandboxStatus,
-    TemplateImage, TenantId, Usage,
+    DeadlineMode, Egress, EndReason, HostResource, LogEntry, NotHere, Resources, SandboxId,
+    SandboxSpec, SandboxStatus, TemplateImage, TenantId, Usage,
 };
-use skep_wire::rest;
 
 /// The node of this very process.
 #[derive(Debug, Clone)]
@@ -62,17 +59,7 @@ impl Nodes for LocalNodes {
         lifetime: Duration,
         mode: DeadlineMode,
     ) -> BoxFuture<'_, Result<SandboxStatus, NotHere>> {
-        let mode = match mode {
-            DeadlineMode::Set => ExtendMode::Set,
-            DeadlineMode::Extend => ExtendMode::OnlyExtend,
-        };
-        async move {
-            self.0
-                .set_lifetime(&id, lifetime, mode)
-                .await
-                .map_err(|skep_node::NotHere| NotHere)
-        }
-        .boxed()
+        async move { self.0.set_lifetime(&id, lifetime, mode).await }.boxed()
     }
 
     fn status(&self, id: &SandboxId) -> Option<SandboxStatus> {
@@ -80,43 +67,11 @@ impl Nodes for LocalNodes {
     }
 
     fn usage(&self, id: SandboxId) -> BoxFuture<'_, Result<Usage, NotHere>> {
-        async move {
-            self.0
-                .usage(&id)
-                .await
-                .map_err(|skep_node::NotHere| NotHere)
-        }
-        .boxed()
+        async move { self.0.usage(&id).await }.boxed()
     }
 
     fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>> {
-        async move { entries(&self.0.log(&id).await) }.boxed()
-    }
-}
-
-/// The entries in what a sandbox said, in the order of time. The sandbox wrote it, so a line
-/// may be anything; one that is no entry is left out.
-fn entries(text: &[u8]) -> Vec<LogEntry> {
-    let lines = text.split(|byte| *byte == b'\n');
-    let mut entries: Vec<_> = lines
-        .filter_map(|line| serde_json::from_slice::<rest::LogEntry>(line).ok())
-        .map(|entry| LogEntry {
-            at: entry.timestamp,
-            level: level(entry.level),
-            message: entry.message,
-            fields: entry.fields,
-        })
-        .collect();
-    entries.sort_by_key(|entry| entry.at);
-    entries
-}
-
-fn level(level: rest::LogLevel) -> LogLevel {
-    match level {
-        rest::LogLevel::Debug => LogLevel::Debug,
-        rest::LogLevel::Info => LogLevel::Info,
-        rest::LogLevel::Warn => LogLevel::Warn,
-        rest::LogLevel::Error => LogLevel::Error,
+        async move { self.0.logs(&id).await }.boxed()
     }
 }
 
