@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::child::run_lines;
-use crate::host::HostSettings;
 use crate::recipe::DebianOrigin;
 use crate::step::{Bootstrap, StepError, Surroundings, write_file};
+use skep_packages::PackageSettings;
 
 /// Where this host's own programs are.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -71,7 +71,7 @@ impl Bootstrap for Mmdebstrap {
     fn bootstrap(
         &self,
         origin: &DebianOrigin,
-        host: &HostSettings,
+        host: &PackageSettings,
         root: &Path,
         scratch: &Path,
         surroundings: Surroundings<'_>,

@@ -12,13 +12,13 @@ use skep_types::TemplateImage;
 
 use crate::cancel::Cancel;
 use crate::catalog::{Catalog, CatalogError, Manifest};
-use crate::host::HostSettings;
 use crate::key::ContentKey;
 use crate::progress::{BuildEvent, PackageMeter, Progress};
 use crate::recipe::{Origin, Recipe, RecipeError, RecipeSource};
 use crate::step::{Bootstrap, StepError, StepRunner, Surroundings};
 use crate::store::{Draft, Lock, LockOutcome, StoreError};
 use context::Context;
+use skep_packages::PackageSettings;
 
 /// How often a build that waits for another one looks again.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -33,7 +33,7 @@ pub struct Builder<'a> {
     /// Runs steps.
     pub runner: &'a dyn StepRunner,
     /// How to reach package registries.
-    pub host: &'a HostSettings,
+    pub host: &'a PackageSettings,
     /// Asked to stop from another thread.
     pub cancel: &'a Cancel,
 }

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use crate::host::HostSettings;
 use crate::recipe::DebianOrigin;
 use crate::step::{Bootstrap, StepError, StepLaunch, StepRunner, Surroundings};
+use skep_packages::PackageSettings;
 
 /// A bootstrap that takes no time: the new system is one file with the names of its packages.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl Bootstrap for FakeBootstrap {
     fn bootstrap(
         &self,
         origin: &DebianOrigin,
-        _host: &HostSettings,
+        _host: &PackageSettings,
         root: &Path,
         _scratch: &Path,
         surroundings: Surroundings<'_>,

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::cancel::Cancel;
 use crate::child::Stopped;
-use crate::host::HostSettings;
 use crate::recipe::DebianOrigin;
+use skep_packages::PackageSettings;
 
 /// Why a step did not come to a good end.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +89,7 @@ pub trait Bootstrap {
     fn bootstrap(
         &self,
         origin: &DebianOrigin,
-        host: &HostSettings,
+        host: &PackageSettings,
         root: &Path,
         scratch: &Path,
         surroundings: Surroundings<'_>,

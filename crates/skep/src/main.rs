@@ -33,8 +33,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 use skep_api::Access;
 use skep_cli::{CliError, ExitKind, print_note};
-use skep_image::{Cancel, Catalog, HostSettings};
+use skep_image::{Cancel, Catalog};
 use skep_launch::Launcher;
+use skep_packages::PackageSettings;
 use skep_telemetry::Chain;
 
 use args::{Cli, Command, ServeArgs, TemplateCommand};
@@ -213,7 +214,7 @@ fn serve(config: Config, args: &ServeArgs) -> Result<(), CliError> {
 
 fn build_template(config: &Config, name: &str) -> Result<(), CliError> {
     let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
-    let host = HostSettings::detect(std::env::vars()).map_err(CliError::failure)?;
+    let host = PackageSettings::detect(std::env::vars()).map_err(CliError::failure)?;
     template::build(&catalog, &host, &launcher()?, name, &Cancel::default()).map(drop)
 }
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 use skep_api::Access;
 use skep_cli::CliError;
 use skep_control::{ApiKey, Control, Parts, TeamLimits};
-use skep_image::{Catalog, HostSettings};
+use skep_image::Catalog;
 use skep_native::Native;
 use skep_node::{Node, NodeOptions};
+use skep_packages::PackageSettings;
 use skep_proxy::{Front, FrontConfig, Listener, Names};
 use skep_store::Store;
 use skep_types::TemplateReference;
@@ -259,7 +260,7 @@ impl Server {
 async fn open_control(config: &Config, store: &Store, node: &Node) -> Result<Control, CliError> {
     let host = match config.share_host_package_settings {
         true => {
-            let host = HostSettings::detect(std::env::vars()).map_err(CliError::failure)?;
+            let host = PackageSettings::detect(std::env::vars()).map_err(CliError::failure)?;
             Some(Arc::new(host))
         }
         false => None,

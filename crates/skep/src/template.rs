@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use skep_cli::{CliError, print_json, print_note, print_table};
-use skep_image::{
-    BuildError, Builder, Cancel, Catalog, HostSettings, LaunchRunner, Listed, Mmdebstrap, builtin,
-};
+use skep_image::{BuildError, Builder, Cancel, Catalog, LaunchRunner, Listed, Mmdebstrap, builtin};
 use skep_launch::Launcher;
+use skep_packages::PackageSettings;
 use skep_types::TemplateImage;
 
 use crate::progress;
@@ -22,7 +21,7 @@ const INTERPRETER: &str = "code-interpreter-v1";
 /// With the hint of the step that failed.
 pub(crate) fn build(
     catalog: &Catalog,
-    host: &HostSettings,
+    host: &PackageSettings,
     launcher: &Launcher,
     name: &str,
     cancel: &Cancel,

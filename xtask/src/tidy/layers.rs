@@ -123,6 +123,12 @@ const TABLE: &[Entry] = &[
     entry("skep-client", Row::Mechanism, Place::Client, &["axum"]),
     // vocabulary
     entry(
+        "skep-packages",
+        Row::Vocabulary,
+        Place::Server,
+        &["tokio", "axum", "hyper", "http", "skep-image"],
+    ),
+    entry(
         "skep-types",
         Row::Vocabulary,
         Place::Anywhere,

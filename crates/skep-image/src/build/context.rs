@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use crate::catalog::Manifest;
-use crate::host::{self, HostSettings};
+use skep_packages::PackageSettings;
+
 use crate::key::{ContentKey, KeyWriter};
+use crate::package_layer::read_through;
 use crate::recipe::{Action, DebianOrigin, Recipe};
 use crate::runner::resolver;
 use crate::step::{StepError, StepLaunch, StepMount, write_file};
@@ -144,7 +146,7 @@ impl Context {
         action: &Action,
         store: &Store,
         draft: &Draft,
-        host: &HostSettings,
+        host: &PackageSettings,
     ) -> Result<StepLaunch, StepError> {
         let layers: Vec<PathBuf> = self
             .layers
@@ -154,7 +156,7 @@ impl Context {
         let scratch = draft.scratch();
         let staging = scratch.join("staging");
         let settings = scratch.join("host");
-        let sources = host::read_through(&layers, "/etc/apt/sources.list");
+        let sources = read_through(&layers, "/etc/apt/sources.list");
         let mut env = self.step_env();
         env.extend(
             host.for_build(&settings, sources.as_deref())
@@ -168,7 +170,7 @@ impl Context {
             },
             StepMount {
                 source: settings,
-                target: host::build_dir().to_owned(),
+                target: skep_packages::BUILD_DIR.to_owned(),
                 writable: false,
             },
         ];

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use skep_image::{
-    Builder, Cancel, Catalog, HostSettings, LaunchRunner, Mmdebstrap, StepError, StepLaunch,
-    StepMount, StepRunner, Surroundings, builtin,
+    Builder, Cancel, Catalog, LaunchRunner, Mmdebstrap, StepError, StepLaunch, StepMount,
+    StepRunner, Surroundings, builtin,
 };
 use skep_launch::Launcher;
+use skep_packages::PackageSettings;
 use skep_types::TemplateImage;
 
 use crate::workshop::Told;
@@ -34,8 +35,8 @@ pub(crate) fn launcher() -> LaunchRunner {
     LaunchRunner::new(Launcher::new(std::env::current_exe().unwrap(), ["launch"]))
 }
 
-fn host() -> HostSettings {
-    HostSettings::detect(std::env::vars()).unwrap()
+fn host() -> PackageSettings {
+    PackageSettings::detect(std::env::vars()).unwrap()
 }
 
 fn build() -> (TemplateImage, Told) {
@@ -62,7 +63,7 @@ pub(crate) static BASE: LazyLock<TemplateImage> = LazyLock::new(|| build().0);
 /// the host's package settings, as sandboxes can have them.
 fn shell(user: &str, script: &str) -> String {
     let catalog = Catalog::open(&cache_dir()).unwrap();
-    let image = host().share(&catalog, &BASE).unwrap();
+    let image = catalog.with_package_settings(&BASE, &host()).unwrap();
     let place = tempfile::tempdir().unwrap();
     let folder = |name: &str| {
         let path = place.path().join(name);

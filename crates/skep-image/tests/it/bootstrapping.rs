@@ -6,9 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use skep_image::{
-    Bootstrap, Cancel, DebianOrigin, HostSettings, Mmdebstrap, StepError, Surroundings,
-};
+use skep_image::{Bootstrap, Cancel, DebianOrigin, Mmdebstrap, StepError, Surroundings};
+use skep_packages::PackageSettings;
 use skep_testkit::wait_for;
 
 crate::tests! {
@@ -26,7 +25,7 @@ fn bootstrap(dir: &Path, cancel: &Cancel, output: &mut dyn FnMut(&str)) -> Resul
         without: Vec::new(),
         keep: Vec::new(),
     };
-    let host = HostSettings::detect(std::env::vars()).unwrap();
+    let host = PackageSettings::detect(std::env::vars()).unwrap();
     Mmdebstrap.bootstrap(
         &origin,
         &host,

@@ -1,8 +1,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use skep_image::HostSettings;
 use skep_image::fake::FakeRunner;
+use skep_packages::PackageSettings;
 
 use crate::workshop::{SMALL, Workshop, recipes};
 
@@ -11,9 +11,9 @@ crate::tests! {
     a_step_sees_the_host_settings_and_its_layer_does_not,
 }
 
-fn proxy() -> HostSettings {
+fn proxy() -> PackageSettings {
     let env = [("http_proxy", "http://proxy.invalid:3128")];
-    HostSettings::detect(env.map(|(name, value)| (name.to_owned(), value.to_owned()))).unwrap()
+    PackageSettings::detect(env.map(|(name, value)| (name.to_owned(), value.to_owned()))).unwrap()
 }
 
 fn sandboxes_get_the_host_settings_as_one_layer_on_top() {
@@ -28,7 +28,10 @@ fn sandboxes_get_the_host_settings_as_one_layer_on_top() {
         .build(&recipes([("small", SMALL)]), "small")
         .0
         .unwrap();
-    let shared = proxy().share(&workshop.catalog, &image).unwrap();
+    let shared = workshop
+        .catalog
+        .with_package_settings(&image, &proxy())
+        .unwrap();
     assert_eq!(shared.layers[..3], image.layers);
     assert_eq!(shared.layers.len(), 4);
     let layer = &shared.layers[3];
@@ -43,7 +46,13 @@ fn sandboxes_get_the_host_settings_as_one_layer_on_top() {
     assert!(shared.env.contains(&variable), "{:?}", shared.env);
 
     let layers = workshop.names("layers").len();
-    assert_eq!(proxy().share(&workshop.catalog, &image).unwrap(), shared);
+    assert_eq!(
+        workshop
+            .catalog
+            .with_package_settings(&image, &proxy())
+            .unwrap(),
+        shared
+    );
     assert_eq!(workshop.names("layers").len(), layers);
 }
 

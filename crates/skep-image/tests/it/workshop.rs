@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use skep_image::fake::{FakeBootstrap, FakeRunner};
 use skep_image::{
-    BuildError, BuildEvent, Builder, Cancel, Catalog, HostSettings, Progress, RecipeSource,
-    StepLaunch,
+    BuildError, BuildEvent, Builder, Cancel, Catalog, Progress, RecipeSource, StepLaunch,
 };
+use skep_packages::PackageSettings;
 use skep_types::TemplateImage;
 
 /// Everything a build needs.
@@ -16,7 +16,7 @@ pub(crate) struct Workshop {
     pub(crate) catalog: Catalog,
     pub(crate) bootstrap: FakeBootstrap,
     pub(crate) runner: FakeRunner,
-    pub(crate) host: HostSettings,
+    pub(crate) host: PackageSettings,
     pub(crate) cancel: Cancel,
     dir: PathBuf,
     _temporary: Option<tempfile::TempDir>,
@@ -61,7 +61,7 @@ impl Workshop {
             catalog: Catalog::open(&dir).unwrap(),
             bootstrap: FakeBootstrap::default(),
             runner: FakeRunner::new(write_done),
-            host: HostSettings::none(),
+            host: PackageSettings::none(),
             cancel: Cancel::default(),
             dir,
             _temporary: None,

@@ -10,7 +10,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use skep_control::{ResolveError, Team, TemplateInfo, Templates};
-use skep_image::{Catalog, CatalogError, HostSettings, Listed};
+use skep_image::{Catalog, CatalogError, Listed};
+use skep_packages::PackageSettings;
 use skep_types::{Sharing, TeamId, TemplateImage, TemplateReference};
 
 use crate::config::{Limits, Pool};
@@ -28,7 +29,7 @@ pub(crate) struct CatalogTemplates {
     /// Where the manifests are.
     manifests: PathBuf,
     /// What sandboxes are told about package registries, if the operator wants that.
-    host: Option<Arc<HostSettings>>,
+    host: Option<Arc<PackageSettings>>,
     /// What sandboxes get at most.
     limits: Limits,
     /// What is warmed, and who shares it.
@@ -72,7 +73,7 @@ impl CatalogTemplates {
     pub(crate) fn new(
         catalog: Catalog,
         cache_dir: &Path,
-        host: Option<Arc<HostSettings>>,
+        host: Option<Arc<PackageSettings>>,
         limits: Limits,
         pool: Pool,
     ) -> Self {
@@ -119,7 +120,7 @@ impl CatalogTemplates {
             return Ok(None);
         };
         let mut image = match &self.host {
-            Some(host) => host.share(&self.catalog, &image)?,
+            Some(host) => self.catalog.with_package_settings(&image, host)?,
             None => image,
         };
         image.resources = self.limits.bound(image.resources);

@@ -1,23 +1,20 @@
-//! The host's settings for sandboxes, as one more layer.
+//! The host's package settings for sandboxes, as one more layer.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
+use skep_packages::PackageSettings;
 use skep_types::TemplateImage;
 
-use super::{HostSettings, bundle, npm, pip};
 use crate::catalog::{Catalog, CatalogError};
 use crate::key::KeyWriter;
 use crate::store::StoreError;
 
-const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
-const SOURCES: &str = "/etc/apt/sources.list";
-
-impl HostSettings {
+impl Catalog {
     /// The image with one layer more, in which package clients find the host's certificates,
-    /// proxies and mirrors. It works for `sudo` too, because it is files as well as variables.
+    /// proxies and mirrors.
     ///
     /// The layer is made once for each template and host and then only looked up, so this can
     /// be asked for every sandbox.
@@ -25,14 +22,18 @@ impl HostSettings {
     /// # Errors
     ///
     /// [`CatalogError::Store`] if the layer cannot be made.
-    pub fn share(
+    pub fn with_package_settings(
         &self,
-        catalog: &Catalog,
         image: &TemplateImage,
+        settings: &PackageSettings,
     ) -> Result<TemplateImage, CatalogError> {
-        let store = catalog.store();
+        let store = self.store();
+        let mut fingerprint = KeyWriter::new("host-settings");
+        for part in settings.parts() {
+            fingerprint.text(&part);
+        }
         let mut writer = KeyWriter::new("host-layer-1");
-        writer.text(image.id.as_str()).key(&self.fingerprint);
+        writer.text(image.id.as_str()).key(&fingerprint.finish());
         let key = writer.finish();
         if store.layer(&key)?.is_none() {
             let _building = store.build_lock()?;
@@ -40,7 +41,8 @@ impl HostSettings {
             // Somebody else may have made it while we waited for the lock.
             if store.layer(&key)?.is_none() {
                 let draft = store.draft(&key)?;
-                for (path, content) in self.layer_files(&image.layers) {
+                let read = |path: &str| read_through(&image.layers, path);
+                for (path, content) in settings.files_for_sandbox(read) {
                     add_file(&draft.root(), &image.layers, path, &content)
                         .map_err(StoreError::files("write", path))?;
                 }
@@ -49,33 +51,8 @@ impl HostSettings {
         }
         let mut shared = image.clone();
         shared.layers.push(store.layer_root(&key));
-        shared.env.extend(self.proxy.iter().cloned());
-        if self.bundle.is_some() {
-            shared.env.extend(bundle::env(BUNDLE));
-        }
+        shared.env.extend(settings.env_for_sandbox());
         Ok(shared)
-    }
-
-    fn layer_files(&self, layers: &[PathBuf]) -> Vec<(&'static str, String)> {
-        let bundle_path = self.bundle.is_some().then_some(Path::new(BUNDLE));
-        let mut files = vec![
-            (
-                "/etc/apt/apt.conf.d/90host-settings",
-                self.apt.configuration(None),
-            ),
-            // pip reads this one before `/etc/pip.conf`, which belongs to the template.
-            ("/etc/xdg/pip/pip.conf", pip::render(&self.pip, bundle_path)),
-            ("/etc/npmrc", npm::render(&self.npm, bundle_path)),
-            ("/etc/uv/uv.toml", self.uv.render(bundle_path.is_some())),
-        ];
-        if let Some(own) = &self.bundle {
-            let below = read_through(layers, BUNDLE).unwrap_or_default();
-            files.push((BUNDLE, bundle::merge([below.as_str(), own].into_iter())));
-        }
-        if let (Some(mirror), Some(below)) = (self.apt.mirror(), read_through(layers, SOURCES)) {
-            files.push((SOURCES, mirror.redirect(&below)));
-        }
-        files
     }
 }
 

@@ -1,15 +1,4 @@
-//! How this host reaches package registries: certificates, proxies, mirrors.
-//!
-//! A host behind a mirror or an intercepting proxy has told its package clients about it. Builds
-//! use what it told them, for the time of a step and from a directory that no layer contains.
-//! Sandboxes get the same as one more layer, if the operator wants that.
-
-mod apt;
-mod bundle;
-mod npm;
-mod pip;
-mod share;
-mod uv;
+//! The settings of all package clients of a host.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,17 +8,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::key::{ContentKey, KeyWriter};
+use crate::{AptSettings, bundle, npm, pip, uv};
 
-pub(crate) use apt::AptSettings;
-pub(crate) use share::read_through;
+/// The directory at which a template sees the settings while a step of its build runs.
+pub const BUILD_DIR: &str = "/run/skep";
 
-/// Where the settings appear inside a template while a step runs.
-const BUILD_DIR: &str = "/run/skep";
+/// The bundle of certificates in a template.
+const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// The sources of apt in a template.
+const SOURCES: &str = "/etc/apt/sources.list";
 
 /// Why the host's settings could not be learnt.
 #[derive(Debug, thiserror::Error)]
-pub enum HostError {
+pub enum PackageSettingsError {
     /// A settings file is there but cannot be read.
     #[error("cannot read the package settings in `{}`", path.display())]
     Unreadable {
@@ -55,48 +46,48 @@ pub enum HostError {
 ///
 /// May contain passwords for mirrors, so its `Debug` tells no values.
 #[derive(Clone)]
-pub struct HostSettings {
+pub struct PackageSettings {
     bundle: Option<String>,
     proxy: Vec<(String, String)>,
     apt: AptSettings,
     pip: BTreeMap<String, String>,
     npm: BTreeMap<String, String>,
     uv: uv::Indexes,
-    fingerprint: ContentKey,
 }
 
 /// What is known about the host before it is looked at.
 #[derive(Debug)]
-struct Host<'a> {
+pub(crate) struct Host<'a> {
     root: &'a Path,
-    env: &'a BTreeMap<String, String>,
-    apt_dump: &'a str,
+    pub(crate) env: &'a BTreeMap<String, String>,
+    pub(crate) apt_dump: &'a str,
 }
 
-impl fmt::Debug for HostSettings {
+impl fmt::Debug for PackageSettings {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("HostSettings")
-            .field("fingerprint", &self.fingerprint.short())
+            .debug_struct("PackageSettings")
             .finish_non_exhaustive()
     }
 }
 
-impl HostSettings {
+impl PackageSettings {
     /// Looks at the host's files, and at `env`, which is the environment the server or command
     /// was started with.
     ///
     /// # Errors
     ///
-    /// [`HostError`] if settings are there but cannot be read: going on without them would fail
+    /// [`PackageSettingsError`] if settings are there but cannot be read: going on without them would fail
     /// later, and for a reason that is harder to see.
-    pub fn detect(env: impl IntoIterator<Item = (String, String)>) -> Result<Self, HostError> {
+    pub fn detect(
+        env: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, PackageSettingsError> {
         let env = env.into_iter().collect();
         let apt_dump = match Command::new("apt-config").arg("dump").output() {
             Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
             // A host that is no Debian has no apt, and nothing to tell about it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(HostError::Apt(error)),
+            Err(error) => return Err(PackageSettingsError::Apt(error)),
         };
         Self::read(&Host {
             root: Path::new("/"),
@@ -118,7 +109,7 @@ impl HostSettings {
         )
     }
 
-    fn read(host: &Host<'_>) -> Result<Self, HostError> {
+    fn read(host: &Host<'_>) -> Result<Self, PackageSettingsError> {
         let mut pip = pip::read(host)?;
         let mut npm = npm::read(host)?;
         let apt = AptSettings::read(host)?;
@@ -146,45 +137,42 @@ impl HostSettings {
             .filter(|(name, _)| PROXY.contains(&name.to_ascii_lowercase().as_str()))
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
-        let mut settings = Self {
+        Self {
             bundle,
             proxy,
             apt,
             pip,
             npm,
             uv,
-            fingerprint: KeyWriter::new("host-settings").finish(),
-        };
-        settings.fingerprint = settings.fingerprint();
-        settings
+        }
     }
 
-    fn fingerprint(&self) -> ContentKey {
-        let mut writer = KeyWriter::new("host-settings");
-        for (name, content) in self.files(Path::new("/")) {
-            writer.text(name).text(&content);
-        }
-        if let Some(mirror) = self.apt.mirror() {
-            writer.text(&mirror.describe());
-        }
-        for (name, value) in &self.proxy {
-            writer.text(name).text(value);
-        }
-        writer.finish()
+    /// Everything that tells these settings from others, for a key of what was made with them.
+    pub fn parts(&self) -> Vec<String> {
+        let files = self.files(Path::new("/")).into_iter();
+        files
+            .flat_map(|(name, content)| [name.to_owned(), content])
+            .chain(self.apt.mirror().map(|mirror| mirror.describe()))
+            .chain(
+                self.proxy
+                    .iter()
+                    .flat_map(|(name, value)| [name.clone(), value.clone()]),
+            )
+            .collect()
     }
 
     /// The certificates this host trusts, as PEM.
-    pub(crate) fn ca_bundle(&self) -> Option<&str> {
+    pub fn ca_bundle(&self) -> Option<&str> {
         self.bundle.as_deref()
     }
 
     /// What apt was told.
-    pub(crate) fn apt(&self) -> &AptSettings {
+    pub fn apt(&self) -> &AptSettings {
         &self.apt
     }
 
     /// The variables that name proxies.
-    pub(crate) fn proxy_env(&self) -> &[(String, String)] {
+    pub fn proxy_env(&self) -> &[(String, String)] {
         &self.proxy
     }
 
@@ -215,7 +203,11 @@ impl HostSettings {
     /// Writes the settings into `dir`, which is then mounted at [`BUILD_DIR`] during a step,
     /// and gives the variables that point programs to them. `sources` is what the template's
     /// own apt sources say.
-    pub(crate) fn for_build(
+    ///
+    /// # Errors
+    ///
+    /// If the directory cannot be written.
+    pub fn for_build(
         &self,
         dir: &Path,
         sources: Option<&str>,
@@ -248,27 +240,63 @@ impl HostSettings {
         }
         Ok(env)
     }
-}
 
-/// Where the settings are mounted while a step runs.
-pub(crate) fn build_dir() -> &'static str {
-    BUILD_DIR
+    /// The files in which package clients of a sandbox find the settings, as path and content.
+    /// `read` reads a file of the sandbox's template. Files work for `sudo` too, which clears the
+    /// environment.
+    pub fn files_for_sandbox(
+        &self,
+        read: impl Fn(&str) -> Option<String>,
+    ) -> Vec<(&'static str, String)> {
+        let bundle_path = self.bundle.is_some().then_some(Path::new(BUNDLE));
+        let mut files = vec![
+            (
+                "/etc/apt/apt.conf.d/90host-settings",
+                self.apt.configuration(None),
+            ),
+            // pip reads this one before `/etc/pip.conf`, which belongs to the template.
+            ("/etc/xdg/pip/pip.conf", pip::render(&self.pip, bundle_path)),
+            ("/etc/npmrc", npm::render(&self.npm, bundle_path)),
+            ("/etc/uv/uv.toml", self.uv.render(bundle_path.is_some())),
+        ];
+        if let Some(own) = &self.bundle {
+            let below = read(BUNDLE).unwrap_or_default();
+            files.push((BUNDLE, bundle::merge([below.as_str(), own].into_iter())));
+        }
+        if let (Some(mirror), Some(below)) = (self.apt.mirror(), read(SOURCES)) {
+            files.push((SOURCES, mirror.redirect(&below)));
+        }
+        files
+    }
+
+    /// The variables by which programs of a sandbox find the settings.
+    pub fn env_for_sandbox(&self) -> Vec<(String, String)> {
+        let bundle = self.bundle.iter().flat_map(|_| bundle::env(BUNDLE));
+        self.proxy.iter().cloned().chain(bundle).collect()
+    }
 }
 
 impl Host<'_> {
     /// A file of the host; `None` if it is not there.
-    fn file(&self, path: impl AsRef<Path>) -> Result<Option<String>, HostError> {
+    pub(crate) fn file(
+        &self,
+        path: impl AsRef<Path>,
+    ) -> Result<Option<String>, PackageSettingsError> {
         let path = self.path(path);
         match fs::read(&path) {
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Err(error) if is_absent(&error) => Ok(None),
-            Err(source) => Err(HostError::Unreadable { path, source }),
+            Err(source) => Err(PackageSettingsError::Unreadable { path, source }),
         }
     }
 
     /// The files of a directory with one of these endings, by name; none if it is not there.
-    fn files_in(&self, dir: &str, endings: &[&str]) -> Result<Vec<(String, String)>, HostError> {
-        let unreadable = |source| HostError::Unreadable {
+    pub(crate) fn files_in(
+        &self,
+        dir: &str,
+        endings: &[&str],
+    ) -> Result<Vec<(String, String)>, PackageSettingsError> {
+        let unreadable = |source| PackageSettingsError::Unreadable {
             path: self.path(dir),
             source,
         };
@@ -292,18 +320,18 @@ impl Host<'_> {
         Ok(files)
     }
 
-    fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+    pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
     /// A file below the home of whoever started us.
-    fn home(&self, path: &str) -> Option<PathBuf> {
+    pub(crate) fn home(&self, path: &str) -> Option<PathBuf> {
         self.env.get("HOME").map(|home| Path::new(home).join(path))
     }
 
     /// A file below the configuration directory of whoever started us.
-    fn config_home(&self, path: &str) -> Option<PathBuf> {
+    pub(crate) fn config_home(&self, path: &str) -> Option<PathBuf> {
         match self.env.get("XDG_CONFIG_HOME") {
             Some(dir) => Some(Path::new(dir).join(path)),
             None => self.home(&format!(".config/{path}")),
@@ -319,7 +347,7 @@ fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Whether a value is a web address, so that it means the same elsewhere.
-fn is_web_address(value: &str) -> bool {
+pub(crate) fn is_web_address(value: &str) -> bool {
     value.starts_with("http://") || value.starts_with("https://")
 }
 

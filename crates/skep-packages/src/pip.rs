@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{Host, HostError, is_web_address};
+use crate::settings::{Host, PackageSettingsError, is_web_address};
 
 /// The options that say how to reach an index. Others, such as where to install, are about the
 /// host itself.
@@ -19,7 +19,7 @@ const OPTIONS: [&str; 8] = [
 ];
 
 /// Reads pip's files and variables; the later ones win, as with pip.
-pub(super) fn read(host: &Host<'_>) -> Result<BTreeMap<String, String>, HostError> {
+pub(crate) fn read(host: &Host<'_>) -> Result<BTreeMap<String, String>, PackageSettingsError> {
     let mut options = BTreeMap::new();
     let files = [
         Some(PathBuf::from("/etc/xdg/pip/pip.conf")),
@@ -79,7 +79,7 @@ fn take(options: &mut BTreeMap<String, String>, name: &str, value: &str) {
 }
 
 /// The options as a file for pip.
-pub(super) fn render(options: &BTreeMap<String, String>, bundle: Option<&Path>) -> String {
+pub(crate) fn render(options: &BTreeMap<String, String>, bundle: Option<&Path>) -> String {
     let mut text = "[global]\n".to_owned();
     for (name, value) in options {
         let value = value.split_whitespace().collect::<Vec<_>>().join("\n    ");

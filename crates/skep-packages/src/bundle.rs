@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Host, HostError};
+use crate::settings::{Host, PackageSettingsError};
 
 /// Where distributions keep their bundle: Debian, Fedora, openSUSE, Alpine.
 const SYSTEM: [&str; 4] = [
@@ -22,10 +22,10 @@ const VARIABLES: [&str; 5] = [
 ];
 
 /// Everything the host trusts: its own bundle, and what single clients were told beside it.
-pub(super) fn collect(
+pub(crate) fn collect(
     host: &Host<'_>,
     beside: impl Iterator<Item = String>,
-) -> Result<Option<String>, HostError> {
+) -> Result<Option<String>, PackageSettingsError> {
     let mut texts = Vec::new();
     for path in SYSTEM {
         if let Some(text) = host.file(path)? {
@@ -44,7 +44,7 @@ pub(super) fn collect(
 }
 
 /// The certificates of all bundles, each once, in the order of their first appearance.
-pub(super) fn merge<'a>(bundles: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn merge<'a>(bundles: impl Iterator<Item = &'a str>) -> String {
     let mut seen = BTreeSet::new();
     let mut merged = String::new();
     for certificate in bundles.flat_map(certificates) {
@@ -71,7 +71,7 @@ fn certificates(bundle: &str) -> impl Iterator<Item = &str> {
 }
 
 /// What makes programs with a bundle of their own use this one.
-pub(super) fn env(path: &str) -> impl Iterator<Item = (String, String)> {
+pub(crate) fn env(path: &str) -> impl Iterator<Item = (String, String)> {
     let path = path.to_owned();
     [
         "SSL_CERT_FILE",

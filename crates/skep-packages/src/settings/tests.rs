@@ -3,7 +3,7 @@ use super::*;
 const RELEASE: (&str, &str) = ("etc/os-release", "ID=debian\nVERSION_CODENAME=bookworm\n");
 
 /// The settings of a host that has these files, variables and this output of `apt-config dump`.
-fn settings(files: &[(&str, &str)], env: &[(&str, &str)], apt_dump: &str) -> HostSettings {
+fn settings(files: &[(&str, &str)], env: &[(&str, &str)], apt_dump: &str) -> PackageSettings {
     let root = tempfile::tempdir().unwrap();
     for (path, content) in files {
         let path = root.path().join(path);
@@ -14,7 +14,7 @@ fn settings(files: &[(&str, &str)], env: &[(&str, &str)], apt_dump: &str) -> Hos
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
         .collect();
-    HostSettings::read(&Host {
+    PackageSettings::read(&Host {
         root: root.path(),
         env: &env,
         apt_dump,
@@ -26,7 +26,7 @@ fn certificate(body: &str) -> String {
     format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n")
 }
 
-fn file(settings: &HostSettings, name: &str) -> String {
+fn file(settings: &PackageSettings, name: &str) -> String {
     let files = settings.files(Path::new("/x"));
     let found = files.into_iter().find(|(other, _)| *other == name);
     found.map(|(_, content)| content).unwrap_or_default()
@@ -232,9 +232,9 @@ fn settings_that_cannot_be_understood_are_named() {
         env: &BTreeMap::new(),
         apt_dump: "",
     };
-    let damaged = HostSettings::read(&host);
+    let damaged = PackageSettings::read(&host);
     assert!(
-        matches!(&damaged, Err(HostError::Damaged { path: named, .. }) if *named == path),
+        matches!(&damaged, Err(PackageSettingsError::Damaged { path: named, .. }) if *named == path),
         "{damaged:?}"
     );
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{Host, HostError};
+use crate::settings::{Host, PackageSettingsError};
 
 /// The options that say how to reach a registry. Credentials (`_authToken` and the like) are
 /// not among them: whatever runs in a sandbox could read them.
@@ -19,7 +19,7 @@ const OPTIONS: [&str; 8] = [
 ];
 
 /// Reads npm's files and variables; the later ones win, as with npm.
-pub(super) fn read(host: &Host<'_>) -> Result<BTreeMap<String, String>, HostError> {
+pub(crate) fn read(host: &Host<'_>) -> Result<BTreeMap<String, String>, PackageSettingsError> {
     let mut options = BTreeMap::new();
     let files = [
         Some(PathBuf::from("/etc/npmrc")),
@@ -55,7 +55,7 @@ fn take(options: &mut BTreeMap<String, String>, name: &str, value: &str) {
 }
 
 /// The options as a file for npm.
-pub(super) fn render(options: &BTreeMap<String, String>, bundle: Option<&Path>) -> String {
+pub(crate) fn render(options: &BTreeMap<String, String>, bundle: Option<&Path>) -> String {
     let mut text = String::new();
     for (name, value) in options {
         text.push_str(&format!("{name}={value}\n"));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Host, HostError, is_web_address};
+use crate::settings::{Host, PackageSettingsError, is_web_address};
 
 /// Settings of apt about how to reach a mirror, each with everything below it.
 const SETTINGS: [&str; 8] = [
@@ -24,7 +24,7 @@ const KEYRINGS: [&str; 2] = [
 
 /// What apt was told about mirrors and proxies.
 #[derive(Clone, Default)]
-pub(crate) struct AptSettings {
+pub struct AptSettings {
     /// Lines of apt's own configuration language.
     lines: Vec<String>,
     ca_info: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct AptSettings {
 
 /// Where a Debian host takes its packages from.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Mirror {
+pub(crate) struct Mirror {
     main: String,
     security: Option<String>,
 }
@@ -48,7 +48,7 @@ impl std::fmt::Debug for AptSettings {
 }
 
 impl AptSettings {
-    pub(super) fn read(host: &Host<'_>) -> Result<Self, HostError> {
+    pub(crate) fn read(host: &Host<'_>) -> Result<Self, PackageSettingsError> {
         let concerns = |line: &&str| {
             SETTINGS.iter().any(|setting| {
                 line.strip_prefix(setting)
@@ -74,16 +74,16 @@ impl AptSettings {
         })
     }
 
-    pub(super) fn ca_info(&self) -> Option<&str> {
+    pub(crate) fn ca_info(&self) -> Option<&str> {
         self.ca_info.as_deref()
     }
 
-    pub(super) fn mirror(&self) -> Option<&Mirror> {
+    pub(crate) fn mirror(&self) -> Option<&Mirror> {
         self.mirror.as_ref()
     }
 
     /// The sources for bootstrapping a release; `None` if the host names no mirror of Debian.
-    pub(crate) fn sources_for(&self, suite: &str) -> Option<String> {
+    pub fn sources_for(&self, suite: &str) -> Option<String> {
         let mirror = self.mirror.as_ref()?;
         let options = match &self.keyring {
             Some(keyring) => format!("[signed-by={}] ", keyring.display()),
@@ -104,7 +104,7 @@ impl AptSettings {
     }
 
     /// The settings in apt's configuration language.
-    pub(crate) fn configuration(&self, bundle: Option<&Path>) -> String {
+    pub fn configuration(&self, bundle: Option<&Path>) -> String {
         let mut text = String::new();
         for line in &self.lines {
             text.push_str(line);
@@ -121,7 +121,7 @@ impl AptSettings {
 }
 
 impl Mirror {
-    fn read(host: &Host<'_>) -> Result<Option<Self>, HostError> {
+    fn read(host: &Host<'_>) -> Result<Option<Self>, PackageSettingsError> {
         let release = host.file("/etc/os-release")?.unwrap_or_default();
         let field = |name: &str| {
             release
@@ -157,7 +157,7 @@ impl Mirror {
     }
 
     /// The mirror in words, to tell one from another.
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         format!(
             "{} {}\n",
             self.main,
@@ -166,7 +166,7 @@ impl Mirror {
     }
 
     /// A template's sources, with this mirror in the place of whatever they name.
-    pub(super) fn redirect(&self, sources: &str) -> String {
+    pub(crate) fn redirect(&self, sources: &str) -> String {
         let mut text = String::new();
         for line in sources.lines() {
             let redirected = parse_line(line).map(|(uri, suite)| {

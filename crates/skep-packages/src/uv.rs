@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use toml::{Table, Value};
 
-use super::{Host, HostError};
+use crate::settings::{Host, PackageSettingsError};
 
 /// Keys of `uv.toml` that say how to reach an index.
 const KEYS: [&str; 4] = [
@@ -25,11 +25,14 @@ const VARIABLES: [(&str, &str); 4] = [
 
 /// The indexes uv takes packages from.
 #[derive(Clone, Default)]
-pub(super) struct Indexes(Table);
+pub(crate) struct Indexes(Table);
 
 impl Indexes {
     /// Reads uv's files and variables. A host that told only pip about its index means uv too.
-    pub(super) fn read(host: &Host<'_>, pip: &BTreeMap<String, String>) -> Result<Self, HostError> {
+    pub(crate) fn read(
+        host: &Host<'_>,
+        pip: &BTreeMap<String, String>,
+    ) -> Result<Self, PackageSettingsError> {
         let mut table = Table::new();
         let files = [
             Some(PathBuf::from("/etc/uv/uv.toml")),
@@ -40,10 +43,11 @@ impl Indexes {
             let Some(text) = host.file(&path)? else {
                 continue;
             };
-            let file: Table = toml::from_str(&text).map_err(|source| HostError::Damaged {
-                path: host.path(&path),
-                source: Box::new(source),
-            })?;
+            let file: Table =
+                toml::from_str(&text).map_err(|source| PackageSettingsError::Damaged {
+                    path: host.path(&path),
+                    source: Box::new(source),
+                })?;
             table.extend(
                 file.into_iter()
                     .filter(|(key, _)| KEYS.contains(&key.as_str())),
@@ -64,7 +68,7 @@ impl Indexes {
 
     /// The settings as a file for uv. With certificates of the host, uv has to look at the
     /// system's instead of its own.
-    pub(super) fn render(&self, system_certificates: bool) -> String {
+    pub(crate) fn render(&self, system_certificates: bool) -> String {
         let mut table = self.0.clone();
         if system_certificates {
             table.insert("native-tls".to_owned(), Value::Boolean(true));

@@ -1,0 +1,15 @@
+//! How this host reaches package registries: certificates, proxies, mirrors.
+//!
+//! A host behind a mirror or an intercepting proxy has told its package clients about it. This
+//! crate reads what apt, pip, uv and npm were told and writes it again in their own formats, for a
+//! step of a template build or for a sandbox. It knows nothing of either.
+
+mod apt;
+mod bundle;
+mod npm;
+mod pip;
+mod settings;
+mod uv;
+
+pub use apt::AptSettings;
+pub use settings::{BUILD_DIR, PackageSettings, PackageSettingsError};
