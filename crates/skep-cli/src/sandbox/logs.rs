@@ -166,19 +166,7 @@ fn render(entry: &LogEntry, output: OutputArgs) -> Result<String, CliError> {
         .map(|(name, value)| format!(" {name}={value}"))
         .collect();
     let line = format!("{time} {level:5} {}{fields}", entry.message);
-    Ok(printable(&line))
-}
-
-/// The text without anything that a terminal would obey: a sandbox said it.
-fn printable(text: &str) -> String {
-    let mut printable = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter.is_control() && letter != '\t' {
-            true => printable.extend(letter.escape_default()),
-            false => printable.push(letter),
-        }
-    }
-    printable
+    Ok(crate::output::printable(&line))
 }
 
 #[cfg(test)]
