@@ -41,9 +41,18 @@ impl<'a> KeyMask<'a> {
     }
 }
 
-/// Why a key could not be changed.
+/// The keys that a team may have.
+const MOST_KEYS: u32 = 100;
+
+/// Why a key could not be made or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
+    /// The team has as many keys as it may.
+    #[error("team has {limit} keys already")]
+    TooMany {
+        /// The keys that a team may have.
+        limit: u32,
+    },
     /// The team has no such key.
     #[error("no such key")]
     NotFound,
@@ -60,12 +69,15 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// [`StoreError`].
-    pub async fn create_key(&self, caller: &Caller, name: String) -> Result<NewKey, StoreError> {
+    /// [`KeyError::TooMany`], or [`KeyError::Record`].
+    pub async fn create_key(&self, caller: &Caller, name: String) -> Result<NewKey, KeyError> {
         let key = ApiKey::random();
         let record = key.record(caller.team.id.clone(), &name);
-        let inserting = self.inner.store.keys().insert(record.clone());
-        inserting.recorded().await?;
+        let keys = self.inner.store.keys();
+        let inserting = keys.insert_within(record.clone(), MOST_KEYS);
+        if !inserting.recorded().await? {
+            return Err(KeyError::TooMany { limit: MOST_KEYS });
+        }
         Ok(NewKey { key, record })
     }
 

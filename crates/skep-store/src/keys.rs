@@ -55,6 +55,21 @@ impl Keys<'_> {
         })
     }
 
+    /// Adds a key unless its team has `most` already; says whether it did.
+    pub fn insert_within(&self, key: Key, most: u32) -> Receipt<bool> {
+        let operation = "record a key";
+        self.0.write(operation, move |connection| {
+            let is_added = count(connection, &key.team).and_then(|count| {
+                let has_room = count < most;
+                if has_room {
+                    insert(connection, &key)?;
+                }
+                Ok(has_room)
+            });
+            is_added.map_err(|source| StoreError::of(operation, source))
+        })
+    }
+
     /// Gives a key another name; says whether the team has such a key.
     pub fn rename(&self, team: TeamId, id: String, name: String) -> Receipt<bool> {
         self.change(
@@ -150,6 +165,12 @@ fn insert(connection: &Connection, key: &Key) -> rusqlite::Result<()> {
             key.last_used.map(column::micros),
         ])?;
     Ok(())
+}
+
+fn count(connection: &Connection, team: &TeamId) -> rusqlite::Result<u32> {
+    connection
+        .prepare_cached("SELECT COUNT(*) FROM keys WHERE team = ?1")?
+        .query_row([team.as_str()], |row| row.get(0))
 }
 
 fn find(connection: &Connection, hash: &str) -> rusqlite::Result<Option<(Key, Team)>> {

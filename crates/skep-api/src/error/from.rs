@@ -257,6 +257,11 @@ impl From<KeyError> for ApiError {
             KeyError::NotFound | KeyError::NotYours => {
                 Self::not_found("key_not_found", "id not found")
             }
+            KeyError::TooMany { limit } => Self::new(
+                StatusCode::CONFLICT,
+                "too_many_keys",
+                format!("the team has {limit} API keys, as many as it may; revoke one first"),
+            ),
             KeyError::Record(error) => error.into(),
         }
     }

@@ -75,3 +75,21 @@ async fn access_tokens_are_not_issued() {
     assert_eq!(server.send("POST /access-tokens {}").await.status, 410);
     assert_eq!(server.send("DELETE /access-tokens/x").await.status, 404);
 }
+
+#[tokio::test]
+async fn a_team_has_at_most_a_hundred_keys() {
+    let server = Server::new().await;
+    let there = server.send("GET /api-keys").await.json();
+    for _ in there.as_array().unwrap().len()..100 {
+        let answer = server
+            .send(r#"POST /api-keys {"name":"one of many"}"#)
+            .await;
+        assert_eq!(answer.status, 201);
+    }
+    server
+        .check(
+            r#"POST /api-keys {"name":"one more"}"#,
+            r#"409 {"code":409,"error_code":"too_many_keys","message":"the team has 100 API keys, as many as it may; revoke one first"}"#,
+        )
+        .await;
+}
