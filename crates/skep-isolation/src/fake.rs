@@ -195,6 +195,10 @@ impl Isolation for FakeIsolation {
         async { Ok(Vec::new()) }.boxed()
     }
 
+    fn kept_logs(&self) -> BoxFuture<'_, io::Result<Vec<(SandboxId, u64)>>> {
+        async { Ok(Vec::new()) }.boxed()
+    }
+
     fn forget_log(&self, _id: SandboxId) -> BoxFuture<'_, io::Result<()>> {
         async { Ok(()) }.boxed()
     }

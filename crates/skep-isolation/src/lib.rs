@@ -158,6 +158,13 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     /// If it is there and cannot be read.
     fn log(&self, id: SandboxId) -> BoxFuture<'_, io::Result<Vec<u8>>>;
 
+    /// The logs of ended sandboxes that are kept, and their sizes in bytes.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be listed.
+    fn kept_logs(&self) -> BoxFuture<'_, io::Result<Vec<(SandboxId, u64)>>>;
+
     /// Forgets what an ended sandbox said.
     ///
     /// # Errors

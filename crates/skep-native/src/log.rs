@@ -16,6 +16,9 @@ use skep_wire::agent::log;
 
 use crate::plan;
 
+/// The end of a kept log's name.
+const SUFFIX: &str = ".jsonl";
+
 /// The memory of a sandbox's log.
 #[derive(Debug)]
 pub(crate) struct Log {
@@ -117,6 +120,20 @@ impl KeptLogs {
         }
     }
 
+    /// The kept logs and their sizes in bytes.
+    pub(crate) fn list(&self) -> io::Result<Vec<(SandboxId, u64)>> {
+        let mut logs = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let id = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
+            if let Some(Ok(id)) = id.map(str::parse) {
+                logs.push((id, entry.metadata()?.len()));
+            }
+        }
+        Ok(logs)
+    }
+
     pub(crate) fn forget(&self, id: &SandboxId) -> io::Result<()> {
         match fs::remove_file(self.path(id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -126,7 +143,7 @@ impl KeptLogs {
 
     /// The name is an id: it cannot leave the folder.
     fn path(&self, id: &SandboxId) -> PathBuf {
-        self.folder.join(format!("{id}.jsonl"))
+        self.folder.join(format!("{id}{SUFFIX}"))
     }
 }
 
@@ -156,6 +173,8 @@ mod tests {
         assert_eq!(logs.read(&id).unwrap(), b"");
         logs.keep(&id, b"{}\n").unwrap();
         assert_eq!(logs.read(&id).unwrap(), b"{}\n");
+        fs::write(folder.path().join("logs/other"), b"not ours").unwrap();
+        assert_eq!(logs.list().unwrap(), [(id.clone(), 3)]);
         logs.forget(&id).unwrap();
         logs.forget(&id).unwrap();
         assert_eq!(logs.read(&id).unwrap(), b"");

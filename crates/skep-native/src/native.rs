@@ -361,6 +361,15 @@ impl Isolation for Native {
         .boxed()
     }
 
+    fn kept_logs(&self) -> BoxFuture<'_, io::Result<Vec<(SandboxId, u64)>>> {
+        let host = Arc::clone(&self.host);
+        async move {
+            let listed = tokio::task::spawn_blocking(move || host.logs.list()).await;
+            listed.map_err(io::Error::other)?
+        }
+        .boxed()
+    }
+
     fn forget_log(&self, id: SandboxId) -> BoxFuture<'_, io::Result<()>> {
         let host = Arc::clone(&self.host);
         async move {

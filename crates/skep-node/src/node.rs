@@ -1,6 +1,7 @@
 //! The sandboxes of this machine, by name.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -254,6 +255,15 @@ impl Node {
                 Vec::new()
             }
         }
+    }
+
+    /// The logs of ended sandboxes that are kept, and their sizes in bytes.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be listed.
+    pub async fn kept_logs(&self) -> io::Result<Vec<(SandboxId, u64)>> {
+        self.inner.isolation.kept_logs().await
     }
 
     /// Forgets what an ended sandbox said.

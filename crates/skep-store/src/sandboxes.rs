@@ -65,8 +65,9 @@ impl Sandboxes<'_> {
             })
     }
 
-    /// Forgets at most `batch` ended sandboxes: those that ended before `before`, and the oldest
-    /// beyond `keep`. Returns which; none means that there are no more.
+    /// Forgets at most `batch` ended sandboxes: those that ended before `before`, then, if more
+    /// than `keep` are left, the oldest of the teams that have the most. Returns which; none means
+    /// that there are no more.
     pub fn prune(&self, before: Timestamp, keep: u32, batch: u32) -> Receipt<Vec<SandboxId>> {
         let operation = "forget old sandboxes";
         self.0.write(operation, move |connection| {
@@ -86,6 +87,20 @@ impl Sandboxes<'_> {
         self.0
             .read(operation, move |connection| {
                 query::living(connection).map_err(|source| StoreError::of(operation, source))
+            })
+            .await
+    }
+
+    /// The ended sandboxes and their teams, the oldest first.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StoreError`].
+    pub async fn ended_by_age(&self) -> Result<Vec<(SandboxId, TeamId)>, StoreError> {
+        let operation = "list the ended sandboxes";
+        self.0
+            .read(operation, move |connection| {
+                query::ended_by_age(connection).map_err(|source| StoreError::of(operation, source))
             })
             .await
     }

@@ -6,6 +6,7 @@
 mod authenticated;
 mod capacity;
 mod end;
+mod fair_share;
 mod id;
 mod log;
 mod network;
@@ -22,6 +23,7 @@ mod tenant;
 pub use authenticated::Authenticated;
 pub use capacity::{AdmissionPolicy, Capacity, HostCapacity, HostResource, Promised, Reserve};
 pub use end::{EndReason, Ending, Usage};
+pub use fair_share::fair_share;
 pub use id::{ExecutionId, IdError, SandboxId, TeamId, TemplateId};
 pub use log::{LogEntry, LogLevel};
 pub use network::{Egress, PLATFORM_DENIED};

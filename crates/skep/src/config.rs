@@ -154,6 +154,8 @@ pub(crate) struct Records {
     pub(crate) days: u32,
     /// So many of them, the newest.
     pub(crate) count: u32,
+    /// So much of what they have logged, the newest.
+    pub(crate) log_mib: u32,
 }
 
 /// The network of sandboxes.
@@ -322,6 +324,7 @@ impl Default for Records {
         Self {
             days: 30,
             count: 100_000,
+            log_mib: 4096,
         }
     }
 }

@@ -205,6 +205,11 @@ pub(crate) const ALL: &[EnvVar] = &[
         help: "ended sandboxes that are remembered at most",
     },
     EnvVar {
+        name: "SKEP_RECORD_LOG_MIB",
+        key: "records.log_mib",
+        help: "what is kept at most of the logs of ended sandboxes, in MiB",
+    },
+    EnvVar {
         name: "SKEP_MAX_DISK_MIB_PER_SECOND",
         key: "limits.disk_mib_per_second",
         help: "how fast one sandbox may read from the disk, and write to it; 0 is as fast as it goes",

@@ -1,36 +1,26 @@
 //! Forgetting.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _, params};
-use skep_types::SandboxId;
+use rusqlite::{Connection, params};
+use skep_types::{SandboxId, fair_share};
 
 use crate::column;
 
-/// Forgets at most `batch` ended sandboxes: those that ended before `before`, and the oldest
-/// beyond `keep`. Returns which.
+/// Forgets at most `batch` ended sandboxes: those that ended before `before`, and so many that at
+/// most `keep` are left, the oldest of the teams that have the most. Returns which.
+///
+/// One number for all teams would let a team erase the others' by starting sandboxes and ending
+/// them.
 pub(super) fn prune(
     connection: &Connection,
     before: Timestamp,
     keep: u32,
     batch: u32,
 ) -> rusqlite::Result<Vec<SandboxId>> {
-    let beyond: Option<i64> = connection
-        .prepare_cached(
-            "SELECT ended_at FROM sandboxes WHERE ended_at IS NOT NULL
-             ORDER BY ended_at DESC LIMIT 1 OFFSET ?1",
-        )?
-        .query_row([keep], |row| row.get(0))
-        .optional()?;
-    let ids = connection
-        .prepare_cached(
-            "SELECT id FROM sandboxes
-             WHERE ended_at IS NOT NULL AND (ended_at < ?1 OR ended_at <= ?2)
-             ORDER BY ended_at LIMIT ?3",
-        )?
-        .query_map(params![column::micros(before), beyond, batch], |row| {
-            column::parsed(row, "id")
-        })?
-        .collect::<rusqlite::Result<Vec<SandboxId>>>()?;
+    let mut ids = ended_before(connection, before, batch)?;
+    if ids.is_empty() {
+        ids = beyond_a_fair_share(connection, keep, batch)?;
+    }
     for statement in [
         "DELETE FROM idempotent_requests WHERE sandbox = ?1",
         "DELETE FROM sandbox_metadata WHERE sandbox = ?1",
@@ -40,6 +30,52 @@ pub(super) fn prune(
         for id in &ids {
             delete.execute([id.as_str()])?;
         }
+    }
+    Ok(ids)
+}
+
+fn ended_before(
+    connection: &Connection,
+    before: Timestamp,
+    batch: u32,
+) -> rusqlite::Result<Vec<SandboxId>> {
+    connection
+        .prepare_cached("SELECT id FROM sandboxes WHERE ended_at < ?1 ORDER BY ended_at LIMIT ?2")?
+        .query_map(params![column::micros(before), batch], |row| {
+            column::parsed(row, "id")
+        })?
+        .collect()
+}
+
+fn beyond_a_fair_share(
+    connection: &Connection,
+    keep: u32,
+    batch: u32,
+) -> rusqlite::Result<Vec<SandboxId>> {
+    let counts: Vec<(String, u32)> = connection
+        .prepare_cached(
+            "SELECT team, COUNT(*) FROM sandboxes WHERE ended_at IS NOT NULL GROUP BY team",
+        )?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    let share = fair_share(
+        counts.iter().map(|(_, count)| (*count).into()).collect(),
+        keep.into(),
+    );
+    let share = u32::try_from(share).unwrap_or(u32::MAX);
+    let mut ids = Vec::new();
+    let mut room = batch;
+    for (team, count) in counts {
+        let excess = count.saturating_sub(share).min(room);
+        room -= excess;
+        let oldest = connection
+            .prepare_cached(
+                "SELECT id FROM sandboxes WHERE team = ?1 AND ended_at IS NOT NULL
+                 ORDER BY ended_at LIMIT ?2",
+            )?
+            .query_map(params![team, excess], |row| column::parsed(row, "id"))?
+            .collect::<rusqlite::Result<Vec<SandboxId>>>()?;
+        ids.extend(oldest);
     }
     Ok(ids)
 }

@@ -9,6 +9,17 @@ use skep_types::{AccessToken, EndReason, Ending, Resources, SandboxId, SandboxRu
 use super::{Order, SandboxFilter, SandboxRecord, Span, Spawns};
 use crate::column;
 
+pub(super) fn ended_by_age(connection: &Connection) -> rusqlite::Result<Vec<(SandboxId, TeamId)>> {
+    connection
+        .prepare_cached(
+            "SELECT id, team FROM sandboxes WHERE ended_at IS NOT NULL ORDER BY ended_at",
+        )?
+        .query_map([], |row| {
+            Ok((column::parsed(row, "id")?, column::parsed(row, "team")?))
+        })?
+        .collect()
+}
+
 pub(super) fn find(
     connection: &Connection,
     id: &SandboxId,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use skep_store::{Idempotency, IdempotentRequest, Order, SandboxFilter, StoreError};
 use skep_types::{Egress, EndReason, Ending, ExecutionId, Phase, SandboxId, Usage};
 
-use crate::{Record, at, run};
+use crate::{Record, at, order_for, run, team};
 
 fn ending(reason: EndReason, second: i64) -> Ending {
     Ending {
@@ -336,4 +336,41 @@ async fn runs_are_found_by_the_time_they_touch() {
     assert_eq!(starts(20, 30).await, [at(10), at(15)]);
     assert_eq!(starts(21, 30).await, [at(15)]);
     assert_eq!(starts(0, 100).await, [at(10), at(15), at(40)]);
+}
+
+#[tokio::test]
+async fn a_team_that_ends_many_loses_its_own_records_and_nobody_elses() {
+    let record = Record::new().await;
+    let sandboxes = record.store.sandboxes();
+    let busy = team("busy", false);
+    record
+        .store
+        .teams()
+        .insert(busy.clone())
+        .recorded()
+        .await
+        .unwrap();
+    let mut ids = Vec::new();
+    // The quiet team's are the oldest.
+    for (second, team) in (0..).zip([&record.team, &record.team, &busy.id, &busy.id, &busy.id]) {
+        let order = order_for(team);
+        ids.push(order.id.clone());
+        sandboxes
+            .insert(order.clone(), None)
+            .recorded()
+            .await
+            .unwrap();
+        let end = ending(EndReason::Killed, second);
+        sandboxes.ended(order.id, end).recorded().await.unwrap();
+    }
+    let owners = sandboxes.ended_by_age().await.unwrap();
+    assert_eq!(owners[1], (ids[1].clone(), record.team.clone()));
+    let pruned = sandboxes.prune(at(0), 4, 9).recorded().await.unwrap();
+    assert_eq!(pruned, ids[2..3]);
+    let pruned = sandboxes.prune(at(0), 2, 9).recorded().await.unwrap();
+    assert_eq!(pruned.len(), 2, "one of each, as both have as many");
+    assert!(
+        pruned.contains(&ids[0]) && pruned.contains(&ids[3]),
+        "{pruned:?}"
+    );
 }
