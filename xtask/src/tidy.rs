@@ -17,6 +17,7 @@ mod rest_page;
 mod rust_tokens;
 mod todo;
 mod unsafe_code;
+mod unused_dependencies;
 
 use std::fmt;
 use std::path::Path;
@@ -88,6 +89,7 @@ fn check(root: &Path) -> anyhow::Result<Findings> {
         layers::check(&graph.workspace),
         dependencies::check(&graph),
         manifests::check(&tree),
+        unused_dependencies::check(&tree),
         unsafe_code::check(&tree),
         agent_paths::check(&tree),
         lengths.violations,

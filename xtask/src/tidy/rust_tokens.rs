@@ -49,6 +49,35 @@ pub(crate) fn code_lines(source: &str) -> Result<usize, String> {
     Ok(lines.len())
 }
 
+/// The words of `source` that can name a crate: those before `::`, and those right after `use`.
+pub(crate) fn path_heads(source: &str) -> BTreeSet<String> {
+    let mut heads = BTreeSet::new();
+    if let Ok(stream) = TokenStream::from_str(source) {
+        collect_path_heads(stream, &mut heads);
+    }
+    heads
+}
+
+fn collect_path_heads(stream: TokenStream, heads: &mut BTreeSet<String>) {
+    let trees: Vec<TokenTree> = stream.into_iter().collect();
+    let is_colon = |at: usize| matches!(trees.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
+    let is_use = |at: Option<usize>| {
+        let before = at.and_then(|at| trees.get(at));
+        matches!(before, Some(TokenTree::Ident(word)) if *word == "use")
+    };
+    for (at, tree) in trees.iter().enumerate() {
+        match tree {
+            TokenTree::Ident(word) => {
+                if (is_colon(at + 1) && is_colon(at + 2)) || is_use(at.checked_sub(1)) {
+                    heads.insert(word.to_string());
+                }
+            }
+            TokenTree::Group(group) => collect_path_heads(group.stream(), heads),
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
 fn collect(stream: TokenStream, found: &mut Vec<Token>) {
     let trees: Vec<TokenTree> = stream.into_iter().collect();
     let mut rest = trees.as_slice();
@@ -132,6 +161,13 @@ mod tests {
     #[test]
     fn a_written_attribute_is_code() {
         assert_eq!(code_lines("#[doc = \"x\"]\n#[inline]\nfn f() {}\n"), Ok(3));
+    }
+
+    #[test]
+    fn only_the_heads_of_paths_and_imports_can_be_crates() {
+        let source = "use hex; fn f() { let bytes = http::Uri::new(); bytes.len(); log::info!(\"a::b\") } // toml::x";
+        let heads: Vec<_> = path_heads(source).into_iter().collect();
+        assert_eq!(heads, ["Uri", "hex", "http", "log"]);
     }
 
     #[test]
