@@ -12,6 +12,7 @@ mod file_names;
 mod layers;
 mod links;
 mod manifests;
+mod openapi;
 mod places;
 mod rest_page;
 mod rust_tokens;
@@ -100,6 +101,7 @@ fn check(root: &Path) -> anyhow::Result<Findings> {
         environment_variables::check(&tree),
         configuration::check(&tree),
         rest_page::check(&tree),
+        openapi::check(&tree),
     ];
     Ok(Findings {
         violations: violations.into_iter().flatten().collect(),

@@ -21,9 +21,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         return Vec::new();
     };
     let mut promised = routes(&router.text);
-    for file in tree.rust_files().filter(|file| file.path.starts_with(EDGE)) {
-        promised.extend(error_codes(&file.text));
-    }
+    promised.extend(promised_codes(tree));
     let page = tree.find(PAGE).map_or("", |page| page.text.as_str());
     let listed = rows(page);
     let missing = promised
@@ -36,6 +34,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         .chain(stale)
         .map(|message| Violation::new(RULE, PAGE, message))
         .collect()
+}
+
+/// The codes of all errors that callers can get.
+pub(super) fn promised_codes(tree: &Tree) -> BTreeSet<String> {
+    let edge = tree.rust_files().filter(|file| file.path.starts_with(EDGE));
+    edge.flat_map(|file| error_codes(&file.text)).collect()
 }
 
 /// The first cell of each row that names a route or a code.

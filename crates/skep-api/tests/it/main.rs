@@ -12,6 +12,7 @@ mod isolation;
 mod keys;
 mod lists;
 mod logs_and_metrics;
+mod openapi;
 mod scale;
 mod server;
 mod templates;

@@ -16,6 +16,8 @@ use skep_types::{SandboxId, TeamId};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
+use crate::openapi;
+
 /// How many requests a team has under way in these tests.
 pub(crate) const REQUESTS_PER_TEAM: u32 = 2048;
 
@@ -130,15 +132,19 @@ impl Server {
         self.run(request.body(Body::from(body)).unwrap()).await
     }
 
+    /// Sends a request, and compares the answer with the OpenAPI file.
     pub(crate) async fn run(&self, request: Request<Body>) -> Answer {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let response: Response<Body> = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
-        Answer {
+        let answer = Answer {
             status: parts.status.as_u16(),
             headers: parts.headers,
             body: String::from_utf8(bytes.to_vec()).unwrap(),
-        }
+        };
+        openapi::check(method.as_str(), &path, &answer);
+        answer
     }
 
     /// Sends a line and compares the answer: `STATUS [BODY]`, with what is random or a time

@@ -1,0 +1,342 @@
+//! What `docs/reference/openapi.json` says is true.
+//!
+//! Every answer that any test of this program gets is compared with the file (`check`). The tests
+//! here see to it that each operation and each field in the file occurs. That the file has all
+//! routes, and no other, is a rule of `cargo xtask tidy`.
+
+mod schema;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+use skep_types::{LogEntry, LogLevel};
+use skep_wire::rest;
+
+use crate::server::{Answer, Server};
+use schema::Comparison;
+
+static FILE: LazyLock<Value> = LazyLock::new(|| {
+    let text = include_str!("../../../../docs/reference/openapi.json");
+    serde_json::from_str(text).unwrap()
+});
+
+/// An operation of the file.
+#[derive(Clone, Copy)]
+struct Operation {
+    path: &'static str,
+    method: &'static str,
+    value: &'static Value,
+}
+
+/// Compares an answer with what the file says of its operation, if the file has it.
+pub(crate) fn check(method: &str, path: &str, answer: &Answer) {
+    if let Some(operation) = find(method, path) {
+        let mut comparison = Comparison::with(&FILE);
+        compare(operation, answer, &mut comparison);
+    }
+}
+
+fn compare(operation: Operation, answer: &Answer, comparison: &mut Comparison<'_>) {
+    let Operation { path, method, .. } = operation;
+    let place = format!("{method} {path} {}", answer.status);
+    let answers = &operation.value["responses"];
+    let general = &FILE["components"]["responses"]["Error"];
+    let listed = answers.get(answer.status.to_string());
+    let described = listed.unwrap_or(general);
+    match described.get("content") {
+        None => assert_eq!(answer.body, "", "{place}"),
+        Some(content) => {
+            let media_type = answer.header("content-type").unwrap_or_default();
+            let media_type = media_type.split(';').next().unwrap_or_default();
+            let content = content.get(media_type);
+            let content = content.unwrap_or_else(|| panic!("{place}: `{media_type}`"));
+            if media_type == "application/json" {
+                comparison.compare(&answer.json(), &content["schema"], &place);
+            }
+        }
+    }
+    assert_eq!(comparison.wrong, [""; 0], "{place}: {}", answer.body);
+    if answer.status >= 400 {
+        let code = answer.json()["error_code"].as_str().unwrap().to_owned();
+        let names_it = |described: &Value| {
+            let text = described["description"].as_str().unwrap();
+            text.contains(&format!("`{code}`"))
+        };
+        assert!(
+            listed.is_some_and(names_it) || names_it(general),
+            "{place}: the file does not name `{code}`"
+        );
+    } else {
+        assert!(listed.is_some(), "{place}: the file has no such success");
+    }
+}
+
+fn operations() -> impl Iterator<Item = Operation> {
+    FILE["paths"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .flat_map(|(path, item)| {
+            let operations = item.as_object().unwrap().iter();
+            let operations = operations.filter(|(key, _)| *key != "parameters");
+            operations.map(move |(method, value)| Operation {
+                path,
+                method,
+                value,
+            })
+        })
+}
+
+/// The operation of a request. Words go before parameters, as in the router.
+fn find(method: &str, path: &str) -> Option<Operation> {
+    let parameters = |operation: &Operation| operation.path.matches('{').count();
+    operations()
+        .filter(|operation| operation.method.eq_ignore_ascii_case(method))
+        .filter(|operation| matches(operation.path, path))
+        .min_by_key(parameters)
+}
+
+fn matches(template: &str, path: &str) -> bool {
+    let (template, path) = (template.split('/'), path.split('/'));
+    template.clone().count() == path.clone().count()
+        && template
+            .zip(path)
+            .all(|(wanted, part)| wanted == part || wanted.starts_with('{') && !part.is_empty())
+}
+
+/// Sends lines and keeps what was seen.
+struct Walk<'a> {
+    server: &'a Server,
+    comparison: Comparison<'static>,
+    /// Statuses by operation.
+    statuses: BTreeMap<String, BTreeSet<u16>>,
+}
+
+impl Walk<'_> {
+    async fn send(&mut self, line: &str) -> Answer {
+        let key = self.server.key.clone();
+        self.send_with(&[("X-API-KEY", &key)], line).await
+    }
+
+    async fn send_with(&mut self, headers: &[(&str, &str)], line: &str) -> Answer {
+        let answer = self.server.send_with(headers, line).await;
+        let mut words = line.split(' ');
+        let method = words.next().unwrap();
+        let path = words.next().unwrap().split('?').next().unwrap();
+        let operation = find(method, path).unwrap();
+        compare(operation, &answer, &mut self.comparison);
+        let name = format!("{} {}", operation.method, operation.path);
+        self.statuses.entry(name).or_default().insert(answer.status);
+        answer
+    }
+
+    /// Everything that a sandbox can be asked.
+    async fn sandboxes(&mut self) {
+        let brief = r#"POST /sandboxes {"templateID":"base"}"#;
+        let ended = self.send(brief).await.json();
+        let ended = ended["sandboxID"].as_str().unwrap().to_owned();
+        let id = self
+            .server
+            .create(r#"{"templateID":"base","allow_internet_access":true,"metadata":{"k":"v"}}"#)
+            .await;
+        self.send(r#"POST /v2/sandboxes {"templateID":"base"}"#)
+            .await;
+        let entry = LogEntry {
+            at: Timestamp::now(),
+            level: LogLevel::Info,
+            message: "ready".to_owned(),
+            fields: BTreeMap::from([("pid".to_owned(), "1".to_owned())]),
+        };
+        self.server.nodes.log(&id, entry);
+        for line in [
+            "GET /sandboxes".to_owned(),
+            "GET /v2/sandboxes".to_owned(),
+            format!("GET /sandboxes/metrics?sandbox_ids={id}"),
+            format!("GET /sandboxes/{id}"),
+            format!("GET /sandboxes/{id}/metrics"),
+            format!("GET /sandboxes/{id}/logs"),
+            format!("GET /v2/sandboxes/{id}/logs"),
+            format!(r#"POST /sandboxes/{id}/timeout {{"timeout":60}}"#),
+            format!("POST /sandboxes/{id}/refreshes {{}}"),
+            format!(r#"POST /sandboxes/{id}/connect {{"timeout":60}}"#),
+            format!("POST /v2/sandboxes/{id}/connect {{}}"),
+            format!("POST /sandboxes/{id}/resume"),
+            format!("DELETE /sandboxes/{ended}"),
+            "GET /skep/sandboxes?all=true".to_owned(),
+        ] {
+            self.send(&line).await;
+        }
+        for operation in operations().filter(|operation| operation.value["tags"][0] == "Not yet") {
+            let path = operation
+                .path
+                .replace("/sandboxes/{id}", &format!("/sandboxes/{id}"));
+            self.send(&format!("{} {path}", operation.method.to_uppercase()))
+                .await;
+        }
+    }
+
+    /// Everything else.
+    async fn the_rest(&mut self) {
+        let team = self.server.team.id.clone();
+        let key = self.send(r#"POST /api-keys {"name":"desk"}"#).await.json();
+        let id = key["id"].as_str().unwrap();
+        self.send_with(&[], "GET /health").await;
+        let key = self.server.key.clone();
+        let json = [("Accept", "application/json"), ("X-API-KEY", &key)];
+        self.send_with(&json, "GET /health").await;
+        for line in [
+            "GET /skep/metrics".to_owned(),
+            "GET /teams".to_owned(),
+            format!("GET /teams/{team}/metrics"),
+            format!("GET /teams/{team}/metrics/max?metric=concurrent_sandboxes"),
+            "GET /api-keys".to_owned(),
+            format!(r#"PATCH /api-keys/{id} {{"name":"shelf"}}"#),
+            format!("DELETE /api-keys/{id}"),
+            "POST /access-tokens".to_owned(),
+            "DELETE /access-tokens/x".to_owned(),
+            "GET /templates".to_owned(),
+            "POST /templates".to_owned(),
+            "GET /v2/templates".to_owned(),
+            "POST /v2/templates".to_owned(),
+            "GET /templates/aliases/base".to_owned(),
+        ] {
+            self.send(&line).await;
+        }
+    }
+
+    fn compare_request(&mut self, schema: &str, body: &impl Serialize) {
+        let schema = json!({"$ref": format!("#/components/schemas/{schema}")});
+        let body = serde_json::to_value(body).unwrap();
+        self.comparison.compare(&body, &schema, "request");
+        assert_eq!(self.comparison.wrong, [""; 0]);
+    }
+
+    /// Bodies with every field that we read. A field that is new is missing here, which the
+    /// compiler says, and then in the file.
+    fn requests(&mut self) {
+        let texts = || Some(vec!["x".to_owned()]);
+        let new_sandbox = rest::NewSandbox {
+            template_id: "base".to_owned(),
+            timeout: Some(60),
+            auto_pause: Some(true),
+            auto_pause_memory: Some(true),
+            auto_resume: Some(rest::AutoResume { enabled: true }),
+            secure: Some(true),
+            allow_internet_access: Some(true),
+            network: Some(rest::Network {
+                allow_public_traffic: Some(true),
+                allow_out: texts(),
+                deny_out: texts(),
+                egress_proxy: Some(json!({})),
+                mask_request_host: Some("x".to_owned()),
+                rules: Some(BTreeMap::from([("x".to_owned(), json!([]))])),
+                dns_servers: texts(),
+                https_ports: Some(vec![443]),
+            }),
+            metadata: Some(BTreeMap::from([("k".to_owned(), "v".to_owned())])),
+            env_vars: Some(BTreeMap::from([("K".to_owned(), "v".to_owned())])),
+            skep: Some(rest::SandboxOptions {
+                secrets: vec!["x".to_owned()],
+                secret_envs: vec!["K".to_owned()],
+            }),
+            mcp: Some(json!({})),
+            iam: Some(rest::IdentityRequest {
+                tokens: Some(BTreeMap::from([("x".to_owned(), json!({}))])),
+            }),
+            volume_mounts: Some(vec![rest::VolumeMount {
+                name: "x".to_owned(),
+                path: "/x".to_owned(),
+            }]),
+        };
+        self.compare_request("NewSandbox", &new_sandbox);
+        let connect = rest::Connect {
+            timeout: Some(60),
+            memory: Some(true),
+        };
+        self.compare_request("Connect", &connect);
+        self.compare_request("SetTimeout", &rest::SetTimeout { timeout: 0 });
+        let refresh = rest::Refresh { duration: Some(60) };
+        self.compare_request("Refresh", &refresh);
+        let name = "desk".to_owned();
+        self.compare_request("ApiKeyName", &rest::ApiKeyName { name });
+    }
+}
+
+#[tokio::test]
+async fn every_operation_and_every_field_of_the_file_exists() {
+    let server = Server::new().await;
+    let mut walk = Walk {
+        server: &server,
+        comparison: Comparison::with(&FILE),
+        statuses: BTreeMap::new(),
+    };
+    walk.sandboxes().await;
+    walk.the_rest().await;
+    walk.requests();
+    for operation in operations() {
+        let name = format!("{} {}", operation.method, operation.path);
+        let statuses = walk.statuses.get(&name);
+        let statuses = statuses.unwrap_or_else(|| panic!("{name} was not asked"));
+        let listed = operation.value["responses"].as_object().unwrap().keys();
+        let listed: Vec<u16> = listed.filter_map(|status| status.parse().ok()).collect();
+        let succeeds = |status: &u16| *status < 300;
+        let expected: Vec<u16> = if listed.iter().any(succeeds) {
+            listed.into_iter().filter(succeeds).collect()
+        } else {
+            listed
+        };
+        assert!(
+            expected.iter().any(|status| statuses.contains(status)),
+            "{name}: {statuses:?}"
+        );
+    }
+    let schemas = FILE["components"]["schemas"].as_object().unwrap();
+    let fields = schemas.iter().flat_map(|(name, schema)| {
+        let fields = schema["properties"].as_object().unwrap().keys();
+        fields.map(move |field| format!("{name}.{field}"))
+    });
+    let unseen: Vec<_> = fields
+        .filter(|field| !walk.comparison.seen.contains(field))
+        .collect();
+    assert_eq!(unseen, [""; 0], "the file has fields that nobody sends");
+}
+
+/// A parameter that is not a text is read: nonsense in it is refused.
+#[tokio::test]
+async fn every_parameter_of_the_file_is_read() {
+    let server = Server::new().await;
+    let sandbox = server.create(r#"{"templateID":"base"}"#).await;
+    let mut tried = 0;
+    for operation in operations() {
+        let parameters = operation.value["parameters"].as_array();
+        for parameter in parameters.into_iter().flatten() {
+            let schema = &parameter["schema"];
+            let is_free = schema["type"] == "string"
+                && schema.get("enum").is_none()
+                && schema.get("format").is_none();
+            if parameter["in"] != "query" || is_free {
+                continue;
+            }
+            let id = if operation.path.starts_with("/teams") {
+                server.team.id.as_str()
+            } else {
+                sandbox.as_str()
+            };
+            let path = operation.path.replace("{id}", id);
+            let name = parameter["name"].as_str().unwrap();
+            let line = format!("GET {path}?{name}=nonsense");
+            let answer = server.send(&line).await;
+            assert_eq!(answer.status, 400, "{line}: {}", answer.body);
+            tried += 1;
+        }
+    }
+    assert!(tried > 10, "{tried}");
+}
+
+#[test]
+fn the_file_has_the_version_of_the_program() {
+    assert_eq!(FILE["info"]["version"], env!("CARGO_PKG_VERSION"));
+}
