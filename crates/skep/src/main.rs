@@ -214,8 +214,14 @@ fn serve(config: Config, args: &ServeArgs) -> Result<(), CliError> {
 
 fn build_template(config: &Config, name: &str) -> Result<(), CliError> {
     let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
-    let host = PackageSettings::detect(std::env::vars()).map_err(CliError::failure)?;
-    template::build(&catalog, &host, &launcher()?, name, &Cancel::default()).map(drop)
+    template::build(
+        &catalog,
+        &host_settings()?,
+        &launcher()?,
+        name,
+        &Cancel::default(),
+    )
+    .map(drop)
 }
 
 fn start_logging() {
@@ -250,10 +256,19 @@ fn load_config(cli: &Cli) -> Result<Config, CliError> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one place that reads the environment"
+    reason = "the one place that reads variables of ours"
 )]
 fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// The package mirrors, proxies and certificate authorities of this host.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads variables of others"
+)]
+fn host_settings() -> Result<PackageSettings, CliError> {
+    PackageSettings::detect(std::env::vars()).map_err(CliError::failure)
 }
 
 /// Code that was not run, or not to its end: no exit code of its own may look like this.

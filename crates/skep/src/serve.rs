@@ -11,7 +11,6 @@ use skep_control::{ApiKey, Control, Parts, TeamLimits};
 use skep_image::Catalog;
 use skep_native::Native;
 use skep_node::{Node, NodeOptions};
-use skep_packages::PackageSettings;
 use skep_proxy::{Front, FrontConfig, Listener, Names};
 use skep_store::Store;
 use skep_types::TemplateReference;
@@ -259,10 +258,7 @@ impl Server {
 
 async fn open_control(config: &Config, store: &Store, node: &Node) -> Result<Control, CliError> {
     let host = match config.share_host_package_settings {
-        true => {
-            let host = PackageSettings::detect(std::env::vars()).map_err(CliError::failure)?;
-            Some(Arc::new(host))
-        }
+        true => Some(Arc::new(crate::host_settings()?)),
         false => None,
     };
     let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;

@@ -35,7 +35,11 @@ pub(crate) fn launcher() -> LaunchRunner {
     LaunchRunner::new(Launcher::new(std::env::current_exe().unwrap(), ["launch"]))
 }
 
-fn host() -> PackageSettings {
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test program is its own `main`"
+)]
+pub(crate) fn host() -> PackageSettings {
     PackageSettings::detect(std::env::vars()).unwrap()
 }
 

@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use skep_image::{Bootstrap, Cancel, DebianOrigin, Mmdebstrap, StepError, Surroundings};
-use skep_packages::PackageSettings;
 use skep_testkit::wait_for;
 
 crate::tests! {
@@ -25,7 +24,7 @@ fn bootstrap(dir: &Path, cancel: &Cancel, output: &mut dyn FnMut(&str)) -> Resul
         without: Vec::new(),
         keep: Vec::new(),
     };
-    let host = PackageSettings::detect(std::env::vars()).unwrap();
+    let host = crate::base::host();
     Mmdebstrap.bootstrap(
         &origin,
         &host,
