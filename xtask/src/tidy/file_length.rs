@@ -10,6 +10,11 @@ const WORTH_A_LOOK: usize = 500;
 /// Above this it must be split.
 const TOO_LONG: usize = 700;
 
+/// The page for people who see the project for the first time. What they do not need on the
+/// first day is in `docs/`.
+const FIRST_PAGE: &str = "README.md";
+const LONGEST_FIRST_PAGE: usize = 180;
+
 /// Code that a tool wrote is not read by people.
 const GENERATED: &[&str] = &["/generated/"];
 
@@ -20,7 +25,7 @@ pub(super) struct Lengths {
 
 pub(super) fn check(tree: &Tree) -> Lengths {
     let mut lengths = Lengths {
-        violations: Vec::new(),
+        violations: first_page(tree).into_iter().collect(),
         remarks: Vec::new(),
     };
     let written = tree
@@ -45,9 +50,27 @@ pub(super) fn check(tree: &Tree) -> Lengths {
     lengths
 }
 
+fn first_page(tree: &Tree) -> Option<Violation> {
+    let lines = tree.find(FIRST_PAGE)?.text.lines().count();
+    let message = format!("{lines} lines, {LONGEST_FIRST_PAGE} at most; move some to docs/");
+    (lines > LONGEST_FIRST_PAGE).then(|| Violation::new(RULE, FIRST_PAGE, message))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_page_is_short_and_others_may_be_long() {
+        let violations = |path, lines| {
+            check(&Tree::of(&[(path, &"x\n".repeat(lines))]))
+                .violations
+                .len()
+        };
+        assert_eq!(violations(FIRST_PAGE, LONGEST_FIRST_PAGE), 0);
+        assert_eq!(violations(FIRST_PAGE, LONGEST_FIRST_PAGE + 1), 1);
+        assert_eq!(violations("docs/README.md", LONGEST_FIRST_PAGE + 1), 0);
+    }
 
     fn lengths(path: &str, lines: usize) -> (usize, usize) {
         let lengths = check(&Tree::of(&[(path, &"fn f() {}\n// why\n".repeat(lines))]));
