@@ -31,6 +31,7 @@ struct State {
     /// What the machine has. At first it counts nothing, so there is no bound.
     capacity: HostCapacity,
     damaged: Vec<SandboxId>,
+    hoarding: Vec<SandboxId>,
     /// Those of which something cannot be removed.
     stuck: HashSet<SandboxId>,
     /// How often somebody tried to destroy one of those.
@@ -66,6 +67,11 @@ impl FakeIsolation {
     /// Lets the disk of a sandbox lose what was written to it.
     pub fn damage(&self, id: &SandboxId) {
         self.lock().damaged.push(id.clone());
+    }
+
+    /// Lets a sandbox hold more memory than its limits count.
+    pub fn hoard(&self, id: &SandboxId) {
+        self.lock().hoarding.push(id.clone());
     }
 
     /// Ends the first process of a sandbox, as a crash would.
@@ -169,6 +175,11 @@ impl Isolation for FakeIsolation {
     fn damaged(&self) -> BoxFuture<'_, Vec<SandboxId>> {
         let damaged = self.lock().damaged.clone();
         std::future::ready(damaged).boxed()
+    }
+
+    fn hoarding(&self) -> BoxFuture<'_, Vec<SandboxId>> {
+        let hoarding = std::mem::take(&mut self.lock().hoarding);
+        std::future::ready(hoarding).boxed()
     }
 
     fn adopt(&self, record: LaunchRecord) -> BoxFuture<'_, Result<Launched, AdoptError>> {

@@ -38,18 +38,7 @@ pub fn host_capacity(data_dir: &Path, cgroup_root: &Path) -> io::Result<HostCapa
 /// What the kernel could give without taking anything from anybody: of the machine, or of the
 /// group that the server itself is held in if that is less.
 fn memory(meminfo: &Path, cgroup_root: &Path) -> io::Result<Capacity> {
-    let text = fs::read_to_string(meminfo)?;
-    let kibibytes = |name: &str| {
-        let mut lines = text.lines();
-        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        let number = value.and_then(|value| value.trim().strip_suffix(" kB"));
-        number.and_then(|number| number.parse::<u64>().ok())
-    };
-    let unknown = || io::Error::other("unexpected contents of meminfo");
-    let machine = Capacity {
-        total: kibibytes("MemTotal").ok_or_else(unknown)? << 10,
-        available: kibibytes("MemAvailable").ok_or_else(unknown)? << 10,
-    };
+    let machine = machine_memory(meminfo)?;
     let groups = [
         (
             "memory/memory.limit_in_bytes",
@@ -72,6 +61,22 @@ fn memory(meminfo: &Path, cgroup_root: &Path) -> io::Result<Capacity> {
         Some((limit, limit.saturating_sub(used)))
     });
     Ok(least(machine, groups.into_iter().flatten()))
+}
+
+/// What the kernel could give, whoever asks.
+pub(crate) fn machine_memory(meminfo: &Path) -> io::Result<Capacity> {
+    let text = fs::read_to_string(meminfo)?;
+    let kibibytes = |name: &str| {
+        let mut lines = text.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let number = value.and_then(|value| value.trim().strip_suffix(" kB"));
+        number.and_then(|number| number.parse::<u64>().ok())
+    };
+    let unknown = || io::Error::other("unexpected contents of meminfo");
+    Ok(Capacity {
+        total: kibibytes("MemTotal").ok_or_else(unknown)? << 10,
+        available: kibibytes("MemAvailable").ok_or_else(unknown)? << 10,
+    })
 }
 
 /// Processes and threads: of the machine, or of the group that the server itself is held in.

@@ -212,6 +212,15 @@ impl Cgroups {
         Ok((memory, u32::try_from(pids).unwrap_or(u32::MAX)))
     }
 
+    /// How much memory everything that user code starts may use.
+    pub(crate) fn memory_limit(&self, group: &Group) -> Result<u64, CgroupError> {
+        let (folder, file) = match self {
+            Self::V1(hierarchies) => (hierarchies.memory_folder(group), "memory.limit_in_bytes"),
+            Self::V2(tree) => (tree.folder(group), "memory.max"),
+        };
+        read_number(&folder.join(Child::Work.name()), file)
+    }
+
     /// The processes in the group and in what others made in it.
     pub(crate) fn processes(&self, group: &Group) -> Result<Vec<Pid>, CgroupError> {
         let folder = match self {

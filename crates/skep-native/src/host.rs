@@ -31,6 +31,7 @@ use crate::instance::{Names, Slot};
 use crate::leftovers::Leftovers;
 use crate::log::{KeptLogs, Log};
 use crate::pool::UnderWay;
+use crate::queues::QueueWatch;
 use crate::record::Record;
 use crate::resident::Resident;
 use crate::slots::Slots;
@@ -62,6 +63,7 @@ pub(crate) struct Host {
     /// Whether parts of sandboxes are made ready.
     keeps_ready: AtomicBool,
     pub(crate) leftovers: Leftovers,
+    queues: QueueWatch,
     agent: OwnedFd,
     /// Every sandbox that was launched or adopted by this server and not destroyed yet, those
     /// that are being launched included.
@@ -152,6 +154,7 @@ impl Host {
             launches: Arc::default(),
             keeps_ready: AtomicBool::new(true),
             leftovers: Leftovers::default(),
+            queues: QueueWatch::default(),
             agent,
             tenants: Mutex::default(),
             fail_at: Mutex::default(),
@@ -353,6 +356,26 @@ impl Host {
         };
         let damaged = residents.into_iter().filter(has_lost);
         damaged.map(|(id, _)| id).collect()
+    }
+
+    /// The sandboxes whose sockets hold too much of the machine's memory. Blocks.
+    pub(crate) fn hoarding(&self) -> Vec<SandboxId> {
+        let residents = || {
+            let tenants = self.tenants();
+            let residents = tenants.iter().filter_map(|(id, tenant)| {
+                let pid = tenant.resident.as_ref()?.pid();
+                Some((id.clone(), pid))
+            });
+            residents.collect()
+        };
+        let memory = |id: &SandboxId| {
+            let limit = self.cgroups.memory_limit(&Group::new(id));
+            limit.map_err(io::Error::other)
+        };
+        self.queues.look(residents, memory).unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot see what sockets hold");
+            Vec::new()
+        })
     }
 
     /// Lets go of everything that is ready. Blocks.

@@ -25,6 +25,7 @@ mod native;
 mod plan;
 mod pool;
 mod probe;
+mod queues;
 mod record;
 mod resident;
 mod slots;

@@ -348,6 +348,18 @@ impl Isolation for Native {
         .boxed()
     }
 
+    fn hoarding(&self) -> BoxFuture<'_, Vec<SandboxId>> {
+        let host = Arc::clone(&self.host);
+        async move {
+            let hoarding = tokio::task::spawn_blocking(move || host.hoarding()).await;
+            hoarding.unwrap_or_else(|panic| {
+                tracing::error!(error = %Chain(&panic), "looking into sockets panicked");
+                Vec::new()
+            })
+        }
+        .boxed()
+    }
+
     fn adopt(&self, record: LaunchRecord) -> BoxFuture<'_, Result<Launched, AdoptError>> {
         async move { adopt(&self.host, &record).map(|resident| resident as Launched) }.boxed()
     }

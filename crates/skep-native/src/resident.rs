@@ -99,6 +99,11 @@ impl Resident {
         self.record.meter
     }
 
+    /// Its first process. Another one may have the number when it has ended.
+    pub(crate) fn pid(&self) -> i32 {
+        self.record.pid
+    }
+
     /// The last words of the agent, for the log of the server.
     pub(crate) fn last_words(&self) -> String {
         let words = self.last_words.as_ref().map(read_last_words);

@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use skep_types::{EndReason, HostCapacity, HostResource, Promised, Resources, SandboxId};
 
 use crate::admission::{INTERVAL, NoRoom, Reservation};
 use crate::node::{Inner, Node};
+
+/// How often somebody asks who holds more memory than limits count: what a sandbox can take in
+/// such a time is what it can have too much.
+const HOARDING_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What is known of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,12 +62,16 @@ impl Node {
 
     /// Looks after the machine until the node is shut down: knows what it has left, lets go of
     /// what is kept ready when there is too little, and ends sandboxes whose disk has lost what
-    /// was written to it.
+    /// was written to it or that hold memory which their limits do not count.
     pub fn watch_host(&self) {
+        let (node, tasks) = (self.clone(), &self.inner.tasks);
+        tasks.spawn("watch the machine", async move {
+            node.repeat(INTERVAL, Self::look_after_host).await;
+        });
         let node = self.clone();
-        self.inner
-            .tasks
-            .spawn("watch the machine", async move { node.watch().await });
+        tasks.spawn("watch uncounted memory", async move {
+            node.repeat(HOARDING_INTERVAL, Self::end_hoarding).await;
+        });
     }
 
     /// What is known of the machine.
@@ -79,12 +88,13 @@ impl Node {
         }
     }
 
-    async fn watch(self) {
+    /// Does something again and again until the node is shut down.
+    async fn repeat(&self, interval: Duration, look: impl AsyncFn(&Self)) {
         let stop = self.inner.tasks.stopping();
         loop {
             let look = async {
-                self.look_after_host().await;
-                tokio::time::sleep(INTERVAL).await;
+                look(self).await;
+                tokio::time::sleep(interval).await;
             };
             tokio::select! {
                 biased;
@@ -115,18 +125,29 @@ impl Node {
     /// the kernel said yes to their writes and found out later.
     async fn end_damaged(&self) {
         for id in self.inner.isolation.damaged().await {
-            let node = self.clone();
-            // Nobody waits for the slowest of them.
-            self.inner.tasks.spawn("end a damaged sandbox", async move {
-                match node.kill(&id, EndReason::DiskFull).await {
-                    Ok(()) => tracing::warn!(
-                        sandbox = %id,
-                        "ended a sandbox that had lost data because the machine's disk is full"
-                    ),
-                    Err(error) => tracing::debug!(sandbox = %id, %error, "it is ending already"),
-                }
-            });
+            self.end_for(id, EndReason::DiskFull);
         }
+    }
+
+    /// Ends the sandboxes that hold memory of the machine which their limits do not count.
+    async fn end_hoarding(&self) {
+        for id in self.inner.isolation.hoarding().await {
+            self.end_for(id, EndReason::OutOfMemory);
+        }
+    }
+
+    /// Ends a sandbox for what it does to the machine, or the machine to it. Nobody waits for the
+    /// slowest of them.
+    fn end_for(&self, id: SandboxId, reason: EndReason) {
+        let node = self.clone();
+        self.inner.tasks.spawn("end a sandbox", async move {
+            match node.kill(&id, reason).await {
+                Ok(()) => {
+                    tracing::warn!(sandbox = %id, %reason, "ended a sandbox for what was found on the machine")
+                }
+                Err(error) => tracing::debug!(sandbox = %id, %error, "it is ending already"),
+            }
+        });
     }
 }
 

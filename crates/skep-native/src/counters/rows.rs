@@ -57,8 +57,18 @@ pub(crate) const COUNTERS: &[Counter] = &[
         "memory of sockets",
         "`net.ipv4.tcp_mem`, `net.ipv4.udp_mem`",
         "an eighth of its memory on v1; on v2 it is part of it",
-        "`memory.kmem.tcp.limit_in_bytes`, in every group in which a socket can be made",
+        "`memory.kmem.tcp.limit_in_bytes`, in every group in which a socket can be made; it counts connections that were \
+         accepted, and datagrams that arrived",
         Needs::MemoryFile("memory.kmem.tcp.limit_in_bytes"),
+    ),
+    most(
+        "what else waits in sockets: connections that nobody has accepted, answers about routes, pings, errors",
+        "memory, `net.ipv4.tcp_mem`",
+        "a quarter of its memory and at least 64 MiB, and what it takes in the tenth of a second until somebody looks: \
+         160 MiB were seen for each processor",
+        "the server, which reads the lists of its sockets when the machine's memory shrinks and ends it (`out_of_memory`). \
+         The higher `net.core.rmem_max` and `wmem_max` are, the more sandboxes it has to look at",
+        Needs::Nothing,
     ),
     most(
         "counted sockets",

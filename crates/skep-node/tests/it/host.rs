@@ -124,6 +124,23 @@ async fn a_sandbox_that_lost_data_to_a_full_disk_ends_for_that_reason_and_others
 }
 
 #[tokio::test]
+async fn a_sandbox_that_holds_what_its_limits_do_not_count_is_out_of_memory_and_others_live_on() {
+    let machine = Machine::default();
+    let node = machine.node();
+    let greedy = node.create(spec(HOUR)).await.unwrap();
+    let modest = node.create(spec(HOUR)).await.unwrap();
+    node.watch_host();
+    machine.isolation.hoard(&greedy.id);
+    wait_until(PATIENCE, async || {
+        machine.journal.ending(&greedy.id).ok_or("it lives")
+    })
+    .await;
+    let ending = machine.journal.ending(&greedy.id).unwrap();
+    assert_eq!(ending.reason, EndReason::OutOfMemory);
+    assert!(node.status(&modest.id).is_some());
+}
+
+#[tokio::test]
 async fn the_limits_of_all_that_live_are_promised_and_given_back() {
     let machine = Machine::default();
     let node = machine.node();

@@ -21,6 +21,7 @@ mod bombs;
 mod control;
 mod forked;
 mod full_host;
+mod hoarding;
 mod left_behind;
 mod product;
 mod sentinels;

@@ -18,7 +18,7 @@ use crate::product::{Product, WITH_ZYGOTE, Zygotes};
 use crate::sentinels::Sentinels;
 use crate::target::{Target, Verdict, command, secret};
 use crate::world::World;
-use crate::{bombs, forked, full_host, left_behind, stage, table, undying, wall};
+use crate::{bombs, forked, full_host, hoarding, left_behind, stage, table, undying, wall};
 
 /// How often a race is run where it must be won once.
 const RACES: usize = 4;
@@ -118,6 +118,13 @@ fn heavy_trials(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Vec<Trial> {
             )
         })
     });
+    let queues = hoarding::QUEUES.into_iter().map(|queue| {
+        let (suite, runtime) = (Arc::clone(suite), Arc::clone(runtime));
+        Trial::test(format!("queues::{}", queue.name), move || {
+            let check = queue.check(&suite.product, &suite.image, &suite.sentinels);
+            tell(queue.name, runtime.block_on(check))
+        })
+    });
     let (flooded, runs) = (Arc::clone(suite), Arc::clone(runtime));
     let flood = Trial::test("bombs::output", move || {
         tell(
@@ -151,6 +158,7 @@ fn heavy_trials(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Vec<Trial> {
         tell("full host", runs.block_on(full_host::check()))
     });
     bombs
+        .chain(queues)
         .chain([flood, deep_groups, undead, clean_up, full])
         .collect()
 }

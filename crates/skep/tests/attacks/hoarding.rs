@@ -1,0 +1,98 @@
+//! Sockets full of memory that no cgroup counts.
+//!
+//! A sandbox of the product that fills them must end, for want of memory, and its neighbour must
+//! not. The control is the same program in a sandbox that nobody watches: there it holds more
+//! than it may for as long as it likes.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use skep_types::TemplateImage;
+use skep_wire::rest::SandboxRecord;
+
+use crate::attack::helper;
+use crate::control::{Control, Weakened};
+use crate::product::Product;
+use crate::sentinels::Sentinels;
+use crate::target::{Target, Verdict, command};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const LIBRARY: &str = include_str!("queues/queue.py");
+
+/// One kind of queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Queue {
+    pub(crate) name: &'static str,
+    program: &'static str,
+}
+
+/// All kinds.
+pub(crate) const QUEUES: [Queue; 4] = [
+    Queue {
+        name: "answers",
+        program: include_str!("queues/answers.py"),
+    },
+    Queue {
+        name: "pings",
+        program: include_str!("queues/pings.py"),
+    },
+    Queue {
+        name: "unaccepted",
+        program: include_str!("queues/unaccepted.py"),
+    },
+    Queue {
+        name: "errors",
+        program: include_str!("queues/errors.py"),
+    },
+];
+
+impl Queue {
+    /// Fills queues of this kind where somebody watches and where nobody does.
+    pub(crate) async fn check(
+        self,
+        product: &Product,
+        image: &TemplateImage,
+        sentinels: &Sentinels,
+    ) -> Result<String, String> {
+        let command = command(&format!(
+            "{}\n\n{LIBRARY}\n\n{}",
+            helper("attack.py"),
+            self.program
+        ));
+        let (offender, neighbour) = (
+            product.create(sentinels).await,
+            product.create(sentinels).await,
+        );
+        let start = Instant::now();
+        let verdict = offender.judge("user", &command).await;
+        let took = start.elapsed();
+        let reason = end_reason(product, &offender).await;
+        let neighbour_lives = product.try_kill(&neighbour.id).await;
+        let control = Weakened::new(&Control::Without(BTreeSet::new()), image, sentinels).await;
+        let control = control.map_err(|error| skep_telemetry::Chain(&error).to_string())?;
+        let unwatched = control.target.judge("user", &command).await;
+        control.finish().await;
+        let report = format!(
+            "ended in {took:.1?} ({reason}), neighbour lives: {neighbour_lives}; unwatched: {unwatched}"
+        );
+        let is_ended = reason == "out_of_memory" && !matches!(verdict, Verdict::Escaped(_));
+        if is_ended && neighbour_lives && matches!(unwatched, Verdict::Escaped(_)) {
+            Ok(report)
+        } else {
+            Err(format!("{verdict}; {report}"))
+        }
+    }
+}
+
+/// Why a sandbox ended, once it has.
+async fn end_reason(product: &Product, target: &Target) -> String {
+    let (path, all) = (["skep", "sandboxes"], [("all", "true")]);
+    skep_testkit::wait_until(PATIENCE, async || {
+        let records: Vec<SandboxRecord> = product.client.get_with(&path, &all).await.unwrap();
+        let mut records = records.into_iter();
+        let record = records.find(|record| record.sandbox_id == target.id);
+        let reason = record.and_then(|record| record.end_reason);
+        reason.ok_or("nobody has ended it")
+    })
+    .await
+}
