@@ -1,12 +1,18 @@
-//! Which connections are let in, and which of them go when there is no more room.
+//! Which connections are let in, which of them go when there is no more room, and how many of
+//! their requests are served before it is known whose they are.
 //!
 //! Whoever connects has not said who they are yet, so room is made rather than refused: a new
 //! connection takes the place of the one that was idle the longest without ever having shown a
 //! key or a token. Only connections that serve somebody, or have shown that they belong to
 //! somebody, keep their place, and of those that serve somebody unknown there is a bounded
 //! number. So a caller with a key finds a place as long as there is one at all.
+//!
+//! Requests of strangers, of callers whose key nobody has looked at, and those that are told no
+//! are counted apart, so none of them takes the room of another. The first requests with a key
+//! on a connection are let through to whoever knows the key, however many others there are.
 
 mod address;
+mod standing;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -18,14 +24,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::FrontConfig;
 use address::ClientAddress;
+use standing::{Allowance, Counts};
+pub(crate) use standing::{Shown, Standing, TooManyRequests};
 
-/// How many connections there may be.
+/// How many connections and requests there may be.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     connections: usize,
     per_address: usize,
     per_loopback_address: usize,
-    anonymous_busy: usize,
+    anonymous: usize,
 }
 
 impl Limits {
@@ -34,6 +42,28 @@ impl Limits {
             self.per_loopback_address
         } else {
             self.per_address
+        }
+    }
+
+    /// How many requests of one standing there may be.
+    fn allowance(&self, standing: Standing, address: ClientAddress) -> Allowance {
+        let of_address = self.of(address);
+        match standing {
+            Standing::Claiming => Allowance {
+                of_connection: CLAIMS_PER_CONNECTION,
+                of_address: of_address.saturating_mul(CLAIMS_PER_CONNECTION),
+                of_all: self.connections.saturating_mul(CLAIMS_PER_CONNECTION),
+            },
+            Standing::Anonymous => Allowance {
+                of_connection: 0,
+                of_address,
+                of_all: self.anonymous,
+            },
+            Standing::Refused => Allowance {
+                of_connection: 1,
+                of_address,
+                of_all: self.connections,
+            },
         }
     }
 }
@@ -55,34 +85,11 @@ pub(crate) enum Refused {
     Server,
 }
 
-/// What becomes of a request on a connection that was let in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// It is served.
-    Served,
-    /// It has shown nothing, and too many connections serve requests like it.
-    AnonymousFull,
-}
-
-/// Too many requests are under way on connections of HTTP/2 that have not shown anything that
-/// was right: from one address, or all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TooManyRequests;
-
-/// How many such requests there may be for each connection that there may be. A client that
-/// begins with many at once, before the first has told who it is, must not be taken for a flood.
-const REQUESTS_PER_CONNECTION: usize = 4;
-
-/// What a request has shown about its caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shown {
-    /// Nothing, or nothing that is right.
-    Nothing,
-    /// A key, which the API has not looked at yet.
-    Key,
-    /// A token of the sandbox that it is for.
-    Token,
-}
+/// How many requests with a key every connection may have before it is known whether the key is
+/// right, whatever others have; and how many, for each connection that there may be, there are
+/// of those that go beyond. A client that begins with many at once, before the first has told
+/// who it is, must not be taken for a flood.
+const CLAIMS_PER_CONNECTION: usize = 4;
 
 #[derive(Debug, Default)]
 struct Table {
@@ -90,48 +97,40 @@ struct Table {
     addresses: HashMap<ClientAddress, Address>,
     /// Connections that can go, by when they became idle.
     idle: BTreeMap<u64, u64>,
-    /// Anonymous connections that serve a request which has shown nothing.
-    anonymous_busy: usize,
-    /// Requests of HTTP/2 on connections that have not shown anything that was right.
-    requests: usize,
+    /// Requests of all connections that have not shown anything that was right.
+    requests: Counts,
     /// The next number for a connection, or for one that becomes idle.
     next: u64,
 }
 
+/// A connection. It is no more idle as soon as it serves a stranger or has shown a key that may
+/// be right, and never again once it has shown one that was.
 #[derive(Debug)]
 struct Entry {
     address: ClientAddress,
-    state: State,
-    /// How many requests of HTTP/2 are under way, until it is known whose they are.
-    requests: usize,
+    authenticated: bool,
+    /// Whether it has shown a key that was wrong. Another one does not keep its place.
+    distrusted: bool,
+    /// What is under way, until it is known whose it is.
+    requests: Counts,
+    /// Since when it can go.
+    idle: Option<u64>,
     evicted: CancellationToken,
+}
+
+impl Entry {
+    fn can_go(&self) -> bool {
+        let claims = self.requests.of(Standing::Claiming) > 0 && !self.distrusted;
+        let serves = self.requests.of(Standing::Anonymous) > 0;
+        !(self.authenticated || claims || serves)
+    }
 }
 
 #[derive(Debug, Default)]
 struct Address {
     open: usize,
-    requests: usize,
+    requests: Counts,
     idle: BTreeMap<u64, u64>,
-}
-
-/// What a connection is to the table.
-///
-/// ```text
-/// Idle ◄──► Claiming ──► Anonymous
-///  │ ▲          │            │ │
-///  │ └──────────┼────────────┘ │
-///  └────────────┴──────────────┴──► Authenticated
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// It serves nothing, has shown nothing, and goes when room is needed.
-    Idle { turn: u64 },
-    /// It serves requests that all have shown a key, which may prove wrong.
-    Claiming,
-    /// It serves a request that has shown nothing.
-    Anonymous,
-    /// It has shown a key or a token that was right.
-    Authenticated,
 }
 
 impl Admission {
@@ -141,7 +140,7 @@ impl Admission {
                 connections: config.connections,
                 per_address: config.connections_per_address,
                 per_loopback_address: config.connections_per_loopback_address,
-                anonymous_busy: config.anonymous_connections,
+                anonymous: config.anonymous_connections,
             },
             table: Mutex::default(),
             open: watch::Sender::new(0),
@@ -195,13 +194,15 @@ impl Table {
         let id = self.number();
         let entry = Entry {
             address,
-            state: State::Claiming,
-            requests: 0,
+            authenticated: false,
+            distrusted: false,
+            requests: Counts::default(),
+            idle: None,
             evicted,
         };
         self.connections.insert(id, entry);
         self.addresses.entry(address).or_default().open += 1;
-        self.become_idle(id);
+        self.order(id);
         id
     }
 
@@ -243,51 +244,87 @@ impl Table {
     }
 
     fn authenticate(&mut self, id: u64) {
-        self.change(id, State::Authenticated);
-        self.count(id, |_| 0);
+        if let Some(entry) = self.connections.get_mut(&id) {
+            entry.authenticated = true;
+        }
+        for standing in Standing::ALL {
+            self.count(id, standing, |_| 0);
+        }
+        self.order(id);
+    }
+
+    fn distrust(&mut self, id: u64) {
+        if let Some(entry) = self.connections.get_mut(&id) {
+            entry.distrusted = true;
+        }
     }
 
     /// Counts the requests of a connection anew.
-    fn count(&mut self, id: u64, change: impl FnOnce(usize) -> usize) {
+    fn count(&mut self, id: u64, standing: Standing, change: impl FnOnce(usize) -> usize) {
         let Some(entry) = self.connections.get_mut(&id) else {
             return;
         };
-        let (before, after) = (entry.requests, change(entry.requests));
-        entry.requests = after;
-        self.requests = self.requests - before + after;
+        let before = entry.requests.of(standing);
+        let after = change(before);
+        entry.requests.replace(standing, before, after);
+        self.requests.replace(standing, before, after);
         if let Some(address) = self.addresses.get_mut(&entry.address) {
-            address.requests = address.requests - before + after;
+            address.requests.replace(standing, before, after);
         }
     }
 
-    fn become_idle(&mut self, id: u64) {
+    /// Puts a connection among those that can go, or takes it from there.
+    fn order(&mut self, id: u64) {
         let turn = self.number();
-        self.change(id, State::Idle { turn });
-    }
-
-    /// Moves a connection to another state, and says in which it was. `None` if it had to go.
-    fn change(&mut self, id: u64, state: State) -> Option<State> {
-        let entry = self.connections.get_mut(&id)?;
-        let before = std::mem::replace(&mut entry.state, state);
+        let Some(entry) = self.connections.get_mut(&id) else {
+            return;
+        };
         let address = self.addresses.get_mut(&entry.address);
         let address = address.expect("an address is there as long as its connections are");
-        match before {
-            State::Idle { turn } => {
-                self.idle.remove(&turn);
-                address.idle.remove(&turn);
-            }
-            State::Anonymous => self.anonymous_busy -= 1,
-            State::Claiming | State::Authenticated => {}
-        }
-        match state {
-            State::Idle { turn } => {
+        match (entry.can_go(), entry.idle) {
+            (true, None) => {
+                entry.idle = Some(turn);
                 self.idle.insert(turn, id);
                 address.idle.insert(turn, id);
             }
-            State::Anonymous => self.anonymous_busy += 1,
-            State::Claiming | State::Authenticated => {}
+            (false, Some(since)) => {
+                entry.idle = None;
+                self.idle.remove(&since);
+                address.idle.remove(&since);
+            }
+            (true, Some(_)) | (false, None) => {}
         }
-        Some(before)
+    }
+
+    /// Counts a request of a connection, if there is room for it.
+    fn enter(
+        &mut self,
+        id: u64,
+        standing: Standing,
+        limits: &Limits,
+    ) -> Result<(), TooManyRequests> {
+        // One that has gone is being closed, and its answer goes nowhere.
+        let entry = self.connections.get(&id);
+        let Some(entry) = entry.filter(|entry| !entry.authenticated) else {
+            return Ok(());
+        };
+        let allowance = limits.allowance(standing, entry.address);
+        let of_connection = entry.requests.of(standing);
+        let of_address = self.addresses.get(&entry.address);
+        let of_address = of_address.map_or(0, |address| address.requests.of(standing));
+        if !allowance.admits(of_connection, of_address, self.requests.of(standing)) {
+            return Err(TooManyRequests);
+        }
+        self.count(id, standing, |requests| requests + 1);
+        self.order(id);
+        Ok(())
+    }
+
+    /// Counts a request no more.
+    fn leave(&mut self, id: u64, standing: Standing) {
+        // Zero if the connection was evicted, or authenticated meanwhile.
+        self.count(id, standing, |requests| requests.saturating_sub(1));
+        self.order(id);
     }
 }
 
@@ -318,68 +355,64 @@ impl Place {
         }
     }
 
-    /// A request of HTTP/2 has arrived, and nobody has looked at it.
-    pub(crate) fn arrive(&self) -> Result<(), TooManyRequests> {
+    /// A request has arrived, of which nothing is known but whether it shows anything. Says as
+    /// what it counts.
+    pub(crate) fn arrive(&self, claims: bool) -> Result<Standing, TooManyRequests> {
+        let standing = if claims {
+            Standing::Claiming
+        } else {
+            Standing::Anonymous
+        };
+        self.enter(standing)
+    }
+
+    /// A request that counts as `before` has shown nothing that is right: it is served as
+    /// anybody's, or told that there is no room for it.
+    pub(crate) fn unknown(&self, before: Standing) -> Result<Standing, TooManyRequests> {
+        match before {
+            Standing::Claiming => self.change(before, Standing::Anonymous),
+            Standing::Anonymous | Standing::Refused => Ok(before),
+        }
+    }
+
+    /// The key was wrong, if a request that counts as `before` has shown one. To tell it so is
+    /// all that is left to do.
+    pub(crate) fn wrong(&self, before: Standing) -> Result<Standing, TooManyRequests> {
+        match before {
+            Standing::Claiming => {
+                self.admission.lock().distrust(self.id);
+                self.change(before, Standing::Refused)
+            }
+            Standing::Anonymous | Standing::Refused => Ok(before),
+        }
+    }
+
+    /// A request has been answered.
+    pub(crate) fn end(&self, standing: Standing) {
+        if !self.is_authenticated() {
+            self.admission.lock().leave(self.id, standing);
+        }
+    }
+
+    fn change(&self, before: Standing, after: Standing) -> Result<Standing, TooManyRequests> {
+        let after = self.enter(after)?;
+        self.end(before);
+        Ok(after)
+    }
+
+    fn enter(&self, standing: Standing) -> Result<Standing, TooManyRequests> {
         if self.is_authenticated() {
-            return Ok(());
+            return Ok(standing);
         }
         let limits = &self.admission.limits;
         let mut table = self.admission.lock();
-        let Some(address) = table.connections.get(&self.id).map(|entry| entry.address) else {
-            // It is being closed, and its answer goes nowhere.
-            return Ok(());
-        };
-        let from_address = table.addresses.get(&address).map_or(0, |of| of.requests);
-        if from_address >= limits.of(address).saturating_mul(REQUESTS_PER_CONNECTION)
-            || table.requests >= limits.connections.saturating_mul(REQUESTS_PER_CONNECTION)
-        {
-            return Err(TooManyRequests);
-        }
-        table.count(self.id, |requests| requests + 1);
-        Ok(())
-    }
-
-    /// The connection begins to serve a request.
-    pub(crate) fn begin(&self, shown: Shown) -> Turn {
-        if self.is_authenticated() {
-            return Turn::Served;
-        }
-        if shown == Shown::Token {
-            self.authenticate();
-            return Turn::Served;
-        }
-        let mut table = self.admission.lock();
-        let Some(state) = table.connections.get(&self.id).map(|entry| entry.state) else {
-            return Turn::Served;
-        };
-        match (state, shown) {
-            (State::Authenticated | State::Anonymous, _) | (State::Claiming, Shown::Key) => {}
-            (State::Idle { .. }, Shown::Key) => {
-                table.change(self.id, State::Claiming);
+        match (standing, table.enter(self.id, standing, limits)) {
+            (_, Ok(())) => Ok(standing),
+            (Standing::Anonymous, Err(TooManyRequests)) => {
+                table.enter(self.id, Standing::Refused, limits)?;
+                Ok(Standing::Refused)
             }
-            (State::Idle { .. } | State::Claiming, Shown::Nothing | Shown::Token) => {
-                if table.anonymous_busy >= self.admission.limits.anonymous_busy {
-                    return Turn::AnonymousFull;
-                }
-                table.change(self.id, State::Anonymous);
-            }
-        }
-        Turn::Served
-    }
-
-    /// A request that had arrived has been answered.
-    pub(crate) fn end(&self) {
-        if !self.is_authenticated() {
-            let mut table = self.admission.lock();
-            // Zero if it was evicted, or authenticated just now.
-            table.count(self.id, |requests| requests.saturating_sub(1));
-        }
-    }
-
-    /// The connection answers nothing any more.
-    pub(crate) fn rest(&self) {
-        if !self.is_authenticated() {
-            self.admission.lock().become_idle(self.id);
+            (Standing::Claiming | Standing::Refused, Err(refused)) => Err(refused),
         }
     }
 }

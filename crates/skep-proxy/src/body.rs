@@ -42,7 +42,9 @@ pub(crate) enum Cut {
 /// carried a hundred of them.
 pub(crate) struct ClientBody {
     source: Source,
-    _serving: Serving,
+    serving: Serving,
+    /// Whether the client has yet to make room for the last frame.
+    untaken: bool,
     /// Ends with the body, so that it tells how long the whole answer took.
     span: Option<Span>,
 }
@@ -57,7 +59,8 @@ impl ClientBody {
     pub(crate) fn new(source: Source, serving: Serving) -> Self {
         Self {
             source,
-            _serving: serving,
+            serving,
+            untaken: false,
             span: None,
         }
     }
@@ -66,6 +69,19 @@ impl ClientBody {
     pub(crate) fn traced(mut self, span: Span) -> Self {
         self.span = Some(span);
         self
+    }
+
+    /// Whoever asks for more, or for nothing any more, has made room for what there was.
+    fn taken(&mut self) {
+        if std::mem::take(&mut self.untaken) {
+            self.serving.taken();
+        }
+    }
+}
+
+impl Drop for ClientBody {
+    fn drop(&mut self) {
+        self.taken();
     }
 }
 
@@ -77,6 +93,7 @@ impl Body for ClientBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        self.taken();
         loop {
             let frame = match &mut self.source {
                 Source::Api(body) => {
@@ -88,7 +105,12 @@ impl Body for ClientBody {
             };
             match frame {
                 Some(Ok(frame)) if frame.data_ref().is_some_and(Bytes::is_empty) => {}
-                frame => return Poll::Ready(frame),
+                frame => {
+                    if let Some(Ok(_)) = frame {
+                        self.untaken = self.serving.handed_out();
+                    }
+                    return Poll::Ready(frame);
+                }
             }
         }
     }
@@ -236,7 +258,7 @@ mod tests {
         let admission = Arc::new(Admission::new(&FrontConfig::new("skep.test")));
         let place = admission.admit(Ipv4Addr::LOCALHOST.into()).unwrap();
         let pulse = Arc::new(Pulse::new(Instant::now(), place));
-        let serving = pulse.request(true).unwrap();
+        let serving = pulse.request(true, false).unwrap();
         let mut body = ClientBody::new(Source::Api(source.boxed_unsync()), serving);
         let mut seen = Vec::new();
         while let Some(frame) = body.frame().await {

@@ -15,19 +15,22 @@ pub struct FrontConfig {
     pub connections_per_address: usize,
     /// The same for addresses of this machine, from which a reverse proxy connects for all.
     pub connections_per_loopback_address: usize,
-    /// How many connections serve requests without a key or token at a time. On one more such
-    /// a request is told `503`, so that there is room for callers with a key.
+    /// How many requests without a key or token are served at a time, of whatever connections.
+    /// One more is told `503`, so that there is room for callers with a key.
     pub anonymous_connections: usize,
     /// How many requests one sandbox serves at a time. One more is told `429`.
     pub requests_per_sandbox: usize,
     /// How long the head of a request may take from its first byte, and a new connection until
-    /// its first request, TLS included. Bodies and answers may take as long as they like.
+    /// its first request, TLS included. Bodies may take as long as they like.
     pub head_timeout: Duration,
     /// How long a connection without a request is kept that has shown a key or a token.
     /// Clients keep theirs for 300 s and send a request twice if we close first.
     pub idle_timeout: Duration,
     /// How long one is kept that has not.
     pub anonymous_idle_timeout: Duration,
+    /// How long one that has not may read nothing of an answer it was given. Callers with a key
+    /// or token may take as long as they like.
+    pub anonymous_stall_timeout: Duration,
     /// Whether `POST /contexts` of an interpreter is passed on with the sandbox's traffic token
     /// when its caller shows no token. Whoever knows a sandbox's id can then start kernels in it.
     pub contexts_without_token: bool,
@@ -48,6 +51,7 @@ impl FrontConfig {
             head_timeout: Duration::from_secs(15),
             idle_timeout: Duration::from_secs(620),
             anonymous_idle_timeout: Duration::from_secs(30),
+            anonymous_stall_timeout: Duration::from_secs(60),
             contexts_without_token: false,
             drain: Duration::from_secs(5),
         }

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::FrontConfig;
-use crate::admission::{Place, Shown, TooManyRequests, Turn};
+use crate::admission::{Place, Shown, Standing, TooManyRequests};
 use crate::metrics::Metrics;
 use crate::socket::ResetOnClose;
 
@@ -99,7 +100,6 @@ impl Drop for Dependence {
 /// ```
 #[derive(Debug)]
 pub(crate) struct Pulse {
-    /// Held while the place is told what changes, so that both always say the same.
     state: Mutex<State>,
     place: Place,
 }
@@ -108,6 +108,20 @@ pub(crate) struct Pulse {
 struct State {
     activity: Activity,
     multiplexed: bool,
+    /// How many answers have handed out a part that the client has not made room for.
+    untaken: usize,
+    /// When the client made room for a part of an answer, or the first of those was handed out.
+    taken: Instant,
+    /// Since when the socket takes nothing more.
+    blocked: Option<Instant>,
+}
+
+impl State {
+    /// Since when the client has not read what it asked for.
+    fn stalled(&self) -> Option<Instant> {
+        let answers = (self.untaken > 0).then_some(self.taken);
+        self.blocked.into_iter().chain(answers).min()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +144,8 @@ pub(crate) struct Times {
     pub(crate) idle: Duration,
     /// Between two requests until then.
     pub(crate) anonymous_idle: Duration,
+    /// Without reading anything of an answer, until then.
+    pub(crate) anonymous_stall: Duration,
 }
 
 impl Times {
@@ -138,13 +154,14 @@ impl Times {
             head: config.head_timeout,
             idle: config.idle_timeout,
             anonymous_idle: config.anonymous_idle_timeout,
+            anonymous_stall: config.anonymous_stall_timeout,
         }
     }
 
     /// How often to look at what has expired.
     pub(crate) fn interval(&self) -> Duration {
-        let shortest = self.head.min(self.idle).min(self.anonymous_idle);
-        (shortest / 4).max(Duration::from_millis(1))
+        let anonymous = self.anonymous_idle.min(self.anonymous_stall);
+        (self.head.min(self.idle).min(anonymous) / 4).max(Duration::from_millis(1))
     }
 }
 
@@ -155,6 +172,8 @@ pub(crate) enum Expired {
     Head,
     /// Nobody asked anything.
     Idle,
+    /// The client does not read its answers.
+    Stalled,
 }
 
 impl Pulse {
@@ -164,14 +183,12 @@ impl Pulse {
             state: Mutex::new(State {
                 activity: Activity::Asking(now),
                 multiplexed: false,
+                untaken: 0,
+                taken: now,
+                blocked: None,
             }),
             place,
         }
-    }
-
-    /// The client has shown a key or a token that was right.
-    pub(crate) fn authenticate(&self) {
-        self.place.authenticate();
     }
 
     /// Whether the client has ever shown a key or a token that was right.
@@ -190,35 +207,54 @@ impl Pulse {
         }
     }
 
-    /// A request's head is complete. It is being answered until the guard is dropped.
+    /// The socket takes nothing more, or takes something again.
+    pub(crate) fn blocked(&self, blocked: bool) {
+        let mut state = self.lock();
+        if !blocked {
+            state.blocked = None;
+        } else if state.blocked.is_none() {
+            state.blocked = Some(Instant::now());
+        }
+    }
+
+    /// A request's head is complete, and it shows something or nothing. It is being answered
+    /// until the guard is dropped.
     ///
     /// # Errors
     ///
     /// If too many requests are under way on connections like this.
-    pub(crate) fn request(self: &Arc<Self>, multiplexed: bool) -> Result<Serving, TooManyRequests> {
+    pub(crate) fn request(
+        self: &Arc<Self>,
+        multiplexed: bool,
+        claims: bool,
+    ) -> Result<Serving, TooManyRequests> {
+        let standing = self.place.arrive(claims)?;
         let mut state = self.lock();
         state.multiplexed = multiplexed;
-        if multiplexed {
-            self.place.arrive()?;
-        }
         state.activity = match state.activity {
             Activity::Asking(_) | Activity::Idle(_) => Activity::Busy(1),
             Activity::Busy(count) => Activity::Busy(count + 1),
         };
-        Ok(Serving {
+        Ok(Serving(Arc::new(Served {
             pulse: Arc::clone(self),
-            multiplexed,
-        })
+            standing: Mutex::new(standing),
+        })))
     }
 
     /// Whether the time of this connection is over.
     pub(crate) fn expired(&self, now: Instant, times: &Times) -> Option<Expired> {
-        let idle = if self.is_authenticated() {
+        let known = self.is_authenticated();
+        let idle = if known {
             times.idle
         } else {
             times.anonymous_idle
         };
-        match self.lock().activity {
+        let state = self.lock();
+        let stalled = state.stalled().filter(|_| !known);
+        if stalled.is_some_and(|since| now.duration_since(since) >= times.anonymous_stall) {
+            return Some(Expired::Stalled);
+        }
+        match state.activity {
             Activity::Asking(since) if now.duration_since(since) >= times.head => {
                 Some(Expired::Head)
             }
@@ -227,17 +263,20 @@ impl Pulse {
         }
     }
 
-    fn answered(&self, now: Instant, multiplexed: bool) {
-        let mut state = self.lock();
-        if multiplexed {
-            self.place.end();
+    /// Resolves when a stranger does not read what it is sent.
+    pub(crate) async fn stalled(&self, times: &Times) {
+        let mut clock = tokio::time::interval(times.interval());
+        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while self.expired(Instant::now(), times) != Some(Expired::Stalled) {
+            clock.tick().await;
         }
+    }
+
+    fn answered(&self, now: Instant) {
+        let mut state = self.lock();
         if let Activity::Busy(count) = state.activity {
             state.activity = match count {
-                0 | 1 => {
-                    self.place.rest();
-                    Activity::Idle(now)
-                }
+                0 | 1 => Activity::Idle(now),
                 more => Activity::Busy(more - 1),
             };
         }
@@ -248,24 +287,102 @@ impl Pulse {
     }
 }
 
-/// A request that is being answered.
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It is served.
+    Served,
+    /// It has shown nothing, and too many requests like it are served.
+    AnonymousFull,
+}
+
+/// A request that is being answered, until the last copy of this is dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct Serving(Arc<Served>);
+
 #[derive(Debug)]
-pub(crate) struct Serving {
+struct Served {
     pulse: Arc<Pulse>,
-    multiplexed: bool,
+    standing: Mutex<Standing>,
 }
 
 impl Serving {
     /// It is known what the request has shown. Says whether it is served.
-    pub(crate) fn begin(&self, shown: Shown) -> Turn {
-        let _state = self.pulse.lock();
-        self.pulse.place.begin(shown)
+    ///
+    /// # Errors
+    ///
+    /// If there is not even room to tell it that it is not.
+    pub(crate) fn begin(&self, shown: Shown) -> Result<Turn, TooManyRequests> {
+        let place = &self.0.pulse.place;
+        match shown {
+            Shown::Token => place.authenticate(),
+            Shown::Key => {}
+            Shown::Nothing => self.0.become_as(|before| place.unknown(before))?,
+        }
+        let full = *self.0.standing() == Standing::Refused && !place.is_authenticated();
+        Ok(if full {
+            Turn::AnonymousFull
+        } else {
+            Turn::Served
+        })
+    }
+
+    /// It is known whether the key was right that the request has shown, if it has.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room to tell its client that it was not.
+    pub(crate) fn judge(&self, right: bool) -> Result<(), TooManyRequests> {
+        let place = &self.0.pulse.place;
+        if right {
+            place.authenticate();
+            return Ok(());
+        }
+        self.0.become_as(|before| place.wrong(before))
+    }
+
+    /// A part of the answer was handed out. Says whether anybody wants to know what becomes of it.
+    pub(crate) fn handed_out(&self) -> bool {
+        let pulse = &self.0.pulse;
+        if pulse.is_authenticated() {
+            return false;
+        }
+        let mut state = pulse.lock();
+        if state.untaken == 0 {
+            state.taken = Instant::now();
+        }
+        state.untaken += 1;
+        true
+    }
+
+    /// The client made room for a part of the answer that was handed out.
+    pub(crate) fn taken(&self) {
+        let mut state = self.0.pulse.lock();
+        state.untaken = state.untaken.saturating_sub(1);
+        state.taken = Instant::now();
     }
 }
 
-impl Drop for Serving {
+impl Served {
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn become_as(
+        &self,
+        change: impl FnOnce(Standing) -> Result<Standing, TooManyRequests>,
+    ) -> Result<(), TooManyRequests> {
+        let mut standing = self.standing();
+        *standing = change(*standing)?;
+        Ok(())
+    }
+}
+
+impl Drop for Served {
     fn drop(&mut self) {
-        self.pulse.answered(Instant::now(), self.multiplexed);
+        let standing = *self.standing();
+        self.pulse.place.end(standing);
+        self.pulse.answered(Instant::now());
     }
 }
 
@@ -280,6 +397,7 @@ mod tests {
         head: Duration::from_secs(30),
         idle: Duration::from_secs(600),
         anonymous_idle: Duration::from_secs(60),
+        anonymous_stall: Duration::from_secs(90),
     };
 
     fn pulse(start: Instant) -> Arc<Pulse> {
@@ -306,9 +424,9 @@ mod tests {
     fn a_request_may_take_as_long_as_it_likes() {
         let start = Instant::now();
         let pulse = pulse(start);
-        let first = pulse.request(true).unwrap();
-        first.begin(Shown::Token);
-        let second = pulse.request(true).unwrap();
+        let first = pulse.request(true, true).unwrap();
+        first.begin(Shown::Token).unwrap();
+        let second = pulse.request(true, true).unwrap();
         check(&pulse, start + 2 * TIMES.idle, None);
         drop(first);
         check(&pulse, start + 2 * TIMES.idle, None);
@@ -320,18 +438,26 @@ mod tests {
     #[test]
     fn a_stranger_is_not_waited_for_as_long() {
         let pulse = pulse(Instant::now());
-        pulse.request(false).unwrap().begin(Shown::Key);
+        pulse
+            .request(false, true)
+            .unwrap()
+            .begin(Shown::Key)
+            .unwrap();
         check(&pulse, Instant::now() + TIMES.head, None);
         let later = Instant::now() + TIMES.anonymous_idle;
         check(&pulse, later, Some(Expired::Idle));
-        pulse.authenticate();
+        pulse.place.authenticate();
         check(&pulse, later, None);
     }
 
     #[test]
     fn the_next_head_is_timed_from_its_first_byte() {
         let pulse = pulse(Instant::now());
-        pulse.request(false).unwrap().begin(Shown::Token);
+        pulse
+            .request(false, true)
+            .unwrap()
+            .begin(Shown::Token)
+            .unwrap();
         let later = Instant::now() + TIMES.idle / 2;
         pulse.bytes_arrived(later);
         check(&pulse, later + TIMES.head / 2, None);
@@ -341,8 +467,35 @@ mod tests {
     #[test]
     fn frames_that_ask_nothing_do_not_start_a_head() {
         let pulse = pulse(Instant::now());
-        pulse.request(true).unwrap().begin(Shown::Nothing);
+        pulse
+            .request(true, false)
+            .unwrap()
+            .begin(Shown::Nothing)
+            .unwrap();
         pulse.bytes_arrived(Instant::now());
         check(&pulse, Instant::now() + TIMES.head, None);
+    }
+
+    #[test]
+    fn a_stranger_that_reads_nothing_is_not_waited_for() {
+        let pulse = pulse(Instant::now());
+        let serving = pulse.request(true, false).unwrap();
+        serving.begin(Shown::Nothing).unwrap();
+        let (soon, later) = (Instant::now(), Instant::now() + 2 * TIMES.anonymous_stall);
+        check(&pulse, later, None);
+        assert!(serving.handed_out() && serving.handed_out());
+        check(&pulse, soon + TIMES.anonymous_stall / 2, None);
+        check(&pulse, later, Some(Expired::Stalled));
+        serving.taken();
+        serving.taken();
+        check(&pulse, later, None);
+        pulse.blocked(true);
+        check(&pulse, later, Some(Expired::Stalled));
+        pulse.blocked(false);
+        check(&pulse, later, None);
+        // Whoever is known may take as long as they like.
+        pulse.blocked(true);
+        serving.judge(true).unwrap();
+        check(&pulse, later, None);
     }
 }

@@ -10,6 +10,12 @@ use crate::classify::{ACCESS_TOKEN, API_KEY};
 use crate::headers::TRAFFIC_TOKEN;
 use crate::route::Route;
 
+/// Whether a request shows anything that may prove right, wherever it is for.
+pub(crate) fn shows_any(headers: &HeaderMap) -> bool {
+    let names = [API_KEY, AUTHORIZATION.as_str(), ACCESS_TOKEN, TRAFFIC_TOKEN];
+    names.iter().any(|name| headers.contains_key(*name))
+}
+
 /// What a request to the API shows. Whether a key is right only the API knows.
 pub(crate) fn shown_to_api(headers: &HeaderMap) -> Shown {
     if headers.contains_key(API_KEY) || headers.contains_key(AUTHORIZATION) {

@@ -14,7 +14,7 @@ use crate::INTERPRETER_PORT;
 use crate::admission::Shown;
 use crate::body::{Attendance, Cut, SandboxBody, Source};
 use crate::classify::Target;
-use crate::connection::{ClientConnection, Dependence};
+use crate::connection::{ClientConnection, Dependence, Serving};
 use crate::hangup::{Hangup, REQUEST_HEADER};
 use crate::headers::{self, Passage};
 use crate::metrics::RequestKind;
@@ -40,6 +40,7 @@ pub(crate) enum Failure {
 pub(crate) struct Exchange {
     pub(crate) shared: Arc<Shared>,
     pub(crate) connection: Arc<ClientConnection>,
+    pub(crate) serving: Serving,
     pub(crate) target: Target,
     pub(crate) route: Arc<Route>,
     pub(crate) arrived: Instant,

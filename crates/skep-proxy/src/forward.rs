@@ -16,13 +16,13 @@ use skep_wire::agent::AGENT_PORT;
 use tower::ServiceExt as _;
 
 use crate::INTERPRETER_PORT;
-use crate::admission::{Shown, TooManyRequests, Turn};
+use crate::admission::{Shown, TooManyRequests};
 use crate::audience::Audience;
 use crate::body::{ClientBody, Cut, Source};
 use crate::classify::{ACCESS_TOKEN, Destination, Target, classify};
-use crate::connection::{ClientConnection, Serving};
+use crate::connection::{ClientConnection, Serving, Turn};
 use crate::control_path::{is_reserved, is_reserved_for_interpreter};
-use crate::credentials::{shown_to_api, shown_to_sandbox};
+use crate::credentials::{shown_to_api, shown_to_sandbox, shows_any};
 use crate::exchange::{Exchange, Failure};
 use crate::headers::TRAFFIC_TOKEN;
 use crate::last_words;
@@ -46,7 +46,10 @@ pub(crate) fn answer(
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<ClientBody>, Cut>> + Send + use<> {
     let multiplexed = request.version() == Version::HTTP_2;
-    match connection.pulse.request(multiplexed) {
+    match connection
+        .pulse
+        .request(multiplexed, shows_any(request.headers()))
+    {
         Ok(serving) => {
             let (shared, connection) = (Arc::clone(shared), Arc::clone(connection));
             Either::Left(Box::pin(serve(shared, connection, serving, request)))
@@ -75,8 +78,11 @@ async fn serve(
         Ok(Admitted::Sandbox(_, _, shown)) => *shown,
         Err(_) => Shown::Nothing,
     };
-    if serving.begin(shown) == Turn::AnonymousFull {
+    let turn = serving.begin(shown);
+    if turn != Ok(Turn::Served) {
         shared.metrics.anonymous_refused.add_one();
+    }
+    if turn.map_err(|TooManyRequests| Cut::TooManyRequests)? == Turn::AnonymousFull {
         let mut response = refused(&shared, &Refusal::AnonymousFull, &audience, serving);
         if !multiplexed {
             let close = HeaderValue::from_static("close");
@@ -87,7 +93,7 @@ async fn serve(
     let (target, route) = match admitted {
         Ok(Admitted::Api) => {
             let request = Request::from_parts(parts, body);
-            return Ok(answer_by_api(&shared, &connection, request, serving).await);
+            return answer_by_api(&shared, request, serving).await;
         }
         Ok(Admitted::Sandbox(target, route, _)) => (target, route),
         Err(refusal) => return Ok(refused(&shared, &refusal, &audience, serving)),
@@ -99,6 +105,7 @@ async fn serve(
     };
     let exchange = Exchange {
         connection,
+        serving: serving.clone(),
         arrived,
         shown,
         probe: parts.uri.path() == "/health" && target.port == AGENT_PORT,
@@ -131,17 +138,18 @@ async fn serve(
 
 async fn answer_by_api(
     shared: &Shared,
-    connection: &ClientConnection,
     request: Request<RequestBody>,
     serving: Serving,
-) -> Response<ClientBody> {
+) -> Result<Response<ClientBody>, Cut> {
     shared.metrics.api_requests.add_one();
     let answered = shared.api.clone().oneshot(request).await;
     let response = answered.unwrap_or_else(|never| match never {});
-    if response.extensions().get::<Authenticated>().is_some() {
-        connection.pulse.authenticate();
+    let right = response.extensions().get::<Authenticated>().is_some();
+    if let Err(TooManyRequests) = serving.judge(right) {
+        shared.metrics.anonymous_refused.add_one();
+        return Err(Cut::TooManyRequests);
     }
-    response.map(|body| ClientBody::new(Source::Api(body), serving))
+    Ok(response.map(|body| ClientBody::new(Source::Api(body), serving)))
 }
 
 fn note_status<B>(span: &mut trace::Span, response: &Response<B>) {

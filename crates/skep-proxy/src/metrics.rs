@@ -21,6 +21,8 @@ pub struct Metrics {
     pub anonymous_refused: Counter,
     /// Client connections closed because they were idle or too slow to say what they want.
     pub connections_expired: Counter,
+    /// Client connections without a key or token that were cut because they did not read.
+    pub connections_stalled: Counter,
     /// TLS handshakes that failed.
     pub handshakes_failed: Counter,
     /// Requests handed to the API.

@@ -160,6 +160,7 @@ where
     let ended = connection.sandbox_ended();
     tokio::pin!(ended);
     let mut leaving = false;
+    let mut idle_since = None::<Instant>;
     loop {
         tokio::select! {
             biased;
@@ -184,10 +185,21 @@ where
                     shared.metrics.connections_expired.add_one();
                     return;
                 }
-                Some(Expired::Idle) if !leaving => {
+                Some(Expired::Idle) if idle_since.is_none() => {
                     shared.metrics.connections_expired.add_one();
+                    idle_since = Some(Instant::now());
                     leaving = true;
                     http.as_mut().graceful_shutdown();
+                }
+                // What is left of an answer that nobody reads is not waited for.
+                Some(Expired::Idle) if idle_since.is_some_and(|since| since.elapsed() >= times.head) => {
+                    connection.reset.arm();
+                    return;
+                }
+                Some(Expired::Stalled) => {
+                    shared.metrics.connections_stalled.add_one();
+                    connection.reset.arm();
+                    return;
                 }
                 Some(Expired::Idle) | None => {}
             },

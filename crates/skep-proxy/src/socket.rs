@@ -97,7 +97,9 @@ impl AsyncWrite for ClientSocket {
         if self.reset.is_armed() {
             return Poll::Ready(Err(Self::reset_error()));
         }
-        Pin::new(&mut self.stream).poll_write(context, buffer)
+        let written = Pin::new(&mut self.stream).poll_write(context, buffer);
+        self.pulse.blocked(written.is_pending());
+        written
     }
 
     fn poll_write_vectored(
@@ -108,7 +110,9 @@ impl AsyncWrite for ClientSocket {
         if self.reset.is_armed() {
             return Poll::Ready(Err(Self::reset_error()));
         }
-        Pin::new(&mut self.stream).poll_write_vectored(context, buffers)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, buffers);
+        self.pulse.blocked(written.is_pending());
+        written
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -11,9 +11,8 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
 
-use crate::admission::TooManyRequests;
-use crate::body::{Cut, Source};
-use crate::connection::{ClientConnection, Serving};
+use crate::body::Source;
+use crate::connection::{ClientConnection, Serving, Times};
 use crate::exchange::{Exchange, Failure};
 use crate::hangup::Hangup;
 use crate::headers;
@@ -52,15 +51,13 @@ pub(crate) async fn run(
     let Some(chosen) = chosen.filter(|chosen| headers::offers(&protocol, chosen)) else {
         return Err(Failure::Refused(exchange.no_answer()));
     };
-    // The answer is over soon, but its connection goes on serving somebody.
-    let serving = exchange.connection.pulse.request(false);
-    let serving = serving.map_err(|TooManyRequests| Failure::Cut(Cut::TooManyRequests))?;
     let tunnel = Tunnel {
         shared: Arc::clone(&exchange.shared),
         connection: Arc::clone(&exchange.connection),
         route: Arc::clone(route),
         _visit: visit,
-        _serving: serving,
+        // The answer is over soon, but its connection goes on serving somebody.
+        _serving: exchange.serving.clone(),
     };
     let upstream = hyper::upgrade::on(&mut response);
     exchange
@@ -105,6 +102,7 @@ impl Tunnel {
 
     async fn copy(&self, client: Upgraded, upstream: Upgraded) {
         let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
+        let times = Times::of(&self.shared.config);
         tokio::select! {
             biased;
             () = self.route.ended.cancelled() => {
@@ -112,6 +110,10 @@ impl Tunnel {
                 self.connection.reset.arm();
             }
             () = self.shared.tasks.stopping().cancelled_owned() => {}
+            () = self.connection.pulse.stalled(&times) => {
+                self.shared.metrics.connections_stalled.add_one();
+                self.connection.reset.arm();
+            }
             result = copy_bidirectional(&mut client, &mut upstream) => {
                 if let Err(error) = result {
                     tracing::debug!(%error, "switched connection broke");

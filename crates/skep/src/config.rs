@@ -186,7 +186,7 @@ pub(crate) struct Server {
     pub(crate) connections_per_address: NonZeroU32,
     /// Those of one address of this machine.
     pub(crate) connections_per_loopback_address: NonZeroU32,
-    /// Those that serve a request without a key or token.
+    /// Requests without a key or token at a time.
     pub(crate) anonymous_connections: NonZeroU32,
     /// Requests of one team to the API at a time.
     pub(crate) requests_per_team: NonZeroU32,
@@ -198,6 +198,8 @@ pub(crate) struct Server {
     pub(crate) idle_seconds: NonZeroU32,
     /// How long one is kept that has not.
     pub(crate) anonymous_idle_seconds: NonZeroU32,
+    /// How long one that has not may read nothing of its answer.
+    pub(crate) anonymous_stall_seconds: NonZeroU32,
 }
 
 impl Default for Server {
@@ -213,6 +215,7 @@ impl Default for Server {
             head_seconds: number(15),
             idle_seconds: number(620),
             anonymous_idle_seconds: number(30),
+            anonymous_stall_seconds: number(60),
         }
     }
 }
@@ -231,6 +234,7 @@ impl Server {
             head_timeout: seconds(self.head_seconds),
             idle_timeout: seconds(self.idle_seconds),
             anonymous_idle_timeout: seconds(self.anonymous_idle_seconds),
+            anonymous_stall_timeout: seconds(self.anonymous_stall_seconds),
             ..FrontConfig::new(domain)
         }
     }

@@ -326,6 +326,11 @@ fn requests(text: &mut Exposition, proxy: &skep_proxy::Metrics) {
             &proxy.connections_expired,
         ),
         (
+            "skep_connections_stalled_total",
+            "Client connections without a key or token that were cut because they did not read.",
+            &proxy.connections_stalled,
+        ),
+        (
             "skep_handshakes_failed_total",
             "TLS handshakes that failed.",
             &proxy.handshakes_failed,

@@ -10,9 +10,14 @@ fn peer(last: u8) -> IpAddr {
     IpAddr::from([192, 0, 2, last])
 }
 
-/// The last request of a connection has been answered.
-fn finish(place: &Place) {
-    place.rest();
+/// A connection begins to serve a request that shows nothing.
+fn visit(place: &Place) -> Standing {
+    place.arrive(false).unwrap()
+}
+
+/// A connection begins to serve a request that shows a key.
+fn claim(place: &Place) -> Standing {
+    place.arrive(true).unwrap()
 }
 
 #[test]
@@ -21,8 +26,7 @@ fn the_longest_idle_stranger_makes_room() {
     let first = admission.admit(peer(1)).unwrap();
     let second = admission.admit(peer(2)).unwrap();
     // Serving a request makes it the younger of the two.
-    first.begin(Shown::Nothing);
-    finish(&first);
+    first.end(visit(&first));
     let third = admission.admit(peer(3)).unwrap();
     assert!(second.evicted().is_cancelled());
     assert!(!first.evicted().is_cancelled() && !third.evicted().is_cancelled());
@@ -32,18 +36,29 @@ fn the_longest_idle_stranger_makes_room() {
 fn whoever_is_served_or_known_keeps_the_place() {
     let admission = admission(|config| config.connections = 3);
     let known = admission.admit(peer(1)).unwrap();
-    known.begin(Shown::Token);
-    finish(&known);
+    known.authenticate();
     let served = admission.admit(peer(1)).unwrap();
-    served.begin(Shown::Nothing);
+    visit(&served);
     let claiming = admission.admit(peer(1)).unwrap();
-    claiming.begin(Shown::Key);
+    let claim = claim(&claiming);
     assert_eq!(admission.admit(peer(2)).unwrap_err(), Refused::Server);
-    // The key was wrong.
-    finish(&claiming);
+    claiming.end(claim);
     admission.admit(peer(2)).unwrap();
     assert!(claiming.evicted().is_cancelled());
     assert!(known.is_authenticated() && !known.evicted().is_cancelled());
+}
+
+#[test]
+fn a_wrong_key_does_not_keep_a_place_until_its_answer_is_read() {
+    let admission = admission(|config| config.connections = 1);
+    let wrong = admission.admit(peer(1)).unwrap();
+    let before = claim(&wrong);
+    assert_eq!(admission.admit(peer(2)).unwrap_err(), Refused::Server);
+    assert_eq!(wrong.wrong(before), Ok(Standing::Refused));
+    // Nor does another key that may be wrong as well.
+    claim(&wrong);
+    let next = admission.admit(peer(2)).unwrap();
+    assert!(wrong.evicted().is_cancelled() && !next.evicted().is_cancelled());
 }
 
 #[test]
@@ -85,15 +100,43 @@ fn strangers_that_are_served_leave_room_for_others() {
         config.anonymous_connections = 1;
     });
     let first = admission.admit(peer(1)).unwrap();
-    first.begin(Shown::Nothing);
+    assert_eq!(visit(&first), Standing::Anonymous);
     let second = admission.admit(peer(1)).unwrap();
-    assert_eq!(second.begin(Shown::Nothing), Turn::AnonymousFull);
-    second.begin(Shown::Key);
+    assert_eq!(visit(&second), Standing::Refused);
     // On a connection with several requests a key does not hide what has none.
-    assert_eq!(second.begin(Shown::Nothing), Turn::AnonymousFull);
+    let claim = claim(&second);
+    assert_eq!(second.unknown(claim), Ok(Standing::Refused));
     // Once known, it does not count any more.
     first.authenticate();
-    assert_eq!(second.begin(Shown::Nothing), Turn::Served);
+    assert_eq!(visit(&second), Standing::Anonymous);
+}
+
+#[test]
+fn strangers_leave_room_for_requests_with_a_key() {
+    let admission = admission(|config| {
+        config.connections_per_address = 2;
+        config.connections = 3;
+        config.anonymous_connections = 2;
+    });
+    let fill = |place: &Place, claims| while place.arrive(claims).is_ok() {};
+    let stranger = admission.admit(peer(1)).unwrap();
+    fill(&stranger, false);
+    fill(&stranger, true);
+    let other = admission.admit(peer(2)).unwrap();
+    fill(&other, false);
+    fill(&other, true);
+    // From the address of a stranger, and from another: each has four of its own.
+    for last in [1, 3] {
+        let caller = admission.admit(peer(last)).unwrap();
+        let claims = [(); CLAIMS_PER_CONNECTION].map(|()| claim(&caller));
+        assert_eq!(caller.arrive(true), Err(TooManyRequests));
+        // Told apart from strangers, it needs no room at all.
+        caller.authenticate();
+        assert!((0..99).all(|_| caller.arrive(true).is_ok()));
+        for claim in claims {
+            caller.end(claim);
+        }
+    }
 }
 
 #[test]
@@ -101,22 +144,22 @@ fn a_connection_does_not_carry_more_than_its_address_may() {
     let admission = admission(|config| {
         config.connections_per_address = 2;
         config.connections = 3;
+        config.anonymous_connections = 3;
     });
-    let arrive = |place: &Place, count: usize| (0..count).try_for_each(|_| place.arrive());
     let stranger = admission.admit(peer(1)).unwrap();
-    arrive(&stranger, 8).unwrap();
-    assert_eq!(stranger.arrive(), Err(TooManyRequests));
     let same = admission.admit(peer(1)).unwrap();
-    assert_eq!(same.arrive(), Err(TooManyRequests));
     let other = admission.admit(peer(2)).unwrap();
-    arrive(&other, 4).unwrap();
-    assert_eq!(other.arrive(), Err(TooManyRequests), "the server is full");
-    // One that is answered makes room, and whoever is known needs none.
-    stranger.end();
-    same.arrive().unwrap();
-    assert_eq!(stranger.begin(Shown::Token), Turn::Served);
-    arrive(&stranger, 99).unwrap();
-    arrive(&other, 4).unwrap();
+    let served = [visit(&stranger), visit(&stranger)];
+    assert_eq!(served, [Standing::Anonymous; 2]);
+    assert_eq!(visit(&same), Standing::Refused, "its address is full");
+    assert_eq!(visit(&other), Standing::Anonymous);
+    assert_eq!(visit(&other), Standing::Refused, "the server is full");
+    // One that is answered makes room.
+    stranger.end(Standing::Anonymous);
+    assert_eq!(visit(&same), Standing::Anonymous);
+    // Those that are told so are no flood either.
+    assert_eq!(visit(&same), Standing::Refused);
+    assert_eq!(same.arrive(false), Err(TooManyRequests));
 }
 
 #[test]
@@ -125,12 +168,12 @@ fn places_that_are_given_back_leave_nothing_behind() {
     let places: Vec<_> = (0..5).map(|last| admission.admit(peer(last))).collect();
     assert_eq!(*admission.open.borrow(), 5, "those that went still close");
     for place in places.iter().flatten() {
-        place.arrive().unwrap();
-        place.begin(Shown::Nothing);
+        visit(place);
+        claim(place);
     }
     drop(places);
     assert_eq!(*admission.open.borrow(), 0);
     let table = admission.lock();
     assert!(table.connections.is_empty() && table.addresses.is_empty() && table.idle.is_empty());
-    assert_eq!((table.anonymous_busy, table.requests), (0, 0));
+    assert_eq!(table.requests, Counts::default());
 }

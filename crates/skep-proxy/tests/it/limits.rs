@@ -7,8 +7,8 @@ use skep_types::AccessToken;
 use tokio::io::AsyncWriteExt as _;
 
 use crate::stage::{
-    DEADLINE, Ending, KEY, Stage, accept_head, ending, host, listen, read_until, serve_app,
-    with_key,
+    DEADLINE, Ending, KEY, Stage, accept_head, ending, host, listen, outlast, read_until,
+    serve_app, with_key,
 };
 
 #[tokio::test]
@@ -104,20 +104,6 @@ async fn a_slow_body_is_nobodys_business() {
         .await
         .unwrap();
     read_until(&mut client, "done").await;
-}
-
-/// Lets real time pass, because a limit on real time is what is tested.
-async fn outlast(limit: Duration) {
-    let start = std::time::Instant::now();
-    wait_until(DEADLINE, || async move {
-        let elapsed = start.elapsed();
-        if elapsed > limit {
-            Ok(())
-        } else {
-            Err(format!("{elapsed:?} passed"))
-        }
-    })
-    .await;
 }
 
 #[tokio::test]

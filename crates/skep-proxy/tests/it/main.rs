@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 mod stage;
+mod strangers;
 
 mod crowds;
 mod forwarding;

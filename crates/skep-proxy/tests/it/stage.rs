@@ -12,6 +12,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use skep_proxy::{FakeRoutes, Front, FrontConfig, Listener, Metrics, Route};
+use skep_testkit::wait_until;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -218,6 +219,20 @@ pub(crate) async fn ending(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> 
     };
     let ended = tokio::time::timeout(DEADLINE, read).await;
     ended.expect("the connection stays open")
+}
+
+/// Lets real time pass, because a limit on real time is what is tested.
+pub(crate) async fn outlast(limit: Duration) {
+    let start = std::time::Instant::now();
+    wait_until(DEADLINE, || async move {
+        let elapsed = start.elapsed();
+        if elapsed > limit {
+            Ok(())
+        } else {
+            Err(format!("{elapsed:?} passed"))
+        }
+    })
+    .await;
 }
 
 /// An address of this machine's loopback that no other test has.

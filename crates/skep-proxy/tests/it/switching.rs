@@ -4,7 +4,7 @@ use tokio::net::TcpStream;
 use crate::stage::{Ending, Stage, accept_head, ending, host, listen, read_until};
 
 /// A client and a service that have switched to WebSocket.
-async fn switched(stage: &Stage, route: &skep_proxy::Route) -> (TcpStream, TcpStream) {
+pub(crate) async fn switched(stage: &Stage, route: &skep_proxy::Route) -> (TcpStream, TcpStream) {
     let (listener, port) = listen(route).await;
     let host = host(route, port);
     let mut client = stage
