@@ -46,4 +46,6 @@ pub enum Defence {
     NoCoreDumps,
     /// No IPv6 on the link.
     NoIpv6,
+    /// The kernel keeps no copies of what was sent.
+    NoCopies,
 }

@@ -42,6 +42,40 @@ const TERMINAL_REQUESTS: [u32; 3] = [0x5412, 0x541c, 0x5423];
 /// Options of sockets whose value is a program, for what arrives or for who gets it.
 const SOCKET_PROGRAMS: [libc::c_int; 2] = [libc::SO_ATTACH_FILTER, libc::SO_ATTACH_REUSEPORT_CBPF];
 
+/// Options after which the kernel keeps copies of what was sent, until somebody asks for them: for
+/// the time at which it left, and to say that its memory is free again. No cgroup counts them, and
+/// of connections no list tells them. Who asks for them measures networks.
+const SOCKET_COPIES: [libc::c_int; 3] = [
+    libc::SO_TIMESTAMPING,
+    SO_TIMESTAMPING_NEW,
+    libc::SO_ZEROCOPY,
+];
+const SO_TIMESTAMPING_NEW: libc::c_int = 65;
+
+/// Options of IPv6 that take kernel memory which is in nobody's account: memberships in groups,
+/// for which it has no limit of numbers, and labels of flows, which the machine has 4,096 of. A
+/// sandbox has no link with IPv6, and so nobody to speak to in either way.
+const IPV6_GROUPS_AND_LABELS: [libc::c_int; 6] = [
+    libc::IPV6_ADD_MEMBERSHIP,
+    IPV6_JOIN_ANYCAST,
+    IPV6_FLOWLABEL_MGR,
+    MCAST_JOIN_GROUP,
+    MCAST_JOIN_SOURCE_GROUP,
+    MCAST_MSFILTER,
+];
+const IPV6_JOIN_ANYCAST: libc::c_int = 27;
+const IPV6_FLOWLABEL_MGR: libc::c_int = 32;
+const MCAST_JOIN_GROUP: libc::c_int = 42;
+const MCAST_JOIN_SOURCE_GROUP: libc::c_int = 46;
+const MCAST_MSFILTER: libc::c_int = 48;
+
+/// Requests to sockets that load a module before anybody asks who makes them: for bridges
+/// (`SIOCGIFBR`, `SIOCSIFBR`, `SIOCBRADDBR`, `SIOCBRDELBR`), for VLANs (`SIOCGIFVLAN`, `SIOCSIFVLAN`)
+/// and for frame relay (`SIOCADDDLCI`, `SIOCDELDLCI`).
+const MODULE_REQUESTS: [u32; 8] = [
+    0x8940, 0x8941, 0x89a0, 0x89a1, 0x8982, 0x8983, 0x8980, 0x8981,
+];
+
 /// The bits of a socket's type that are not flags: the kernel looks at no others.
 const SOCKET_TYPE: u32 = 0xf;
 
@@ -157,7 +191,7 @@ fn by_arguments() -> [(i64, Decision); 10] {
             libc::SYS_ioctl,
             Decision::OneOf(
                 1,
-                TERMINAL_REQUESTS.to_vec(),
+                [&TERMINAL_REQUESTS[..], &MODULE_REQUESTS].concat(),
                 Branches::new(Answer::Refused, Answer::Allowed),
             ),
         ),
@@ -179,17 +213,23 @@ fn sockets() -> Decision {
     family(&[libc::AF_INET, libc::AF_INET6], internet, others)
 }
 
-/// All but programs that the kernel is to run for a socket: it translates them into memory that
-/// is limited for the machine as a whole (`net.core.bpf_jit_limit`) and in nobody's account. A
-/// filter of system calls takes of the same, so no sandbox starts when that is used up.
+/// All but what takes memory of the kernel in nobody's account. Programs that it is to run for a
+/// socket are translated into memory that is limited for the machine as a whole
+/// (`net.core.bpf_jit_limit`). A filter of system calls takes of the same, so no sandbox starts
+/// when that is used up.
 fn socket_options() -> Decision {
-    let programs = Decision::OneOf(
-        2,
-        numbers(&SOCKET_PROGRAMS),
-        Branches::new(Answer::Refused, Answer::Allowed),
-    );
-    let branches = Branches::new(programs, Answer::Allowed);
-    Decision::OneOf(1, numbers(&[libc::SOL_SOCKET]), branches)
+    let all_but = |options: &[libc::c_int]| {
+        let branches = Branches::new(Answer::Refused, Answer::Allowed);
+        Decision::OneOf(2, numbers(options), branches)
+    };
+    let level = |level, yes, no: Decision| {
+        let branches = Branches::new(yes, no);
+        Decision::OneOf(1, numbers(&[level]), branches)
+    };
+    let ipv6 = all_but(&IPV6_GROUPS_AND_LABELS);
+    let others = level(libc::IPPROTO_IPV6, ipv6, Answer::Allowed.into());
+    let any = all_but(&[&SOCKET_PROGRAMS[..], &SOCKET_COPIES].concat());
+    level(libc::SOL_SOCKET, any, others)
 }
 
 /// What decides about sockets between processes of one sandbox, and otherwise `others`.
@@ -237,7 +277,7 @@ mod tests {
         for privileges in [Privileges::Sandbox, Privileges::Build, Privileges::Enter] {
             check(&decisions(privileges).unwrap(), Answer::Unknown);
             let length = filter(privileges).unwrap().len();
-            assert!(length < 300, "{length} instructions");
+            assert!(length < 320, "{length} instructions");
         }
     }
 
@@ -326,16 +366,22 @@ mod tests {
     }
 
     #[test]
-    fn sockets_have_options_and_no_programs() {
+    fn sockets_have_options_and_nothing_that_no_cgroup_counts() {
         let option = |level, option, expected| {
             let arguments = [9, number(level), number(option) | 1 << 40];
             check_call(libc::SYS_setsockopt, &arguments, expected);
         };
         option(libc::SOL_SOCKET, libc::SO_REUSEADDR, Ok(()));
         option(libc::IPPROTO_TCP, libc::SO_ATTACH_FILTER, Ok(()));
-        for program in SOCKET_PROGRAMS {
-            option(libc::SOL_SOCKET, program, Err(libc::EPERM));
+        for refused in SOCKET_PROGRAMS.into_iter().chain(SOCKET_COPIES) {
+            option(libc::SOL_SOCKET, refused, Err(libc::EPERM));
         }
+        option(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, Ok(()));
+        for refused in IPV6_GROUPS_AND_LABELS {
+            option(libc::IPPROTO_IPV6, refused, Err(libc::EPERM));
+        }
+        // The kernel limits those of a socket to twenty.
+        option(libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, Ok(()));
     }
 
     #[test]
@@ -363,6 +409,10 @@ mod tests {
         let line_discipline = [0, libc::TIOCSETD | 1 << 40];
         check_call(libc::SYS_ioctl, &line_discipline, Err(libc::EPERM));
         check_call(libc::SYS_ioctl, &[0, libc::TIOCGWINSZ], Ok(()));
+        check_call(libc::SYS_ioctl, &[3, libc::SIOCGIFCONF], Ok(()));
+        for request in MODULE_REQUESTS.map(u64::from) {
+            check_call(libc::SYS_ioctl, &[3, request | 1 << 40], Err(libc::EPERM));
+        }
     }
 
     #[test]

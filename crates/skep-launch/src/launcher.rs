@@ -162,7 +162,7 @@ impl Launch<'_> {
         })?;
         steps.carry_out(Step::MakeLink, || link.make_link(plan, &machine))?;
         steps.carry_out(Step::ConfigureNetwork, || {
-            network::configure(&plan.network, plan.users, &machine)
+            network::configure(plan, &machine)
         })?;
         let root = root::build(
             &plan.root,

@@ -268,6 +268,22 @@ pub(crate) const COUNTERS: &[Counter] = &[
         Needs::Nothing,
     ),
     none("sockets of rare families", "memory, modules", NO_FAMILY),
+    none(
+        "copies of what was sent (`SO_TIMESTAMPING`, `SO_ZEROCOPY`)",
+        "memory",
+        "the filter, and `net.core.tstamp_allow_data` of its network. Kernels that have one such setting for all networks \
+         keep what a single message asks for, within `net.core.rmem_max` for each socket",
+    ),
+    none(
+        "groups and labels of flows (IPv6)",
+        "memory; 4,096 labels",
+        FILTER,
+    ),
+    none(
+        "modules for bridges, VLANs and frame relay",
+        "memory",
+        "the filter (`SIOCGIFBR`, `SIOCGIFVLAN` and their like)",
+    ),
     unbounded(
         "fragments of packets",
         "`net.ipv4.ipfrag_high_thresh` of the machine's network",

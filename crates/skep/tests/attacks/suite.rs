@@ -341,6 +341,7 @@ fn kernel_has(attack: &Attack) -> bool {
         "virtual machine sockets" => has_family(rustix::net::AddressFamily::VSOCK),
         // The unified tree always counts what sockets hold.
         "cgroup v1" => exists("/sys/fs/cgroup/memory/memory.kmem.tcp.limit_in_bytes"),
+        "times of one network" => exists("/proc/sys/net/core/tstamp_allow_data"),
         "32-bit calls" => exists("/proc/sys/abi/vsyscall32"),
         "the right to raise limits" => {
             const CAP_SYS_RESOURCE: u32 = 24;

@@ -3,7 +3,7 @@
 use skep_launch::Defence as Launch;
 use skep_native::Defence;
 
-const NAMES: [(&str, Defence); 22] = [
+const NAMES: [(&str, Defence); 23] = [
     ("own users", Defence::OwnUsers),
     ("own network", Defence::OwnNetwork),
     ("denied ranges", Defence::DeniedRanges),
@@ -26,6 +26,7 @@ const NAMES: [(&str, Defence); 22] = [
     ("own keyring", Defence::Launch(Launch::OwnKeyring)),
     ("no core dumps", Defence::Launch(Launch::NoCoreDumps)),
     ("no ipv6", Defence::Launch(Launch::NoIpv6)),
+    ("no copies", Defence::Launch(Launch::NoCopies)),
 ];
 
 pub(crate) fn named(name: &str) -> Defence {

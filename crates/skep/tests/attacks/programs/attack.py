@@ -116,6 +116,22 @@ def datagram(address, port, family=socket.AF_INET, message=b"who are you"):
     return f"{source[0]} says {answer!r}"
 
 
+def kept_copy(arrange=lambda sender: None, ancillary=()):
+    """What the kernel has kept of a datagram that was sent and has arrived."""
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        receiver.bind(("127.0.0.1", 0))
+        receiver.settimeout(5)
+        arrange(sender)
+        sender.sendmsg([b"x" * 1000], ancillary, 0, receiver.getsockname())
+        receiver.recv(2000)
+        sender.setblocking(False)
+        copy = sender.recvmsg(2000, 500, socket.MSG_ERRQUEUE)[0]
+    return f"{len(copy)} bytes"
+
+
 def given(name):
     """What the harness tells every attack."""
     return os.environ["ATTACK_" + name]
