@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
@@ -9,6 +10,8 @@ use skep_types::{Capacity, HostCapacity};
 
 /// Every group that can limit memory has one of so many numbers, on the whole machine.
 const MEMORY_CGROUPS: u64 = 65_535;
+/// How many must be left for nobody to care which of the others live.
+const PLENTY_OF_CGROUPS: u64 = MEMORY_CGROUPS / 4;
 
 /// What the machine has for sandboxes in `data_dir`, slots excepted. Blocks for as long as the
 /// file system takes to say how full it is.
@@ -30,7 +33,7 @@ pub fn host_capacity(data_dir: &Path, cgroup_root: &Path) -> io::Result<HostCapa
         },
         processes: processes(cgroup_root)?,
         open_files: open_files()?,
-        cgroups: memory_cgroups()?,
+        cgroups: memory_cgroups(cgroup_root)?,
         slots: Capacity::default(),
     })
 }
@@ -115,15 +118,76 @@ fn open_files() -> io::Result<Capacity> {
     })
 }
 
-fn memory_cgroups() -> io::Result<Capacity> {
+/// Numbers of memory cgroups. A group that was removed gives its number back, but is counted with
+/// the others for as long as a page that it was the first to read stays in memory: for hours, if
+/// the page is a template's. Emptying it would free it and take the template out of memory. So
+/// when there seem to be many, those that live are counted.
+fn memory_cgroups(cgroup_root: &Path) -> io::Result<Capacity> {
     let text = fs::read_to_string("/proc/cgroups")?;
     let line = text.lines().find_map(|line| line.strip_prefix("memory"));
     let used = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
     // A kernel may not list the controllers of the second version here.
-    Ok(used.map_or_else(Capacity::default, |used: u64| Capacity {
+    let Some(used) = used else {
+        return Ok(Capacity::default());
+    };
+    numbers_left(used, || living_groups(cgroup_root))
+}
+
+/// What is left when `used` groups are counted, dead ones included, and `living` counts others.
+fn numbers_left(used: u64, living: impl FnOnce() -> io::Result<u64>) -> io::Result<Capacity> {
+    let left = |used| MEMORY_CGROUPS.saturating_sub(used);
+    let available = if left(used) >= PLENTY_OF_CGROUPS {
+        left(used)
+    } else {
+        left(living()?.min(used))
+    };
+    Ok(Capacity {
         total: MEMORY_CGROUPS,
-        available: MEMORY_CGROUPS.saturating_sub(used),
-    }))
+        available,
+    })
+}
+
+/// How many groups the machine has.
+fn living_groups(cgroup_root: &Path) -> io::Result<u64> {
+    match fs::read_to_string(cgroup_root.join("cgroup.stat")) {
+        Ok(text) => {
+            let mut lines = text.lines();
+            let count = lines.find_map(|line| line.strip_prefix("nr_descendants "));
+            let count = count.and_then(|count| count.parse::<u64>().ok());
+            count
+                .map(|below| below + 1)
+                .ok_or_else(|| io::Error::other("unexpected contents of cgroup.stat"))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            folders_in(&cgroup_root.join("memory")).map(|below| below + 1)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// How many folders are in a folder of the kernel's, those within others included. Reads only
+/// those that have some: a folder has a link from each folder in it, and two more.
+fn folders_in(folder: &Path) -> io::Result<u64> {
+    let mut count = 0;
+    let mut unread = vec![folder.to_owned()];
+    while let Some(folder) = unread.pop() {
+        // One that is removed meanwhile has none.
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            if !entry.file_type()?.is_dir() {
+                continue;
+            }
+            count += 1;
+            if entry.metadata().is_ok_and(|found| found.nlink() != 2) {
+                unread.push(entry.path());
+            }
+        }
+    }
+    Ok(count)
 }
 
 /// The tightest of the machine and the groups around the server.
@@ -151,6 +215,39 @@ mod tests {
             assert!(capacity.total > 0, "{host:?}");
             assert!(capacity.available <= capacity.total, "{host:?}");
         }
+    }
+
+    #[test]
+    fn dead_groups_hold_no_numbers_and_the_living_are_counted_only_if_it_matters() {
+        let uncounted = || -> io::Result<u64> { panic!("there are plenty") };
+        let left = numbers_left(1000, uncounted).unwrap();
+        assert_eq!((left.total, left.available), (65_535, 64_535));
+        let left = numbers_left(65_000, || Ok(200)).unwrap();
+        assert_eq!(left.available, 65_335);
+        // Groups that came since then are not dead ones.
+        let left = numbers_left(65_000, || Ok(65_100)).unwrap();
+        assert_eq!(left.available, 535);
+        assert_eq!(numbers_left(70_000, || Ok(65_535)).unwrap().available, 0);
+    }
+
+    #[test]
+    fn groups_within_groups_are_counted_and_removed_ones_are_not() {
+        let root = Path::new("/sys/fs/cgroup");
+        let v1 = root.join("memory");
+        let parent = if v1.exists() { v1 } else { root.to_owned() };
+        let parent = parent.join(format!("skep-test-count-{}", std::process::id()));
+        let groups = ["", "one", "one/below", "two"].map(|name| parent.join(name));
+        for group in &groups {
+            fs::create_dir(group).unwrap();
+        }
+        let before = folders_in(&parent).unwrap();
+        fs::remove_dir(groups[2].as_path()).unwrap();
+        let after = folders_in(&parent).unwrap();
+        for group in [&groups[3], &groups[1], &groups[0]] {
+            fs::remove_dir(group).unwrap();
+        }
+        assert_eq!((before, after), (3, 2));
+        assert!(living_groups(root).unwrap() > 0);
     }
 
     #[test]

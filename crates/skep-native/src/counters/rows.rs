@@ -100,7 +100,8 @@ pub(crate) const COUNTERS: &[Counter] = &[
         "groups of the memory controller",
         "65,535 numbers",
         "three, and at most 288 for kernels",
-        "the agent, whose folder nobody else reaches, and the server, which makes at most 1,900 sandboxes",
+        "the agent, whose folder nobody else reaches, and the server, which makes at most 1,900 sandboxes; a removed group \
+         has no number",
         Needs::Nothing,
     ),
     most(
