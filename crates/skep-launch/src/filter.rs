@@ -155,7 +155,7 @@ fn numbered(decisions: impl Iterator<Item = (i64, Decision)>) -> io::Result<Deci
 }
 
 /// Calls of which only some are allowed.
-fn by_arguments() -> [(i64, Decision); 10] {
+fn by_arguments() -> [(i64, Decision); 11] {
     let refused_with = |flags: libc::c_int| {
         let branches = Branches::new(Answer::Refused, Answer::Allowed);
         Decision::AnyBit(0, flags.cast_unsigned(), branches)
@@ -195,10 +195,20 @@ fn by_arguments() -> [(i64, Decision); 10] {
                 Branches::new(Answer::Refused, Answer::Allowed),
             ),
         ),
+        (libc::SYS_prlimit64, limits()),
         (libc::SYS_setsockopt, socket_options()),
         (libc::SYS_socket, sockets()),
         (libc::SYS_socketpair, local_sockets(Answer::NoFamily.into())),
     ]
+}
+
+/// A process may look at anybody's limits and change its own. By changing others' root inside
+/// would take files, memory and time from the first process, which could not take them back. That
+/// is meant by its number and by those of its threads, so it cannot be told from others; and
+/// whoever gives its own number instead of zero is refused with the rest.
+fn limits() -> Decision {
+    let looks = Decision::Null(2, Branches::new(Answer::Allowed, Answer::Refused));
+    Decision::OneOf(0, vec![0], Branches::new(Answer::Allowed, looks))
 }
 
 fn sockets() -> Decision {
@@ -382,6 +392,22 @@ mod tests {
         }
         // The kernel limits those of a socket to twenty.
         option(libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, Ok(()));
+    }
+
+    #[test]
+    fn limits_of_others_are_looked_at_and_not_changed() {
+        let (own, other, nothing, somewhere) = (0, 1, 0, 0x7fff_1234_5678);
+        let limit = |process: u64, new: u64, expected| {
+            check_call(libc::SYS_prlimit64, &[process, 7, new, somewhere], expected);
+        };
+        limit(own, somewhere, Ok(()));
+        limit(own | 1 << 32, somewhere, Ok(()));
+        limit(own, nothing, Ok(()));
+        limit(other, nothing, Ok(()));
+        limit(other, somewhere, Err(libc::EPERM));
+        // Memory whose address ends with 32 zeros can be had.
+        limit(other, 1 << 32, Err(libc::EPERM));
+        limit(other, 1, Err(libc::EPERM));
     }
 
     #[test]

@@ -38,8 +38,9 @@ pub(super) enum Answer {
 
 /// What decides about a call.
 ///
-/// The kernel reads all arguments that are looked at here as 32 bits, so a program does, too:
-/// otherwise a caller could hide a value behind bits that the kernel ignores.
+/// The kernel reads the arguments that are compared with values as 32 bits, so a program does,
+/// too: otherwise a caller could hide a value behind bits that the kernel ignores. A pointer it
+/// reads as a whole: one whose lower half is zero is not null.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
     Answer(Answer),
@@ -49,6 +50,8 @@ pub(super) enum Decision {
     OneOf(u8, Vec<u32>, Branches),
     /// Whether these bits of an argument are one of these values.
     OneOfBits(u8, u32, Vec<u32>, Branches),
+    /// Whether an argument is a null pointer.
+    Null(u8, Branches),
 }
 
 /// What follows if it is so, and if not.
@@ -154,6 +157,7 @@ fn decide(decision: &Decision) -> io::Result<Vec<Instruction>> {
             let mask = Some(*mask);
             (*argument, mask, libc::BPF_JEQ, values.as_slice(), branches)
         }
+        Decision::Null(argument, branches) => return decide_null(*argument, branches),
     };
     let (yes, no) = (decide(&branches.yes)?, decide(&branches.no)?);
     let mut program = vec![load(FIRST_ARGUMENT + ARGUMENT_BYTES * u32::from(argument))];
@@ -164,6 +168,23 @@ fn decide(decision: &Decision) -> io::Result<Vec<Instruction>> {
         let over = u8::try_from(over).map_err(io::Error::other)?;
         program.push(jump(operation, *value, over, 0));
     }
+    program.extend(no);
+    program.extend(yes);
+    Ok(program)
+}
+
+/// Both halves must be zero; the lower one comes first on every machine that we run on.
+fn decide_null(argument: u8, branches: &Branches) -> io::Result<Vec<Instruction>> {
+    let (yes, no) = (decide(&branches.yes)?, decide(&branches.no)?);
+    let lower = FIRST_ARGUMENT + ARGUMENT_BYTES * u32::from(argument);
+    let over = u8::try_from(no.len()).map_err(io::Error::other)?;
+    let mut program = vec![
+        load(lower),
+        // If it is not zero, over the look at the upper half.
+        jump(libc::BPF_JEQ, 0, 0, 2),
+        load(lower + ARGUMENT_BYTES / 2),
+        jump(libc::BPF_JEQ, 0, over, 0),
+    ];
     program.extend(no);
     program.extend(yes);
     Ok(program)
@@ -238,9 +259,13 @@ pub(super) mod tests {
                 ARCHITECTURE_AT => self.architecture,
                 _ => {
                     let index = (offset - FIRST_ARGUMENT) / ARGUMENT_BYTES;
-                    assert_eq!((offset - FIRST_ARGUMENT) % ARGUMENT_BYTES, 0);
                     let argument = self.arguments[usize::try_from(index).unwrap()];
-                    u32::try_from(argument & u64::from(u32::MAX)).unwrap()
+                    let half = match (offset - FIRST_ARGUMENT) % ARGUMENT_BYTES {
+                        0 => argument & u64::from(u32::MAX),
+                        4 => argument >> 32,
+                        other => panic!("no half of an argument begins at {other}"),
+                    };
+                    u32::try_from(half).unwrap()
                 }
             }
         }
@@ -296,6 +321,9 @@ pub(super) mod tests {
                 }
                 Some(Decision::OneOfBits(index, mask, values, branches)) => {
                     (values.contains(&(argument(*index) & mask)), branches)
+                }
+                Some(Decision::Null(index, branches)) => {
+                    (call.arguments[usize::from(*index)] == 0, branches)
                 }
             };
             decision = Some(if holds { &branches.yes } else { &branches.no });
@@ -356,6 +384,7 @@ pub(super) mod tests {
                 let with_others = values.iter().flat_map(|value| [*value, *value | !mask]);
                 with_others.chain(in_branches(branches)).collect()
             }
+            Decision::Null(_, branches) => [0].into_iter().chain(in_branches(branches)).collect(),
         }
     }
 
@@ -383,6 +412,8 @@ pub(super) mod tests {
             Branches::new(by_argument.clone(), Answer::NoMemory),
         );
         check(&BTreeMap::from([(3, by_bits)]), Answer::Allowed);
+        let by_pointer = Decision::Null(3, Branches::new(by_argument.clone(), Answer::NoMemory));
+        check(&BTreeMap::from([(3, by_pointer)]), Answer::Allowed);
         let decisions = [
             (0, Answer::Allowed.into()),
             (1, Answer::Allowed.into()),
