@@ -1,9 +1,11 @@
 //! The users of the sandbox, as its own account files know them.
 //!
 //! The executable is static and must not load the sandbox's name services, so the two files
-//! are parsed here. They belong to the sandbox: they may be huge, broken or no files at all.
+//! are parsed here. They belong to the sandbox: they may be huge, broken or no files at all, and
+//! they are read at every call. So what is read and kept of them is bounded, and no work grows
+//! faster than their length.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -11,8 +13,18 @@ use skep_linux::spawn_as::Credentials;
 
 use crate::rootfs;
 
-/// More than any real account file; what lies beyond is not read.
-const MAX_ACCOUNT_FILE: u64 = 4 << 20;
+/// More than any real account file. A longer one is not read: half a file would tell half the
+/// truth.
+const MAX_ACCOUNT_FILE: u64 = 256 << 10;
+
+/// The groups that one user may be in.
+const MAX_GROUPS: usize = 1024;
+
+/// The names of a file that are kept for showing; the ids of others are shown as numbers.
+const MAX_NAMES: usize = 4096;
+
+/// To the kernel this number means "leave it as it is", which for the agent is root.
+const NOBODY_AT_ALL: u32 = u32::MAX;
 
 /// Where the accounts of the sandbox are written down.
 #[derive(Debug, Clone)]
@@ -62,6 +74,9 @@ pub(crate) enum UserError {
     /// The sandbox has damaged its own accounts.
     #[error("cannot read `{}`", file.display())]
     Accounts { file: PathBuf, source: io::Error },
+    /// The same, in a way that would cost the agent.
+    #[error("user {name} is in more than {MAX_GROUPS} groups")]
+    TooManyGroups { name: String },
 }
 
 impl Accounts {
@@ -81,11 +96,16 @@ impl Accounts {
         };
         let group = read(&self.group)?;
         let mut groups = vec![line.gid];
+        let mut known = BTreeSet::from([line.gid]);
         for entry in group_lines(&group) {
-            if entry.members.split(',').any(|member| member == line.name)
-                && !groups.contains(&entry.gid)
+            if entry.members.split(',').any(|member| member == line.name) && known.insert(entry.gid)
             {
                 groups.push(entry.gid);
+            }
+            if groups.len() > MAX_GROUPS {
+                return Err(UserError::TooManyGroups {
+                    name: name.to_owned(),
+                });
             }
         }
         Ok(User {
@@ -99,25 +119,31 @@ impl Accounts {
 
     /// The names of all ids, for showing owners. Without accounts all ids are shown as numbers.
     pub(crate) fn names(&self) -> Names {
-        let mut names = Names::default();
-        if let Ok(passwd) = read(&self.passwd) {
-            for line in passwd_lines(&passwd) {
-                names
-                    .users
-                    .entry(line.uid)
-                    .or_insert_with(|| line.name.to_owned());
-            }
+        let users = read(&self.passwd).map(|passwd| {
+            let lines = passwd_lines(&passwd);
+            first_names(lines.map(|line| (line.uid, line.name)))
+        });
+        let groups = read(&self.group).map(|group| {
+            let lines = group_lines(&group);
+            first_names(lines.map(|line| (line.gid, line.name)))
+        });
+        Names {
+            users: users.unwrap_or_default(),
+            groups: groups.unwrap_or_default(),
         }
-        if let Ok(group) = read(&self.group) {
-            for line in group_lines(&group) {
-                names
-                    .groups
-                    .entry(line.gid)
-                    .or_insert_with(|| line.name.to_owned());
-            }
-        }
-        names
     }
+}
+
+/// Of several names of one id the first counts, as it does for everybody else.
+fn first_names<'a>(lines: impl Iterator<Item = (u32, &'a str)>) -> HashMap<u32, String> {
+    let mut names = HashMap::new();
+    for (id, name) in lines {
+        if names.len() == MAX_NAMES {
+            break;
+        }
+        names.entry(id).or_insert_with(|| name.to_owned());
+    }
+    names
 }
 
 /// Ids and what they are called.
@@ -149,7 +175,10 @@ fn read(file: &Path) -> Result<String, UserError> {
     let text = || -> io::Result<String> {
         let file = rootfs::regular_for_reading(file)?;
         let mut bytes = Vec::new();
-        file.take(MAX_ACCOUNT_FILE).read_to_end(&mut bytes)?;
+        file.take(MAX_ACCOUNT_FILE + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_ACCOUNT_FILE {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
     text().map_err(|source| UserError::Accounts {
@@ -171,12 +200,16 @@ struct GroupLine<'a> {
     members: &'a str,
 }
 
+fn id(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|id| *id != NOBODY_AT_ALL)
+}
+
 fn passwd_lines(text: &str) -> impl Iterator<Item = PasswdLine<'_>> {
     text.lines().filter_map(|line| {
         let mut fields = line.split(':');
         let name = fields.next().filter(|name| !name.is_empty())?;
-        let uid = fields.nth(1)?.parse().ok()?;
-        let gid = fields.next()?.parse().ok()?;
+        let uid = id(fields.nth(1)?)?;
+        let gid = id(fields.next()?)?;
         let home = fields.nth(1)?;
         // A home with a zero byte or a relative one cannot be entered by anybody.
         (home.is_empty() || (home.starts_with('/') && !home.contains('\0'))).then_some(())?;
@@ -193,7 +226,7 @@ fn group_lines(text: &str) -> impl Iterator<Item = GroupLine<'_>> {
     text.lines().filter_map(|line| {
         let mut fields = line.split(':');
         let name = fields.next().filter(|name| !name.is_empty())?;
-        let gid = fields.nth(1)?.parse().ok()?;
+        let gid = id(fields.nth(1)?)?;
         Some(GroupLine {
             name,
             gid,
@@ -260,21 +293,89 @@ mod tests {
     }
 
     #[test]
-    fn an_account_file_that_is_a_pipe_does_not_block() {
-        let (_folder, accounts) = accounts("", "");
-        std::fs::remove_file(&accounts.passwd).unwrap();
-        let path = accounts.passwd.as_path();
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            path,
-            rustix::fs::FileType::Fifo,
-            0o644.into(),
-            0,
-        )
-        .unwrap();
-        assert!(matches!(
-            accounts.find("user"),
-            Err(UserError::Accounts { .. })
-        ));
+    fn an_account_file_that_is_none_is_an_error_and_does_not_block() {
+        let links = ["/dev/zero", "/proc/self/maps", "/proc/self/fd/0", "passwd"];
+        for link in links.map(Some).into_iter().chain([None]) {
+            let (_folder, accounts) = accounts("", "");
+            let path = accounts.passwd.as_path();
+            std::fs::remove_file(path).unwrap();
+            match link {
+                Some(link) => std::os::unix::fs::symlink(link, path).unwrap(),
+                None => {
+                    let kind = rustix::fs::FileType::Fifo;
+                    rustix::fs::mknodat(rustix::fs::CWD, path, kind, 0o644.into(), 0).unwrap();
+                }
+            }
+            let found = accounts.find("user");
+            assert!(matches!(found, Err(UserError::Accounts { .. })), "{link:?}");
+            assert_eq!(accounts.names().user(0), "0");
+        }
+    }
+
+    #[test]
+    fn an_account_file_without_end_is_not_read() {
+        let line = "x".repeat(usize::try_from(MAX_ACCOUNT_FILE).unwrap());
+        let (_folder, accounts) = accounts(&format!("{PASSWD}{line}"), GROUP);
+        let error = accounts.find("user").unwrap_err();
+        let UserError::Accounts { source, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(source.kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(accounts.names().user(1000), "1000");
+        assert_eq!(accounts.names().group(27), "sudo");
+    }
+
+    #[test]
+    fn ids_that_no_process_can_have_are_nobodys() {
+        for uid in ["4294967295", "4294967296", "-1", "", "0x0", " 0"] {
+            let (_folder, accounts) = accounts(
+                &format!("user:x:{uid}:1::/:\nother:x:1:{uid}::/:\n"),
+                &format!("all:x:{uid}:user\n"),
+            );
+            for name in ["user", "other", uid] {
+                let found = accounts.find(name);
+                assert!(matches!(found, Err(UserError::Unknown { .. })), "{uid}");
+            }
+        }
+        let (_folder, accounts) = accounts("user:x:4294967294:1::/:\n", "all:x:4294967295:user\n");
+        assert_eq!(accounts.find("user").unwrap().groups, [1]);
+    }
+
+    #[test]
+    fn of_several_users_of_one_name_or_number_the_first_counts() {
+        let passwd = "user:x:1000:1000::/first:\nuser:x:0:0::/second:\nalias:x:1000:0::/third:\n";
+        let (_folder, accounts) = accounts(passwd, "");
+        assert_eq!(accounts.find("user").unwrap().home, "/first");
+        assert_eq!(accounts.find("1000").unwrap().home, "/first");
+        // Another name of the same user is somebody who may be asked for.
+        assert_eq!(accounts.find("alias").unwrap().gid, 0);
+        assert_eq!(accounts.names().user(1000), "user");
+    }
+
+    #[test]
+    fn a_user_of_all_groups_is_refused_and_those_of_many_are_found() {
+        let groups = |count: usize| {
+            let lines = (0..count).map(|gid| format!("g:x:{gid}:u\n"));
+            lines.collect::<String>()
+        };
+        let found = |count| {
+            let (_folder, accounts) = accounts("u:x:5:0::/:\n", &groups(count));
+            accounts.find("u").map(|user| user.groups.len())
+        };
+        assert_eq!(found(MAX_GROUPS).unwrap(), MAX_GROUPS);
+        let error = found(MAX_GROUPS + 1).unwrap_err();
+        assert!(matches!(error, UserError::TooManyGroups { .. }), "{error}");
+    }
+
+    #[test]
+    fn no_more_names_are_kept_than_are_needed() {
+        let passwd: String = (0..2 * MAX_NAMES)
+            .map(|uid| format!("u{uid}:x:{uid}:0:::\n"))
+            .collect();
+        let (_folder, accounts) = accounts(&passwd, "");
+        let names = accounts.names();
+        assert_eq!(names.users.len(), MAX_NAMES);
+        assert_eq!(names.user(7), "u7");
+        assert_eq!(names.user(5000), "5000");
     }
 }
