@@ -44,7 +44,7 @@ pub(crate) use location::Location;
 pub(crate) use name::Name;
 pub(crate) use refuse::{filesystem_magic, is_virtual};
 
-use refuse::refuse;
+use refuse::{FileSystem, refuse};
 
 /// How often a walk is tried again. Beneath a root the kernel gives up when anything on the
 /// machine is renamed or mounted while it climbs by `..`, and asks for another try.
@@ -92,9 +92,27 @@ pub(crate) fn open(
     mode: Mode,
 ) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let file = guarded(root()?, path, flags, mode, resolve)?;
-    refuse(file.as_fd())?;
-    Ok(file)
+    admit(guarded(root()?, path, flags, mode, resolve)?, flags)
+}
+
+/// Refuses an open file that must not be had, whatever the way to it.
+///
+/// Files of procfs are opened a second time. An entry of one of the agent's threads is known by
+/// the thread, and that may end between the first opening, which has hold of the agent's memory
+/// then, and the look. After the look it is too late: entries of dead threads cannot be opened.
+fn admit(file: OwnedFd, flags: OFlags) -> io::Result<OwnedFd> {
+    match refuse(file.as_fd())? {
+        FileSystem::Proc if !flags.contains(OFlags::PATH) => reopen(&file, flags),
+        FileSystem::Proc | FileSystem::Ordinary => Ok(file),
+    }
+}
+
+fn reopen(file: &OwnedFd, flags: OFlags) -> io::Result<OwnedFd> {
+    // These are about names, and there is none to be followed or made any more.
+    let named = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::TRUNC;
+    let flags = flags.difference(named) | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let path = descriptor_path(file.as_fd());
+    Ok(rustix::fs::openat(CWD, path, flags, Mode::empty())?)
 }
 
 /// Opens a file for reading, and nothing but a file.

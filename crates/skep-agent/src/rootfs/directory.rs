@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::name::Name;
 use super::refuse::{FileSystem, is_link_to_self, refuse};
-use super::{descriptor_path, guarded};
+use super::{admit, descriptor_path, guarded};
 
 /// A directory of the sandbox. What happens in it happens there, wherever it is moved.
 #[derive(Debug)]
@@ -89,9 +89,7 @@ impl Directory {
 
     /// Opens an entry, through a link unless the flags forbid it.
     pub(crate) fn open(&self, name: &Name, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
-        let file = self.resolve(name, flags, mode)?;
-        refuse(file.as_fd())?;
-        Ok(file)
+        admit(self.resolve(name, flags, mode)?, flags)
     }
 
     /// A new file without a name, on the file system of this directory.

@@ -39,3 +39,37 @@ fn devices_and_directories_are_no_files() {
     check("/dev/null", Errno::NXIO);
     check("/", Errno::ISDIR);
 }
+
+/// The story: a thread that ends between the opening of its entry and the look at whose it is.
+#[test]
+fn the_memory_of_the_agent_cannot_be_had_through_a_thread_that_ends() {
+    static WORD: [u8; 16] = *b"known only to us";
+    let (send, number) = std::sync::mpsc::channel();
+    let (end, wait) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        send.send(rustix::thread::gettid()).unwrap();
+        wait.recv().expect_err("the sender was dropped");
+    });
+    let number = number.recv().unwrap().as_raw_nonzero();
+    let memory = File::open(format!("/proc/{number}/mem")).unwrap();
+    drop(end);
+    thread.join().unwrap();
+    let entry = format!("/proc/self/task/{number}");
+    skep_testkit::wait_for(
+        std::time::Duration::from_secs(5),
+        || match std::fs::exists(&entry) {
+            Ok(false) => Ok(()),
+            other => Err(format!("{other:?}")),
+        },
+    );
+
+    // Nothing tells any more whose it is, and it is still good for reading.
+    let memory = OwnedFd::from(memory);
+    assert_eq!(refuse(memory.as_fd()).unwrap(), FileSystem::Proc);
+    let mut read = [0; 16];
+    rustix::io::pread(&memory, &mut read, WORD.as_ptr().addr() as u64).unwrap();
+    assert_eq!(read, WORD);
+
+    let error = admit(memory, OFlags::RDONLY).unwrap_err();
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::SRCH));
+}
