@@ -57,6 +57,7 @@ impl Bench {
                 kill_count: None,
                 open_files: None,
                 raise_oom_score: false,
+                start_patience: crate::options::START_PATIENCE,
             }),
             watchers: Watchers::default(),
             meter: Meter::new(),

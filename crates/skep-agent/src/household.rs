@@ -86,23 +86,32 @@ impl Household {
 
     /// Starts a program with the given standard descriptors, of which no copy is kept.
     ///
-    /// Blocks until the program runs.
+    /// # Cancel safety
+    ///
+    /// A program that does not run yet is killed when this is dropped.
     ///
     /// # Errors
     ///
-    /// If it does not run: the program or the folder is not there, or there is no process left.
-    pub fn start(&self, program: &Program, standard: [OwnedFd; 3]) -> Result<Child, ProgramError> {
-        let [input, output, error] = &standard;
-        let (pid, exit, group) = self
-            .agent
-            .place
-            .start_plain(
-                self.agent.processes.reaper(),
-                &self.agent.settings.current(),
-                &configuration(program),
+    /// If it does not run: the program or the folder is not there, there is no process left, or
+    /// something in the sandbox keeps it from starting.
+    pub async fn start(
+        &self,
+        program: Program,
+        standard: [OwnedFd; 3],
+    ) -> Result<Child, ProgramError> {
+        let agent = Arc::clone(&self.agent);
+        let forked = tokio::task::spawn_blocking(move || {
+            let [input, output, error] = &standard;
+            agent.place.fork_plain(
+                agent.processes.reaper(),
+                &agent.settings.current(),
+                &configuration(&program),
                 [input.as_fd(), output.as_fd(), error.as_fd()],
             )
-            .map_err(ProgramError)?;
+        });
+        let panicked = |panic| ProgramError(StartError::Channels(io::Error::other(panic)));
+        let (starting, exit, group) = forked.await.map_err(panicked)?.map_err(ProgramError)?;
+        let pid = starting.run().await.map_err(ProgramError)?;
         Ok(Child { pid, exit, group })
     }
 

@@ -3,11 +3,16 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use skep_wire::agent::AGENT_PORT;
 
 use crate::household::Companion;
 use crate::reaper::Orphans;
+
+/// How long a child may take to execute its program. A machine that is out of memory and reads
+/// its programs from a slow disk takes seconds.
+pub(crate) const START_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The door of the agent.
 #[derive(Debug)]
@@ -50,6 +55,8 @@ pub struct Options {
     pub identity_folder: String,
     /// Whether this is the first process of its pid namespace.
     pub orphans: Orphans,
+    /// How long a child may take to execute its program, before it is killed.
+    pub start_patience: Duration,
 }
 
 impl Options {
@@ -70,6 +77,7 @@ impl Options {
             group: "/etc/group".into(),
             identity_folder: "/run/e2b".into(),
             orphans: Orphans::Reap,
+            start_patience: START_PATIENCE,
         }
     }
 }

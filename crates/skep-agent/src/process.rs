@@ -12,6 +12,7 @@ mod owner;
 mod place;
 mod registry;
 pub(crate) mod service;
+mod starting;
 
 use std::io;
 use std::sync::Arc;

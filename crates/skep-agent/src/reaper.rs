@@ -50,7 +50,7 @@ impl Reaper {
         let (sender, receiver) = oneshot::channel();
         let mut children = self.lock();
         let spawning = fork_as(plan)?;
-        children.insert(spawning.pid(), sender);
+        children.insert(spawning.pid, sender);
         Ok((spawning, receiver))
     }
 

@@ -112,6 +112,7 @@ async fn start(options: Options) -> Result<(), RunError> {
         kill_count: options.kill_count,
         open_files: raise_open_files(),
         raise_oom_score: has_adjusted_oom_score(),
+        start_patience: options.start_patience,
     };
     let agent = Arc::new(Agent {
         settings: Settings::new(config),

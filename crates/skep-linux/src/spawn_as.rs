@@ -16,13 +16,14 @@ mod child;
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Rlimit};
+
+pub use child::REPORT_LENGTH;
 
 /// What to start, and as whom.
 #[derive(Debug)]
@@ -147,56 +148,47 @@ impl std::error::Error for SpawnError {
     }
 }
 
-/// A child on its way to exec. Its exit must be waited for whatever [`Spawning::confirm`] says.
+/// A child on its way to exec. Its exit must be waited for whatever it reports.
 #[derive(Debug)]
 pub struct Spawning {
-    pid: Pid,
-    report: OwnedFd,
+    /// The child's process id.
+    pub pid: Pid,
+    /// The pipe that is closed without a word when the program runs. Otherwise what is read from
+    /// it, at most [`REPORT_LENGTH`] bytes, is for [`outcome`].
+    ///
+    /// A child that was stopped on its way neither writes nor closes, so whoever reads must not
+    /// wait for ever.
+    pub report: OwnedFd,
 }
 
-impl Spawning {
-    /// The child's process id.
-    pub fn pid(&self) -> Pid {
-        self.pid
-    }
-
-    /// Waits until the program runs or a step has failed. Blocks the thread.
-    ///
-    /// # Errors
-    ///
-    /// The failed step. The child then exits with 127 and is still to be reaped.
-    pub fn confirm(self) -> Result<(), SpawnError> {
-        let mut report = Vec::with_capacity(child::REPORT_LENGTH);
-        let read = File::from(self.report).read_to_end(&mut report);
-        if let Err(source) = read {
-            return Err(SpawnError {
-                step: SpawnStep::Exec,
-                source,
-            });
+/// Says what a report that was read to its end means.
+///
+/// # Errors
+///
+/// The failed step. The child then exits with 127 and is still to be reaped.
+pub fn outcome(report: &[u8]) -> Result<(), SpawnError> {
+    match report {
+        // Exec closed the pipe.
+        [] => Ok(()),
+        [step, errno @ ..] if errno.len() == size_of::<i32>() => {
+            let mut bytes = [0; size_of::<i32>()];
+            bytes.copy_from_slice(errno);
+            Err(SpawnError {
+                step: SpawnStep::from_wire(*step).unwrap_or(SpawnStep::Exec),
+                source: io::Error::from_raw_os_error(i32::from_ne_bytes(bytes)),
+            })
         }
-        match report.as_slice() {
-            // Exec closed the pipe.
-            [] => Ok(()),
-            [step, errno @ ..] if errno.len() == size_of::<i32>() => {
-                let mut bytes = [0; size_of::<i32>()];
-                bytes.copy_from_slice(errno);
-                Err(SpawnError {
-                    step: SpawnStep::from_wire(*step).unwrap_or(SpawnStep::Exec),
-                    source: io::Error::from_raw_os_error(i32::from_ne_bytes(bytes)),
-                })
-            }
-            _ => Err(SpawnError {
-                step: SpawnStep::Exec,
-                source: io::Error::other("the child died while it reported"),
-            }),
-        }
+        _ => Err(SpawnError {
+            step: SpawnStep::Exec,
+            source: io::Error::other("the child died while it reported"),
+        }),
     }
 }
 
 /// Forks the child that will become the program.
 ///
 /// Returns as soon as the child exists, so that the caller can register its pid under the same
-/// lock under which it reaps; [`Spawning::confirm`] then tells how it went.
+/// lock under which it reaps; [`Spawning::report`] then tells how it went.
 ///
 /// # Errors
 ///

@@ -132,13 +132,8 @@ impl Processes for Sandbox {
     ) -> BoxFuture<'_, io::Result<Started>> {
         let household = self.household.clone();
         async move {
-            let program = program(command);
-            let child = tokio::task::spawn_blocking(move || household.start(&program, standard));
-            let child = child
-                .await
-                .map_err(io::Error::other)?
-                .map_err(io::Error::other)?;
-            Ok(self.watch(child))
+            let child = household.start(program(command), standard).await;
+            Ok(self.watch(child.map_err(io::Error::other)?))
         }
         .boxed()
     }

@@ -3,14 +3,14 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::WaitStatus;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
 use rustix::termios::tcsetwinsize;
-use skep_linux::spawn_as::{SpawnError, Spawning};
+use skep_linux::spawn_as::SpawnError;
 use skep_wire::agent::AgentConfig;
 use skep_wire::rpc::process as wire;
 use tokio::sync::oneshot;
@@ -20,6 +20,7 @@ use super::audience::Audience;
 use super::input::Input;
 use super::owner::{Outputs, own};
 use super::place::{Ties, WorkPlace};
+use super::starting::Starting;
 use super::{Process, Processes, window};
 use crate::channel::Channel;
 use crate::path::PathError;
@@ -56,6 +57,8 @@ pub(crate) enum StartError {
     NotADirectory { path: String },
     #[error("cannot start '{command}'")]
     Spawn { command: String, source: SpawnError },
+    #[error("'{command}' did not start within {} s; something in the sandbox stops it", patience.as_secs())]
+    Stuck { command: String, patience: Duration },
     #[error("cannot make a cgroup for the process")]
     Group(#[source] io::Error),
     #[error("cannot have a kernel forked")]
@@ -81,7 +84,6 @@ pub(super) async fn start(
     StartError,
 > {
     let task = skep_telemetry::spawn("start process", async move {
-        let command = launch.process.cmd.clone();
         let deadline = launch.deadline;
         let forked = {
             let processes = Arc::clone(&processes);
@@ -90,12 +92,7 @@ pub(super) async fn start(
         let forked = forked
             .await
             .map_err(|panic| StartError::Channels(io::Error::other(panic)))??;
-        // Exec may have to wait for a disk, so the confirmation is waited for apart.
-        let confirmed = tokio::task::spawn_blocking(move || forked.spawning.confirm());
-        let confirmed = confirmed
-            .await
-            .map_err(|panic| StartError::Channels(io::Error::other(panic)))?;
-        confirmed.map_err(|source| StartError::Spawn { command, source })?;
+        forked.starting.run().await?;
         let process = Arc::new(forked.process);
         let listener = process.audience.join();
         processes.add(Arc::clone(&process));
@@ -120,7 +117,7 @@ pub(super) async fn start(
 struct Forked {
     process: Process,
     outputs: Outputs,
-    spawning: Spawning,
+    starting: Starting,
     exit: oneshot::Receiver<WaitStatus>,
 }
 
@@ -136,7 +133,7 @@ fn fork(
         None => Channels::pipes(launch.stdin),
     };
     let channels = channels.map_err(StartError::Channels)?;
-    let (spawning, exit) = place.fork(
+    let (starting, exit) = place.fork(
         processes.reaper(),
         config,
         &user,
@@ -149,7 +146,7 @@ fn fork(
     )?;
     let (input, outputs) = channels.into_ours();
     let process = Process {
-        pid: spawning.pid(),
+        pid: starting.pid,
         config: launch.process,
         tag: launch.tag,
         input,
@@ -164,7 +161,7 @@ fn fork(
     Ok(Forked {
         process,
         outputs,
-        spawning,
+        starting,
         exit,
     })
 }

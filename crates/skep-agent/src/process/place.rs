@@ -5,10 +5,11 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Rlimit, WaitStatus};
-use skep_linux::spawn_as::{SpawnAs, Spawning};
+use skep_linux::spawn_as::SpawnAs;
 use skep_wire::agent::AgentConfig;
 use skep_wire::agent::fork::ForkRequest;
 use skep_wire::rpc::process as wire;
@@ -16,6 +17,7 @@ use tokio::sync::oneshot;
 
 use super::groups::{Group, Groups};
 use super::launch::StartError;
+use super::starting::Starting;
 use crate::forks::Forks;
 use crate::path;
 use crate::reaper::Reaper;
@@ -41,6 +43,8 @@ pub(crate) struct WorkPlace {
     pub(crate) open_files: Option<Rlimit>,
     /// Whether memory that is short is taken from what is started before the agent.
     pub(crate) raise_oom_score: bool,
+    /// How long a child may take to execute its program.
+    pub(crate) start_patience: Duration,
 }
 
 /// What ties a new process to others.
@@ -67,15 +71,15 @@ impl WorkPlace {
         })
     }
 
-    /// Forks the child that becomes the program.
+    /// Forks the child that becomes the program. Must be called within the runtime.
     pub(super) fn fork(
         &self,
-        reaper: &Reaper,
+        reaper: &Arc<Reaper>,
         config: &AgentConfig,
         user: &User,
         process: &wire::ProcessConfig,
         ties: &Ties<'_>,
-    ) -> Result<(Spawning, oneshot::Receiver<WaitStatus>), StartError> {
+    ) -> Result<(Starting, oneshot::Receiver<WaitStatus>), StartError> {
         let directory = directory(process, user, config)?;
         let environment = environment(process, user, config, &self.path)?;
         let command = &process.cmd;
@@ -101,38 +105,39 @@ impl WorkPlace {
             .chain(&own)
             .map(AsFd::as_fd)
             .collect();
-        reaper
-            .fork(&SpawnAs {
-                programs: &programs,
-                arguments: &arguments,
-                environment: &variables,
-                directory: &directory,
-                credentials: &user.credentials(),
-                standard: ties.standard,
-                controlling_terminal: ties.has_terminal,
-                cgroups: &cgroups,
-                open_files: self.open_files,
-                raise_oom_score: self.raise_oom_score,
-            })
-            .map_err(|source| StartError::Spawn {
-                command: command.clone(),
-                source,
-            })
+        let forked = reaper.fork(&SpawnAs {
+            programs: &programs,
+            arguments: &arguments,
+            environment: &variables,
+            directory: &directory,
+            credentials: &user.credentials(),
+            standard: ties.standard,
+            controlling_terminal: ties.has_terminal,
+            cgroups: &cgroups,
+            open_files: self.open_files,
+            raise_oom_score: self.raise_oom_score,
+        });
+        let (spawning, exit) = forked.map_err(|source| StartError::Spawn {
+            command: command.clone(),
+            source,
+        })?;
+        let starting = Starting::new(spawning, command, reaper, self.start_patience)?;
+        Ok((starting, exit))
     }
 
-    /// Starts a program of the sandbox's default user with the given standard descriptors, in a
-    /// cgroup of its own if there are such. Blocks until it runs.
-    pub(crate) fn start_plain(
+    /// Forks a child that becomes a program of the sandbox's default user, with the given standard
+    /// descriptors and in a cgroup of its own if there are such. Must be called within the runtime.
+    pub(crate) fn fork_plain(
         &self,
-        reaper: &Reaper,
+        reaper: &Arc<Reaper>,
         config: &AgentConfig,
         process: &wire::ProcessConfig,
         standard: [BorrowedFd<'_>; 3],
-    ) -> Result<(Pid, oneshot::Receiver<WaitStatus>, Option<Group>), StartError> {
+    ) -> Result<(Starting, oneshot::Receiver<WaitStatus>, Option<Group>), StartError> {
         let user = self.user(None, config)?;
         let group = self.groups.as_ref().map(Groups::take).transpose();
         let group = group.map_err(StartError::Group)?;
-        let (spawning, exit) = self.fork(
+        let (starting, exit) = self.fork(
             reaper,
             config,
             &user,
@@ -143,16 +148,11 @@ impl WorkPlace {
                 group: group.as_ref(),
             },
         )?;
-        let pid = spawning.pid();
-        spawning.confirm().map_err(|source| StartError::Spawn {
-            command: process.cmd.clone(),
-            source,
-        })?;
-        Ok((pid, exit, group))
+        Ok((starting, exit, group))
     }
 
-    /// Has a kernel of the sandbox's default user forked by the server, as [`Self::start_plain`]
-    /// would start it. Blocks.
+    /// Has a kernel of the sandbox's default user forked by the server that is what
+    /// [`Self::fork_plain`] leads to. Blocks.
     pub(crate) fn fork_kernel(
         &self,
         reaper: &Reaper,

@@ -67,7 +67,7 @@ impl Processes {
         }
     }
 
-    pub(crate) fn reaper(&self) -> &Reaper {
+    pub(crate) fn reaper(&self) -> &Arc<Reaper> {
         &self.reaper
     }
 

@@ -64,6 +64,7 @@ impl From<StartError> for ConnectError {
                 | SpawnStep::Limits
                 | SpawnStep::Credentials => ErrorCode::Internal,
             },
+            StartError::Stuck { .. } => ErrorCode::Internal,
             StartError::Group(source) | StartError::Fork(source) | StartError::Channels(source) => {
                 match Errno::from_io_error(source) {
                     Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {

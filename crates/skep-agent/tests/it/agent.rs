@@ -38,7 +38,13 @@ impl TestAgent {
 
     /// Starts an agent whose configuration is the usual one with `changes`.
     pub(crate) fn with(changes: &Value) -> Self {
-        Self::over(changes, Client::builder(TokioExecutor::new()).build_http())
+        Self::with_options(changes, |_| ())
+    }
+
+    /// Starts an agent whose configuration and options are the usual ones with these changes.
+    pub(crate) fn with_options(changes: &Value, change: impl FnOnce(&mut Options)) -> Self {
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        Self::over(changes, client, change)
     }
 
     /// Starts an agent that is spoken to in cleartext HTTP/2.
@@ -46,10 +52,14 @@ impl TestAgent {
         let client = Client::builder(TokioExecutor::new())
             .http2_only(true)
             .build_http();
-        Self::over(&json!({}), client)
+        Self::over(&json!({}), client, |_| ())
     }
 
-    fn over(changes: &Value, client: Client<HttpConnector, BoxBody>) -> Self {
+    fn over(
+        changes: &Value,
+        client: Client<HttpConnector, BoxBody>,
+        change: impl FnOnce(&mut Options),
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         open_to_all(folder.path());
         let home = folder.path().join("home");
@@ -83,6 +93,7 @@ impl TestAgent {
         options.group = folder.path().join("group");
         options.identity_folder = folder.path().join("run").to_str().unwrap().to_owned();
         options.orphans = Orphans::Leave;
+        change(&mut options);
         std::thread::spawn(move || skep_agent::run(options).unwrap());
         Self {
             address,

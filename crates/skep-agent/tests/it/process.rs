@@ -3,6 +3,7 @@
 mod codec;
 mod ending;
 mod input;
+mod starting;
 
 use std::time::Duration;
 

@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use super::{Prepared, SpawnStep};
 
-/// A step and an errno.
-pub(super) const REPORT_LENGTH: usize = 5;
+/// The length of a report: a step and an errno.
+pub const REPORT_LENGTH: usize = 5;
 
 /// Above the standard descriptors and the report, so that moving one never overwrites another.
 const ASIDE: RawFd = 10;

@@ -1,3 +1,4 @@
+use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsFd;
 
@@ -41,8 +42,12 @@ fn run(
         raise_oom_score: true,
     })
     .unwrap();
-    let pid = spawning.pid();
-    let confirmed = spawning.confirm();
+    let pid = spawning.pid;
+    let mut report = Vec::new();
+    File::from(spawning.report)
+        .read_to_end(&mut report)
+        .unwrap();
+    let confirmed = outcome(&report);
     drop(write);
     let mut output = String::new();
     File::from(read).read_to_string(&mut output).unwrap();
