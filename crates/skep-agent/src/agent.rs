@@ -2,10 +2,15 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
+
 use crate::filesystem::watch::Watchers;
 use crate::metrics::Meter;
 use crate::process::{Processes, WorkPlace};
 use crate::settings::Settings;
+
+/// Listings that are made at a time; the others wait.
+pub(crate) const LISTINGS: usize = 1;
 
 /// The state of the agent.
 #[derive(Debug)]
@@ -14,6 +19,8 @@ pub(crate) struct Agent {
     pub(crate) processes: Arc<Processes>,
     pub(crate) place: Arc<WorkPlace>,
     pub(crate) watchers: Watchers,
+    /// Whose turn it is to make a listing: it may take much of the agent's memory.
+    pub(crate) listings: Semaphore,
     pub(crate) meter: Meter,
     /// Where programs find out in which sandbox they run.
     pub(crate) identity_folder: String,

@@ -8,6 +8,7 @@ mod list;
 mod parents;
 mod remove;
 pub(crate) mod service;
+mod size;
 pub(crate) mod watch;
 
 use std::io;
@@ -48,8 +49,15 @@ pub(crate) enum FileError {
     Loop { path: String },
     #[error("cannot watch path on network filesystem: {path}")]
     Network { path: String },
-    #[error("more than {limit} entries under {path}; list a part of it")]
-    TooMany { path: String, limit: usize },
+    /// What the tree holds would take more of the agent's memory than an answer may.
+    #[error(
+        "more than {entries} entries, or {bytes} bytes of them, under {path}; list a part of it"
+    )]
+    TooMuch {
+        path: String,
+        entries: usize,
+        bytes: usize,
+    },
     #[error("too many watches; remove some")]
     TooManyWatches,
     /// The disk, its inodes or the quota of the sandbox are used up.
@@ -138,7 +146,7 @@ impl From<FileError> for ConnectError {
             FileError::Denied { .. } => ErrorCode::PermissionDenied,
             FileError::DirectoryExists { .. } => ErrorCode::AlreadyExists,
             FileError::Loop { .. } => ErrorCode::FailedPrecondition,
-            FileError::TooMany { .. } | FileError::TooManyWatches | FileError::NoSpace(_) => {
+            FileError::TooMuch { .. } | FileError::TooManyWatches | FileError::NoSpace(_) => {
                 ErrorCode::ResourceExhausted
             }
             FileError::Io { .. } | FileError::Broken => ErrorCode::Internal,

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use skep_wire::agent::AgentConfig;
+use tokio::sync::Semaphore;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, LISTINGS};
 use crate::encoding::{self, Coding};
 use crate::files::fuzzing as files;
 use crate::filesystem::watch::Watchers;
@@ -60,6 +61,7 @@ impl Bench {
                 start_patience: crate::options::START_PATIENCE,
             }),
             watchers: Watchers::default(),
+            listings: Semaphore::new(LISTINGS),
             meter: Meter::new(),
             identity_folder: "/run/e2b".into(),
         });

@@ -66,7 +66,7 @@ impl From<FileError> for RestError {
             | FileError::Loop { .. }
             | FileError::Unfit { .. }
             | FileError::Network { .. }
-            | FileError::TooMany { .. }
+            | FileError::TooMuch { .. }
             | FileError::TooManyWatches => StatusCode::BAD_REQUEST,
             FileError::NoSpace(_) => {
                 return Self::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string());

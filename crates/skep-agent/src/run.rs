@@ -10,8 +10,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use skep_telemetry::Chain;
 use skep_wire::agent::AgentConfig;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, LISTINGS};
 use crate::filesystem::watch::Watchers;
 use crate::forks::Forks;
 use crate::household::Household;
@@ -119,6 +120,7 @@ async fn start(options: Options) -> Result<(), RunError> {
         processes: Arc::new(Processes::new(Arc::clone(&reaper), log)),
         place: Arc::new(place),
         watchers: Watchers::default(),
+        listings: Semaphore::new(LISTINGS),
         meter: Meter::new(),
         identity_folder: options.identity_folder,
     });

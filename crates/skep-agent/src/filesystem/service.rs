@@ -193,6 +193,8 @@ pub(crate) async fn list_dir(
     context: RequestContext,
     request: wire::ListDirRequest,
 ) -> Result<wire::ListDirResponse, ConnectError> {
+    // One answer at a time takes what an answer may take. The semaphore is never closed.
+    let _turn = agent.listings.acquire().await;
     let entries = with_view(&agent, &context, move |view| {
         list(
             &view.resolve(&request.path)?,

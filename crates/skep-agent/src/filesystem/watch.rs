@@ -9,6 +9,7 @@
 //! told from a look inside.
 
 mod kernel_event;
+mod memory;
 mod registry;
 pub(crate) mod service;
 mod tree;
@@ -19,13 +20,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::inotify;
 use rustix::io::Errno;
-use skep_wire::rpc::filesystem as wire;
 
 use super::{FileError, blocking};
 use crate::channel::{Channel, MAX_PIECE};
 use crate::rootfs::Directory;
 use crate::users::Accounts;
-use tree::Tree;
+use memory::Memory;
+use tree::{Batch, Tree};
 
 pub(crate) use registry::Watchers;
 
@@ -65,11 +66,11 @@ const MAX_PIECES: usize = 64;
 
 impl Watch {
     /// Starts watching. From here on nothing is missed. Blocks.
-    fn open(wanted: Wanted, accounts: Accounts) -> Result<Self, FileError> {
+    fn open(wanted: Wanted, accounts: Accounts, memory: &Arc<Memory>) -> Result<Self, FileError> {
         let path = wanted.path.clone();
         let failed = |errno: Errno| match errno {
             Errno::NOTDIR => FileError::NotADirectory { path: path.clone() },
-            Errno::MFILE | Errno::NOSPC => FileError::TooManyWatches,
+            Errno::MFILE | Errno::NOSPC | Errno::NOMEM => FileError::TooManyWatches,
             errno => FileError::io("watch", &path, errno.into()),
         };
         let directory = Directory::find(path.as_str())
@@ -80,7 +81,7 @@ impl Watch {
         }
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         let queue = inotify::init(flags).map_err(failed)?;
-        let mut tree = Tree::new(directory, wanted, accounts);
+        let mut tree = Tree::new(directory, wanted, accounts, memory);
         tree.plant(&queue).map_err(failed)?;
         let channel =
             Channel::new(queue).map_err(|source| FileError::io("watch", &path, source))?;
@@ -92,8 +93,12 @@ impl Watch {
     }
 
     /// Opens a watch on the blocking pool.
-    pub(super) async fn start(wanted: Wanted, accounts: Accounts) -> Result<Arc<Self>, FileError> {
-        blocking(move || Ok(Arc::new(Self::open(wanted, accounts)?))).await
+    pub(super) async fn start(
+        wanted: Wanted,
+        accounts: Accounts,
+        memory: Arc<Memory>,
+    ) -> Result<Arc<Self>, FileError> {
+        blocking(move || Ok(Arc::new(Self::open(wanted, accounts, &memory)?))).await
     }
 
     /// Waits until something has happened.
@@ -115,9 +120,7 @@ impl Watch {
     }
 
     /// Everything that has happened since the last time.
-    pub(super) async fn take(
-        self: &Arc<Self>,
-    ) -> Result<Result<Vec<wire::FilesystemEvent>, Gap>, FileError> {
+    async fn take(self: &Arc<Self>) -> Result<Result<Batch, Gap>, FileError> {
         let watch = Arc::clone(self);
         blocking(move || Ok(watch.with_tree(Tree::take))).await
     }
@@ -125,7 +128,11 @@ impl Watch {
     fn with_tree<T>(&self, then: impl FnOnce(&mut Tree) -> T) -> T {
         let mut tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
         let mut left = MAX_PIECES;
-        while let Ok(Some(piece)) = self.channel.read_now(MAX_PIECE) {
+        loop {
+            let Ok(Some(piece)) = self.channel.read_now(MAX_PIECE) else {
+                tree.settle();
+                break;
+            };
             for event in kernel_event::parse(&piece) {
                 tree.apply(self.channel.descriptor(), &event);
             }
@@ -135,6 +142,7 @@ impl Watch {
                 break;
             }
         }
+        tree.forget_names();
         then(&mut tree)
     }
 }
@@ -148,3 +156,6 @@ fn is_network(directory: &Directory) -> io::Result<bool> {
     const FUSE: u64 = 0x6573_5546;
     Ok([NFS, CIFS, SMB, SMB2, FUSE].contains(&directory.filesystem_magic()?))
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,6 +35,11 @@ impl Name {
         self.0.to_string_lossy().into_owned()
     }
 
+    /// The bytes of the name.
+    pub(crate) fn length(&self) -> usize {
+        self.0.as_bytes().len()
+    }
+
     /// Whether this is `.` or `..`, which name no entry of a directory.
     pub(crate) fn is_dots(&self) -> bool {
         matches!(self.0.as_bytes(), b"." | b"..")

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Watch;
+use super::memory::Memory;
 use crate::identifier;
 
 /// How many there may be; they live until their caller removes them.
@@ -15,6 +16,7 @@ const MAX_WATCHERS: usize = 512;
 pub(crate) struct Watchers {
     /// Protects the list only.
     watchers: Mutex<HashMap<String, Registered>>,
+    memory: Arc<Memory>,
 }
 
 #[derive(Debug)]
@@ -41,6 +43,11 @@ impl Watchers {
             },
         );
         Some(id)
+    }
+
+    /// What all watches keep together, those that are streamed included.
+    pub(super) fn memory(&self) -> Arc<Memory> {
+        Arc::clone(&self.memory)
     }
 
     pub(super) fn find(&self, id: &str) -> Option<Arc<Watch>> {

@@ -1,6 +1,5 @@
 //! The watching calls of the filesystem service.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use futures_util::StreamExt;
 use skep_wire::rpc::filesystem as wire;
 use skep_wire::rpc::filesystem::watch_dir_response::Event;
 
-use super::{Gap, Wanted, Watch};
+use super::{Batch, Gap, Wanted, Watch};
 use crate::agent::Agent;
 use crate::caller;
 use crate::filesystem::FileError;
@@ -32,7 +31,8 @@ async fn open(
 ) -> Result<Arc<Watch>, FileError> {
     let requested = wanted.path.clone();
     let path = with_view(agent, context, move |view| view.resolve(&requested)).await?;
-    Watch::start(Wanted { path, ..wanted }, agent.place.accounts.clone()).await
+    let (accounts, memory) = (agent.place.accounts.clone(), agent.watchers.memory());
+    Watch::start(Wanted { path, ..wanted }, accounts, memory).await
 }
 
 pub(crate) async fn watch_dir(
@@ -49,7 +49,7 @@ pub(crate) async fn watch_dir(
     let watch = open(&agent, &context, wanted).await?;
     let follow = Follow {
         watch,
-        pending: VecDeque::new(),
+        pending: None,
         keepalive: caller::keepalive(context.headers()),
         deadline: context.deadline(),
     };
@@ -91,7 +91,7 @@ pub(crate) async fn get_watcher_events(
         .find(&request.watcher_id)
         .ok_or_else(|| unknown(&request.watcher_id))?;
     Ok(wire::GetWatcherEventsResponse {
-        events: watch.take().await??,
+        events: watch.take().await??.into_events(),
     })
 }
 
@@ -121,7 +121,7 @@ fn response(event: Event) -> wire::WatchDirResponse {
 /// A watch on its way to the client.
 struct Follow {
     watch: Arc<Watch>,
-    pending: VecDeque<wire::FilesystemEvent>,
+    pending: Option<Batch>,
     keepalive: Duration,
     deadline: Option<Instant>,
 }
@@ -129,7 +129,7 @@ struct Follow {
 impl Follow {
     async fn next(&mut self) -> Result<wire::WatchDirResponse, ConnectError> {
         loop {
-            if let Some(event) = self.pending.pop_front() {
+            if let Some(event) = self.pending.as_mut().and_then(Batch::next) {
                 return Ok(response(Event::Filesystem(Box::new(event))));
             }
             let silence = Instant::now() + self.keepalive;
@@ -140,7 +140,7 @@ impl Follow {
                 biased;
                 changed = self.watch.changed() => {
                     changed.map_err(|error| ConnectError::new(ErrorCode::Internal, error.to_string()))?;
-                    self.pending = self.watch.take().await??.into();
+                    self.pending = Some(self.watch.take().await??);
                 }
                 () = tokio::time::sleep_until(wake.into()) => {
                     if self.deadline.is_some_and(|deadline| deadline <= wake) {

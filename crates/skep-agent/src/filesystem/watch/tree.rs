@@ -1,8 +1,9 @@
 //! The directories of one watch, and what has happened in them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rustix::fs::FileType;
 use rustix::fs::inotify::{ReadFlags, WatchFlags, remove_watch};
@@ -10,14 +11,18 @@ use rustix::io::Errno;
 use skep_wire::rpc::filesystem::{EntryInfo, EventType, FilesystemEvent};
 
 use super::kernel_event::KernelEvent;
+use super::memory::{Memory, Share};
 use super::{Gap, Wanted};
-use crate::filesystem::entry;
+use crate::filesystem::{entry, size};
 use crate::path;
 use crate::rootfs::{Directory, Name};
-use crate::users::Accounts;
+use crate::users::{Accounts, Names};
 
 /// Events that wait to be taken; the kernel's own queue is as long.
 const MAX_PENDING: usize = 16_384;
+
+/// What a name takes beside its bytes, in the collections that are kept here.
+const NAME_BYTES: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Tree {
@@ -25,32 +30,90 @@ pub(super) struct Tree {
     root: Directory,
     wanted: Wanted,
     accounts: Accounts,
+    /// What the accounts say, from the first time they are needed to the end of a reading.
+    names: Option<Names>,
     /// Paths by the kernel's number, relative to the watched directory, which is empty itself.
     directories: HashMap<i32, String>,
-    /// Told from a look inside; if the kernel tells of it too, that is the same event.
+    directories_share: Share,
+    /// Told from a look inside; if the kernel tells of it too, that is the same event. It has done
+    /// so when its queue is empty next time.
     announced: HashSet<(i32, String)>,
-    pending: Vec<FilesystemEvent>,
+    announced_share: Share,
+    pending: Batch,
     gap: Option<Gap>,
 }
 
+/// Events that wait, with the memory that they take.
+#[derive(Debug)]
+pub(super) struct Batch {
+    events: VecDeque<FilesystemEvent>,
+    share: Share,
+}
+
+impl Batch {
+    fn new(memory: &Arc<Memory>) -> Self {
+        Self {
+            events: VecDeque::new(),
+            share: Share::new(memory),
+        }
+    }
+
+    /// The oldest event.
+    pub(super) fn next(&mut self) -> Option<FilesystemEvent> {
+        self.events.pop_front()
+    }
+
+    /// All events, the oldest first.
+    pub(super) fn into_events(self) -> Vec<FilesystemEvent> {
+        self.events.into()
+    }
+
+    fn take(&mut self) -> Self {
+        Self {
+            events: std::mem::take(&mut self.events),
+            share: self.share.take(),
+        }
+    }
+
+    /// Adds an event if there is room for it.
+    #[must_use]
+    fn push(&mut self, event: FilesystemEvent) -> bool {
+        let entry = event.entry.as_option().map_or(0, size::of_entry);
+        let bytes = size_of::<FilesystemEvent>() + size::of_text(&event.name) + entry;
+        let has_room = self.events.len() < MAX_PENDING && self.share.grow(bytes);
+        if has_room {
+            self.events.push_back(event);
+        }
+        has_room
+    }
+}
+
 impl Tree {
-    pub(super) fn new(root: Directory, wanted: Wanted, accounts: Accounts) -> Self {
+    pub(super) fn new(
+        root: Directory,
+        wanted: Wanted,
+        accounts: Accounts,
+        memory: &Arc<Memory>,
+    ) -> Self {
         Self {
             root,
             wanted,
             accounts,
+            names: None,
             directories: HashMap::new(),
+            directories_share: Share::new(memory),
             announced: HashSet::new(),
-            pending: Vec::new(),
+            announced_share: Share::new(memory),
+            pending: Batch::new(memory),
             gap: None,
         }
     }
 
     /// Watches the directory and, if wanted, all below.
     pub(super) fn plant(&mut self, queue: &OwnedFd) -> Result<(), Errno> {
-        self.watch(queue, "")?;
+        let watch = self.watch(queue, "")?;
         if self.wanted.recursive {
-            self.follow(queue, "", Look::Silent);
+            self.follow(queue, (watch, String::new()), Look::Silent);
         }
         match self.gap.take() {
             Some(_) => Err(Errno::NOSPC),
@@ -59,11 +122,27 @@ impl Tree {
     }
 
     /// What has happened since the last time, or that something of it is not known.
-    pub(super) fn take(&mut self) -> Result<Vec<FilesystemEvent>, Gap> {
+    pub(super) fn take(&mut self) -> Result<Batch, Gap> {
         match self.gap.take() {
             Some(gap) => Err(gap),
-            None => Ok(std::mem::take(&mut self.pending)),
+            None => Ok(self.pending.take()),
         }
+    }
+
+    /// Says that the kernel has told all that had happened by now.
+    pub(super) fn settle(&mut self) {
+        self.announced.clear();
+        drop(self.announced_share.take());
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_settled(&self) -> bool {
+        self.announced.is_empty()
+    }
+
+    /// Says that the accounts may have changed by the next time.
+    pub(super) fn forget_names(&mut self) {
+        self.names = None;
     }
 
     /// Interprets a note of the kernel.
@@ -72,8 +151,7 @@ impl Tree {
             self.gap = Some(Gap::Overflow);
         }
         if event.what.contains(ReadFlags::IGNORED) {
-            self.directories.remove(&event.watch);
-            self.announced.retain(|(watch, _)| *watch != event.watch);
+            self.let_go(event.watch);
             return;
         }
         let Some(directory) = self.directories.get(&event.watch) else {
@@ -132,7 +210,7 @@ impl Tree {
                 .map(|(watch, _)| *watch)
                 .collect();
             for watch in gone {
-                self.directories.remove(&watch);
+                self.let_go(watch);
                 if let Err(error) = remove_watch(queue, watch) {
                     tracing::debug!(%error, "a watch was gone already");
                 }
@@ -146,14 +224,35 @@ impl Tree {
             return;
         };
         match self.watch(queue, name) {
-            Ok(_) => self.follow(queue, name, look),
+            Ok(watch) => self.follow(queue, (watch, name.to_owned()), look),
             Err(Errno::NOSPC | Errno::NOMEM) => self.gap = Some(Gap::Limit),
             // It is gone again.
             Err(error) => tracing::debug!(%error, "a new directory cannot be watched"),
         }
     }
 
+    /// Forgets a directory that is no longer watched. What was announced in it waits until all is
+    /// settled.
+    fn let_go(&mut self, watch: i32) {
+        if let Some(path) = self.directories.remove(&watch) {
+            self.directories_share.shrink(NAME_BYTES + path.len());
+        }
+    }
+
     fn watch(&mut self, queue: &OwnedFd, relative: &str) -> Result<i32, Errno> {
+        let bytes = NAME_BYTES + relative.len();
+        if !self.directories_share.grow(bytes) {
+            return Err(Errno::NOMEM);
+        }
+        let watch = self.watch_in_kernel(queue, relative);
+        let watch = watch.inspect_err(|_| self.directories_share.shrink(bytes))?;
+        // A directory that was watched under another name has the same number.
+        self.let_go(watch);
+        self.directories.insert(watch, relative.to_owned());
+        Ok(watch)
+    }
+
+    fn watch_in_kernel(&self, queue: &OwnedFd, relative: &str) -> Result<i32, Errno> {
         let failed = |error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
         let directory = self.root.below(relative).map_err(failed)?;
         // What the kernel makes up does not tell of changes, and there is much of it under `/`.
@@ -169,55 +268,55 @@ impl Tree {
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
-        let watch = directory.watch(queue, flags)?;
-        self.directories.insert(watch, relative.to_owned());
-        Ok(watch)
+        directory.watch(queue, flags)
     }
 
     /// Watches all directories below one that is watched, and tells what is in them if it may
     /// have come before the watch.
-    fn follow(&mut self, queue: &OwnedFd, relative: &str, look: Look) {
-        let mut pending = vec![relative.to_owned()];
-        while let Some(directory) = pending.pop() {
-            for (name, is_directory) in self.children(&directory) {
-                let child = if directory.is_empty() {
-                    name.clone()
-                } else {
-                    path::join(&directory, &name)
+    fn follow(&mut self, queue: &OwnedFd, watched: (i32, String), look: Look) {
+        let mut pending = vec![watched];
+        while let Some((watch, directory)) = pending.pop() {
+            let entries = self.root.below(&directory);
+            let Ok(entries) = entries.and_then(|directory| directory.entries()) else {
+                // It is gone.
+                continue;
+            };
+            for entry in entries.map_while(Result::ok) {
+                let name = entry.name.shown();
+                let child = match directory.as_str() {
+                    "" => name.clone(),
+                    above => path::join(above, &name),
                 };
                 if let Look::Announce = look {
-                    self.announce(&directory, &name, &child);
+                    self.announce(watch, name, &child);
                 }
-                if !is_directory {
+                if entry.kind != FileType::Directory {
                     continue;
                 }
                 match self.watch(queue, &child) {
-                    Ok(_) => pending.push(child),
-                    Err(Errno::NOSPC | Errno::NOMEM) => self.gap = Some(Gap::Limit),
+                    Ok(watch) => pending.push((watch, child)),
+                    Err(Errno::NOSPC | Errno::NOMEM) => {
+                        self.gap = Some(Gap::Limit);
+                        return;
+                    }
                     Err(error) => tracing::debug!(%error, "a directory left before it was watched"),
                 }
             }
         }
     }
 
-    fn announce(&mut self, directory: &str, name: &str, child: &str) {
-        let watch = self
-            .directories
-            .iter()
-            .find(|(_, path)| *path == directory)
-            .map(|(watch, _)| *watch);
-        if let Some(watch) = watch
-            && self.announced.insert((watch, name.to_owned()))
-        {
-            self.push(child, EventType::EVENT_TYPE_CREATE);
+    fn announce(&mut self, watch: i32, name: String, child: &str) {
+        let bytes = NAME_BYTES + name.len();
+        if !self.announced.insert((watch, name)) {
+            return;
         }
+        if !self.announced_share.grow(bytes) {
+            self.overflow();
+        }
+        self.push(child, EventType::EVENT_TYPE_CREATE);
     }
 
     fn push(&mut self, name: &str, kind: EventType) {
-        if self.pending.len() >= MAX_PENDING {
-            self.pending.clear();
-            self.gap = Some(Gap::Overflow);
-        }
         let describable = !matches!(
             kind,
             EventType::EVENT_TYPE_REMOVE | EventType::EVENT_TYPE_RENAME
@@ -225,33 +324,32 @@ impl Tree {
         let entry = (self.wanted.include_entry && describable)
             .then(|| self.describe(name).ok())
             .flatten();
-        self.pending.push(FilesystemEvent {
+        let event = FilesystemEvent {
             name: name.to_owned(),
             r#type: kind.into(),
             entry: entry.into(),
-        });
+        };
+        if !self.pending.push(event) {
+            self.overflow();
+        }
     }
 
-    fn describe(&self, relative: &str) -> io::Result<EntryInfo> {
+    /// Gives up what nobody has taken in time, and remembers to say so.
+    fn overflow(&mut self) {
+        drop(self.pending.take());
+        self.settle();
+        self.gap = Some(Gap::Overflow);
+    }
+
+    fn describe(&mut self, relative: &str) -> io::Result<EntryInfo> {
         let path = match relative {
             "." => self.wanted.path.clone(),
             relative => path::join(&self.wanted.path, relative),
         };
         let (above, name) = relative.rsplit_once('/').unwrap_or(("", relative));
-        let (directory, names) = (self.root.below(above)?, self.accounts.names());
-        entry::describe_in(&directory, &Name::new(name)?, &path, &names)
-    }
-
-    /// What is in a directory; nothing if it is gone.
-    fn children(&self, relative: &str) -> Vec<(String, bool)> {
-        let entries = self.root.below(relative);
-        let Ok(entries) = entries.and_then(|directory| directory.entries()) else {
-            return Vec::new();
-        };
-        entries
-            .filter_map(Result::ok)
-            .map(|entry| (entry.name.shown(), entry.kind == FileType::Directory))
-            .collect()
+        let directory = self.root.below(above)?;
+        let names = self.names.get_or_insert_with(|| self.accounts.names());
+        entry::describe_in(&directory, &Name::new(name)?, &path, names)
     }
 }
 
