@@ -11,9 +11,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::process::{Pid, Signal, WaitStatus};
 use skep_wire::rpc::process as wire;
 use tokio::sync::oneshot;
@@ -213,6 +214,40 @@ impl Household {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         Ok(content)
+    }
+
+    /// The names in a folder of the sandbox, as far as they are text, if there are at most `most`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no folder, it holds more, or it must not be read.
+    pub fn names_in(&self, folder: &Path, most: usize) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in Directory::find(folder)?.entries()? {
+            if names.len() == most {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            names.push(entry?.name);
+        }
+        Ok(names.iter().filter_map(Name::as_text).collect())
+    }
+
+    /// Whether a path of the sandbox leads to a file.
+    pub fn is_file(&self, path: &Path) -> bool {
+        let kind = rootfs::stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        kind.is_ok_and(FileType::is_file)
+    }
+
+    /// When what a path of the sandbox leads to was changed; `None` if that is nothing.
+    pub fn modified(&self, path: &Path) -> Option<SystemTime> {
+        let stat = rootfs::stat(path).ok()?;
+        let seconds = Duration::from_secs(stat.st_mtime.unsigned_abs());
+        let second = if stat.st_mtime < 0 {
+            SystemTime::UNIX_EPOCH.checked_sub(seconds)
+        } else {
+            SystemTime::UNIX_EPOCH.checked_add(seconds)
+        };
+        second?.checked_add(Duration::from_nanos(stat.st_mtime_nsec))
     }
 
     /// Opens what swallows everything and holds nothing, whatever the sandbox has put in its

@@ -32,8 +32,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 use rustix::fs::{
-    CWD, FileType, Mode, OFlags, ResolveFlags, StatVfs, fstat, fstatvfs, major, minor, openat2,
-    readlink,
+    CWD, FileType, Mode, OFlags, ResolveFlags, Stat, StatVfs, fstat, fstatvfs, major, minor,
+    openat2, readlink,
 };
 use rustix::io::Errno;
 
@@ -149,8 +149,12 @@ pub(crate) fn terminal_multiplexer() -> io::Result<OwnedFd> {
 
 /// What kind of file a path leads to.
 pub(crate) fn kind_of(path: &str) -> io::Result<FileType> {
-    let file = open(path, OFlags::PATH, Mode::empty())?;
-    Ok(FileType::from_raw_mode(fstat(&file)?.st_mode))
+    Ok(FileType::from_raw_mode(stat(path)?.st_mode))
+}
+
+/// What the kernel says about the file that a path leads to.
+pub(crate) fn stat(path: impl rustix::path::Arg + Copy) -> io::Result<Stat> {
+    Ok(fstat(open(path, OFlags::PATH, Mode::empty())?)?)
 }
 
 /// Refuses what is not a plain file, as the kernel would: `EISDIR` for a directory, `ENXIO` for

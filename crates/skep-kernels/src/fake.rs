@@ -16,6 +16,8 @@
 //! | `die <code>` | ends the kernel |
 //! | `exit` | asks the kernel to end after the cell |
 
+pub mod plain_files;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

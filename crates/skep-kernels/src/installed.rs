@@ -24,7 +24,11 @@ use crate::zmq_kernel::{CONNECTION_FILE, Foreign, InterruptMode, ZmqKernel};
 const DEFAULT_LANGUAGE: &str = "python";
 
 /// A `kernel.json` is not larger than this; people write them.
-const LARGEST_SPECIFICATION: u64 = 1 << 20;
+const LARGEST_SPECIFICATION: u64 = 64 << 10;
+
+/// The names that a folder of kernels may hold. Each is looked at whenever somebody asks for a
+/// language, and code in the sandbox writes such folders.
+const MOST_NAMES: usize = 256;
 
 /// Starts the kernels of some folders.
 pub struct Installed {
@@ -85,7 +89,9 @@ impl Installed {
     /// All kernels, those that win first.
     fn places(&self) -> impl Iterator<Item = Place> {
         let folders = (self.folders)();
-        folders.into_iter().flat_map(|folder| kernels_in(&folder))
+        folders
+            .into_iter()
+            .flat_map(|folder| kernels_in(&folder, &*self.processes))
     }
 
     /// A kernel by its name, or else by the language it says it is for.
@@ -110,7 +116,8 @@ impl Installed {
 
     /// What would be started now.
     fn likeness(&self, command: &Command, sparing: &Sparing) -> Likeness {
-        Likeness::new(command, self.processes.inherited(), sparing)
+        let inherited = self.processes.inherited();
+        Likeness::new(command, inherited, sparing, &*self.processes)
     }
 }
 
@@ -136,12 +143,13 @@ impl Launcher for Installed {
         async move {
             let (place, specification) = self.find(language)?;
             if let Some(sparing) = &specification.spare {
-                let likeness = self.likeness(&place.command(&specification), sparing);
+                let likeness =
+                    self.likeness(&place.command(&specification, &*self.processes), sparing);
                 if let Some(kernel) = self.spares.take(&place.name, &likeness).await {
                     return Ok(kernel);
                 }
             }
-            let command = place.command(&specification);
+            let command = place.command(&specification, &*self.processes);
             start(Arc::clone(&self.processes), command, specification).await
         }
         .boxed()
@@ -154,7 +162,7 @@ impl Launcher for Installed {
         let Some(sparing) = &specification.spare else {
             return;
         };
-        let mut command = place.command(&specification);
+        let mut command = place.command(&specification, &*self.processes);
         let likeness = self.likeness(&command, sparing);
         command.is_spare = true;
         let processes = Arc::clone(&self.processes);
@@ -203,7 +211,7 @@ impl Place {
     }
 
     /// The command, with what Jupyter puts into one.
-    fn command(&self, specification: &Specification) -> Command {
+    fn command(&self, specification: &Specification, processes: &dyn Processes) -> Command {
         let prefix = self.prefix();
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let mut arguments: Vec<String> = specification.argv.clone();
@@ -217,7 +225,7 @@ impl Place {
         let python = prefix.map(|prefix| prefix.join("bin/python"));
         if let Some(program) = arguments.first_mut()
             && is_python(program)
-            && let Some(python) = python.filter(|python| python.exists())
+            && let Some(python) = python.filter(|python| processes.modified(python).is_some())
         {
             *program = text(&python);
         }
@@ -246,17 +254,19 @@ fn is_python(program: &str) -> bool {
     })
 }
 
-fn kernels_in(folder: &Path) -> Vec<Place> {
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return Vec::new();
-    };
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let places = names.map(|name| Place {
+fn kernels_in(folder: &Path, processes: &dyn Processes) -> Vec<Place> {
+    let names = processes
+        .names_in(folder, MOST_NAMES)
+        .unwrap_or_else(|error| {
+            tracing::debug!(%error, "a folder of kernels is not looked into");
+            Vec::new()
+        });
+    let places = names.into_iter().map(|name| Place {
         folder: folder.join(&name),
         name: name.to_lowercase(),
     });
     let mut places: Vec<Place> = places
-        .filter(|place| place.folder.join("kernel.json").is_file())
+        .filter(|place| processes.is_file(&place.folder.join("kernel.json")))
         .collect();
     places.sort_by(|one, other| one.folder.cmp(&other.folder));
     places
@@ -293,7 +303,9 @@ mod tests {
             let installed = self.installed();
             let (place, specification) = installed.find(asked).ok()?;
             let root = format!("{}/", self.folder.path().display());
-            let arguments = place.command(&specification).arguments;
+            let arguments = place
+                .command(&specification, &*installed.processes)
+                .arguments;
             let arguments = arguments.iter().map(|argument| argument.replace(&root, ""));
             Some(arguments.collect())
         }
@@ -334,6 +346,23 @@ mod tests {
         );
         let (_, specification) = installed.find("ir").unwrap();
         assert_eq!(specification.interrupt_mode, InterruptMode::Message);
+    }
+
+    /// Each would be read at every question for a language.
+    #[test]
+    fn a_folder_of_too_many_kernels_has_none() {
+        let kernels: Vec<_> = (0..MOST_NAMES)
+            .map(|number| format!("ours/kernel{number}"))
+            .collect();
+        let kernels: Vec<_> = kernels
+            .iter()
+            .map(|folder| (folder.as_str(), IPYKERNEL))
+            .collect();
+        let world = World::new(&kernels);
+        world.command("kernel7").unwrap();
+        std::fs::write(world.folder.path().join("ours/one more"), "").unwrap();
+        assert_eq!(world.command("kernel7"), None);
+        assert_eq!(world.installed().languages(), [""; 0]);
     }
 
     #[test]

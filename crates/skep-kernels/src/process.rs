@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -67,6 +68,19 @@ pub trait Processes: Send + Sync + 'static {
     ///
     /// If there is none, it is longer, or it must not be read.
     fn read_file(&self, path: &Path, longest: u64) -> io::Result<Vec<u8>>;
+
+    /// The names in a folder of the sandbox, as far as they are text, if there are at most `most`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no folder, it holds more, or it must not be read.
+    fn names_in(&self, folder: &Path, most: usize) -> io::Result<Vec<String>>;
+
+    /// Whether a path of the sandbox leads to a file.
+    fn is_file(&self, path: &Path) -> bool;
+
+    /// When what a path of the sandbox leads to was changed; `None` if that is nothing.
+    fn modified(&self, path: &Path) -> Option<SystemTime>;
 
     /// Opens what swallows everything and holds nothing, whatever is called `/dev/null` by now.
     ///

@@ -46,11 +46,15 @@ pub(crate) struct Likeness {
 }
 
 impl Likeness {
-    pub(crate) fn new(command: &Command, inherited: Inherited, sparing: &Sparing) -> Self {
+    pub(crate) fn new(
+        command: &Command,
+        inherited: Inherited,
+        sparing: &Sparing,
+        processes: &dyn Processes,
+    ) -> Self {
         let changed = |name: &String| {
             let path = Path::new(&inherited.directory).join(name);
-            let modified = std::fs::metadata(path).and_then(|file| file.modified());
-            (name.clone(), modified.ok())
+            (name.clone(), processes.modified(&path))
         };
         Self {
             files: sparing.reads.iter().map(changed).collect(),
@@ -177,7 +181,8 @@ mod tests {
             arguments: vec![program.to_owned()],
             ..Command::default()
         };
-        Likeness::new(&command, Inherited::default(), &Sparing::default())
+        let (inherited, processes) = (Inherited::default(), NoProcesses::default());
+        Likeness::new(&command, inherited, &Sparing::default(), &processes)
     }
 
     fn have(spares: &Spares, kernels: &Arc<FakeKernels>, likeness: Likeness) {
@@ -252,7 +257,8 @@ mod tests {
                 ..Inherited::default()
             };
             let sparing: Sparing = serde_json::from_str(r#"{"reads": [".Rprofile"]}"#).unwrap();
-            Likeness::new(&Command::default(), inherited, &sparing)
+            let processes = NoProcesses::default();
+            Likeness::new(&Command::default(), inherited, &sparing, &processes)
         };
         let before = of_now();
         assert_eq!(before, of_now());

@@ -10,6 +10,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use axum::Router;
 use futures_util::FutureExt;
@@ -171,6 +172,18 @@ impl Processes for Sandbox {
 
     fn read_file(&self, path: &Path, longest: u64) -> io::Result<Vec<u8>> {
         self.household.read_file(path, longest)
+    }
+
+    fn names_in(&self, folder: &Path, most: usize) -> io::Result<Vec<String>> {
+        self.household.names_in(folder, most)
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        self.household.is_file(path)
+    }
+
+    fn modified(&self, path: &Path) -> Option<SystemTime> {
+        self.household.modified(path)
     }
 
     fn null_device(&self) -> io::Result<OwnedFd> {

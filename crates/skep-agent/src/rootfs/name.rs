@@ -35,6 +35,11 @@ impl Name {
         self.0.to_string_lossy().into_owned()
     }
 
+    /// The name, if it is text.
+    pub(crate) fn as_text(&self) -> Option<String> {
+        self.0.to_str().ok().map(str::to_owned)
+    }
+
     /// The bytes of the name.
     pub(crate) fn length(&self) -> usize {
         self.0.as_bytes().len()

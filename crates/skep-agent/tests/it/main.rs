@@ -11,5 +11,6 @@ mod connect;
 mod files;
 mod filesystem;
 mod first_process;
+mod household;
 mod process;
 mod routes;

@@ -4,12 +4,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::SystemTime;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rustix::process::Signal;
 
 use super::{Command, Inherited, Processes, Started};
+use crate::fake::plain_files;
 
 /// Starts nothing, and remembers what was signalled to processes that are none.
 #[derive(Debug, Default)]
@@ -53,6 +55,18 @@ impl Processes for NoProcesses {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         Ok(content)
+    }
+
+    fn names_in(&self, folder: &Path, most: usize) -> io::Result<Vec<String>> {
+        plain_files::names_in(folder, most)
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        path.is_file()
+    }
+
+    fn modified(&self, path: &Path) -> Option<SystemTime> {
+        plain_files::modified(path)
     }
 
     fn null_device(&self) -> io::Result<OwnedFd> {

@@ -8,12 +8,12 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process_group};
-use skep_kernels::fake::FakeSurroundings;
+use skep_kernels::fake::{FakeSurroundings, plain_files};
 use skep_kernels::{
     Command, ContextError, Contexts, Exit, Inherited, Installed, Order, Processes, Started,
 };
@@ -90,6 +90,18 @@ impl Processes for Children {
         let content = std::fs::read(path)?;
         assert!(content.len() as u64 <= longest);
         Ok(content)
+    }
+
+    fn names_in(&self, folder: &Path, most: usize) -> io::Result<Vec<String>> {
+        plain_files::names_in(folder, most)
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        path.is_file()
+    }
+
+    fn modified(&self, path: &Path) -> Option<SystemTime> {
+        plain_files::modified(path)
     }
 
     fn null_device(&self) -> io::Result<OwnedFd> {

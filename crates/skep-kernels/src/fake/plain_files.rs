@@ -1,0 +1,25 @@
+//! Files as they are, for tests in which nobody plants any.
+
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// The names in a folder, as [`Processes::names_in`](crate::Processes::names_in) tells them.
+///
+/// # Errors
+///
+/// If there is no folder, or it holds more.
+pub fn names_in(folder: &Path, most: usize) -> io::Result<Vec<String>> {
+    let entries = std::fs::read_dir(folder)?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let names: Vec<_> = names.take(most + 1).collect();
+    if names.len() > most {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(names)
+}
+
+/// When a file was changed.
+pub fn modified(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).ok()?.modified().ok()
+}
