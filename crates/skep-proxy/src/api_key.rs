@@ -1,26 +1,41 @@
 //! Recognising the keys of this server by their form.
 
-/// What keys begin with, and the tokens that old command-line clients send beside them.
-const PREFIXES: [&[u8]; 2] = [b"e2b_", b"sk_e2b_"];
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+/// What keys begin with, and behind `sk_` the tokens that old command-line clients send beside
+/// them.
+const PREFIX: &[u8] = b"e2b_";
 /// The fewest digits of a key.
 const DIGITS_MIN: usize = 32;
 
-/// Whether the value of a header is an API key, with or without the scheme of a bearer.
-pub(crate) fn is_api_key(value: &[u8]) -> bool {
-    let value = value.trim_ascii();
-    let bearer = value
-        .split_at_checked(BEARER.len())
-        .filter(|(scheme, rest)| {
-            scheme.eq_ignore_ascii_case(BEARER) && rest.first().is_some_and(u8::is_ascii_whitespace)
-        });
-    let key = bearer.map_or(value, |(_, key)| key.trim_ascii());
-    let digits = PREFIXES.iter().find_map(|prefix| key.strip_prefix(*prefix));
-    digits.is_some_and(|digits| {
-        digits.len() >= DIGITS_MIN && digits.iter().all(u8::is_ascii_hexdigit)
+/// What a key is written in where a name and a password are asked for.
+const BASIC: &[u8] = b"basic";
+const BASIC_ENCODING: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// Whether there is an API key anywhere in a text, whatever stands around it.
+pub(crate) fn holds_api_key(text: &[u8]) -> bool {
+    text.windows(PREFIX.len()).enumerate().any(|(at, window)| {
+        let digits = text[at + PREFIX.len()..].iter();
+        window.eq_ignore_ascii_case(PREFIX)
+            && digits.take_while(|byte| byte.is_ascii_hexdigit()).count() >= DIGITS_MIN
     })
 }
 
-const BEARER: &[u8] = b"bearer";
+/// What the value of a header says in the encoding of `Basic`, if it is in that.
+pub(crate) fn decode_basic(value: &[u8]) -> Option<Vec<u8>> {
+    let value = value.trim_ascii();
+    let (scheme, rest) = value.split_at_checked(BASIC.len())?;
+    let basic = scheme.eq_ignore_ascii_case(BASIC) && rest.first()?.is_ascii_whitespace();
+    let decoded = basic.then(|| BASIC_ENCODING.decode(rest.trim_ascii()).ok());
+    decoded.flatten()
+}
 
 #[cfg(test)]
 mod tests {
@@ -33,10 +48,15 @@ mod tests {
         for value in [
             format!("e2b_{DIGITS}"),
             format!("Bearer e2b_{DIGITS}"),
-            format!("bearer   e2b_{DIGITS} "),
             format!("BEARER\tsk_e2b_{DIGITS}"),
+            format!("Bearer eyJhbGciOi, Bearer e2b_{DIGITS}"),
+            format!("e2b_short,e2b_{DIGITS}"),
+            format!("\"e2b_{DIGITS}\""),
+            format!("Token key='E2B_{}'; x=1", DIGITS.to_uppercase()),
+            format!("session=1; key=e2b_{DIGITS}; theme=dark"),
+            format!("e2b_e2b_{DIGITS}"),
         ] {
-            assert!(is_api_key(value.as_bytes()), "{value}");
+            assert!(holds_api_key(value.as_bytes()), "{value}");
         }
     }
 
@@ -45,15 +65,24 @@ mod tests {
         for value in [
             "",
             "Bearer",
-            "Bearer ",
             "Bearer eyJhbGciOiJIUzI1NiJ9.e30.x",
             "Basic dXNlcjpwYXNz",
             "sk-0123456789abcdef0123456789abcdef",
             "e2b_short",
+            "e2b_",
             "e2b_this_is_a_name_and_not_a_key_of_ours_at_all",
-            "Bearere2b_0123456789abcdef0123456789abcdef",
         ] {
-            assert!(!is_api_key(value.as_bytes()), "{value}");
+            assert!(!holds_api_key(value.as_bytes()), "{value}");
+        }
+    }
+
+    #[test]
+    fn names_and_passwords_are_read() {
+        assert_eq!(decode_basic(b"Basic dXNlcjpwYXNz").unwrap(), b"user:pass");
+        assert_eq!(decode_basic(b" bASIC  dXNlcjpwYXM= ").unwrap(), b"user:pas");
+        assert_eq!(decode_basic(b"Basic dXNlcjpwYXM").unwrap(), b"user:pas");
+        for other in ["Bearer dXNlcjpwYXNz", "Basic", "Basicd", "Basic %", ""] {
+            assert_eq!(decode_basic(other.as_bytes()), None, "{other}");
         }
     }
 }

@@ -1,20 +1,23 @@
 //! What of a message's head concerns one connection only, and what the other side may see.
 
+mod withheld;
+
 use std::net::IpAddr;
 
 use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, EXPECT, HOST,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, EXPECT, HOST, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, request, response};
+use skep_types::AccessToken;
 use skep_wire::agent::{AGENT_PORT, CONTROL_HEADER};
 
 use crate::INTERPRETER_PORT;
-use crate::api_key::is_api_key;
 use crate::classify::{ACCESS_TOKEN, API_KEY, NamedBy, SANDBOX_ID, SANDBOX_PORT, authority};
 use crate::hangup::REQUEST_HEADER;
 use crate::route::Route;
+use withheld::Withheld;
 
 /// The header that opens a sandbox's ports to traffic.
 pub(crate) const TRAFFIC_TOKEN: &str = "e2b-traffic-access-token";
@@ -68,6 +71,8 @@ pub(crate) fn towards_sandbox(parts: &mut request::Parts, passage: &Passage<'_>)
     let host = host.and_then(|host| HeaderValue::try_from(host).ok());
     strip_connection(&mut parts.headers);
     parts.headers.remove(EXPECT);
+    // None are passed on, see `RequestBody`.
+    parts.headers.remove(TRAILER);
     withhold(&mut parts.headers, passage);
     lend_traffic_token(parts, passage);
     forwarded(&mut parts.headers, passage, host.clone());
@@ -131,35 +136,15 @@ fn withhold(headers: &mut HeaderMap, passage: &Passage<'_>) {
         headers.remove(SANDBOX_ID);
         headers.remove(SANDBOX_PORT);
     }
-    match passage.port {
-        AGENT_PORT | INTERPRETER_PORT => headers.remove(API_KEY),
-        // The agent's token would let a service of the user act as its owner.
-        _ => headers.remove(ACCESS_TOKEN),
-    };
-    // A service of the user may ask for keys of its own under these names.
-    for name in [HeaderName::from_static(API_KEY), AUTHORIZATION] {
-        retain_values(headers, &name, |value| !is_api_key(value));
-    }
-}
-
-/// Removes the values of a header that are not to be kept.
-fn retain_values(headers: &mut HeaderMap, name: &HeaderName, keep: impl Fn(&[u8]) -> bool) {
-    if headers
-        .get_all(name)
-        .iter()
-        .all(|value| keep(value.as_bytes()))
-    {
-        return;
-    }
-    let values = headers.get_all(name).iter();
-    let kept: Vec<_> = values
-        .filter(|value| keep(value.as_bytes()))
-        .cloned()
-        .collect();
-    headers.remove(name);
-    for value in kept {
-        headers.append(name, value);
-    }
+    let own = [AGENT_PORT, INTERPRETER_PORT].contains(&passage.port);
+    // The agent's token would let a service of the user act as its owner, but the service may
+    // ask for keys of its own under this name.
+    headers.remove(if own { API_KEY } else { ACCESS_TOKEN });
+    let access = passage.route.access_token.as_ref().filter(|_| !own);
+    let traffic = access.map(AccessToken::traffic);
+    let closed = passage.route.traffic_token.as_ref().filter(|_| !own);
+    let tokens = access.into_iter().chain(&traffic).chain(closed).collect();
+    Withheld { tokens }.remove_from(headers);
 }
 
 /// Lets a client make a context that cannot show a token, if the operator wants that. Code in a

@@ -1,7 +1,7 @@
 //! What a client sends.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +14,9 @@ use skep_telemetry::Tasks;
 const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A client's request body, or none.
+///
+/// It has no trailers, as no recipient may count on any (RFC 9110, 6.5): headers that came late
+/// would pass by everything that is withheld from a sandbox.
 ///
 /// Whoever answers may drop it unread. Over HTTP/1.1 its rest is then read and thrown away for
 /// a while: closing the connection under a client that is still sending would destroy the
@@ -67,9 +70,14 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        match &mut self.incoming {
-            Some(body) => Pin::new(body).poll_frame(context),
-            None => Poll::Ready(None),
+        let Some(body) = &mut self.incoming else {
+            return Poll::Ready(None);
+        };
+        loop {
+            match ready!(Pin::new(&mut *body).poll_frame(context)) {
+                Some(Ok(frame)) if frame.is_trailers() => {}
+                frame => return Poll::Ready(frame),
+            }
         }
     }
 

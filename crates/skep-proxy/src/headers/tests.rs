@@ -66,6 +66,69 @@ fn tokens_reach_only_those_who_need_them() {
     assert_eq!(left(8080), ["x-api-key: c"]);
 }
 
+/// What a service at `port` sees of one header.
+fn passed(name: &str, value: &str, port: u16) -> Option<String> {
+    let lines = seen("/", &[(name, value)], port, NamedBy::Host);
+    let name = format!("{}: ", name.to_ascii_lowercase());
+    let mut values = lines.iter().filter_map(|line| line.strip_prefix(&name));
+    values.next().map(str::to_owned)
+}
+
+#[test]
+fn keys_reach_no_service_in_whatever_header_they_stand() {
+    let key = "e2b_0123456789abcdef0123456789abcdef01234567";
+    for port in [8080, AGENT_PORT, INTERPRETER_PORT] {
+        for (name, value) in [
+            ("x-api-key", key.to_owned()),
+            ("X-Api-Key", format!("other, {key}")),
+            ("authorization", format!("Bearer \"{key}\"")),
+            (
+                "authorization",
+                format!("Bearer x, Bearer {}", key.to_uppercase()),
+            ),
+            ("x-anything", format!("<{key}>")),
+            ("cookie", format!("key={key}")),
+            // `user:` and the key.
+            (
+                "authorization",
+                "Basic dXNlcjplMmJfMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nw=="
+                    .to_owned(),
+            ),
+            (key, "in the name".to_owned()),
+        ] {
+            assert_eq!(passed(name, &value, port), None, "{name}: {value}");
+        }
+        // The control: the same without a key passes.
+        let cookies = format!("a=1; key={key};b=2");
+        assert_eq!(passed("cookie", &cookies, port).unwrap(), "a=1; b=2");
+        for (name, value) in [
+            ("authorization", "Bearer e2b_mine"),
+            ("authorization", "Basic dXNlcjpwYXNz"),
+            ("cookie", "a=1;b=2"),
+        ] {
+            assert_eq!(passed(name, value, port).unwrap(), value);
+        }
+    }
+}
+
+#[test]
+fn tokens_of_a_sandbox_reach_no_service_of_its_user() {
+    let traffic = AccessToken::from_record("secret").traffic();
+    let values = [
+        "Bearer secret".to_owned(),
+        format!("token=\"{}\"", traffic.reveal()),
+        // `user:secret`
+        "Basic dXNlcjpzZWNyZXQ=".to_owned(),
+    ];
+    for value in values {
+        assert_eq!(passed("authorization", &value, 8080), None, "{value}");
+        assert_eq!(passed("x-other", &value, 8080), None, "{value}");
+        let agent = passed("authorization", &value, AGENT_PORT);
+        assert_eq!(agent.unwrap(), value, "the control");
+    }
+    assert_eq!(passed("x-other", "secrets", 8080).unwrap(), "secrets");
+}
+
 #[test]
 fn a_token_is_lent_only_to_make_a_context_and_only_if_the_operator_says_so() {
     let lent = |method: &str, path: &str, headers: &[(&str, &str)], port, allowed| {

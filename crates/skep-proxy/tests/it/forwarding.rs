@@ -6,7 +6,7 @@ use http::HeaderMap;
 use http_body_util::{BodyExt as _, Full};
 use skep_proxy::FakeRoutes;
 
-use crate::stage::{Stage, accept_head, get, host, listen, read_until, serve_app};
+use crate::stage::{KEY, Stage, accept_head, get, host, listen, read_until, serve_app};
 
 /// Answers with the head it was sent.
 fn mirror() -> Router {
@@ -109,6 +109,23 @@ async fn bodies_with_and_without_a_length_arrive_whole() {
             .await
             .starts_with("HTTP/1.1 200")
     );
+}
+
+#[tokio::test]
+async fn trailers_of_a_request_reach_no_service() {
+    let stage = Stage::new().await;
+    let route = stage.sandbox();
+    let (listener, port) = listen(&route).await;
+    let host = host(&route, port);
+    let request = format!(
+        "POST / HTTP/1.1\r\nhost: {host}\r\ntransfer-encoding: chunked\r\ntrailer: x-api-key\r\n\r\n\
+         4\r\nbody\r\n0\r\nx-api-key: {KEY}\r\n\r\n"
+    );
+    let _client = stage.say(&request).await;
+    let (mut service, _) = listener.accept().await.unwrap();
+    let seen = read_until(&mut service, "\r\n0\r\n").await;
+    assert!(seen.ends_with("4\r\nbody\r\n0\r\n\r\n"), "{seen}");
+    assert!(!seen.contains("trailer"), "{seen}");
 }
 
 #[tokio::test]
