@@ -27,6 +27,7 @@ use crate::config::NativeConfig;
 use crate::defence::Defence;
 use crate::disk::{self, Disks};
 use crate::disk_meter::{BLOCK_DEVICES, DiskMeter, FILE_SYSTEMS};
+use crate::file_locks::LockWatch;
 use crate::instance::{Names, Slot};
 use crate::leftovers::Leftovers;
 use crate::log::{KeptLogs, Log};
@@ -64,6 +65,7 @@ pub(crate) struct Host {
     keeps_ready: AtomicBool,
     pub(crate) leftovers: Leftovers,
     queues: QueueWatch,
+    locks: LockWatch,
     agent: OwnedFd,
     /// Every sandbox that was launched or adopted by this server and not destroyed yet, those
     /// that are being launched included.
@@ -155,6 +157,7 @@ impl Host {
             keeps_ready: AtomicBool::new(true),
             leftovers: Leftovers::default(),
             queues: QueueWatch::default(),
+            locks: LockWatch::new(),
             agent,
             tenants: Mutex::default(),
             fail_at: Mutex::default(),
@@ -358,7 +361,7 @@ impl Host {
         damaged.map(|(id, _)| id).collect()
     }
 
-    /// The sandboxes whose sockets hold too much of the machine's memory. Blocks.
+    /// The sandboxes whose sockets or locks hold too much of the machine's memory. Blocks.
     pub(crate) fn hoarding(&self) -> Vec<SandboxId> {
         let residents = || {
             let tenants = self.tenants();
@@ -366,16 +369,22 @@ impl Host {
                 let pid = tenant.resident.as_ref()?.pid();
                 Some((id.clone(), pid))
             });
-            residents.collect()
+            residents.collect::<Vec<_>>()
         };
+        let mut hoarding = self.locks.look(&residents()).unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot see who holds locks");
+            Vec::new()
+        });
         let memory = |id: &SandboxId| {
             let limit = self.cgroups.memory_limit(&Group::new(id));
             limit.map_err(io::Error::other)
         };
-        self.queues.look(residents, memory).unwrap_or_else(|error| {
+        let with_queues = self.queues.look(residents, memory);
+        hoarding.extend(with_queues.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot see what sockets hold");
             Vec::new()
-        })
+        }));
+        hoarding
     }
 
     /// Lets go of everything that is ready. Blocks.

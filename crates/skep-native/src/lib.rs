@@ -13,6 +13,7 @@ mod defence;
 mod disk;
 mod disk_meter;
 mod dns;
+mod file_locks;
 mod firewall;
 mod footprint;
 mod gateway;

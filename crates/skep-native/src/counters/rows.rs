@@ -105,10 +105,19 @@ pub(crate) const COUNTERS: &[Counter] = &[
         Needs::Nothing,
     ),
     most(
-        "directory entries, inodes, file locks",
+        "directory entries, inodes",
         "memory",
         "as its memory allows",
         COUNTED_MEMORY,
+        Needs::Nothing,
+    ),
+    most(
+        "locks on files",
+        "memory, and the time of whoever closes the same file",
+        "4,096, and 256 on the inode that all event descriptors share, and what it makes in the tenth of a second until \
+         somebody looks",
+        "the server, which reads the kernel's list, counts at the descriptors of processes when it is long, and ends \
+         whoever holds too many (`out_of_memory`)",
         Needs::Nothing,
     ),
     most(

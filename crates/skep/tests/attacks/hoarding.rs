@@ -1,4 +1,4 @@
-//! Sockets full of memory that no cgroup counts.
+//! Sockets full of memory that no cgroup counts, and locks.
 //!
 //! A sandbox of the product that fills them must end, for want of memory, and its neighbour must
 //! not. The control is the same program in a sandbox that nobody watches: there it holds more
@@ -19,7 +19,7 @@ use crate::target::{Target, Verdict, command};
 const PATIENCE: Duration = Duration::from_secs(60);
 const LIBRARY: &str = include_str!("queues/queue.py");
 
-/// One kind of queue.
+/// One kind of queue, or of lock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Queue {
     pub(crate) name: &'static str,
@@ -27,7 +27,7 @@ pub(crate) struct Queue {
 }
 
 /// All kinds.
-pub(crate) const QUEUES: [Queue; 4] = [
+pub(crate) const QUEUES: [Queue; 6] = [
     Queue {
         name: "answers",
         program: include_str!("queues/answers.py"),
@@ -43,6 +43,14 @@ pub(crate) const QUEUES: [Queue; 4] = [
     Queue {
         name: "errors",
         program: include_str!("queues/errors.py"),
+    },
+    Queue {
+        name: "locks",
+        program: include_str!("queues/locks.py"),
+    },
+    Queue {
+        name: "locks_on_the_inode_of_all",
+        program: include_str!("queues/locks_on_the_inode_of_all.py"),
     },
 ];
 
