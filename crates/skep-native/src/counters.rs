@@ -47,6 +47,8 @@ pub(crate) enum Needs {
     Nothing,
     /// A setting of the kernel that is high enough for many sandboxes at their bounds.
     AtLeast(&'static str, u64),
+    /// A setting of the kernel that is low enough for the bound to be held at little cost.
+    AtMost(&'static str, u64),
     /// A file in the memory group of a sandbox on cgroup v1; v2 counts without being asked.
     MemoryFile(&'static str),
     /// A kernel that was not started with this option, which takes the count away.
@@ -78,11 +80,21 @@ impl Counter {
         let v1 = machine.cgroups.join("memory");
         let is_unified = machine.cgroups.join("cgroup.controllers").exists();
         let read = |path: &str| fs::read_to_string(machine.proc.join(path)).unwrap_or_default();
+        let number = |setting: &str| -> Option<u64> {
+            let text = read(&format!("sys/{}", setting.replace('.', "/")));
+            text.trim().parse().ok()
+        };
         match self.needs {
             Needs::Nothing => None,
+            Needs::AtMost(setting, most) => {
+                let now = number(setting)?;
+                (now > most).then(|| Lack {
+                    detail: format!("{setting} is {now}: bounds are held at a cost"),
+                    hint: format!("sysctl {setting}={most}"),
+                })
+            }
             Needs::AtLeast(setting, least) => {
-                let text = read(&format!("sys/{}", setting.replace('.', "/")));
-                let now: u64 = text.trim().parse().ok()?;
+                let now = number(setting)?;
                 (now < least).then(|| Lack {
                     detail: format!("{setting} is {now} for all sandboxes together"),
                     hint: format!("sysctl {setting}={least}"),
@@ -193,6 +205,16 @@ mod tests {
         assert_eq!(low.lack(needs).as_deref(), Some(hint));
         let high = Settings::new(&[("proc/sys/kernel/pid_max", "4194304\n")]);
         assert_eq!(high.lack(needs), None);
+    }
+
+    #[test]
+    fn a_setting_that_is_too_high_is_named_with_one_that_is_not() {
+        let needs = Needs::AtMost("net.core.rmem_max", 1_048_576);
+        let high = Settings::new(&[("proc/sys/net/core/rmem_max", "4194304\n")]);
+        let hint = "sysctl net.core.rmem_max=1048576";
+        assert_eq!(high.lack(needs).as_deref(), Some(hint));
+        let low = Settings::new(&[("proc/sys/net/core/rmem_max", "212992\n")]);
+        assert_eq!(low.lack(needs), None);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use skep_types::SandboxId;
+use skep_types::{Capacity, SandboxId};
 
 use crate::capacity::machine_memory;
 
@@ -27,14 +27,18 @@ const QUEUES_PART: u64 = 4;
 const LEAST_ALLOWED: u64 = 64 << 20;
 /// What a socket itself takes of the kernel's memory, at least.
 const SOCKET: u64 = 4 << 10;
-/// The one packet by which a queue may be longer than it may be.
+/// The one packet by which a queue may be longer than it may be, or that is put together.
 const LAST_PACKET: u64 = 128 << 10;
 
 /// By how much the machine's memory shrinks before anybody looks.
 const FALL: u64 = 32 << 20;
+/// By which part of itself it shrinks before somebody looks whatever that takes, and by how much
+/// at least: however many sandboxes there are, one of them takes no more than that unseen.
+const STEEP_PART: u64 = 64;
+const LEAST_STEEP: u64 = 256 << 20;
 /// How long nobody looks while it does not.
 const LONGEST: Duration = Duration::from_secs(10);
-/// What part of one processor's time looking takes at most.
+/// What part of one processor's time looking takes at most, but for steep falls.
 const SHARE: u32 = 20;
 
 /// Lists in which a socket's queues are the fifth field, as `sent:received`.
@@ -57,11 +61,11 @@ impl QueueWatch {
         residents: impl FnOnce() -> Vec<(SandboxId, i32)>,
         memory: impl Fn(&SandboxId) -> io::Result<u64>,
     ) -> io::Result<Vec<SandboxId>> {
-        let available = machine_memory(Path::new("/proc/meminfo"))?.available;
+        let memory_now = machine_memory(Path::new("/proc/meminfo"))?;
         let began = Instant::now();
         let mut pace = self.pace.lock().expect("no holder panics");
         let pace = pace.get_or_insert_with(|| Pace::new(began));
-        if !pace.is_due(began, available) {
+        if !pace.is_due(began, memory_now) {
             return Ok(Vec::new());
         }
         let machine = Machine::read(Path::new("/proc"))?;
@@ -83,7 +87,7 @@ impl QueueWatch {
                 }
             }
         });
-        pace.looked(began, Instant::now(), available);
+        pace.looked(began, Instant::now(), memory_now.available);
         Ok(residents.into_iter().map(|(id, _)| id).collect())
     }
 }
@@ -113,11 +117,12 @@ impl Pace {
         }
     }
 
-    /// Whether to look, now that so much memory is available.
-    fn is_due(&mut self, now: Instant, available: u64) -> bool {
-        self.most = self.most.max(available);
-        let has_fallen = self.most - available >= FALL;
-        now >= self.latest || (has_fallen && now >= self.earliest)
+    /// Whether to look, now that the machine has so much memory.
+    fn is_due(&mut self, now: Instant, memory: Capacity) -> bool {
+        self.most = self.most.max(memory.available);
+        let fall = self.most - memory.available;
+        let steep = (memory.total / STEEP_PART).max(LEAST_STEEP);
+        now >= self.latest || fall >= steep || (fall >= FALL && now >= self.earliest)
     }
 
     /// Remembers a look that began with so much memory.
@@ -144,11 +149,11 @@ impl<'a> Machine<'a> {
             let text = fs::read_to_string(proc.join("sys/net/core").join(name))?;
             text.trim().parse::<u64>().map_err(io::Error::other)
         };
-        // The kernel gives twice what it is asked for.
-        let queues = 2 * (setting("rmem_max")? + setting("wmem_max")?);
+        // The kernel gives twice what it is asked for. What is sent is counted, or one packet.
+        let received = 2 * setting("rmem_max")? + LAST_PACKET;
         Ok(Self {
             proc,
-            most_of_one: queues + LAST_PACKET + SOCKET,
+            most_of_one: received + LAST_PACKET + SOCKET,
         })
     }
 
@@ -262,20 +267,28 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    /// A machine with a gibibyte, of which so much is available.
+    fn available(bytes: u64) -> Capacity {
+        Capacity {
+            total: 1024 * MIB,
+            available: bytes,
+        }
+    }
+
     #[test]
     fn nobody_looks_until_memory_shrinks() {
         let start = Instant::now();
         let mut pace = Pace::new(start);
-        assert!(pace.is_due(start, 1000 * MIB), "the first look");
+        assert!(pace.is_due(start, available(1000 * MIB)), "the first look");
         pace.looked(start, start, 1000 * MIB);
         let later = start + Duration::from_millis(100);
-        assert!(!pace.is_due(later, 1000 * MIB));
-        assert!(!pace.is_due(later, 990 * MIB));
-        assert!(pace.is_due(later, 960 * MIB));
+        assert!(!pace.is_due(later, available(1000 * MIB)));
+        assert!(!pace.is_due(later, available(990 * MIB)));
+        assert!(pace.is_due(later, available(960 * MIB)));
         // Memory that came back can go again.
-        pace.looked(later, later, 960 * MIB);
-        assert!(!pace.is_due(later, 1200 * MIB));
-        assert!(pace.is_due(later, 1160 * MIB));
+        pace.looked(later, later, 900 * MIB);
+        assert!(!pace.is_due(later, available(1000 * MIB)));
+        assert!(pace.is_due(later, available(960 * MIB)));
     }
 
     #[test]
@@ -284,10 +297,30 @@ mod tests {
         let mut pace = Pace::new(start);
         let took = Duration::from_millis(30);
         pace.looked(start, start + took, 1000 * MIB);
-        assert!(!pace.is_due(start + SHARE * took, 0), "too soon");
-        assert!(pace.is_due(start + (SHARE + 1) * took, 0));
-        assert!(!pace.is_due(start + LONGEST, 1000 * MIB));
-        assert!(pace.is_due(start + took + LONGEST, 1000 * MIB));
+        let fallen = available(900 * MIB);
+        assert!(!pace.is_due(start + SHARE * took, fallen), "too soon");
+        assert!(pace.is_due(start + (SHARE + 1) * took, fallen));
+        let same = available(1000 * MIB);
+        assert!(!pace.is_due(start + LONGEST, same));
+        assert!(pace.is_due(start + took + LONGEST, same));
+    }
+
+    #[test]
+    fn a_steep_fall_waits_for_nothing() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        let ended = start + Duration::from_secs(3);
+        pace.looked(start, ended, 1000 * MIB);
+        assert!(!pace.is_due(ended, available(800 * MIB)));
+        assert!(pace.is_due(ended, available(700 * MIB)));
+        // On a large machine that is a part of what it has.
+        let large = |bytes| Capacity {
+            total: 1 << 40,
+            available: bytes,
+        };
+        pace.looked(start, ended, 1 << 39);
+        assert!(!pace.is_due(ended, large((1 << 39) - 15 * 1024 * MIB)));
+        assert!(pace.is_due(ended, large((1 << 39) - 16 * 1024 * MIB)));
     }
 
     /// A machine with one process, whose network has these sockets.
@@ -299,7 +332,6 @@ mod tests {
         fn new(sockets: u64, tcp_pages: u64) -> Self {
             let process = Self(tempfile::tempdir().unwrap());
             process.write("sys/net/core/rmem_max", "212992\n");
-            process.write("sys/net/core/wmem_max", "212992\n");
             let counts = format!(
                 "sockets: used {sockets}\nTCP: inuse 2 orphan 0 tw 0 alloc 9 mem {tcp_pages}\nUDP: inuse 1 mem 3\n"
             );

@@ -50,6 +50,7 @@ fn in_words(needs: Needs) -> String {
     match needs {
         Needs::Nothing => String::new(),
         Needs::AtLeast(setting, least) => format!("`{setting}` of at least {least}"),
+        Needs::AtMost(setting, most) => format!("`{setting}` of at most {most}"),
         Needs::MemoryFile(name) => format!("on cgroup v1 `{name}`"),
         Needs::NotStartedWith(option) => format!("a kernel without `cgroup.memory={option}`"),
         Needs::CountedSwap => "no swap, or a kernel that counts it".into(),

@@ -64,11 +64,11 @@ pub(crate) const COUNTERS: &[Counter] = &[
     most(
         "what else waits in sockets: connections that nobody has accepted, answers about routes, pings, errors",
         "memory, `net.ipv4.tcp_mem`",
-        "a quarter of its memory and at least 64 MiB, and what it takes in the tenth of a second until somebody looks: \
-         160 MiB were seen for each processor",
+        "a quarter of its memory and at least 64 MiB, with what is counted, and what it takes until it is seen: a 64th of the machine's memory, or \
+         256 MiB, and what it takes in a tenth of a second and while somebody looks (160 MiB for each processor were seen)",
         "the server, which reads the lists of its sockets when the machine's memory shrinks and ends it (`out_of_memory`). \
-         The higher `net.core.rmem_max` and `wmem_max` are, the more sandboxes it has to look at",
-        Needs::Nothing,
+         The higher `net.core.rmem_max` is, the more sandboxes it has to look at",
+        Needs::AtMost("net.core.rmem_max", 1_048_576),
     ),
     most(
         "counted sockets",
