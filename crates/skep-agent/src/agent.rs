@@ -20,7 +20,7 @@ pub(crate) struct Agent {
     pub(crate) place: Arc<WorkPlace>,
     pub(crate) watchers: Watchers,
     /// Whose turn it is to make a listing: it may take much of the agent's memory.
-    pub(crate) listings: Semaphore,
+    pub(crate) listings: Arc<Semaphore>,
     pub(crate) meter: Meter,
     /// Where programs find out in which sandbox they run.
     pub(crate) identity_folder: String,

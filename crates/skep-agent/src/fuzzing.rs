@@ -61,7 +61,7 @@ impl Bench {
                 start_patience: crate::options::START_PATIENCE,
             }),
             watchers: Watchers::default(),
-            listings: Semaphore::new(LISTINGS),
+            listings: Arc::new(Semaphore::new(LISTINGS)),
             meter: Meter::new(),
             identity_folder: "/run/e2b".into(),
         });

@@ -120,7 +120,7 @@ async fn start(options: Options) -> Result<(), RunError> {
         processes: Arc::new(Processes::new(Arc::clone(&reaper), log)),
         place: Arc::new(place),
         watchers: Watchers::default(),
-        listings: Semaphore::new(LISTINGS),
+        listings: Arc::new(Semaphore::new(LISTINGS)),
         meter: Meter::new(),
         identity_folder: options.identity_folder,
     });

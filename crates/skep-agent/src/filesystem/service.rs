@@ -193,9 +193,11 @@ pub(crate) async fn list_dir(
     context: RequestContext,
     request: wire::ListDirRequest,
 ) -> Result<wire::ListDirResponse, ConnectError> {
-    // One answer at a time takes what an answer may take. The semaphore is never closed.
-    let _turn = agent.listings.acquire().await;
+    // One answer at a time takes what an answer may take, also if its caller has gone. The
+    // semaphore is never closed.
+    let turn = Arc::clone(&agent.listings).acquire_owned().await;
     let entries = with_view(&agent, &context, move |view| {
+        let _turn = turn;
         list(
             &view.resolve(&request.path)?,
             request.depth,

@@ -34,10 +34,12 @@ impl Starting {
         reaper: &Arc<Reaper>,
         patience: Duration,
     ) -> Result<Self, StartError> {
+        let report = Channel::new(spawning.report);
+        let report = report.inspect_err(|_| kill(reaper, spawning.pid));
         Ok(Self {
             pid: spawning.pid,
             command: command.to_owned(),
-            report: Channel::new(spawning.report).map_err(StartError::Channels)?,
+            report: report.map_err(StartError::Channels)?,
             reaper: Arc::clone(reaper),
             patience,
             is_running: false,
@@ -78,14 +80,17 @@ impl Starting {
 
 impl Drop for Starting {
     fn drop(&mut self) {
-        if self.is_running {
-            return;
+        if !self.is_running {
+            kill(&self.reaper, self.pid);
         }
-        match self.reaper.signal(self.pid, Signal::KILL) {
-            Ok(()) => tracing::debug!("a child that did not start was killed"),
-            // A child that failed has ended by itself.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => tracing::warn!(%error, "cannot kill a child that did not start"),
-        }
+    }
+}
+
+fn kill(reaper: &Reaper, child: Pid) {
+    match reaper.signal(child, Signal::KILL) {
+        Ok(()) => tracing::debug!("a child that did not start was killed"),
+        // A child that failed has ended by itself.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => tracing::warn!(%error, "cannot kill a child that did not start"),
     }
 }
