@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, Signal, Uid, WaitId, WaitIdOptions};
+use rustix::process::{Resource, Rlimit, Signal, Uid, WaitId, WaitIdOptions, WaitOptions};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 use skep_linux::{Child, Cloned};
@@ -292,6 +292,10 @@ impl Launch<'_> {
     }
 
     fn clone_process(self, machine: &Machine) -> Result<(Newborn, Channel), Trouble> {
+        if self.plan.lifetime == Lifetime::Tied {
+            // What the process leaves behind comes to this one, however soon it ends.
+            rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        }
         let (ours, theirs) = Channel::pair()?;
         let users = match self.plan.users {
             Users::Host => UnshareFlags::empty(),
@@ -355,6 +359,7 @@ impl Launch<'_> {
         let ended = steps.carry_out(Step::HandOver, || supervise(channel, &newborn.child))?;
         newborn.kept = true;
         channel.send(&Report::Ended(ended), &[]).ok();
+        reap_orphans();
         Ok(())
     }
 }
@@ -499,6 +504,23 @@ fn listen(conversation: &Channel) -> Result<Vec<(Step, u32)>, Failure> {
                     trouble: error.into(),
                 });
             }
+        }
+    }
+}
+
+/// Reaps what a tied process has left behind, until nothing is left of it. What somebody has
+/// stopped would never end, and what it is part of neither, so that is killed. Whoever does not
+/// want to wait for the rest kills the launcher.
+fn reap_orphans() {
+    // Nobody else's children can be meant: this process has launched nothing else.
+    loop {
+        match rustix::process::wait(WaitOptions::UNTRACED) {
+            Ok(Some((orphan, status))) if status.stopped() => {
+                // It has the number until it is waited for, here.
+                rustix::process::kill_process(orphan, Signal::KILL).ok();
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return,
         }
     }
 }

@@ -166,6 +166,21 @@ impl Started {
             }
         }
     }
+
+    /// Waits until what a tied process has left behind has ended, too, after [`Self::wait`] has
+    /// said how the process itself did. The launcher reaps it; it would otherwise be left to
+    /// whoever is the next child subreaper. False when `deadline` has passed before.
+    ///
+    /// # Errors
+    ///
+    /// If the launch was not tied.
+    pub fn wait_for_orphans(&mut self, deadline: Duration) -> Result<bool, SpawnError> {
+        let Some(tied) = &self.tied else {
+            return Err(SpawnError::Receive(rustix::io::Errno::CHILD.into()));
+        };
+        // The launcher has said its last word, so what comes is its end.
+        readable(tied.channel.as_fd(), Some(Instant::now() + deadline)).map_err(SpawnError::Receive)
+    }
 }
 
 /// Sends the plan in a sealed file, because a packet is too small for a long environment.

@@ -1,10 +1,10 @@
 """`python -m skep_kernel.zygote [MODULE]…`: prepared once, forked into a sandbox for every kernel that is asked for.
 
 Descriptor 0 is a socket of packets to the server. Each packet carries descriptors (`Descriptors`) and one byte. This
-process looks at none of their contents, it forks. Three processes follow each other:
+process looks at none of their contents, it hands them to a fork. Three processes follow each other:
 
 1. `_outside` stays in this process's pid namespace, where nothing in the sandbox can name it. It joins the cgroups,
-   enters the other namespaces, arranges the descriptors and gives up every right.
+   enters the other namespaces, arranges the descriptors, gives up every right, and sees the second one out.
 2. `_between` is born in the sandbox's pid namespace, with the rights of the sandbox's user and no others. It forks and
    ends, so that the sandbox's first process becomes the parent of
 3. `_inside`, which becomes a kernel.
@@ -19,11 +19,13 @@ outside before anybody speaks to it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import gc
 import json
 import os
+import select
 import signal
 import site
 import socket
@@ -56,6 +58,12 @@ _MOUNTS = 4
 """Where the first process has the sandbox's mount namespace at the end."""
 
 _PARENT_PATIENCE = 10.0
+
+_BETWEEN_PATIENCE = 4.0
+"""How long the process between may take. Less than the server waits for a fork, which it ends by its first process."""
+
+_QUIET_MILLISECONDS = 50
+"""How long nobody asks before the next process is forked ahead of need."""
 
 _CLONE_NEWNS = 0x00020000
 _ENTERED = (
@@ -168,40 +176,81 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     _must(_prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
     share()
+    ahead: socket.socket | None = _forked_ahead(shell, places)
     control.send(READY)
+    asked = select.poll()
+    asked.register(control, select.POLLIN)
     while True:
+        if ahead is None and not asked.poll(_QUIET_MILLISECONDS):
+            # Not earlier: the kernel that was just asked for needs the processor, too.
+            ahead = _forked_ahead(shell, places)
         data, received, _, _ = socket.recv_fds(control, 1, _MAXIMUM_DESCRIPTORS)
         if not data:
             return
-        if len(received) >= len(Descriptors._fields) and _bare_fork() == 0:
-            _outside(shell, places, received)
+        if len(received) >= len(Descriptors._fields):
+            fork = ahead or _forked_ahead(shell, places)
+            ahead = None
+            # One that cannot be told has been killed. Whoever asked sees the end of the reply.
+            with contextlib.suppress(OSError):
+                socket.send_fds(fork, [data], received)
+            fork.close()
         for descriptor in received:
             os.close(descriptor)
 
 
-def _outside(shell: ZMQInteractiveShell, places: dict[str, int], received: Sequence[int]) -> NoReturn:
+def _forked_ahead(shell: ZMQInteractiveShell, places: dict[str, int]) -> socket.socket:
+    """A process that waits at the other end for the next request, so that nobody has to wait for its fork."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if _bare_fork() == 0:
+        _outside(shell, places, theirs)
+    theirs.close()
+    return ours
+
+
+def _outside(shell: ZMQInteractiveShell, places: dict[str, int], requests: socket.socket) -> NoReturn:
     """The process that has rights: it gives them up out of the sandbox's sight."""
     try:
         # First of all the socket that all sandboxes' requests come through.
-        _close_all_but(received)
+        _close_all_but([requests.fileno()])
+        # What is received must not get the numbers that a library may write a warning to.
+        for number in range(REPLY):
+            os.dup2(requests.fileno(), number)
         _must(_prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0))
         # A finalizer that fails would print where it was.
         gc.disable()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # For the kernel's fork: what this writes to is not to be copied when somebody waits.
+        ctypes.pythonapi.PyOS_BeforeFork()
+        data, received, _, _ = socket.recv_fds(requests, 1, _MAXIMUM_DESCRIPTORS)
+        if not data:
+            # The zygote has ended.
+            os._exit(0)
+        requests.close()
         descriptors = Descriptors(*received[: len(Descriptors._fields)])
         plan, text = _read_plan(descriptors.plan)
         os.write(descriptors.reply, BEGUN)
         _become(plan, descriptors, received[len(Descriptors._fields) :])
         # From here on it has no right that the sandbox's user does not have.
-        if _bare_fork() == 0:
+        between = _bare_fork()
+        if between == 0:
             _between(shell, places, text)
+        _must(_close_range(0, _LAST_DESCRIPTOR, 0))
+        _see_out(between)
     finally:
         os._exit(REFUSED)
+
+
+def _see_out(process: int) -> None:
+    """Waits for a child, and ends one that somebody in the sandbox has stopped: nobody else would."""
+    ended, _, _ = select.select([os.pidfd_open(process)], [], [], _BETWEEN_PATIENCE)
+    if not ended:
+        os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
 
 
 def _between(shell: ZMQInteractiveShell, places: dict[str, int], text: bytes) -> NoReturn:
     """The process whose end makes the sandbox's first one the kernel's parent. An end outside would make it ours."""
     try:
-        ctypes.pythonapi.PyOS_BeforeFork()
         if _bare_fork() == 0:
             ctypes.pythonapi.PyOS_AfterFork_Child()
             _inside(shell, places, text)
@@ -227,7 +276,6 @@ def _inside(shell: ZMQInteractiveShell, places: dict[str, int], text: bytes) -> 
         kernel = socket.socket(fileno=os.dup(0))
         sys.argv = [os.path.join(os.path.dirname(__file__), "__main__.py"), "--socket-fd", "0"]
         gc.enable()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         # Until now nobody in the sandbox could change what the server looks at.
         _must(_prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0))
     except BaseException:

@@ -1,10 +1,11 @@
 //! A process that may enter what is below it, and sandboxes below it.
 
 use std::fs::File;
-use std::io::{PipeWriter, Write};
+use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
-use skep_launch::{Parent, Privileges, Started, Users};
+use skep_launch::{Ended, Parent, Privileges, Started, Users};
 
 use crate::plan::{Bench, DEADLINE, asking, check, fresh_users, launcher};
 
@@ -13,6 +14,8 @@ crate::tests![
     a_sandbox_below_another_namespace_is_held_as_any_other,
     the_network_below_belongs_to_the_parent,
     what_is_counted_for_the_parent_is_shared_fairly,
+    what_it_leaves_behind_is_reaped_by_its_launcher,
+    what_it_leaves_behind_stopped_is_ended,
 ];
 
 /// How many ids a sandbox has, and the namespace above it for itself.
@@ -190,4 +193,38 @@ fn the_network_below_belongs_to_the_parent() {
         );
     }
     hold.write_all(b"\n").unwrap();
+}
+
+fn what_it_leaves_behind_is_reaped_by_its_launcher() {
+    let mut bench = entering(Bench::new(&["orphan"]));
+    let (theirs, hold) = std::io::pipe().unwrap();
+    bench.plan.process.stdin = Some(bench.descriptors.add(theirs));
+    let (mut started, output) = run_to_its_end(bench);
+    // The control: it waits for what is there.
+    assert!(!started.wait_for_orphans(Duration::ZERO).unwrap());
+    drop(hold);
+    assert!(started.wait_for_orphans(DEADLINE).unwrap());
+    assert!(!std::fs::exists(orphan(output)).unwrap());
+}
+
+fn what_it_leaves_behind_stopped_is_ended() {
+    let (mut started, output) = run_to_its_end(entering(Bench::new(&["stopped-orphan"])));
+    assert!(started.wait_for_orphans(DEADLINE).unwrap());
+    assert!(!std::fs::exists(orphan(output)).unwrap());
+}
+
+fn run_to_its_end(bench: Bench) -> (Started, PipeReader) {
+    let launched = launcher().launch(&bench.plan, bench.descriptors, DEADLINE);
+    let mut started = launched.unwrap();
+    let ended = started.wait(Some(DEADLINE)).unwrap();
+    assert_eq!(ended, Some(Ended::Code(0)));
+    (started, bench.output)
+}
+
+/// Where in `/proc` a child is that was left behind, as its parent has said.
+fn orphan(mut output: PipeReader) -> String {
+    let mut said = String::new();
+    output.read_to_string(&mut said).unwrap();
+    let (_, number) = said.trim().split_once(" -> ").unwrap();
+    format!("/proc/{number}")
 }

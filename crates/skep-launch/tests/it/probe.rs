@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
+use skep_linux::Cloned;
 
 /// Answers every question in turn. A question is a word, followed by its arguments after `=`.
 pub(crate) fn run(questions: &[String]) -> ExitCode {
@@ -75,7 +76,25 @@ fn answer(word: &str, argument: &str) -> String {
         "bind" => said(std::net::TcpListener::bind(argument).map(|_| "ok".into())),
         "protect" => said(skep_linux::protect_first_process().map(|()| "ok".into())),
         "run" => run_program(argument),
+        "orphan" => orphan(|| {
+            std::io::stdin().read_line(&mut String::new()).unwrap();
+        }),
+        "stopped-orphan" => orphan(|| {
+            let own = rustix::process::getpid();
+            rustix::process::kill_process(own, rustix::process::Signal::STOP).unwrap();
+        }),
         _ => panic!("no such question: {word}"),
+    }
+}
+
+/// The number of a child that does this and ends.
+fn orphan(life: impl FnOnce()) -> String {
+    match skep_linux::clone_process(UnshareFlags::empty()).unwrap() {
+        Cloned::Parent(child) => child.pid.to_string(),
+        Cloned::Child => {
+            life();
+            skep_linux::exit_now(0)
+        }
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) const OWN_SLOTS: usize = 1;
 
 /// How long a zygote may take to import what its template names.
 const WARMING: Duration = Duration::from_secs(120);
+/// How long what it has forked may take to end after it: a little longer than a fork may take.
+const ORPHANS: Duration = Duration::from_secs(6);
 const LAUNCHER_DEADLINE: Duration = Duration::from_secs(30);
 
 /// What a zygote may use; its kernels use their sandboxes'. Of processes it has one for every
@@ -187,12 +189,25 @@ fn keep(host: &Arc<Host>, key: &ZygoteKey, specification: &Specification, sandbo
         holder.ended.store(true, Ordering::Release);
         counts.alive.leave();
     }
-    drop(started);
     host.slots.release(run);
+    if let Some((_, mut started)) = started {
+        see_out(&id, &mut started);
+    }
     let deadline = Instant::now() + host.config.kill_deadline;
     match host.remove(&id, None, deadline) {
         Ok(()) => host.move_out(&id, slot),
         Err(error) => host.leftovers.add(&id, vec![slot], &error),
+    }
+}
+
+/// Waits for what a zygote has forked ahead of need, which ends when it finds that the zygote is
+/// gone, and for forks that are under way in sandboxes. The launcher reaps them; after it they
+/// would be left to this process, for ever.
+fn see_out(id: &SandboxId, started: &mut Started) {
+    match started.wait_for_orphans(ORPHANS) {
+        Ok(true) => {}
+        Ok(false) => tracing::warn!(zygote = %id, "forks of a zygote do not end"),
+        Err(error) => tracing::warn!(zygote = %id, %error, "cannot wait for a zygote's forks"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use rustix::process::{DumpableBehavior, Gid, Pid, Uid, WaitOptions};
+use rustix::process::{DumpableBehavior, Gid, Pid, Uid, WaitId, WaitIdOptions, WaitOptions};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 };
@@ -142,11 +142,19 @@ fn begin(question: Packet, cheat: Cheat) {
         }
     }
     let (reply, extra) = give_up_rights(question, &plan, cheat);
-    if let Cloned::Child = skep_linux::clone_process(UnshareFlags::empty()).unwrap() {
-        if let Cloned::Child = skep_linux::clone_process(UnshareFlags::empty()).unwrap() {
-            become_kernel(&wanted, cheat, reply, extra);
+    match skep_linux::clone_process(UnshareFlags::empty()).unwrap() {
+        Cloned::Child => {
+            if let Cloned::Child = skep_linux::clone_process(UnshareFlags::empty()).unwrap() {
+                become_kernel(&wanted, cheat, reply, extra);
+            }
+            skep_linux::exit_now(0)
         }
-        skep_linux::exit_now(0)
+        // A sandbox does not end before somebody has waited for each process in it.
+        Cloned::Parent(between) => {
+            drop((reply, extra));
+            let between = WaitId::PidFd(between.pidfd.as_fd());
+            rustix::process::waitid(between, WaitIdOptions::EXITED).unwrap();
+        }
     }
 }
 
