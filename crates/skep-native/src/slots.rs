@@ -11,7 +11,10 @@ pub(crate) struct Slots {
     state: Mutex<State>,
 }
 
-/// Slots that lie side by side.
+/// Fewer slots than these are not worth a run of their own.
+const LEAST: u16 = 16;
+
+/// Slots that lie side by side. While its first slot is taken, no other run has the same first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
     /// The number of the first.
@@ -30,8 +33,8 @@ impl Run {
 #[derive(Debug)]
 struct State {
     taken: Vec<bool>,
-    /// Those that are only taken by whom they are kept for.
-    reserved: Vec<bool>,
+    /// The first slot of the run that each is kept for, if it is.
+    reserved: Vec<Option<u16>>,
     /// Where the search starts: a slot that was just given back rests longest, so that nothing
     /// that still travels to its last sandbox reaches the next one.
     next: usize,
@@ -46,7 +49,7 @@ impl Slots {
             names,
             state: Mutex::new(State {
                 taken: vec![false; usize::from(SLOTS)],
-                reserved: vec![false; usize::from(SLOTS)],
+                reserved: vec![None; usize::from(SLOTS)],
                 next: 0,
                 given_back: vec![0; usize::from(SLOTS)],
                 returns: 0,
@@ -54,75 +57,85 @@ impl Slots {
         }
     }
 
-    /// Takes a free slot, if there is one.
+    /// Takes a free slot, if there is one. When all that are free are kept for runs, one of those:
+    /// a sandbox is worth more than a fast one.
     pub(crate) fn take(&self) -> Option<Slot> {
         let mut state = self.lock();
         let count = state.taken.len();
-        let index = (0..count)
-            .map(|step| (state.next + step) % count)
-            .find(|index| !state.taken[*index] && !state.reserved[*index])?;
+        let mut indices = (0..count).map(|step| (state.next + step) % count);
+        let index = indices
+            .find(|index| !state.taken[*index] && state.reserved[*index].is_none())
+            .or_else(|| state.longest_free(0..count, |_| true))?;
         state.taken[index] = true;
+        state.reserved[index] = None;
         state.next = (index + 1) % count;
         Some(self.names.slot(u16::try_from(index).ok()?))
     }
 
-    /// Keeps so many free slots side by side from all who do not name them.
+    /// Keeps so many free slots side by side for who names them, and takes the first. Fewer, but
+    /// not much fewer than [`LEAST`], where no gap between those that are taken is so large.
     pub(crate) fn reserve(&self, count: u16) -> Option<Run> {
         let mut state = self.lock();
-        let is_free = |index: usize| !state.taken[index] && !state.reserved[index];
-        // From the end, away from those that come and go.
-        let first = (0..=SLOTS.checked_sub(count)?).rev().find(|first| {
-            Run {
-                first: *first,
-                count,
-            }
-            .indices()
-            .all(is_free)
-        })?;
-        let run = Run { first, count };
-        state.reserved[run.indices()].fill(true);
+        let counts = std::iter::successors(Some(count), |count| Some(count / 2));
+        let mut counts = counts.take_while(|next| *next >= count.min(LEAST) && *next > 0);
+        let run = counts.find_map(|count| state.gap(count))?;
+        state.reserved[run.indices()].fill(Some(run.first));
+        state.taken[usize::from(run.first)] = true;
         Some(run)
     }
 
     /// Keeps them no longer. Those that are taken stay so.
     pub(crate) fn release(&self, run: Run) {
-        self.lock().reserved[run.indices()].fill(false);
+        let mut state = self.lock();
+        let kept = state.reserved[run.indices()].iter_mut();
+        for reserved in kept.filter(|reserved| **reserved == Some(run.first)) {
+            *reserved = None;
+        }
+    }
+
+    /// Keeps only those that are taken.
+    pub(crate) fn release_free(&self, run: Run) {
+        let mut state = self.lock();
+        for index in run.indices() {
+            if state.is_of(index, run) && !state.taken[index] {
+                state.reserved[index] = None;
+            }
+        }
     }
 
     /// Takes the free slot of a run that has rested longest.
     pub(crate) fn take_reserved(&self, run: Run) -> Option<Slot> {
         let mut state = self.lock();
-        let index = run
-            .indices()
-            .filter(|index| !state.taken[*index])
-            .min_by_key(|index| state.given_back[*index])?;
+        let index = state.longest_free(run.indices(), |index| state.is_of(index, run))?;
         state.taken[index] = true;
         Some(self.names.slot(u16::try_from(index).ok()?))
     }
 
-    /// How many there are, and how many of them are free, for somebody at least.
+    /// How many there are, and how many of them are free, which [`Self::take`] gives to anybody.
     pub(crate) fn count(&self) -> (usize, usize) {
         let taken = &self.lock().taken;
         let free = taken.iter().filter(|taken| !**taken);
         (taken.len(), free.count())
     }
 
-    /// How many slots of a run are taken.
+    /// How many slots of a run are taken by those that they are kept for.
     pub(crate) fn in_use(&self, run: Run) -> usize {
         let state = self.lock();
-        state.taken[run.indices()]
-            .iter()
-            .filter(|taken| **taken)
-            .count()
+        let is_in_use = |index: &usize| state.taken[*index] && state.is_of(*index, run);
+        run.indices().filter(is_in_use).count()
     }
 
-    /// Takes this very slot. False if it is taken or there is none of that number.
+    /// Takes this very slot, whoever it is kept for. False if it is taken or there is none of
+    /// that number.
     pub(crate) fn take_number(&self, number: u16) -> bool {
         let mut state = self.lock();
-        match state.taken.get_mut(usize::from(number)) {
-            Some(taken) => !std::mem::replace(taken, true),
-            None => false,
+        let index = usize::from(number);
+        if state.taken.get(index) != Some(&false) {
+            return false;
         }
+        state.taken[index] = true;
+        state.reserved[index] = None;
+        true
     }
 
     /// Gives a slot back.
@@ -147,6 +160,32 @@ impl Slots {
     }
 }
 
+impl State {
+    /// So many free slots side by side that are kept for nobody. From the end, away from those
+    /// that come and go.
+    fn gap(&self, count: u16) -> Option<Run> {
+        let is_free = |index: usize| !self.taken[index] && self.reserved[index].is_none();
+        let runs = (0..=SLOTS.checked_sub(count)?).map(|first| Run { first, count });
+        runs.rev().find(|run| run.indices().all(is_free))
+    }
+
+    fn is_of(&self, index: usize, run: Run) -> bool {
+        self.reserved[index] == Some(run.first)
+    }
+
+    /// The free one of these that has rested longest.
+    fn longest_free(
+        &self,
+        mut indices: std::ops::Range<usize>,
+        is_meant: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let free = indices
+            .by_ref()
+            .filter(|index| !self.taken[*index] && is_meant(*index));
+        free.min_by_key(|index| self.given_back[*index])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,27 +199,65 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_are_kept_go_to_nobody_else() {
+    fn slots_that_are_kept_go_to_nobody_else_while_there_are_others() {
         let slots = Slots::new(Names::of(0));
         let run = slots.reserve(3).unwrap();
         for _ in 3..SLOTS {
-            slots.take().unwrap();
+            assert!(
+                !run.indices()
+                    .contains(&usize::from(slots.take().unwrap().number()))
+            );
         }
-        assert_eq!(slots.take(), None);
         assert_eq!(slots.reserve(1), None);
-        let kept: Vec<_> = (0..3).filter_map(|_| slots.take_reserved(run)).collect();
-        assert_eq!((kept.len(), slots.in_use(run)), (3, 3));
+        assert_eq!(slots.in_use(run), 1, "the first");
+        let kept = slots.take_reserved(run).unwrap();
+        assert_eq!(slots.in_use(run), 2);
+        // Rather one of these than none.
+        assert_eq!(slots.count().1, 1);
+        let last = slots.take().unwrap();
+        assert_eq!(slots.in_use(run), 2, "it is not the run's any more");
+        assert_eq!((slots.take_reserved(run), slots.take()), (None, None));
+        slots.give_back(last);
         assert_eq!(slots.take_reserved(run), None);
-        slots.give_back(kept[0]);
-        assert_eq!(slots.take(), None, "it is still kept");
-        slots.release(run);
-        assert_eq!(slots.take(), Some(kept[0]));
+        slots.give_back(kept);
+        assert_eq!(slots.take(), Some(last), "the one that is kept comes last");
+    }
+
+    #[test]
+    fn a_run_that_takes_in_nobody_keeps_only_what_it_uses() {
+        let slots = Slots::new(Names::of(0));
+        let former = slots.reserve(SLOTS).unwrap();
+        let used = slots.take_reserved(former).unwrap();
+        assert_eq!(slots.reserve(LEAST), None);
+        slots.release_free(former);
+        let next = slots.reserve(LEAST).unwrap();
+        assert_eq!((slots.in_use(former), slots.in_use(next)), (2, 1));
+        // Theirs are told apart, though one run lies within the other.
+        let other = slots.take_reserved(next).unwrap();
+        assert_eq!((slots.in_use(former), slots.in_use(next)), (2, 2));
+        slots.release(former);
+        assert_eq!((slots.in_use(former), slots.in_use(next)), (0, 2));
+        assert!(slots.is_taken(used) && slots.is_taken(other));
+    }
+
+    #[test]
+    fn a_run_is_smaller_where_there_is_no_such_gap() {
+        let slots = Slots::new(Names::of(0));
+        for number in (0..SLOTS).step_by(40) {
+            assert!(slots.take_number(number));
+        }
+        assert_eq!(slots.reserve(128).unwrap().count, 32);
+        for number in (0..SLOTS).step_by(10) {
+            slots.take_number(number);
+        }
+        assert_eq!(slots.reserve(128), None);
+        assert_eq!(slots.reserve(3).unwrap().count, 3, "nobody asked for more");
     }
 
     #[test]
     fn a_kept_slot_that_was_given_back_rests_while_others_are_free() {
         let slots = Slots::new(Names::of(0));
-        let run = slots.reserve(3).unwrap();
+        let run = slots.reserve(4).unwrap();
         let take = || slots.take_reserved(run).unwrap();
         let (first, second) = (take(), take());
         slots.give_back(second);

@@ -3,8 +3,9 @@
 //! A template that names a zygote gets one for each tenant: a process of the template that has
 //! imported what kernels need, in a user namespace of its own with ids for many sandboxes
 //! ([`Holder`]). The tenant's sandboxes of the template get user namespaces below it, so it may
-//! enter them and nobody else on the machine may. There are so many at most, and the one that
-//! nobody uses makes room for another ([`places`]). Their agents ask for kernels ([`serve`]); each is looked at from
+//! enter them and nobody else on the machine may. There are so many at most; the one that
+//! nobody uses makes room for another, and a tenant that has many for one that has few
+//! ([`places`]). Their agents ask for kernels ([`serve`]); each is looked at from
 //! outside before anybody speaks to it ([`likeness`]), because the zygote runs code of the
 //! template and nothing it says is believed.
 //!
@@ -55,8 +56,8 @@ pub struct ZygoteCounts {
     pub made: Counter,
     /// Zygotes that could not be made.
     pub not_made: Counter,
-    /// How often one was not made because there are as many as there may be, and all of them
-    /// have sandboxes.
+    /// How often one was not made because there are as many as there may be, all of them have
+    /// sandboxes, and no tenant has many more than the one that asks.
     pub no_room: Counter,
     /// Kernels that were forked.
     pub forked: Counter,
@@ -173,7 +174,7 @@ impl Zygotes {
         if !places.may_begin(key) {
             return;
         }
-        if !places.make_room(host, config.most) {
+        if !places.make_room(host, &key.tenant, config.most) {
             self.counts.no_room.add_one();
             return;
         }

@@ -163,7 +163,6 @@ fn keep(host: &Arc<Host>, key: &ZygoteKey, specification: &Specification, sandbo
     // Named as a sandbox is, so that what is left of it is swept away with theirs.
     let id = SandboxId::random();
     let slot = host.names.slot(run.first);
-    host.slots.take_number(run.first);
     host.move_in(&id, slot, Egress::None);
     let mut words = None;
     let made = make(host, &id, run, key, specification, &mut words);

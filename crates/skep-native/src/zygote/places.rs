@@ -107,22 +107,52 @@ impl Places {
         }
     }
 
-    /// Makes room for one more where there are to be at most so many. The one goes that was
-    /// used longest ago, if it has no sandboxes. `false` if all have some.
-    pub(super) fn make_room(&mut self, host: &Host, most: u16) -> bool {
+    /// Makes room for one more of a tenant where there are to be at most so many. The one goes
+    /// that was used longest ago, if it has no sandboxes. If all have some, one of a tenant that
+    /// has at least two more than this one. `false` if there is none, either.
+    pub(super) fn make_room(&mut self, host: &Host, tenant: &TenantId, most: u16) -> bool {
         let count: usize = self.places.values().map(Place::count).sum();
         if count < usize::from(most) {
             return true;
         }
+        let ended = self.take_unused(host).or_else(|| self.take_share(tenant));
+        ended.iter().for_each(|holder| holder.end());
+        ended.is_some()
+    }
+
+    /// The one without sandboxes that was used longest ago.
+    fn take_unused(&mut self, host: &Host) -> Option<Arc<Holder>> {
         let unused = self.places.values_mut().filter_map(|place| {
             let holder = place.current.as_ref()?;
             let idle = (!has_sandboxes(host, holder)).then(|| holder.idle())?;
             Some((idle, place))
         });
         let longest = unused.max_by_key(|(idle, _)| *idle);
-        let ended = longest.and_then(|(_, place)| place.current.take());
-        ended.iter().for_each(|holder| holder.end());
-        ended.is_some()
+        longest.and_then(|(_, place)| place.current.take())
+    }
+
+    /// One of the tenant that has most, if that leaves it with no fewer than this tenant gets.
+    /// One that was replaced rather than another, because nobody new is put below it. Its
+    /// sandboxes live on and start their next kernels themselves.
+    fn take_share(&mut self, tenant: &TenantId) -> Option<Arc<Holder>> {
+        let mut counts: HashMap<&TenantId, usize> = HashMap::new();
+        for (key, place) in &self.places {
+            *counts.entry(&key.tenant).or_default() += place.count();
+        }
+        let own = counts.get(tenant).copied().unwrap_or_default();
+        let (largest, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        let largest = is_unfair(own, count).then(|| largest.clone())?;
+        let mut places: Vec<_> = (self.places.iter_mut())
+            .filter_map(|(key, place)| (key.tenant == largest).then_some(place))
+            .collect();
+        let oldest = (places.iter_mut())
+            .filter(|place| !place.former.is_empty())
+            .max_by_key(|place| place.former[0].age());
+        if let Some(place) = oldest {
+            return Some(place.former.remove(0));
+        }
+        let idle = |place: &&mut &mut Place| place.current.as_ref().map(|holder| holder.idle());
+        places.iter_mut().max_by_key(idle)?.current.take()
     }
 
     /// Ends zygotes without sandboxes: one that was replaced at once, another when nothing was
@@ -157,12 +187,20 @@ impl Place {
     fn end_unused(&mut self, host: &Host, idle_after: Duration) {
         self.current.take_if(|holder| holder.has_ended());
         self.former.retain(|holder| !holder.has_ended());
+        // Nobody new is put below these, so what nobody uses of them is everybody's.
+        (self.former.iter()).for_each(|holder| host.slots.release_free(holder.run));
         let is_unused =
             |holder: &mut Arc<Holder>| !has_sandboxes(host, holder) && holder.idle() > idle_after;
         let unused = self.current.take_if(is_unused);
         let replaced = (self.former).extract_if(.., |holder| !has_sandboxes(host, holder));
         replaced.chain(unused).for_each(|holder| holder.end());
     }
+}
+
+/// Whether a tenant that has so many may be given one of a tenant that has `other`: not if they
+/// would only change places.
+fn is_unfair(own: usize, other: usize) -> bool {
+    other >= own + 2
 }
 
 fn has_sandboxes(host: &Host, holder: &Holder) -> bool {

@@ -8,13 +8,14 @@ use skep_isolation::{Isolation as _, Launched};
 use skep_native::{ZygoteConfig, ZygoteCounts};
 
 use crate::bench::{Bench, DEADLINE, ask, tenant};
-use crate::zygote::{bench_with, counts, finish};
+use crate::zygote::{bench_with, counts, finish, wait_until_made};
 
 crate::tests![
     sandboxes_of_two_tenants_are_never_below_one_zygote,
     a_zygote_that_nobody_uses_makes_room_for_another,
     where_all_zygotes_are_used_a_sandbox_starts_its_kernels_itself,
     a_zygote_without_sandboxes_is_not_kept_for_ever,
+    a_tenant_that_holds_all_zygotes_gives_way_to_one_that_has_none,
 ];
 
 /// Has a zygote made for a tenant.
@@ -151,4 +152,39 @@ async fn a_zygote_without_sandboxes_is_not_kept_for_ever() {
     assert!(is_forked(&sandbox).await, "the one with a sandbox is kept");
     drop(counts);
     finish(bench, [sandbox]).await;
+}
+
+async fn a_tenant_that_holds_all_zygotes_gives_way_to_one_that_has_none() {
+    let config = ZygoteConfig {
+        most: 3,
+        sandboxes: 4,
+        rotate_after: Duration::ZERO,
+        ..ZygoteConfig::default()
+    };
+    let bench = bench_with("none", config).await;
+    let counts = counts(&bench);
+    // One sandbox below each, which is replaced as soon as it is used.
+    let mut hoard = Vec::new();
+    warm(&bench, 1).await;
+    for number in 1..=3 {
+        wait_until_made(&counts, number).await;
+        hoard.push(launch(&bench, 1).await);
+    }
+    assert_eq!((counts.alive.get(), counts.no_room.get()), (3, 1));
+    warm(&bench, 2).await;
+    let other = launch(&bench, 2).await;
+    assert!(is_forked(&other).await);
+    wait_until_alive(&counts, 3).await;
+    // Two and one: neither takes another from the other.
+    let again = [launch(&bench, 2).await, launch(&bench, 1).await];
+    assert_eq!((counts.made.get(), counts.no_room.get()), (4, 4));
+    // The oldest has gone, and costs its sandbox nothing but speed.
+    assert_eq!(ask(&hoard[0], "fork pid").await, "refused");
+    let started = ask(&hoard[0], "work read=/proc/sys/kernel/ostype").await;
+    assert_eq!(started, "Linux");
+    for sandbox in &hoard[1..] {
+        assert!(is_forked(sandbox).await);
+    }
+    drop(counts);
+    finish(bench, hoard.into_iter().chain([other]).chain(again)).await;
 }

@@ -53,7 +53,7 @@ pub(crate) fn counts(bench: &Bench) -> Arc<ZygoteCounts> {
 }
 
 /// Waits until so many zygotes were made, those that are gone included.
-async fn wait_until_made(counts: &ZygoteCounts, number: u64) {
+pub(crate) async fn wait_until_made(counts: &ZygoteCounts, number: u64) {
     skep_testkit::wait_until(DEADLINE, async || match counts.made.get() {
         made if made >= number => Ok(()),
         made => Err(format!(
