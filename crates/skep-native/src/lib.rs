@@ -26,10 +26,12 @@ mod native;
 mod plan;
 mod pool;
 mod probe;
+mod process;
 mod queues;
 mod record;
 mod resident;
 mod slots;
+mod watch;
 mod zygote;
 
 pub use capacity::host_capacity;

@@ -27,6 +27,7 @@ use crate::instance::{Instance, InstanceError, Names, Slot};
 use crate::kernel_settings::KernelSettings;
 use crate::log::{Identity, Log};
 use crate::pool::PREFIX;
+use crate::process::ProcessHandle;
 use crate::record::{self, Record};
 use crate::resident::{FirstProcess, Resident};
 use crate::zygote::{Client, Holder, ZygoteCounts, ZygoteKey, Zygotes};
@@ -481,10 +482,12 @@ async fn launch_at(
             meter,
         };
         if let (Some(holder), Some(forks)) = (holder, forks) {
+            let pidfd = started.pidfd.try_clone();
+            let pidfd = pidfd.map_err(failed("copy a descriptor"))?;
             let client = Client {
                 id: id.clone(),
                 slot,
-                pid: started.pid,
+                process: Arc::new(ProcessHandle::new(started.pid, pidfd)),
             };
             zygote::serve(Arc::clone(host), holder, client, forks);
         }

@@ -21,6 +21,7 @@ use crate::host::{Host, LastLook, read_last_words};
 use crate::instance::Slot;
 use crate::log::Log;
 use crate::record::Record;
+use crate::watch::watch;
 
 /// How long a launcher may take to end when its work is done: milliseconds, unless the machine
 /// is overloaded.
@@ -121,14 +122,6 @@ impl Resident {
             None => Ok(Vec::new()),
         }
     }
-}
-
-fn watch(pidfd: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
-    #[expect(
-        deprecated,
-        reason = "what the newer call demands is what an owned descriptor is: open, and always the same"
-    )]
-    AsyncFd::new(pidfd)
 }
 
 /// Waits until a process is gone, and takes its exit status.

@@ -3,23 +3,26 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::fs::SealFlags;
-use rustix::process::{Pid, PidfdFlags};
+use rustix::process::Pid;
 use serde::Serialize;
 use skep_launch::sealed_file;
 use skep_linux::packet::{self, Packet};
 use skep_wire::agent::fork::{FIRST_DOOR, ForkRequest, MAX_REQUEST};
+use tokio::io::unix::AsyncFd;
 
 use super::holder::{self, Holder};
 use super::likeness::{self, Difference, Expected};
-use super::serve::Client;
+use super::serve::{Client, receive};
 use crate::cgroup::{Child, Group};
 use crate::host::Host;
-use crate::instance::IDS;
+use crate::instance::{IDS, Slot};
+use crate::process::ProcessHandle;
+use crate::watch::watch;
 
 /// How long a fork may take, with those that were asked for before it.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -87,24 +90,65 @@ struct Wanted<'a> {
 
 /// The first process of a fork, which ends by itself when it has given up its rights. It is
 /// killed with this value: a sandbox that keeps it waiting does not keep it alive.
-struct Outside(OwnedFd);
+struct Outside(ProcessHandle);
 
 impl Drop for Outside {
     fn drop(&mut self) {
-        holder::kill(&self.0);
+        holder::kill(self.0.pidfd());
     }
 }
 
-/// Has a kernel forked into a sandbox. Blocks.
-pub(super) fn fork(
-    host: &Host,
-    holder: &Holder,
+/// Has a kernel forked into a sandbox.
+///
+/// Holds no thread while it waits: a sandbox can keep its own forks waiting for as long as they
+/// may take, and all sandboxes of a server together must not hold all its threads by that.
+pub(super) async fn fork(
+    host: &Arc<Host>,
+    holder: &Arc<Holder>,
     client: &Client,
-    question: &Packet,
+    question: Packet,
 ) -> Result<Forked, ForkError> {
     if holder.has_ended() {
         return Err(ForkError::Dead(io::ErrorKind::NotConnected.into()));
     }
+    let deadline = Instant::now() + DEADLINE;
+    let asking = (Arc::clone(host), Arc::clone(holder), client.clone());
+    let (request, reply) = in_a_thread(move || {
+        let (host, holder, client) = asking;
+        ask(&host, &holder, &client, &question)
+    })
+    .await?;
+    let reply = watch(reply).map_err(ForkError::Machine)?;
+    let zygote = host.names.slot(holder.run.first);
+    let first = hear(holder, &reply, deadline, ForkError::Slow).await?;
+    // On a busy machine it may have done its work and be gone by now.
+    let _outside = open(first, [zygote, client.slot]).map(Outside);
+    holder.has_answered();
+    let pid = hear(holder, &reply, deadline, ForkError::Stalled).await?;
+    let process = open(pid, [zygote, client.slot]).ok_or(ForkError::Declined)?;
+    let client = client.clone();
+    let inner = in_a_thread(move || inspect(&process, &client, &request)).await?;
+    Ok(Forked {
+        pid: inner,
+        go: reply.into_inner(),
+    })
+}
+
+/// Does what may take a moment where that delays nobody else.
+async fn in_a_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ForkError> + Send + 'static,
+) -> Result<T, ForkError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|panic| ForkError::Machine(io::Error::other(panic)))?
+}
+
+/// Tells the zygote what is wanted, and answers that and where the fork will be heard. Blocks.
+fn ask(
+    host: &Host,
+    holder: &Holder,
+    client: &Client,
+    question: &Packet,
+) -> Result<(ForkRequest, OwnedFd), ForkError> {
     let request = read(question)?;
     let own_doors = host.cgroups.doors(&Group::new(&client.id), Child::Work);
     let own_doors = own_doors.map_err(|error| ForkError::Machine(io::Error::other(error)))?;
@@ -124,7 +168,7 @@ pub(super) fn fork(
     let (reply, theirs) = packet::pair_with_senders().map_err(ForkError::Machine)?;
     let namespaces: Vec<File> = NAMESPACES
         .iter()
-        .map(|name| File::open(format!("/proc/{}/ns/{name}", client.pid)))
+        .map(|name| client.process.namespace(name))
         .collect::<io::Result<_>>()
         .map_err(ForkError::Machine)?;
     let (standard, doors) = question.descriptors[1..].split_at(FIRST_DOOR - 1);
@@ -135,21 +179,47 @@ pub(super) fn fork(
     descriptors.extend(doors.iter().map(AsFd::as_fd));
     let control = holder.control.lock().expect("no holder panics");
     packet::send(&*control, b"f", &descriptors).map_err(ForkError::Dead)?;
-    drop((control, descriptors));
-    drop(theirs);
+    Ok((request, reply))
+}
 
-    let deadline = Instant::now() + DEADLINE;
-    let first_id = host.names.slot(holder.run.first).first_id();
-    let ids = first_id..first_id + u32::from(holder.run.count) * IDS;
-    let first = hear(holder, &reply, deadline, ForkError::Slow)?;
-    // On a busy machine it may have done its work and be gone by now.
-    let _outside = open(first, &ids).map(Outside);
-    holder.has_answered();
-    let pid = hear(holder, &reply, deadline, ForkError::Stalled)?;
-    let process = open(pid, &ids).ok_or(ForkError::Declined)?;
+/// Waits for the next word of the fork, and says who spoke it.
+async fn hear(
+    holder: &Holder,
+    reply: &AsyncFd<OwnedFd>,
+    deadline: Instant,
+    late: ForkError,
+) -> Result<Pid, ForkError> {
+    let heard = tokio::time::timeout_at(deadline.into(), receive(reply, 1)).await;
+    match heard {
+        Ok(Ok(Some(word))) => word.sender.ok_or(ForkError::Declined),
+        Ok(Ok(None)) if holder.has_ended() => {
+            Err(ForkError::Dead(io::ErrorKind::BrokenPipe.into()))
+        }
+        Ok(Ok(None)) => Err(ForkError::Declined),
+        Ok(Err(error)) => Err(ForkError::Machine(error)),
+        Err(_elapsed) => Err(late),
+    }
+}
+
+/// Opens a process of the zygote's or of the sandbox; `None` if it is gone. Its number may be
+/// somebody else's by now, who must not be killed for it.
+fn open(pid: Pid, slots: [Slot; 2]) -> Option<ProcessHandle> {
+    let process = ProcessHandle::open(pid).ok()?;
+    let user = process.look(likeness::user).ok()?;
+    let has = |slot: Slot| (slot.first_id()..slot.first_id() + IDS).contains(&user);
+    slots.into_iter().any(has).then_some(process)
+}
+
+/// Looks at a forked process and answers its number in the sandbox. One that is not what it
+/// should be is killed. Blocks.
+fn inspect(
+    process: &ProcessHandle,
+    client: &Client,
+    request: &ForkRequest,
+) -> Result<i32, ForkError> {
     let machine = |id: u32| client.slot.first_id() + id;
     let expected = Expected {
-        agent: client.pid,
+        agent: client.process.pid(),
         sandbox: client.id.as_str(),
         uid: machine(request.uid),
         gid: machine(request.gid),
@@ -157,44 +227,24 @@ pub(super) fn fork(
         capabilities: skep_launch::sandbox_capabilities(),
         filters: skep_launch::FILTERS + 1,
     };
-    match likeness::inspect(pid.as_raw_nonzero().get(), &expected) {
-        Ok(inner) => Ok(Forked {
-            pid: inner,
-            go: reply,
-        }),
-        // Whoever may kill in the sandbox can kill it at this moment, too, and whoever may end
-        // the sandbox can take away what it is compared with; that is no cheat.
-        Err(_) if likeness::is_ending(pid.as_raw_nonzero().get()) => Err(ForkError::Declined),
-        Err(_) if likeness::is_ending(client.pid) => Err(ForkError::Declined),
+    let inspected = likeness::inspect(process.pid(), &expected);
+    // Both go by their numbers there. Whoever may kill in the sandbox can kill it at this moment,
+    // too, and whoever may end the sandbox can take away what it is compared with; that is no
+    // cheat.
+    for looked_at in [process, &client.process] {
+        if looked_at.has_ended().map_err(ForkError::Machine)? {
+            return Err(ForkError::Declined);
+        }
+    }
+    match inspected {
+        Ok(inner) => Ok(inner),
+        Err(_) if likeness::is_ending(process.pid()) => Err(ForkError::Declined),
+        Err(_) if likeness::is_ending(client.process.pid()) => Err(ForkError::Declined),
         Err(difference) => {
-            holder::kill(&process);
+            holder::kill(process.pidfd());
             Err(ForkError::Different(difference))
         }
     }
-}
-
-/// Waits for the next word of the fork, and says who spoke it.
-fn hear(
-    holder: &Holder,
-    reply: &OwnedFd,
-    deadline: Instant,
-    late: ForkError,
-) -> Result<Pid, ForkError> {
-    match packet::receive(reply, 1, deadline) {
-        Ok(Some(word)) => word.sender.ok_or(ForkError::Declined),
-        Ok(None) if holder.has_ended() => Err(ForkError::Dead(io::ErrorKind::BrokenPipe.into())),
-        Ok(None) => Err(ForkError::Declined),
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(late),
-        Err(error) => Err(ForkError::Machine(error)),
-    }
-}
-
-/// Opens a process of the zygote's or of its sandboxes; `None` if it is gone. Its number may be
-/// somebody else's by now, who must not be killed for it.
-fn open(pid: Pid, ids: &Range<u32>) -> Option<OwnedFd> {
-    let process = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
-    let user = likeness::user(pid.as_raw_nonzero().get())?;
-    ids.contains(&user).then_some(process)
 }
 
 /// One line for each reader.

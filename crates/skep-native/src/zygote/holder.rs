@@ -1,7 +1,6 @@
 //! A zygote, and the user namespace and slots it was born with.
 
 use std::fs;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -23,6 +22,7 @@ use crate::cgroup::{Child, Group};
 use crate::host::{Host, last_words_file, read_last_words};
 use crate::instance::{IDS, Slot};
 use crate::plan;
+use crate::process::ProcessHandle;
 use crate::slots::Run;
 
 /// Slots of its run that a zygote has for itself: its ids.
@@ -255,9 +255,10 @@ fn make(
     if !host.zygotes.runs(key, started.pidfd.try_clone()?) {
         return Err(io::Error::other("the server is stopping"));
     }
+    let process = ProcessHandle::new(started.pid, started.pidfd.try_clone()?);
     let holder = Holder {
         run,
-        namespace: File::open(format!("/proc/{}/ns/user", started.pid))?.into(),
+        namespace: process.namespace("user")?.into(),
         pidfd: started.pidfd.try_clone()?,
         control: Mutex::new(control),
         born: Instant::now(),

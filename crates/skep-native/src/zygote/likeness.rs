@@ -122,11 +122,13 @@ pub(super) fn is_ending(pid: i32) -> bool {
     status.map_or(true, |status| !status.contains("\nVmRSS:"))
 }
 
-/// The user a process is, by the machine's number; `None` if it is gone.
-pub(super) fn user(pid: i32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+/// The user a process is, by the machine's number.
+pub(super) fn user(pid: i32) -> io::Result<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let users = Status::parse(&status).get("Uid");
-    users.split_whitespace().next()?.parse().ok()
+    let user = users.split_whitespace().next();
+    let user = user.and_then(|user| user.parse().ok());
+    user.ok_or_else(|| io::Error::other("a process without a user"))
 }
 
 fn difference(what: &'static str, found: impl ToString) -> Difference {

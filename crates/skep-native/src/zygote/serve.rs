@@ -1,11 +1,11 @@
 //! Answering the questions of one sandbox's agent.
 
-use std::os::fd::AsFd;
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use skep_linux::packet;
+use skep_linux::packet::{self, Packet};
 use skep_telemetry::Chain;
 use skep_types::SandboxId;
 use skep_wire::agent::fork::ForkAnswer;
@@ -15,6 +15,8 @@ use super::fork::{ForkError, fork};
 use super::holder::Holder;
 use crate::host::Host;
 use crate::instance::Slot;
+use crate::process::ProcessHandle;
+use crate::watch::watch;
 
 /// Longer questions than one byte are not asked.
 const LONGEST_QUESTION: usize = 16;
@@ -25,62 +27,60 @@ pub(crate) struct Client {
     pub(crate) id: SandboxId,
     pub(crate) slot: Slot,
     /// Its first process.
-    pub(crate) pid: i32,
-}
-
-/// Whether to go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Course {
-    Answered,
-    /// There is no question yet.
-    Wait,
-    End,
+    pub(crate) process: Arc<ProcessHandle>,
 }
 
 /// Answers until the agent is gone, one question at a time.
 pub(crate) fn serve(host: Arc<Host>, holder: Arc<Holder>, client: Client, socket: OwnedFd) {
-    let socket = Arc::new(socket);
     skep_telemetry::spawn("fork kernels", async move {
-        #[expect(
-            deprecated,
-            reason = "what the newer call demands is what an owned descriptor is: open, and always the same"
-        )]
-        let watched = match AsyncFd::new(Arc::clone(&socket)) {
-            Ok(watched) => watched,
+        let socket = match watch(socket) {
+            Ok(socket) => socket,
             Err(error) => {
                 tracing::warn!(%error, "an agent's questions are not heard");
                 return;
             }
         };
         loop {
-            let Ok(mut readable) = watched.readable().await else {
-                return;
+            let question = match receive(&socket, LONGEST_QUESTION).await {
+                Ok(Some(question)) => question,
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::debug!(sandbox = %client.id, %error, "an agent asks in an odd way");
+                    return;
+                }
             };
-            let (host, holder, client) = (Arc::clone(&host), Arc::clone(&holder), client.clone());
-            let socket = Arc::clone(&socket);
-            let work = move || answer(&host, &holder, &client, &socket);
-            match tokio::task::spawn_blocking(work).await {
-                Ok(Course::Answered) => {}
-                Ok(Course::Wait) => readable.clear_ready(),
-                Ok(Course::End) | Err(_) => return,
+            if answer(&host, &holder, &client, question, socket.get_ref())
+                .await
+                .is_err()
+            {
+                return;
             }
         }
     });
 }
 
-fn answer(host: &Host, holder: &Holder, client: &Client, socket: &OwnedFd) -> Course {
-    let start = Instant::now();
-    let question = match packet::receive(socket, LONGEST_QUESTION, start) {
-        Ok(Some(question)) => question,
-        Ok(None) => return Course::End,
-        Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return Course::Wait,
-        Err(error) => {
-            tracing::debug!(sandbox = %client.id, %error, "an agent asks in an odd way");
-            return Course::End;
+/// Receives the next packet, as [`packet::receive`] does, without a thread that waits.
+pub(super) async fn receive(socket: &AsyncFd<OwnedFd>, limit: usize) -> io::Result<Option<Packet>> {
+    loop {
+        let mut readable = socket.readable().await?;
+        match packet::receive(socket.get_ref(), limit, Instant::now()) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => readable.clear_ready(),
+            received => return received,
         }
-    };
+    }
+}
+
+/// Fails if nobody listens any more.
+async fn answer(
+    host: &Arc<Host>,
+    holder: &Arc<Holder>,
+    client: &Client,
+    question: Packet,
+    socket: &OwnedFd,
+) -> io::Result<()> {
+    let start = Instant::now();
     let counts = &host.zygotes.counts;
-    let sent = match fork(host, holder, client, &question) {
+    match fork(host, holder, client, question).await {
         Ok(forked) => {
             counts.forked.add_one();
             counts.fork.record(start.elapsed());
@@ -117,14 +117,10 @@ fn answer(host: &Host, holder: &Holder, client: &Client, socket: &OwnedFd) -> Co
             }
             send(socket, &ForkAnswer::Refused, None)
         }
-    };
-    match sent {
-        Ok(()) => Course::Answered,
-        Err(_) => Course::End,
     }
 }
 
-fn send(socket: &OwnedFd, answer: &ForkAnswer, go: Option<&OwnedFd>) -> std::io::Result<()> {
+fn send(socket: &OwnedFd, answer: &ForkAnswer, go: Option<&OwnedFd>) -> io::Result<()> {
     let text = serde_json::to_vec(answer).expect("plain fields are always JSON");
     let descriptors: Vec<_> = go.iter().map(|go| go.as_fd()).collect();
     packet::send(socket, &text, &descriptors)

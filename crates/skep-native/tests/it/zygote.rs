@@ -21,6 +21,7 @@ crate::tests![
     no_process_in_a_sandbox_ever_has_a_right_that_the_sandbox_has_not,
     what_the_sandbox_can_change_costs_the_fork_and_not_the_zygote,
     a_fork_that_stalls_in_its_sandbox_costs_the_fork_and_not_the_zygote,
+    forks_that_stall_hold_no_thread_of_the_server,
     a_zygote_of_an_earlier_version_is_not_used,
     a_zygote_that_dies_is_replaced,
     a_zygote_that_does_not_answer_is_given_up,
@@ -263,6 +264,62 @@ async fn a_fork_that_stalls_in_its_sandbox_costs_the_fork_and_not_the_zygote() {
     assert_eq!(counts.alive.get(), 1);
     drop(counts);
     finish(bench, [sandbox, cold]).await;
+}
+
+async fn forks_that_stall_hold_no_thread_of_the_server() {
+    let stalling = async || {
+        let bench = bench("stalls").await;
+        let (first, cold) = below_a_zygote(&bench).await;
+        let sandboxes = [first, bench.launch().await, bench.launch().await];
+        let forks = sandboxes.iter().map(|sandbox| ask(sandbox, "fork pid"));
+        let slowest = tokio::select! {
+            answers = futures_util::future::join_all(forks) => panic!("{answers:?}"),
+            slowest = slowest_start_of_work() => slowest,
+        };
+        finish(bench, sandboxes.into_iter().chain([cold])).await;
+        slowest
+    };
+    let slowest = with_threads(2, stalling).await;
+    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+    // The control: so long does work wait when it is threads that wait.
+    let blocking = async || {
+        let (_end, wait) = std::sync::mpsc::channel::<()>();
+        let held = tokio::task::spawn_blocking(move || wait.recv_timeout(OBSERVED));
+        let slowest = slowest_start_of_work().await;
+        held.await.unwrap().unwrap_err();
+        slowest
+    };
+    let slowest = with_threads(1, blocking).await;
+    assert!(slowest > Duration::from_secs(2), "{slowest:?}");
+}
+
+/// Less than a fork may take, and long enough to tell.
+const OBSERVED: Duration = Duration::from_secs(3);
+
+/// The longest that blocking work has waited for a thread, of all that was begun in this time.
+async fn slowest_start_of_work() -> Duration {
+    let start = std::time::Instant::now();
+    let mut slowest = Duration::ZERO;
+    while start.elapsed() < OBSERVED {
+        let asked = std::time::Instant::now();
+        let waited = tokio::task::spawn_blocking(move || asked.elapsed()).await;
+        slowest = slowest.max(waited.unwrap());
+        tokio::task::yield_now().await;
+    }
+    slowest
+}
+
+/// Runs a server that has so many threads for blocking work.
+async fn with_threads<T: Send + 'static>(
+    count: usize,
+    test: impl AsyncFnOnce() -> T + Send + 'static,
+) -> T {
+    let runtime = move || {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let builder = builder.worker_threads(2).max_blocking_threads(count);
+        builder.enable_all().build().unwrap().block_on(test())
+    };
+    tokio::task::spawn_blocking(runtime).await.unwrap()
 }
 
 async fn a_zygote_of_an_earlier_version_is_not_used() {
