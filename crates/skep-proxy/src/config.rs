@@ -20,6 +20,8 @@ pub struct FrontConfig {
     pub anonymous_connections: usize,
     /// How many requests one sandbox serves at a time. One more is told `429`.
     pub requests_per_sandbox: usize,
+    /// How many of them have shown neither a key nor a token.
+    pub anonymous_requests_per_sandbox: usize,
     /// How long the head of a request may take from its first byte, and a new connection until
     /// its first request, TLS included. Bodies may take as long as they like.
     pub head_timeout: Duration,
@@ -48,6 +50,7 @@ impl FrontConfig {
             connections_per_loopback_address: 6144,
             anonymous_connections: 4096,
             requests_per_sandbox: 4096,
+            anonymous_requests_per_sandbox: 1024,
             head_timeout: Duration::from_secs(15),
             idle_timeout: Duration::from_secs(620),
             anonymous_idle_timeout: Duration::from_secs(30),

@@ -1,6 +1,7 @@
 //! One client connection: what it is doing, and what ends it.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -102,6 +103,8 @@ impl Drop for Dependence {
 pub(crate) struct Pulse {
     state: Mutex<State>,
     place: Place,
+    /// Whether it has ever asked anything without showing that it may.
+    anonymous: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -188,12 +191,18 @@ impl Pulse {
                 blocked: None,
             }),
             place,
+            anonymous: AtomicBool::new(false),
         }
     }
 
     /// Whether the client has ever shown a key or a token that was right.
     pub(crate) fn is_authenticated(&self) -> bool {
         self.place.is_authenticated()
+    }
+
+    /// Whether the client has ever asked anything without showing a key or token that was right.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.anonymous.load(Ordering::Relaxed)
     }
 
     /// The client sent something.
@@ -229,6 +238,7 @@ impl Pulse {
         claims: bool,
     ) -> Result<Serving, TooManyRequests> {
         let standing = self.place.arrive(claims)?;
+        self.note(standing);
         let mut state = self.lock();
         state.multiplexed = multiplexed;
         state.activity = match state.activity {
@@ -269,6 +279,15 @@ impl Pulse {
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while self.expired(Instant::now(), times) != Some(Expired::Stalled) {
             clock.tick().await;
+        }
+    }
+
+    fn note(&self, standing: Standing) {
+        match standing {
+            Standing::Claiming => {}
+            Standing::Anonymous | Standing::Refused => {
+                self.anonymous.store(true, Ordering::Relaxed);
+            }
         }
     }
 
@@ -374,6 +393,7 @@ impl Served {
     ) -> Result<(), TooManyRequests> {
         let mut standing = self.standing();
         *standing = change(*standing)?;
+        self.pulse.note(*standing);
         Ok(())
     }
 }

@@ -220,15 +220,22 @@ impl Exchange {
     }
 
     fn enter(&self) -> Result<Visit, Failure> {
-        let limit = self.shared.config.requests_per_sandbox;
+        let config = &self.shared.config;
         let run = self.shared.upstreams.run(&self.route);
-        let refused = || {
+        let refused = |limit| {
             Failure::Refused(Refusal::TooManyConnections {
                 id: self.route.id.clone(),
                 limit,
             })
         };
-        run.enter(limit, &self.shared.metrics).ok_or_else(refused)
+        let limit = config.requests_per_sandbox;
+        let visit = run.enter(limit, &self.shared.metrics);
+        let visit = visit.ok_or_else(|| refused(limit))?;
+        if self.connection.pulse.is_authenticated() {
+            return Ok(visit);
+        }
+        let limit = config.anonymous_requests_per_sandbox;
+        visit.of_stranger(limit).ok_or_else(|| refused(limit))
     }
 
     fn passage(&self) -> Passage<'_> {

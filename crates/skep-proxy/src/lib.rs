@@ -15,6 +15,7 @@ mod admission;
 mod api_key;
 mod audience;
 mod body;
+mod buffers;
 mod certificates;
 mod classify;
 mod config;

@@ -35,6 +35,8 @@ const STREAMS_MAX: u32 = 1000;
 const STREAM_WINDOW: u32 = 1 << 20;
 /// How much of all HTTP/2 request bodies of a connection may be on its way.
 const CONNECTION_WINDOW: u32 = 4 << 20;
+/// How much of one HTTP/2 answer is kept until the client makes room for it.
+const SEND_BUFFER: usize = 64 * 1024;
 /// How often an HTTP/2 client is asked whether it is still there, and how long it may take.
 const PING_INTERVAL: Duration = Duration::from_secs(60);
 const PING_TIMEOUT: Duration = Duration::from_secs(30);
@@ -223,6 +225,7 @@ pub(crate) fn builder() -> auto::Builder<TrackedExecutor> {
         .max_concurrent_streams(STREAMS_MAX)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
         .max_header_list_size(u32::try_from(HEAD_MAX).expect("64 KiB"))
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::buffers::ClientBuffers;
 use crate::connection::Pulse;
 
 /// Says whether a socket is to be closed with a reset, whoever owns it by then.
@@ -19,6 +20,10 @@ pub(crate) struct ResetOnClose(Arc<AtomicBool>);
 impl ResetOnClose {
     pub(crate) fn arm(&self) {
         self.0.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn disarm(&self) {
+        self.0.store(false, Ordering::Release);
     }
 
     fn is_armed(&self) -> bool {
@@ -35,6 +40,7 @@ pub(crate) struct ClientSocket {
     stream: TcpStream,
     reset: ResetOnClose,
     pulse: Arc<Pulse>,
+    buffers: ClientBuffers,
 }
 
 /// How long a silent client is believed to be there before it is asked.
@@ -55,7 +61,15 @@ impl ClientSocket {
             stream,
             reset,
             pulse,
+            buffers: ClientBuffers::Kernel,
         })
+    }
+
+    /// Fits the buffers to what has become known of the client, before they are used again.
+    fn fit_buffers(&mut self) {
+        let known = self.pulse.is_authenticated();
+        self.buffers
+            .fit(&self.stream, self.pulse.is_anonymous(), known);
     }
 
     fn reset_error() -> io::Error {
@@ -65,11 +79,16 @@ impl ClientSocket {
 
 impl Drop for ClientSocket {
     fn drop(&mut self) {
-        if self.reset.is_armed()
-            && let Err(error) = self.stream.set_zero_linger()
-        {
-            tracing::debug!(%error, "connection could not be reset and is closed instead");
-        }
+        close(&self.stream, &self.reset);
+    }
+}
+
+/// Has a stream that is about to be dropped closed with a reset, if that is wanted.
+pub(crate) fn close(stream: &TcpStream, reset: &ResetOnClose) {
+    if reset.is_armed()
+        && let Err(error) = stream.set_zero_linger()
+    {
+        tracing::debug!(%error, "connection could not be reset and is closed instead");
     }
 }
 
@@ -79,6 +98,7 @@ impl AsyncRead for ClientSocket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.fit_buffers();
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
@@ -97,6 +117,7 @@ impl AsyncWrite for ClientSocket {
         if self.reset.is_armed() {
             return Poll::Ready(Err(Self::reset_error()));
         }
+        self.fit_buffers();
         let written = Pin::new(&mut self.stream).poll_write(context, buffer);
         self.pulse.blocked(written.is_pending());
         written
@@ -110,6 +131,7 @@ impl AsyncWrite for ClientSocket {
         if self.reset.is_armed() {
             return Poll::Ready(Err(Self::reset_error()));
         }
+        self.fit_buffers();
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, buffers);
         self.pulse.blocked(written.is_pending());
         written

@@ -59,6 +59,7 @@ pub(crate) async fn run(
         // The answer is over soon, but its connection goes on serving somebody.
         _serving: exchange.serving.clone(),
     };
+    lease.hand_over();
     let upstream = hyper::upgrade::on(&mut response);
     exchange
         .shared

@@ -1,6 +1,7 @@
 //! Connections to sandboxes, kept for the next request.
 
 mod dial;
+mod socket;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +22,7 @@ use crate::INTERPRETER_PORT;
 use crate::metrics::Metrics;
 use crate::request_body::RequestBody;
 use crate::route::Route;
+use crate::socket::ResetOnClose;
 pub(crate) use dial::DialError;
 use dial::{Dialled, Way};
 
@@ -33,8 +35,9 @@ const IDLE_AGENT: Duration = Duration::from_secs(300);
 const IDLE_USER: Duration = Duration::from_secs(2);
 /// How often kept connections are looked through.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// The largest head of an answer.
-const HEAD_MAX: usize = 512 * 1024;
+/// The largest head of an answer, and the largest part of its body that is kept for a client
+/// that does not read.
+const HEAD_MAX: usize = 128 * 1024;
 const HEADERS_MAX: usize = 512;
 
 /// All kept connections.
@@ -50,6 +53,8 @@ pub(crate) struct Upstreams {
 pub(crate) struct Run {
     ports: Mutex<HashMap<u16, Port>>,
     visitors: AtomicUsize,
+    /// Those of them that have shown neither a key nor a token.
+    strangers: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +67,7 @@ struct Port {
 struct Idle {
     sender: SendRequest<RequestBody>,
     cut: DropGuard,
+    reset: ResetOnClose,
     since: Instant,
 }
 
@@ -121,7 +127,8 @@ impl Upstreams {
     ) -> Result<Lease, DialError> {
         let run = self.run(route);
         let known = lock(&run.ports).get(&port).and_then(|port| port.way);
-        let dialled = dial::dial(route, port, known).await?;
+        let reset = ResetOnClose::default();
+        let dialled = dial::dial(route, port, known, &reset).await?;
         // The address may have been given to another sandbox while we were connecting.
         if route.ended.is_cancelled() {
             return Err(DialError::Ended);
@@ -135,7 +142,9 @@ impl Upstreams {
             }
         };
         lock(&run.ports).entry(port).or_default().way = Some(way);
+        reset.arm();
         Ok(Lease {
+            reset,
             sender,
             cut,
             home: run,
@@ -183,14 +192,12 @@ fn forget(upstreams: &Weak<Upstreams>, execution: ExecutionId) {
 impl Run {
     /// Takes a place among the requests this sandbox serves at a time.
     pub(crate) fn enter(self: Arc<Self>, limit: usize, metrics: &Arc<Metrics>) -> Option<Visit> {
-        let enter = |visitors: usize| (visitors < limit).then_some(visitors + 1);
-        self.visitors
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter)
-            .ok()?;
+        take_place(&self.visitors, limit)?;
         metrics.sandbox_requests_open.enter();
         Some(Visit {
             run: self,
             metrics: Arc::clone(metrics),
+            stranger: false,
         })
     }
 
@@ -212,9 +219,13 @@ impl Run {
         let idle = &mut known.idle;
         // The newest first: it is the least likely to be closed by the other side.
         let ready = idle.iter().rposition(|kept| kept.sender.is_ready())?;
-        let Idle { sender, cut, .. } = idle.remove(ready);
+        let Idle {
+            sender, cut, reset, ..
+        } = idle.remove(ready);
         drop(ports);
+        reset.arm();
         Some(Lease {
+            reset,
             sender,
             cut,
             home: Arc::clone(self),
@@ -227,8 +238,14 @@ impl Run {
 impl Port {
     fn drop_expired(&mut self, number: u16) {
         let kept = idle_time(number);
-        self.idle
-            .retain(|idle| !idle.sender.is_closed() && idle.since.elapsed() < kept);
+        self.idle.retain(|idle| {
+            let keep = !idle.sender.is_closed() && idle.since.elapsed() < kept;
+            // A service may have answered without reading all of the request.
+            if !keep && !idle.sender.is_ready() {
+                idle.reset.arm();
+            }
+            keep
+        });
     }
 }
 
@@ -239,23 +256,45 @@ fn idle_time(port: u16) -> Duration {
     }
 }
 
+fn take_place(places: &AtomicUsize, limit: usize) -> Option<()> {
+    let take = |taken: usize| (taken < limit).then_some(taken + 1);
+    let order = Ordering::Relaxed;
+    places.fetch_update(order, order, take).ok().map(drop)
+}
+
 /// One request's place among those its sandbox serves.
 #[derive(Debug)]
 pub(crate) struct Visit {
     run: Arc<Run>,
     metrics: Arc<Metrics>,
+    stranger: bool,
+}
+
+impl Visit {
+    /// The same, also among those that have shown neither a key nor a token.
+    pub(crate) fn of_stranger(mut self, limit: usize) -> Option<Self> {
+        take_place(&self.run.strangers, limit)?;
+        self.stranger = true;
+        Some(self)
+    }
 }
 
 impl Drop for Visit {
     fn drop(&mut self) {
         self.run.visitors.fetch_sub(1, Ordering::Relaxed);
+        if self.stranger {
+            self.run.strangers.fetch_sub(1, Ordering::Relaxed);
+        }
         self.metrics.sandbox_requests_open.leave();
     }
 }
 
-/// A connection in use. Dropped, it is closed at once, so that the sandbox notices.
+/// A connection in use. Dropped, it is reset at once, so that the sandbox notices and nothing
+/// of the request is left.
 #[derive(Debug)]
 pub(crate) struct Lease {
+    /// Armed as long as it is in use: whatever ends the connection then, ends it unfinished.
+    reset: ResetOnClose,
     sender: SendRequest<RequestBody>,
     cut: DropGuard,
     home: Arc<Run>,
@@ -279,12 +318,14 @@ impl Lease {
     /// Keeps the connection for the next request. The answer must have been read to its end.
     pub(crate) fn keep(self) {
         let Self {
+            reset,
             sender,
             cut,
             home,
             port,
             ..
         } = self;
+        reset.disarm();
         if sender.is_closed() {
             return;
         }
@@ -292,8 +333,18 @@ impl Lease {
         let idle = &mut ports.entry(port).or_default().idle;
         if idle.len() < IDLE_MAX {
             let since = Instant::now();
-            idle.push(Idle { sender, cut, since });
+            idle.push(Idle {
+                sender,
+                cut,
+                reset,
+                since,
+            });
         }
+    }
+
+    /// Leaves the connection to those who speak something else on it now.
+    pub(crate) fn hand_over(self) {
+        self.reset.disarm();
     }
 }
 

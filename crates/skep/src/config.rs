@@ -192,6 +192,8 @@ pub(crate) struct Server {
     pub(crate) requests_per_team: NonZeroU32,
     /// Requests to one sandbox at a time.
     pub(crate) requests_per_sandbox: NonZeroU32,
+    /// Those of them without a key or token.
+    pub(crate) anonymous_requests_per_sandbox: NonZeroU32,
     /// How long the head of a request may take.
     pub(crate) head_seconds: NonZeroU32,
     /// How long an idle connection is kept that has shown a key or token.
@@ -212,6 +214,7 @@ impl Default for Server {
             anonymous_connections: number(4096),
             requests_per_team: number(2048),
             requests_per_sandbox: number(4096),
+            anonymous_requests_per_sandbox: number(1024),
             head_seconds: number(15),
             idle_seconds: number(620),
             anonymous_idle_seconds: number(30),
@@ -231,6 +234,7 @@ impl Server {
             connections_per_loopback_address: count(self.connections_per_loopback_address),
             anonymous_connections: count(self.anonymous_connections),
             requests_per_sandbox: count(self.requests_per_sandbox),
+            anonymous_requests_per_sandbox: count(self.anonymous_requests_per_sandbox),
             head_timeout: seconds(self.head_seconds),
             idle_timeout: seconds(self.idle_seconds),
             anonymous_idle_timeout: seconds(self.anonymous_idle_seconds),

@@ -12,10 +12,13 @@ use hyper::client::conn::http1;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use skep_wire::agent::{AGENT_PORT, CONTROL_HEADER};
-use tokio::net::TcpStream;
+use tokio::net::TcpSocket;
 use tokio::time::{sleep, timeout};
 
+use super::socket::UpstreamSocket;
+use crate::buffers::bound_upstream;
 use crate::route::Route;
+use crate::socket::ResetOnClose;
 
 /// The protocol an agent switches to for a tunnel.
 pub(crate) const TUNNEL: &str = "skep-tunnel";
@@ -40,7 +43,7 @@ pub(super) enum Way {
 /// A connection that speaks to a service in a sandbox.
 #[derive(Debug)]
 pub(super) enum Dialled {
-    Direct(TokioIo<TcpStream>),
+    Direct(TokioIo<UpstreamSocket>),
     Tunnel(Upgraded),
 }
 
@@ -63,6 +66,7 @@ pub(super) async fn dial(
     route: &Route,
     port: u16,
     known: Option<Way>,
+    reset: &ResetOnClose,
 ) -> Result<Dialled, DialError> {
     let ways: &[Way] = match known {
         // The agent's own port is never on the loopback alone.
@@ -79,11 +83,11 @@ pub(super) async fn dial(
         }
         for way in ways {
             let dialled = match way {
-                Way::Direct => direct(route, port)
+                Way::Direct => direct(route, port, reset)
                     .await
                     .map(TokioIo::new)
                     .map(Dialled::Direct),
-                Way::Tunnel => tunnel(route, port).await.map(Dialled::Tunnel),
+                Way::Tunnel => tunnel(route, port, reset).await.map(Dialled::Tunnel),
             };
             match dialled {
                 Ok(dialled) => return Ok(dialled),
@@ -96,19 +100,24 @@ pub(super) async fn dial(
     Err(DialError::Closed)
 }
 
-async fn direct(route: &Route, port: u16) -> io::Result<TcpStream> {
+async fn direct(route: &Route, port: u16, reset: &ResetOnClose) -> io::Result<UpstreamSocket> {
     let address = SocketAddr::new(route.address, port);
-    let stream = timeout(DEADLINE, TcpStream::connect(address)).await??;
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    bound_upstream(&socket)?;
+    let stream = timeout(DEADLINE, socket.connect(address)).await??;
     stream.set_nodelay(true)?;
-    Ok(stream)
+    Ok(UpstreamSocket::new(stream, reset.clone()))
 }
 
-async fn tunnel(route: &Route, port: u16) -> io::Result<Upgraded> {
-    timeout(DEADLINE, open_tunnel(route, port)).await?
+async fn tunnel(route: &Route, port: u16, reset: &ResetOnClose) -> io::Result<Upgraded> {
+    timeout(DEADLINE, open_tunnel(route, port, reset)).await?
 }
 
-async fn open_tunnel(route: &Route, port: u16) -> io::Result<Upgraded> {
-    let stream = direct(route, AGENT_PORT).await?;
+async fn open_tunnel(route: &Route, port: u16, reset: &ResetOnClose) -> io::Result<Upgraded> {
+    let stream = direct(route, AGENT_PORT, reset).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(io::Error::other)?;

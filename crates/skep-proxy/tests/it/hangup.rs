@@ -9,7 +9,9 @@ use skep_proxy::{CANCEL_PATH, INTERPRETER_PORT, REQUEST_HEADER};
 use skep_testkit::wait_until;
 use tokio::io::AsyncWriteExt as _;
 
-use crate::stage::{DEADLINE, Stage, accept_head, ending, host, listen, read_until, serve_app_at};
+use crate::stage::{
+    DEADLINE, Ending, Stage, accept_head, ending, host, listen, read_until, serve_app_at,
+};
 
 #[tokio::test]
 async fn a_client_that_leaves_before_the_answer_closes_the_services_connection() {
@@ -62,6 +64,58 @@ async fn a_client_that_leaves_during_its_upload_closes_the_services_connection()
     let (mut service, _) = accept_head(&listener).await;
     drop(client);
     ending(&mut service).await;
+}
+
+/// How many connections to a port this machine has that nobody owns but the kernel.
+fn orphans(address: std::net::SocketAddr) -> usize {
+    const FIN_WAIT1: &str = "04";
+    let std::net::SocketAddr::V4(address) = address else {
+        panic!("{address} is not of IPv4");
+    };
+    let ip = u32::from_ne_bytes(address.ip().octets());
+    let remote = format!("{ip:08X}:{:04X}", address.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let rows = table.lines().map(|row| row.split_whitespace());
+    rows.filter(|row| {
+        let mut columns = row.clone().skip(2);
+        columns.next() == Some(&remote) && columns.next() == Some(FIN_WAIT1)
+    })
+    .count()
+}
+
+#[tokio::test]
+async fn an_upload_that_breaks_off_leaves_nothing_in_the_kernel() {
+    let stage = Stage::new().await;
+    let route = stage.sandbox();
+    let (listener, port) = listen(&route).await;
+    // More than the service's socket takes, and less than makes anybody wait.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();
+    let host = host(&route, port);
+    let head = format!("POST / HTTP/1.1\r\nhost: {host}\r\ncontent-length: 1000000\r\n\r\n");
+    let mut client = stage.say(&head).await;
+    let (mut service, _) = accept_head(&listener).await;
+    client.write_all(&[b'a'; 100_000]).await.unwrap();
+    drop(client);
+    wait_until(DEADLINE, || async {
+        let open = stage.metrics.connections_open.get();
+        (open == 0).then_some(()).ok_or("still there")
+    })
+    .await;
+    assert_eq!(ending(&mut service).await, Ending::Reset);
+    assert_eq!(orphans(listener.local_addr().unwrap()), 0);
+}
+
+/// The control: a connection that is closed in order stays until all of it is read.
+#[tokio::test]
+async fn what_is_closed_in_order_is_the_kernels_until_it_is_read() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
+    let _service = listener.accept().await.unwrap();
+    client.write_all(&[b'a'; 100_000]).await.unwrap();
+    drop(client);
+    assert_eq!(orphans(address), 1);
 }
 
 /// An interpreter that never ends its answers, and what it was asked.

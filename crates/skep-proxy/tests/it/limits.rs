@@ -65,6 +65,35 @@ async fn one_request_too_many_for_a_sandbox_is_told_so() {
 }
 
 #[tokio::test]
+async fn strangers_leave_room_in_a_sandbox_for_its_owner() {
+    let stage = Stage::with(|config| config.anonymous_requests_per_sandbox = 1).await;
+    let token = AccessToken::random();
+    let route = stage.sandbox_as(|route| route.access_token = Some(token.clone()));
+    let (listener, port) = listen(&route).await;
+    let host = host(&route, port);
+    let visit = format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n");
+    let stranger = stage.say(&visit).await;
+    let service = accept_head(&listener).await;
+    let refused = stage.get(&route, port, "/").await;
+    assert_eq!(refused.status(), 429);
+    let token = token.reveal();
+    let owned = format!("GET / HTTP/1.1\r\nhost: {host}\r\nx-access-token: {token}\r\n\r\n");
+    for _ in 0..3 {
+        let owner = stage.say(&owned).await;
+        accept_head(&listener).await;
+        drop(owner);
+    }
+    drop((stranger, service));
+    wait_until(DEADLINE, || async {
+        let stranger = stage.say(&visit).await;
+        let reached = tokio::time::timeout(Duration::from_millis(200), listener.accept()).await;
+        drop(stranger);
+        reached.map(drop).map_err(|_| "refused")
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_head_that_trickles_in_ends_the_connection() {
     let stage = Stage::with(|config| config.head_timeout = Duration::from_millis(200)).await;
     let mut silent = stage.connect().await;

@@ -4,6 +4,7 @@
 
 mod stage;
 mod strangers;
+mod unread;
 
 mod crowds;
 mod forwarding;

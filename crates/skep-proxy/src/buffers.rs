@@ -1,0 +1,63 @@
+//! How much the kernel keeps of a connection that one side does not read.
+//!
+//! The kernel lets a buffer grow with what goes through it, to megabytes, and counts it to the
+//! machine. Those towards sandboxes are bounded: the way is short, so more would not make it
+//! faster. Those of clients are bounded as long as nobody knows who they are, and may grow for
+//! callers with a key or token, whose way may be long.
+
+use std::io;
+
+use rustix::net::sockopt;
+use tokio::net::{TcpSocket, TcpStream};
+
+/// What a buffer of a client is asked to hold as long as nobody knows who it is. The kernel
+/// takes twice as much, for what it needs itself: 256 KiB.
+const ANONYMOUS: usize = 128 * 1024;
+/// The same of a buffer towards a sandbox: 512 KiB. Half as much is a third slower.
+const UPSTREAM: u32 = 256 * 1024;
+/// What a buffer of a caller may hold that was bounded before: what kernels let it grow to.
+const RAISED: usize = 4 * 1024 * 1024;
+
+/// What was done to the buffers of a client's connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClientBuffers {
+    /// Nothing: they grow as the kernel likes.
+    Kernel,
+    /// They are bounded.
+    Bounded,
+    /// They were bounded, and are not any more.
+    Raised,
+}
+
+impl ClientBuffers {
+    /// Bounds or raises the buffers of a client of whom this much is known.
+    pub(crate) fn fit(&mut self, stream: &TcpStream, anonymous: bool, authenticated: bool) {
+        let (next, result) = match (*self, anonymous, authenticated) {
+            (Self::Kernel, true, false) => (Self::Bounded, bound(stream)),
+            (Self::Bounded, _, true) => (Self::Raised, raise(stream)),
+            (Self::Kernel | Self::Bounded | Self::Raised, _, _) => return,
+        };
+        *self = next;
+        if let Err(error) = result {
+            tracing::debug!(%error, ?next, "buffers of a connection stay as they are");
+        }
+    }
+}
+
+fn bound(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_send_buffer_size(stream, ANONYMOUS)?;
+    Ok(sockopt::set_socket_recv_buffer_size(stream, ANONYMOUS)?)
+}
+
+/// Needs the capability that makes networks for sandboxes, since what everybody may ask for is
+/// often less than what the kernel gives by itself.
+fn raise(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_send_buffer_size_force(stream, RAISED)?;
+    Ok(sockopt::set_socket_recv_buffer_size_force(stream, RAISED)?)
+}
+
+/// Bounds the buffers of a connection that is yet to be made.
+pub(crate) fn bound_upstream(socket: &TcpSocket) -> io::Result<()> {
+    socket.set_send_buffer_size(UPSTREAM)?;
+    socket.set_recv_buffer_size(UPSTREAM)
+}
