@@ -7,8 +7,11 @@
 //! the two. What shows in none of these is sent without asking first only as a form is, so
 //! bodies have to be JSON.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use axum::body::HttpBody as _;
 use axum::extract::Request;
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use skep_types::SandboxId;
 
@@ -29,7 +32,9 @@ pub(crate) fn check(request: &Request, domain: Option<&str>) -> Result<(), ApiEr
     let local = |text: &str| is_local(text, domain);
     let is_from_here = addressed
         && all(headers, &header::HOST, local)
-        && all(headers, &header::ORIGIN, local)
+        && all(headers, &header::ORIGIN, |text| {
+            is_local_origin(text, domain)
+        })
         && all(headers, &FETCH_SITE, |site| {
             ["same-origin", "none"].contains(&site)
         });
@@ -69,23 +74,52 @@ fn could_be_a_form(request: &Request) -> bool {
     !kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
 }
 
-/// Whether a host with an optional scheme and port is this machine, and not a sandbox on it.
-fn is_local(text: &str, domain: Option<&str>) -> bool {
-    let host = text.split_once("://").map_or(text, |(_, host)| host);
-    let host = match host.strip_prefix('[') {
-        Some(address) => address.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(host, _)| host),
+/// Whether the origin of a page is this machine, and not a sandbox on it.
+fn is_local_origin(text: &str, domain: Option<&str>) -> bool {
+    let Some((scheme, authority)) = text.split_once("://") else {
+        // Pages without an origin say `null`.
+        return false;
     };
+    ["http", "https"].contains(&scheme) && is_local(authority, domain)
+}
+
+/// Whether a host with an optional port is this machine, and not a sandbox on it.
+fn is_local(text: &str, domain: Option<&str>) -> bool {
+    let Ok(authority) = text.parse::<Authority>() else {
+        return false;
+    };
+    let port = authority.port_u16().map(|port| format!(":{port}"));
+    let host = authority.host();
+    // Nothing but these two: no user in front, no sign behind that a browser would not send.
+    if authority.as_str() != format!("{host}{}", port.unwrap_or_default()) {
+        return false;
+    }
+    let host = host.to_ascii_lowercase();
     let below = |domain: &str| {
         let rest = host.strip_suffix(domain);
         let rest = rest.filter(|rest| rest.is_empty() || rest.ends_with('.'));
         rest.is_some_and(|rest| !is_of_sandbox(rest))
     };
     let domain = domain.map(|domain| domain.rsplit_once(':').map_or(domain, |(name, _)| name));
-    let is_address = host
-        .parse::<std::net::IpAddr>()
-        .is_ok_and(|address| address.is_loopback());
-    is_address || below("localhost") || domain.is_some_and(below)
+    let domain = domain.map(str::to_ascii_lowercase);
+    is_loopback(&host) || below("localhost") || domain.as_deref().is_some_and(below)
+}
+
+/// Whether a host is an address of this machine's loopback, as URLs write it.
+fn is_loopback(host: &str) -> bool {
+    let v6 = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    v6.map_or_else(
+        || {
+            host.parse()
+                .is_ok_and(|address: Ipv4Addr| address.is_loopback())
+        },
+        |host| {
+            host.parse()
+                .is_ok_and(|address: Ipv6Addr| address.is_loopback())
+        },
+    )
 }
 
 /// Whether what stands before a domain could be what sandboxes are reached by: `<port>-<id>`,
@@ -113,20 +147,26 @@ mod tests {
     fn this_machine_has_several_names() {
         for local in [
             "localhost",
-            "localhost:3000",
+            "LocalHost:3000",
             "127.0.0.1:8080",
-            "http://127.0.0.1",
+            "127.0.0.1",
             "[::1]:8080",
-            "http://localhost:5173",
-            "https://api.skep.localhost:1234",
+            "[::1]",
+            "api.skep.localhost:1234",
             "api.sandbox.example:443",
             "sandbox.example",
             "my-page.localhost",
         ] {
             assert!(is_local(local, DOMAIN), "{local}");
+            for scheme in ["http", "https"] {
+                let origin = format!("{scheme}://{local}");
+                assert!(is_local_origin(&origin, DOMAIN), "{origin}");
+                assert!(!is_local(&origin, DOMAIN), "{origin}");
+            }
+            assert!(!is_local_origin(local, DOMAIN), "{local}");
         }
         for foreign in [
-            "https://evil.example",
+            "evil.example",
             "evil.example:3000",
             "notlocalhost",
             "localhost.evil.example",
@@ -137,6 +177,39 @@ mod tests {
             "evilsandbox.example",
         ] {
             assert!(!is_local(foreign, DOMAIN), "{foreign}");
+            let origin = format!("https://{foreign}");
+            assert!(!is_local_origin(&origin, DOMAIN), "{origin}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_this_machine_is_not() {
+        for text in [
+            "evil.example:1@localhost",
+            "user@localhost",
+            "localhost:evil",
+            "localhost:",
+            "localhost:99999",
+            "localhost:3000:3000",
+            "evil.example#localhost",
+            "evil.example/.localhost",
+            "evil.example?.localhost",
+            "evil.example\\.localhost",
+            "evil.example://localhost",
+            "http://evil.example://localhost",
+            "::1",
+            "[::1",
+            "[::1]evil.example",
+            "[127.0.0.1]",
+            " localhost",
+            "localhost,evil.example",
+        ] {
+            assert!(!is_local(text, DOMAIN), "{text}");
+            let origin = format!("http://{text}");
+            assert!(!is_local_origin(&origin, DOMAIN), "{origin}");
+        }
+        for origin in ["null", "file://localhost", "://localhost", "http:localhost"] {
+            assert!(!is_local_origin(origin, DOMAIN), "{origin}");
         }
     }
 
@@ -145,14 +218,17 @@ mod tests {
         let id = SandboxId::random();
         for foreign in [
             format!("8080-{id}.localhost"),
-            format!("http://8080-{id}.localhost:3000"),
-            format!("https://8080-{id}-00000000.sandbox.example:8443"),
+            format!("8080-{id}.localhost:3000"),
+            format!("8080-{id}.LOCALHOST:3000"),
+            format!("8080-{id}-00000000.sandbox.example:8443"),
             format!("x-{id}.localhost"),
             format!("page.8080-{id}.localhost"),
             "8080-unknown.sandbox.example".to_owned(),
-            "http://sandbox.sandbox.example:8443".to_owned(),
+            "sandbox.sandbox.example:8443".to_owned(),
         ] {
             assert!(!is_local(&foreign, DOMAIN), "{foreign}");
+            let origin = format!("http://{foreign}");
+            assert!(!is_local_origin(&origin, DOMAIN), "{origin}");
         }
     }
 

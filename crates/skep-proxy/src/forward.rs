@@ -24,7 +24,7 @@ use crate::connection::{ClientConnection, Serving, Turn};
 use crate::control_path::{is_reserved, is_reserved_for_interpreter};
 use crate::credentials::{shown_to_api, shown_to_sandbox, shows_any};
 use crate::exchange::{Exchange, Failure};
-use crate::headers::TRAFFIC_TOKEN;
+use crate::headers::{self, TRAFFIC_TOKEN};
 use crate::last_words;
 use crate::metrics::RequestKind;
 use crate::refusal::Refusal;
@@ -143,7 +143,8 @@ async fn answer_by_api(
 ) -> Result<Response<ClientBody>, Cut> {
     shared.metrics.api_requests.add_one();
     let answered = shared.api.clone().oneshot(request).await;
-    let response = answered.unwrap_or_else(|never| match never {});
+    let mut response = answered.unwrap_or_else(|never| match never {});
+    headers::forbid_guessing(response.headers_mut());
     let right = response.extensions().get::<Authenticated>().is_some();
     if let Err(TooManyRequests) = serving.judge(right) {
         shared.metrics.anonymous_refused.add_one();

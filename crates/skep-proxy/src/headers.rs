@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use http::header::{
     CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, EXPECT, HOST, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, request, response};
@@ -93,10 +93,20 @@ pub(crate) fn towards_sandbox(parts: &mut request::Parts, passage: &Passage<'_>)
 pub(crate) fn towards_client(parts: &mut response::Parts, named_by: NamedBy) {
     strip_connection(&mut parts.headers);
     parts.version = Version::HTTP_11;
-    if named_by == NamedBy::Headers && is_active(&parts.headers) {
+    if named_by == NamedBy::Host {
+        return;
+    }
+    forbid_guessing(&mut parts.headers);
+    if is_active(&parts.headers) {
         let isolated = HeaderValue::from_static("sandbox allow-scripts allow-downloads");
         parts.headers.insert(CONTENT_SECURITY_POLICY, isolated);
     }
+}
+
+/// Has browsers take an answer for what it says it is.
+pub(crate) fn forbid_guessing(headers: &mut HeaderMap) {
+    let nosniff = HeaderValue::from_static("nosniff");
+    headers.insert(X_CONTENT_TYPE_OPTIONS, nosniff);
 }
 
 /// Whether a browser that shows this runs what is in it.

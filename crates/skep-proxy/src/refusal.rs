@@ -9,6 +9,7 @@ use skep_types::SandboxId;
 use crate::audience::Audience;
 use crate::classify::Misaddressed;
 use crate::envelope;
+use crate::headers;
 
 /// Why a request was not passed on.
 ///
@@ -55,6 +56,7 @@ impl Refusal {
     /// The answer, for whoever reads it.
     pub(crate) fn render(&self, audience: &Audience) -> Response<Bytes> {
         let mut response = self.render_for(audience);
+        headers::forbid_guessing(response.headers_mut());
         match self {
             Self::ServerFull | Self::AddressFull | Self::AnonymousFull => {
                 let soon = HeaderValue::from_static("1");

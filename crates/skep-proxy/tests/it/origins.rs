@@ -105,3 +105,28 @@ async fn a_file_behind_a_link_is_not_of_the_servers_origin() {
     let own = host(&route, AGENT_PORT);
     assert_eq!(policy(&own, "page.html").await, "none");
 }
+
+#[tokio::test]
+async fn browsers_do_not_guess_what_the_servers_own_answers_are() {
+    let stage = Stage::new().await;
+    let route = stage.sandbox();
+    let port = serve_app(&route, Router::new().fallback(any(|| async { "hello" }))).await;
+    let named = |name: &str| Request::get("/").header("host", name);
+    let by_headers = named("sandbox.skep.test")
+        .header("e2b-sandbox-id", route.id.as_str())
+        .header("e2b-sandbox-port", port);
+    let requests = [
+        (named("localhost"), 200, true),
+        (named("8080-iunknownunknown00000.skep.test"), 502, true),
+        (by_headers, 200, true),
+        // The control: what a service says on its own name is its own business.
+        (named(&host(&route, port)), 200, false),
+    ];
+    for (request, status, forbidden) in requests {
+        let request = request.body(Full::default()).unwrap();
+        let answer = stage.ask(request).await;
+        assert_eq!(answer.status(), status, "{answer:?}");
+        let nosniff = answer.headers().get("x-content-type-options");
+        assert_eq!(nosniff.is_some(), forbidden, "{answer:?}");
+    }
+}
