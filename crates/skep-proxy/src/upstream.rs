@@ -1,5 +1,6 @@
 //! Connections to sandboxes, kept for the next request.
 
+mod bounded;
 mod dial;
 mod socket;
 
@@ -11,11 +12,12 @@ use std::time::{Duration, Instant};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper::rt::{Read, Write};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use skep_telemetry::Tasks;
 use skep_types::ExecutionId;
 use skep_wire::agent::AGENT_PORT;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::INTERPRETER_PORT;
@@ -23,6 +25,7 @@ use crate::metrics::Metrics;
 use crate::request_body::RequestBody;
 use crate::route::Route;
 use crate::socket::ResetOnClose;
+use bounded::{BoundedIo, BoundedSender};
 pub(crate) use dial::DialError;
 use dial::{Dialled, Way};
 
@@ -65,7 +68,7 @@ struct Port {
 
 #[derive(Debug)]
 struct Idle {
-    sender: SendRequest<RequestBody>,
+    sender: BoundedSender,
     cut: DropGuard,
     reset: ResetOnClose,
     since: Instant,
@@ -135,10 +138,10 @@ impl Upstreams {
         }
         self.metrics.upstream_connected.add_one();
         let (way, (sender, cut)) = match dialled {
-            Dialled::Direct(io) => (Way::Direct, self.attach(io, route).await?),
+            Dialled::Direct(io) => (Way::Direct, self.attach(io.into_inner(), route).await?),
             Dialled::Tunnel(io) => {
                 self.metrics.upstream_tunnelled.add_one();
-                (Way::Tunnel, self.attach(io, route).await?)
+                (Way::Tunnel, self.attach(TokioIo::new(io), route).await?)
             }
         };
         lock(&run.ports).entry(port).or_default().way = Some(way);
@@ -154,18 +157,15 @@ impl Upstreams {
     }
 
     /// Speaks HTTP/1.1 on a connection until it is done, cut, or the sandbox has ended.
-    async fn attach<I>(
-        &self,
-        io: I,
-        route: &Route,
-    ) -> Result<(SendRequest<RequestBody>, DropGuard), DialError>
+    async fn attach<I>(&self, io: I, route: &Route) -> Result<(BoundedSender, DropGuard), DialError>
     where
-        I: Read + Write + Unpin + Send + 'static,
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let (io, interim) = BoundedIo::new(io);
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(HEAD_MAX)
             .max_headers(HEADERS_MAX)
-            .handshake(io)
+            .handshake(TokioIo::new(io))
             .await
             .map_err(DialError::Handshake)?;
         let cut = CancellationToken::new();
@@ -179,7 +179,7 @@ impl Upstreams {
                 () = ended.cancelled() => {}
             }
         });
-        Ok((sender, cut.drop_guard()))
+        Ok((BoundedSender::new(sender, interim), cut.drop_guard()))
     }
 }
 
@@ -295,7 +295,7 @@ impl Drop for Visit {
 pub(crate) struct Lease {
     /// Armed as long as it is in use: whatever ends the connection then, ends it unfinished.
     reset: ResetOnClose,
-    sender: SendRequest<RequestBody>,
+    sender: BoundedSender,
     cut: DropGuard,
     home: Arc<Run>,
     port: u16,
@@ -309,10 +309,7 @@ impl Lease {
         &mut self,
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, Box<TrySendError<Request<RequestBody>>>> {
-        self.sender
-            .try_send_request(request)
-            .await
-            .map_err(Box::new)
+        self.sender.send(request).await
     }
 
     /// Keeps the connection for the next request. The answer must have been read to its end.

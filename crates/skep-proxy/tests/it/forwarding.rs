@@ -70,7 +70,7 @@ async fn large_heads_pass_in_both_directions() {
     let route = stage.sandbox();
     let app = Router::new().fallback(any(|headers: HeaderMap| async move {
         let size = headers["x-large"].len();
-        ([("x-large", "b".repeat(200_000))], size.to_string())
+        ([("x-large", "b".repeat(100_000))], size.to_string())
     }));
     let port = serve_app(&route, app).await;
     let mut request = get(&route, port, "/");
@@ -78,7 +78,7 @@ async fn large_heads_pass_in_both_directions() {
     request.headers_mut().insert("x-large", large);
     let answer = stage.ask(request).await;
     assert_eq!(answer.body(), "60000");
-    assert_eq!(answer.headers()["x-large"].len(), 200_000);
+    assert_eq!(answer.headers()["x-large"].len(), 100_000);
 }
 
 #[tokio::test]

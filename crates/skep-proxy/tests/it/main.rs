@@ -7,6 +7,7 @@ mod strangers;
 mod unread;
 
 mod crowds;
+mod floods;
 mod forwarding;
 mod hangup;
 mod http2;
