@@ -12,13 +12,13 @@
 //! 5. A signed file URL names the sandbox whose token signed it.
 //! 6. Everything else is for the API.
 
-use http::header::HOST;
+use http::HeaderValue;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue};
 use skep_types::SandboxId;
 use skep_wire::agent::AGENT_PORT;
 
 use crate::FrontConfig;
+use crate::authority::Authority;
 
 /// The header that carries an API key.
 pub(crate) const API_KEY: &str = "x-api-key";
@@ -72,6 +72,8 @@ pub enum NamedBy {
 /// What is wrong with the address of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misaddressed {
+    /// No host is named, or several, or something else than a host with a port.
+    InvalidHost,
     /// One routing header is there without the other.
     MissingHeader(&'static str),
     /// The port is no number between 1 and 65535.
@@ -82,7 +84,12 @@ pub enum Misaddressed {
 
 /// Says whom a request is for, from its head alone.
 pub fn classify(parts: &Parts, config: &FrontConfig) -> Destination {
-    let named = host(parts).map_or(HostName::Neutral, |host| read_host(&host, &config.domain));
+    let Ok(authority) = Authority::of(parts) else {
+        return Destination::Misaddressed(Misaddressed::InvalidHost);
+    };
+    let named = authority.map_or(HostName::Neutral, |authority| {
+        read_host(&authority.host(), &config.domain)
+    });
     match named {
         HostName::Sandbox(destination) => return destination,
         HostName::Api => return Destination::Api,
@@ -106,25 +113,6 @@ pub fn classify(parts: &Parts, config: &FrontConfig) -> Destination {
             Destination::Misaddressed(Misaddressed::MissingHeader("E2b-Sandbox-Id"))
         }
         None => Destination::Api,
-    }
-}
-
-/// The host a request names, without its port and in lower case.
-pub(crate) fn host(parts: &Parts) -> Option<String> {
-    let authority = authority(&parts.uri, &parts.headers)?;
-    let host = match authority.strip_prefix('[') {
-        Some(literal) => literal.split(']').next()?,
-        None => authority.split(':').next()?,
-    };
-    Some(host.trim_end_matches('.').to_ascii_lowercase())
-}
-
-/// The host and port a request names, as written.
-pub(crate) fn authority<'a>(uri: &'a http::Uri, headers: &'a HeaderMap) -> Option<&'a str> {
-    // HTTP/2 clients send only `:authority`.
-    match uri.authority() {
-        Some(authority) => Some(authority.as_str()),
-        None => headers.get(HOST)?.to_str().ok(),
     }
 }
 

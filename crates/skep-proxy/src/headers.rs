@@ -5,8 +5,9 @@ mod withheld;
 use std::net::IpAddr;
 
 use http::header::{
-    CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, EXPECT, HOST, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, X_CONTENT_TYPE_OPTIONS,
+    CONNECTION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, EXPECT, HOST,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, request, response};
@@ -14,7 +15,8 @@ use skep_types::AccessToken;
 use skep_wire::agent::{AGENT_PORT, CONTROL_HEADER};
 
 use crate::INTERPRETER_PORT;
-use crate::classify::{ACCESS_TOKEN, API_KEY, NamedBy, SANDBOX_ID, SANDBOX_PORT, authority};
+use crate::authority::Authority;
+use crate::classify::{ACCESS_TOKEN, API_KEY, NamedBy, SANDBOX_ID, SANDBOX_PORT};
 use crate::hangup::REQUEST_HEADER;
 use crate::route::Route;
 use withheld::Withheld;
@@ -67,12 +69,13 @@ pub(crate) fn offers(asked: &HeaderValue, chosen: &HeaderValue) -> bool {
 
 /// Turns a client's head into the one the sandbox sees.
 pub(crate) fn towards_sandbox(parts: &mut request::Parts, passage: &Passage<'_>) {
-    let host = authority(&parts.uri, &parts.headers).map(str::to_owned);
+    let host = Authority::of(parts).ok().flatten().map(Authority::as_str);
     let host = host.and_then(|host| HeaderValue::try_from(host).ok());
     strip_connection(&mut parts.headers);
     parts.headers.remove(EXPECT);
     // None are passed on, see `RequestBody`.
     parts.headers.remove(TRAILER);
+    drop_odd_length(&mut parts.headers);
     withhold(&mut parts.headers, passage);
     lend_traffic_token(parts, passage);
     forwarded(&mut parts.headers, passage, host.clone());
@@ -132,6 +135,19 @@ fn origin_form(uri: &Uri) -> Uri {
     let path = uri.path_and_query().filter(|path| path.as_str() != "/");
     let path = path.cloned();
     Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")))
+}
+
+/// Removes a length that services could read differently: HTTP/2 clients may send an empty one,
+/// or two. The body says itself how long it is.
+fn drop_odd_length(headers: &mut HeaderMap) {
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let digits = |length: &HeaderValue| {
+        !length.is_empty() && length.as_bytes().iter().all(u8::is_ascii_digit)
+    };
+    let plain = lengths.next().is_none_or(digits) && lengths.next().is_none();
+    if !plain {
+        headers.remove(CONTENT_LENGTH);
+    }
 }
 
 /// Keeps from a sandbox what its code has no business with.

@@ -14,6 +14,7 @@
 mod admission;
 mod api_key;
 mod audience;
+mod authority;
 mod body;
 mod buffers;
 mod certificates;

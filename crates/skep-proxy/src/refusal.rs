@@ -135,6 +135,9 @@ impl Refusal {
             Self::Misaddressed(Misaddressed::MissingHeader(name)) => {
                 format!("Missing header: {name}")
             }
+            Self::Misaddressed(Misaddressed::InvalidHost) => {
+                "Invalid host: one name or address with an optional port is expected".to_owned()
+            }
             Self::Misaddressed(Misaddressed::InvalidPort) => {
                 "Invalid port: a number from 1 to 65535 is expected".to_owned()
             }

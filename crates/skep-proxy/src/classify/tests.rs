@@ -12,6 +12,10 @@ fn check(path: &str, headers: &[(&str, &str)], expected: Destination) {
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
+    let named = path.contains("://") || headers.iter().any(|(name, _)| *name == "host");
+    if !named {
+        request = request.header("host", "localhost");
+    }
     let (parts, ()) = request.body(()).unwrap().into_parts();
     assert_eq!(classify(&parts, &config()), expected, "{path} {headers:?}");
 }
@@ -167,6 +171,31 @@ fn http_2_names_its_host_in_the_authority() {
     let uri = format!("https://49999-{ID}.skep.test:8443/execute");
     check(&uri, &[], by(NamedBy::Host, 49999));
     check(&uri, &[("host", "localhost")], by(NamedBy::Host, 49999));
+}
+
+#[test]
+fn a_request_that_names_no_single_host_is_for_nobody() {
+    let invalid = || Destination::Misaddressed(Misaddressed::InvalidHost);
+    for host in [
+        format!("8000-{ID}.localhost/x?y\"<script>"),
+        format!("8000-{ID}.localhost:evil:80"),
+        format!("[8000-{ID}.localhost]"),
+        "localhost:1@evil.example".to_owned(),
+    ] {
+        check("/", &[("host", &host)], invalid());
+    }
+    let two = [("host", "localhost"), ("host", "evil.example")];
+    check("/", &two, invalid());
+    check(
+        &format!("http://8000-{ID}.localhost:@localhost/"),
+        &[],
+        invalid(),
+    );
+    // A probe of HTTP/1.0 names none.
+    let (mut parts, ()) = Request::get("/health").body(()).unwrap().into_parts();
+    assert_eq!(classify(&parts, &config()), invalid());
+    parts.version = http::Version::HTTP_10;
+    assert_eq!(classify(&parts, &config()), Destination::Api);
 }
 
 proptest! {

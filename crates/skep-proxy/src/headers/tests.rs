@@ -44,6 +44,21 @@ fn seen_of(
 }
 
 #[test]
+fn a_length_that_could_be_read_differently_is_not_passed_on() {
+    let lengths = |lengths: &[&str]| {
+        let headers = lengths.iter().map(|length| ("content-length", *length));
+        let headers: Vec<_> = headers.collect();
+        let mut lines = seen("/", &headers, 8080, NamedBy::Host);
+        lines.retain(|line| line.starts_with("content-length"));
+        lines
+    };
+    assert_eq!(lengths(&["7"]), ["content-length: 7"]);
+    for odd in [&[""][..], &["+7"], &["7", "7"], &["7", "8"], &["7, 8"]] {
+        assert!(lengths(odd).is_empty(), "{odd:?}");
+    }
+}
+
+#[test]
 fn tokens_reach_only_those_who_need_them() {
     let secrets = [
         ("x-access-token", "a"),

@@ -7,7 +7,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::any;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::HOST;
+use http::{HeaderValue, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -79,7 +80,9 @@ impl Stage {
     }
 
     /// Sends a request on a connection of its own and reads the whole answer.
-    pub(crate) async fn ask(&self, request: Request<Full<Bytes>>) -> Response<String> {
+    pub(crate) async fn ask(&self, mut request: Request<Full<Bytes>>) -> Response<String> {
+        let localhost = HeaderValue::from_static("localhost");
+        request.headers_mut().entry(HOST).or_insert(localhost);
         let (mut sender, connection) = http1::Builder::new()
             .max_buf_size(1 << 20)
             .handshake(TokioIo::new(self.connect().await))
