@@ -38,6 +38,14 @@ pub(crate) struct Interpreter {
     pub(crate) cancellations: Cancellations,
 }
 
+/// The routes where there is no interpreter, because the template has no kernels.
+///
+/// They must be served all the same: callers show the sandbox's tokens on the interpreter's
+/// port, and any program that listened there instead would be given them.
+pub fn absent() -> Router {
+    routes::absent()
+}
+
 /// The routes of an interpreter.
 pub fn routes(contexts: Contexts, door: Arc<dyn Door>) -> Router {
     routes::routes(Arc::new(Interpreter {

@@ -61,6 +61,15 @@ pub(crate) fn routes(interpreter: Arc<Interpreter>) -> Router {
         .with_state(interpreter)
 }
 
+/// Tells whoever asks for anything that there is no interpreter.
+pub(crate) fn absent() -> Router {
+    let reason = "The template of this sandbox has no interpreter: \
+                  create one from a template that has, such as code-interpreter-v1";
+    Router::new()
+        .fallback(async move || text(StatusCode::NOT_FOUND, reason))
+        .layer(cors())
+}
+
 /// Browsers may call from anywhere: what protects the sandbox is its token, not an origin. A page
 /// has no token that its user did not give it, and no browser adds one by itself, as it would a
 /// cookie; without one a page can ask for nothing but `/health`.

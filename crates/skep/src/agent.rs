@@ -34,6 +34,6 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), CliError> {
     options.forks = args.fork_fd.map(take).transpose()?;
     options.kill_count = args.kill_count_fd.map(take).transpose()?;
     options.listen = Listen::At(args.listen);
-    options.companion = interpreter::companion();
+    options.companion = Some(interpreter::companion());
     skep_agent::run(options).map_err(CliError::failure)
 }

@@ -1,4 +1,4 @@
-//! The interpreter beside the agent, in sandboxes whose template has kernels.
+//! The interpreter beside the agent, or its absence in sandboxes whose template has no kernels.
 
 mod forked;
 mod group_meter;
@@ -36,14 +36,20 @@ const FALLBACK_DIRECTORY: &str = "/home/user";
 const DEFAULTS: [&str; 2] = ["python", "javascript"];
 
 /// The interpreter, if this sandbox's template has kernels where one can look before the
-/// sandbox's variables are known. One without pays nothing.
-pub(crate) fn companion() -> Option<Companion> {
+/// sandbox's variables are known.
+///
+/// The port is the agent's in every template, before any other program runs.
+pub(crate) fn companion() -> Companion {
     let folders = kernel_folders(&BTreeMap::new(), Path::new(FALLBACK_DIRECTORY));
     let has_kernels = folders.iter().any(|folder| folder.is_dir());
-    has_kernels.then(|| Companion {
+    Companion {
         listen: Listen::At((Ipv4Addr::UNSPECIFIED, INTERPRETER_PORT).into()),
-        routes: Box::new(routes),
-    })
+        routes: if has_kernels {
+            Box::new(routes)
+        } else {
+            Box::new(|_household| skep_interpreter::absent())
+        },
+    }
 }
 
 fn routes(household: Household) -> Router {

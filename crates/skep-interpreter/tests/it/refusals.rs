@@ -196,3 +196,29 @@ async fn a_browser_may_call_from_anywhere() {
     );
     response.into_body().collect().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_sandbox_without_an_interpreter_says_so_whatever_is_asked() {
+    let ask = async |routes: axum::Router, method: &str, path: &str| {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("x-access-token", TOKEN)
+            .body(Body::from(json!({"code": "say a"}).to_string()));
+        let response = tower::ServiceExt::oneshot(routes, request.unwrap()).await;
+        let (parts, body) = response.unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        (parts.status, String::from_utf8(body.to_vec()).unwrap())
+    };
+    for (method, path) in [
+        ("POST", "/execute"),
+        ("GET", "/contexts"),
+        ("POST", "/contexts"),
+        ("GET", "/health"),
+        ("POST", "/skep/cancel"),
+    ] {
+        let (status, body) = ask(skep_interpreter::absent(), method, path).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{method} {path}");
+        assert!(body.contains("has no interpreter"), "{body}");
+    }
+}

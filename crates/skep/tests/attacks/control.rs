@@ -14,6 +14,7 @@ use skep_types::{
     Egress, ExecutionId, Redacted, Resources, SandboxId, TeamId, TemplateImage, TenantId,
 };
 use skep_wire::agent::{AGENT_PORT, AgentConfig};
+use skep_wire::interpreter::INTERPRETER_PORT;
 use tempfile::TempDir;
 
 use crate::attack::helper;
@@ -29,6 +30,8 @@ const TOKEN: &str = "token-of-a-control-sandbox";
 const KERNEL_FOLDER: &str = "opt/venv/lib/python3.13/site-packages/skep_kernel";
 /// Where a server listens that opens files without care.
 const CARELESS_PORT: u16 = 8099;
+/// A port that nothing in a sandbox listens on.
+const FREE_PORT: &str = "49899";
 
 /// What is different in the sandbox in which an attack must succeed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +48,8 @@ pub(crate) enum Control {
     EnteringZygote,
     /// Kernels of two teams are forked from one zygote.
     SharedZygote,
+    /// The program looks at a port that the agent does not hold.
+    FreePort,
 }
 
 impl FromStr for Control {
@@ -57,6 +62,7 @@ impl FromStr for Control {
             "a parent that leaves a descriptor open" => Ok(Self::OpenDescriptor),
             "a zygote that enters the sandbox first" => Ok(Self::EnteringZygote),
             "a zygote that teams share" => Ok(Self::SharedZygote),
+            "a port that nobody holds" => Ok(Self::FreePort),
             other => Err(format!("no control is called `{other}`")),
         }
     }
@@ -72,6 +78,7 @@ impl Control {
             Self::OpenDescriptor => "closing of descriptors".into(),
             Self::EnteringZygote => "giving up of rights before the sandbox is entered".into(),
             Self::SharedZygote => "a zygote for each team".into(),
+            Self::FreePort => "an agent at the interpreter's port".into(),
         }
     }
 
@@ -84,6 +91,11 @@ impl Control {
             | Self::EnteringZygote
             | Self::SharedZygote => {
                 return crate::target::command(source);
+            }
+            Self::FreePort => {
+                let port = INTERPRETER_PORT.to_string();
+                assert!(source.contains(&port), "the program names no port");
+                return crate::target::command(&source.replace(&port, FREE_PORT));
             }
             Self::OpenDescriptor => &[
                 "sh",
@@ -102,7 +114,8 @@ impl Control {
             | Self::OpenAgent
             | Self::OpenDescriptor
             | Self::EnteringZygote
-            | Self::SharedZygote => Vec::new(),
+            | Self::SharedZygote
+            | Self::FreePort => Vec::new(),
         }
     }
 

@@ -416,7 +416,8 @@ fn pure_trials(attacks: &[Attack]) -> Vec<Trial> {
             | Control::OpenAgent
             | Control::OpenDescriptor
             | Control::EnteringZygote
-            | Control::SharedZygote => None,
+            | Control::SharedZygote
+            | Control::FreePort => None,
         })
         .flatten()
         .copied()
