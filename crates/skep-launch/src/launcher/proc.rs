@@ -20,7 +20,7 @@ use crate::{Defence, LaunchPlan, Privileges};
 /// Each is a mount in every sandbox, so what says no more than what must stay is not here:
 /// programs read `loadavg`, `meminfo`, `stat`, `uptime` and `vmstat`, and a call (`sysinfo`) tells
 /// the same.
-const MASKED_FILES: [&str; 27] = [
+const MASKED_FILES: [&str; 28] = [
     "buddyinfo",
     "cgroups",
     "cmdline",
@@ -34,6 +34,8 @@ const MASKED_FILES: [&str; 27] = [
     "kpagecount",
     "kpageflags",
     "latency_stats",
+    // Whoever reads it holds up all locks of files on the machine.
+    "locks",
     "partitions",
     "sched_debug",
     "schedstat",

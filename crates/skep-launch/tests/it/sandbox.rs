@@ -55,6 +55,7 @@ fn nothing_of_the_machine_is_in_its_root() {
         ("list=/run", "lock"),
         ("read=/proc/kmsg", ""),
         ("read=/proc/timer_list", ""),
+        ("read=/proc/locks", ""),
         ("list=/proc/acpi", ""),
         ("list=/proc/pressure", ""),
         ("read=/proc/interrupts", ""),
