@@ -9,6 +9,14 @@ use crate::{Defence, LaunchPlan, Network, Users};
 /// What the interface is called inside.
 const INTERFACE: &str = "eth0";
 
+/// What the kernel keeps for a socket beside its queues, in bytes: groups, options, and what is
+/// sent along with a message. No cgroup counts it. A message with as many descriptors as the kernel
+/// allows, 253, takes a quarter.
+const SOCKET_EXTRAS: &str = "4096";
+
+/// Multicast groups of a socket. Each takes of that, and as much again for the interface.
+const SOCKET_GROUPS: &str = "4";
+
 /// The machine's network, still reachable after the launcher has left it.
 #[derive(Debug)]
 pub(super) struct Outside(Option<Routes>);
@@ -82,6 +90,9 @@ pub(super) fn configure(plan: &LaunchPlan, machine: &Machine) -> Result<(), Trou
             .write("sys/net/core/tstamp_allow_data", "0")
             .or_else(missing_is_fine)?;
     }
+    if plan.has(Defence::SocketLimits) {
+        limit_sockets(machine)?;
+    }
     let Network::Link(link) = network else {
         return Ok(());
     };
@@ -93,4 +104,12 @@ pub(super) fn configure(plan: &LaunchPlan, machine: &Machine) -> Result<(), Trou
     routes
         .add_default_route(link.gateway, index)
         .on(|| link.gateway.to_string())
+}
+
+fn limit_sockets(machine: &Machine) -> Result<(), Trouble> {
+    // Before Linux 6.8 there is one such number for all networks.
+    machine
+        .write("sys/net/core/optmem_max", SOCKET_EXTRAS)
+        .or_else(missing_is_fine)?;
+    machine.write("sys/net/ipv4/igmp_max_memberships", SOCKET_GROUPS)
 }

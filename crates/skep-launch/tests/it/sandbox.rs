@@ -17,6 +17,7 @@ crate::tests![
     namespaces_cannot_be_made,
     mounts_cannot_be_changed,
     sockets_that_reach_past_the_network_namespace_do_not_exist,
+    sockets_are_in_few_groups,
     root_may_bind_low_ports_and_ping,
     a_planned_file_replaces_a_symlink_and_stays_inside,
     a_bind_is_read_only_and_stays_inside,
@@ -149,6 +150,11 @@ fn mounts_cannot_be_changed() {
         ("unmount=/proc/kmsg", "EPERM"),
         ("unmount=/sys", "EPERM"),
     ];
+    check(asking(&expected), &expected);
+}
+
+fn sockets_are_in_few_groups() {
+    let expected = [("read=/proc/sys/net/ipv4/igmp_max_memberships", "4")];
     check(asking(&expected), &expected);
 }
 

@@ -342,6 +342,8 @@ fn kernel_has(attack: &Attack) -> bool {
         // The unified tree always counts what sockets hold.
         "cgroup v1" => exists("/sys/fs/cgroup/memory/memory.kmem.tcp.limit_in_bytes"),
         "times of one network" => exists("/proc/sys/net/core/tstamp_allow_data"),
+        // Older kernels have one number for all networks, which only the first one shows.
+        "limits of one network's sockets" => exists("/proc/sys/net/core/optmem_max"),
         "32-bit calls" => exists("/proc/sys/abi/vsyscall32"),
         "the right to raise limits" => {
             const CAP_SYS_RESOURCE: u32 = 24;

@@ -3,7 +3,7 @@
 use skep_launch::Defence as Launch;
 use skep_native::Defence;
 
-const NAMES: [(&str, Defence); 23] = [
+const NAMES: [(&str, Defence); 24] = [
     ("own users", Defence::OwnUsers),
     ("own network", Defence::OwnNetwork),
     ("denied ranges", Defence::DeniedRanges),
@@ -27,6 +27,7 @@ const NAMES: [(&str, Defence); 23] = [
     ("no core dumps", Defence::Launch(Launch::NoCoreDumps)),
     ("no ipv6", Defence::Launch(Launch::NoIpv6)),
     ("no copies", Defence::Launch(Launch::NoCopies)),
+    ("socket limits", Defence::Launch(Launch::SocketLimits)),
 ];
 
 pub(crate) fn named(name: &str) -> Defence {
