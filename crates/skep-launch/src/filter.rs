@@ -7,6 +7,7 @@
 
 mod allowed;
 mod program;
+mod shared;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -105,15 +106,17 @@ const INTERNET_PROTOCOLS: [libc::c_int; 6] = [
 pub const FILTERS: usize = 1;
 
 /// The filter that makes those of a process that may enter namespaces the ones of a sandbox, as
-/// the kernel takes it, for whoever has entered one: it refuses what only the former may call.
+/// the kernel takes it, for whoever has entered one: it refuses what only the former may call,
+/// and any further filter.
 ///
 /// # Errors
 ///
 /// If there is none for this architecture.
 pub fn filter_after_entering() -> Result<Vec<u8>, io::Error> {
-    let calls = entering(Privileges::Enter).iter();
-    let refused = numbered(calls.map(|call| (*call, Answer::Refused.into())))?;
-    let filter = program::compile(&refused, Answer::Allowed)?;
+    let entering = decisions(Privileges::Enter)?;
+    let mut others = decisions(Privileges::Sandbox)?;
+    others.retain(|call, decision| entering.get(call) != Some(decision));
+    let filter = program::compile(&others, Answer::Allowed)?;
     let bytes = |instruction: &Instruction| {
         let [low, high] = instruction.code.to_ne_bytes();
         let [a, b, c, d] = instruction.operand.to_ne_bytes();
@@ -128,23 +131,27 @@ pub(crate) fn filter(privileges: Privileges) -> Result<Vec<Instruction>, io::Err
     program::compile(&decisions(privileges)?, Answer::Unknown)
 }
 
-/// What only those may call who enter other namespaces.
+/// What only those may call as they like who enter other namespaces: they put their forks under
+/// [`filter_after_entering`].
 fn entering(privileges: Privileges) -> &'static [i64] {
     match privileges {
         Privileges::Build | Privileges::Sandbox => &[],
-        Privileges::Enter => &[libc::SYS_setns],
+        Privileges::Enter => &[libc::SYS_setns, libc::SYS_prctl, libc::SYS_seccomp],
     }
 }
 
 fn decisions(privileges: Privileges) -> io::Result<Decisions> {
     let refused = allowed::REFUSED.iter();
     let refused = refused.map(|call| (*call, Answer::Refused.into()));
+    let allow = |call: &i64| (*call, Answer::Allowed.into());
     let allowed = allowed::CALLS.iter();
     let allowed = allowed
         .chain(allowed::CALLS_OF_THIS_ARCHITECTURE)
-        .chain(entering(privileges))
-        .map(|call| (*call, Answer::Allowed.into()));
-    numbered(refused.chain(allowed).chain(by_arguments()))
+        .map(allow);
+    let mut decisions = numbered(refused.chain(allowed).chain(by_arguments()))?;
+    shared::add_exceptions(&mut decisions)?;
+    decisions.extend(numbered(entering(privileges).iter().map(allow))?);
+    Ok(decisions)
 }
 
 /// Of two decisions about a call the later one holds.
@@ -266,9 +273,10 @@ mod tests {
     use super::program::tests::{Call, check, run};
     use super::*;
 
-    /// What the filter of a sandbox answers to a call.
+    /// What the filter of a sandbox answers to a call: the number of an error, or zero if nothing
+    /// is done and the caller not told.
     #[track_caller]
-    fn check_call(call: i64, arguments: &[u64], expected: Result<(), libc::c_int>) {
+    pub(super) fn check_call(call: i64, arguments: &[u64], expected: Result<(), libc::c_int>) {
         let filter = filter(Privileges::Sandbox).unwrap();
         let answer = run(&filter, Call::new(call, arguments));
         let expected = match expected {
@@ -278,7 +286,7 @@ mod tests {
         assert_eq!(answer, expected, "{call} {arguments:x?}");
     }
 
-    fn number(value: libc::c_int) -> u64 {
+    pub(super) fn number(value: libc::c_int) -> u64 {
         u64::from(value.cast_unsigned())
     }
 
@@ -287,7 +295,7 @@ mod tests {
         for privileges in [Privileges::Sandbox, Privileges::Build, Privileges::Enter] {
             check(&decisions(privileges).unwrap(), Answer::Unknown);
             let length = filter(privileges).unwrap().len();
-            assert!(length < 320, "{length} instructions");
+            assert!(length < 400, "{length} instructions");
         }
     }
 
@@ -451,14 +459,48 @@ mod tests {
     }
 
     #[test]
-    fn entering_takes_one_call_more_than_a_sandbox_has() {
+    fn entering_takes_three_calls_more_than_a_sandbox_has() {
         let sandbox = decisions(Privileges::Sandbox).unwrap();
         let mut entering = decisions(Privileges::Enter).unwrap();
         entering.retain(|call, decision| sandbox.get(call) != Some(decision));
-        let setns = u32::try_from(libc::SYS_setns).unwrap();
-        assert_eq!(entering, BTreeMap::from([(setns, Answer::Allowed.into())]));
-        // And exactly that is refused to whoever has entered.
-        assert_eq!(super::entering(Privileges::Enter), [libc::SYS_setns]);
+        let more = [libc::SYS_setns, libc::SYS_prctl, libc::SYS_seccomp];
+        let more = numbered(more.map(|call| (call, Answer::Allowed.into())).into_iter());
+        assert_eq!(entering, more.unwrap());
+    }
+
+    #[test]
+    fn whoever_has_entered_is_under_what_a_sandbox_is_under() {
+        let after: Vec<_> = filter_after_entering()
+            .unwrap()
+            .chunks_exact(8)
+            .map(|bytes| Instruction {
+                code: u16::from_ne_bytes(bytes[..2].try_into().unwrap()),
+                jump_true: bytes[2],
+                jump_false: bytes[3],
+                operand: u32::from_ne_bytes(bytes[4..].try_into().unwrap()),
+            })
+            .collect();
+        let sandbox = filter(Privileges::Sandbox).unwrap();
+        let entering = filter(Privileges::Enter).unwrap();
+        let (mode, install) = (
+            u64::from(libc::SECCOMP_MODE_FILTER),
+            u64::from(libc::SECCOMP_SET_MODE_FILTER),
+        );
+        for (call, arguments) in [
+            (libc::SYS_setns, [7, 0]),
+            (libc::SYS_prctl, [number(libc::PR_SET_SECCOMP), mode]),
+            (libc::SYS_prctl, [number(libc::PR_SET_NAME), 7]),
+            (libc::SYS_read, [0, 7]),
+            (libc::SYS_seccomp, [install, 0]),
+        ] {
+            let call = Call::new(call, &arguments);
+            // The kernel does what the strictest of several filters says.
+            let strictest = match run(&entering, call) {
+                libc::SECCOMP_RET_ALLOW => run(&after, call),
+                refused => refused,
+            };
+            assert_eq!(strictest, run(&sandbox, call), "{call:x?}");
+        }
     }
 
     #[test]

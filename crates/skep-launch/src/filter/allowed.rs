@@ -189,7 +189,7 @@ pub(super) const CALLS: &[i64] = &[
     libc::SYS_setfsgid,
     libc::SYS_capget,
     libc::SYS_capset,
-    // Programs that lock themselves in further may do so.
+    // Programs that lock themselves in further may do so, except by filters of their own.
     libc::SYS_seccomp,
     libc::SYS_landlock_create_ruleset,
     libc::SYS_landlock_add_rule,

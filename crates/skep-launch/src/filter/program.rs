@@ -34,6 +34,12 @@ pub(super) enum Answer {
     NoFamily,
     /// "Out of memory".
     NoMemory,
+    /// "No such option of a socket".
+    NoOption,
+    /// "Invalid argument", which is what kernels say that do not know what is asked for.
+    Invalid,
+    /// As if it had been done.
+    Ignored,
 }
 
 /// What decides about a call.
@@ -198,6 +204,9 @@ fn returned(answer: Answer) -> u32 {
         Answer::Refused => error(libc::EPERM),
         Answer::NoFamily => error(libc::EAFNOSUPPORT),
         Answer::NoMemory => error(libc::ENOMEM),
+        Answer::NoOption => error(libc::ENOPROTOOPT),
+        Answer::Invalid => error(libc::EINVAL),
+        Answer::Ignored => error(0),
     }
 }
 

@@ -20,7 +20,7 @@ CALLS = {
         "name_to_handle_at": 303, "open_by_handle_at": 304, "sethostname": 170, "syslog": 103,
         "personality": 135, "capset": 126, "quotactl": 179, "request_key": 249,
         "cachestat": 451, "socketpair": 53, "io_setup": 206, "io_destroy": 207, "mincore": 27,
-        "memfd_create": 319, "get_mempolicy": 239,
+        "memfd_create": 319, "get_mempolicy": 239, "madvise": 28, "seccomp": 317,
     },
     "aarch64": {
         "mount": 40, "umount2": 39, "pivot_root": 41, "fsopen": 430, "fsconfig": 431, "fsmount": 432,
@@ -32,7 +32,7 @@ CALLS = {
         "name_to_handle_at": 264, "open_by_handle_at": 265, "sethostname": 161, "syslog": 116,
         "personality": 92, "capset": 91, "quotactl": 60, "request_key": 218,
         "cachestat": 451, "socketpair": 199, "io_setup": 0, "io_destroy": 1, "mincore": 232,
-        "memfd_create": 279, "get_mempolicy": 236,
+        "memfd_create": 279, "get_mempolicy": 236, "madvise": 233, "seccomp": 277,
     },
 }[platform.machine()]
 
@@ -130,6 +130,35 @@ def kept_copy(arrange=lambda sender: None, ancillary=()):
         sender.setblocking(False)
         copy = sender.recvmsg(2000, 500, socket.MSG_ERRQUEUE)[0]
     return f"{len(copy)} bytes"
+
+
+def harmless_filter():
+    """A filter of system calls that allows all, and the promise that somebody without rights gives to install one."""
+    PR_SET_NO_NEW_PRIVS = 38
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "no new privileges")
+    instruction = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000))
+    program = ctypes.create_string_buffer(struct.pack("HL", 1, ctypes.addressof(instruction)))
+    program.instruction = instruction
+    return program
+
+
+def unused_source(rank):
+    """A file of the template that no program has mapped: one of the largest sources of Python's library."""
+    sources = (entry for entry in os.scandir(os.path.dirname(os.__file__)) if entry.name.endswith(".py"))
+    return sorted(sources, key=lambda entry: entry.stat().st_size)[-1 - rank].path
+
+
+def faults(file):
+    """How often the disk was waited for while each page of a file was touched; nothing if it was in memory."""
+    import mmap
+    import resource
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as pages:
+        sum(pages[start] for start in range(0, len(pages), mmap.PAGESIZE))
+    waited = resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before
+    return f"{waited} faults" if waited else None
 
 
 def given(name):
