@@ -78,6 +78,7 @@ pub fn probe(config: &NativeConfig) -> Vec<Check> {
         machine::user_namespaces(),
         machine::user_ids(),
         machine::cgroups(config),
+        machine::crash_handler(),
         machine::disk_tool(),
         machine::disk_quota(&config.data_dir),
         trial::launch(config),

@@ -152,6 +152,25 @@ pub(super) fn cgroups(config: &NativeConfig) -> Check {
     }
 }
 
+pub(super) fn crash_handler() -> Check {
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    crash_handler_of(pattern.trim())
+}
+
+/// What becomes of a crash in a sandbox. Its limit of dumps keeps the kernel from writing a file
+/// and from starting a program, but not from connecting to a socket (since Linux 6.16).
+fn crash_handler_of(pattern: &str) -> Check {
+    let name = "crash handler";
+    if pattern.starts_with('@') {
+        return Check::limited(
+            name,
+            format!("crashes in sandboxes are sent to `{pattern}`, whatever their limit says"),
+            "sysctl kernel.core_pattern=core",
+        );
+    }
+    Check::good(name, format!("`{pattern}` hears of no crash in a sandbox"))
+}
+
 pub(super) fn disk_tool() -> Check {
     let name = "disk images";
     if !Path::new("/dev/loop-control").exists() {
@@ -228,6 +247,16 @@ mod tests {
         assert_eq!(version("6.18.44-fc-v445"), Some((6, 18)));
         assert_eq!(version("5.4-rc1"), Some((5, 4)));
         assert_eq!(version("unknown"), None);
+    }
+
+    #[test]
+    fn a_crash_handler_that_no_limit_stops_is_named() {
+        use super::super::CheckStatus;
+        let status = |pattern| crash_handler_of(pattern).status;
+        assert_eq!(status("core"), CheckStatus::Good);
+        assert_eq!(status("|/usr/share/apport/apport %p"), CheckStatus::Good);
+        assert_eq!(status("@/run/crashes.socket"), CheckStatus::Limited);
+        assert_eq!(status("@@/run/crashes.socket"), CheckStatus::Limited);
     }
 
     #[test]
