@@ -1,5 +1,5 @@
 # Joins groups of IPv6 without end: each takes memory of the kernel that no cgroup counts.
-# Held by: filter
+# Held by: filter, socket limits
 
 
 def attempt():
