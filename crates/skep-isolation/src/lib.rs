@@ -144,8 +144,8 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     fn damaged(&self) -> BoxFuture<'_, Vec<SandboxId>>;
 
     /// The sandboxes that hold more of the machine's memory than they may, in ways that their
-    /// limits do not count. To be asked several times a second: what there is to look at is
-    /// looked at when the machine's memory shrinks.
+    /// limits do not count. To be asked several times a second: the backend decides what is
+    /// worth a look.
     fn hoarding(&self) -> BoxFuture<'_, Vec<SandboxId>>;
 
     /// Finds a sandbox that was launched by an earlier server.

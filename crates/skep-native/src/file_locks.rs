@@ -3,17 +3,19 @@
 //! A lock is 192 bytes of the kernel's memory, and a process may have millions. Those on one
 //! inode are a list that is walked by whoever closes it, and the inode of event and timer
 //! descriptors is the same for the whole host. The filter cannot tell: databases and package
-//! managers lock, and a filter cannot count. So the kernel's list is read now and then, and when
-//! it is long, whoever holds too many is named.
+//! managers lock, and a filter cannot count. So the beginning of the kernel's list is read now and
+//! then, and when it is long, whoever holds too many is named.
 //!
-//! The list names a process for some locks only, and that may have passed its descriptors on. So
-//! locks are counted where they are held: at the descriptors of each process.
+//! The list names the process that made a lock, unless it belongs to an open file description or
+//! the process is gone. What it does not tell is looked for at descriptors, at a sample of them:
+//! a sandbox may have a million. Nobody is blamed for a lock that was not seen to be its own.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -22,14 +24,23 @@ use skep_types::SandboxId;
 /// The locks of a sandbox that are nobody's business: 800 KiB.
 const ALLOWED: usize = 4096;
 /// Those on the inode that all event descriptors of the host share. Nobody needs one.
-const ALLOWED_ON_SHARED_INODE: usize = 256;
+const ALLOWED_ON_SHARED_INODE: usize = 255;
 /// The locks that sandboxes have on average, and much more, before anybody looks closer.
 const USUAL: usize = 64;
-/// The lines of the kernel's list that are read when it is not known who has them. Reading takes
-/// the square of it.
-const MOST_READ: usize = 65_536;
-/// The part of one processor's time that looking takes at most.
+/// The lines of the kernel's list that are read then. Reading takes the square of it.
+const MOST_READ: usize = 32_768;
+/// The descriptors that are looked at in one look, of all sandboxes.
+const DESCRIPTORS: usize = 8192;
+/// Threads of a process that are looked at; one may have descriptors of its own.
+const THREADS: usize = 16;
+/// What is read of a descriptor: some ten thousand locks.
+const LONGEST: u64 = 1 << 20;
+/// How often the list is read at most. In a second a sandbox makes locks of 30 MiB.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The part of one processor's time that looking takes, as long as that is possible: a long list,
+/// whoever made it, must not keep anybody from looking.
 const SHARE: u32 = 20;
+const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Finds the sandboxes that hold too many locks.
 #[derive(Debug)]
@@ -51,16 +62,20 @@ impl LockWatch {
         }
     }
 
-    /// The sandboxes that hold too many locks, of those that are given with their first processes.
-    /// Looks at most for a part of the time.
-    pub(crate) fn look(&self, sandboxes: &[(SandboxId, i32)]) -> io::Result<Vec<SandboxId>> {
+    /// The sandboxes that hold too many locks, of those that `sandboxes` names with their first
+    /// processes, if it is time to look.
+    pub(crate) fn look(
+        &self,
+        sandboxes: impl FnOnce() -> Vec<(SandboxId, i32)>,
+    ) -> io::Result<Vec<SandboxId>> {
         let mut next = self.next.lock().expect("no holder panics");
         let began = Instant::now();
         if began < *next {
             return Ok(Vec::new());
         }
-        let found = self.find(Path::new("/proc"), sandboxes);
-        *next = Instant::now() + (began.elapsed() * SHARE).min(Duration::from_secs(10));
+        let found = self.find(Path::new("/proc"), &sandboxes());
+        let pause = (began.elapsed() * SHARE).clamp(INTERVAL, LONGEST_INTERVAL);
+        *next = Instant::now() + pause;
         found
     }
 
@@ -68,62 +83,36 @@ impl LockWatch {
         let shared = self.shared_inode.as_deref();
         let many = ALLOWED + USUAL * sandboxes.len();
         let seen = Seen::read(proc, shared, many)?;
-        if seen.locks < many && seen.on_shared_inode < ALLOWED_ON_SHARED_INODE {
+        if seen.locks < many && seen.on_shared_inode <= ALLOWED_ON_SHARED_INODE {
             return Ok(Vec::new());
         }
-        let held = held(proc, shared, sandboxes)?;
-        let mut found: Vec<_> = held
-            .iter()
-            .filter(|(_, held)| held.is_too_much())
-            .map(|(id, _)| id.clone())
-            .collect();
-        if found.is_empty() && seen.locks >= many {
-            // Locks of a description that is on its way through a socket are at no descriptor.
-            let known: usize = held.values().map(|held| held.of_descriptions).sum();
-            let all = Seen::read(proc, shared, MOST_READ)?.of_descriptions;
-            if all.saturating_sub(known) > ALLOWED {
-                let sending = held.iter().filter(|(_, held)| held.in_sockets > 0);
-                found.extend(sending.map(|(id, _)| id.clone()));
+        let owners = Owners::new(proc, sandboxes);
+        let mut held: HashMap<&SandboxId, Held> = HashMap::new();
+        let mut unknown = 0;
+        for (process, locks) in Seen::read(proc, shared, MOST_READ)?.by_process {
+            match process.and_then(|pid| owners.of(&pid.to_string())) {
+                Some(owner) => held.entry(owner).or_default().add(&locks),
+                // The host may do as it likes; who made it may be gone, or is not told.
+                None => unknown += locks.locks,
             }
         }
-        Ok(found)
-    }
-}
-
-/// The beginning of the kernel's list.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Seen {
-    locks: usize,
-    on_shared_inode: usize,
-    /// Those that belong to an open file description instead of a process.
-    of_descriptions: usize,
-}
-
-impl Seen {
-    fn read(proc: &Path, shared_inode: Option<&str>, most: usize) -> io::Result<Self> {
-        let mut seen = Self::default();
-        for line in BufReader::new(File::open(proc.join("locks"))?)
-            .lines()
-            .take(most)
-        {
-            let line = line?;
-            seen.locks += 1;
-            seen.on_shared_inode +=
-                usize::from(shared_inode.is_some() && inode(&line) == shared_inode);
-            seen.of_descriptions += usize::from(line.contains(" OFDLCK "));
+        if unknown > ALLOWED {
+            for (owner, sampled) in owners.sample(shared)? {
+                // The same locks may be in both counts: the larger is the truer one.
+                let known = held.entry(owner).or_default();
+                *known = known.larger(&sampled);
+            }
         }
-        Ok(seen)
+        let found = held.into_iter().filter(|(_, held)| held.is_too_much());
+        Ok(found.map(|(id, _)| id.clone()).collect())
     }
 }
 
-/// The locks of one sandbox.
-#[derive(Debug, Default)]
+/// A number of locks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Held {
     locks: usize,
     on_shared_inode: usize,
-    of_descriptions: usize,
-    /// Descriptors on their way through its sockets.
-    in_sockets: usize,
 }
 
 impl Held {
@@ -131,74 +120,194 @@ impl Held {
         self.locks > ALLOWED || self.on_shared_inode > ALLOWED_ON_SHARED_INODE
     }
 
-    /// Adds what a descriptor holds, unless the locks on its inode are counted already.
-    fn add(&mut self, text: &str, shared_inode: Option<&str>, counted: &mut HashSet<String>) {
-        let mut is_new = None;
-        for line in text.lines() {
-            if let Some(number) = line.strip_prefix("scm_fds:") {
-                self.in_sockets += number.trim().parse::<usize>().unwrap_or_default();
-            }
-            let Some(lock) = line.strip_prefix("lock:") else {
-                continue;
-            };
-            let of_description = lock.contains(" OFDLCK ");
-            self.of_descriptions += usize::from(of_description);
-            // Each descriptor of an inode shows all locks that its process has on it.
-            let is_new = of_description
-                || *is_new.get_or_insert_with(|| {
-                    inode(lock).is_some_and(|inode| counted.insert(inode.to_owned()))
-                });
-            if is_new {
-                self.locks += 1;
-                self.on_shared_inode +=
-                    usize::from(shared_inode.is_some() && inode(lock) == shared_inode);
+    fn add(&mut self, other: &Self) {
+        self.locks += other.locks;
+        self.on_shared_inode += other.on_shared_inode;
+    }
+
+    fn larger(&self, other: &Self) -> Self {
+        Self {
+            locks: self.locks.max(other.locks),
+            on_shared_inode: self.on_shared_inode.max(other.on_shared_inode),
+        }
+    }
+
+    /// Adds the locks at a descriptor, unless those of its process on that inode are counted
+    /// already: every descriptor of an inode shows them all.
+    fn add_descriptor(
+        &mut self,
+        text: &str,
+        shared_inode: Option<&str>,
+        counted: &mut HashSet<String>,
+    ) {
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix("lock:"));
+        let Some(first) = lines.next() else {
+            return;
+        };
+        let Some(inode) = inode(first) else {
+            return;
+        };
+        if counted.insert(inode.to_owned()) {
+            let locks = 1 + lines.count();
+            self.locks += locks;
+            if Some(inode) == shared_inode {
+                self.on_shared_inode += locks;
             }
         }
     }
 }
 
-/// Counts the locks at the descriptors of all processes of sandboxes.
-fn held(
-    proc: &Path,
-    shared_inode: Option<&str>,
-    sandboxes: &[(SandboxId, i32)],
-) -> io::Result<HashMap<SandboxId, Held>> {
-    let namespace = |pid: &str| fs::read_link(proc.join(pid).join("ns/pid")).ok();
-    let owners: HashMap<_, _> = sandboxes
-        .iter()
-        .filter_map(|(id, pid)| Some((namespace(&pid.to_string())?, id)))
-        .collect();
-    let mut held: HashMap<SandboxId, Held> = HashMap::new();
-    for entry in fs::read_dir(proc)? {
-        let name = entry?.file_name();
-        let Some(pid) = name.to_str().filter(|name| name.parse::<u32>().is_ok()) else {
-            continue;
-        };
-        let Some(owner) = namespace(pid).and_then(|namespace| owners.get(&namespace)) else {
-            continue;
-        };
-        let of_sandbox = held.entry((*owner).clone()).or_default();
-        let mut counted = HashSet::new();
-        // A process that ends meanwhile holds nothing.
-        let Ok(descriptors) = fs::read_dir(proc.join(pid).join("fdinfo")) else {
-            continue;
-        };
-        for descriptor in descriptors.flatten() {
-            if of_sandbox.is_too_much() {
-                break;
-            }
-            if let Ok(text) = fs::read_to_string(descriptor.path()) {
-                of_sandbox.add(&text, shared_inode, &mut counted);
+/// The beginning of the kernel's list.
+#[derive(Debug, Default)]
+struct Seen {
+    locks: usize,
+    on_shared_inode: usize,
+    /// By the process that made them, where the kernel tells.
+    by_process: HashMap<Option<u32>, Held>,
+}
+
+impl Seen {
+    fn read(proc: &Path, shared_inode: Option<&str>, most: usize) -> io::Result<Self> {
+        let mut seen = Self::default();
+        let list = BufReader::new(File::open(proc.join("locks"))?);
+        for line in list.lines().take(most) {
+            let line = line?;
+            let is_shared = shared_inode.is_some() && inode(&line) == shared_inode;
+            let held = Held {
+                locks: 1,
+                on_shared_inode: usize::from(is_shared),
+            };
+            seen.locks += 1;
+            seen.on_shared_inode += held.on_shared_inode;
+            let process = seen.by_process.entry(process(&line)).or_default();
+            process.add(&held);
+        }
+        Ok(seen)
+    }
+}
+
+/// Whose processes there are.
+#[derive(Debug)]
+struct Owners<'a> {
+    proc: &'a Path,
+    /// By pid namespace: a sandbox has its own, and its processes can leave it for no other.
+    by_namespace: HashMap<PathBuf, &'a SandboxId>,
+}
+
+impl<'a> Owners<'a> {
+    fn new(proc: &'a Path, sandboxes: &'a [(SandboxId, i32)]) -> Self {
+        let by_namespace = sandboxes
+            .iter()
+            .filter_map(|(id, pid)| Some((namespace(proc, &pid.to_string())?, id)))
+            .collect();
+        Self { proc, by_namespace }
+    }
+
+    fn of(&self, pid: &str) -> Option<&'a SandboxId> {
+        self.by_namespace.get(&namespace(self.proc, pid)?).copied()
+    }
+
+    /// Counts the locks at a sample of all descriptors of sandboxes: all, if there are few.
+    fn sample(&self, shared_inode: Option<&str>) -> io::Result<HashMap<&'a SandboxId, Held>> {
+        let mut processes: Vec<(String, &SandboxId)> = Vec::new();
+        for entry in fs::read_dir(self.proc)? {
+            let name = entry?.file_name();
+            let pid = name.to_str().filter(|name| name.parse::<u32>().is_ok());
+            if let Some((pid, owner)) = pid.and_then(|pid| Some((pid, self.of(pid)?))) {
+                processes.push((pid.to_owned(), owner));
             }
         }
+        shuffle(&mut processes);
+        let mut held: HashMap<&SandboxId, Held> = HashMap::new();
+        let mut left = DESCRIPTORS;
+        for (pid, owner) in processes {
+            let held = held.entry(owner).or_default();
+            let mut counted = HashSet::new();
+            for thread in self.threads(&pid) {
+                for descriptor in sampled_descriptors(&thread, left) {
+                    left -= 1;
+                    if let Some(text) = beginning(&thread.join("fdinfo").join(descriptor)) {
+                        held.add_descriptor(&text, shared_inode, &mut counted);
+                    }
+                }
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        Ok(held)
     }
-    Ok(held)
+
+    /// Some threads of a process, the first one among them.
+    fn threads(&self, pid: &str) -> Vec<PathBuf> {
+        let folder = self.proc.join(pid).join("task");
+        let threads = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let mut threads: Vec<_> = threads.map(|thread| thread.path()).collect();
+        shuffle(&mut threads);
+        threads.truncate(THREADS);
+        let first = folder.join(pid);
+        if !threads.contains(&first) {
+            threads.push(first);
+        }
+        threads
+    }
+}
+
+/// Numbers of descriptors that a thread may have: all if they are at most `most`, else as many
+/// of them by chance. The table is not listed: it may have a million entries.
+fn sampled_descriptors(thread: &Path, most: usize) -> Vec<String> {
+    let status = fs::read_to_string(thread.join("status")).unwrap_or_default();
+    let size = status
+        .lines()
+        .find_map(|line| line.strip_prefix("FDSize:")?.trim().parse::<usize>().ok())
+        .unwrap_or_default();
+    if size <= most {
+        return (0..size).map(|number| number.to_string()).collect();
+    }
+    (0..most)
+        .map(|_| (random() % size as u64).to_string())
+        .collect()
+}
+
+/// The beginning of a small file of the kernel's; `None` if it is not there any more.
+fn beginning(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    let read = File::open(path)
+        .ok()?
+        .take(LONGEST)
+        .read_to_string(&mut text);
+    read.is_ok().then_some(text)
+}
+
+fn namespace(proc: &Path, pid: &str) -> Option<PathBuf> {
+    fs::read_link(proc.join(pid).join("ns/pid")).ok()
+}
+
+fn shuffle<T>(things: &mut [T]) {
+    for index in (1..things.len()).rev() {
+        let other = random() % (index as u64 + 1);
+        things.swap(index, usize::try_from(other).unwrap_or_default());
+    }
+}
+
+/// A number that a sandbox cannot foresee.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// The device and inode in a line of the kernel's list.
 fn inode(line: &str) -> Option<&str> {
     let mut words = line.split_whitespace();
     words.find(|word| word.bytes().filter(|byte| *byte == b':').count() == 2)
+}
+
+/// The process in a line of the kernel's list: the word before the inode. Locks of open file
+/// descriptions have -1 there.
+fn process(line: &str) -> Option<u32> {
+    let words: Vec<_> = line.split_whitespace().collect();
+    let inode = inode(line)?;
+    let index = words.iter().position(|word| *word == inode)?;
+    words.get(index.checked_sub(1)?)?.parse().ok()
 }
 
 /// The inode that event descriptors share, in the form of the kernel's list.
@@ -216,120 +325,145 @@ mod tests {
 
     use super::*;
 
-    /// A host of one sandbox and one process beside it.
-    struct Host(tempfile::TempDir);
+    /// A host of two sandboxes, one with two processes, and one process beside them.
+    struct Host {
+        proc: tempfile::TempDir,
+        sandboxes: [(SandboxId, i32); 2],
+    }
 
     const SHARED: &str = "00:10:1059";
+    const INODE: &str = "00:2e:5";
+    const MANY: usize = ALLOWED + 2 * USUAL;
 
     impl Host {
         fn new() -> Self {
-            let host = Self(tempfile::tempdir().unwrap());
-            for (pid, namespace) in [(1, 1), (7, 2), (8, 2)] {
-                let folder = host.0.path().join(pid.to_string());
+            let host = Self {
+                proc: tempfile::tempdir().unwrap(),
+                sandboxes: [(SandboxId::random(), 7), (SandboxId::random(), 9)],
+            };
+            for (pid, namespace) in [(1, 1), (7, 2), (8, 2), (9, 3)] {
+                let folder = host.proc.path().join(pid.to_string());
+                let thread = folder.join(format!("task/{pid}"));
                 fs::create_dir_all(folder.join("ns")).unwrap();
-                fs::create_dir_all(folder.join("fdinfo")).unwrap();
+                fs::create_dir_all(thread.join("fdinfo")).unwrap();
+                fs::write(thread.join("status"), "Name:\tx\nFDSize:\t64\n").unwrap();
                 let link = format!("pid:[{namespace}]");
                 std::os::unix::fs::symlink(link, folder.join("ns/pid")).unwrap();
             }
-            host.lists(0, "00:2e:5");
+            host.lists("");
             host
         }
 
-        fn lines(number: usize, kind: &str, inode: &str) -> String {
+        fn lines(number: usize, pid: i32, inode: &str) -> String {
             let mut text = String::new();
             for at in 0..number {
-                writeln!(text, "1: {kind}  ADVISORY  WRITE 8 {inode} {at} {at}").unwrap();
+                writeln!(text, "1: POSIX  ADVISORY  WRITE {pid} {inode} {at} {at}").unwrap();
             }
             text
         }
 
-        fn lists(&self, number: usize, inode: &str) {
-            let text = Self::lines(number, "POSIX", inode);
-            fs::write(self.0.path().join("locks"), text).unwrap();
+        fn lists(&self, text: &str) {
+            fs::write(self.proc.path().join("locks"), text).unwrap();
         }
 
-        fn holds(&self, pid: u32, descriptor: u32, locks: &str) {
+        fn holds(&self, pid: u32, thread: u32, descriptor: u32, locks: &str) {
             let prefixed: String = locks
                 .lines()
                 .map(|line| format!("lock:\t{line}\n"))
                 .collect();
+            let folder = self.proc.path().join(format!("{pid}/task/{thread}/fdinfo"));
+            fs::create_dir_all(&folder).unwrap();
+            let status = folder.parent().unwrap().join("status");
+            fs::write(status, "FDSize:\t64\n").unwrap();
             let text = format!("pos:\t0\nflags:\t02\n{prefixed}");
-            let path = format!("{pid}/fdinfo/{descriptor}");
-            fs::write(self.0.path().join(path), text).unwrap();
+            fs::write(folder.join(descriptor.to_string()), text).unwrap();
         }
 
-        fn found(&self) -> usize {
+        #[track_caller]
+        fn check(&self, expected: &[usize]) {
             let watch = LockWatch {
                 shared_inode: Some(SHARED.to_owned()),
                 next: Mutex::new(Instant::now()),
             };
-            let sandboxes = [(SandboxId::random(), 7)];
-            watch.find(self.0.path(), &sandboxes).unwrap().len()
+            let found = watch.find(self.proc.path(), &self.sandboxes).unwrap();
+            let expected: Vec<_> = (expected.iter())
+                .map(|index| self.sandboxes[*index].0.clone())
+                .collect();
+            assert_eq!(found, expected);
         }
     }
 
     #[test]
-    fn whoever_holds_too_many_is_found_at_its_descriptors() {
+    fn whoever_made_too_many_is_named_by_the_list() {
         let host = Host::new();
-        let many = Host::lines(ALLOWED + 1, "POSIX", "00:2e:5");
-        host.holds(8, 3, &many);
-        assert_eq!(host.found(), 0, "nobody looks while the list is short");
-        host.lists(ALLOWED + USUAL, "00:2e:5");
-        assert_eq!(host.found(), 1);
-        host.holds(8, 3, "");
-        host.holds(1, 3, &many);
-        assert_eq!(host.found(), 0, "the host may do as it likes");
+        host.lists(&Host::lines(MANY - 1, 8, INODE));
+        host.check(&[]);
+        host.lists(&Host::lines(MANY, 8, INODE));
+        host.check(&[0]);
+        host.lists(&Host::lines(MANY, 1, INODE));
+        host.check(&[]);
+    }
+
+    #[test]
+    fn what_the_list_does_not_tell_is_found_at_descriptors_of_any_thread() {
+        let host = Host::new();
+        let hidden = Host::lines(MANY, -1, INODE);
+        host.lists(&hidden);
+        // Somebody on the host may have them, and an innocent one has a lock of its own.
+        host.holds(9, 9, 3, &Host::lines(1, -1, INODE));
+        host.check(&[]);
+        host.holds(8, 4711, 3, &hidden);
+        host.check(&[0]);
     }
 
     #[test]
     fn locks_of_one_inode_are_counted_once_for_each_process() {
         let host = Host::new();
-        host.lists(ALLOWED + USUAL, "00:2e:5");
-        let half = Host::lines(ALLOWED / 2 + 1, "POSIX", "00:2e:5");
+        host.lists(&Host::lines(MANY, -1, INODE));
+        let half = Host::lines(ALLOWED / 2 + 1, -1, INODE);
         for descriptor in 3..9 {
-            host.holds(8, descriptor, &half);
+            host.holds(8, 8, descriptor, &half);
         }
-        assert_eq!(host.found(), 0);
-        host.holds(7, 3, &half);
-        assert_eq!(host.found(), 1, "two processes hold theirs");
+        host.check(&[]);
+        host.holds(7, 7, 3, &half);
+        host.check(&[0]);
     }
 
     #[test]
     fn the_inode_that_all_share_has_a_bound_of_its_own() {
         let host = Host::new();
-        host.lists(ALLOWED_ON_SHARED_INODE, SHARED);
-        host.holds(8, 3, &Host::lines(ALLOWED_ON_SHARED_INODE, "POSIX", SHARED));
-        assert_eq!(host.found(), 0);
-        host.holds(7, 3, &Host::lines(1, "FLOCK", SHARED));
-        assert_eq!(host.found(), 1);
+        host.lists(&Host::lines(ALLOWED_ON_SHARED_INODE, 8, SHARED));
+        host.check(&[]);
+        host.lists(&Host::lines(ALLOWED_ON_SHARED_INODE + 1, 8, SHARED));
+        host.check(&[0]);
     }
 
     #[test]
-    fn locks_on_their_way_through_a_socket_are_blamed_on_whoever_has_such_a_socket() {
-        let host = Host::new();
-        let hidden = Host::lines(2 * ALLOWED, "OFDLCK", "00:2e:5");
-        fs::write(host.0.path().join("locks"), hidden).unwrap();
-        assert_eq!(host.found(), 0, "somebody on the host may have them");
-        fs::write(host.0.path().join("8/fdinfo/4"), "pos:\t0\nscm_fds: 1\n").unwrap();
-        assert_eq!(host.found(), 1);
+    fn a_large_table_of_descriptors_is_sampled() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("status"), "FDSize:\t1048576\n").unwrap();
+        let sampled = sampled_descriptors(folder.path(), 100);
+        assert_eq!(sampled.len(), 100);
+        assert!(sampled.iter().any(|number| number.len() > 3), "{sampled:?}");
+        assert!(sampled_descriptors(&folder.path().join("gone"), 100).is_empty());
     }
 
     #[test]
     fn the_lists_of_this_kernel_are_understood() {
         let file = tempfile::tempfile().unwrap();
         rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
-        let metadata = file.metadata().unwrap();
+        let ends = format!(":{}", file.metadata().unwrap().ino());
         let listed = fs::read_to_string("/proc/locks").unwrap();
-        let ends = format!(":{}", metadata.ino());
-        assert!(
-            listed
-                .lines()
-                .any(|line| inode(line).is_some_and(|inode| inode.ends_with(&ends)))
-        );
-        let descriptor = std::os::fd::AsRawFd::as_raw_fd(&file);
-        let text = fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).unwrap();
+        let line = (listed.lines())
+            .find(|line| inode(line).is_some_and(|inode| inode.ends_with(&ends)))
+            .unwrap();
+        assert_eq!(process(line), Some(std::process::id()), "{line}");
+        let descriptor = std::os::fd::AsRawFd::as_raw_fd(&file).to_string();
+        let own = Path::new("/proc/thread-self");
+        assert!(sampled_descriptors(own, usize::MAX).contains(&descriptor));
+        let text = beginning(&own.join("fdinfo").join(descriptor)).unwrap();
         let mut held = Held::default();
-        held.add(&text, None, &mut HashSet::new());
+        held.add_descriptor(&text, None, &mut HashSet::new());
         assert_eq!(held.locks, 1, "{text}");
     }
 }

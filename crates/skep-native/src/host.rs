@@ -371,17 +371,18 @@ impl Host {
             });
             residents.collect::<Vec<_>>()
         };
-        let mut hoarding = self.locks.look(&residents()).unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot see who holds locks");
-            Vec::new()
-        });
         let memory = |id: &SandboxId| {
             let limit = self.cgroups.memory_limit(&Group::new(id));
             limit.map_err(io::Error::other)
         };
         let with_queues = self.queues.look(residents, memory);
-        hoarding.extend(with_queues.unwrap_or_else(|error| {
+        let mut hoarding = with_queues.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot see what sockets hold");
+            Vec::new()
+        });
+        let with_locks = self.locks.look(residents);
+        hoarding.extend(with_locks.unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot see who holds locks");
             Vec::new()
         }));
         hoarding

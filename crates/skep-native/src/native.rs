@@ -354,7 +354,7 @@ impl Isolation for Native {
         async move {
             let hoarding = tokio::task::spawn_blocking(move || host.hoarding()).await;
             hoarding.unwrap_or_else(|panic| {
-                tracing::error!(error = %Chain(&panic), "looking into sockets panicked");
+                tracing::error!(error = %Chain(&panic), "looking for uncounted memory panicked");
                 Vec::new()
             })
         }

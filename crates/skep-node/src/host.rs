@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use skep_types::{EndReason, HostCapacity, HostResource, Promised, Resources, SandboxId};
+use skep_types::{EndReason, HostCapacity, HostResource, Phase, Promised, Resources, SandboxId};
 
 use crate::admission::{INTERVAL, NoRoom, Reservation};
 use crate::node::{Inner, Node};
@@ -132,7 +132,11 @@ impl Node {
     /// Ends the sandboxes that hold memory of the machine which their limits do not count.
     async fn end_hoarding(&self) {
         for id in self.inner.isolation.hoarding().await {
-            self.end_for(id, EndReason::OutOfMemory);
+            // One that is ending is found until it is gone.
+            let status = self.status(&id);
+            if status.is_some_and(|status| status.phase == Phase::Running) {
+                self.end_for(id, EndReason::OutOfMemory);
+            }
         }
     }
 
@@ -143,7 +147,7 @@ impl Node {
         self.inner.tasks.spawn("end a sandbox", async move {
             match node.kill(&id, reason).await {
                 Ok(()) => {
-                    tracing::warn!(sandbox = %id, %reason, "ended a sandbox for what was found on the machine")
+                    tracing::warn!(sandbox = %id, %reason, "ended a sandbox that lost data to a full disk, or held memory that no limit counts");
                 }
                 Err(error) => tracing::debug!(sandbox = %id, %error, "it is ending already"),
             }

@@ -114,10 +114,11 @@ pub(crate) const COUNTERS: &[Counter] = &[
     most(
         "locks on files",
         "memory, and the time of whoever closes the same file",
-        "4,096, and 256 on the inode that all event descriptors share, and what it makes in the tenth of a second until \
+        "4,096, and 255 on the inode that all event descriptors share, and what it makes in the second until \
          somebody looks",
-        "the server, which reads the kernel's list, counts at the descriptors of processes when it is long, and ends \
-         whoever holds too many (`out_of_memory`)",
+        "the server, which reads the beginning of the kernel's list and ends whoever made too many (`out_of_memory`). Those \
+         whose maker the list does not tell are counted at a sample of descriptors; locks of a description that is at no \
+         descriptor, because it is mapped or on its way through a socket, are not found",
         Needs::Nothing,
     ),
     most(
@@ -253,7 +254,8 @@ pub(crate) const COUNTERS: &[Counter] = &[
         "connections that the packet filter remembers",
         "`net.netfilter.nf_conntrack_max`",
         "8,192 to the world, none for names",
-        "rules of the packet filter: a meter for each sender, `notrack` for names",
+        "rules of the packet filter: a meter for each sender, `notrack` for names. What an ended sandbox leaves stays until it \
+         times out",
         Needs::AtLeast("net.netfilter.nf_conntrack_max", 262_144),
     ),
     most(

@@ -27,7 +27,7 @@ pub(crate) struct Queue {
 }
 
 /// All kinds.
-pub(crate) const QUEUES: [Queue; 6] = [
+pub(crate) const QUEUES: [Queue; 7] = [
     Queue {
         name: "answers",
         program: include_str!("queues/answers.py"),
@@ -47,6 +47,10 @@ pub(crate) const QUEUES: [Queue; 6] = [
     Queue {
         name: "locks",
         program: include_str!("queues/locks.py"),
+    },
+    Queue {
+        name: "locks_of_descriptions",
+        program: include_str!("queues/locks_of_descriptions.py"),
     },
     Queue {
         name: "locks_on_the_inode_of_all",
