@@ -163,8 +163,8 @@ fn withhold(headers: &mut HeaderMap, passage: &Passage<'_>) {
         headers.remove(SANDBOX_PORT);
     }
     let own = [AGENT_PORT, INTERPRETER_PORT].contains(&passage.port);
-    // The agent's token would let a service of the user act as its owner, but the service may
-    // ask for keys of its own under this name.
+    // Neither the agent nor the interpreter asks for keys; a service of the user may, under that
+    // name. The agent's token would let such a service act as the sandbox's owner.
     headers.remove(if own { API_KEY } else { ACCESS_TOKEN });
     let access = passage.route.access_token.as_ref().filter(|_| !own);
     let traffic = access.map(AccessToken::traffic);

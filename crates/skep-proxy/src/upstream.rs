@@ -40,7 +40,7 @@ const IDLE_USER: Duration = Duration::from_secs(2);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// The largest head of an answer, and the largest part of its body that is kept for a client
 /// that does not read.
-const HEAD_MAX: usize = 128 * 1024;
+const HEAD_MAX: usize = 256 * 1024;
 const HEADERS_MAX: usize = 512;
 
 /// All kept connections.

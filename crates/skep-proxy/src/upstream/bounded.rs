@@ -24,7 +24,7 @@ use crate::request_body::RequestBody;
 pub(crate) const INTERIM_MAX: usize = 100;
 
 /// How much is read before other tasks get their turn.
-const TURN: usize = 256 * 1024;
+const TURN: usize = 512 * 1024;
 
 /// How many interim answers the request under way was given, for both halves of a connection.
 ///

@@ -105,7 +105,7 @@ async fn a_head_larger_than_any_service_needs_is_no_answer() {
     let (listener, port) = listen(&route).await;
     let service = async {
         let (mut service, _) = accept_head(&listener).await;
-        let head = format!("HTTP/1.1 200 OK\r\nx-large: {}", "a".repeat(140_000));
+        let head = format!("HTTP/1.1 200 OK\r\nx-large: {}", "a".repeat(300_000));
         service.write_all(head.as_bytes()).await.unwrap();
         service
     };

@@ -63,7 +63,7 @@ async fn held(with_token: bool) -> usize {
 #[tokio::test]
 async fn little_is_held_of_what_a_stranger_does_not_read() {
     let (stranger, caller) = tokio::join!(held(false), held(true));
-    assert!(stranger < 3 << 19, "{} KiB are held", stranger >> 10);
+    assert!(stranger < 5 << 19, "{} KiB are held", stranger >> 10);
     // The control: for a caller the kernel keeps as much as it thinks is fast.
-    assert!(caller > 2 << 20, "{} KiB are held", caller >> 10);
+    assert!(caller > 3 << 20, "{} KiB are held", caller >> 10);
 }
