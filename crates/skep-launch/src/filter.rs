@@ -398,7 +398,7 @@ mod tests {
         for refused in IPV6_GROUPS_AND_LABELS {
             option(libc::IPPROTO_IPV6, refused, Err(libc::EPERM));
         }
-        // The kernel limits those of a socket to twenty.
+        // The sandbox's network limits those of a socket.
         option(libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, Ok(()));
     }
 

@@ -73,7 +73,8 @@ impl Slots {
     }
 
     /// Keeps so many free slots side by side for who names them, and takes the first. Fewer, but
-    /// not much fewer than [`LEAST`], where no gap between those that are taken is so large.
+    /// at least [`LEAST`] or what was asked for, where no gap between those that are taken is so
+    /// large.
     pub(crate) fn reserve(&self, count: u16) -> Option<Run> {
         let mut state = self.lock();
         let counts = std::iter::successors(Some(count), |count| Some(count / 2));
@@ -176,12 +177,10 @@ impl State {
     /// The free one of these that has rested longest.
     fn longest_free(
         &self,
-        mut indices: std::ops::Range<usize>,
+        indices: std::ops::Range<usize>,
         is_meant: impl Fn(usize) -> bool,
     ) -> Option<usize> {
-        let free = indices
-            .by_ref()
-            .filter(|index| !self.taken[*index] && is_meant(*index));
+        let free = indices.filter(|index| !self.taken[*index] && is_meant(*index));
         free.min_by_key(|index| self.given_back[*index])
     }
 }

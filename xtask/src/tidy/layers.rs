@@ -103,6 +103,12 @@ const TABLE: &[Entry] = &[
         &["axum", "skep-isolation", "skep-native"],
     ),
     entry(
+        "skep-packages",
+        Row::Mechanism,
+        Place::Server,
+        &["tokio", "axum", "hyper", "http", "skep-image"],
+    ),
+    entry(
         "skep-isolation",
         Row::Mechanism,
         Place::Server,
@@ -122,12 +128,6 @@ const TABLE: &[Entry] = &[
     ),
     entry("skep-client", Row::Mechanism, Place::Client, &["axum"]),
     // vocabulary
-    entry(
-        "skep-packages",
-        Row::Vocabulary,
-        Place::Server,
-        &["tokio", "axum", "hyper", "http", "skep-image"],
-    ),
     entry(
         "skep-types",
         Row::Vocabulary,

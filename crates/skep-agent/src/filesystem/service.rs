@@ -1,8 +1,9 @@
 //! The filesystem service of the contract.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use connectrpc::{ConnectError, RequestContext};
+use connectrpc::{ConnectError, ErrorCode, RequestContext};
 use rustix::io::Errno;
 use skep_wire::agent::AgentConfig;
 use skep_wire::rpc::filesystem as wire;
@@ -12,6 +13,9 @@ use crate::agent::Agent;
 use crate::rootfs::{Location, Name};
 use crate::users::{Accounts, User};
 use crate::{caller, path, rootfs, settings};
+
+/// How long a listing waits for those before it. Each takes less than a second.
+const LISTING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Whose view of the filesystem a request has.
 #[derive(Debug)]
@@ -193,9 +197,14 @@ pub(crate) async fn list_dir(
     context: RequestContext,
     request: wire::ListDirRequest,
 ) -> Result<wire::ListDirResponse, ConnectError> {
-    // One answer at a time takes what an answer may take, also if its caller has gone. The
-    // semaphore is never closed.
-    let turn = Arc::clone(&agent.listings).acquire_owned().await;
+    // One answer at a time takes what an answer may take, also if its caller has gone.
+    let turn = Arc::clone(&agent.listings).acquire_owned();
+    let turn = tokio::time::timeout(LISTING_TIMEOUT, turn).await;
+    let turn = turn.map_err(|_elapsed| {
+        let message = "other directories are being listed; try again";
+        ConnectError::new(ErrorCode::ResourceExhausted, message)
+    })?;
+    let turn = turn.expect("the semaphore is never closed");
     let entries = with_view(&agent, &context, move |view| {
         let _turn = turn;
         list(

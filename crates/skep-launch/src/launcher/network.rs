@@ -14,6 +14,11 @@ const INTERFACE: &str = "eth0";
 /// allows, 253, takes a quarter.
 const SOCKET_EXTRAS: &str = "4096";
 
+/// What a connection's receive buffer holds at least, at first and at most. Since Linux 6.18 the
+/// most is 32 MiB by default, of which nothing is counted before somebody accepts the connection;
+/// this is what it was before.
+const CONNECTION_BUFFER: &str = "4096 131072 6291456";
+
 /// Multicast groups of a socket. Each takes of that, and as much again for the interface.
 const SOCKET_GROUPS: &str = "4";
 
@@ -111,5 +116,6 @@ fn limit_sockets(machine: &Machine) -> Result<(), Trouble> {
     machine
         .write("sys/net/core/optmem_max", SOCKET_EXTRAS)
         .or_else(missing_is_fine)?;
+    machine.write("sys/net/ipv4/tcp_rmem", CONNECTION_BUFFER)?;
     machine.write("sys/net/ipv4/igmp_max_memberships", SOCKET_GROUPS)
 }

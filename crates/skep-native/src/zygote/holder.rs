@@ -188,10 +188,10 @@ fn keep(host: &Arc<Host>, key: &ZygoteKey, specification: &Specification, sandbo
         holder.ended.store(true, Ordering::Release);
         counts.alive.leave();
     }
-    host.slots.release(run);
     if let Some((_, mut started)) = started {
         see_out(&id, &mut started);
     }
+    host.slots.release(run);
     let deadline = Instant::now() + host.config.kill_deadline;
     match host.remove(&id, None, deadline) {
         Ok(()) => host.move_out(&id, slot),
