@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "the system call crate")]
 
 mod clone;
+mod connections;
 mod execute;
 mod file_owner;
 mod filter;
@@ -23,6 +24,7 @@ pub mod spawn_as;
 pub use clone::{
     Child, Cloned, clone_process, clone_sibling, exit_now, leave_namespaces, leave_shared_view,
 };
+pub use connections::forget_connections;
 pub use execute::{Executable, Execution, execute};
 pub use file_owner::as_file_owner;
 pub use filter::{Instruction, install_filter};

@@ -16,6 +16,7 @@ mod dns;
 mod file_locks;
 mod firewall;
 mod footprint;
+mod forgotten;
 mod gateway;
 mod host;
 mod instance;

@@ -31,7 +31,7 @@ use crate::process::ProcessHandle;
 use crate::record::{self, Record};
 use crate::resident::{FirstProcess, Resident};
 use crate::zygote::{Client, Holder, ZygoteCounts, ZygoteKey, Zygotes};
-use crate::{dns, firewall, gateway, leftovers, zygote};
+use crate::{dns, firewall, forgotten, gateway, leftovers, zygote};
 
 /// Sandboxes held by Linux namespaces, cgroups, seccomp and id-mapped users.
 ///
@@ -111,6 +111,10 @@ impl Native {
         let stopping = async move { stop.cancelled().await };
         let retrying = leftovers::retry(Arc::clone(&host), stopping);
         tasks.spawn("remove leftovers", retrying);
+        let stop = tasks.stopping();
+        let stopping = async move { stop.cancelled().await };
+        let forgetting = forgotten::keep_forgetting(Arc::clone(&host), stopping);
+        tasks.spawn("forget connections", forgetting);
         Ok(Self {
             host,
             instance,

@@ -1,5 +1,6 @@
 //! Which slots are taken.
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use crate::instance::{Names, SLOTS, Slot};
@@ -41,6 +42,8 @@ struct State {
     /// When each was last given back, in the order of all that were; 0 if it never was.
     given_back: Vec<u64>,
     returns: u64,
+    /// Those that were given back and of which the packet filter may still remember something.
+    remembered: BTreeSet<usize>,
 }
 
 impl Slots {
@@ -53,6 +56,7 @@ impl Slots {
                 next: 0,
                 given_back: vec![0; usize::from(SLOTS)],
                 returns: 0,
+                remembered: BTreeSet::new(),
             }),
         }
     }
@@ -147,6 +151,31 @@ impl Slots {
             state.taken[index] = false;
             state.returns += 1;
             state.given_back[index] = state.returns;
+            state.remembered.insert(index);
+        }
+    }
+
+    /// Takes the slots that were given back since this was last asked, so that nobody has them
+    /// while the packet filter is told to forget them. One that somebody has again is left out.
+    pub(crate) fn hold_remembered(&self) -> Vec<Slot> {
+        let mut state = self.lock();
+        let remembered = std::mem::take(&mut state.remembered);
+        let free = remembered.into_iter().filter(|index| !state.taken[*index]);
+        let free: Vec<_> = free.collect();
+        for index in &free {
+            state.taken[*index] = true;
+        }
+        let numbers = free
+            .into_iter()
+            .filter_map(|index| u16::try_from(index).ok());
+        numbers.map(|number| self.names.slot(number)).collect()
+    }
+
+    /// Gives back what [`Self::hold_remembered`] took, as it was.
+    pub(crate) fn let_go(&self, slots: &[Slot]) {
+        let mut state = self.lock();
+        for slot in slots {
+            state.taken[usize::from(slot.number())] = false;
         }
     }
 
@@ -188,6 +217,22 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_remembered_of_a_slot_is_forgotten_while_nobody_has_it() {
+        let slots = Slots::new(Names::of(0));
+        let (first, second) = (slots.take().unwrap(), slots.take().unwrap());
+        assert!(slots.hold_remembered().is_empty());
+        slots.give_back(first);
+        slots.give_back(second);
+        assert!(slots.take_number(second.number()), "somebody has it again");
+        let held = slots.hold_remembered();
+        assert_eq!(held, [first]);
+        assert!(!slots.take_number(first.number()));
+        slots.let_go(&held);
+        assert!(slots.hold_remembered().is_empty(), "it was forgotten");
+        assert!(slots.take_number(first.number()));
+    }
 
     #[test]
     fn a_slot_that_was_given_back_rests_while_others_are_free() {

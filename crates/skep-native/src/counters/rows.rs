@@ -254,8 +254,8 @@ pub(crate) const COUNTERS: &[Counter] = &[
         "connections that the packet filter remembers",
         "`net.netfilter.nf_conntrack_max`",
         "8,192 to the world, none for names",
-        "rules of the packet filter: a meter for each sender, `notrack` for names. What an ended sandbox leaves stays until it \
-         times out",
+        "rules of the packet filter: a meter for each sender, `notrack` for names. The server has them forgotten within \
+         seconds of the sandbox's end, where the kernel has `CONFIG_NF_CT_NETLINK`",
         Needs::AtLeast("net.netfilter.nf_conntrack_max", 262_144),
     ),
     most(

@@ -24,6 +24,7 @@ mod full_host;
 mod hoarding;
 mod left_behind;
 mod product;
+mod remembered;
 mod sentinels;
 mod stage;
 mod suite;

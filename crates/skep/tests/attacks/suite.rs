@@ -18,7 +18,9 @@ use crate::product::{Product, WITH_ZYGOTE, Zygotes};
 use crate::sentinels::Sentinels;
 use crate::target::{Target, Verdict, command, secret};
 use crate::world::World;
-use crate::{bombs, forked, full_host, hoarding, left_behind, stage, table, undying, wall};
+use crate::{
+    bombs, forked, full_host, hoarding, left_behind, remembered, stage, table, undying, wall,
+};
 
 /// How often a race is run where it must be won once.
 const RACES: usize = 4;
@@ -153,13 +155,20 @@ fn heavy_trials(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Vec<Trial> {
             runs.block_on(left_behind::check(&cleaned.product, &cleaned.sentinels)),
         )
     });
+    let (connected, runs) = (Arc::clone(suite), Arc::clone(runtime));
+    let forgotten = Trial::test("connections_are_forgotten_with_their_sandbox", move || {
+        tell(
+            "remembered",
+            runs.block_on(remembered::check(&connected.product, &connected.sentinels)),
+        )
+    });
     let runs = Arc::clone(runtime);
     let full = Trial::test("a_full_machine_does_not_break_those_that_run", move || {
         tell("full host", runs.block_on(full_host::check()))
     });
     bombs
         .chain(queues)
-        .chain([flood, deep_groups, undead, clean_up, full])
+        .chain([flood, deep_groups, undead, clean_up, forgotten, full])
         .collect()
 }
 
