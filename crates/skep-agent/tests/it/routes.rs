@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::agent::{CONTROL_TOKEN, TestAgent, whole};
 
@@ -304,10 +304,15 @@ async fn a_tunnel_reaches_what_listens_on_loopback() {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         assert_eq!((&received, answer.as_str()), (b"ping", "pong"));
-        drop(listener);
-        let (_, head) = tunnel(&agent, port, CONTROL_TOKEN).await;
-        assert!(head.starts_with("HTTP/1.1 502"), "{head}");
     }
+    // A port that is taken, so that no other test gets it, and at which nobody listens.
+    let taken = TcpSocket::new_v4().unwrap();
+    taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let also_taken = TcpSocket::new_v6().unwrap();
+    let bound = also_taken.bind(format!("[::1]:{port}").parse().unwrap());
+    let (_, head) = tunnel(&agent, port, CONTROL_TOKEN).await;
+    assert!(head.starts_with("HTTP/1.1 502"), "{bound:?} {head}");
     let (_, head) = tunnel(&agent, 1, "wrong").await;
     assert!(head.starts_with("HTTP/1.1 404"), "{head}");
 }
