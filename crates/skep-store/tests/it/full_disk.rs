@@ -114,9 +114,11 @@ async fn without_a_reserve_ends_are_kept_until_there_is_room_and_new_ones_are_re
     // Too small for a reserve.
     let disk = SmallDisk::new(2);
     let (store, team) = record_on(&disk).await;
-    let order = crate::order_for(&team);
-    let inserting = store.sandboxes().insert(order.clone(), None);
-    inserting.recorded().await.unwrap();
+    let orders: Vec<_> = (0..20).map(|_| crate::order_for(&team)).collect();
+    for order in &orders {
+        let inserting = store.sandboxes().insert(order.clone(), None);
+        inserting.recorded().await.unwrap();
+    }
     store.flush().await.unwrap();
     disk.fill();
 
@@ -129,12 +131,24 @@ async fn without_a_reserve_ends_are_kept_until_there_is_room_and_new_ones_are_re
     };
     assert!(matches!(refused, StoreError::DiskFull { .. }), "{refused}");
     assert!(!store.is_writable());
-    let ending = store.sandboxes().ended(order.id.clone(), killed());
-    wait_until(PATIENCE, async || match store.metrics().retained.get() {
-        1 => Ok(()),
-        count => Err(format!("{count} are kept")),
-    })
-    .await;
+    // An end takes less room than a new one, so the first of these may still find it.
+    let mut orders = orders.into_iter();
+    let (order, ending) = loop {
+        let order = orders.next().expect("the disk is full");
+        let ending = store.sandboxes().ended(order.id.clone(), killed());
+        let is_kept = wait_until(PATIENCE, async || {
+            let found = store.sandboxes().find(order.id.clone()).await.unwrap();
+            match (store.metrics().retained.get(), found.unwrap().ending) {
+                (1, _) => Ok(true),
+                (_, Some(_)) => Ok(false),
+                (count, None) => Err(format!("{count} are kept")),
+            }
+        })
+        .await;
+        if is_kept {
+            break (order, ending);
+        }
+    };
     let found = store.sandboxes().find(order.id.clone()).await.unwrap();
     assert!(found.unwrap().ending.is_none(), "reading goes on");
 
