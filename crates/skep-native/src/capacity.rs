@@ -1,4 +1,4 @@
-//! What the machine has left for sandboxes.
+//! Resources that the host has left for sandboxes.
 
 use std::fs;
 use std::io;
@@ -10,11 +10,11 @@ use skep_types::{Capacity, HostCapacity};
 
 /// Every group that can limit memory has one of so many numbers, on the whole machine.
 const MEMORY_CGROUPS: u64 = 65_535;
-/// How many must be left for nobody to care which of the others live.
+/// Number of free cgroups above which dead ones need not be told from living ones.
 const PLENTY_OF_CGROUPS: u64 = MEMORY_CGROUPS / 4;
 
-/// What the machine has for sandboxes in `data_dir`, slots excepted. Blocks for as long as the
-/// file system takes to say how full it is.
+/// Reads the host's resources for sandboxes in `data_dir`, slots excepted. Blocks for as long as
+/// the file system takes to say how full it is.
 ///
 /// # Errors
 ///
@@ -38,8 +38,8 @@ pub fn host_capacity(data_dir: &Path, cgroup_root: &Path) -> io::Result<HostCapa
     })
 }
 
-/// What the kernel could give without taking anything from anybody: of the machine, or of the
-/// group that the server itself is held in if that is less.
+/// Memory the kernel could give out without reclaiming any from others: that of the host, or that
+/// of the cgroup the server itself is confined to, whichever is less.
 fn memory(meminfo: &Path, cgroup_root: &Path) -> io::Result<Capacity> {
     let machine = machine_memory(meminfo)?;
     let groups = [
@@ -66,7 +66,7 @@ fn memory(meminfo: &Path, cgroup_root: &Path) -> io::Result<Capacity> {
     Ok(least(machine, groups.into_iter().flatten()))
 }
 
-/// What the kernel could give, whoever asks.
+/// Available memory of the host as a whole, without regard to cgroups.
 pub(crate) fn machine_memory(meminfo: &Path) -> io::Result<Capacity> {
     let text = fs::read_to_string(meminfo)?;
     let kibibytes = |name: &str| {
@@ -133,7 +133,8 @@ fn memory_cgroups(cgroup_root: &Path) -> io::Result<Capacity> {
     numbers_left(used, || living_groups(cgroup_root))
 }
 
-/// What is left when `used` groups are counted, dead ones included, and `living` counts others.
+/// Memory cgroups left when `used` are counted, dead ones included. Only if those are few is
+/// `living` called, which counts the others by walking the tree.
 fn numbers_left(used: u64, living: impl FnOnce() -> io::Result<u64>) -> io::Result<Capacity> {
     let left = |used| MEMORY_CGROUPS.saturating_sub(used);
     let available = if left(used) >= PLENTY_OF_CGROUPS {
@@ -147,7 +148,7 @@ fn numbers_left(used: u64, living: impl FnOnce() -> io::Result<u64>) -> io::Resu
     })
 }
 
-/// How many groups the machine has.
+/// Counts the cgroups that exist on the host.
 fn living_groups(cgroup_root: &Path) -> io::Result<u64> {
     match fs::read_to_string(cgroup_root.join("cgroup.stat")) {
         Ok(text) => {
@@ -165,8 +166,8 @@ fn living_groups(cgroup_root: &Path) -> io::Result<u64> {
     }
 }
 
-/// How many folders are in a folder of the kernel's, those within others included. Reads only
-/// those that have some: a folder has a link from each folder in it, and two more.
+/// Counts the directories below a directory of cgroupfs, at any depth. Reads only those that have
+/// some: a directory has a link from each directory in it, and two more.
 fn folders_in(folder: &Path) -> io::Result<u64> {
     let mut count = 0;
     let mut unread = vec![folder.to_owned()];

@@ -37,22 +37,22 @@ pub(crate) use doors::Doors;
 use doors::open_door;
 pub(crate) use ready::ReadyGroups;
 
-/// What the agent may use beyond the sandbox's limits.
+/// Memory that the agent may use beyond the sandbox's limits.
 const RESERVED_MEMORY: u64 = 64 * 1024 * 1024;
 const RESERVED_PIDS: u32 = 32;
-/// In each period. The agent answers also when everything else has used up its time, and cannot
-/// be made to use a second processor.
+/// Processor time reserved for the agent, in each period. The agent answers also when everything
+/// else has used up its time, and cannot be made to use a second processor.
 const RESERVED_TIME: Duration = Duration::from_millis(25);
-/// What part of its memory a sandbox may have in buffers of sockets, where they are counted apart.
-/// A connection at full speed over a long line takes six megabytes.
+/// Divisor of a sandbox's memory that yields its limit for socket buffers, where they are counted
+/// apart. A connection at full speed over a long line takes six megabytes.
 const SOCKETS_PART: u64 = 8;
 /// The period in which processor time is dealt out.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How many groups are looked at to count kills for want of memory. Those beyond are groups that
-/// no agent of ours made.
+/// Limit on the cgroups that are read to count OOM kills. Those beyond are groups that no agent of
+/// ours made.
 const MOST_COUNTED: usize = 1024;
 
-/// Which child of a sandbox's group is meant.
+/// The two children of a sandbox's cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Child {
     Agent,
@@ -77,7 +77,7 @@ pub(crate) enum Cgroups {
     V2(v2::Tree),
 }
 
-/// Why a group could not be made, read or removed.
+/// Failure to make, read or remove a cgroup.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CgroupError {
     /// No hierarchy has the controllers that hold the limits.
@@ -134,7 +134,7 @@ impl Cgroups {
         }
     }
 
-    /// Which version holds the limits, for people.
+    /// The cgroup version that holds the limits, for display.
     pub(crate) fn version(&self) -> &'static str {
         match self {
             Self::V1(_) => "v1",
@@ -194,7 +194,7 @@ impl Cgroups {
         }
     }
 
-    /// What everything in the group has used.
+    /// Resource usage of every process in the group.
     pub(crate) fn usage(&self, group: &Group) -> Result<Usage, CgroupError> {
         match self {
             Self::V1(hierarchies) => hierarchies.usage(group),
@@ -212,7 +212,7 @@ impl Cgroups {
         Ok((memory, u32::try_from(pids).unwrap_or(u32::MAX)))
     }
 
-    /// How much memory everything that user code starts may use.
+    /// Memory limit of everything that user code starts, in bytes.
     pub(crate) fn memory_limit(&self, group: &Group) -> Result<u64, CgroupError> {
         let (folder, file) = match self {
             Self::V1(hierarchies) => (hierarchies.memory_folder(group), "memory.limit_in_bytes"),
@@ -249,7 +249,7 @@ impl Cgroups {
         }
     }
 
-    /// Whether reading and writing of the group is limited.
+    /// Returns true if block I/O of the group is limited.
     #[cfg(test)]
     fn limits_io(&self, group: &Group) -> Result<bool, CgroupError> {
         let limits = match self {
@@ -331,7 +331,7 @@ fn read_field(folder: &Path, name: &str, key: &str) -> Result<u64, CgroupError> 
     })
 }
 
-/// What stands behind `key` in `key number` lines; 0 if nothing does.
+/// The value after `key` in lines of the form `key number`, or `0` if the key is missing.
 fn field<'a>(text: &'a str, key: &str) -> &'a str {
     text.lines()
         .find_map(|line| line.split_once(' ').filter(|(name, _)| *name == key))
@@ -370,7 +370,7 @@ fn quota(resources: &Resources) -> (u64, u64) {
     (u64::from(resources.cpus.max(1)) * period, period)
 }
 
-/// For a sandbox with its agent.
+/// Quota and period of a sandbox with its agent.
 fn whole_quota(resources: &Resources) -> (u64, u64) {
     let (quota, period) = quota(resources);
     let reserved = u64::try_from(RESERVED_TIME.as_micros()).expect("less than a period");

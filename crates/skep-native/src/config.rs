@@ -1,4 +1,4 @@
-//! What the backend is told.
+//! Configuration of the native backend.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,40 +9,40 @@ use skep_launch::Launcher;
 
 use crate::Defence;
 
-/// What the backend is told. Everything is decided by the caller; nothing is read from the
-/// environment.
+/// Configuration of the native backend. Everything is decided by the caller; nothing is read from
+/// the environment.
 #[derive(Debug, Clone)]
 pub struct NativeConfig {
-    /// Where sandboxes keep their disks, and where this installation's number is remembered.
+    /// The directory for the sandboxes' disks and for the remembered number of this installation.
     /// On a filesystem whose mounts can be id-mapped (ext4, XFS, btrfs).
     pub data_dir: PathBuf,
-    /// How the launcher is started.
+    /// The executable and arguments that start the launcher.
     pub launcher: Launcher,
     /// The executable that is the first process of every sandbox.
     pub agent: PathBuf,
-    /// Its arguments, the zeroth included; `--config-fd`, `--ready-fd`, `--log-fd`,
+    /// Arguments of the agent, the zeroth included; `--config-fd`, `--ready-fd`, `--log-fd`,
     /// `--work-cgroup-fds`, `--kill-count-fd` and `--kernel-cgroup-fds` with their values are
     /// added.
     pub agent_arguments: Vec<String>,
-    /// How long an agent may take to listen.
+    /// Time limit for an agent to start listening.
     pub agent_deadline: Duration,
-    /// How long the processes of a sandbox may take to die. Only one that waits for broken
-    /// hardware takes longer than milliseconds.
+    /// Time limit for the processes of a sandbox to die. Only one that waits for broken hardware
+    /// takes longer than milliseconds.
     pub kill_deadline: Duration,
-    /// Where the cgroup hierarchies are mounted.
+    /// Mount point of the cgroup hierarchies, usually `/sys/fs/cgroup`.
     pub cgroup_root: PathBuf,
-    /// How fast one sandbox may read from the machine's disk, and write to it; `None` is as
-    /// fast as it goes. v1 does not limit what is written through the cache.
+    /// Limit on one sandbox's reads from the host's disk, and on its writes to it; `None` is no
+    /// limit. v1 does not limit what is written through the cache.
     pub disk_bytes_per_second: Option<u64>,
-    /// How many parts that the next sandboxes will need are kept ready: mounted disks of a size
-    /// that is asked for, and cgroups with limits that are.
+    /// Number of parts of each kind kept ready for the next sandboxes: mounted disks of a size that
+    /// is in demand, and cgroups with limits that are.
     pub ready_parts: usize,
     /// Private ranges that sandboxes with internet may reach all the same, for example of a
     /// package mirror.
     pub allowed_ranges: Vec<Ipv4Net>,
-    /// Who resolves names for sandboxes, in this order.
+    /// Upstream DNS resolvers for sandboxes, in the order in which they are tried.
     pub resolvers: Vec<SocketAddr>,
-    /// Whether kernels are forked into sandboxes instead of being started there.
+    /// Settings for forking kernels into sandboxes; with `None`, kernels are started there instead.
     pub zygotes: Option<ZygoteConfig>,
     /// Walls that are left out, so that the attack suite can show what each of them holds.
     #[doc(hidden)]
@@ -71,28 +71,28 @@ impl NativeConfig {
         }
     }
 
-    /// Whether a wall is put up; it always is, except in controls of the attack suite.
+    /// Returns true unless this defence is left out, which only controls of the attack suite do.
     pub(crate) fn has(&self, defence: Defence) -> bool {
         !self.without.contains(&defence)
     }
 }
 
-/// How kernels are forked.
+/// Settings for the fork servers of kernels.
 #[derive(Debug, Clone)]
 pub struct ZygoteConfig {
-    /// How many there are at most, for all templates and tenants; up to [`Self::MOST`]. When
-    /// there are so many, the one goes that was used longest ago and has no sandboxes; if all
-    /// have some, further sandboxes start their kernels themselves.
+    /// Limit on the number of zygotes, for all templates and tenants together; up to
+    /// [`Self::MOST`]. When there are so many, the one goes that was used longest ago and has no
+    /// sandboxes; if all have some, further sandboxes start their kernels themselves.
     pub most: u16,
-    /// How many sandboxes one zygote serves. It is born with ids for so many.
+    /// Number of sandboxes that one zygote serves. It is born with ids for so many.
     pub sandboxes: u16,
-    /// How old it may get before new sandboxes get another: all kernels of one have the same
-    /// addresses and the same seed for hashes.
+    /// Age at which a zygote gets no new sandboxes any more: all kernels forked from one share
+    /// their address layout and their hash seed.
     pub rotate_after: Duration,
-    /// How long one that is asked may give nothing before it is ended. On a busy machine a fork
-    /// waits for others, so this is longer than anybody waits for one.
+    /// Time after which a zygote that answers no request is ended. On a busy machine a fork waits
+    /// for others, so this is longer than anybody waits for one.
     pub give_up_after: Duration,
-    /// How long one without sandboxes is kept.
+    /// Time that a zygote without sandboxes is kept.
     pub idle_after: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! What the kernel counts for the machine as a whole, and who bounds what one sandbox takes of it.
+//! Kernel resources that are counted for the host as a whole, with the bound on one sandbox's
+//! share.
 //!
 //! Such a number is a way from one sandbox to all others: whoever uses it up takes it from
 //! everybody. So each that a sandbox can reach is a row here, with what bounds it or why nothing
@@ -17,21 +18,21 @@ pub(crate) use rows::COUNTERS;
 /// One thing that the machine has a number of for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counter {
-    /// What is counted.
+    /// The counted resource, as a noun in the plural.
     pub(crate) what: &'static str,
-    /// Where the kernel keeps how many there may be.
+    /// The sysctl or file that holds the host's limit.
     pub(crate) kept_in: &'static str,
     pub(crate) bound: Bound,
-    /// What a machine must have for the bound to hold.
+    /// Requirement on the host without which the bound does not hold.
     pub(crate) needs: Needs,
 }
 
-/// What one sandbox may take.
+/// Limit on one sandbox's share of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bound {
-    /// Nothing at all.
+    /// A sandbox gets none at all, by the means in `by`.
     Nothing { by: &'static str },
-    /// So much.
+    /// Up to `most`, enforced by `by`.
     AtMost {
         most: &'static str,
         by: &'static str,
@@ -40,10 +41,10 @@ pub(crate) enum Bound {
     Unbounded { because: &'static str },
 }
 
-/// What a machine must have.
+/// Requirement of a bound on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// Nothing that is not needed for a launch anyway.
+    /// No more than a launch needs anyway.
     Nothing,
     /// A setting of the kernel that is high enough for many sandboxes at their bounds.
     AtLeast(&'static str, u64),
@@ -57,7 +58,7 @@ pub(crate) enum Needs {
     CountedSwap,
 }
 
-/// What a machine lacks for a bound, and what can be done about it.
+/// A requirement that the host does not meet, with a hint for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lack {
     pub(crate) detail: String,
@@ -67,15 +68,15 @@ pub(crate) struct Lack {
 /// The machine's settings, or those of a test.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Machine<'a> {
-    /// Usually `/proc`.
+    /// Mount point of procfs, `/proc` outside of tests.
     pub(crate) proc: &'a Path,
-    /// Usually `/sys/fs/cgroup`.
+    /// Mount point of the cgroup hierarchies, `/sys/fs/cgroup` outside of tests.
     pub(crate) cgroups: &'a Path,
 }
 
 impl Counter {
-    /// What `machine` lacks to bound this. A setting that is not there limits nobody, and so is
-    /// not too low.
+    /// Returns the requirement that `machine` does not meet. A setting that is not there limits
+    /// nobody, and so is not too low.
     pub(crate) fn lack(&self, machine: Machine<'_>) -> Option<Lack> {
         let v1 = machine.cgroups.join("memory");
         let is_unified = machine.cgroups.join("cgroup.controllers").exists();

@@ -17,11 +17,11 @@ pub enum Defence {
     ClosedMachine,
     /// Other sandboxes are not reached.
     ClosedNeighbours,
-    /// Nobody speaks as somebody else.
+    /// Packets have the sender's own addresses.
     CheckedSenders,
     /// Names do not lead into denied ranges.
     CheckedNames,
-    /// What sockets hold is counted.
+    /// Memory held by sockets is counted.
     CountedSockets,
     /// Questions for names leave nothing in the machine's table of connections.
     UntrackedNames,

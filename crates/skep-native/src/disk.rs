@@ -36,7 +36,7 @@ pub(crate) struct Disks {
     pub(crate) ready: Pool<u32, ReadyDisk>,
 }
 
-/// Why a disk could not be made.
+/// Failure to create or mount a sandbox's disk.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DiskError {
     #[error("cannot {operation} `{}`", path.display())]
@@ -94,7 +94,7 @@ impl Disks {
     }
 }
 
-/// What a disk takes of the machine's.
+/// Bytes that a disk image occupies on the host's disk.
 pub(crate) fn used(path: &Path) -> io::Result<u64> {
     Ok(fs::metadata(path)?.blocks() * BLOCK)
 }

@@ -1,4 +1,4 @@
-//! What goes through the disk of a sandbox.
+//! I/O counters of a sandbox's disk.
 //!
 //! Counted by the block device that its image is attached to. The counters of cgroups would not
 //! do: v1 counts what is written through the cache for nobody, and neither counts a device that
@@ -9,21 +9,21 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-/// Where the kernel tells about disks, by name and by number.
+/// Directory of sysfs with the block devices, by name and by number.
 pub(crate) const BLOCK_DEVICES: &str = "/sys/block";
 const DEVICE_NUMBERS: &str = "/sys/dev/block";
-/// Where the file systems tell about themselves, by the name of their disk.
+/// Directory of sysfs with the ext4 file systems, by the name of their device.
 pub(crate) const FILE_SYSTEMS: &str = "/sys/fs/ext4";
 
 /// Counters of the kernel are in sectors, of this size on every disk.
 const SECTOR: u64 = 512;
 
-/// What was counted on a device when a sandbox got it.
+/// The counters of a loop device at the moment a sandbox got it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DiskMeter {
     /// The number of the loop device.
     pub(crate) device: u32,
-    /// What went through it in its earlier lives.
+    /// Traffic of the device before this sandbox, to be subtracted.
     pub(crate) before: Traffic,
 }
 
@@ -50,7 +50,7 @@ impl DiskMeter {
         Some(Self { device, before })
     }
 
-    /// Whether the file system on it could not write something that it had accepted. It only
+    /// Returns true if the file system on it failed to write data that it had accepted. It only
     /// counts that as a warning: whoever wrote was told that all is well.
     pub(crate) fn has_lost_writes(
         &self,
@@ -69,7 +69,7 @@ impl DiskMeter {
         Ok(counted("warning_count")? > 0 || counted("errors_count")? > 0)
     }
 
-    /// What went through it since then.
+    /// Traffic of the device since the sandbox got it.
     ///
     /// # Errors
     ///

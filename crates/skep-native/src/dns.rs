@@ -27,23 +27,23 @@ pub(crate) const PORT: u16 = 53;
 /// Questions of one sandbox that are asked at a time. One more is dropped, as a busy network
 /// would; resolvers ask again.
 const IN_FLIGHT: usize = 64;
-/// How long a TCP client may take to ask its next question.
+/// Time limit for a TCP client to send its next query.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// No question is longer, and no UDP answer either.
 const LONGEST_UDP: usize = 4096;
 
-/// Who may ask.
+/// Decides which clients may resolve names.
 pub(crate) trait Clients: Send + Sync + 'static {
-    /// Whether the sandbox at this address may resolve names.
+    /// Returns true if the sandbox at this address may resolve names.
     fn may_resolve(&self, address: Ipv4Addr) -> bool;
 }
 
-/// What the service needs to know.
+/// Configuration of the DNS forwarder.
 #[derive(Debug, Clone)]
 pub(crate) struct DnsConfig {
-    /// Where it listens.
+    /// Address that the forwarder listens on, over UDP and TCP.
     pub(crate) listen: SocketAddr,
-    /// Whom it asks, in this order.
+    /// Upstream resolvers, in the order in which they are tried.
     pub(crate) upstreams: Vec<SocketAddr>,
     /// Ranges that no answer may point into.
     pub(crate) denied: Vec<Ipv4Net>,
@@ -56,7 +56,7 @@ struct Service {
     denied: Vec<Ipv4Net>,
     allowed: Vec<Ipv4Net>,
     clients: Arc<dyn Clients>,
-    /// How many questions of each sandbox are being asked.
+    /// Number of queries under way for each sandbox.
     in_flight: Mutex<HashMap<IpAddr, usize>>,
 }
 

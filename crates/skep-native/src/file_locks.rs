@@ -33,9 +33,10 @@ const MOST_READ: usize = 32_768;
 const DESCRIPTORS: usize = 8192;
 /// Threads of a process that are looked at; one may have descriptors of its own.
 const THREADS: usize = 16;
-/// What is read of a descriptor: some ten thousand locks.
+/// Limit on the bytes read from one `fdinfo` file: some ten thousand locks.
 const LONGEST: u64 = 1 << 20;
-/// How often the list is read at most. In a second a sandbox makes locks of 30 MiB.
+/// Minimum interval between two reads of the list of locks. In a second a sandbox makes locks of 30
+/// MiB.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The part of one processor's time that looking takes, as long as that is possible: a long list,
 /// whoever made it, must not keep anybody from looking.
@@ -47,7 +48,7 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) struct LockWatch {
     /// The inode that event descriptors share, as the kernel's list writes it.
     shared_inode: Option<String>,
-    /// Nobody looks before this.
+    /// Time of the next look.
     next: Mutex<Instant>,
 }
 
@@ -162,7 +163,7 @@ impl Held {
 struct Seen {
     locks: usize,
     on_shared_inode: usize,
-    /// By the process that made them, where the kernel tells.
+    /// Locks by the process that made them, where the kernel tells.
     by_process: HashMap<Option<u32>, Held>,
 }
 
@@ -186,11 +187,12 @@ impl Seen {
     }
 }
 
-/// Whose processes there are.
+/// Finds the sandbox that a process belongs to.
 #[derive(Debug)]
 struct Owners<'a> {
     proc: &'a Path,
-    /// By pid namespace: a sandbox has its own, and its processes can leave it for no other.
+    /// Sandboxes by pid namespace: a sandbox has its own, and its processes can leave it for no
+    /// other.
     by_namespace: HashMap<PathBuf, &'a SandboxId>,
 }
 

@@ -1,4 +1,4 @@
-//! Whom sandboxes may talk to, as rules of the packet filter.
+//! The packet filter's rules on the destinations that sandboxes may reach.
 //!
 //! There is one table for all sandboxes of a server, and nothing in it is about any single
 //! one, so that starting a sandbox starts no other program. A packet is judged by the
@@ -28,7 +28,7 @@ const ANY_INTERFACE: &str = "skep*";
 const CONNECTIONS: u32 = 8192;
 const DNS: u16 = crate::dns::PORT;
 
-/// Why the rules could not be changed.
+/// Failure to install or remove the rules.
 #[derive(Debug, thiserror::Error)]
 pub enum FirewallError {
     /// `nft` comes with the package `nftables`.
@@ -70,7 +70,7 @@ pub(crate) fn remove(names: Names) -> Result<(), FirewallError> {
     run_nft(&replace(names, Vec::new()))
 }
 
-/// Whether the rules of this number are in force. Blocks.
+/// Returns true if the table of this instance number is installed. Blocks.
 pub(crate) fn is_installed(names: Names) -> io::Result<bool> {
     let listed = Command::new("nft")
         .args(["list", "table", "inet", &names.table()])

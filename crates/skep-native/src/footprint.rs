@@ -1,4 +1,4 @@
-//! What an installation has on the machine outside its data directory.
+//! The objects that an installation has on the host outside its data directory.
 //!
 //! [`Kind`] is all of it: a server that puts something else on the machine adds a kind, and with
 //! it how that is found and how it is undone. Everything is found by the installation's number,
@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What people call it.
+    /// Name of the kind, for display.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sandbox => "sandbox",
@@ -50,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// How it goes.
+    /// Description of the way in which things of this kind are removed.
     pub fn undone_by(self) -> &'static str {
         match self {
             Self::Sandbox => "its processes are killed, its disk is removed",
@@ -63,45 +63,45 @@ impl Kind {
     }
 }
 
-/// One thing.
+/// One object on the host that belongs to an installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// What it is.
+    /// The kind of object.
     pub kind: Kind,
-    /// Its name, or its path.
+    /// Name or path of the object.
     pub name: String,
-    /// What else there is to say.
+    /// Details for the operator, such as the values of a kernel setting.
     pub detail: String,
-    /// Why it stays, if it does.
+    /// Reason for which it would stay, if it would.
     pub stays: Option<String>,
 }
 
 /// A server that uses the data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunningServer {
-    /// Its process, if it can be found.
+    /// Pid of its server, if it can be found.
     pub pid: Option<i32>,
 }
 
 /// Another installation on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherInstallation {
-    /// Its data directory, as far as it is known.
+    /// Data directory of the installation, as far as it is known.
     pub data_dir: PathBuf,
-    /// Whether its server runs, or a sandbox does.
+    /// True if its server or one of its sandboxes runs.
     pub is_active: bool,
 }
 
-/// What an installation has on the machine.
+/// Everything that an installation has on the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// The server that uses it now.
     pub server: Option<RunningServer>,
     /// All of it.
     pub items: Vec<Item>,
-    /// How many processes run in sandboxes.
+    /// Number of processes that run in its sandboxes.
     pub processes: usize,
-    /// Who else is on this machine.
+    /// Other installations on this host.
     pub others: Vec<OtherInstallation>,
 }
 

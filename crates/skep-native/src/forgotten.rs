@@ -14,7 +14,7 @@ use skep_telemetry::Chain;
 
 use crate::host::Host;
 
-/// How often connections are forgotten at most.
+/// Minimum interval between two flushes of connection-tracking entries.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The part of one processor's time that it takes at most.
 const SHARE: u32 = 20;
@@ -43,7 +43,7 @@ pub(crate) async fn keep_forgetting(host: Arc<Host>, stop: impl Future<Output = 
     }
 }
 
-/// Blocks.
+/// Removes the connection-tracking entries of slots that were given back. Blocks.
 fn forget(host: &Host) -> io::Result<usize> {
     let slots = host.slots.hold_remembered();
     if slots.is_empty() {

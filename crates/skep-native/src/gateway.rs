@@ -40,7 +40,7 @@ pub(crate) fn remove_link(slot: Slot) -> io::Result<()> {
     Ok(())
 }
 
-/// What came to a sandbox and what it sent, in bytes. Blocks.
+/// Bytes received and sent by a sandbox. Blocks.
 pub(crate) fn traffic(slot: Slot) -> io::Result<(u64, u64)> {
     let read = |name: &str| {
         let path = format!("/sys/class/net/{}/statistics/{name}", slot.interface());

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use ipnet::Ipv4Net;
 use rustix::fs::OFlags;
 
-/// How many servers fit on one machine.
+/// Number of servers that fit on one host.
 pub(crate) const INSTANCES: u8 = 32;
-/// Where the numbers are claimed; gone after a restart of the machine, as the claims are.
+/// Directory in which instance numbers are claimed; on a tmpfs, so that claims end with a reboot.
 pub(crate) const CLAIMS: &str = "/run/skep";
-/// Where an installation remembers its number, below its data.
+/// File in which an installation remembers its number, below its data directory.
 pub(crate) const REMEMBERED: &str = "instance";
 /// The range that is set aside for tests of network equipment, and so used by nobody.
 const ADDRESSES: u32 = u32::from_be_bytes([198, 18, 0, 0]);
@@ -27,27 +27,27 @@ const ADDRESSES_PREFIX: u8 = 15;
 const SUBNET_PREFIX: u8 = 20;
 /// The machine's first user id that a sandbox may have.
 const FIRST_ID: u32 = 0x1000_0000;
-/// How many ids each sandbox has.
+/// Number of user ids that each sandbox has.
 pub(crate) const IDS: u32 = 65_536;
-/// How many sandboxes a server can have at a time: as many as there are ids for, in each of
+/// Number of sandboxes that a server can have at a time: as many as there are ids for, in each of
 /// the thirty-two parts of what is above [`FIRST_ID`].
 pub(crate) const SLOTS: u16 = 1900;
 
-/// How long a lock may be held by what a killed server has left.
+/// Time for which a lock held by the remains of a killed server is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A server's number on this machine, while it holds it.
 #[derive(Debug)]
 pub(crate) struct Instance {
     number: u8,
-    /// Where all numbers are claimed.
+    /// Directory of all claims.
     claims: PathBuf,
     /// Held for as long as the server lives; the kernel gives them back whatever happens.
     _claim: File,
     _data: File,
 }
 
-/// Why no number could be claimed.
+/// Failure to claim an instance number.
 #[derive(Debug, thiserror::Error)]
 pub enum InstanceError {
     /// Another server uses the same data directory.
@@ -59,9 +59,9 @@ pub enum InstanceError {
     /// A file could not be used.
     #[error("cannot use `{}`", path.display())]
     File {
-        /// Which.
+        /// The file that could not be used.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
     },
 }
@@ -128,8 +128,8 @@ impl Instance {
         fs::remove_file(claim_of(&self.claims, self.number))
     }
 
-    /// Whether there is another installation on this machine whose server runs, or whose
-    /// sandboxes do, as `in_use` says.
+    /// Returns true if another installation on this host has a running server, or running sandboxes
+    /// as told by `in_use`.
     pub(crate) fn has_company(&self, in_use: impl Fn(u8) -> bool) -> io::Result<bool> {
         for number in (0..INSTANCES).filter(|number| *number != self.number) {
             match File::open(claim_of(&self.claims, number)) {
@@ -175,7 +175,7 @@ impl Names {
         format!("skepgw{}", self.number)
     }
 
-    /// What the interfaces of all sandboxes start with.
+    /// Prefix that the interfaces of all its sandboxes share.
     pub(crate) fn interface_prefix(self) -> String {
         format!("skep{}-", self.number)
     }
@@ -185,7 +185,7 @@ impl Names {
         Ipv4Net::new_assert(Ipv4Addr::from(first), SUBNET_PREFIX)
     }
 
-    /// Where sandboxes send everything, and ask for names.
+    /// Address of the default gateway of sandboxes, at which the DNS forwarder listens.
     pub(crate) fn gateway(self) -> Ipv4Addr {
         Ipv4Addr::from(u32::from(self.subnet().network()) + 1)
     }
@@ -232,7 +232,7 @@ pub(crate) fn all_ids() -> RangeInclusive<u32> {
     FIRST_ID..=last.first_id() + (IDS - 1)
 }
 
-/// What one sandbox has of the machine: an address, an interface, a range of ids.
+/// One sandbox's share of the host's numbered resources: an address, an interface, a range of ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot {
     names: Names,
@@ -258,7 +258,7 @@ impl Slot {
     }
 }
 
-/// Where a number is claimed.
+/// Path of the file by which a number is claimed.
 pub(crate) fn claim_of(claims: &Path, number: u8) -> PathBuf {
     claims.join(format!("instance-{number}"))
 }
@@ -275,7 +275,7 @@ pub(crate) fn open_private(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Whether this file is the one at `path`.
+/// Returns true if this open file is still the one at `path`.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let (open, named) = (file.metadata()?, fs::symlink_metadata(path));
     match named {

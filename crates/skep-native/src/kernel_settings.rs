@@ -27,13 +27,14 @@ pub(crate) struct Setting {
     pub(crate) least: u64,
 }
 
-/// Whether the machine passes packets on.
+/// Forwarding of IPv4 packets between interfaces.
 pub(crate) const FORWARDING: Setting = Setting {
     path: "net/ipv4/ip_forward",
     least: 1,
 };
 
-/// How many neighbours the machine remembers: in any case, for a while, and at most.
+/// Thresholds of the kernel's neighbour table: never collected below the first, collected after a
+/// while above the second, full at the third.
 ///
 /// There is one table for all networks of the machine, and each sandbox is in it twice: it is
 /// the gateway's neighbour and the gateway is its. The usual bound of 1024 is reached by five
@@ -53,9 +54,9 @@ pub(crate) const NEIGHBOURS: [Setting; 3] = [
     },
 ];
 
-/// What the kernel counts for the creator of a user namespace is counted for all sandboxes
-/// below it together, and only the machine's own setting limits that. Each sandbox is limited
-/// to its part by its launcher; the machine must have room for all parts.
+/// Limits on inotify, which the kernel counts for the creator of a user namespace and so for all
+/// sandboxes below it together. Each sandbox is limited to its part by its launcher; the machine
+/// must have room for all parts.
 pub(crate) const WATCHES: [Setting; 2] = [
     Setting {
         path: "fs/inotify/max_user_instances",
@@ -79,19 +80,19 @@ pub(crate) struct Bystanders {
 /// A setting that some installation has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedSetting {
-    /// Its path below `/proc/sys`.
+    /// Path below `/proc/sys`.
     pub path: String,
-    /// What it was.
+    /// The value before it was changed.
     pub before: u64,
-    /// What it was changed to.
+    /// The value that an installation has set.
     pub ours: u64,
-    /// What it is.
+    /// The current value, if it could be read.
     pub now: Option<u64>,
-    /// Why it would not be put back, if it would not.
+    /// Reason for which it would not be restored, if it would not.
     pub kept: Option<KeptSetting>,
 }
 
-/// Why a setting is left as it is.
+/// Reason for which a setting is not restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeptSetting {
     /// Another installation needs it.
@@ -189,7 +190,8 @@ impl KernelSettings {
         Ok(())
     }
 
-    /// What was changed and what would become of it. Changes nothing. Blocks.
+    /// Lists the changed settings, and for each whether it would be restored. Changes nothing.
+    /// Blocks.
     pub(crate) fn changed(&self, is_needed: bool) -> io::Result<Vec<ChangedSetting>> {
         if !self.record.exists() {
             return Ok(Vec::new());
@@ -326,7 +328,7 @@ impl KernelSettings {
     }
 }
 
-/// What was written down, while nobody else can change it.
+/// The record file, parsed and locked against other installations.
 #[derive(Debug)]
 struct Record {
     entries: Vec<Entry>,
@@ -372,7 +374,7 @@ impl Record {
     }
 }
 
-/// What was written down since the machine was started; a line that makes no sense is none.
+/// Parses the entries written since this boot; a line that makes no sense is skipped.
 fn parse(text: &str, boot: &str) -> Vec<Entry> {
     let mut lines = text.lines();
     if lines.next() != Some(boot) {

@@ -1,4 +1,4 @@
-//! What could not be removed and has no owner who would try again.
+//! Remains of sandboxes that could not be removed and have no owner who would try again.
 //!
 //! Launches that failed, zygotes that ended, and what an earlier server left: when something of
 //! one cannot be removed, it is remembered here and tried again until it is gone. Its slots are
@@ -17,17 +17,17 @@ use tokio::sync::Notify;
 use crate::host::Host;
 use crate::instance::Slot;
 
-/// How long nothing is tried after the first failure, and at most.
+/// Delay before the first retry; it doubles up to the other.
 const FIRST_REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_mins(1);
 
-/// What is to be removed.
+/// The remains that are still to be removed.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
     /// Held only for a look-up or a change.
     left: Mutex<HashMap<SandboxId, Vec<Slot>>>,
     added: Notify,
-    /// How many there are.
+    /// Number of sandboxes with remains, as a metric.
     pub(crate) count: Arc<Gauge>,
 }
 

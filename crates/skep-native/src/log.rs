@@ -1,4 +1,4 @@
-//! What a sandbox says to its owner.
+//! Logs of sandboxes.
 //!
 //! While it lives, that is a piece of memory that its agent writes and that cannot grow: a file
 //! on the disk would have to be bounded by somebody, and a pipe would break with the server.
@@ -94,7 +94,7 @@ fn identity_of(file: &File) -> io::Result<Identity> {
     })
 }
 
-/// What ended sandboxes have said, a file for each that has said anything.
+/// The logs of ended sandboxes, a file for each that has logged anything.
 #[derive(Debug)]
 pub(crate) struct KeptLogs {
     folder: PathBuf,

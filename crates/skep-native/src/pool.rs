@@ -7,10 +7,10 @@ use std::time::Instant;
 use skep_telemetry::Chain;
 use skep_types::Shelves;
 
-/// How many kinds of a part are kept ready: those that were asked for last.
+/// Number of kinds of a part that are kept ready: those that were asked for last.
 const KINDS: usize = 2;
 
-/// How a part is called until it has an owner. No sandbox is called like this.
+/// Prefix of a part's name until it has an owner. No sandbox is called like this.
 pub(crate) const PREFIX: &str = "ready-";
 
 /// Parts that are ready, by kind.
@@ -36,7 +36,7 @@ impl<K: Clone + PartialEq, T> Pool<K, T> {
         self.shelves().take(kind, Instant::now())
     }
 
-    /// Whether more are wanted.
+    /// Returns true if another part should be made ahead.
     pub(crate) fn wants_more(&self) -> bool {
         self.shelves().wanted().is_some()
     }
@@ -69,7 +69,7 @@ impl<K: Clone + PartialEq, T> Pool<K, T> {
     }
 }
 
-/// How many sandboxes are being launched. Parts are made when there is none.
+/// Counts the launches under way. Parts are made when there is none.
 #[derive(Debug, Default)]
 pub(crate) struct UnderWay {
     launches: AtomicUsize,
@@ -93,7 +93,7 @@ impl UnderWay {
     }
 }
 
-/// While it lives, a sandbox is being launched.
+/// Guard that counts a sandbox as being launched while it lives.
 #[derive(Debug)]
 pub(crate) struct Launching<'a>(&'a UnderWay);
 

@@ -1,4 +1,4 @@
-//! What this machine can offer, found out by trying.
+//! Checks of this host's abilities, found out by trying.
 
 mod limits;
 mod machine;
@@ -13,20 +13,20 @@ use crate::config::NativeConfig;
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What was looked at.
+    /// Subject of the check.
     pub name: &'static str,
-    /// What it means.
+    /// Consequence of the result for sandboxes.
     pub status: CheckStatus,
-    /// What was found.
+    /// Result of the check, for display.
     pub detail: String,
-    /// What can be done about it.
+    /// Remedy for the operator, if there is one.
     pub cure: Option<String>,
 }
 
-/// What a [`Check`] means for sandboxes on this machine.
+/// Consequence of a [`Check`]'s result for sandboxes on this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CheckStatus {
-    /// As it should be.
+    /// The host is as it should be.
     Good,
     /// Sandboxes run, but something is weaker or slower, or another tier is not there.
     Limited,
@@ -94,7 +94,7 @@ pub fn probe(config: &NativeConfig) -> Vec<Check> {
     checks
 }
 
-/// What a program prints about itself; `None` if it is not installed.
+/// Output of a program that prints its version; `None` if it is not installed.
 fn ask_program(program: &str, arguments: &[&str]) -> io::Result<Option<String>> {
     let output = Command::new(program)
         .args(arguments)

@@ -20,7 +20,7 @@ impl ProcessHandle {
         Self { pid, pidfd }
     }
 
-    /// Whoever has this number now.
+    /// Opens the process that has this pid now.
     pub(crate) fn open(pid: Pid) -> io::Result<Self> {
         let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
         Ok(Self::new(pid.as_raw_nonzero().get(), pidfd))
@@ -34,8 +34,8 @@ impl ProcessHandle {
         &self.pidfd
     }
 
-    /// What `look` finds by the number, if the process has not ended meanwhile. It has the number
-    /// until somebody has waited for its end, so what was found is its own.
+    /// Calls `look` with the pid, and returns its result if the process has not ended meanwhile. A
+    /// process keeps its pid until somebody has waited for its end, so what was found is its own.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl ProcessHandle {
         self.look(|pid| File::open(format!("/proc/{pid}/ns/{name}")))
     }
 
-    /// Whether it has ended, waited for or not.
+    /// Returns true if it has ended, waited for or not.
     pub(crate) fn has_ended(&self) -> io::Result<bool> {
         let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
         let at_once = Timespec::default();

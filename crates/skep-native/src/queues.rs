@@ -1,4 +1,4 @@
-//! What waits in sockets, of which cgroups count only a part.
+//! Memory held by queues of sockets, of which cgroups count only a part.
 //!
 //! Nobody's cgroup is charged for answers about routes that nobody reads, for pings, for errors
 //! and timestamps that are kept for whoever asks, for datagrams that are still being put
@@ -20,30 +20,32 @@ use skep_types::{Capacity, SandboxId};
 
 use crate::capacity::machine_memory;
 
-/// What part of its memory a sandbox's sockets may hold: those that are counted an eighth, and
-/// the others as much.
+/// Divisor of a sandbox's memory that yields the limit for its sockets: an eighth for those that
+/// are counted, and as much for the others.
 const QUEUES_PART: u64 = 4;
-/// What a sandbox of any size may.
+/// Limit for the sockets of a sandbox of any size.
 const LEAST_ALLOWED: u64 = 64 << 20;
-/// What a socket itself takes of the kernel's memory, at least.
+/// Lower bound of the kernel memory that a socket itself takes.
 const SOCKET: u64 = 4 << 10;
 /// The one packet by which a queue may be longer than it may be, or that is put together.
 const LAST_PACKET: u64 = 128 << 10;
 
-/// By how much the machine's memory shrinks before anybody looks.
+/// Decrease of the host's available memory that causes a look.
 const FALL: u64 = 32 << 20;
-/// By which part of itself it shrinks before somebody looks whatever that takes, and by how much
-/// at least: however many sandboxes there are, one of them takes no more than that unseen.
+/// Divisor of the host's memory, and the least number of bytes, for a decrease that causes a look
+/// whatever that takes: however many sandboxes there are, one of them takes no more than that
+/// unseen.
 const STEEP_PART: u64 = 64;
 const LEAST_STEEP: u64 = 256 << 20;
-/// How long nobody looks while it does not.
+/// Interval after which the sockets are looked at even if memory does not shrink.
 const LONGEST: Duration = Duration::from_secs(10);
-/// What part of one processor's time looking takes at most, but for steep falls.
+/// Ratio of rest to work, so that looking takes a twentieth of one processor's time, but for steep
+/// falls.
 const SHARE: u32 = 20;
 
 /// Lists in which a socket's queues are the fifth field, as `sent:received`.
 const LISTS: [&str; 6] = ["icmp", "icmp6", "raw", "raw6", "udp", "udp6"];
-/// Of the same form, but read from a table of the machine's, which takes milliseconds.
+/// Lists of the same form, but read from a table of the host's, which takes milliseconds.
 const CONNECTIONS: [&str; 2] = ["tcp", "tcp6"];
 
 /// Finds the sandboxes whose sockets hold too much.
@@ -92,19 +94,19 @@ impl QueueWatch {
     }
 }
 
-/// How much the sockets of a sandbox with `memory` bytes may hold.
+/// Limit for the sockets of a sandbox with `memory` bytes.
 fn allowed(memory: u64) -> u64 {
     (memory / QUEUES_PART).max(LEAST_ALLOWED)
 }
 
-/// When it is time to look.
+/// Schedule of the looks at the sockets.
 #[derive(Debug)]
 struct Pace {
     /// The most memory that was available since the last look.
     most: u64,
-    /// Not before this.
+    /// Time before which no look is taken, unless memory falls steeply.
     earliest: Instant,
-    /// In any case then.
+    /// Time at which a look is taken in any case.
     latest: Instant,
 }
 
@@ -117,7 +119,7 @@ impl Pace {
         }
     }
 
-    /// Whether to look, now that the machine has so much memory.
+    /// Returns true if it is time to look, with this much memory available.
     fn is_due(&mut self, now: Instant, memory: Capacity) -> bool {
         self.most = self.most.max(memory.available);
         let fall = self.most - memory.available;
@@ -136,9 +138,9 @@ impl Pace {
 /// The machine, as far as queues are concerned.
 #[derive(Debug, Clone, Copy)]
 struct Machine<'a> {
-    /// Usually `/proc`.
+    /// Mount point of procfs, `/proc` outside of tests.
     proc: &'a Path,
-    /// What one socket can hold.
+    /// Upper bound of the bytes that one socket can hold.
     most_of_one: u64,
 }
 
@@ -157,8 +159,8 @@ impl<'a> Machine<'a> {
         })
     }
 
-    /// How much the sockets in the network of a process hold, if that may be more than `allowed`
-    /// says; what is counted stops there. A process that is gone holds nothing.
+    /// Sums up the bytes held by the sockets in the network namespace of a process, if that may
+    /// exceed `allowed`; counting stops there. A process that is gone holds nothing.
     fn excess(
         &self,
         pid: i32,
@@ -193,7 +195,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// What `sockstat` says.
+/// The counts in a `sockstat` file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Counts {
     /// Sockets of all kinds in this network.

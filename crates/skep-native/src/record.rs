@@ -1,4 +1,4 @@
-//! What a later server needs to find a sandbox again.
+//! The record by which a later server finds a sandbox again.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use skep_types::{Egress, SandboxId};
 use crate::disk_meter::{DiskMeter, Traffic};
 use crate::log::Identity;
 
-/// What a later server needs to find a sandbox again.
+/// Everything a later server needs to adopt a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) id: SandboxId,
@@ -21,13 +21,13 @@ pub(crate) struct Record {
     pub(crate) pid: i32,
     pub(crate) started: u64,
     pub(crate) boot: String,
-    /// Where what it says is; missing if it was launched before logs were kept.
+    /// Identity of its log's memory; missing if it was launched before logs were kept.
     pub(crate) log: Option<Identity>,
-    /// What its disk had counted before it; missing if that was not known.
+    /// The counters of its disk before it; missing if they were not known.
     pub(crate) meter: Option<DiskMeter>,
 }
 
-/// How a [`Record`] is written.
+/// Serialized form of a [`Record`].
 #[derive(Serialize, Deserialize)]
 struct Written {
     version: u32,
@@ -109,7 +109,7 @@ pub(crate) fn boot() -> io::Result<String> {
     Ok(id.trim().to_owned())
 }
 
-/// When a process was started, in ticks since the machine was.
+/// Start time of a process, in clock ticks since boot.
 pub(crate) fn started(pid: i32) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     start_time(&stat).ok_or_else(|| io::Error::other("unexpected contents of a stat file"))

@@ -1,4 +1,4 @@
-//! Which slots are taken.
+//! Allocation of slots.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ const LEAST: u16 = 16;
 pub(crate) struct Run {
     /// The number of the first.
     pub(crate) first: u16,
-    /// How many there are.
+    /// Number of slots in the run.
     pub(crate) count: u16,
 }
 
@@ -36,10 +36,10 @@ struct State {
     taken: Vec<bool>,
     /// The first slot of the run that each is kept for, if it is.
     reserved: Vec<Option<u16>>,
-    /// Where the search starts: a slot that was just given back rests longest, so that nothing
-    /// that still travels to its last sandbox reaches the next one.
+    /// Index at which the search starts: a slot that was just given back rests longest, so that
+    /// nothing that still travels to its last sandbox reaches the next one.
     next: usize,
-    /// When each was last given back, in the order of all that were; 0 if it never was.
+    /// Sequence number of the last return of each slot; 0 if it was never given back.
     given_back: Vec<u64>,
     returns: u64,
     /// Those that were given back and of which the packet filter may still remember something.
@@ -116,14 +116,14 @@ impl Slots {
         Some(self.names.slot(u16::try_from(index).ok()?))
     }
 
-    /// How many there are, and how many of them are free, which [`Self::take`] gives to anybody.
+    /// Number of all slots, and number of the free ones, which [`Self::take`] gives to anybody.
     pub(crate) fn count(&self) -> (usize, usize) {
         let taken = &self.lock().taken;
         let free = taken.iter().filter(|taken| !**taken);
         (taken.len(), free.count())
     }
 
-    /// How many slots of a run are taken by those that they are kept for.
+    /// Number of slots of a run that are taken by those they are kept for.
     pub(crate) fn in_use(&self, run: Run) -> usize {
         let state = self.lock();
         let is_in_use = |index: &usize| state.taken[*index] && state.is_of(*index, run);
@@ -191,8 +191,8 @@ impl Slots {
 }
 
 impl State {
-    /// So many free slots side by side that are kept for nobody. From the end, away from those
-    /// that come and go.
+    /// Finds a run of `count` free slots that are kept for nobody. Searches from the end, away from
+    /// those that come and go. From the end, away from those that come and go.
     fn gap(&self, count: u16) -> Option<Run> {
         let is_free = |index: usize| !self.taken[index] && self.reserved[index].is_none();
         let runs = (0..=SLOTS.checked_sub(count)?).map(|first| Run { first, count });

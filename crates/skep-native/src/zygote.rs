@@ -38,16 +38,16 @@ pub(crate) use places::ZygoteKey;
 pub(crate) use serve::{Client, serve};
 pub use specification::has_zygote;
 
-/// How long the server waits at its end for what its zygotes leave behind to be removed.
+/// Time limit, at the server's end, for the removal of its zygotes' remains.
 const LEAVING: Duration = Duration::from_secs(10);
 
-/// How often in the time that an unused zygote is kept somebody looks whether it is over.
+/// Number of looks within the time that an unused zygote is kept, to see whether it is over.
 const LOOKS: u32 = 30;
 
-/// How often the log tells of a fork that failed.
+/// Minimum interval between two log lines about failed forks.
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
-/// What is counted.
+/// Metrics of the zygotes.
 #[derive(Debug, Default)]
 pub struct ZygoteCounts {
     /// Zygotes that are there now.
@@ -56,12 +56,12 @@ pub struct ZygoteCounts {
     pub made: Counter,
     /// Zygotes that could not be made.
     pub not_made: Counter,
-    /// How often one was not made because there are as many as there may be, all of them have
+    /// Zygotes that were not made because there are as many as there may be, all of them have
     /// sandboxes, and no tenant has many more than the one that asks.
     pub no_room: Counter,
     /// Kernels that were forked.
     pub forked: Counter,
-    /// How long that took, from the question until the kernel was found to be right.
+    /// Duration of a fork, from the request until the kernel was found to be right.
     pub fork: Durations,
     /// Sandboxes that were launched without a zygote though their template names one.
     pub cold: Counter,
@@ -83,13 +83,13 @@ pub struct ZygoteCounts {
 #[derive(Debug)]
 pub(crate) struct Zygotes {
     config: Option<ZygoteConfig>,
-    /// What a fork is still to be put under, in hexadecimal.
+    /// The seccomp filter that a fork is still to be put under, in hexadecimal.
     filter: String,
     /// Held while one is found, and for a look at files when a template is new.
     places: Mutex<Places>,
     /// Says that one is ready, or will not be.
     arrivals: watch::Sender<()>,
-    /// How many are there, are being made, or leave something that is being removed.
+    /// Number of zygotes that exist, are being made, or leave something that is being removed.
     kept: watch::Sender<usize>,
     pub(crate) counts: Arc<ZygoteCounts>,
     /// Says of how many forks that failed the log tells.
@@ -97,6 +97,9 @@ pub(crate) struct Zygotes {
 }
 
 impl Zygotes {
+    /// Compiles the filter of forked kernels, and raises the kernel's shared limits if zygotes are
+    /// on.
+    ///
     /// # Errors
     ///
     /// If there is no filter for this machine.
@@ -165,8 +168,8 @@ impl Zygotes {
         while self.places().is_warming(key) && arrivals.changed().await.is_ok() {}
     }
 
-    /// Has a zygote made, unless the template names none, one is on its way, the last could not
-    /// be made, or there are too many.
+    /// Starts to make a zygote, unless the template names none, one is on its way, the last could
+    /// not be made, or there are too many.
     fn make(&self, places: &mut Places, host: &Arc<Host>, key: &ZygoteKey, config: &ZygoteConfig) {
         let Some(specification) = places.specification(&key.layers).cloned() else {
             return;
@@ -198,7 +201,7 @@ impl Zygotes {
         self.arrivals.send_replace(());
     }
 
-    /// Whether a zygote that was silent for so long is of no use any more.
+    /// Returns true if a zygote that was silent for this long is to be given up.
     fn gives_up_after(&self, silence: Duration) -> bool {
         let config = self.config.as_ref();
         config.is_none_or(|config| silence > config.give_up_after)
@@ -251,7 +254,7 @@ impl Zygotes {
     }
 }
 
-/// How many sandboxes each zygote serves, so that when there are as many as there may be, a
+/// Number of sandboxes that each zygote serves, so that when there are as many as there may be, a
 /// quarter of all slots is left for sandboxes that are below none.
 fn sandboxes_each(config: &ZygoteConfig) -> u16 {
     let slots = (SLOTS / 4 * 3).checked_div(config.most).unwrap_or(0);

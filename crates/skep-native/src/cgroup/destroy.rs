@@ -14,10 +14,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::walk::{self, Left};
 use super::{CgroupError, file};
 
-/// How many processes are held by descriptors at once.
+/// Number of pidfds held open at once while processes are killed.
 const HELD: usize = 256;
 
-/// How long the first and the longest wait for processes to die are.
+/// First delay between two looks at dying processes; the delay doubles up to the other.
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 const LONGEST_WAIT: Duration = Duration::from_millis(16);
 

@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// How fast a sandbox may read from, and write to, the machine's disk.
+/// Limits, in bytes per second, on a sandbox's reads from and writes to the host's disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IoLimit {
     /// The disk's number, as the kernel writes it.
     pub(super) disk: (u32, u32),
-    /// In each direction.
+    /// Limit in each direction.
     pub(super) bytes_per_second: u64,
 }
 

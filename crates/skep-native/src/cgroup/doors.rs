@@ -8,13 +8,13 @@ use super::{CgroupError, Cgroups, Child, Group, file};
 /// Open files of a sandbox's groups.
 #[derive(Debug)]
 pub(crate) struct Doors {
-    /// What the launcher joins before it makes namespaces.
+    /// The `cgroup.procs` files that the launcher joins before it makes namespaces.
     pub(crate) join: Vec<File>,
-    /// What it and the new process join after that, where it is another group.
+    /// Those that it and the new process join after that, where it is another group.
     pub(crate) home: Vec<File>,
-    /// Of the group of everything that user code starts.
+    /// The files of the group of everything that user code starts.
     pub(crate) work: Vec<File>,
-    /// See [`Cgroups::kill_count`].
+    /// The open file that [`Cgroups::kill_count`] reads OOM kills from.
     pub(crate) kill_count: File,
 }
 
@@ -54,7 +54,7 @@ impl Cgroups {
         folders.iter().map(|folder| open_door(folder)).collect()
     }
 
-    /// Where the processes of a child of the group live.
+    /// The directories, one per hierarchy, in which the processes of a child of the group live.
     pub(super) fn folders(&self, group: &Group, child: Child) -> Vec<PathBuf> {
         match self {
             Self::V1(hierarchies) => hierarchies.folders(group, child),

@@ -21,7 +21,7 @@ struct ReadyGroup {
 /// The groups that are made ahead, and how all of them are made.
 #[derive(Debug)]
 pub(crate) struct ReadyGroups {
-    /// How fast each sandbox may use the disk that the data directory is on.
+    /// Limit of each sandbox's I/O on the disk that holds the data directory.
     io: Option<IoLimit>,
     ready: Pool<Resources, ReadyGroup>,
 }
@@ -74,7 +74,7 @@ impl ReadyGroups {
         cgroups.open_doors(group)
     }
 
-    /// Whether more are wanted.
+    /// Returns true if another group should be made ahead.
     pub(crate) fn wants_more(&self) -> bool {
         self.ready.wants_more()
     }

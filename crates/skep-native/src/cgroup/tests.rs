@@ -459,7 +459,7 @@ while total < 64 << 20 and len(kept) < 200:
 print(total >> 20)
 ";
 
-/// How much memory a program gets for its sockets in a child of a group of 64 MiB.
+/// Mebibytes that a program can put into its sockets in a child of a group of 64 MiB.
 fn mebibytes_in_sockets(cgroups: &Cgroups, child: Child) -> u32 {
     let group = Group::new(&SandboxId::random());
     let resources = Resources {

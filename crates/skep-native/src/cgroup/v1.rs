@@ -163,7 +163,7 @@ impl Hierarchies {
         Ok(())
     }
 
-    /// What was opened below it stays open.
+    /// Renames the group in every hierarchy. Files opened below it stay valid.
     pub(super) fn rename(&self, group: &Group, to: &Group) -> Result<(), CgroupError> {
         for (_, parent) in &self.controllers {
             let folder = parent.join(&group.name);

@@ -20,12 +20,12 @@ const WELCOME: [&str; 1] = ["io"];
 /// Those that only a sandbox as a whole has.
 const WELCOME_ABOVE: [&str; 1] = ["hugetlb"];
 
-/// Where processes of `work` live that are no kernels.
+/// The child of `work` for processes that are not kernels.
 const REST: &str = "rest";
-/// Where the agent makes groups for kernels.
+/// The child in which the agent makes a group for each kernel.
 const KERNELS: &str = "kernels";
-/// Where a kernel is on its way from the agent's group to its own: the agent may not move it
-/// out of a group that is not below [`KERNELS`].
+/// The child that a kernel passes through on its way from the agent's group to its own: the agent
+/// may not move it out of a group that is not below [`KERNELS`].
 const ENTRY: &str = "entry";
 
 /// The folder below which every sandbox has its group.

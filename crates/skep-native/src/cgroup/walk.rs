@@ -12,13 +12,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// How many groups one walk looks at: more memory cgroups than this there are on no machine.
+/// Limit on the groups one walk looks at: no host has more memory cgroups than this.
 const MOST: usize = 1 << 16;
 
-/// How deep a walk that only looks goes. It holds a descriptor for each level.
+/// Depth limit of a read-only walk. It holds a descriptor for each level.
 const DEEPEST: usize = 32;
 
-/// What a walk has left undone.
+/// Remainder that a walk has left to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
     /// Nothing: all groups are gone.
@@ -135,11 +135,11 @@ const FOLDER: OFlags = OFlags::RDONLY
 
 /// A folder on the way from the first group to the one that is looked at.
 struct Level {
-    /// Its name in the folder above.
+    /// Name of the group in the directory above.
     name: CString,
     /// The groups in it that are still to be removed.
     names: Vec<CString>,
-    /// Whether one of them could not be.
+    /// Set if a group at this level could not be removed because processes are in it.
     is_busy: bool,
 }
 

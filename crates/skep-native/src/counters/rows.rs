@@ -1,8 +1,8 @@
-//! The rows.
+//! The table of counters: one row for each that a sandbox can reach.
 
 use super::{Bound, Counter, Needs};
 
-/// What most rows are held by: the kernel's own memory for a sandbox is memory of the sandbox.
+/// The bound of most rows: the kernel's own memory for a sandbox is memory of the sandbox.
 const COUNTED_MEMORY: &str = "its memory, in which the kernel counts what it keeps for it";
 /// Numbers that the kernel keeps for each user id.
 const OWN_USERS: &str = "users of its own, who are nobody else's; never those of root";

@@ -1,10 +1,10 @@
-//! What is asked, and what may be answered. No sockets here.
+//! The rules on DNS queries and answers, without any sockets.
 
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{RData, Record, RecordType};
 use ipnet::Ipv4Net;
 
-/// What to do with bytes that somebody sent.
+/// Decision on a packet received from a client.
 #[derive(Debug)]
 pub(super) enum Verdict {
     /// They are no question; answering would help an attacker reflect packets.
@@ -66,7 +66,7 @@ impl Question {
         message.to_vec().ok()
     }
 
-    /// Whether `bytes` is an answer to this question under `id`.
+    /// Parses `bytes`, if it is an answer to this question under `id`.
     pub(super) fn answered_by(&self, id: u16, bytes: &[u8]) -> Option<Message> {
         let answer = Message::from_vec(bytes).ok()?;
         let same = answer.metadata.id == id

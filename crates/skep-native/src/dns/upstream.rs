@@ -11,10 +11,10 @@ use tokio::net::{TcpStream, UdpSocket};
 use super::LONGEST_UDP;
 use super::answer::Question;
 
-/// How long one resolver may take before the next is asked.
+/// Time limit for one resolver before the next is asked.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How a question came, and so how it is passed on: TCP is asked for when UDP was too small.
+/// Transport that a query came over and is passed on over: TCP is asked for when UDP was too small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Udp,

@@ -44,7 +44,7 @@ impl Machine {
         self.settings().read(path).unwrap()
     }
 
-    /// What a server does at its start.
+    /// Does with the settings what a server does at its start.
     fn start(&self) -> Bystanders {
         let settings = self.settings();
         let bystanders = settings.bystanders().unwrap();

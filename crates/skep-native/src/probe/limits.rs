@@ -1,4 +1,4 @@
-//! What this machine cannot bound for a single sandbox.
+//! Counters of the kernel that this host cannot bound for a single sandbox.
 
 use std::path::Path;
 

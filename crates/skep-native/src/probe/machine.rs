@@ -157,8 +157,9 @@ pub(super) fn crash_handler() -> Check {
     crash_handler_of(pattern.trim())
 }
 
-/// What becomes of a crash in a sandbox. Its limit of dumps keeps the kernel from writing a file
-/// and from starting a program, but not from connecting to a socket (since Linux 6.16).
+/// Checks where the kernel sends crashes of sandboxes. A sandbox's limit on core dumps keeps the
+/// kernel from writing a file and from starting a program, but not from connecting to a socket
+/// (since Linux 6.16).
 fn crash_handler_of(pattern: &str) -> Check {
     let name = "crash handler";
     if pattern.starts_with('@') {
@@ -204,7 +205,7 @@ pub(super) fn disk_quota(data_dir: &Path) -> Check {
     }
 }
 
-/// Where something is mounted, and the options of its filesystem.
+/// Mount point and filesystem options of a line of `mountinfo`.
 fn mount_point_and_options(line: &str) -> Option<(&str, &str)> {
     let (mount, filesystem) = line.split_once(" - ")?;
     Some((mount.split(' ').nth(4)?, filesystem.split(' ').nth(2)?))

@@ -24,7 +24,7 @@ use crate::instance::{IDS, Slot};
 use crate::process::ProcessHandle;
 use crate::watch::watch;
 
-/// How long a fork may take, with those that were asked for before it.
+/// Time limit for a fork, including those that were asked for before it.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Most other groups a user can have here.
@@ -36,16 +36,16 @@ const NAMESPACES: [&str; 7] = ["pid", "net", "user", "mnt", "ipc", "uts", "cgrou
 /// A kernel that waits for its first word.
 #[derive(Debug)]
 pub(super) struct Forked {
-    /// Its number in the sandbox.
+    /// Pid inside the sandbox.
     pub(super) pid: i32,
-    /// Where it waits.
+    /// The socket on which it waits for the permission to begin.
     pub(super) go: OwnedFd,
 }
 
-/// Why there is none.
+/// Failure to fork a kernel.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ForkError {
-    /// What the agent asks for cannot be.
+    /// The request is not one that an agent of ours sends.
     #[error("the question makes no sense: {0}")]
     Nonsense(&'static str),
     /// Something on the machine is not there any more, usually the sandbox.
@@ -68,10 +68,10 @@ pub(super) enum ForkError {
     Different(#[source] Difference),
 }
 
-/// What the process that has rights is told.
+/// Instructions for the fork while it still has its privileges.
 #[derive(Serialize)]
 struct Plan<'a> {
-    /// How many of the doors are the server's own.
+    /// Number of cgroup files that are the server's own; the rest are the sandbox's.
     first_doors: usize,
     /// The bounding set.
     capabilities: u64,
@@ -81,7 +81,7 @@ struct Plan<'a> {
     groups: &'a [u32],
 }
 
-/// What the sandbox says, for the kernel: nobody who has rights reads it.
+/// The sandbox's own wishes, which are passed on to the kernel: no privileged process reads them.
 #[derive(Serialize)]
 struct Wanted<'a> {
     environment: &'a BTreeMap<String, String>,
@@ -98,7 +98,7 @@ impl Drop for Outside {
     }
 }
 
-/// Has a kernel forked into a sandbox.
+/// Forks a kernel into a sandbox.
 ///
 /// Holds no thread while it waits: a sandbox can keep its own forks waiting for as long as they
 /// may take, and all sandboxes of a server together must not hold all its threads by that.

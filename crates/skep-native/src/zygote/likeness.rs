@@ -1,4 +1,4 @@
-//! Whether a forked process is what a started one would be.
+//! Comparison of a forked kernel with one that the agent would have started.
 //!
 //! The zygote is a program of the template, and so is the fork until it has given up every
 //! right. It is looked at from outside, through the machine's `/proc`, while it waits. Until it
@@ -11,7 +11,7 @@ use std::io;
 
 use super::holder::OOM_SCORE_ADJUST;
 
-/// Which namespaces a process of the sandbox has in common with the sandbox's first.
+/// Namespaces that every process of a sandbox shares with its first.
 const NAMESPACES: [&str; 9] = [
     "cgroup",
     "ipc",
@@ -24,10 +24,10 @@ const NAMESPACES: [&str; 9] = [
     "uts",
 ];
 
-/// What is open: the standard descriptors, and where it waits.
+/// The open file descriptors: the standard ones, and the socket on which it waits.
 const DESCRIPTORS: [&str; 4] = ["0", "1", "2", "3"];
 
-/// What a started kernel would be, in numbers of the machine.
+/// The properties that a started kernel would have, in ids of the host.
 #[derive(Debug)]
 pub(super) struct Expected<'a> {
     /// The sandbox's first process.
@@ -39,11 +39,12 @@ pub(super) struct Expected<'a> {
     pub(super) groups: BTreeSet<u32>,
     /// The bounding set; all other sets are empty.
     pub(super) capabilities: u64,
-    /// How many filters it is under: the zygote's, and the one that makes them a sandbox's.
+    /// Number of seccomp filters it is under: the zygote's, and the one that makes them a
+    /// sandbox's.
     pub(super) filters: usize,
 }
 
-/// In what the process is not as it should be.
+/// A property in which the process is not as it should be.
 #[derive(Debug, thiserror::Error)]
 #[error("its {what} is `{found}`")]
 pub(super) struct Difference {
@@ -52,8 +53,9 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    /// Whether whoever has the rights of the sandbox's user can cause this in a process of his
-    /// that is dumpable: then only the process is wrong. All the rest is the zygote's own work.
+    /// Returns true if code with the rights of the sandbox's user can cause this difference in a
+    /// dumpable process of its own: then only the process is wrong. All the rest is the zygote's
+    /// own work.
     pub(super) fn may_be_of_the_sandbox(&self) -> bool {
         ["TracerPid", "oom_score_adj"].contains(&self.what)
     }
@@ -115,8 +117,8 @@ pub(super) fn inspect(pid: i32, expected: &Expected<'_>) -> Result<i32, Differen
     inner.ok_or_else(|| difference("NSpid", numbers))
 }
 
-/// Whether a process has ended or is about to: what it had is taken from it piece by piece, its
-/// memory first, so it is not what it was.
+/// Returns true if a process has ended or is about to: the kernel takes its attributes away piece
+/// by piece, its memory first, so it is not what it was.
 pub(super) fn is_ending(pid: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status"));
     status.map_or(true, |status| !status.contains("\nVmRSS:"))

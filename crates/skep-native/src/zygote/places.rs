@@ -1,4 +1,4 @@
-//! Which zygotes there are, for whom, and which one makes room for another.
+//! The registry of zygotes: which exist, for whom, and which one makes room for another.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -12,10 +12,11 @@ use super::holder::{self, Holder};
 use super::specification::{self, Specification};
 use crate::host::Host;
 
-/// How long a template whose zygote could not be made is left alone.
+/// Time for which a template is left alone after its zygote could not be made.
 const REST: Duration = Duration::from_secs(60);
 
-/// Whom a zygote is for. Only sandboxes of these layers and of this tenant are ever below it.
+/// The template and tenant a zygote is for. Only sandboxes of these layers and of this tenant are
+/// ever below it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ZygoteKey {
     pub(crate) layers: Vec<PathBuf>,
@@ -25,9 +26,9 @@ pub(crate) struct ZygoteKey {
 /// The zygotes of a server.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// Where there is a zygote, or one is on its way or could not be made of late.
+    /// Entries with a zygote, with one on its way, or with a recent failure to make one.
     places: HashMap<ZygoteKey, Place>,
-    /// What templates say, by their layers; `None` for one that has no zygote.
+    /// The templates' specifications, by their layers; `None` for a template without a zygote.
     specifications: HashMap<Vec<PathBuf>, Option<Specification>>,
 }
 
@@ -44,7 +45,7 @@ struct Place {
 }
 
 impl Places {
-    /// What a template says about its zygote. Looks at files the first time.
+    /// The specification of a template's zygote. Looks at files the first time.
     pub(super) fn specification(&mut self, layers: &[PathBuf]) -> Option<&Specification> {
         if !self.specifications.contains_key(layers) {
             match specification::find(layers) {
@@ -69,7 +70,7 @@ impl Places {
         self.places.get(key).is_some_and(|place| place.is_warming)
     }
 
-    /// Whether a zygote may be made: none is on its way, and the last could be made.
+    /// Returns true if a zygote may be made: none is on its way, and the last could be made.
     pub(super) fn may_begin(&self, key: &ZygoteKey) -> bool {
         let place = self.places.get(key);
         place.is_none_or(|place| !place.is_warming && !place.rests())
@@ -175,7 +176,7 @@ impl Places {
 }
 
 impl Place {
-    /// How many zygotes it has, the one that is on its way included.
+    /// Number of zygotes at this entry, the one on its way included.
     fn count(&self) -> usize {
         usize::from(self.current.is_some()) + self.former.len() + usize::from(self.is_warming)
     }
@@ -197,8 +198,8 @@ impl Place {
     }
 }
 
-/// Whether a tenant that has so many may be given one of a tenant that has `other`: not if they
-/// would only change places.
+/// Returns true if a tenant that has `own` zygotes may be given one of a tenant that has `other`:
+/// not if they would only change places.
 fn is_unfair(own: usize, other: usize) -> bool {
     other >= own + 2
 }

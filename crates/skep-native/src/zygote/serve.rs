@@ -26,7 +26,7 @@ const LONGEST_QUESTION: usize = 16;
 pub(crate) struct Client {
     pub(crate) id: SandboxId,
     pub(crate) slot: Slot,
-    /// Its first process.
+    /// First process of the sandbox.
     pub(crate) process: Arc<ProcessHandle>,
 }
 

@@ -1,4 +1,4 @@
-//! What a template says about its zygote, in the `kernel.json` of its Python kernel:
+//! The specification of a template's zygote, in the `kernel.json` of its Python kernel:
 //! `"zygote": {"argv": ["python", "-m", "skep_kernel.zygote", "numpy"], "env": {…}}`.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 const FILE: &str = "usr/local/share/skep/kernels/python/kernel.json";
 const LONGEST_FILE: u64 = 64 << 10;
 
-/// How a zygote is started. Written by whoever made the template.
+/// Command line and environment of a zygote. Written by whoever made the template.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct Specification {
     pub(super) argv: Vec<String>,
@@ -26,7 +26,8 @@ struct Kernel {
     zygote: Option<Specification>,
 }
 
-/// Whether kernels of a template are forked, where that is on. Blocks for a look at files.
+/// Returns true if the kernels of a template are forked, where that is on. Blocks for a look at
+/// files.
 ///
 /// # Errors
 ///
@@ -35,7 +36,7 @@ pub fn has_zygote(layers: &[PathBuf]) -> io::Result<bool> {
     find(layers).map(|found| found.is_some())
 }
 
-/// What the uppermost layer says that says anything.
+/// The specification in the uppermost layer that has a `kernel.json`.
 pub(super) fn find(layers: &[PathBuf]) -> io::Result<Option<Specification>> {
     for layer in layers.iter().rev() {
         if let Some(text) = read(layer)? {

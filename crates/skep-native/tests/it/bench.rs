@@ -63,7 +63,7 @@ impl Bench {
         self.native().launch(self.request()).await.unwrap()
     }
 
-    /// Has made what sandboxes of the first tenant are better for.
+    /// Warms the zygote of the first tenant.
     pub(crate) async fn warm(&self) {
         let request = self.request();
         self.native().warm(&request.layers, &request.tenant).await;

@@ -1,4 +1,4 @@
-//! What the doctor sees on this machine, on which sandboxes run.
+//! Results of the doctor on this host, on which sandboxes run.
 
 use skep_native::{Check, CheckStatus, NativeConfig, probe};
 

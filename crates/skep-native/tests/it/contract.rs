@@ -1,4 +1,4 @@
-//! What every backend must do.
+//! The contract that every backend must fulfil.
 
 use std::sync::Arc;
 

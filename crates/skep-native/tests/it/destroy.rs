@@ -22,10 +22,10 @@ crate::tests![
     a_full_disk_keeps_no_sandbox_alive,
 ];
 
-/// How long a destruction waits for processes that do not die, in these tests.
+/// Time that a destruction waits for processes that do not die, in these tests.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// What a record says of a sandbox: its name, and its first process as the machine sees it.
+/// The identity in a launch record: the sandbox's id, and the host's pid of its first process.
 fn identity(record: &LaunchRecord) -> (String, i32) {
     let written: serde_json::Value = serde_json::from_str(&record.0).unwrap();
     let pid = written["pid"].as_i64().unwrap();
@@ -33,7 +33,7 @@ fn identity(record: &LaunchRecord) -> (String, i32) {
     (id.to_owned(), i32::try_from(pid).unwrap())
 }
 
-/// Whether a process has something left to run: it is there, and no zombie.
+/// Returns true if a process exists and is no zombie.
 fn lives(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
@@ -216,7 +216,7 @@ async fn a_server_that_is_killed_in_the_middle_of_an_end_is_followed_by_one_that
     bench.finish().await;
 }
 
-/// Whether a process was told to die.
+/// Returns true if SIGKILL is pending for a process.
 fn is_being_killed(pid: i32) -> bool {
     const KILL: u64 = 1 << 8;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

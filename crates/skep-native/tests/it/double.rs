@@ -16,10 +16,10 @@ use skep_linux::{Cloned, Instruction};
 
 const A_LONG_TIME: Duration = Duration::from_secs(3600);
 
-/// What the kernel of a sandbox answers, by the name of a variable.
+/// Name of the environment variable with the question that a sandbox's kernel answers.
 pub(crate) const QUESTION: &str = "QUESTION";
 
-/// What it leaves out or adds.
+/// A step that the double leaves out or does wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cheat {
     None,
@@ -128,7 +128,7 @@ fn enter_processes(question: &Packet) {
     move_into_link_name_space(pid, Some(LinkNameSpaceType::ProcessID)).unwrap();
 }
 
-/// As the Python zygote does it, but for the cheat.
+/// Does what the Python zygote does, but for the cheat.
 fn begin(question: Packet, cheat: Cheat) {
     let file = std::fs::File::from(question.descriptors[0].try_clone().unwrap());
     let mut lines = BufReader::new(file).lines().map(Result::unwrap);

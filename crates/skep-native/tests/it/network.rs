@@ -1,4 +1,4 @@
-//! Whom a sandbox can talk to, with the world replaced by a namespace of the test.
+//! Destinations that a sandbox can reach, with the world replaced by a namespace of the test.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::Command;
@@ -24,11 +24,11 @@ crate::tests![
     questions_for_names_fill_no_table_of_the_machine,
 ];
 
-/// How many names a sandbox asks for at once, each from a port of its own. Others on the machine
+/// Number of names a sandbox asks for at once, each from a port of its own. Others on the machine
 /// open far fewer connections meanwhile.
 const QUESTIONS: u32 = 2_000;
 
-/// What a sandbox hears from the packet filter, at once.
+/// Asserts the answer of a connection that the packet filter rejects at once.
 #[track_caller]
 fn assert_denied(answer: &str) {
     assert_eq!(answer, "error: HostUnreachable");
@@ -200,7 +200,7 @@ async fn questions_for_names_fill_no_table_of_the_machine() {
     assert!(kept > QUESTIONS / 4 * 3, "{kept} entries");
 }
 
-/// How many connections the machine remembers more after a sandbox without internet has asked.
+/// Growth of the host's connection table after a sandbox without internet has sent its queries.
 async fn table_after_questions(without: Vec<Defence>) -> u32 {
     let bench = Bench::with(|config| config.without = without).await;
     let mut request = bench.request();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hickory_proto::op::{Message, Query};
 use hickory_proto::rr::{Name, RecordType};
 
-/// How long something may take that is not allowed, and so never happens.
+/// Time after which something that is not allowed is taken for never happening.
 const NEVER: Duration = Duration::from_millis(700);
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {

@@ -88,7 +88,7 @@ impl Machine {
         String::from_utf8(read.stdout).unwrap().trim().to_owned()
     }
 
-    /// Whether the neighbour on the left reaches the one on the right through the machine.
+    /// Returns true if the neighbour on the left reaches the one on the right through the host.
     fn is_router(&self) -> bool {
         let place = format!("{}a", self.name);
         let script = format!("exec 3<>/dev/tcp/203.0.113.2/{}", self.port);

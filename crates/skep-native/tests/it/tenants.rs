@@ -18,7 +18,7 @@ crate::tests![
     a_tenant_that_holds_all_zygotes_gives_way_to_one_that_has_none,
 ];
 
-/// Has a zygote made for a tenant.
+/// Warms a zygote for a tenant.
 async fn warm(bench: &Bench, number: u8) {
     let layers = bench.request().layers;
     bench.native().warm(&layers, &tenant(number)).await;

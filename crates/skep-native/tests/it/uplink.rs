@@ -77,7 +77,7 @@ impl Uplink {
         self.address([10, 77], 2)
     }
 
-    /// In the range of the metadata services of clouds.
+    /// An address in the range of the clouds' metadata services.
     pub(crate) fn metadata(&self) -> Ipv4Addr {
         self.address([169, 254], 2)
     }

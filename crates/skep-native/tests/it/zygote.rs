@@ -32,7 +32,7 @@ crate::tests![
     questions_that_make_no_sense_are_refused,
 ];
 
-/// What a started process is asked, and what it answers.
+/// A question for a started process, and its answer.
 const OSTYPE: (&str, &str) = ("work read=/proc/sys/kernel/ostype", "Linux");
 
 /// A backend whose template has a zygote that does `cheat`.
@@ -210,7 +210,7 @@ async fn a_zygote_that_cheats_gains_nothing_and_is_ended() {
     }
 }
 
-/// What a process of the sandbox sees of those that are forked into it.
+/// Privileges that a process of the sandbox sees on those that are forked into it.
 async fn rights_seen(cheat: &str) -> String {
     // A fork is two processes, and is seen by chance; one that has rights is seen for longer.
     const SEEN: &str = "work rights=60";

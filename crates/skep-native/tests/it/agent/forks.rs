@@ -34,7 +34,7 @@ fn exchange(server: &OwnedFd, descriptors: &[std::os::fd::BorrowedFd<'_>]) -> Op
         .flatten()
 }
 
-/// Has a kernel forked that answers the question on the connection. `None` if it does.
+/// Forks a kernel that answers the question on the connection. `None` if it does.
 pub(super) fn ask(server: &OwnedFd, question: &str, stream: &TcpStream) -> Option<String> {
     let null = File::open("/dev/null").unwrap();
     let file = sealed(&request(1000, question));
