@@ -1,5 +1,5 @@
-//! Which connections are let in, which of them go when there is no more room, and how many of
-//! their requests are served before it is known whose they are.
+//! Admission of connections: which are accepted, which are closed to make room, and how many of
+//! their requests are served before their callers are authenticated.
 //!
 //! Whoever connects has not said who they are yet, so room is made rather than refused: a new
 //! connection takes the place of the one that was idle the longest without ever having shown a
@@ -27,7 +27,7 @@ use address::ClientAddress;
 use standing::{Allowance, Counts};
 pub(crate) use standing::{Shown, Standing, TooManyRequests};
 
-/// How many connections and requests there may be.
+/// Limits on connections and on requests of unknown callers.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     connections: usize,
@@ -45,7 +45,7 @@ impl Limits {
         }
     }
 
-    /// How many requests of one standing there may be.
+    /// Limits on concurrent requests of one standing from an address.
     fn allowance(&self, standing: Standing, address: ClientAddress) -> Allowance {
         let of_address = self.of(address);
         match standing {
@@ -76,19 +76,19 @@ pub(crate) struct Admission {
     open: watch::Sender<usize>,
 }
 
-/// Why a connection is not let in.
+/// Reason for which a connection is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Its address has as many connections as it may, and none of them can go.
+    /// The address has as many connections as it may, and none of them can go.
     Address,
     /// The server has as many connections as it may, and none of them can go.
     Server,
 }
 
-/// How many requests with a key every connection may have before it is known whether the key is
-/// right, whatever others have; and how many, for each connection that there may be, there are
-/// of those that go beyond. A client that begins with many at once, before the first has told
-/// who it is, must not be taken for a flood.
+/// Number of requests with an unchecked key that every connection may have, whatever others have;
+/// and, times the number of connections there may be, the number of those that go beyond. A client
+/// that begins with many at once, before the first has told who it is, must not be taken for a
+/// flood.
 const CLAIMS_PER_CONNECTION: usize = 4;
 
 #[derive(Debug, Default)]
@@ -109,11 +109,11 @@ struct Table {
 struct Entry {
     address: ClientAddress,
     authenticated: bool,
-    /// Whether it has shown a key that was wrong. Another one does not keep its place.
+    /// Set once it has shown a key that was wrong. A further unchecked key does not keep its place.
     distrusted: bool,
-    /// What is under way, until it is known whose it is.
+    /// Requests under way whose callers are not authenticated yet.
     requests: Counts,
-    /// Since when it can go.
+    /// Sequence number of the moment since which it can go.
     idle: Option<u64>,
     evicted: CancellationToken,
 }
@@ -343,7 +343,7 @@ impl Place {
         self.evicted.clone()
     }
 
-    /// Whether the connection has shown a key or a token that was right.
+    /// Returns true if the connection has shown a key or a token that was right.
     pub(crate) fn is_authenticated(&self) -> bool {
         self.authenticated.load(Ordering::Relaxed)
     }

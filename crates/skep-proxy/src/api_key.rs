@@ -4,13 +4,13 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// What keys begin with, and behind `sk_` the tokens that old command-line clients send beside
+/// Prefix of API keys, and behind `sk_` of the tokens that old command-line clients send beside
 /// them.
 const PREFIX: &[u8] = b"e2b_";
 /// The fewest digits of a key.
 const DIGITS_MIN: usize = 32;
 
-/// What a key is written in where a name and a password are asked for.
+/// Name of the authentication scheme with a user name and a password, one of which may be a key.
 const BASIC: &[u8] = b"basic";
 const BASIC_ENCODING: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
@@ -19,7 +19,7 @@ const BASIC_ENCODING: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Whether there is an API key anywhere in a text, whatever stands around it.
+/// Returns true if there is an API key anywhere in a text, whatever stands around it.
 pub(crate) fn holds_api_key(text: &[u8]) -> bool {
     text.windows(PREFIX.len()).enumerate().any(|(at, window)| {
         let digits = text[at + PREFIX.len()..].iter();
@@ -28,7 +28,7 @@ pub(crate) fn holds_api_key(text: &[u8]) -> bool {
     })
 }
 
-/// What the value of a header says in the encoding of `Basic`, if it is in that.
+/// Decodes a header's value of the scheme `Basic`; `None` if it is none.
 pub(crate) fn decode_basic(value: &[u8]) -> Option<Vec<u8>> {
     let value = value.trim_ascii();
     let (scheme, rest) = value.split_at_checked(BASIC.len())?;

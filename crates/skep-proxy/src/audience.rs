@@ -1,4 +1,4 @@
-//! In which language a caller wants to be refused.
+//! The form in which a caller wants to be refused.
 
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, Method};
 
 use crate::classify::is_rpc_path;
 
-/// Who reads an answer that the proxy gives itself.
+/// Readers of an answer that the proxy gives itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Audience {
     /// A person in a browser.
@@ -46,7 +46,7 @@ const BROWSERS: [&str; 7] = [
     "mozilla", "chrome", "safari", "firefox", "edge", "opera", "msie",
 ];
 
-/// Whether a browser asks for a page, rather than a script in a page for data.
+/// Returns true if a browser asks for a page, rather than a script in a page for data.
 fn is_navigation(headers: &HeaderMap) -> bool {
     let text = |name: &str| {
         let value = headers.get(name).and_then(|value| value.to_str().ok());

@@ -20,7 +20,7 @@ pub(crate) struct Authority<'a> {
 pub(crate) struct InvalidAuthority;
 
 impl<'a> Authority<'a> {
-    /// What a request names; only HTTP/1.0 may do without.
+    /// The authority that a request names; only HTTP/1.0 may do without.
     pub(crate) fn of(parts: &'a Parts) -> Result<Option<Self>, InvalidAuthority> {
         let named = Self::named(&parts.uri, &parts.headers)?;
         if named.is_none() && parts.version > Version::HTTP_10 {

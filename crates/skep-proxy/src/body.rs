@@ -1,4 +1,4 @@
-//! What a client is sent.
+//! Bodies of answers to clients.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -19,7 +19,7 @@ use crate::upstream::{Lease, Visit};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why an answer was cut.
+/// Reason for which an answer was cut.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Cut {
     /// The sandbox has ended.
@@ -43,7 +43,7 @@ pub(crate) enum Cut {
 pub(crate) struct ClientBody {
     source: Source,
     serving: Serving,
-    /// Whether the client has yet to make room for the last frame.
+    /// True while the client has yet to make room for the last frame.
     untaken: bool,
     /// Ends with the body, so that it tells how long the whole answer took.
     span: Option<Span>,
@@ -71,7 +71,7 @@ impl ClientBody {
         self
     }
 
-    /// Whoever asks for more, or for nothing any more, has made room for what there was.
+    /// Notes that the client has made room: whoever polls for more, or drops the body, has done so.
     fn taken(&mut self) {
         if std::mem::take(&mut self.untaken) {
             self.serving.taken();
@@ -148,7 +148,7 @@ pub(crate) struct SandboxBody {
     _dependence: Option<Dependence>,
 }
 
-/// What a [`SandboxBody`] is made of besides the sandbox's answer.
+/// Parts of a [`SandboxBody`] besides the sandbox's answer.
 pub(crate) struct Attendance {
     pub(crate) ended: WaitForCancellationFutureOwned,
     pub(crate) lease: Lease,

@@ -1,4 +1,4 @@
-//! How much the kernel keeps of a connection that one side does not read.
+//! Socket buffers, which bound what the kernel keeps of a connection that one side does not read.
 //!
 //! The kernel lets a buffer grow with what goes through it, to megabytes, and counts it to the
 //! machine. Those towards sandboxes are bounded: the way is short, so more would not make it
@@ -10,18 +10,18 @@ use std::io;
 use rustix::net::sockopt;
 use tokio::net::{TcpSocket, TcpStream};
 
-/// What a buffer of a client is asked to hold as long as nobody knows who it is. The kernel
-/// takes twice as much, for what it needs itself: 256 KiB.
+/// Buffer size requested for a client that is not authenticated. The kernel takes twice as much,
+/// for what it needs itself: 256 KiB.
 const ANONYMOUS: usize = 128 * 1024;
 /// The same of a buffer towards a sandbox: 1 MiB. Downloads are a tenth slower with half as much.
 const UPSTREAM: u32 = 512 * 1024;
 /// The same of a caller's buffer that was bounded before: 8 MiB, about what kernels let one grow to.
 const RAISED: usize = 4 * 1024 * 1024;
 
-/// What was done to the buffers of a client's connection.
+/// State of the buffers of a client's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientBuffers {
-    /// Nothing: they grow as the kernel likes.
+    /// Unchanged: they grow as the kernel likes.
     Kernel,
     /// They are bounded.
     Bounded,

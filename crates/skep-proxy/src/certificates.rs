@@ -14,7 +14,7 @@ use skep_telemetry::Chain;
 
 use crate::local_ca::{LocalCa, LocalCaError};
 
-/// Where certificates come from.
+/// Source of the server's certificates.
 #[derive(Debug)]
 pub enum CertificateSource {
     /// An authority of this machine's own.
@@ -23,12 +23,12 @@ pub enum CertificateSource {
     Files {
         /// The certificate, and those that lead to its authority.
         chain: PathBuf,
-        /// Its key.
+        /// File of its private key.
         key: PathBuf,
     },
 }
 
-/// Why there is no certificate to show.
+/// Failure to load or make a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// The own authority failed.
@@ -37,19 +37,19 @@ pub enum CertificateError {
     /// A file cannot be read as what it should be.
     #[error("cannot read {what} from `{}`", path.display())]
     File {
-        /// What it should be.
+        /// Expected contents of the file, for the message.
         what: &'static str,
-        /// Which file.
+        /// The file that cannot be read.
         path: PathBuf,
-        /// Why not.
+        /// The error of reading or decoding.
         source: pem::Error,
     },
     /// The key does not belong to the certificate, or is of a kind we cannot use.
     #[error("cannot use the key `{}` with the certificate", key.display())]
     Mismatch {
-        /// Which key.
+        /// File of the key.
         key: PathBuf,
-        /// Why not.
+        /// The error of the TLS library.
         source: rustls::Error,
     },
     /// The protocol versions of this build do not fit together.
@@ -74,8 +74,8 @@ impl Certificates {
         Ok(Arc::new(Self { source, current }))
     }
 
-    /// How a listener speaks TLS with these certificates: HTTP/2 or HTTP/1.1 as the client
-    /// chooses, and HTTP/1.1 with a client that does not choose.
+    /// The TLS configuration of a listener with these certificates: HTTP/2 or HTTP/1.1 as the
+    /// client chooses, and HTTP/1.1 with a client that does not choose.
     ///
     /// # Errors
     ///

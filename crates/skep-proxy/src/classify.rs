@@ -1,4 +1,4 @@
-//! Whom a request is for.
+//! Classification of requests by destination.
 //!
 //! One port serves the API and every sandbox, and the clients of several years do not agree on
 //! how to name a sandbox. The order of the questions is the contract:
@@ -29,7 +29,7 @@ pub(crate) const SANDBOX_ID: &str = "e2b-sandbox-id";
 /// The header that names a port of a sandbox.
 pub(crate) const SANDBOX_PORT: &str = "e2b-sandbox-port";
 
-/// Whom a request is for.
+/// The destination of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
     /// The REST API.
@@ -38,38 +38,38 @@ pub enum Destination {
     Sandbox(Target),
     /// A sandbox that cannot exist: the name is well-formed, but we never gave such a name.
     NoSuchSandbox {
-        /// The name.
+        /// The name as it was asked for, which is no id of ours.
         name: String,
     },
     /// The agent of the sandbox that the request's `X-Access-Token` opens.
     TokenHolder,
     /// The agent of the sandbox whose token signed the URL.
     Signer,
-    /// Nobody: the request says whom it is for, but not in a way that means anything.
+    /// A malformed address: the request says whom it is for, but not in a way that means anything.
     Misaddressed(Misaddressed),
 }
 
 /// A port of a sandbox, and how the request named it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// The sandbox.
+    /// The sandbox that is addressed.
     pub id: SandboxId,
-    /// The port.
+    /// The port in the sandbox.
     pub port: u16,
-    /// What in the request said so.
+    /// Part of the request that named the sandbox.
     pub named_by: NamedBy,
 }
 
-/// What in a request named a sandbox.
+/// Parts of a request that can name a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamedBy {
-    /// Its host name. Routing headers, if any, are the business of the service.
+    /// The host name. Routing headers, if any, are the business of the service.
     Host,
     /// The routing headers, which have done their work then.
     Headers,
 }
 
-/// What is wrong with the address of a request.
+/// Errors in the address of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misaddressed {
     /// No host is named, or several, or something else than a host with a port.
@@ -120,9 +120,9 @@ pub fn classify(parts: &Parts, config: &FrontConfig) -> Destination {
 enum HostName {
     /// Names a sandbox, or tries to.
     Sandbox(Destination),
-    /// Is the API's own.
+    /// A name of the API's own.
     Api,
-    /// Is `sandbox.<domain>`, which all sandboxes share and the API does not.
+    /// The name `sandbox.<domain>`, which all sandboxes share and the API does not.
     Shared,
     /// Says nothing: an address, `localhost`, the machine's own name.
     Neutral,
@@ -190,7 +190,7 @@ fn by_credentials(parts: &Parts) -> Option<Destination> {
     (path == "/files" && signed).then_some(Destination::Signer)
 }
 
-/// Whether a path is one of the agent's remote procedures.
+/// Returns true if a path is one of the agent's remote procedures.
 pub(crate) fn is_rpc_path(path: &str) -> bool {
     path.starts_with("/process.Process/") || path.starts_with("/filesystem.Filesystem/")
 }

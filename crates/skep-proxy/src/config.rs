@@ -1,42 +1,42 @@
-//! What an operator may choose.
+//! Configuration that an operator may choose.
 
 use std::time::Duration;
 
-/// How the front door behaves.
+/// Limits, timeouts and domain of the front door.
 #[derive(Debug, Clone)]
 pub struct FrontConfig {
     /// The domain below which sandboxes have names, in lower case and without a port.
     pub domain: String,
-    /// How many client connections are open at a time. One more takes the place of an idle
-    /// one that has never shown a key or a token; if there is none, it is told `503`.
+    /// Limit on open client connections. One more takes the place of an idle one that has never
+    /// shown a key or a token; if there is none, it is told `503`.
     pub connections: usize,
-    /// How many of them one address has, or one network of IPv6. One more takes the place of
-    /// an idle one of the same address, or is told `429`.
+    /// Limit on connections of one address, or of one IPv6 network. One more takes the place of an
+    /// idle one of the same address, or is told `429`.
     pub connections_per_address: usize,
     /// The same for addresses of this machine, from which a reverse proxy connects for all.
     pub connections_per_loopback_address: usize,
-    /// How many requests without a key or token are served at a time, of whatever connections.
-    /// One more is told `503`, so that there is room for callers with a key.
+    /// Limit on concurrent requests without a key or token, over all connections. One more is told
+    /// `503`, so that there is room for callers with a key.
     pub anonymous_connections: usize,
-    /// How many requests one sandbox serves at a time. One more is told `429`.
+    /// Limit on concurrent requests to one sandbox. One more is told `429`.
     pub requests_per_sandbox: usize,
-    /// How many of them have shown neither a key nor a token.
+    /// Limit on those of them that have shown neither a key nor a token.
     pub anonymous_requests_per_sandbox: usize,
-    /// How long the head of a request may take from its first byte, and a new connection until
-    /// its first request, TLS included. Bodies may take as long as they like.
+    /// Time limit for the head of a request from its first byte, and for a new connection until its
+    /// first request, TLS included. Bodies may take as long as they like.
     pub head_timeout: Duration,
-    /// How long a connection without a request is kept that has shown a key or a token.
-    /// Clients keep theirs for 300 s and send a request twice if we close first.
+    /// Idle timeout of a connection that has shown a valid key or token. Clients keep theirs for
+    /// 300 s and send a request twice if we close first.
     pub idle_timeout: Duration,
-    /// How long one is kept that has not.
+    /// Idle timeout of a connection that has not.
     pub anonymous_idle_timeout: Duration,
-    /// How long one that has not may read nothing of an answer it was given. Callers with a key
-    /// or token may take as long as they like.
+    /// Time for which a connection that has not may leave an answer unread. Callers with a key or
+    /// token may take as long as they like.
     pub anonymous_stall_timeout: Duration,
-    /// Whether `POST /contexts` of an interpreter is passed on with the sandbox's traffic token
-    /// when its caller shows no token. Whoever knows a sandbox's id can then start kernels in it.
+    /// Passes `POST /contexts` of an interpreter on with the sandbox's traffic token when its
+    /// caller shows no token, if true. Whoever knows a sandbox's id can then start kernels in it.
     pub contexts_without_token: bool,
-    /// How long requests may go on after the server was told to stop.
+    /// Time limit for requests under way after the server was told to stop.
     pub drain: Duration,
 }
 

@@ -14,7 +14,7 @@ use crate::admission::{Place, Shown, Standing, TooManyRequests};
 use crate::metrics::Metrics;
 use crate::socket::ResetOnClose;
 
-/// What everybody who serves a client connection shares.
+/// State shared by all requests of a client connection.
 ///
 /// It lives as long as anything of the connection does, and through its pulse it holds the
 /// place among the connections the server allows.
@@ -90,8 +90,8 @@ impl Drop for Dependence {
     }
 }
 
-/// What a connection is doing, for those who decide whether it has had enough time and
-/// whether it can make room for another.
+/// Activity of a connection, for those who decide whether it has had enough time and whether it can
+/// make room for another.
 ///
 /// ```text
 /// Asking ──request──► Busy ──last answer──► Idle
@@ -103,7 +103,7 @@ impl Drop for Dependence {
 pub(crate) struct Pulse {
     state: Mutex<State>,
     place: Place,
-    /// Whether it has ever asked anything without showing that it may.
+    /// Set once it has made a request without valid credentials.
     anonymous: AtomicBool,
 }
 
@@ -111,16 +111,17 @@ pub(crate) struct Pulse {
 struct State {
     activity: Activity,
     multiplexed: bool,
-    /// How many answers have handed out a part that the client has not made room for.
+    /// Number of answers with a part handed out that the client has not made room for.
     untaken: usize,
-    /// When the client made room for a part of an answer, or the first of those was handed out.
+    /// Time at which the client made room for a part of an answer, or at which the first of those
+    /// was handed out.
     taken: Instant,
-    /// Since when the socket takes nothing more.
+    /// Time since which the socket takes nothing more.
     blocked: Option<Instant>,
 }
 
 impl State {
-    /// Since when the client has not read what it asked for.
+    /// Time since which the client has not read what it asked for.
     fn stalled(&self) -> Option<Instant> {
         let answers = (self.untaken > 0).then_some(self.taken);
         self.blocked.into_iter().chain(answers).min()
@@ -134,20 +135,20 @@ enum Activity {
     Asking(Instant),
     /// This many requests are being served, at whatever speed either side likes.
     Busy(usize),
-    /// Nothing is asked.
+    /// No request is under way.
     Idle(Instant),
 }
 
-/// How long a connection may take.
+/// Time limits of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
-    /// For the head of a request.
+    /// Time limit for the head of a request.
     pub(crate) head: Duration,
     /// Between two requests, once it has shown a key or a token.
     pub(crate) idle: Duration,
     /// Between two requests until then.
     pub(crate) anonymous_idle: Duration,
-    /// Without reading anything of an answer, until then.
+    /// Time for which an anonymous client may read nothing of an answer.
     pub(crate) anonymous_stall: Duration,
 }
 
@@ -161,19 +162,19 @@ impl Times {
         }
     }
 
-    /// How often to look at what has expired.
+    /// Interval between two checks for expired connections.
     pub(crate) fn interval(&self) -> Duration {
         let anonymous = self.anonymous_idle.min(self.anonymous_stall);
         (self.head.min(self.idle).min(anonymous) / 4).max(Duration::from_millis(1))
     }
 }
 
-/// Why a connection has had enough time.
+/// Reason for which a connection is closed by the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expired {
     /// The head of a request did not arrive.
     Head,
-    /// Nobody asked anything.
+    /// No request came in time.
     Idle,
     /// The client does not read its answers.
     Stalled,
@@ -195,12 +196,12 @@ impl Pulse {
         }
     }
 
-    /// Whether the client has ever shown a key or a token that was right.
+    /// Returns true if the client has ever shown a key or a token that was right.
     pub(crate) fn is_authenticated(&self) -> bool {
         self.place.is_authenticated()
     }
 
-    /// Whether the client has ever asked anything without showing a key or token that was right.
+    /// Returns true if the client has ever made a request without a key or token that was right.
     pub(crate) fn is_anonymous(&self) -> bool {
         self.anonymous.load(Ordering::Relaxed)
     }
@@ -251,7 +252,7 @@ impl Pulse {
         })))
     }
 
-    /// Whether the time of this connection is over.
+    /// Returns the time limit that this connection has exceeded, if any.
     pub(crate) fn expired(&self, now: Instant, times: &Times) -> Option<Expired> {
         let known = self.is_authenticated();
         let idle = if known {
@@ -306,7 +307,7 @@ impl Pulse {
     }
 }
 
-/// What becomes of a request.
+/// Decision on a request whose credentials were checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// It is served.

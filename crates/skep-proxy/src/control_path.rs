@@ -3,7 +3,7 @@
 use percent_encoding::percent_decode_str;
 use skep_wire::agent::CONTROL_PATHS;
 
-/// Whether a request for `path` could reach a control route of the agent.
+/// Returns true if a request for `path` could reach a control route of the agent.
 ///
 /// The agent matches paths as they are written, so only the plain spelling is a control route
 /// today. That is a property of one router in one version: here every spelling that any server
@@ -18,7 +18,7 @@ pub(crate) fn is_reserved(path: &str) -> bool {
     odd || lies_below(path, CONTROL_PATHS)
 }
 
-/// Whether a request for `path` could reach what the proxy alone may ask of an interpreter.
+/// Returns true if a request for `path` could reach what the proxy alone may ask of an interpreter.
 ///
 /// Templates may bring a service of their own on the interpreter's port, so here odd spellings
 /// are let through unless they mean our own path.

@@ -1,4 +1,4 @@
-//! What a request shows about its caller, before anybody has acted on it.
+//! Credentials of a request, before anybody has acted on it.
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -10,13 +10,13 @@ use crate::classify::{ACCESS_TOKEN, API_KEY};
 use crate::headers::TRAFFIC_TOKEN;
 use crate::route::Route;
 
-/// Whether a request shows anything that may prove right, wherever it is for.
+/// Returns true if a request carries anything that may prove right, whatever its destination.
 pub(crate) fn shows_any(headers: &HeaderMap) -> bool {
     let names = [API_KEY, AUTHORIZATION.as_str(), ACCESS_TOKEN, TRAFFIC_TOKEN];
     names.iter().any(|name| headers.contains_key(*name))
 }
 
-/// What a request to the API shows. Whether a key is right only the API knows.
+/// Credentials of a request to the API. Only the API knows if a key is right.
 pub(crate) fn shown_to_api(headers: &HeaderMap) -> Shown {
     if headers.contains_key(API_KEY) || headers.contains_key(AUTHORIZATION) {
         Shown::Key
@@ -25,7 +25,7 @@ pub(crate) fn shown_to_api(headers: &HeaderMap) -> Shown {
     }
 }
 
-/// What a request to a port of a sandbox shows.
+/// Credentials of a request to a port of a sandbox.
 pub(crate) fn shown_to_sandbox(route: &Route, parts: &Parts) -> Shown {
     let text = |name: &str| {
         let shown = parts.headers.get(name);

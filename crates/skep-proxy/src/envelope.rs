@@ -32,10 +32,10 @@ pub(crate) fn end_with_error(code: &str, message: &str) -> Bytes {
 /// Follows a stream of envelopes to know whether it is between two of them.
 #[derive(Debug, Default)]
 pub(crate) struct Boundary {
-    /// What has been seen of the current envelope's head.
+    /// Bytes seen of the current envelope's head.
     head: [u8; 5],
     head_seen: usize,
-    /// What is still to come of the current envelope's payload.
+    /// Bytes of the current envelope's payload that are still to come.
     payload_left: usize,
     ended: bool,
 }
@@ -62,7 +62,7 @@ impl Boundary {
         }
     }
 
-    /// Whether another envelope may follow here.
+    /// Returns true if another envelope may follow here.
     pub(crate) fn is_open(&self) -> bool {
         self.head_seen == 0 && self.payload_left == 0 && !self.ended
     }

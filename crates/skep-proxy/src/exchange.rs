@@ -25,10 +25,10 @@ use crate::shared::Shared;
 use crate::switch;
 use crate::upstream::{DialError, Lease, Visit};
 
-/// How long after a broken connection we wait for the news that the sandbox has ended.
+/// Time to wait, after a broken connection, for the news that the sandbox has ended.
 const NEWS_DELAY: Duration = Duration::from_millis(250);
 
-/// Why a request that was admitted got no answer from its sandbox.
+/// Failure of a request that was admitted to get an answer from its sandbox.
 pub(crate) enum Failure {
     /// The client is told.
     Refused(Refusal),
@@ -44,13 +44,13 @@ pub(crate) struct Exchange {
     pub(crate) target: Target,
     pub(crate) route: Arc<Route>,
     pub(crate) arrived: Instant,
-    /// What the request shows about its caller.
+    /// Credentials of the request.
     pub(crate) shown: Shown,
-    /// Whether the client only wants to know if the sandbox lives.
+    /// True if the client only wants to know if the sandbox lives.
     pub(crate) probe: bool,
-    /// Whether the client wants to be told in words when the sandbox ends.
+    /// True if the client is to get an error envelope when the sandbox ends.
     pub(crate) last_words: bool,
-    /// Whether the client's connection serves other requests meanwhile.
+    /// True if the client's connection serves other requests meanwhile.
     pub(crate) multiplexed: bool,
 }
 
@@ -149,7 +149,7 @@ impl Exchange {
         Response::from_parts(parts, Source::Sandbox(Box::new(body)))
     }
 
-    /// What a failed dial means to the client.
+    /// Translates a failed dial into the answer for the client.
     pub(crate) fn reached(&self, dialled: Result<Lease, DialError>) -> Result<Lease, Failure> {
         let elapsed = self.arrived.elapsed();
         match dialled {
@@ -182,7 +182,7 @@ impl Exchange {
         }
     }
 
-    /// What it means that the sandbox took the request and did not answer.
+    /// Translates the failure of a sandbox to answer a request it took.
     pub(crate) async fn broken(&self, broken: Broken) -> Failure {
         // Its processes die before the news that it has ended is out.
         let news = tokio::time::timeout(NEWS_DELAY, self.route.ended.cancelled());

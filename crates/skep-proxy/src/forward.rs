@@ -33,7 +33,7 @@ use crate::route::Route;
 use crate::shared::Shared;
 use crate::signed_url::SignedUrl;
 
-/// How long a request waits until it may look for the sandbox that signed it.
+/// Time limit for the turn of a request to look for the sandbox that signed it.
 const SEARCH_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Answers one request, or says that it must be cut.

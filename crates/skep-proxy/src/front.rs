@@ -30,12 +30,12 @@ use crate::shared::Shared;
 use crate::turn_away::turn_away;
 use crate::upstream::Upstreams;
 
-/// How long to wait after a failed accept: the process is out of descriptors or memory, and
-/// asking again at once would only burn the processor.
+/// Pause after a failed accept: the process is out of descriptors or memory, and asking again at
+/// once would only burn the processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How many requests at a time look through the tokens of all sandboxes.
+/// Number of requests that look through the tokens of all sandboxes at a time.
 const SEARCHES_AT_A_TIME: usize = 1;
-/// How many connections are told at a time that there are too many.
+/// Number of connections that are told at a time that there are too many.
 const TURNED_AWAY_AT_A_TIME: usize = 64;
 
 /// An address the front door listens on.
@@ -118,7 +118,7 @@ impl Front {
         }
     }
 
-    /// What the front door counts.
+    /// The metrics of the front door.
     pub fn metrics(&self) -> Arc<Metrics> {
         Arc::clone(&self.shared.metrics)
     }
@@ -186,7 +186,7 @@ impl Front {
     }
 }
 
-/// Whether an accept failed for want of something, rather than because its client left.
+/// Returns true if an accept failed for want of resources, rather than because its client left.
 fn is_fault_of_server(error: &io::Error) -> bool {
     !matches!(
         error.kind(),

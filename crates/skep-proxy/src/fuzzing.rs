@@ -13,12 +13,12 @@ use crate::headers::{self, Passage};
 use crate::route::Route;
 use crate::signed_url::SignedUrl;
 
-/// Whether the proxy keeps this path of the agent to itself.
+/// Returns true if the proxy keeps this path of the agent to itself.
 pub fn is_reserved(path: &str) -> bool {
     control_path::is_reserved(path)
 }
 
-/// Whether the proxy keeps this path of the interpreter to itself.
+/// Returns true if the proxy keeps this path of the interpreter to itself.
 pub fn is_reserved_for_interpreter(path: &str) -> bool {
     control_path::is_reserved_for_interpreter(path)
 }
@@ -36,12 +36,12 @@ pub fn towards_agent(parts: &mut Parts, route: &Route) {
     headers::towards_sandbox(parts, &passage);
 }
 
-/// Whether the proxy takes this head for one that `token` has signed.
+/// Returns true if the proxy takes this head for one that `token` has signed.
 pub fn is_signed_with(parts: &Parts, token: &AccessToken) -> bool {
     SignedUrl::read(parts).is_some_and(|url| url.is_signed_with(token))
 }
 
-/// Whether another envelope may follow after these pieces of a stream.
+/// Returns true if another envelope may follow after these pieces of a stream.
 pub fn is_open_after<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> bool {
     let mut boundary = Boundary::default();
     for piece in pieces {

@@ -23,10 +23,10 @@ use crate::shared::Shared;
 /// The header that names a request to the interpreter.
 pub const REQUEST_HEADER: HeaderName = HeaderName::from_static("x-skep-request");
 
-/// Where the interpreter is told that the caller of a request has left.
+/// Path at which the interpreter is told that the caller of a request has left.
 pub const CANCEL_PATH: &str = "/skep/cancel";
 
-/// How long an interpreter may take to hear it.
+/// Time limit for an interpreter to take that notice.
 const CANCEL_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Notices a caller that leaves.
@@ -50,7 +50,7 @@ impl Hangup {
         }
     }
 
-    /// What the request must carry in [`REQUEST_HEADER`], if anything.
+    /// Value that the request must carry in [`REQUEST_HEADER`], if any.
     pub(crate) fn name(&self) -> Option<&HeaderValue> {
         self.name.as_ref()
     }

@@ -1,4 +1,4 @@
-//! What of a message's head concerns one connection only, and what the other side may see.
+//! Removal of headers that concern one connection only, or that the other side may not see.
 
 mod withheld;
 
@@ -24,7 +24,7 @@ use withheld::Withheld;
 /// The header that opens a sandbox's ports to traffic.
 pub(crate) const TRAFFIC_TOKEN: &str = "e2b-traffic-access-token";
 
-/// Where the interpreter makes contexts.
+/// Path at which the interpreter makes contexts.
 const CONTEXTS_PATH: &str = "/contexts";
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -33,7 +33,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// What the proxy knows about a request beyond its head.
+/// Facts about a request that are not in its head.
 #[derive(Debug)]
 pub(crate) struct Passage<'a> {
     pub(crate) route: &'a Route,
@@ -41,7 +41,8 @@ pub(crate) struct Passage<'a> {
     pub(crate) named_by: NamedBy,
     pub(crate) peer: IpAddr,
     pub(crate) secure: bool,
-    /// See [`crate::FrontConfig::contexts_without_token`].
+    /// True if callers without a token may make contexts; see
+    /// [`crate::FrontConfig::contexts_without_token`].
     pub(crate) contexts_without_token: bool,
 }
 
@@ -58,7 +59,7 @@ pub(crate) fn upgrade(parts: &request::Parts) -> Option<HeaderValue> {
     (!clear_text).then(|| protocol.clone())
 }
 
-/// Whether a client that asked to switch to one of `asked` means `chosen`.
+/// Returns true if `chosen` is one of the protocols that a client asked to switch to.
 pub(crate) fn offers(asked: &HeaderValue, chosen: &HeaderValue) -> bool {
     let (Ok(asked), Ok(chosen)) = (asked.to_str(), chosen.to_str()) else {
         return false;
@@ -106,13 +107,13 @@ pub(crate) fn towards_client(parts: &mut response::Parts, named_by: NamedBy) {
     }
 }
 
-/// Has browsers take an answer for what it says it is.
+/// Makes browsers take an answer for what it says it is.
 pub(crate) fn forbid_guessing(headers: &mut HeaderMap) {
     let nosniff = HeaderValue::from_static("nosniff");
     headers.insert(X_CONTENT_TYPE_OPTIONS, nosniff);
 }
 
-/// Whether a browser that shows this runs what is in it.
+/// Returns true if a browser that shows this runs what is in it.
 ///
 /// A link to a file of a sandbox may name the server's own host. What it shows there would be
 /// of the same origin as the API, and a server that asks for no key would take it for its own.

@@ -5,7 +5,7 @@ use http::request::Parts;
 
 use crate::audience::Audience;
 
-/// Whether a stream to this client ends with an error envelope when its sandbox ends.
+/// Returns true if a stream to this client ends with an error envelope when its sandbox ends.
 ///
 /// SDKs of a year ago do not look after their sandbox when a connection is reset and would raise
 /// the transport's own error. Newer ones do, and take words for something else.

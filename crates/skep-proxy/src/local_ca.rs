@@ -22,11 +22,11 @@ use rustls::sign::CertifiedKey;
 use crate::config::bare_domain;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long the authority counts.
+/// Validity of the authority.
 const AUTHORITY_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-/// How long before its end it is replaced.
+/// Time before its end at which the authority is replaced.
 const AUTHORITY_RESERVE: Duration = Duration::from_secs(180 * 24 * 60 * 60);
-/// How long a certificate counts. The server makes a new one long before.
+/// Validity of a certificate. The server makes a new one long before.
 const LEAF_LIFE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
 const CERTIFICATE: &str = "ca.pem";
@@ -40,45 +40,45 @@ pub struct LocalCa {
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// Why there is no authority or no certificate.
+/// Failure of the local certificate authority.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalCaError {
     /// The folder of the authority cannot be read or written.
     #[error("cannot {operation} `{}`", path.display())]
     File {
-        /// What was tried.
+        /// The operation that was tried, as a verb.
         operation: &'static str,
-        /// With which file.
+        /// File or directory of the operation.
         path: PathBuf,
-        /// Why not.
+        /// The error of the system call.
         source: io::Error,
     },
     /// A file of the authority was damaged. Remove its folder to get a new authority.
     #[error("`{}` is damaged; remove its folder to make a new authority", path.display())]
     Damaged {
-        /// Which file.
+        /// The damaged file.
         path: PathBuf,
     },
     /// The domain is no domain name. It would also be the name of a folder.
     #[error("`{domain}` is not a domain name")]
     Domain {
-        /// Which text.
+        /// The text that is no domain name.
         domain: String,
     },
     /// The certificate cannot be made.
     #[error("cannot make a certificate for `{domain}`")]
     Certificate {
-        /// Which domain.
+        /// The domain of the certificate.
         domain: String,
-        /// Why not.
+        /// The error of the certificate library.
         source: rcgen::Error,
     },
     /// The certificate was made but cannot be used.
     #[error("cannot use the certificate for `{domain}`")]
     Unusable {
-        /// Which domain.
+        /// The domain of the certificate.
         domain: String,
-        /// Why not.
+        /// The error of the TLS library.
         source: rustls::Error,
     },
 }
@@ -163,8 +163,8 @@ impl fmt::Debug for LocalCa {
     }
 }
 
-/// What the authority is, apart from its key and its time: it must be the same each time the
-/// key is read.
+/// Parameters of the authority, apart from its key and its time: they must be the same each time
+/// the key is read.
 fn authority(domain: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = named(&format!("Skep on this machine, for {domain}"));

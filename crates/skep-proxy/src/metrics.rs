@@ -1,10 +1,10 @@
-//! What the proxy counts. Everything it counts is declared here.
+//! The proxy's metrics. Everything it counts is declared here.
 
 use std::time::Duration;
 
 pub use skep_telemetry::{Counter, Durations, Gauge};
 
-/// What the proxy has seen and done since it started.
+/// Metrics of the proxy since it started.
 #[derive(Debug, Default)]
 pub struct Metrics {
     /// Client connections that are open.
@@ -43,9 +43,9 @@ pub struct Metrics {
     pub hangups: Counter,
     /// Requests that were cut because their sandbox ended.
     pub cut_by_end: Counter,
-    /// From the arrival of a request's head until a connection to its sandbox was at hand.
+    /// Time from the arrival of a request's head until a connection to its sandbox was at hand.
     pub time_to_upstream: Durations,
-    /// From the arrival of a request's head until the head of the sandbox's answer.
+    /// Time from the arrival of a request's head until the head of the sandbox's answer.
     pub time_to_answer: Durations,
     /// The same, of those that run code in a kernel.
     pub time_to_execute: Durations,
@@ -61,11 +61,11 @@ impl Metrics {
     }
 }
 
-/// What a request to a sandbox is for, as far as it is counted apart.
+/// Purpose of a request to a sandbox, as far as it is counted apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     /// It runs code in a kernel.
     Execute,
-    /// Anything else.
+    /// Any request that is not counted apart.
     Other,
 }

@@ -20,14 +20,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::bare_domain;
 
-/// How long an answer may be believed, in seconds: short, because the address is free to change
-/// and asking costs nothing.
+/// Time to live of an answer, in seconds: short, because the address is free to change and asking
+/// costs nothing.
 const TTL: u32 = 60;
-/// How many connections are answered at a time; more wait.
+/// Limit on connections that are answered at a time; more wait.
 const CONNECTIONS: usize = 16;
-/// How long a connection may be silent.
+/// Idle timeout of a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait after the socket failed.
+/// Pause after an error of the socket.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The largest question we read. Ours are much smaller.
 const QUESTION_MAX: usize = 4096;

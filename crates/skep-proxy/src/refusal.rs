@@ -11,7 +11,7 @@ use crate::classify::Misaddressed;
 use crate::envelope;
 use crate::headers;
 
-/// Why a request was not passed on.
+/// Reason for which a request was not passed on.
 ///
 /// The statuses and sentences are the contract with the SDKs, which choose their exceptions by
 /// them: `was not found` is a sandbox that is gone, `port is not open` one that lives.

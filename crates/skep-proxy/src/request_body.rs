@@ -1,4 +1,4 @@
-//! What a client sends.
+//! Bodies of clients' requests.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use skep_telemetry::Tasks;
 
-/// How long the rest of a body is read after it was answered.
+/// Time for which the rest of a body is read after it was answered.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A client's request body, or none.

@@ -1,4 +1,4 @@
-//! Where a sandbox is reached: the port of the proxy that a node fills.
+//! Routes to sandboxes: the port of the proxy that a node fills.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,17 +29,17 @@ pub trait Routes: Send + Sync + 'static {
 /// One run of a sandbox, as the proxy sees it.
 #[derive(Debug)]
 pub struct Route {
-    /// Its name.
+    /// The sandbox's id, as in host names and headers.
     pub id: SandboxId,
-    /// Which run of it this is; connections are kept for one run only.
+    /// The execution of the sandbox; connections are kept for one execution only.
     pub execution: ExecutionId,
-    /// Its own address; the agent and the services of the user listen there.
+    /// Address of the sandbox; the agent and the services of the user listen there.
     pub address: IpAddr,
-    /// What opens its agent, if anything does.
+    /// Token that opens its agent, if it has one.
     pub access_token: Option<AccessToken>,
-    /// What callers of every port but the agent's must show, if its owner closed them.
+    /// Token that callers of every port but the agent's must show, if its owner closed them.
     pub traffic_token: Option<AccessToken>,
-    /// What the services of the user see as `Host`.
+    /// Template of the `Host` header that the user's services see instead of the real one.
     pub mask_host: Option<HostMask>,
     /// Opens the agent's control routes, for the tunnel to services on the sandbox's loopback.
     pub control_token: Redacted<String>,

@@ -31,16 +31,16 @@ const HEAD_MAX: usize = 64 * 1024;
 const HEADERS_MAX: usize = 512;
 /// Requests at a time on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1000;
-/// How much of one HTTP/2 request body may be on its way.
+/// Flow-control window of one HTTP/2 request body.
 const STREAM_WINDOW: u32 = 1 << 20;
-/// How much of all HTTP/2 request bodies of a connection may be on its way.
+/// Flow-control window of all HTTP/2 request bodies of a connection together.
 const CONNECTION_WINDOW: u32 = 4 << 20;
-/// How much of one HTTP/2 answer is kept until the client makes room for it.
+/// Limit on the bytes of one HTTP/2 answer that are kept until the client makes room for them.
 const SEND_BUFFER: usize = 64 * 1024;
-/// How often an HTTP/2 client is asked whether it is still there, and how long it may take.
+/// Interval of HTTP/2 pings, and time limit for their answers.
 const PING_INTERVAL: Duration = Duration::from_secs(60);
 const PING_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a client that does not speak TLS may take to say something and to hear so.
+/// Time limit for a client that does not speak TLS to say something and to be told so.
 const NOT_TLS_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Serves a connection that was just accepted, until it ends or its place is given away.
@@ -102,7 +102,7 @@ async fn serve_accepted(
 /// The first byte of every TLS connection.
 const TLS_HANDSHAKE: u8 = 22;
 
-/// Whether a client starts with TLS; one that starts with nothing is left to the handshake.
+/// Returns true if a client starts with TLS; one that starts with nothing is left to the handshake.
 async fn speaks_tls(stream: &TcpStream, deadline: tokio::time::Instant) -> bool {
     let mut first = [TLS_HANDSHAKE];
     match timeout_at(deadline, stream.peek(&mut first)).await {

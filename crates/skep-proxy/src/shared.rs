@@ -1,4 +1,4 @@
-//! What every request needs.
+//! State shared by all connections and requests.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::upstream::Upstreams;
 pub(crate) type Api =
     BoxCloneSyncService<Request<RequestBody>, Response<UnsyncBoxBody<Bytes, BoxError>>, Infallible>;
 
-/// What every request needs.
+/// State shared by all connections and requests.
 pub(crate) struct Shared {
     pub(crate) config: FrontConfig,
     pub(crate) api: Api,
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     pub(crate) upstreams: Arc<Upstreams>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) tasks: Tasks,
-    /// Who may look through all tokens for the one that signed a URL.
+    /// Permits to look through all tokens for the one that signed a URL.
     pub(crate) searches: Arc<Semaphore>,
     /// Fires when the server was told to stop: from then on a lost client means nothing.
     pub(crate) stopping: CancellationToken,

@@ -14,7 +14,7 @@ const PATH_MAX: usize = 4096;
 /// The longest name of a user, and the longest time in digits, with room to spare.
 const WORD_MAX: usize = 256;
 
-/// What a signature vouches for, and the signature.
+/// The signed parts of a URL, and the signature.
 #[derive(Debug)]
 pub(crate) struct SignedUrl {
     /// The state of the hash before the token, which is the same for every token.
@@ -55,7 +55,7 @@ impl SignedUrl {
         })
     }
 
-    /// Whether `token` made this signature. Whether it still counts is for the agent to say.
+    /// Returns true if `token` made this signature. Only the agent says if it has expired.
     pub(crate) fn is_signed_with(&self, token: &AccessToken) -> bool {
         let mut hash = self.prefix.clone();
         hash.update(token.reveal());

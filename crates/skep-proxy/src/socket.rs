@@ -43,7 +43,7 @@ pub(crate) struct ClientSocket {
     buffers: ClientBuffers,
 }
 
-/// How long a silent client is believed to be there before it is asked.
+/// Time after which a silent client is probed.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 
 impl ClientSocket {
@@ -83,7 +83,7 @@ impl Drop for ClientSocket {
     }
 }
 
-/// Has a stream that is about to be dropped closed with a reset, if that is wanted.
+/// Makes a stream that is about to be dropped close with a reset, if that is wanted.
 pub(crate) fn close(stream: &TcpStream, reset: &ResetOnClose) {
     if reset.is_armed()
         && let Err(error) = stream.set_zero_linger()

@@ -21,7 +21,7 @@ use crate::route::Route;
 use crate::shared::Shared;
 use crate::upstream::Visit;
 
-/// How long the two ends may take to switch after both have agreed.
+/// Time limit for the two ends to switch after both have agreed.
 const SWITCH_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Passes on a request to switch to `protocol`, and what follows if the sandbox agrees.

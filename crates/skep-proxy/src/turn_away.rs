@@ -20,9 +20,9 @@ use crate::audience::Audience;
 use crate::refusal::Refusal;
 use crate::serve::builder;
 
-/// How long a connection that is turned away may take to say something and to hear it.
+/// Time limit for a connection that is turned away to say something and to hear it.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// How long the body of a request is read that is refused anyway. Closing with a part of it
+/// Time for which the body of a request is read that is refused anyway. Closing with a part of it
 /// unread would destroy the answer on its way.
 const BODY_DEADLINE: Duration = Duration::from_secs(1);
 

@@ -31,12 +31,12 @@ use dial::{Dialled, Way};
 
 /// Kept connections of one port of one sandbox.
 const IDLE_MAX: usize = 64;
-/// How long a connection to the agent is kept. The agent never closes one by itself.
+/// Idle timeout of a connection to the agent. The agent never closes one by itself.
 const IDLE_AGENT: Duration = Duration::from_secs(300);
-/// How long a connection to a service of the user is kept: shorter than any common server keeps
-/// its end, so that we seldom write into a connection that is being closed.
+/// Idle timeout of a connection to a service of the user: shorter than any common server keeps its
+/// end, so that we seldom write into a connection that is being closed.
 const IDLE_USER: Duration = Duration::from_secs(2);
-/// How often kept connections are looked through.
+/// Interval between two searches for expired connections.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// The largest head of an answer, and the largest part of its body that is kept for a client
 /// that does not read.
@@ -51,7 +51,7 @@ pub(crate) struct Upstreams {
     metrics: Arc<Metrics>,
 }
 
-/// What the proxy holds for one run of a sandbox.
+/// State of the proxy for one execution of a sandbox.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     ports: Mutex<HashMap<u16, Port>>,
@@ -83,7 +83,7 @@ impl Upstreams {
         }
     }
 
-    /// What is held for this run of a sandbox, until it ends.
+    /// Returns the state of this execution of a sandbox, which is kept until it ends.
     pub(crate) fn run(self: &Arc<Self>, route: &Route) -> Arc<Run> {
         let mut runs = lock(&self.runs);
         if let Some(run) = runs.get(&route.execution) {
@@ -299,7 +299,7 @@ pub(crate) struct Lease {
     cut: DropGuard,
     home: Arc<Run>,
     port: u16,
-    /// Whether it has served another request before, so that it may be closing just now.
+    /// True if it has served another request before, so that it may be closing just now.
     pub(crate) reused: bool,
 }
 

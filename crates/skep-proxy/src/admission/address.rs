@@ -1,9 +1,9 @@
-//! Who a client is as long as all that is known is where it connects from.
+//! The identity of a client of which only the address is known.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// How many bits of an IPv6 address are the network's. One network is one client: it can
-/// take a new address of its own for every connection.
+/// Length of the network prefix of an IPv6 address. One network is one client: it can take a new
+/// address of its own for every connection.
 const NETWORK_BITS: u32 = 64;
 
 /// A client by its address, or its network where that is what a client has.
@@ -21,7 +21,7 @@ impl ClientAddress {
         })
     }
 
-    /// Whether it is on this machine: a user of the machine, or a reverse proxy for everybody.
+    /// Returns true if it is on this host: a local user, or a reverse proxy for everybody.
     pub(super) fn is_loopback(self) -> bool {
         self.0.is_loopback()
     }

@@ -1,9 +1,9 @@
-//! What a request is as long as its connection has not shown anything that was right.
+//! Classes of requests on a connection that is not authenticated.
 
-/// What a request has shown about its caller.
+/// Credentials that a request carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// Nothing, or nothing that is right.
+    /// No credentials, or none that are right.
     Nothing,
     /// A key, which the API has not looked at yet.
     Key,
@@ -11,7 +11,7 @@ pub(crate) enum Shown {
     Token,
 }
 
-/// As what a request is counted.
+/// Class under which a request is counted.
 ///
 /// ```text
 /// Claiming ──► Anonymous ──► Refused
@@ -35,23 +35,23 @@ impl Standing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooManyRequests;
 
-/// How many requests of one standing there may be.
+/// Limits on concurrent requests of one standing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Allowance {
-    /// So many of one connection, whatever others have.
+    /// Limit per connection, whatever others have.
     pub(super) of_connection: usize,
     pub(super) of_address: usize,
     pub(super) of_all: usize,
 }
 
 impl Allowance {
-    /// Whether there may be one more than these.
+    /// Returns true if one more may be served beside these.
     pub(super) fn admits(&self, of_connection: usize, of_address: usize, of_all: usize) -> bool {
         of_connection < self.of_connection || (of_address < self.of_address && of_all < self.of_all)
     }
 }
 
-/// How many requests of each standing there are.
+/// Number of requests under way, by standing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     claiming: usize,

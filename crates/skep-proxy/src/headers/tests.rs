@@ -81,7 +81,7 @@ fn tokens_reach_only_those_who_need_them() {
     assert_eq!(left(8080), ["x-api-key: c"]);
 }
 
-/// What a service at `port` sees of one header.
+/// Value of one header as a service at `port` sees it.
 fn passed(name: &str, value: &str, port: u16) -> Option<String> {
     let lines = seen("/", &[(name, value)], port, NamedBy::Host);
     let name = format!("{}: ", name.to_ascii_lowercase());

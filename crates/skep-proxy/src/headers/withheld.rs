@@ -1,4 +1,4 @@
-//! What no service in a sandbox gets to see, wherever in a head it stands.
+//! Credentials that no service in a sandbox gets to see, wherever in a head they stand.
 
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -50,7 +50,8 @@ impl Withheld<'_> {
         is_in(text) || decode_basic(text).is_some_and(|text| is_in(&text))
     }
 
-    /// Whether one of the tokens stands in a text. Words are compared as wholes, in constant time.
+    /// Returns true if one of the tokens stands in a text. Words are compared as wholes, in
+    /// constant time.
     fn holds_token(&self, text: &[u8]) -> bool {
         let words = text.split(|byte| !byte.is_ascii_alphanumeric());
         let mut words = words.filter_map(|word| std::str::from_utf8(word).ok());

@@ -23,10 +23,10 @@ use crate::request_body::RequestBody;
 /// few seconds that it is still busy (102) may do so for minutes.
 pub(crate) const INTERIM_MAX: usize = 100;
 
-/// How much is read before other tasks get their turn.
+/// Number of bytes read before other tasks get their turn.
 const TURN: usize = 512 * 1024;
 
-/// How many interim answers the request under way was given, for both halves of a connection.
+/// Number of interim answers to the request under way, for both halves of a connection.
 ///
 /// hyper counts on the task that reads, so the count is never behind what was read.
 type InterimCount = Arc<AtomicUsize>;
@@ -72,7 +72,7 @@ impl BoundedSender {
 pub(super) struct BoundedIo<I> {
     io: I,
     interim: InterimCount,
-    /// How much was read in this turn.
+    /// Bytes read in this turn.
     read: usize,
 }
 
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// How much a loop reads until it lets others run, or has read enough.
+    /// Bytes that a loop reads until it lets others run, or has read enough.
     fn read_in_one_turn(io: &mut (impl AsyncRead + Unpin)) -> usize {
         let mut context = Context::from_waker(Waker::noop());
         let mut piece = vec![0; PIECE];

@@ -23,20 +23,20 @@ use crate::socket::ResetOnClose;
 /// The protocol an agent switches to for a tunnel.
 pub(crate) const TUNNEL: &str = "skep-tunnel";
 
-/// How often a closed port is tried. A service that was just started may need a moment, and
-/// callers do not try again themselves.
+/// Number of attempts to connect to a closed port. A service that was just started may need a
+/// moment, and callers do not try again themselves.
 const TRIES: u32 = 5;
 /// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long a sandbox may take to answer one try. Its addresses are on this machine.
+/// Time limit for a sandbox to answer one attempt. Its addresses are on this machine.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// How a port of a sandbox is reached.
+/// Ways to reach a port of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// At the sandbox's address.
+    /// A connection to the sandbox's address.
     Direct,
-    /// Through its agent, because the service listens on the sandbox's loopback only.
+    /// A tunnel through its agent, because the service listens on the sandbox's loopback only.
     Tunnel,
 }
 
@@ -47,10 +47,10 @@ pub(super) enum Dialled {
     Tunnel(Upgraded),
 }
 
-/// Why there is no connection.
+/// Failure to connect to a port of a sandbox.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {
-    /// Nobody listens there, however often we ask.
+    /// No service listens there, after several attempts.
     #[error("nothing listens on the port")]
     Closed,
     /// The sandbox ended meanwhile.

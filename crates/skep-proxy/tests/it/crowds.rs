@@ -142,7 +142,7 @@ async fn strangers_that_are_served_leave_room_for_callers() {
     .await;
 }
 
-/// Whether a visitor reached its service, rather than being refused.
+/// Returns true if a visitor reached its service, rather than being refused.
 async fn read_until_either<T>(
     client: &mut TcpStream,
     served: impl Future<Output = Result<T, tokio::time::error::Elapsed>>,
@@ -200,7 +200,7 @@ async fn a_full_server_says_so_in_http_2() {
     assert!(body.starts_with(br#"{"message":"#), "{body:?}");
 }
 
-/// How much memory this process has.
+/// Resident memory of this process.
 fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();

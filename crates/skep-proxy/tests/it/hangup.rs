@@ -66,7 +66,7 @@ async fn a_client_that_leaves_during_its_upload_closes_the_services_connection()
     ending(&mut service).await;
 }
 
-/// How many connections to a port this machine has that nobody owns but the kernel.
+/// Number of connections to a port on this host that nobody owns but the kernel.
 fn orphans(address: std::net::SocketAddr) -> usize {
     const FIN_WAIT1: &str = "04";
     let std::net::SocketAddr::V4(address) = address else {

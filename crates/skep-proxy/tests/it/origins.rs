@@ -1,4 +1,4 @@
-//! What a service or a page of a sandbox learns of the server it is reached through.
+//! Information that a service or a page of a sandbox gets about the server it is reached through.
 
 use axum::Router;
 use axum::routing::any;

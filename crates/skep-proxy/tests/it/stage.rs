@@ -199,7 +199,7 @@ pub(crate) async fn read_until(
     text
 }
 
-/// How a connection ended, after whatever was still to be read.
+/// The end of a connection, after whatever was still to be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Orderly,

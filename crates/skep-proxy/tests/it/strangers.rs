@@ -112,7 +112,7 @@ async fn streams_of_strangers_do_not_reset_those_of_callers() {
     }
 }
 
-/// As many connections as there may be, each with an answer that its client makes no room for.
+/// Fills all connections, each with an answer that its client makes no room for.
 async fn full(key: &str) -> (Stage, Vec<(Stubborn, Response<Incoming>)>) {
     let stage = Stage::with(|config| {
         config.connections = 20;

@@ -86,7 +86,7 @@ async fn a_service_may_decline_to_switch() {
     );
 }
 
-/// What a client that sends `request` hears of a service that switches to `protocol`.
+/// Answer to a client that sends `request` to a service that switches to `protocol`.
 async fn heard_of_switch(request: &str, protocol: &str) -> String {
     let stage = Stage::new().await;
     let route = stage.sandbox();

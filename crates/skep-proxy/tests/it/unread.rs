@@ -1,4 +1,4 @@
-//! What the server and the kernel hold of an answer that its client stops reading.
+//! Memory that the server and the kernel hold of an answer that its client stops reading.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::stage::{Stage, accept_head, host, listen, read_until};
 
-/// What the client reads before it stops, so that buffers grow that can.
+/// Bytes that the client reads before it stops, so that buffers grow that can.
 const READ: usize = 64 << 20;
-/// What the ends have themselves, which is not the server's.
+/// Buffers of the two ends themselves, which are not the server's.
 const ENDS: usize = 16 << 10;
-/// When nothing more is taken.
+/// Time without progress after which nothing more is taken.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// How much of an answer is taken from a service beyond what its client has read.
+/// Bytes of an answer taken from a service beyond what its client has read.
 async fn held(with_token: bool) -> usize {
     let stage = Stage::new().await;
     let token = AccessToken::random();
