@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// What templates get: the folder that recipes copy, whose kernel it is of, and the files and
-/// folders of it that a sandbox needs.
+/// Embedded parts of templates: the directory that recipes copy, the kernel it belongs to, and the
+/// files and directories of it that a sandbox needs.
 const PARTS: [(&str, &str, &[&str]); 5] = [
     ("kernel/bash", "bash", &["skep_bash"]),
     ("kernel/java", "java", &["build", "start", "src"]),

@@ -11,7 +11,7 @@ use crate::recipe::DebianOrigin;
 use crate::step::{Bootstrap, StepError, Surroundings, write_file};
 use skep_packages::PackageSettings;
 
-/// Where this host's own programs are.
+/// Search path for this host's own programs.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Runs what follows so that nothing of it outlives us, however we end: the kernel kills the

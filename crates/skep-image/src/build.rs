@@ -20,25 +20,25 @@ use crate::store::{Draft, Lock, LockOutcome, StoreError};
 use context::Context;
 use skep_packages::PackageSettings;
 
-/// How often a build that waits for another one looks again.
+/// Polling interval of a build that waits for another one.
 const GLANCE: Duration = Duration::from_millis(200);
 
-/// Builds templates.
+/// Builds templates out of recipes, layer by layer.
 #[derive(Clone, Copy)]
 pub struct Builder<'a> {
-    /// Where layers and templates are kept.
+    /// Store of layers and templates.
     pub catalog: &'a Catalog,
     /// Makes first layers.
     pub bootstrap: &'a dyn Bootstrap,
-    /// Runs steps.
+    /// Runs the steps of recipes.
     pub runner: &'a dyn StepRunner,
-    /// How to reach package registries.
+    /// The host's settings for package registries.
     pub host: &'a PackageSettings,
     /// Asked to stop from another thread.
     pub cancel: &'a Cancel,
 }
 
-/// Why a template could not be built. Whatever was finished is kept and found by the next build.
+/// Failure to build a template. Whatever was finished is kept and found by the next build.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// There is no recipe of this name, and no template either.
@@ -50,9 +50,9 @@ pub enum BuildError {
     /// A recipe cannot be read.
     #[error("the recipe of template `{template}` is wrong")]
     Recipe {
-        /// The template.
+        /// Name of the template.
         template: String,
-        /// What is wrong with it.
+        /// The error in the recipe.
         source: RecipeError,
     },
     /// A step failed.
@@ -61,15 +61,15 @@ pub enum BuildError {
         log.display()
     )]
     Step {
-        /// The template.
+        /// Name of the template.
         template: String,
-        /// Which step, counted from 1.
+        /// Number of the step, from 1.
         step: usize,
-        /// What it was to do.
+        /// Title of the step.
         title: String,
-        /// Where its output is.
+        /// File with its output.
         log: PathBuf,
-        /// Why it failed.
+        /// The failure of the step.
         source: StepError,
     },
     /// Layers or templates could not be read or written.
@@ -78,7 +78,7 @@ pub enum BuildError {
 }
 
 impl BuildError {
-    /// Whether somebody stopped the build, so that nothing is wrong with it.
+    /// Returns true if somebody stopped the build, so that nothing is wrong with it.
     pub fn is_cancelled(&self) -> bool {
         matches!(
             self,
@@ -89,7 +89,7 @@ impl BuildError {
         )
     }
 
-    /// What can be done about it.
+    /// Remedy for the user, if there is one.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Recipe { source, .. } => source.hint(),

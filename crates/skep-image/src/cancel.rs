@@ -14,7 +14,7 @@ pub struct Cancel {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether somebody has asked.
+    /// Set once cancellation was requested.
     asked: Mutex<bool>,
     changed: Condvar,
 }
@@ -31,7 +31,7 @@ impl Cancel {
         self.state.changed.notify_all();
     }
 
-    /// Whether somebody has asked.
+    /// Returns true once cancellation was requested.
     pub fn is_cancelled(&self) -> bool {
         *self
             .state

@@ -23,18 +23,18 @@ pub struct Catalog {
 /// A template as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// What it is for.
+    /// Purpose of the template, in a sentence.
     pub description: String,
     /// The names it is found under: its own, then those of templates that are not built and
     /// that it stands in for.
     pub names: Vec<String>,
-    /// What can be started.
+    /// The image that sandboxes are started from.
     pub image: TemplateImage,
-    /// Its layers, the lowest first. Layers that templates share are listed with each.
+    /// Layers of the template, the lowest first. Layers that templates share are listed with each.
     pub layers: Vec<LayerRecord>,
 }
 
-/// Why a template could not be found, listed or removed.
+/// Failure to find, list or remove a template.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// The store could not be read or changed.
@@ -43,9 +43,9 @@ pub enum CatalogError {
     /// A template's layer is gone. Building the template again brings it back.
     #[error("template `{template}` lacks its layer {}", layer.short())]
     LayerMissing {
-        /// The template.
+        /// Name of the template.
         template: String,
-        /// The layer.
+        /// Key of the missing layer.
         layer: ContentKey,
     },
     /// A build is running and may need what is about to be removed. Try again when it is done.
@@ -56,12 +56,12 @@ pub enum CatalogError {
     },
 }
 
-/// What the garbage collector removed.
+/// Result of a garbage collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reclaimed {
-    /// How many layers.
+    /// Number of layers removed.
     pub layers: usize,
-    /// How much disk they took.
+    /// Disk space freed, in bytes.
     pub bytes: u64,
 }
 
@@ -188,7 +188,7 @@ impl Catalog {
         Ok(image)
     }
 
-    /// What is written about a template under its name.
+    /// The manifest of a template, by its name.
     pub(crate) fn manifest(&self, name: &str) -> Result<Option<Manifest>, StoreError> {
         let Some(path) = self.manifest_path(name) else {
             return Ok(None);
@@ -236,7 +236,7 @@ impl Catalog {
             .collect()
     }
 
-    /// What can be started of a template.
+    /// The image of a template, from which sandboxes are started.
     pub(crate) fn image(&self, manifest: &Manifest) -> Result<TemplateImage, CatalogError> {
         self.records(manifest)?;
         Ok(TemplateImage {

@@ -13,12 +13,12 @@ use crate::cancel::Cancel;
 
 /// No step of a template takes longer; one that does hangs.
 const DEADLINE: Duration = Duration::from_secs(60 * 60);
-/// How long a child that was asked to end may take before it is killed.
+/// Time limit for a child that was asked to end before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_millis(100);
 const LONGEST_LINE: u64 = 4096;
 
-/// Why output was not followed to its natural end.
+/// Reason for which output was not followed to its natural end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stopped {
     /// The build was cancelled.
@@ -27,7 +27,7 @@ pub(crate) enum Stopped {
     TooLate,
 }
 
-/// How urgently a process is asked to end.
+/// Urgency with which a process is asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Urgency {
     /// It may clean up.

@@ -16,7 +16,7 @@ pub struct FakeBootstrap {
 }
 
 impl FakeBootstrap {
-    /// Which releases were bootstrapped, in order.
+    /// Releases that were bootstrapped, in order.
     pub fn done(&self) -> Vec<String> {
         self.done
             .lock()
@@ -49,7 +49,7 @@ impl Bootstrap for FakeBootstrap {
     }
 }
 
-/// What a [`FakeRunner`] does with a step.
+/// Behaviour of a [`FakeRunner`] on a step.
 type Script = Box<dyn Fn(&StepLaunch) -> Result<(), StepError> + Send + Sync>;
 
 /// A runner that does not run the step's command but a function of the test.

@@ -1,4 +1,4 @@
-//! What a build tells while it works.
+//! Progress events of a build.
 
 use std::time::Duration;
 
@@ -10,30 +10,30 @@ pub enum BuildEvent<'a> {
     /// The build of a template begins and will take this many steps. A template that another
     /// one is based on announces itself first.
     Planned {
-        /// Which template.
+        /// Name of the template.
         template: &'a str,
-        /// How many steps it has.
+        /// Number of its steps.
         steps: usize,
     },
     /// A step begins.
     Started {
-        /// Which step.
+        /// Number of the step.
         step: usize,
-        /// What it does, in words.
+        /// Title of the step.
         title: &'a str,
     },
     /// A step was done by an earlier build and is taken from the store.
     Cached {
-        /// Which step.
+        /// Number of the step.
         step: usize,
-        /// What it does, in words.
+        /// Title of the step.
         title: &'a str,
     },
     /// Another process is doing this very step; this one waits for its result.
     Waiting {
-        /// Which step.
+        /// Number of the step.
         step: usize,
-        /// What it does, in words.
+        /// Title of the step.
         title: &'a str,
     },
     /// A line that the step printed, without its line end.
@@ -41,37 +41,37 @@ pub enum BuildEvent<'a> {
         /// The line; at most 4 KiB of it.
         line: &'a str,
     },
-    /// How far the step is, where that can be told: from 0 to 1, never going back.
+    /// Fraction of the step that is done, where that can be told: from 0 to 1, never going back.
     Advanced {
         /// The part that is done.
         fraction: f32,
     },
     /// A step is done and its layer is in the store.
     Finished {
-        /// Which step.
+        /// Number of the step.
         step: usize,
-        /// How long it took.
+        /// Duration of the step.
         elapsed: Duration,
-        /// What its layer takes on disk.
+        /// Size of its layer on disk.
         bytes: u64,
     },
     /// The template is complete and can be found by its name.
     Ready {
-        /// Which template.
+        /// Name of the template.
         template: &'a str,
-        /// Its id.
+        /// Id of the finished template.
         id: &'a TemplateId,
     },
 }
 
-/// Where a build sends its events. They come from the thread that runs the build, so an
+/// Receiver of a build's events. They come from the thread that runs the build, so an
 /// implementation that blocks holds the build up.
 pub trait Progress {
     /// Takes one event.
     fn event(&mut self, event: BuildEvent<'_>);
 }
 
-/// For a build that nobody watches.
+/// A receiver that drops all events, for a build that nobody watches.
 #[derive(Debug, Default)]
 pub struct Silent;
 
@@ -83,10 +83,10 @@ impl Progress for Silent {
 /// unpacked and set up, and the number of packages is told before.
 #[derive(Debug, Default)]
 pub(crate) struct PackageMeter {
-    /// What is expected to be printed, and what has been.
+    /// Number of progress lines expected, three for each package, and number seen so far.
     expected: u32,
     done: u32,
-    /// What was told last. A second announcement makes the rest longer, and a bar that goes
+    /// Fraction reported last. A second announcement makes the rest longer, and a bar that goes
     /// back would look like a fault.
     told: f32,
 }

@@ -24,21 +24,21 @@ pub struct RecipeSource {
 /// A recipe that can be built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recipe {
-    /// What the template is called.
+    /// Name of the template.
     pub name: String,
-    /// What it is for, in one sentence.
+    /// Purpose of the template, in one sentence.
     pub description: String,
     /// Names under which it is found while no template of that name is built.
     pub stands_in_for: Vec<String>,
-    /// What it starts from.
+    /// The origin that it starts from.
     pub origin: Origin,
-    /// What is done to it, in order.
+    /// The steps that are applied to it, in order.
     pub steps: Vec<Step>,
     /// The limits of its sandboxes.
     pub resources: Resources,
 }
 
-/// What a recipe starts from.
+/// Origins of recipes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// A fresh Debian.
@@ -63,20 +63,20 @@ pub struct DebianOrigin {
 /// One thing done to the template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// What it does, in words.
+    /// Description of the step, for display.
     pub title: String,
-    /// What it does.
+    /// The action that it takes.
     pub action: Action,
 }
 
-/// What a step does.
+/// Actions of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Runs a script with bash, which stops at the first command that fails.
     Run {
-        /// The script.
+        /// Script for the shell.
         script: String,
-        /// Who runs it; `None` is the user of the steps before.
+        /// User that runs it; `None` is the user of the steps before.
         user: Option<String>,
     },
     /// Puts files of the recipe into the template.
@@ -108,7 +108,7 @@ impl Recipe {
 }
 
 impl Action {
-    /// Whether the step leaves files behind, so that it gets a layer.
+    /// Returns true if the step leaves files behind, so that it gets a layer.
     pub(crate) fn has_layer(&self) -> bool {
         match self {
             Self::Run { .. } | Self::Copy { .. } => true,

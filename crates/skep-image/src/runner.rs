@@ -13,8 +13,8 @@ use skep_launch::{
 use crate::child::{Urgency, follow};
 use crate::step::{StepError, StepLaunch, StepRunner, Surroundings};
 
-/// How long the launcher may take to get the step going, and to say how it ended when its
-/// output is over.
+/// Time limit for the launcher to get the step going, and to say how it ended when its output is
+/// over.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs steps through the launcher: as the host's root, but in a mount, pid, ipc, uts and

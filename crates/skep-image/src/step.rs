@@ -8,32 +8,32 @@ use crate::child::Stopped;
 use crate::recipe::DebianOrigin;
 use skep_packages::PackageSettings;
 
-/// Why a step did not come to a good end.
+/// Failure of a step.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
     /// Somebody asked the build to stop. Building again goes on with this step.
     #[error("the build was stopped")]
     Cancelled,
-    /// What the step ran took too long and was killed.
+    /// The command of the step took too long and was killed.
     #[error("the step took longer than an hour")]
     TooLate,
-    /// What the step ran failed; its output says why.
+    /// The command of the step failed; its output says why.
     #[error("the step ended with {0}")]
     Failed(String),
     /// A program that the step needs is not on this machine.
     #[error("`{program}` is not installed")]
     ProgramMissing {
-        /// Which one.
+        /// Name of the missing program.
         program: &'static str,
-        /// How to get it.
+        /// Instruction for installing it.
         hint: &'static str,
     },
     /// The step could not be started, or its surroundings could not be made.
     #[error("cannot {action}")]
     System {
-        /// What was tried.
+        /// The action that was tried.
         action: String,
-        /// Why not.
+        /// The error of the action.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
@@ -58,7 +58,7 @@ impl StepError {
     }
 }
 
-/// Where a step reports what it prints, and learns that it should stop.
+/// Connection of a running step to its build: takes its output, and tells it to stop.
 pub struct Surroundings<'a> {
     /// Looked at while the step runs.
     pub cancel: &'a Cancel,
@@ -96,35 +96,35 @@ pub trait Bootstrap {
     ) -> Result<(), StepError>;
 }
 
-/// What a step runs inside the template that the steps before it made.
+/// A command to run inside the template that the steps before it made.
 #[derive(Debug, Clone)]
 pub struct StepLaunch {
     /// The layers below, the lowest first.
     pub layers: Vec<PathBuf>,
-    /// Where the changes go.
+    /// Directory that takes the changes.
     pub upper: PathBuf,
     /// The overlay's own directory, on the same filesystem.
     pub work: PathBuf,
     /// An empty directory to put mounts together on.
     pub staging: PathBuf,
-    /// What of the machine appears inside.
+    /// Files and directories of the host that appear inside.
     pub mounts: Vec<StepMount>,
     /// The program, as a path inside, and its arguments.
     pub command: Vec<String>,
-    /// Its whole environment.
+    /// The whole environment of the command.
     pub env: Vec<(String, String)>,
-    /// Where it starts.
+    /// Working directory of the command.
     pub workdir: String,
 }
 
 /// A file or directory of the machine that appears in the template during a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepMount {
-    /// On the machine.
+    /// Path on the host.
     pub source: PathBuf,
-    /// Inside.
+    /// Path of the mount inside the template.
     pub target: String,
-    /// Whether the step may write to it.
+    /// True if the step may write to it.
     pub writable: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Where layers are kept, and how one gets there whole or not at all.
+//! The store of layers, which a layer enters whole or not at all.
 //!
 //! ```text
 //! layers/<key>/root       the files of a layer
@@ -28,16 +28,16 @@ use crate::key::ContentKey;
 
 pub(crate) use lock::{Lock, LockOutcome};
 
-/// Why the store could not be read or changed.
+/// Failure to read or change the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The filesystem refused. The store is as it was before, apart from things in `building/`
     /// that the next build removes.
     #[error("cannot {action} `{}`", path.display())]
     Files {
-        /// What was tried.
+        /// The operation that was tried, as a verb.
         action: &'static str,
-        /// On what.
+        /// File or directory of the operation.
         path: PathBuf,
         /// The filesystem's reason.
         source: io::Error,
@@ -46,24 +46,24 @@ pub enum StoreError {
     /// helps.
     #[error("`{}` is damaged", path.display())]
     Damaged {
-        /// Which file.
+        /// The damaged file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error of the parser.
         source: serde_json::Error,
     },
     /// Something is mounted in a directory that is to be deleted, and deleting would go on in
     /// what is mounted there. Unmounting it by hand helps.
     #[error("`{}` is not deleted because `{}` is mounted in it", path.display(), mount.display())]
     Mounted {
-        /// The directory.
+        /// The directory that is not deleted.
         path: PathBuf,
-        /// The mount.
+        /// The mount point inside it.
         mount: PathBuf,
     },
     /// The layer uses an overlay feature that a sandbox's mount would not understand.
     #[error("the layer's `{}` is a redirect of the overlay filesystem", path.display())]
     Redirect {
-        /// The directory.
+        /// The redirected directory.
         path: PathBuf,
     },
 }
@@ -82,12 +82,12 @@ impl StoreError {
     }
 }
 
-/// What is known about a finished layer.
+/// Metadata of a finished layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerRecord {
-    /// What the step did, in words.
+    /// Title of the step that made it.
     pub title: String,
-    /// What the layer takes on disk.
+    /// Size of the layer on disk.
     pub bytes: u64,
 }
 
@@ -121,12 +121,12 @@ impl Store {
         self.dir.join(name)
     }
 
-    /// Where the files of a layer are, or will be.
+    /// Directory of a layer's files, whether it exists yet or not.
     pub(crate) fn layer_root(&self, key: &ContentKey) -> PathBuf {
         self.dir.join("layers").join(key.to_string()).join("root")
     }
 
-    /// What is known about a layer; `None` if it has not been made.
+    /// Metadata of a layer; `None` if it has not been made.
     pub(crate) fn layer(&self, key: &ContentKey) -> Result<Option<LayerRecord>, StoreError> {
         let path = self
             .dir
@@ -149,7 +149,7 @@ impl Store {
         Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// Where the output of a step is kept.
+    /// File for the output of a step.
     pub(crate) fn log_path(&self, key: &ContentKey) -> PathBuf {
         self.dir.join("logs").join(format!("{key}.log"))
     }
@@ -267,7 +267,7 @@ impl Store {
 }
 
 impl Draft {
-    /// Where the files of the layer are put.
+    /// Directory into which the files of the layer are put.
     pub(crate) fn root(&self) -> PathBuf {
         self.dir.join("root")
     }
@@ -314,7 +314,7 @@ fn remove_tree(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Where something is mounted.
+/// Mount points of this host.
 fn mounts() -> Result<Vec<PathBuf>, StoreError> {
     let table = "/proc/self/mountinfo";
     let text = fs::read_to_string(table).map_err(StoreError::files("read", table))?;

@@ -1,4 +1,4 @@
-//! What one step hands to the next.
+//! The state that one step hands to the next.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ const STEP_VERSION: &str = "step-1";
 /// The search path of steps, until a recipe sets one.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Where a step finds the files it copies.
+/// Directory in which a step finds the files it copies.
 const FILES: &str = "/run/skep-files";
 
 /// Directories that package clients fill and no sandbox needs. They are somewhere else while a
@@ -140,7 +140,7 @@ impl Context {
         }
     }
 
-    /// What a step with a layer runs.
+    /// The launch of a step that makes a layer.
     pub(super) fn launch(
         &self,
         action: &Action,

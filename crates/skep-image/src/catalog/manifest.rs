@@ -1,4 +1,4 @@
-//! What is written down about a finished template.
+//! Manifests of finished templates.
 
 use serde::{Deserialize, Serialize};
 use skep_types::Resources;
@@ -14,7 +14,7 @@ pub(crate) struct Manifest {
     pub(crate) stands_in_for: Vec<String>,
     /// The key of everything in it, settings without a layer included.
     pub(crate) key: ContentKey,
-    /// Its layers, the lowest first.
+    /// Layers of the template, the lowest first.
     pub(crate) layers: Vec<ContentKey>,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) user: String,

@@ -8,16 +8,16 @@ use skep_types::Resources;
 use super::spelling::{is_absolute, is_pattern, is_user, is_variable, is_word, nearest_key};
 use super::{Action, DebianOrigin, Origin, Recipe, RecipeSource, Step};
 
-/// Why a text is not a recipe.
+/// Errors in a recipe.
 #[derive(Debug, thiserror::Error)]
 pub enum RecipeError {
     /// It is not TOML, or a key is missing, unknown or of the wrong kind. The source shows
     /// the line.
     #[error("the recipe cannot be read")]
     Syntax {
-        /// What the author may have meant.
+        /// Guess of what the author meant, if there is one.
         hint: Option<String>,
-        /// Where it went wrong.
+        /// Position and message of the parser.
         source: Box<toml::de::Error>,
     },
     /// The keys are right but what they say is not.
@@ -25,15 +25,15 @@ pub enum RecipeError {
     Meaning {
         /// The part of the recipe.
         place: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
-        /// What to write instead.
+        /// Text to write instead.
         hint: String,
     },
 }
 
 impl RecipeError {
-    /// What the author can do about it.
+    /// Remedy for the author, if there is one.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Syntax { hint, .. } => hint.as_deref(),

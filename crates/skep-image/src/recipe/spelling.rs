@@ -1,6 +1,6 @@
-//! How names in a recipe are spelt.
+//! Spelling of names in a recipe.
 
-/// Whether the text is a word of lower-case letters, digits and `extra`, and no option.
+/// Returns true if the text is a word of lower-case letters, digits and `extra`, and no option.
 pub(super) fn is_word(text: &str, extra: &[u8]) -> bool {
     text.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
         && text.len() <= 128
@@ -9,13 +9,13 @@ pub(super) fn is_word(text: &str, extra: &[u8]) -> bool {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || extra.contains(&byte))
 }
 
-/// Whether a user or group can be called so.
+/// Returns true if it is a valid name of a user or group.
 pub(super) fn is_user(text: &str) -> bool {
     text.len() <= 32
         && (is_word(text, b"-_") || text.starts_with('_') && is_word(&text[1..], b"-_"))
 }
 
-/// Whether a variable can be called so.
+/// Returns true if it is a valid name of an environment variable.
 pub(super) fn is_variable(text: &str) -> bool {
     !text.starts_with(|first: char| first.is_ascii_digit())
         && !text.is_empty()
@@ -24,12 +24,12 @@ pub(super) fn is_variable(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Whether the text is an absolute path that stays below what it names.
+/// Returns true if the text is an absolute path that stays below what it names.
 pub(super) fn is_absolute(path: &str) -> bool {
     path.starts_with('/') && path.split('/').all(|part| part != "..") && !path.contains('\0')
 }
 
-/// Whether the text is a pattern of absolute paths that fits one line.
+/// Returns true if the text is a pattern of absolute paths that fits one line.
 pub(super) fn is_pattern(text: &str) -> bool {
     text.starts_with('/') && !text.contains(char::is_control)
 }
@@ -46,7 +46,7 @@ pub(super) fn nearest_key(message: &str) -> Option<String> {
     (distance <= 1 + wrong.len() / 3).then(|| format!("did you mean `{nearest}`?"))
 }
 
-/// How many letters must be added, removed or changed to get from one word to the other.
+/// Edit distance: letters to be added, removed or changed to get from one word to the other.
 fn distance(left: &str, right: &str) -> usize {
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (i, a) in left.bytes().enumerate() {

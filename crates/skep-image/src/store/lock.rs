@@ -14,7 +14,7 @@ pub(crate) struct Lock {
     _file: File,
 }
 
-/// What came of an attempt to take a lock.
+/// Result of an attempt to take a lock.
 #[derive(Debug)]
 pub(crate) enum LockOutcome {
     /// It is ours.

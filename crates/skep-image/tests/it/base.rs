@@ -26,7 +26,7 @@ crate::tests! {
     a_debian_of_its_own_sources,
 }
 
-/// Where servers keep templates, so that `base` is built once for tests and for use.
+/// Template cache of servers, so that `base` is built once for tests and for use.
 fn cache_dir() -> PathBuf {
     std::env::var_os("SKEP_CACHE_DIR").map_or_else(|| "/var/cache/skep".into(), PathBuf::from)
 }
@@ -63,8 +63,8 @@ fn build() -> (TemplateImage, Told) {
 /// The template, built by the first test that asks.
 pub(crate) static BASE: LazyLock<TemplateImage> = LazyLock::new(|| build().0);
 
-/// What a login shell of `user` prints for a script, in a copy of the template that also has
-/// the host's package settings, as sandboxes can have them.
+/// Output of a script in a login shell of `user`, in a copy of the template that also has the
+/// host's package settings, as sandboxes can have them.
 fn shell(user: &str, script: &str) -> String {
     let catalog = Catalog::open(&cache_dir()).unwrap();
     let image = catalog.with_package_settings(&BASE, &host()).unwrap();

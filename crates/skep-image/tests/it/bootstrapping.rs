@@ -34,7 +34,7 @@ fn bootstrap(dir: &Path, cancel: &Cancel, output: &mut dyn FnMut(&str)) -> Resul
     )
 }
 
-/// How many processes have this directory in their command line.
+/// Number of processes that have this directory in their command line.
 fn processes_about(dir: &Path) -> usize {
     let dir = dir.to_str().unwrap();
     let entries = fs::read_dir("/proc").unwrap();
@@ -62,7 +62,7 @@ fn a_cancelled_bootstrap_leaves_no_process() {
     check_nothing_is_left(dir.path());
 }
 
-/// What the test executable does as another process.
+/// Work of the test executable as another process: bootstraps until it is killed.
 pub(crate) fn bootstrap_until_killed(dir: &str) {
     let mut stdout = std::io::stdout();
     let result = bootstrap(Path::new(dir), &Cancel::default(), &mut |line| {

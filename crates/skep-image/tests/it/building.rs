@@ -89,8 +89,8 @@ fn a_changed_step_is_done_again_with_all_that_follow() {
     assert_ne!(after.id, before.id);
 }
 
-/// What the test executable does as another process: builds until it is killed in the last
-/// step, which it tells on its output.
+/// Work of the test executable as another process: builds until it is killed in the last step,
+/// which it tells on its output.
 pub(crate) fn build_until_killed(dir: &str) {
     let mut workshop = Workshop::in_dir(dir.into());
     workshop.runner = FakeRunner::new(|launch| {

@@ -26,7 +26,7 @@ fn parse(text: &str) -> Result<Recipe, skep_image::RecipeError> {
     })
 }
 
-/// What the author of a wrong recipe reads.
+/// Message that the author of a wrong recipe reads.
 fn refusal(text: &str) -> String {
     let error = parse(text).expect_err(text);
     let mut told = format!("error: {error}\n");

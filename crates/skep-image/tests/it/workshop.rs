@@ -108,7 +108,7 @@ impl Workshop {
     }
 }
 
-/// What steps of the fake runner do.
+/// Default behaviour of steps in the fake runner.
 pub(crate) fn write_done(launch: &StepLaunch) -> Result<(), skep_image::StepError> {
     fs::write(launch.upper.join("done"), b"x").unwrap();
     Ok(())
