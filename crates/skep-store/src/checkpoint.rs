@@ -13,7 +13,7 @@ use skep_telemetry::Chain;
 use crate::StoreError;
 use crate::reserve::Reserve;
 
-/// How old the newest write may get before the disk has it for certain.
+/// Age that the newest write may reach before the disk has it for certain.
 pub const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]

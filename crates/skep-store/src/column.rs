@@ -1,4 +1,4 @@
-//! How values are kept in columns.
+//! Encoding of values in columns.
 //!
 //! Times are whole microseconds since 1970, because that is what clients see and echo back;
 //! durations are whole microseconds; ids are their text.

@@ -1,19 +1,19 @@
-//! What can go wrong with the record.
+//! Errors of the database.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rusqlite::ErrorCode;
 
-/// Why something could not be written to the record or read from it.
+/// Failure to write to the database or to read from it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// The file cannot be used at all: no such folder, no permission, not a database.
     #[error("cannot open the record `{}`", path.display())]
     Open {
-        /// The file.
+        /// The database file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the file system or of SQLite.
         source: Arc<dyn std::error::Error + Send + Sync>,
     },
     /// A newer server wrote the file. Only that one, or a newer one still, can use it.
@@ -22,7 +22,7 @@ pub enum StoreError {
         path.display()
     )]
     TooNew {
-        /// The file.
+        /// The database file.
         path: PathBuf,
         /// The version it has.
         found: u32,
@@ -34,77 +34,77 @@ pub enum StoreError {
     Migrate {
         /// The version that was tried.
         version: u32,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: Arc<rusqlite::Error>,
     },
     /// The disk is full. Nothing was changed; the same call works when there is room again.
     #[error("cannot {operation}: the disk is full")]
     DiskFull {
-        /// What was tried.
+        /// The operation, as a verb and its object.
         operation: &'static str,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: Arc<rusqlite::Error>,
     },
     /// The disk fails. Nothing was changed; the same call works when it is well again.
     #[error("cannot {operation}: the disk fails")]
     DiskFailed {
-        /// What was tried.
+        /// The operation, as a verb and its object.
         operation: &'static str,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: Arc<rusqlite::Error>,
     },
     /// Another process holds the record for longer than we wait. The same call may work later.
     #[error("cannot {operation}: the record is held by another process")]
     Busy {
-        /// What was tried.
+        /// The operation, as a verb and its object.
         operation: &'static str,
     },
     /// Writes come faster than the disk takes them. The same call may work in a moment.
     #[error("cannot {operation}: too many writes are waiting")]
     QueueFull {
-        /// What was tried.
+        /// The operation, as a verb and its object.
         operation: &'static str,
     },
     /// The write is queued but was not done in time. It may still happen.
     #[error("gave up waiting to {operation}")]
     Late {
-        /// What was tried.
+        /// The operation, as a verb and its object.
         operation: &'static str,
     },
     /// The store has been closed, or its writer died.
     #[error("cannot {operation}: the record is closed")]
     Closed {
-        /// What was tried.
+        /// The operation, as a verb and its object.
         operation: &'static str,
     },
     /// There is one of that name already.
     #[error("{kind} `{name}` exists already")]
     Taken {
-        /// What kind of thing.
+        /// Kind of row, such as `team`.
         kind: &'static str,
-        /// Its name.
+        /// Name or id of the row.
         name: String,
     },
     /// There is none of that name, or it is not in the state the write was meant for.
     #[error("no {kind} `{name}`")]
     Missing {
-        /// What kind of thing.
+        /// Kind of row, such as `team`.
         kind: &'static str,
-        /// Its name.
+        /// Name or id of the row.
         name: String,
     },
     /// Anything else that SQLite reports.
     #[error("cannot {operation}")]
     Query {
-        /// What was tried.
+        /// The operation, as a verb and its object.
         operation: &'static str,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: Arc<rusqlite::Error>,
     },
 }
 
 impl StoreError {
-    /// Whether the same call may succeed later, without anybody doing anything.
+    /// Returns true if the same call may succeed later, without anybody doing anything.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Busy { .. } | Self::QueueFull { .. } | Self::Late { .. } => true,
@@ -120,7 +120,7 @@ impl StoreError {
         }
     }
 
-    /// Whether the disk did not take what was written. It may when there is room again.
+    /// Returns true if the disk did not take what was written. It may when there is room again.
     pub fn is_of_disk(&self) -> bool {
         match self {
             Self::DiskFull { .. } | Self::DiskFailed { .. } => true,
@@ -156,7 +156,7 @@ impl StoreError {
     }
 }
 
-/// Whether a row was refused because one with the same key is there.
+/// Returns true if a row was refused because one with the same key is there.
 pub(crate) fn is_taken(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| {
         error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_PRIMARYKEY

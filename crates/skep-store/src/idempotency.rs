@@ -1,4 +1,4 @@
-//! Which sandbox a repeated creation request means.
+//! Creation requests with an idempotency key, and the sandboxes they made.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use skep_types::{SandboxId, TeamId};
 
 use crate::column;
 
-/// How long a request is remembered.
+/// Time for which a request is remembered.
 const MEMORY: Duration = Duration::from_hours(24);
 
-/// What a caller says to have a repeated request answered like the first.
+/// Key by which a caller has a repeated request answered like the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
     /// The caller's name for the request.
     pub key: String,
-    /// What the whole request hashes to.
+    /// Digest of the whole request.
     pub request: String,
 }
 
 /// A request that was remembered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotentRequest {
-    /// What the whole request hashed to.
+    /// Digest of the whole first request.
     pub request: String,
     /// The sandbox it was given.
     pub sandbox: SandboxId,

@@ -12,23 +12,23 @@ use crate::{Receipt, Store, StoreError, Team, column, teams};
 /// A key as far as it is kept: enough to recognise it, not enough to use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// Its id, a UUID.
+    /// Id of the key, a UUID.
     pub id: String,
-    /// Whose it is.
+    /// Team that owns the key.
     pub team: TeamId,
-    /// What people call it.
+    /// Name for people, given by the team.
     pub name: String,
-    /// What its text hashes to.
+    /// Digest of its text, by which it is found.
     pub hash: String,
-    /// How many characters follow the prefix.
+    /// Number of characters after the prefix.
     pub value_length: u32,
     /// The first characters after the prefix, for showing.
     pub mask_prefix: String,
     /// The last characters, for showing.
     pub mask_suffix: String,
-    /// Since when it is there.
+    /// Time of its creation.
     pub created_at: Timestamp,
-    /// When it was last used, to the minute.
+    /// Time of its last use, to the minute.
     pub last_used: Option<Timestamp>,
 }
 
@@ -37,7 +37,7 @@ pub struct Key {
 pub struct Keys<'a>(pub(crate) &'a Store);
 
 impl Keys<'_> {
-    /// How often the last use of a key is written at most.
+    /// Minimum interval between two writes of a key's last use.
     pub const LAST_USED_STEP: Duration = Duration::from_mins(1);
 
     /// Adds a key. The receipt fails with [`StoreError::Taken`] if it is there already.

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use crate::{StoreError, store};
 
-/// How many reads run at a time; the rest wait their turn.
+/// Limit on concurrent reads; the rest wait their turn.
 const READERS: usize = 4;
 
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-/// How much lies beyond the end of the file, and how long the log may get. The index of a log
-/// of this size does not have to grow.
+/// Size of the reserve beyond the end of the file, and limit of the write-ahead log. The index of a
+/// log of this size does not have to grow.
 const BYTES: u64 = 8 << 20;
 
 /// The reserve of one record.

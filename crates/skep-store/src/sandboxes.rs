@@ -133,7 +133,7 @@ impl Sandboxes<'_> {
             .await
     }
 
-    /// How often a team started each template.
+    /// Counts a team's sandboxes by template.
     ///
     /// # Errors
     ///
@@ -147,7 +147,8 @@ impl Sandboxes<'_> {
             .await
     }
 
-    /// When sandboxes of a team ran, as far as that touches the time from `from` to `until`.
+    /// Lists the times during which sandboxes of a team ran, as far as they touch the time from
+    /// `from` to `until`.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ use crate::reserve::Reserve;
 use crate::writer::{Metrics, WhenFull, Writer};
 use crate::{Keys, Receipt, Sandboxes, StoreError, Teams, migrations};
 
-/// How long SQLite waits for another process (`skep key`, say) to finish its own write.
+/// Time that SQLite waits for another process (`skep key`, say) to finish its own write.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The record. Cheap to clone; the last clone to go closes it, after all queued writes.
@@ -74,12 +74,12 @@ impl Store {
         })
     }
 
-    /// Teams.
+    /// Access to teams, their limits and standing.
     pub fn teams(&self) -> Teams<'_> {
         Teams(self)
     }
 
-    /// API keys.
+    /// Access to API keys, of which only digests are kept.
     pub fn keys(&self) -> Keys<'_> {
         Keys(self)
     }
@@ -89,12 +89,12 @@ impl Store {
         Sandboxes(self)
     }
 
-    /// Whether the disk takes what is written, as far as the last write could tell.
+    /// Returns true if the disk takes what is written, as far as the last write could tell.
     pub fn is_writable(&self) -> bool {
         !self.metrics().is_failing()
     }
 
-    /// What the record counts.
+    /// Metrics of the database.
     pub fn metrics(&self) -> &Metrics {
         self.inner.writer.metrics()
     }

@@ -9,35 +9,35 @@ use skep_types::TeamId;
 use crate::error::is_taken;
 use crate::{Receipt, Store, StoreError, column};
 
-/// A team.
+/// A team, with its limits and standing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Team {
-    /// Its id.
+    /// Id of the team, which never changes.
     pub id: TeamId,
     /// The namespace of its templates.
     pub slug: String,
-    /// What people call it.
+    /// Name for people.
     pub name: String,
     /// The team of whoever names no other. There is exactly one.
     pub is_default: bool,
-    /// How many sandboxes it may run at a time; `None` is what the configuration says.
+    /// Limit on its running sandboxes; `None` is the configuration's default.
     pub max_sandboxes: Option<u32>,
-    /// How long one of its sandboxes may run; `None` is what the configuration says.
+    /// Limit on the lifetime of its sandboxes; `None` is the configuration's default.
     pub max_lifetime: Option<Duration>,
-    /// What it may do.
+    /// Restriction by the operator, if any.
     pub standing: Standing,
-    /// Since when it is there.
+    /// Time of its creation.
     pub created_at: Timestamp,
 }
 
-/// What a team may do.
+/// Permissions of a team.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// Everything.
+    /// It may do everything.
     Good,
     /// Only look and clean up, for the reason given.
     Blocked(String),
-    /// Nothing.
+    /// It may do nothing.
     Banned,
 }
 

@@ -12,55 +12,55 @@ use tokio::sync::oneshot;
 
 use crate::StoreError;
 
-/// How many writes may wait. When that many do, the next is refused with
-/// [`StoreError::QueueFull`]: whoever asked is told, instead of memory growing.
+/// Limit on waiting writes. When that many wait, the next is refused with
+/// [`StoreError::QueueFull`]: the caller is told, instead of memory growing.
 const QUEUE: usize = 8192;
 
-/// How many writes share a transaction at most.
+/// Limit on the writes that share a transaction.
 const BATCH: usize = 512;
 
-/// How often a write that the disk did not take is tried again.
+/// Interval at which a write that the disk did not take is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long a store that is closed goes on trying.
+/// Time for which a store that is closed goes on trying.
 const LAST_TRIES: Duration = Duration::from_secs(5);
 
-/// What the writing thread counts.
+/// Metrics of the writing thread.
 #[derive(Debug, Default)]
 pub struct Metrics {
     /// Writes that wait or are being written.
     pub queued: Gauge,
     /// Writes that were refused because too many waited.
     pub refused: Counter,
-    /// How long each transaction took.
+    /// Duration of each transaction.
     pub commits: Durations,
     /// Transactions that the disk did not take.
     pub failed: Counter,
     /// Writes that the disk did not take and that are tried again until it does. They are
     /// queued, too.
     pub retained: Gauge,
-    /// Whether the disk took the last transaction.
+    /// True if the disk did not take the last transaction.
     is_failing: AtomicBool,
 }
 
 impl Metrics {
-    /// Whether the disk does not take what is written. Reading goes on.
+    /// Returns true if the disk does not take what is written. Reading goes on.
     pub fn is_failing(&self) -> bool {
         self.is_failing.load(Ordering::Relaxed)
     }
 }
 
-/// What becomes of a write that the disk does not take.
+/// Fate of a write that the disk does not take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WhenFull {
-    /// Whoever asked is told at once, and nothing has happened.
+    /// The caller gets an error at once, and nothing has happened.
     Refuse,
     /// It has happened already and only has to be written down: it is kept, in its order, and
     /// tried again until the disk takes it.
     Retain,
 }
 
-/// How long a caller waits for its receipt. A disk that takes longer is treated as broken.
+/// Time limit for a caller's receipt. A disk that takes longer is treated as broken.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 type Answer<T> = oneshot::Receiver<Result<T, StoreError>>;
@@ -292,8 +292,9 @@ fn run(
     }
 }
 
-/// What is to be written next, the retained first, and whether more can come. Waits for it; for
-/// a while only, if the disk fails: then the next transaction finds out whether it still does.
+/// Takes the next writes, the retained first, and returns them and whether more can come. Waits for
+/// the first; for a while only, if the disk fails: then the next transaction finds out whether it
+/// still does.
 fn next_batch(
     jobs: &Receiver<Box<dyn Job>>,
     retained: Vec<Box<dyn Job>>,

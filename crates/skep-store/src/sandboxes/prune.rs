@@ -1,4 +1,4 @@
-//! Forgetting.
+//! Deletion of old records.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};

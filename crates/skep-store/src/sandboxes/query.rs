@@ -1,4 +1,4 @@
-//! The reads.
+//! Queries on sandboxes.
 
 use std::collections::BTreeMap;
 

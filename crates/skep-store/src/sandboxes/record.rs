@@ -1,4 +1,4 @@
-//! What is kept of a sandbox.
+//! Records of sandboxes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,30 +13,30 @@ use skep_types::{
 /// Its environment is not kept: its values are secrets, and its agent has them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// Its name.
+    /// Id of the sandbox, which never returns.
     pub id: SandboxId,
-    /// Whose it is.
+    /// Team that owns it.
     pub team: TeamId,
-    /// What it is made of.
+    /// Template that it is made of.
     pub template: TemplateId,
     /// The name of that template at the time.
     pub template_name: String,
-    /// What its owner wrote on it.
+    /// Key-value pairs of its owner.
     pub metadata: BTreeMap<String, String>,
-    /// What opens its agent.
+    /// Token that opens its agent.
     pub access_token: Option<AccessToken>,
-    /// Whether its owner asked for the internet, if they said anything.
+    /// The owner's choice of internet access, if they made one.
     pub internet: Option<bool>,
-    /// Its limits.
+    /// Limits of processors, memory, disk and processes.
     pub resources: Resources,
-    /// How long it was ordered for.
+    /// Time to live that was ordered.
     pub lifetime: Duration,
-    /// When it was ordered.
+    /// Time of the order.
     pub created_at: Timestamp,
 }
 
 impl Order {
-    /// Whom it may talk to.
+    /// Destinations that it may reach.
     pub fn egress(&self) -> Egress {
         match self.internet {
             Some(false) => Egress::None,
@@ -48,16 +48,16 @@ impl Order {
 /// A sandbox as it is in the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxRecord {
-    /// As it was ordered.
+    /// The sandbox as it was ordered.
     pub order: Order,
-    /// Its latest run; `None` if it never started.
+    /// The latest run; `None` if it never started.
     pub run: Option<SandboxRun>,
-    /// How it ended, if it did.
+    /// The end, if it has ended.
     pub ending: Option<Ending>,
 }
 
 impl SandboxRecord {
-    /// Where the sandbox was in its life when the record was last written.
+    /// Phase of the sandbox when the record was last written.
     pub fn phase(&self) -> Phase {
         match (&self.run, &self.ending) {
             (_, Some(_)) => Phase::Gone,
@@ -66,7 +66,7 @@ impl SandboxRecord {
         }
     }
 
-    /// Where it stands in a list.
+    /// Position of the sandbox in a list.
     pub fn position(&self) -> Position {
         Position {
             created_at: self.order.created_at,
@@ -75,44 +75,44 @@ impl SandboxRecord {
     }
 }
 
-/// Which sandboxes a list shows.
+/// Selection of the sandboxes in a list.
 #[derive(Debug, Clone)]
 pub struct SandboxFilter {
     /// Only those of this team; `None` is every team's, for the operator.
     pub team: Option<TeamId>,
-    /// Whether the ended are shown too.
+    /// Includes the ended ones if true.
     pub ended: bool,
     /// Only those after this place in the list.
     pub after: Option<Position>,
-    /// At most so many.
+    /// Limit on the number of records.
     pub limit: u32,
 }
 
 /// A place in a list of sandboxes, which runs from the newest to the oldest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
-    /// When the sandbox there was ordered.
+    /// Time of the order of the sandbox there.
     pub created_at: Timestamp,
-    /// Which it is; the smaller id comes first among equals.
+    /// Id of the sandbox; the smaller id comes first among equals.
     pub id: SandboxId,
 }
 
-/// How often a template was started.
+/// Number of sandboxes made of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spawns {
-    /// The template.
+    /// Template that was started.
     pub template: TemplateId,
-    /// How many sandboxes were made of it.
+    /// Number of sandboxes made of it.
     pub count: u64,
-    /// When the last one was ordered.
+    /// Time of the last order.
     pub last: Timestamp,
 }
 
-/// When a sandbox ran.
+/// Time during which a sandbox ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// When it became ready.
+    /// Time at which it became ready.
     pub started_at: Timestamp,
-    /// When it ended; `None` if it runs.
+    /// Time of its end; `None` if it runs.
     pub ended_at: Option<Timestamp>,
 }

@@ -1,4 +1,4 @@
-//! The writes.
+//! Statements that change sandboxes.
 
 use rusqlite::{Connection, params};
 use skep_types::{Ending, SandboxId, SandboxRun};

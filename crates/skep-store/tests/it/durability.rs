@@ -1,4 +1,4 @@
-//! What survives what.
+//! Durability of writes when the server is killed, the disk fills or a file is damaged.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
