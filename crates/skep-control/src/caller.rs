@@ -1,4 +1,4 @@
-//! Who is asking.
+//! Authentication of callers by their keys.
 
 use skep_store::{Keys, Standing, StoreError, Team};
 
@@ -8,13 +8,13 @@ use crate::{ApiKey, Control, TeamLimits};
 /// Somebody whose key was recognised: a team, and what it may have.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The team.
+    /// The team that the key belongs to.
     pub team: Team,
-    /// How much it may have.
+    /// Limits of the team, with the configuration's defaults filled in.
     pub limits: TeamLimits,
 }
 
-/// Why a caller is turned away.
+/// Failure to authenticate a caller.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
     /// No team has this key.
@@ -32,12 +32,12 @@ pub enum AuthError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("team is blocked: {reason}")]
 pub struct Blocked {
-    /// Why, in the operator's words.
+    /// Reason, in the operator's words.
     pub reason: String,
 }
 
 impl Caller {
-    /// Whether the team may start or change something.
+    /// Checks that the team may start or change something.
     ///
     /// # Errors
     ///

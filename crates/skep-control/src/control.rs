@@ -12,22 +12,23 @@ use crate::quota::Quota;
 use crate::registry::{Entry, Registry};
 use crate::{Nodes, TeamLimits, Templates};
 
-/// Who may do what. Cheap to clone; clones are the same.
+/// The control plane: authorizes callers and runs their requests. Cheap to clone; clones are the
+/// same.
 #[derive(Debug, Clone)]
 pub struct Control {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What control is made of.
+/// Dependencies of [`Control`].
 #[derive(Debug)]
 pub struct Parts {
-    /// The record.
+    /// The database of teams, keys and sandboxes.
     pub store: Store,
     /// The machines. They must have adopted the sandboxes of the last server.
     pub nodes: Arc<dyn Nodes>,
-    /// The templates.
+    /// The source of templates.
     pub templates: Arc<dyn Templates>,
-    /// What holds for teams without limits of their own.
+    /// Limits of teams without limits of their own.
     pub limits: TeamLimits,
 }
 

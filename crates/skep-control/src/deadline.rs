@@ -1,4 +1,4 @@
-//! How long sandboxes live.
+//! Lifetimes and deadlines of sandboxes.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub enum LifetimeError {
     /// More than the team may have.
     #[error("a lifetime cannot be greater than {} s", max.as_secs())]
     TooLong {
-        /// How much it may have.
+        /// The longest lifetime that the team may ask for.
         max: Duration,
     },
 }
@@ -50,7 +50,7 @@ impl Lifetime {
     }
 }
 
-/// Why a sandbox keeps its deadline.
+/// Failure to change a sandbox's deadline, which stays as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum DeadlineError {
     /// The team may not change anything.
@@ -140,7 +140,7 @@ impl Control {
     }
 }
 
-/// How long a sandbox that runs since `started_at` may still run; `None` if it may not.
+/// Time that a sandbox running since `started_at` may still run; `None` if it may not.
 fn time_left(now: Timestamp, started_at: Timestamp, max: Duration) -> Option<Duration> {
     let age = Duration::try_from(now.duration_since(started_at)).unwrap_or(Duration::ZERO);
     max.checked_sub(age).filter(|left| !left.is_zero())

@@ -32,8 +32,7 @@ impl FromStr for IdempotencyKey {
     }
 }
 
-/// What a whole request hashes to. It says whether two requests are the same, and keeps
-/// nothing of them.
+/// Digest of a whole request. It says whether two requests are the same, and keeps nothing of them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequestDigest(Box<str>);
 
@@ -56,7 +55,7 @@ impl fmt::Debug for RequestDigest {
     }
 }
 
-/// Why a repeated request is not answered like the first.
+/// Failure to answer a repeated request like the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IdempotencyError {
     /// The first is not done yet. Ask again in a moment.
@@ -112,7 +111,7 @@ impl Claims {
 }
 
 impl Claim {
-    /// What the record keeps of the request.
+    /// The request as it is kept in the database.
     pub(crate) fn to_record(&self) -> Idempotency {
         Idempotency {
             key: self.key(),
@@ -131,7 +130,7 @@ impl Drop for Claim {
     }
 }
 
-/// What a request with an idempotency key is.
+/// A request with an idempotency key, compared with those before it.
 pub(crate) enum Attempt {
     /// The first of its name.
     First(Claim),
@@ -139,7 +138,7 @@ pub(crate) enum Attempt {
     Repeated(Order),
 }
 
-/// What a request with an idempotency key ran into.
+/// Failure of a request with an idempotency key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AttemptError {
     #[error(transparent)]

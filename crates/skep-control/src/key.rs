@@ -19,7 +19,7 @@ pub struct ApiKey(Redacted<Box<str>>);
 pub struct MalformedKey;
 
 impl ApiKey {
-    /// What every key begins with.
+    /// Prefix of every key.
     pub const PREFIX: &'static str = "e2b_";
 
     /// A new key that nobody can guess.
@@ -36,13 +36,14 @@ impl ApiKey {
         self.0.reveal()
     }
 
-    /// What the record knows the key by. Says nothing about the key: it has 160 random bits.
+    /// Digest by which the database knows the key. Says nothing about the key: it has 160 random
+    /// bits.
     pub(crate) fn hash(&self) -> String {
         let bytes = hex::decode(self.value()).expect("a key is checked when it is read");
         format!("$sha256${}", STANDARD_NO_PAD.encode(Sha256::digest(bytes)))
     }
 
-    /// The digits.
+    /// The hexadecimal digits after the prefix.
     pub(crate) fn value(&self) -> &str {
         &self.reveal()[Self::PREFIX.len()..]
     }

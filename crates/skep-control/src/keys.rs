@@ -12,16 +12,16 @@ use crate::{ApiKey, Caller, Control};
 pub struct NewKey {
     /// The key in full. This is the only time it is known.
     pub key: ApiKey,
-    /// What is kept of it.
+    /// Metadata of the key, as it is kept.
     pub record: Key,
 }
 
-/// What may be shown of a key.
+/// The parts of a key that may be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyMask<'a> {
-    /// What every key begins with.
+    /// Prefix of every key.
     pub prefix: &'static str,
-    /// How many characters follow.
+    /// Number of characters after the prefix.
     pub value_length: u32,
     /// The first of them.
     pub first: &'a str,
@@ -30,7 +30,7 @@ pub struct KeyMask<'a> {
 }
 
 impl<'a> KeyMask<'a> {
-    /// What may be shown of `key`.
+    /// The parts of `key` that may be shown.
     pub fn of(key: &'a Key) -> Self {
         Self {
             prefix: ApiKey::PREFIX,
@@ -44,7 +44,7 @@ impl<'a> KeyMask<'a> {
 /// The keys that a team may have.
 const MOST_KEYS: u32 = 100;
 
-/// Why a key could not be made or changed.
+/// Failure to make or change a key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The team has as many keys as it may.
@@ -149,7 +149,7 @@ fn found(found: bool) -> Result<(), KeyError> {
 }
 
 impl ApiKey {
-    /// What is kept of this key when it is a team's: not the key.
+    /// The metadata that is kept of this key for a team: not the key itself.
     pub fn record(&self, team: TeamId, name: &str) -> Key {
         let value = self.value();
         Key {

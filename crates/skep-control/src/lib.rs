@@ -1,4 +1,4 @@
-//! Who may do what: teams, keys, quotas, and the sandboxes and templates they own.
+//! The control plane: teams, keys, quotas, and the sandboxes and templates they own.
 //!
 //! [`Control`] decides and keeps the record; it runs nothing itself. What it needs from the
 //! machines that run sandboxes is the trait [`Nodes`], what it needs to know of templates is

@@ -11,22 +11,22 @@ pub use cursor::{Cursor, CursorError};
 
 use crate::{Caller, Control, Sandbox};
 
-/// Which sandboxes a list shows, and how.
+/// Selection and order of the sandboxes in a list.
 #[derive(Debug, Clone)]
 pub struct ListQuery {
     /// Pairs that must all be in the metadata.
     pub metadata: Vec<(String, String)>,
-    /// In which state they must be.
+    /// States that sandboxes must be in.
     pub states: States,
-    /// From which end.
+    /// Order of the list.
     pub order: SortOrder,
     /// Only those that started then or later.
     pub started_after: Option<Timestamp>,
     /// Only those made of this template, by name or id.
     pub template: Option<TemplateReference>,
-    /// At most so many on a page; `None` is all on one.
+    /// Page size; `None` is all on one page.
     pub limit: Option<usize>,
-    /// Where the page before ended.
+    /// End of the page before.
     pub after: Option<Cursor>,
 }
 
@@ -48,7 +48,7 @@ impl ListQuery {
     }
 }
 
-/// Which states a list shows.
+/// Selection of states in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct States {
     /// Those that run.
@@ -57,7 +57,7 @@ pub struct States {
     pub paused: bool,
 }
 
-/// From which end a list is read.
+/// Orders in which a list is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SortOrder {
     /// The latest start first; among equals the smaller id.
@@ -69,11 +69,11 @@ pub enum SortOrder {
 /// One page of a list.
 #[derive(Debug, Clone)]
 pub struct Page<T> {
-    /// What is on it.
+    /// The items, in order.
     pub items: Vec<T>,
-    /// Where the next one starts, if there is one.
+    /// Start of the next page, if there is one.
     pub next: Option<Cursor>,
-    /// How many on all pages run.
+    /// Number of running sandboxes on all pages.
     pub running: usize,
 }
 
@@ -84,10 +84,10 @@ impl Control {
     }
 }
 
-/// Where something stands in a list.
+/// Sort key of an item in a list.
 type Place<'a> = (Timestamp, &'a SandboxId);
 
-/// What a list needs to know of each thing on it.
+/// Properties of an item that a list needs.
 trait Listed {
     fn place(&self) -> Place<'_>;
     fn phase(&self) -> Phase;

@@ -1,4 +1,4 @@
-//! What sandboxes said, filtered.
+//! Queries on logs of sandboxes.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use skep_types::{LogEntry, LogLevel, SandboxId};
 
 use crate::{Caller, Control};
 
-/// How far a page reaches from its cursor.
+/// Length of the time that a page covers from its cursor.
 const WINDOW: Duration = Duration::from_hours(7 * 24);
 
-/// Which entries are wanted.
+/// Selection of log entries.
 #[derive(Debug, Clone)]
 pub struct LogQuery {
-    /// From when, in the direction below; `None` is the end that the direction starts at.
+    /// Start, in the direction below; `None` is the end that the direction starts at.
     pub cursor: Option<Timestamp>,
-    /// Which way to read.
+    /// Direction of reading.
     pub direction: LogDirection,
-    /// At most so many.
+    /// Limit on the number of entries.
     pub limit: usize,
     /// Only what matters at least so much.
     pub level: LogLevel,
@@ -26,17 +26,17 @@ pub struct LogQuery {
     pub search: Option<String>,
 }
 
-/// Which way a log is read.
+/// Directions in which a log is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogDirection {
-    /// From the cursor on, the oldest first.
+    /// Reads from the cursor on, the oldest first.
     Forward,
     /// Back from the cursor, the newest first.
     Backward,
 }
 
 impl Control {
-    /// What a sandbox of the caller's team said, also if it has ended. Empty if there is no
+    /// Log entries of a sandbox of the caller's team, also if it has ended. Empty if there is no
     /// such sandbox.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl Control {
     }
 }
 
-/// What of `entries`, which are in the order of time, the query asks for.
+/// The entries that the query asks for, of `entries` in the order of time.
 fn select(entries: Vec<LogEntry>, query: &LogQuery) -> Vec<LogEntry> {
     let search = query.search.as_deref().unwrap_or_default();
     let wanted = |entry: &LogEntry| {

@@ -1,4 +1,4 @@
-//! What sandboxes use, sampled when somebody asks.
+//! Resource usage of sandboxes, sampled when somebody asks.
 //!
 //! Nothing is sampled in between, so a sandbox that nobody looks at costs nothing. The first
 //! point is the average since its start; each further one is the average since the point
@@ -15,31 +15,31 @@ use crate::control::now;
 use crate::registry::Entry;
 use crate::{Caller, Control};
 
-/// How many points of one sandbox are kept. The oldest go first.
+/// Limit on the points that are kept of one sandbox. The oldest go first.
 const KEPT: usize = 1000;
 
 /// Two questions within this time get the same answer.
 const SHORTEST_STEP: Duration = Duration::from_millis(100);
 
-/// What a sandbox used at one moment.
+/// Resource usage of a sandbox at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricPoint {
-    /// When.
+    /// Time of the sample.
     pub at: Timestamp,
-    /// How much of one processor it used since the point before, in percent.
+    /// Processor time since the point before, in percent of one processor.
     pub cpu_used_percent: f64,
-    /// Its counters.
+    /// Cumulative counters at that time.
     pub usage: Usage,
-    /// Its limits.
+    /// Limits that the usage compares with.
     pub resources: Resources,
 }
 
-/// Which points are wanted; both ends included.
+/// Range of points in a query; both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetricRange {
-    /// From when; `None` is the start of the sandbox.
+    /// Start of the range; `None` is the start of the sandbox.
     pub from: Option<Timestamp>,
-    /// Until when; `None` is now.
+    /// End of the range; `None` is now.
     pub until: Option<Timestamp>,
 }
 
@@ -47,7 +47,7 @@ pub struct MetricRange {
 #[derive(Debug, Default)]
 pub(crate) struct History {
     points: VecDeque<MetricPoint>,
-    /// When the last point was taken, on a clock that nobody sets.
+    /// Time of the last point, on a monotonic clock.
     taken: Option<Instant>,
 }
 
@@ -74,7 +74,7 @@ impl Control {
         history.points.iter().filter(wanted).cloned().collect()
     }
 
-    /// What a sandbox of the caller's team uses now; `None` if there is no such sandbox.
+    /// Current usage of a sandbox of the caller's team; `None` if there is no such sandbox.
     pub async fn latest_metric(&self, caller: &Caller, id: &SandboxId) -> Option<MetricPoint> {
         let entry = self.inner.registry.find(&caller.team.id, id)?;
         self.sample(&entry).await;

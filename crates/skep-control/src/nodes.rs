@@ -1,4 +1,4 @@
-//! What control needs from the machines that run sandboxes.
+//! The port through which control uses the hosts that run sandboxes.
 
 mod fake;
 
@@ -24,7 +24,7 @@ pub trait Nodes: fmt::Debug + Send + Sync {
     /// one which is ready and waits for its owner.
     fn name_for(&self, template: &TemplateImage, egress: Egress, tenant: &TenantId) -> SandboxId;
 
-    /// Has sandboxes of this kind made ready before anybody asks for one. Returns at once.
+    /// Makes sandboxes of this kind ready before anybody asks for one. Returns at once.
     fn warm(&self, template: TemplateImage, egress: Egress, tenant: TenantId);
 
     /// Takes room for a sandbox of this name, before anything is known or made of it. Held until
@@ -71,22 +71,22 @@ pub trait Nodes: fmt::Debug + Send + Sync {
     /// The last status a sandbox has published; `None` if it is gone or never was.
     fn status(&self, id: &SandboxId) -> Option<SandboxStatus>;
 
-    /// What a sandbox has used since its start.
+    /// Resource usage of a sandbox since its start.
     ///
     /// # Errors
     ///
     /// [`NotHere`] if it is gone.
     fn usage(&self, id: SandboxId) -> BoxFuture<'_, Result<Usage, NotHere>>;
 
-    /// What is kept of what a sandbox said, the oldest first: what its start and its processes
-    /// wrote, never what the platform did. Empty if nothing is kept, also after its end.
+    /// Log of a sandbox, the oldest entry first: what its start and its processes wrote, never what
+    /// the platform did. Empty if nothing is kept, also after its end.
     fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>>;
 }
 
 /// Room for a sandbox on some machine. Dropping it gives up what the sandbox has not taken.
 pub type Admitted = Box<dyn fmt::Debug + Send + Sync>;
 
-/// Why there is no new sandbox. Nothing of it is left.
+/// Failure to create a sandbox. Nothing of it is left.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeCreateError {
     /// No machine has enough of this for another sandbox. Waiting may help.
@@ -103,7 +103,7 @@ pub enum NodeCreateError {
     Stopping,
 }
 
-/// Why a sandbox could not be killed.
+/// Failure to kill a sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum KillError {
     /// It is gone, whoever ended it, or was never there.

@@ -1,4 +1,4 @@
-//! How many of something each team has: sandboxes, from reservation to end, or requests.
+//! Counters per team, with limits: of sandboxes, from reservation to end, or of requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -5,23 +5,23 @@ use skep_types::Phase;
 
 use crate::{Caller, Control, Cursor};
 
-/// Which records are wanted, from the newest to the oldest.
+/// Selection of records, from the newest to the oldest.
 #[derive(Debug, Clone)]
 pub struct RecordQuery {
-    /// Whether the ended are shown too.
+    /// Includes the ended ones if true.
     pub ended: bool,
-    /// At most so many on a page.
+    /// Page size.
     pub limit: u32,
-    /// Where the page before ended.
+    /// End of the page before.
     pub after: Option<Cursor>,
 }
 
 /// One page of records.
 #[derive(Debug, Clone)]
 pub struct RecordPage {
-    /// What is on it, and where each is in its life now.
+    /// The records, each with the current phase of its sandbox.
     pub items: Vec<(SandboxRecord, Phase)>,
-    /// Where the next one starts, if there is one.
+    /// Start of the next page, if there is one.
     pub next: Option<Cursor>,
 }
 

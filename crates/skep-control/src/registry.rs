@@ -9,11 +9,11 @@ use skep_types::{SandboxId, TeamId};
 use crate::metrics::History;
 use crate::quota::Place;
 
-/// What control remembers of a living sandbox. Where it is in its life, its node knows.
+/// Control's entry of a living sandbox. Its phase is known to its node alone.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) order: Arc<Order>,
-    /// What it used, at the moments when somebody asked.
+    /// Samples of its usage, taken when somebody asked.
     pub(crate) history: Mutex<History>,
     _place: Place,
 }

@@ -10,9 +10,9 @@ use crate::{Caller, Control, KillError};
 /// A sandbox that its team may see.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
-    /// As it was ordered.
+    /// The sandbox as it was ordered.
     pub order: Arc<Order>,
-    /// Where it is in its life.
+    /// Phase, deadline and execution, as its node publishes them.
     pub status: SandboxStatus,
 }
 
@@ -21,7 +21,7 @@ pub struct Sandbox {
 #[error("no sandbox `{0}`")]
 pub struct SandboxNotFound(pub SandboxId);
 
-/// Why a sandbox was not ended.
+/// Failure to end a sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum StopError {
     /// The team has none of that name, or no longer.

@@ -1,20 +1,20 @@
-//! How much a team may have.
+//! Limits of teams.
 
 use std::time::Duration;
 
 use skep_store::Team;
 
-/// How much one team may have.
+/// Limits of one team.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TeamLimits {
     /// Sandboxes at a time.
     pub sandboxes: u32,
-    /// How long one sandbox may run without a pause.
+    /// Limit on the lifetime of one sandbox without a pause.
     pub lifetime: Duration,
 }
 
 impl TeamLimits {
-    /// What holds for `team`: its own limits, or else these.
+    /// The limits of `team`: its own, or else these.
     pub(crate) fn of(self, team: &Team) -> Self {
         Self {
             sandboxes: team.max_sandboxes.unwrap_or(self.sandboxes),

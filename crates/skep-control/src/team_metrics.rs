@@ -1,4 +1,5 @@
-//! How much a team ran, and when. Counted from the record, so it costs nothing until asked.
+//! History of the number of sandboxes that a team ran. Counted from the database, so it costs
+//! nothing until asked.
 
 use std::time::Duration;
 
@@ -10,21 +11,21 @@ use crate::{Caller, Control};
 /// The shortest time that a point stands for.
 const SHORTEST_STEP: Duration = Duration::from_secs(5);
 
-/// At most so many points, however long the range.
+/// Limit on the number of points, however long the range.
 const MOST_POINTS: u32 = 500;
 
-/// What a team ran during one step of time.
+/// Activity of a team during one step of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TeamPoint {
-    /// When the step begins.
+    /// Start of the step.
     pub at: Timestamp,
     /// The most sandboxes that ran at a time.
     pub concurrent: u32,
-    /// How many started per second.
+    /// Number of sandboxes started per second.
     pub start_rate: f64,
 }
 
-/// From when until when.
+/// A range of time that does not end before it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeRange {
     from: Timestamp,
@@ -56,8 +57,8 @@ impl TimeRange {
 }
 
 impl Control {
-    /// What the caller's team ran in a time, from its first sandbox in it on. Empty if there
-    /// was none.
+    /// History of the caller's team in a time, from its first sandbox in it on. Empty if there was
+    /// none.
     ///
     /// # Errors
     ///

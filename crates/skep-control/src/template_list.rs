@@ -1,4 +1,4 @@
-//! What a team can make sandboxes of.
+//! Templates that a team can use.
 
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
@@ -11,23 +11,23 @@ use crate::{Caller, Control, ResolveError, TemplateInfo};
 /// A template with how much the team uses it.
 #[derive(Debug, Clone)]
 pub struct ListedTemplate {
-    /// The template.
+    /// Name, sizes and times of the template.
     pub info: TemplateInfo,
     /// The build that it is. A template is immutable, so its id stands for one build.
     pub build: Uuid,
-    /// How many sandboxes the team made of it.
+    /// Number of sandboxes that the team made of it.
     pub spawns: u64,
-    /// When it last did.
+    /// Time at which it last did.
     pub last_spawned_at: Option<Timestamp>,
 }
 
-/// Why templates cannot be shown.
+/// Failure to show templates.
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
     /// The reference gives none.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    /// How much they are used could not be read.
+    /// Usage counts could not be read.
     #[error(transparent)]
     Record(#[from] StoreError),
 }

@@ -1,4 +1,4 @@
-//! What control needs to know of templates.
+//! The port through which control uses templates.
 
 mod fake;
 
@@ -14,7 +14,7 @@ pub use fake::FakeTemplates;
 
 /// The templates that sandboxes are made of.
 pub trait Templates: fmt::Debug + Send + Sync {
-    /// What a team means by a reference, ready to run.
+    /// Resolves a team's reference to an image, ready to run.
     ///
     /// Without a namespace the team's own comes first, then the names that belong to everybody
     /// (`base`), then template ids.
@@ -28,7 +28,7 @@ pub trait Templates: fmt::Debug + Send + Sync {
         team: &'a Team,
     ) -> BoxFuture<'a, Result<TemplateImage, ResolveError>>;
 
-    /// What is known of the template that a team means by a reference, also if it cannot run.
+    /// Describes the template that a team's reference means, also if it cannot run.
     ///
     /// # Errors
     ///
@@ -48,26 +48,26 @@ pub trait Templates: fmt::Debug + Send + Sync {
     -> BoxFuture<'a, Result<Vec<TemplateInfo>, ResolveError>>;
 }
 
-/// What is known of a template.
+/// Description of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateInfo {
-    /// Its id.
+    /// Id of the template's current build.
     pub id: TemplateId,
-    /// Its bare names, the first first.
+    /// Bare names of the template, the first first.
     pub names: Vec<String>,
-    /// Whose it is; `None` if it belongs to everybody.
+    /// Owning team; `None` if it belongs to everybody.
     pub owner: Option<TeamId>,
-    /// Whether other teams may use it.
+    /// True if other teams may use it.
     pub public: bool,
     /// The limits of its sandboxes.
     pub resources: Resources,
-    /// Since when it is there.
+    /// Time of its creation.
     pub created_at: Timestamp,
-    /// When it was last built.
+    /// Time of the last build.
     pub updated_at: Timestamp,
 }
 
-/// Why a reference does not give a template.
+/// Failure to resolve a reference.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     /// There is none of that name.

@@ -7,9 +7,9 @@ use skep_types::{Egress, TemplateReference, TenantId};
 use crate::{Control, ResolveError};
 
 impl Control {
-    /// Has sandboxes of these templates made ready for the default team, which the local key
-    /// belongs to, as far as the templates are built, and as that team means their names.
-    /// Returns when that is under way. Another team's are made when it first asks.
+    /// Makes sandboxes of these templates ready for the default team, which the local key belongs
+    /// to, as far as the templates are built, and as that team means their names. Returns when that
+    /// is under way. Another team's are made when it first asks.
     ///
     /// # Errors
     ///

@@ -10,9 +10,9 @@ use super::SortOrder;
 /// The last thing on a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
-    /// What the list is ordered by.
+    /// Time that the list is ordered by.
     pub at: Timestamp,
-    /// Which it was, among those of the same moment.
+    /// Id of the last item, to order those of the same moment.
     pub id: SandboxId,
 }
 

@@ -60,7 +60,7 @@ impl FakeNodes {
         self.lock().refusals.push_back(error);
     }
 
-    /// Has no room from now on, for want of this; or has room again.
+    /// Sets the resource for want of which there is no room; `None` makes room again.
     pub fn lack(&self, resource: Option<HostResource>) {
         self.lock().lacking = resource;
     }
@@ -76,7 +76,7 @@ impl FakeNodes {
         self.released.notify_waiters();
     }
 
-    /// How many creations wait.
+    /// Number of creations that wait.
     pub fn waiting(&self) -> usize {
         self.lock().waiting
     }
@@ -86,12 +86,12 @@ impl FakeNodes {
         self.lock().warmed.clone()
     }
 
-    /// How many sandboxes there are.
+    /// Number of sandboxes on the node.
     pub fn count(&self) -> usize {
         self.lock().sandboxes.len()
     }
 
-    /// What a sandbox was ordered as.
+    /// Specification that a sandbox was created with.
     pub fn spec(&self, id: &SandboxId) -> Option<SandboxSpec> {
         self.lock().sandboxes.get(id).map(|held| held.spec.clone())
     }

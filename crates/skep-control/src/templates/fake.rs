@@ -33,7 +33,7 @@ impl FakeTemplates {
         }
     }
 
-    /// How those that belong to everybody are shared.
+    /// Sets the way in which public templates are shared.
     #[must_use]
     pub fn shared(mut self, sharing: Sharing) -> Self {
         self.sharing = sharing;

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::{anybody, control, fake, request, store};
 
-/// What is wrong with a machine.
+/// Fault of a fake node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     PanicsOnCreate,

@@ -1,4 +1,4 @@
-//! What a server finds when it starts, and leaves when it stops.
+//! State that a server finds when it starts, and leaves when it stops.
 
 use skep_control::{ApiKey, CreateError, KeyError, ListQuery, Standing};
 use skep_store::Team;

@@ -1,4 +1,4 @@
-//! Which teams may share what is warmed.
+//! Sharing of warmed state between teams.
 
 use std::sync::Arc;
 
