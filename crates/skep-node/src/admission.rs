@@ -1,4 +1,4 @@
-//! Whether the machine has room for another sandbox.
+//! Admission of sandboxes by the host's free resources.
 //!
 //! What the machine has left is sampled in the background, because finding it out takes system
 //! calls and none of them belongs on the way of a create call. Between two samples what has
@@ -14,15 +14,15 @@ use skep_telemetry::Counter;
 use skep_types::{AdmissionPolicy, HostCapacity, HostResource, Promised, Resources, SandboxId};
 use tokio::time::Instant;
 
-/// How often the machine is looked at.
+/// Interval between two samples of the host's resources.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
-/// How old a sample may get before somebody who asks for room takes another.
+/// Age above which a sample is renewed by whoever asks for room.
 const OLD: Duration = Duration::from_secs(1);
-/// How old it may get before nobody is admitted by it.
+/// Age above which nobody is admitted by a sample.
 const TOO_OLD: Duration = Duration::from_secs(10);
-/// How long a look at the machine may take. A disk that takes longer holds no more sandboxes.
+/// Time limit for a sample. A disk that takes longer holds no more sandboxes.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What is kept ready leaves room for so many others.
+/// Number of further sandboxes that spares must leave room for.
 const SPARE_MARGIN: u32 = 8;
 
 /// The machine's room, and who has been given some of it. Clones share it.
@@ -37,7 +37,7 @@ struct Inner {
     /// Held only for a look or a change.
     ledger: Mutex<Ledger>,
     refused: [Counter; HostResource::ALL.len()],
-    /// Whether the machine cannot be looked at.
+    /// Set while the host's resources cannot be read.
     is_blind: AtomicBool,
 }
 
@@ -47,9 +47,9 @@ struct Ledger {
     /// The sandboxes that are there or are about to be, and how many parts of the server say so.
     sandboxes: HashMap<SandboxId, (Promised, u32)>,
     promised: Promised,
-    /// How many are being started.
+    /// Number of sandboxes that are being started.
     starting: u32,
-    /// How many have been started since the last sample began, which may not have seen them.
+    /// Number started since the last sample began, which may not have seen them.
     unseen: u32,
 }
 
@@ -162,7 +162,7 @@ impl Admission {
         Ok(Reservation { promise })
     }
 
-    /// Whether the last sample is too old to decide by.
+    /// Returns true if the last sample is too old to decide by.
     pub(crate) fn is_old(&self) -> bool {
         let sample = self.ledger().sample;
         self.inner.policy.enabled && sample.is_none_or(|(began, _)| began.elapsed() > OLD)
@@ -184,13 +184,13 @@ impl Admission {
         }
     }
 
-    /// How often somebody was refused for want of each resource.
+    /// Number of refusals for want of each resource.
     pub(crate) fn refusals(&self) -> impl Iterator<Item = (HostResource, u64)> {
         let counts = self.inner.refused.iter().map(Counter::get);
         HostResource::ALL.into_iter().zip(counts)
     }
 
-    /// What the machine had at the last look, and what is promised.
+    /// The last sample of the host's resources, and the sum of the limits promised to sandboxes.
     pub(crate) fn last(&self) -> (Option<HostCapacity>, Promised) {
         let ledger = self.ledger();
         (ledger.sample.map(|(_, host)| host), ledger.promised)

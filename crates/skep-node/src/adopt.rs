@@ -12,15 +12,15 @@ use crate::record::DriverRecord;
 /// A sandbox that, by the record, was alive when the last server ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Living {
-    /// Its name.
+    /// Id of the sandbox, as the journal has it.
     pub id: SandboxId,
-    /// Its limits.
+    /// Limits that it was started with.
     pub resources: Resources,
-    /// Its run, as the journal was told; `None` if it never got so far.
+    /// The run, as the journal was told; `None` if it never got so far.
     pub run: Option<SandboxRun>,
 }
 
-/// What became of the sandboxes of the last server.
+/// Outcome of the adoption of the last server's sandboxes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Adoption {
     /// These run on.
@@ -31,11 +31,11 @@ pub struct Adoption {
     pub stuck: Vec<SandboxId>,
 }
 
-/// What became of one of them.
+/// Outcome of the adoption of one sandbox.
 enum Adopted {
     /// It runs on.
     Running,
-    /// Its end goes on.
+    /// An end that had begun goes on.
     Ending(EndReason),
 }
 
@@ -152,7 +152,7 @@ impl From<EndReason> for Lost {
     }
 }
 
-/// What became of a sandbox that could not be taken over.
+/// The end of a sandbox that could not be taken over.
 fn lost(error: &AdoptError) -> Lost {
     match error {
         AdoptError::HostRestarted => EndReason::HostRestart.into(),

@@ -1,4 +1,4 @@
-//! What the node needs of the agents in its sandboxes.
+//! The port through which the node uses the agents in its sandboxes.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -27,8 +27,8 @@ pub trait Agents: fmt::Debug + Send + Sync {
 #[derive(Debug, thiserror::Error)]
 #[error("agent at {address} did not take its configuration")]
 pub struct ConfigureError {
-    /// Where it was looked for.
+    /// Address that the agent was looked for at.
     pub address: IpAddr,
-    /// What went wrong.
+    /// The error of the call.
     pub source: Source,
 }

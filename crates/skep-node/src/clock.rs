@@ -13,7 +13,7 @@ use tokio::time::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
     pub(crate) instant: Instant,
-    /// What callers see, to the microsecond.
+    /// Time that callers see, to the microsecond.
     pub wall: Timestamp,
 }
 

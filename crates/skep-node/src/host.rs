@@ -9,20 +9,20 @@ use skep_types::{EndReason, HostCapacity, HostResource, Phase, Promised, Resourc
 use crate::admission::{INTERVAL, NoRoom, Reservation};
 use crate::node::{Inner, Node};
 
-/// How often somebody asks who holds more memory than limits count: what a sandbox can take in
-/// such a time is what it can have too much.
+/// Interval between two searches for sandboxes that hold more memory than limits count: what a
+/// sandbox can take in such a time is what it can have too much.
 const HOARDING_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is known of the machine.
+/// State of the host's resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostReport {
-    /// What it had at the last look; `None` before the first.
+    /// Resources at the last sample; `None` before the first.
     pub capacity: Option<HostCapacity>,
     /// The resources of which only the reserve is left.
     pub exhausted: Vec<HostResource>,
-    /// What is promised to sandboxes.
+    /// Sum of the limits promised to sandboxes.
     pub promised: Promised,
-    /// How often a sandbox was refused for want of each resource.
+    /// Number of refusals for want of each resource.
     pub refusals: Vec<(HostResource, u64)>,
     /// About how many more sandboxes of the default size fit, and what runs out first.
     pub room: Option<(u64, HostResource)>,
@@ -74,7 +74,7 @@ impl Node {
         });
     }
 
-    /// What is known of the machine.
+    /// Reports the state of the host's resources.
     pub fn host(&self) -> HostReport {
         let admission = &self.inner.admission;
         let (capacity, promised) = admission.last();

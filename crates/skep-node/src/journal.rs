@@ -1,4 +1,4 @@
-//! What the node writes down, so that a killed server loses nothing.
+//! The node's journal, so that a killed server loses nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use skep_types::{Ending, Resources, SandboxId, SandboxRun};
 /// Resolves when a note would survive the death of the server.
 pub type Noted = BoxFuture<'static, ()>;
 
-/// Where the node writes what must outlive the server.
+/// Storage of the node for what must outlive the server.
 ///
 /// Notes are taken in the order of the calls; each call returns what to wait for until its
 /// note would survive the death of the server. A note that cannot be taken is the journal's to
@@ -41,7 +41,7 @@ struct Entry {
 }
 
 impl MemoryJournal {
-    /// How the sandbox ended, if the journal knows.
+    /// The end of the sandbox, if the journal knows it.
     pub fn ending(&self, id: &SandboxId) -> Option<Ending> {
         self.lock().get(id).and_then(|entry| entry.ending.clone())
     }

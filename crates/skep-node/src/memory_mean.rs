@@ -1,4 +1,4 @@
-//! How much memory a sandbox uses on average.
+//! Average memory usage of a sandbox.
 
 use std::time::{Duration, Instant};
 

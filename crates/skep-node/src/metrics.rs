@@ -1,4 +1,4 @@
-//! What the node counts. Everything it counts is declared here.
+//! The node's metrics. Everything it counts is declared here.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -7,27 +7,27 @@ use skep_isolation::LaunchError;
 use skep_telemetry::{Counter, Durations};
 use skep_types::EndReason;
 
-/// What the node has done since it started.
+/// Metrics of the node since it started.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    /// From the order of a sandbox until it could be told that it runs.
+    /// Time from the order of a sandbox until it could be told that it runs.
     pub create: Durations,
     /// Sandboxes of earlier servers that were taken over.
     pub adopted: Counter,
     endings: [Counter; EndReason::ALL.len()],
-    /// How often launches failed at each step. Steps are few, and failures are rare. Held only
-    /// for a look-up or a change.
+    /// Number of failed launches by step. Steps are few, and failures are rare. Held only for a
+    /// look-up or a change.
     failures: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Metrics {
-    /// How many sandboxes ended for each reason.
+    /// Number of ended sandboxes, by reason.
     pub fn endings(&self) -> impl Iterator<Item = (EndReason, u64)> {
         let counts = self.endings.iter().map(Counter::get);
         EndReason::ALL.into_iter().zip(counts)
     }
 
-    /// How many launches failed at each step.
+    /// Number of failed launches, by step.
     pub fn launch_failures(&self) -> BTreeMap<String, u64> {
         self.failures().clone()
     }

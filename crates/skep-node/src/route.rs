@@ -1,4 +1,4 @@
-//! How the edge reaches a running sandbox.
+//! Routes from the edge to running sandboxes.
 
 use std::net::IpAddr;
 
@@ -8,15 +8,15 @@ use tokio_util::sync::CancellationToken;
 /// Everything the proxy needs to reach one execution of a sandbox.
 #[derive(Debug, Clone)]
 pub struct NodeRoute {
-    /// The sandbox.
+    /// Id of the sandbox.
     pub id: SandboxId,
     /// The run of it that `address` belongs to.
     pub execution: ExecutionId,
-    /// Where its agent and its services listen.
+    /// Address at which its agent and its services listen.
     pub address: IpAddr,
-    /// What callers of the agent must show.
+    /// Token that callers of the agent must show.
     pub access_token: Option<AccessToken>,
-    /// What opens the agent's control routes.
+    /// Token that opens the agent's control routes.
     pub control_token: Redacted<String>,
     /// Cancelled the moment this execution is over, before it is cleaned up.
     pub ended: CancellationToken,

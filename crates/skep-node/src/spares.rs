@@ -22,11 +22,11 @@ use crate::admission::Promise;
 use crate::driver::launch_request;
 use crate::node::Inner;
 
-/// How many kinds of sandboxes are kept ready at once, for all tenants. Fewer than the usual
-/// number of zygotes, so that spares alone never hold all of them.
+/// Limit on the kinds of sandboxes that are kept ready at once, for all tenants. Fewer than the
+/// usual number of zygotes, so that spares alone never hold all of them.
 const KINDS: usize = 6;
 
-/// How long a kind that nobody asks for is kept ready.
+/// Time for which a kind that nobody asks for is kept ready.
 const KEPT: Duration = Duration::from_mins(30);
 
 /// A sandbox that waits for an owner.
@@ -40,7 +40,7 @@ pub(crate) struct Spare {
     _promise: Promise,
 }
 
-/// What two sandboxes must have in common for one to stand in for the other.
+/// Properties that two sandboxes must share for one to stand in for the other.
 #[derive(Debug, Clone, PartialEq)]
 struct Kind {
     template: TemplateImage,
@@ -55,7 +55,7 @@ pub(crate) struct Spares {
     /// Held only for a look-up or a change.
     state: Mutex<State>,
     changed: Notify,
-    /// How many sandboxes are being made for somebody. Spares wait until there is none.
+    /// Number of sandboxes that are being made for somebody. Spares wait until there is none.
     creating: watch::Sender<usize>,
     pub(crate) given: Counter,
     pub(crate) missing: Counter,
@@ -84,7 +84,7 @@ impl Spares {
         }
     }
 
-    /// How many are ready.
+    /// Number of spares that are ready.
     pub(crate) fn count(&self) -> usize {
         self.state().shelves.count()
     }
@@ -94,7 +94,7 @@ impl Spares {
         self.state().promised.remove(id)
     }
 
-    /// Whether the name is that of a spare which waits for its driver.
+    /// Returns true if the id is that of a spare which waits for its driver.
     pub(crate) fn is_promised(&self, id: &SandboxId) -> bool {
         self.state().promised.contains_key(id)
     }
@@ -110,7 +110,7 @@ impl Spares {
     }
 }
 
-/// While it lives, a sandbox is being made for somebody.
+/// Guard that counts a sandbox as being made for somebody while it lives.
 pub(crate) struct Creating<'a>(&'a Spares);
 
 impl Drop for Creating<'_> {

@@ -1,4 +1,4 @@
-//! What the next server finds.
+//! State that the next server finds.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! From create to the end.
+//! The life of a sandbox, from create to its end.
 
 use std::time::Duration;
 
