@@ -1,4 +1,4 @@
-//! Who is asking, from the headers.
+//! Authentication of requests by their headers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct Authorized {
     pub(crate) caller: Caller,
     /// The key that was shown; `None` where none is asked for.
     pub(crate) key: Option<ApiKey>,
-    /// Its place among the requests of its team, until it was handled.
+    /// Place among the requests of its team, until it was handled.
     _place: Place,
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn recognised(
     response
 }
 
-/// Whether a caller would be let in.
+/// Returns true if a caller would be let in.
 async fn is_known(edge: &Edge, headers: &HeaderMap) -> bool {
     match (edge.access(), shown_key(headers)) {
         (Access::Trusted, _) => true,

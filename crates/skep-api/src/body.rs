@@ -1,4 +1,4 @@
-//! Request bodies.
+//! Extractors for request bodies.
 
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;

@@ -1,4 +1,4 @@
-//! What browsers may do.
+//! Cross-origin rules for browsers.
 
 use axum::http::{HeaderName, Method};
 use tower_http::cors::{Any, CorsLayer};

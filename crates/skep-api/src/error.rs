@@ -7,8 +7,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use skep_wire::rest;
 
-/// What a caller is told when something goes wrong: a status, a stable code for programs and a
-/// text for people. What the operator should know is logged where the error is converted.
+/// The error that a caller gets: a status, a stable code for programs and a text for people.
+/// Details for the operator are logged where the error is converted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     status: StatusCode,
@@ -17,17 +17,17 @@ pub struct ApiError {
     retry: Retry,
 }
 
-/// What a client that can repeat a request should do.
+/// Advice to a client that can repeat a request.
 ///
 /// The newest Python client repeats 429, 502, 503 and 504 by itself unless told otherwise; the
 /// newest JavaScript client repeats a 429 that says when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
-    /// Whatever it does by itself with this status.
+    /// No advice: the client does what it does by itself with this status.
     Unsaid,
-    /// Not at all: the answer would be the same, or the work may have been done.
+    /// No retry: the answer would be the same, or the work may have been done.
     Never,
-    /// After so many seconds.
+    /// A retry after so many seconds.
     After(u32),
 }
 

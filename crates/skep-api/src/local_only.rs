@@ -20,6 +20,8 @@ use crate::error::ApiError;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
+/// Refuses what a browser may send on behalf of a foreign page.
+///
 /// # Errors
 ///
 /// 403 for a request that a browser sends for a page that is not local, or to a name that is
@@ -55,13 +57,13 @@ pub(crate) fn check(request: &Request, domain: Option<&str>) -> Result<(), ApiEr
     Ok(())
 }
 
-/// Whether every value of a header is text that passes.
+/// Returns true if every value of a header is text that passes.
 fn all(headers: &HeaderMap, name: &HeaderName, passes: impl Fn(&str) -> bool) -> bool {
     let mut values = headers.get_all(name).iter();
     values.all(|value| value.to_str().is_ok_and(&passes))
 }
 
-/// Whether a browser would send this for any page without asking us first.
+/// Returns true if a browser would send this for any page without asking us first.
 fn could_be_a_form(request: &Request) -> bool {
     let harmless = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
     // A page that may send a key has asked.
@@ -74,7 +76,7 @@ fn could_be_a_form(request: &Request) -> bool {
     !kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
 }
 
-/// Whether the origin of a page is this machine, and not a sandbox on it.
+/// Returns true if the origin of a page is this host, and not a sandbox on it.
 fn is_local_origin(text: &str, domain: Option<&str>) -> bool {
     let Some((scheme, authority)) = text.split_once("://") else {
         // Pages without an origin say `null`.
@@ -83,7 +85,7 @@ fn is_local_origin(text: &str, domain: Option<&str>) -> bool {
     ["http", "https"].contains(&scheme) && is_local(authority, domain)
 }
 
-/// Whether a host with an optional port is this machine, and not a sandbox on it.
+/// Returns true if a host with an optional port is this host, and not a sandbox on it.
 fn is_local(text: &str, domain: Option<&str>) -> bool {
     let Ok(authority) = text.parse::<Authority>() else {
         return false;
@@ -105,7 +107,7 @@ fn is_local(text: &str, domain: Option<&str>) -> bool {
     is_loopback(&host) || below("localhost") || domain.as_deref().is_some_and(below)
 }
 
-/// Whether a host is an address of this machine's loopback, as URLs write it.
+/// Returns true if a host is an address of this host's loopback, as URLs write it.
 fn is_loopback(host: &str) -> bool {
     let v6 = host
         .strip_prefix('[')
@@ -122,8 +124,8 @@ fn is_loopback(host: &str) -> bool {
     )
 }
 
-/// Whether what stands before a domain could be what sandboxes are reached by: `<port>-<id>`,
-/// with more behind, or the name that all of them share.
+/// Returns true if what stands before a domain could be what sandboxes are reached by:
+/// `<port>-<id>`, with more behind, or the name that all of them share.
 fn is_of_sandbox(labels: &str) -> bool {
     labels.split('.').any(|label| match label.split_once('-') {
         Some((port, name)) => {

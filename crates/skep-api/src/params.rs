@@ -1,4 +1,4 @@
-//! Query parameters.
+//! Extractors for query parameters.
 
 use std::ops::RangeInclusive;
 
@@ -55,7 +55,7 @@ impl Params {
         }
     }
 
-    /// How many things a page may hold: 1 to 100, or `usual` if nothing was said.
+    /// Page size: 1 to 100, or `usual` if nothing was said.
     pub(crate) fn page_size(&self, usual: u32) -> Result<u32, ApiError> {
         let size = self.number("limit", 1..=100)?;
         Ok(size

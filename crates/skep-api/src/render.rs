@@ -1,4 +1,4 @@
-//! From what control knows to what clients read.
+//! Rendering of control's values as bodies of answers.
 
 use skep_control::{
     Key, KeyMask, ListedTemplate, MetricPoint, Order, Sandbox, SandboxRecord, TeamPoint,
@@ -6,7 +6,7 @@ use skep_control::{
 use skep_types::{AccessToken, LogEntry, LogLevel, Phase, Usage};
 use skep_wire::rest;
 
-/// Which version of the agent's protocol our sandboxes speak. Clients unlock features by it.
+/// Version of the agent's protocol that our sandboxes speak. Clients unlock features by it.
 pub(crate) const AGENT_VERSION: &str = "0.6.13";
 
 /// A constant that old clients want to see.

@@ -1,4 +1,4 @@
-//! Which path leads where.
+//! The table of routes.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,27 +22,27 @@ use crate::{cors, local_only, routes};
 /// The largest request body.
 const BODY_LIMIT: usize = 16 * 1024 * 1024;
 
-/// What the edge needs to know.
+/// Dependencies and settings of the API.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Who decides.
+    /// The control plane that requests are passed to.
     pub control: Control,
-    /// Who is let in.
+    /// Authentication of callers.
     pub access: Access,
     /// Under which name sandboxes are reached; `None` if clients know better.
     pub domain: Option<String>,
-    /// How many requests a team has under way at a time.
+    /// Limit on concurrent requests of a team.
     pub requests_per_team: u32,
-    /// What the server counts.
+    /// The server's metrics.
     pub metrics: Arc<dyn ServerMetrics>,
 }
 
-/// What the server counts, for its operator.
+/// Metrics of the server, for its operator.
 pub trait ServerMetrics: std::fmt::Debug + Send + Sync {
     /// The text that Prometheus reads.
     fn render(&self) -> String;
 
-    /// What an operator should see to now; nothing if all is well.
+    /// Problems that an operator should see to now; empty if all is well.
     fn problems(&self) -> Vec<Problem>;
 }
 
@@ -51,21 +51,21 @@ pub trait ServerMetrics: std::fmt::Debug + Send + Sync {
 pub struct Problem {
     /// A stable name.
     pub code: &'static str,
-    /// What is wrong, in a sentence.
+    /// Description of the problem, in a sentence.
     pub message: String,
 }
 
-/// Who is let in.
+/// Ways to authenticate callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Whoever holds a key.
+    /// Callers need an API key.
     Keys,
-    /// Whoever reaches the server, as the default team. Only for servers that listen on
-    /// loopback; what a browser sends on behalf of another site is refused.
+    /// Everybody who reaches the server is let in, as the default team. Only for servers that
+    /// listen on loopback; what a browser sends on behalf of another site is refused.
     Trusted,
 }
 
-/// What handlers see.
+/// State shared by all handlers.
 #[derive(Debug, Clone)]
 pub(crate) struct Edge {
     options: Arc<Options>,

@@ -1,5 +1,5 @@
-//! Which status, code and text each failure has. Here the caller's sentence and the operator's
-//! log line part ways.
+//! Status, code and text of each failure. Here the caller's sentence and the operator's log line
+//! part ways.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use skep_types::{HostResource, ReferenceError};
 
 use super::{ApiError, Retry};
 
-/// When to ask again a server that is full: somebody has to end a sandbox first.
+/// Advice of a server that is full: somebody has to end a sandbox first.
 const NO_ROOM: Retry = Retry::After(5);
 
 impl From<AuthError> for ApiError {
@@ -35,7 +35,7 @@ impl From<Blocked> for ApiError {
     }
 }
 
-/// For calls that only read, or whose write may be repeated.
+/// Conversion for calls that only read, or whose write may be repeated.
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         // A full disk is told once, by whoever writes, and lasts.

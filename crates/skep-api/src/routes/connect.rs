@@ -12,7 +12,7 @@ use crate::render;
 use crate::router::Edge;
 use crate::sandbox_path::SandboxPath;
 
-/// How long a sandbox lives when a client of the second generation says nothing.
+/// Time to live when a client of the second generation says nothing.
 const USUAL_TIMEOUT: i64 = 300;
 
 /// `POST /sandboxes/{id}/connect`
@@ -39,8 +39,8 @@ pub(crate) async fn v2(
     connect(&authorized, &edge, &path, timeout).await
 }
 
-/// Whether a paused sandbox is to be started with or without its memory (`memory`) means nothing
-/// for one that runs, and no other can be connected to yet.
+/// Connects to a running sandbox. The field `memory`, which says if a paused one is started with
+/// its memory, means nothing here: no paused sandbox can be connected to yet.
 async fn connect(
     authorized: &Authorized,
     edge: &Edge,

@@ -17,10 +17,10 @@ use crate::error::ApiError;
 use crate::render;
 use crate::router::Edge;
 
-/// What may be written on a sandbox, in bytes.
+/// Limit on the metadata of a sandbox, in bytes.
 const METADATA_LIMIT: usize = 64 * 1024;
 
-/// What the kernel accepts of one variable, in bytes.
+/// Kernel's limit on one environment variable, in bytes.
 const VARIABLE_LIMIT: usize = 128 * 1024;
 
 /// Half of what the kernel accepts of an environment and arguments together, in bytes.
@@ -29,7 +29,7 @@ const ENVIRONMENT_LIMIT: usize = 1024 * 1024;
 /// Names variables in `envVars` whose values are secret, separated by commas.
 const SECRET_ENVS_HEADER: &str = "x-skep-secret-envs";
 
-/// What differs between the two generations of the route.
+/// Generations of the route, which differ in defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Generation {
     /// Clients send everything.
@@ -46,7 +46,7 @@ impl Generation {
         }
     }
 
-    /// Whether the caller asked for a token. Every sandbox has one all the same: no client
+    /// Returns true if the caller asked for a token. Every sandbox has one all the same: no client
     /// minds, and some can be told apart behind one address by their token alone.
     fn is_secure(self, asked: Option<bool>) -> bool {
         match self {

@@ -7,8 +7,8 @@ use crate::authorized::Authorized;
 use crate::error::ApiError;
 use crate::router::Edge;
 
-/// What the server counts, as Prometheus reads it. It is about all teams together, so only the
-/// default team, which is the operator's, may look.
+/// Metrics of the server, in Prometheus' text format. They are about all teams together, so only
+/// the default team, which is the operator's, may look.
 pub(crate) async fn server_metrics(
     authorized: Authorized,
     State(edge): State<Edge>,

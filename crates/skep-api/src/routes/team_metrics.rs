@@ -16,7 +16,7 @@ use crate::sandbox_path::PathSegment;
 
 const USUAL_RANGE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// How far a client's clock may be ahead of ours.
+/// Tolerance for a client's clock that is ahead of ours.
 const CLOCK_SLACK: SignedDuration = SignedDuration::from_hours(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

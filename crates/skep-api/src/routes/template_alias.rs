@@ -11,7 +11,8 @@ use crate::error::ApiError;
 use crate::router::Edge;
 use crate::sandbox_path::PathSegment;
 
-/// Whether a name is taken: 200 by a template the team can use, 403 by another's, 404 by none.
+/// Answers for a name that is taken or free: 200 if by a template the team can use, 403 if by
+/// another's, 404 if by none.
 pub(crate) async fn template_alias(
     authorized: Authorized,
     State(edge): State<Edge>,

@@ -1,4 +1,4 @@
-//! Who is let in.
+//! Authentication of callers.
 
 use std::convert::Infallible;
 use std::time::Duration;

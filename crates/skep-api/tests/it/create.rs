@@ -1,4 +1,4 @@
-//! Making sandboxes.
+//! Creation of sandboxes.
 
 use std::time::Duration;
 

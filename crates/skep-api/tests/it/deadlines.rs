@@ -1,4 +1,4 @@
-//! How long sandboxes live.
+//! Lifetimes and deadlines of sandboxes.
 
 use std::time::Duration;
 

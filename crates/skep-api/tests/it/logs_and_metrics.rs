@@ -1,4 +1,4 @@
-//! What sandboxes used and said.
+//! Metrics and logs of sandboxes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

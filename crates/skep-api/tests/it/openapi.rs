@@ -1,4 +1,4 @@
-//! What `docs/reference/openapi.json` says is true.
+//! Comparison of `docs/reference/openapi.json` with the server.
 //!
 //! Every answer that any test of this program gets is compared with the file (`check`). The tests
 //! here see to it that each operation and each field in the file occurs. That the file has all
@@ -178,7 +178,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Everything else.
+    /// Calls every operation that the other steps do not.
     async fn the_rest(&mut self) {
         let team = self.server.team.id.clone();
         let key = self.send(r#"POST /api-keys {"name":"desk"}"#).await.json();

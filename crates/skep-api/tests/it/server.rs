@@ -18,7 +18,7 @@ use tower::ServiceExt;
 
 use crate::openapi;
 
-/// How many requests a team has under way in these tests.
+/// Limit on a team's concurrent requests in these tests.
 pub(crate) const REQUESTS_PER_TEAM: u32 = 2048;
 
 pub(crate) struct Server {
@@ -175,7 +175,7 @@ impl Server {
             .unwrap()
     }
 
-    /// How long a sandbox has left to live.
+    /// Remaining lifetime of a sandbox.
     pub(crate) async fn left(&self, id: &SandboxId) -> Duration {
         let end = self.end_at(id).await;
         Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default()
@@ -276,7 +276,7 @@ fn router(control: &Control, access: Access) -> Router {
     })
 }
 
-/// What this server counts: nothing but that it was asked.
+/// Metrics of this server: nothing but that it was asked.
 #[derive(Debug)]
 struct Counted;
 

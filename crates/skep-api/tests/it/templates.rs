@@ -1,4 +1,4 @@
-//! What sandboxes are made of.
+//! Templates of sandboxes.
 
 use jiff::Timestamp;
 use skep_api::Access;

@@ -1,5 +1,5 @@
-//! What a sandbox cannot have yet. It is refused in the contract's own words where it has
-//! some, and never accepted and ignored.
+//! Refusal of options that a sandbox cannot have yet, in the contract's own words where it has
+//! some. None is accepted and ignored.
 
 use axum::http::StatusCode;
 use skep_wire::rest::{Network, NewSandbox};

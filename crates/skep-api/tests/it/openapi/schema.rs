@@ -1,5 +1,5 @@
-//! As much of JSON Schema as the OpenAPI file uses. A keyword that is not known here fails, so
-//! nothing is passed over.
+//! A validator for as much of JSON Schema as the OpenAPI file uses. A keyword that is not known
+//! here fails, so nothing is passed over.
 //!
 //! It is stricter than the standard: a field that the schema does not name is wrong. The file is
 //! to tell clients everything, and still lets them ignore what a later server adds.
@@ -14,7 +14,7 @@ pub(super) struct Comparison<'a> {
     file: &'a Value,
     /// `Schema.field` for each field that a value had.
     pub(super) seen: BTreeSet<String>,
-    /// What does not agree, and where.
+    /// Disagreements between answers and schema, with their places.
     pub(super) wrong: Vec<String>,
 }
 
