@@ -1,4 +1,4 @@
-//! What every backend must do, as a test that each runs against itself.
+//! The contract of every backend, as a test that each runs against itself.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::{AdoptError, Exit, Isolation, LaunchRequest};
 
 /// A backend under test, and how to ask it for sandboxes.
 pub trait ContractSubject {
-    /// The backend.
+    /// The backend under test.
     fn isolation(&self) -> Arc<dyn Isolation>;
 
     /// A request that this backend can launch; a new id each time.

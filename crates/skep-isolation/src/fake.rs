@@ -28,13 +28,13 @@ pub struct FakeIsolation {
 struct State {
     living: Vec<Arc<FakeSandbox>>,
     fail_next: Option<LaunchError>,
-    /// What the machine has. At first it counts nothing, so there is no bound.
+    /// Resources of the host. At first it counts nothing, so there is no bound.
     capacity: HostCapacity,
     damaged: Vec<SandboxId>,
     hoarding: Vec<SandboxId>,
     /// Those of which something cannot be removed.
     stuck: HashSet<SandboxId>,
-    /// How often somebody tried to destroy one of those.
+    /// Number of attempts to destroy one of those.
     failures: usize,
 }
 
@@ -43,7 +43,7 @@ struct FakeSandbox {
     id: SandboxId,
     tenant: TenantId,
     exit: watch::Sender<Option<Exit>>,
-    /// What its counters say.
+    /// Current values of its counters.
     usage: Mutex<Usage>,
 }
 
@@ -91,12 +91,12 @@ impl FakeIsolation {
         self.lock().stuck.remove(id);
     }
 
-    /// How often destroying has failed.
+    /// Number of failed attempts to destroy a sandbox.
     pub fn failed_destroys(&self) -> usize {
         self.lock().failures
     }
 
-    /// What the counters of a sandbox say from now on.
+    /// Sets the counters of a sandbox.
     pub fn set_usage(&self, id: &SandboxId, usage: Usage) {
         if let Some(sandbox) = self.find(id) {
             *sandbox.usage.lock().expect("no holder panics") = usage;
@@ -112,7 +112,7 @@ impl FakeIsolation {
             .collect()
     }
 
-    /// Whose a sandbox was launched as.
+    /// Tenant that a sandbox was launched for.
     pub fn tenant(&self, id: &SandboxId) -> Option<TenantId> {
         self.find(id).map(|sandbox| sandbox.tenant.clone())
     }

@@ -20,7 +20,7 @@ use skep_types::{
 pub use contract::{ContractSubject, check_contract};
 pub use fake::FakeIsolation;
 
-/// How strong the wall is, from the always available to the strongest.
+/// Strength of the isolation, from the always available to the strongest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
     /// Linux namespaces, cgroups, seccomp and id-mapped users.
@@ -34,29 +34,30 @@ pub enum Tier {
 /// Everything a backend needs to know about one sandbox.
 #[derive(Debug, Clone)]
 pub struct LaunchRequest {
-    /// Its name; the backend may use it in paths, cgroups and interface names as it is.
+    /// Id of the sandbox; the backend may use it in paths, cgroups and interface names as it is.
     pub id: SandboxId,
-    /// Which run of it this is.
+    /// The execution, which is new with every launch.
     pub execution: ExecutionId,
     /// Read-only layers of its root, the lowest first.
     pub layers: Vec<PathBuf>,
-    /// With whose sandboxes it may share a process or a namespace; with no other's.
+    /// Tenant with whose sandboxes it may share a process or a namespace; with no other's.
     pub tenant: TenantId,
     /// Limits, in force before the first untrusted instruction.
     pub resources: Resources,
-    /// Whom it may talk to.
+    /// Destinations that it may reach.
     pub egress: Egress,
-    /// What the agent reads at its start, from a descriptor nobody else holds. Opaque here.
+    /// Configuration that the agent reads at its start, from a descriptor nobody else holds. Opaque
+    /// here.
     pub agent_config: Redacted<Vec<u8>>,
 }
 
-/// What a backend needs to find a living sandbox again after the server was restarted.
+/// A backend's record by which it finds a living sandbox again after the server was restarted.
 ///
 /// Opaque above the backend; kept in the record as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchRecord(pub String);
 
-/// How the first process of a sandbox ended, as far as anybody could see.
+/// The end of a sandbox's first process, as far as anybody could see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// It returned this code.
@@ -69,17 +70,17 @@ pub enum Exit {
 
 /// A sandbox that runs.
 pub trait Sandbox: fmt::Debug + Send + Sync {
-    /// Where its agent and its own services are reached.
+    /// Address at which its agent and its own services are reached.
     fn address(&self) -> IpAddr;
 
-    /// What [`Isolation::adopt`] will need.
+    /// The record that [`Isolation::adopt`] will need.
     fn record(&self) -> LaunchRecord;
 
     /// Waits until the first process is gone. Level-triggered: any number of callers, any
     /// number of times, also after the end.
     fn exited(&self) -> BoxFuture<'_, Exit>;
 
-    /// What it has used so far.
+    /// Resource usage so far.
     ///
     /// # Errors
     ///
@@ -99,8 +100,8 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
     /// with is nobody else's. Calling again tries again.
     fn destroy(&self) -> BoxFuture<'_, Result<Usage, DestroyError>>;
 
-    /// As [`Sandbox::destroy`], for a caller who will not ask again: what is left when it returns
-    /// is the backend's to report and to try again.
+    /// Destroys it as [`Sandbox::destroy`] does, for a caller who will not ask again: what is left
+    /// when it returns is the backend's to report and to try again.
     fn dispose(&self) -> BoxFuture<'_, ()>;
 }
 
@@ -109,7 +110,7 @@ pub type Launched = Arc<dyn Sandbox>;
 
 /// A way to hold sandboxes.
 pub trait Isolation: fmt::Debug + Send + Sync {
-    /// How strong it is.
+    /// Strength of this backend's isolation.
     fn tier(&self) -> Tier;
 
     /// Starts a sandbox and returns when its agent accepts connections.
@@ -128,15 +129,15 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     /// nobody else has to.
     fn warm<'a>(&'a self, layers: &'a [PathBuf], tenant: &'a TenantId) -> BoxFuture<'a, ()>;
 
-    /// What the machine has for sandboxes now. Takes a few system calls.
+    /// Resources that the host has for sandboxes now. Takes a few system calls.
     ///
     /// # Errors
     ///
     /// If the machine does not say.
     fn capacity(&self) -> BoxFuture<'_, io::Result<HostCapacity>>;
 
-    /// Whether parts of sandboxes may be kept ready, as they may at first. Those that are ready
-    /// are let go if not.
+    /// Allows or forbids keeping parts of sandboxes ready; at first it is allowed. Those that are
+    /// ready are let go when it is forbidden.
     fn keep_ready(&self, allowed: bool) -> BoxFuture<'_, ()>;
 
     /// The sandboxes whose disk has lost something that was written to it, because the
@@ -155,8 +156,8 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     /// [`AdoptError`]: it is gone. [`Isolation::sweep`] removes what it left.
     fn adopt(&self, record: LaunchRecord) -> BoxFuture<'_, Result<Launched, AdoptError>>;
 
-    /// What is kept of what a sandbox said to its owner: lines of JSON, the oldest first. Kept
-    /// beyond its end, unless it ended while there was no server. Empty if there is nothing.
+    /// Log of a sandbox for its owner: lines of JSON, the oldest first. Kept beyond its end, unless
+    /// it ended while there was no server. Empty if there is nothing.
     ///
     /// # Errors
     ///
@@ -187,7 +188,7 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     fn sweep(&self) -> BoxFuture<'_, Result<Swept, DestroyError>>;
 }
 
-/// What [`Isolation::sweep`] found and removed.
+/// Remains that [`Isolation::sweep`] found and removed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Names of the sandboxes of which something was left.
@@ -196,7 +197,7 @@ pub struct Swept {
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a sandbox could not be launched. Nothing of it is left.
+/// Failure to launch a sandbox. Nothing of it is left.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// The machine has no room for another sandbox: no free slot, address or id range.
@@ -205,9 +206,9 @@ pub enum LaunchError {
     /// Something on the host could not be made ready.
     #[error("cannot {operation}")]
     Host {
-        /// What was tried, with the thing it was tried on.
+        /// The operation, with its object.
         operation: String,
-        /// What the system said.
+        /// The error of the system.
         source: Source,
     },
     /// The launcher gave up inside the new namespaces and said where.
@@ -215,7 +216,7 @@ pub enum LaunchError {
     Step {
         /// The step it was at.
         step: String,
-        /// What the system said.
+        /// The error of the system.
         source: Source,
     },
     /// The sandbox came up but its agent never answered.
@@ -227,7 +228,7 @@ pub enum LaunchError {
 }
 
 impl LaunchError {
-    /// Whether the same request may succeed later.
+    /// Returns true if the same request may succeed later.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::NoRoom(_) | Self::AgentSilent(_) => true,
@@ -236,13 +237,13 @@ impl LaunchError {
     }
 }
 
-/// Why a sandbox of an earlier server could not be taken over.
+/// Failure to take over a sandbox of an earlier server.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
     /// The record was not written by this backend.
     #[error("cannot read the launch record")]
     Record(#[source] Source),
-    /// Its first process is gone. What it had used is known as far as its counters are there.
+    /// The first process is gone. What it had used is known as far as its counters are there.
     #[error("first process is gone")]
     Gone(Usage),
     /// It was launched before the machine was last booted.
@@ -254,9 +255,9 @@ pub enum AdoptError {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {what}")]
 pub struct UsageError {
-    /// Which counter.
+    /// Name of the counter.
     pub what: String,
-    /// What the system said.
+    /// The error of the system.
     pub source: Source,
 }
 
@@ -264,8 +265,8 @@ pub struct UsageError {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot remove {what}")]
 pub struct DestroyError {
-    /// What is left.
+    /// Description of what is left.
     pub what: String,
-    /// What the system said.
+    /// The error of the system.
     pub source: Source,
 }
