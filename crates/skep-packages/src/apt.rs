@@ -1,4 +1,4 @@
-//! What apt was told.
+//! Settings of apt: mirrors and proxies.
 
 use std::path::{Path, PathBuf};
 
@@ -16,13 +16,13 @@ const SETTINGS: [&str; 8] = [
     "Acquire::Retries",
 ];
 
-/// Where Debian's keys are on a host that has the package with them.
+/// Paths of Debian's keys on a host that has the package with them.
 const KEYRINGS: [&str; 2] = [
     "/usr/share/keyrings/debian-archive-keyring.pgp",
     "/usr/share/keyrings/debian-archive-keyring.gpg",
 ];
 
-/// What apt was told about mirrors and proxies.
+/// Mirrors and proxies from apt's configuration.
 #[derive(Clone, Default)]
 pub struct AptSettings {
     /// Lines of apt's own configuration language.
@@ -32,7 +32,7 @@ pub struct AptSettings {
     keyring: Option<PathBuf>,
 }
 
-/// Where a Debian host takes its packages from.
+/// The mirrors of a Debian host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Mirror {
     main: String,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::settings::{Host, PackageSettingsError};
 
-/// Where distributions keep their bundle: Debian, Fedora, openSUSE, Alpine.
+/// Paths of the system's certificate bundle: Debian, Fedora, openSUSE, Alpine.
 const SYSTEM: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -70,7 +70,7 @@ fn certificates(bundle: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What makes programs with a bundle of their own use this one.
+/// Variables by which programs with a bundle of their own use this one.
 pub(crate) fn env(path: &str) -> impl Iterator<Item = (String, String)> {
     let path = path.to_owned();
     [

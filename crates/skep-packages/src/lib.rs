@@ -1,4 +1,4 @@
-//! How this host reaches package registries: certificates, proxies, mirrors.
+//! Settings by which this host reaches package registries: certificates, proxies, mirrors.
 //!
 //! A host behind a mirror or an intercepting proxy has told its package clients about it. This
 //! crate reads what apt, pip, uv and npm were told and writes it again in their own formats, for a

@@ -1,4 +1,4 @@
-//! What npm was told.
+//! Settings of npm.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

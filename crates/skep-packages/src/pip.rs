@@ -1,4 +1,4 @@
-//! What pip was told.
+//! Settings of pip.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -18,23 +18,23 @@ const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// The sources of apt in a template.
 const SOURCES: &str = "/etc/apt/sources.list";
 
-/// Why the host's settings could not be learnt.
+/// Failure to read the host's settings.
 #[derive(Debug, thiserror::Error)]
 pub enum PackageSettingsError {
     /// A settings file is there but cannot be read.
     #[error("cannot read the package settings in `{}`", path.display())]
     Unreadable {
-        /// Which file.
+        /// The file that could not be read.
         path: PathBuf,
-        /// Why not.
+        /// The error of the system call.
         source: io::Error,
     },
     /// A settings file is there but says something else than settings.
     #[error("the package settings in `{}` are damaged", path.display())]
     Damaged {
-        /// Which file.
+        /// The file that is not valid TOML.
         path: PathBuf,
-        /// Where it went wrong.
+        /// Position and message of the parser.
         source: Box<toml::de::Error>,
     },
     /// apt is there but does not tell its settings.
@@ -42,7 +42,7 @@ pub enum PackageSettingsError {
     Apt(#[source] io::Error),
 }
 
-/// What this host's package clients were told.
+/// Settings of this host's package clients.
 ///
 /// May contain passwords for mirrors, so its `Debug` tells no values.
 #[derive(Clone)]
@@ -55,7 +55,7 @@ pub struct PackageSettings {
     uv: uv::Indexes,
 }
 
-/// What is known about the host before it is looked at.
+/// Inputs that describe the host: its files, its environment, apt's own dump.
 #[derive(Debug)]
 pub(crate) struct Host<'a> {
     root: &'a Path,
@@ -166,7 +166,7 @@ impl PackageSettings {
         self.bundle.as_deref()
     }
 
-    /// What apt was told.
+    /// The settings of apt.
     pub fn apt(&self) -> &AptSettings {
         &self.apt
     }
@@ -346,7 +346,7 @@ fn is_absent(error: &io::Error) -> bool {
     )
 }
 
-/// Whether a value is a web address, so that it means the same elsewhere.
+/// Returns true if a value is a web address, so that it means the same elsewhere.
 pub(crate) fn is_web_address(value: &str) -> bool {
     value.starts_with("http://") || value.starts_with("https://")
 }

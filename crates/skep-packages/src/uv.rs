@@ -1,4 +1,4 @@
-//! What uv was told.
+//! Settings of uv.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
