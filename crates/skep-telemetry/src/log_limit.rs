@@ -25,7 +25,8 @@ impl LogLimit {
         }
     }
 
-    /// Whether a line may be written now, and if so, how many were not since the last one.
+    /// Returns the number of lines suppressed since the last one if a line may be written now, else
+    /// `None`.
     pub fn admit(&self) -> Option<u64> {
         self.admit_at(Instant::now())
     }

@@ -48,13 +48,13 @@ impl Gauge {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// So many are there, as one who knows them all says.
+    /// Sets the number to `count`, as one who knows them all says.
     pub fn set(&self, count: u64) {
         self.0.store(count, Ordering::Relaxed);
     }
 }
 
-/// How long something took, in buckets that double from 16 µs.
+/// A histogram of durations, in buckets that double from 16 µs.
 #[derive(Debug, Default)]
 pub struct Durations {
     buckets: [AtomicU64; Self::BUCKETS],
@@ -73,8 +73,8 @@ impl Durations {
         self.sum_micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// For each bucket its upper bound and how many took less than that, the smaller ones not
-    /// counted in. The last bucket has no bound.
+    /// Iterates over the buckets: the upper bound of each, and the number of durations below it
+    /// that are not in a smaller one. The last bucket has no bound.
     pub fn buckets(&self) -> impl Iterator<Item = (Option<Duration>, u64)> {
         self.buckets.iter().enumerate().map(|(index, count)| {
             let bound = (index + 1 < Self::BUCKETS).then(|| Duration::from_micros(16 << index));
@@ -131,7 +131,7 @@ impl Exposition {
         self.labelled(name, label, values);
     }
 
-    /// How long something took. The name ends with `_seconds`.
+    /// Writes a histogram of durations. The name ends with `_seconds`.
     pub fn durations(&mut self, name: &str, help: &str, durations: &Durations) {
         self.head(name, help, "histogram");
         let mut total = 0;

@@ -22,7 +22,7 @@ pub use outbox::Outbox;
 use crate::Counter;
 use parent::Parent;
 
-/// How many ended spans may wait to be sent.
+/// Limit on ended spans that wait to be sent.
 const QUEUE: usize = 8192;
 
 static INSTALLED: OnceLock<Tracer> = OnceLock::new();
@@ -39,7 +39,7 @@ struct Context {
     span: u64,
 }
 
-/// Where spans go. Clones are the same.
+/// Receiver of spans. Clones are the same.
 #[derive(Debug, Clone)]
 pub struct Tracer {
     inner: Arc<Inner>,
@@ -53,7 +53,7 @@ struct Inner {
     metrics: Arc<TraceMetrics>,
 }
 
-/// What became of spans.
+/// Metrics of the spans themselves.
 #[derive(Debug, Default)]
 pub struct TraceMetrics {
     /// The collector took them.
@@ -64,12 +64,12 @@ pub struct TraceMetrics {
     pub undelivered: Counter,
 }
 
-/// Who speaks, and how much is said.
+/// Identity of the service, and the sampling of its traces.
 #[derive(Debug, Clone)]
 pub struct TraceOptions {
     /// The name of this service.
     pub service: String,
-    /// Its version.
+    /// Version of the service, as the collector shows it.
     pub version: String,
     /// The part of all traces that is recorded, from 0 to 1. A caller that says whether it
     /// records its own trace has decided for us, too.
@@ -111,7 +111,7 @@ pub fn install(tracer: Tracer) {
     }
 }
 
-/// What became of the spans of the installed tracer; `None` if there is none.
+/// Metrics of the installed tracer's spans; `None` if there is none.
 pub fn metrics() -> Option<&'static TraceMetrics> {
     INSTALLED.get().map(|tracer| tracer.inner.metrics.as_ref())
 }
@@ -266,12 +266,12 @@ impl Drop for Span {
     }
 }
 
-/// What is noted about a span.
+/// Value of a span's attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// A text.
+    /// A string attribute.
     Text(String),
-    /// A number.
+    /// An integer attribute.
     Number(i64),
 }
 
@@ -332,7 +332,7 @@ impl Active {
     }
 }
 
-/// Which side of a call a span is.
+/// Side of a call that a span describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Internal,

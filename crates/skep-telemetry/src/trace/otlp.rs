@@ -96,7 +96,7 @@ impl Message {
         self.varint(number);
     }
 
-    /// In nanoseconds since 1970.
+    /// Writes a time in nanoseconds since 1970.
     fn time(&mut self, field: u32, time: SystemTime) {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         let nanos = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);

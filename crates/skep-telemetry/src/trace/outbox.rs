@@ -10,11 +10,11 @@ use tokio_util::sync::CancellationToken;
 use super::{Ended, TraceMetrics, TraceOptions, Value, otlp};
 use crate::Chain;
 
-/// How many spans go together.
+/// Number of spans sent in one batch.
 const BATCH: usize = 512;
-/// How long the first one of a batch waits for others.
+/// Time that the first span of a batch waits for others.
 const LINGER: Duration = Duration::from_secs(1);
-/// How long a server that stops waits for its last spans.
+/// Time limit for the last spans of a server that stops.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Collects ended spans and has them sent.
@@ -23,7 +23,7 @@ pub struct Outbox {
     ended: mpsc::Receiver<Ended>,
     metrics: Arc<TraceMetrics>,
     resource: [(&'static str, Value); 2],
-    /// Whether the last batch was not taken, so that a collector that is away is told of once.
+    /// True if the last batch was not taken, so that a collector that is away is told of once.
     is_failing: bool,
 }
 

@@ -1,11 +1,11 @@
-//! Where a request comes from, as the header `traceparent` says.
+//! The parent of a request's trace, from the header `traceparent`.
 
 /// The span of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Parent {
     pub(super) trace: u128,
     pub(super) span: u64,
-    /// Whether the caller records its own.
+    /// True if the caller records its own span.
     pub(super) sampled: bool,
 }
 
