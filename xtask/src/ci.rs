@@ -12,7 +12,7 @@ use std::time::Instant;
 use counts::Counts;
 use step::Step;
 
-/// What `cargo xtask ci` can be told.
+/// Options of `cargo xtask ci`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Only what answers in seconds: formatting, lints and tidy.

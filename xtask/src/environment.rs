@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use syn::{Expr, ExprArray, Item, Lit, Member};
 
-/// Where the registry is.
+/// Path of the registry of variables.
 pub(crate) const REGISTRY: &str = "crates/skep/src/env_vars.rs";
 /// The page that lists it.
 pub(crate) const PAGE: &str = "docs/reference/environment.md";
@@ -23,7 +23,7 @@ pub(crate) struct Variable {
     pub(crate) name: String,
     /// The key of the configuration file it overrides; empty if there is none.
     pub(crate) key: String,
-    /// What it means.
+    /// Description of the variable.
     pub(crate) help: String,
 }
 

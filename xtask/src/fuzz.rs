@@ -17,7 +17,8 @@ use anyhow::{Context, bail, ensure};
 
 use campaign::{Campaign, Outcome};
 
-/// What libFuzzer needs of the compiler: a counter for every edge, and a look at comparisons.
+/// Flags for the compiler that libFuzzer needs: a counter for every edge, and a look at
+/// comparisons.
 const INSTRUMENTATION: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -29,15 +30,15 @@ const INSTRUMENTATION: &[&str] = &[
 /// The target with a bug on purpose, and what it says when that is found.
 const PLANTED: &str = "planted";
 const PLANTED_PANIC: &str = "found, as it must be";
-/// How long the search for it may take. It takes two seconds.
+/// Time limit for the search for it. It takes two seconds.
 const PLANTED_LIMIT: Duration = Duration::from_secs(60);
 
-/// What `cargo xtask fuzz` can be told.
+/// Options of `cargo xtask fuzz`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Only this target.
     target: Option<String>,
-    /// How long to look for something new, all targets together.
+    /// Duration of the search for something new, all targets together.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
     /// Put what was found into the corpora, and leave out what adds nothing.

@@ -1,4 +1,4 @@
-//! What the repository promises about itself and no compiler checks.
+//! Checks of promises of the repository that no compiler checks.
 //!
 //! Each rule is a module with one `check`: data in, violations out. Its tests show that it can
 //! fail; the test at the end of this file runs all of them on the workspace itself.
@@ -29,11 +29,11 @@ use crate::tree::Tree;
 /// Something that must be changed before the work is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation {
-    /// Which rule.
+    /// Name of the violated rule.
     pub(crate) rule: &'static str,
-    /// Where: a file, `file:line`, or a crate.
+    /// Place of the violation: a file, `file:line`, or a crate.
     pub(crate) place: String,
-    /// What is wrong and what to do.
+    /// Description of the violation, and its remedy.
     pub(crate) message: String,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What tidy found.
+/// Results of tidy.
 #[derive(Debug, Default)]
 struct Findings {
     violations: Vec<Violation>,

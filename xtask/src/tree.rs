@@ -8,9 +8,9 @@ use anyhow::{Context, bail};
 /// A text file of the repository.
 #[derive(Debug)]
 pub(crate) struct TextFile {
-    /// Where it is, from the root of the repository, with `/` between the parts.
+    /// Path from the root of the repository, with `/` between the parts.
     pub(crate) path: String,
-    /// What it says.
+    /// Contents of the file.
     pub(crate) text: String,
 }
 

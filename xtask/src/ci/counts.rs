@@ -1,4 +1,4 @@
-//! How many tests passed, read from what the test programs say.
+//! Counts of passed tests, read from the output of test programs.
 
 use std::fmt;
 use std::iter::Sum;
@@ -12,7 +12,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// What one line of output adds: the summary of a Rust test program, of pytest or of node.
+    /// Counts in one line of output: the summary of a Rust test program, of pytest or of node.
     pub(crate) fn in_line(line: &str) -> Self {
         let plain = without_colour(line);
         let words: Vec<&str> = plain

@@ -18,7 +18,7 @@ pub(crate) struct Step {
     command: Mutex<Command>,
 }
 
-/// How a step ended.
+/// Result of a step.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) succeeded: bool,

@@ -13,7 +13,7 @@ use super::corpus::Corpus;
 /// An input that takes longer hangs. Machines are sometimes busy.
 const TIMEOUT: Duration = Duration::from_secs(25);
 
-/// How much of libFuzzer's log is shown when something was found.
+/// Number of lines of libFuzzer's log that are shown when something was found.
 const SHOWN_LINES: usize = 60;
 
 /// A target and its folders.
@@ -21,23 +21,23 @@ const SHOWN_LINES: usize = 60;
 pub(crate) struct Campaign {
     name: String,
     program: PathBuf,
-    /// What people wrote, each with a name that says what it is.
+    /// Inputs written by people, each with a name that says what it is.
     seeds: PathBuf,
-    /// What was found beyond these, for everybody.
+    /// Inputs found beyond these, for everybody.
     corpus: Corpus,
-    /// What was found here.
+    /// Inputs found on this host.
     found: PathBuf,
     crashes: PathBuf,
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) took: Duration,
     tries: u64,
     edges: u64,
     new: u64,
-    /// What went wrong, and how to see it again.
+    /// Description of the failure, and the command to see it again.
     pub(crate) failure: Option<String>,
 }
 
@@ -174,7 +174,7 @@ impl Campaign {
     }
 }
 
-/// `stat::number_of_executed_units: 12345`
+/// The value of a line such as `stat::number_of_executed_units: 12345`.
 fn statistic(log: &str, name: &str) -> u64 {
     let line = log.lines().rev().find_map(|line| {
         let rest = line.strip_prefix("stat::")?.strip_prefix(name)?;

@@ -15,7 +15,8 @@ const RULE: &str = "agent-paths";
 const CRATE: &str = "crates/skep-agent/src/";
 const HOME: &str = "rootfs";
 
-/// What takes a path, or leads to things that do, by how its full name begins.
+/// Functions and modules that take a path, or lead to things that do, by the start of their full
+/// names.
 const FORBIDDEN: &[&str] = &[
     "glob",
     "libc",
@@ -62,7 +63,7 @@ const TYPES: &[&str] = &[
     "std::os::unix::fs::MetadataExt",
 ];
 
-/// What begins so and works on a descriptor.
+/// Exceptions: names that begin so and work on a descriptor.
 const CALLS: &[&str] = &[
     "rustix::fs::copy_file_range",
     "rustix::fs::fallocate",
@@ -97,7 +98,7 @@ const AMBIGUOUS_METHODS: &[&str] = &["is_dir", "is_file", "is_symlink", "metadat
 struct Exception {
     file: &'static str,
     name: &'static str,
-    /// Why no path of a caller, and no link of a sandbox, can be meant.
+    /// Argument that no path of a caller, and no link of a sandbox, can be meant.
     #[expect(dead_code, reason = "for whoever reads the list")]
     reason: &'static str,
 }
@@ -214,7 +215,7 @@ fn is_wrong(found: &Use, has_paths: bool) -> bool {
     is_below(FORBIDDEN) && !is_below(TYPES) && !CALLS.contains(&name)
 }
 
-/// Whether a full name is this one, or one below it.
+/// Returns true if a full name is this one, or one below it.
 fn begins(name: &str, start: &str) -> bool {
     name.strip_prefix(start)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))

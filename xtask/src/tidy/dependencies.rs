@@ -1,4 +1,4 @@
-//! What we take from others: licences, sources, and one version of each.
+//! Rules on dependencies: licences, sources, and one version of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -170,7 +170,7 @@ fn licence_and_source(package: &Package) -> Vec<Violation> {
     violations
 }
 
-/// Whether the terms of `licence` can be met with what [`LICENCES`] allows.
+/// Returns true if the terms of `licence` can be met with what [`LICENCES`] allows.
 fn may_use(licence: &str) -> Result<bool, spdx::ParseError> {
     let expression = spdx::Expression::parse_mode(licence, spdx::ParseMode::LAX)?;
     let allowed: Vec<spdx::Licensee> = LICENCES

@@ -16,18 +16,18 @@ enum Row {
     Binary,
 }
 
-/// Where the code of a crate runs. A crate takes nothing from another place.
+/// Places in which the code of a crate runs. A crate takes nothing from another place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// In the server, in a sandbox and in a client.
+    /// The server, a sandbox and a client.
     Anywhere,
-    /// On the host, trusted.
+    /// The host, trusted.
     Server,
-    /// In a sandbox, beside untrusted code.
+    /// A sandbox, beside untrusted code.
     Sandbox,
-    /// At a user's terminal, with no more than a key.
+    /// A user's terminal, with no more than a key.
     Client,
-    /// In tests and nowhere else.
+    /// Tests and nothing else.
     Tests,
 }
 
@@ -35,7 +35,8 @@ struct Entry {
     name: &'static str,
     row: Row,
     place: Place,
-    /// What it must not know, ours or not. Arrows that row and place forbid already are left out.
+    /// Crates that it must not depend on, ours or not. Arrows that row and place forbid already are
+    /// left out.
     never: &'static [&'static str],
 }
 
@@ -225,9 +226,9 @@ const NODE_INTERNALS: &[&str] = &[
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
     pub(crate) name: String,
-    /// What its code is built with, build scripts included.
+    /// Dependencies of its code, build scripts included.
     pub(crate) dependencies: Vec<String>,
-    /// What only its tests are built with.
+    /// Dependencies of its tests alone.
     pub(crate) dev_dependencies: Vec<String>,
 }
 
@@ -288,7 +289,7 @@ fn complaints(member: &Member, entry: &Entry, table: &BTreeMap<&str, &Entry>) ->
     complaints
 }
 
-/// What is wrong with the direction of an arrow from `entry` to `name`.
+/// Description of a wrong dependency from `entry` on `name`, if it is one.
 fn wrong_way(entry: &Entry, name: &str, table: &BTreeMap<&str, &Entry>) -> Option<String> {
     let other = table.get(name)?;
     if other.place == Place::Tests {

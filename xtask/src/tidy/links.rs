@@ -46,7 +46,7 @@ fn targets(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where `target` leads from the page at `from`; `None` if it leaves the repository.
+/// Path that `target` leads to from the page at `from`; `None` if it leaves the repository.
 fn resolve(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();

@@ -15,7 +15,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         .collect()
 }
 
-/// Whether the manifest at `path` is one of the workspace's members.
+/// Returns true if the manifest at `path` is one of the workspace's members.
 fn is_member(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     matches!(

@@ -17,7 +17,7 @@ const ROUTER: &str = "crates/skep-api/src/router.rs";
 const FILE: &str = "docs/reference/openapi.json";
 
 const METHODS: &[&str] = &["get", "post", "put", "patch", "delete"];
-/// What is answered where there is no route or no such method, so no operation has it.
+/// Codes of answers where there is no route or no such method, so that no operation has them.
 const OF_NO_ROUTE: &[&str] = &["not_found", "method_not_allowed"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {

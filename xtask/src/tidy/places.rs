@@ -1,4 +1,5 @@
-//! Nothing in the repository names the machine somebody worked on, or a mirror only they have.
+//! Rule that nothing in the repository names the machine somebody worked on, or a mirror only they
+//! have.
 
 use std::net::IpAddr;
 
@@ -75,7 +76,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-/// Whether `path` starts somewhere in `line`, and is not the tail of a longer path.
+/// Returns true if `path` starts somewhere in `line`, and is not the tail of a longer path.
 fn has_absolute(line: &str, path: &str) -> bool {
     let continues = |letter: char| letter.is_alphanumeric() || "._-})$*".contains(letter);
     line.match_indices(path)

@@ -13,7 +13,7 @@ const PAGE: &str = "docs/reference/rest.md";
 
 /// Functions of the error type that take a code as a literal.
 const ERROR_MAKERS: &[&str] = &["new", "bad_request", "not_found", "unavailable"];
-/// What the error type is called where they are called.
+/// Names of the error type at the calls of its constructors.
 const ERROR_TYPE: &[&str] = &["ApiError", "Self"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {

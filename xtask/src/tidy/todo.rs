@@ -1,4 +1,4 @@
-//! What is left to do is an issue, not a comment that nobody finds.
+//! Rule that what is left to do is an issue, not a comment that nobody finds.
 
 use super::Violation;
 use crate::tree::Tree;
@@ -27,7 +27,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-/// Whether `word` stands in `line` without `(#number)` right behind it.
+/// Returns true if `word` stands in `line` without `(#number)` right behind it.
 fn lacks_issue(line: &str, word: &str) -> bool {
     let is_letter = |letter: char| letter.is_alphanumeric() || letter == '_';
     line.match_indices(word).any(|(start, _)| {

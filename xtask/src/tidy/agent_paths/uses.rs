@@ -1,4 +1,4 @@
-//! What a source file names, by full names as far as its imports tell them.
+//! Names used in a source file, by full names as far as its imports tell them.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ pub(super) struct Use {
     pub(super) line: usize,
     /// `std::fs::read`, or the bare name of a method.
     pub(super) name: String,
-    /// Whether it is called on a value, behind a dot.
+    /// True if it is called on a value, behind a dot.
     pub(super) is_method: bool,
 }
 
@@ -202,7 +202,7 @@ fn is_punct(tree: &TokenTree, wanted: char) -> bool {
     matches!(tree, TokenTree::Punct(punct) if punct.as_char() == wanted)
 }
 
-/// What is behind `#[cfg(test)] mod name { … }` or `#[cfg(test)] mod name;`, if that is next.
+/// Tokens behind `#[cfg(test)] mod name { … }` or `#[cfg(test)] mod name;`, if that is next.
 fn skip_test(trees: &[TokenTree]) -> Option<&[TokenTree]> {
     let [
         hash,
