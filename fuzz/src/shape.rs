@@ -1,4 +1,4 @@
-//! What every answer of the agent must look like, whatever was asked.
+//! The form that every answer of the agent must have, whatever was asked.
 
 use http::request::Parts;
 use http::{Method, StatusCode};

@@ -29,10 +29,10 @@ const FRAMES: usize = 4;
 /// Far more than any answer to the small files of the jail.
 const LARGEST_ANSWER: usize = 8 << 20;
 
-/// What a caller must show to the guarded agent.
+/// Token that a caller must show to the guarded agent.
 pub(crate) const TOKEN: &str = "the-token-of-the-sandbox";
 
-/// What the server alone knows.
+/// Token that the server alone knows.
 pub(crate) const CONTROL_TOKEN: &str = "control";
 
 /// An answer, as far as it was read.
@@ -41,11 +41,11 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// Whether the body came to its end.
+    /// True if the body came to its end.
     pub(crate) is_complete: bool,
 }
 
-/// Where requests are tried.
+/// A runtime and an agent on which requests are tried.
 pub(crate) struct Stage {
     runtime: Runtime,
     bench: Bench,
@@ -54,7 +54,7 @@ pub(crate) struct Stage {
 
 type Job = Box<dyn FnOnce(&Stage) + Send>;
 
-/// How a job ended.
+/// Result of a job.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Done,
@@ -181,7 +181,8 @@ impl Stage {
         })
     }
 
-    /// What was there before, and what is there now. The next request finds what was before.
+    /// Calls `judge` with the tree before and the tree now, and restores the former for the next
+    /// request.
     pub(crate) fn compare(&self, judge: impl FnOnce(&Tree, &Tree)) {
         let after = tree::read().expect("the jail can be read");
         let mut before = self.before.borrow_mut();

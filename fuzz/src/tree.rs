@@ -12,7 +12,7 @@ use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 /// The user that callers are when they name nobody.
 pub(crate) const USER: u32 = 1000;
 
-/// What is mounted, and cannot be changed by anybody.
+/// A mount, which cannot be changed by anybody.
 const MOUNTED: &str = "/dev/pts";
 
 /// Everything about a file but the time of its last change.
@@ -20,7 +20,7 @@ const MOUNTED: &str = "/dev/pts";
 pub(crate) struct Entry {
     mode: u32,
     owner: u32,
-    /// What a file holds, or where a link leads.
+    /// Contents of a file, or target of a link.
     pub(crate) content: Vec<u8>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn plant() -> io::Result<Tree> {
     read()
 }
 
-/// What is there now.
+/// Reads the tree as it is now.
 pub(crate) fn read() -> io::Result<Tree> {
     let mut tree = Tree::new();
     let mut pending = vec![PathBuf::from("/")];

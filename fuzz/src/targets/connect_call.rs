@@ -41,7 +41,7 @@ const BINARY: u8 = 1;
 const RAW: u8 = 2;
 /// The other kind of content type than the procedure wants.
 const WRONG_KIND: u8 = 4;
-/// With a deadline, which the clock of the stage reaches at once.
+/// Adds a deadline, which the clock of the stage reaches at once.
 const DEADLINE: u8 = 8;
 
 pub(super) fn check(data: &[u8]) {

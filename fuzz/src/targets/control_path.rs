@@ -1,5 +1,5 @@
-//! From a client through the proxy to the agent: no request may do there what only the server
-//! may, not even one that knows the server's own token.
+//! The way from a client through the proxy to the agent: no request may do there what only the
+//! server may, not even one that knows the server's own token.
 
 use std::sync::{Arc, LazyLock};
 
@@ -37,7 +37,7 @@ pub(super) fn check(data: &[u8]) {
     });
 }
 
-/// Whether a router of the kind that the agent has takes `path` for a control path.
+/// Returns true if a router of the kind that the agent has takes `path` for a control path.
 fn reaches_control(stage: &Stage, path: &str) -> bool {
     let mut router = Router::new();
     for control in CONTROL_PATHS {

@@ -20,7 +20,7 @@ static NAMES: LazyLock<Names> = LazyLock::new(|| {
     Names::new("skep.test", vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]).expect("a domain name")
 });
 
-/// What answers must not lead to, and the exception.
+/// Ranges that answers must not lead to, and the exception.
 static DENIED: LazyLock<Vec<Ipv4Net>> = LazyLock::new(|| {
     [
         "10.0.0.0/8",

@@ -1,5 +1,5 @@
-//! What a download is asked to be: `Accept-Encoding`, `Range`, a file's name and first bytes,
-//! one per line.
+//! Negotiation of a download: `Accept-Encoding`, `Range`, a file's name and first bytes, one per
+//! line.
 
 use http::HeaderValue;
 use skep_agent::fuzzing::{Part, chooses_gzip, disposition, media_type, wanted};

@@ -1,4 +1,4 @@
-//! What a path in a request means: home, working directory, path, one per line.
+//! Meaning of a path in a request: home, working directory, path, one per line.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Who is let in to `/files`: only who shows the token, or the one signature that it makes.
+//! Access to `/files`: only who shows the token is let in, or the one signature that it makes.
 //!
 //! The input is the token, the path, the username, the expiration, what is shown as a token and
 //! what is shown as a signature, one per line.

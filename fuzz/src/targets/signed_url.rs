@@ -13,7 +13,7 @@ use crate::pieces::texts;
 
 const TOKEN: &str = "0tQG31xiMp0IOQfaz9dcwi72L1CPo8e0";
 
-/// What Python's `quote` leaves alone.
+/// Characters that Python's `quote` leaves alone.
 const PYTHON: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

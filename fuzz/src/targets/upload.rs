@@ -99,7 +99,7 @@ fn refused(message: &Message, answer: &Answer, before: &Tree, after: &Tree) {
     }
 }
 
-/// Whether a new file is what this directory was made for.
+/// Returns true if a new file is what this directory was made for.
 fn leads_to_file(directory: &Path, after: &Tree) -> bool {
     after
         .iter()

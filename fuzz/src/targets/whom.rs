@@ -1,4 +1,4 @@
-//! Whom a request is for, and what the sandbox is shown of its head.
+//! Destination of a request, and the part of its head that the sandbox is shown.
 
 use std::sync::{Arc, LazyLock};
 
@@ -64,7 +64,7 @@ pub(super) fn check(data: &[u8]) {
     }
 }
 
-/// Whether the host of a request is `<port>-<id>…`.
+/// Returns true if the host of a request is `<port>-<id>…`.
 fn host_names(parts: &http::request::Parts, port: u16, id: &str) -> bool {
     let host = match parts.uri.authority() {
         Some(authority) => authority.as_str(),

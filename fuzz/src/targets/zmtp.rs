@@ -1,6 +1,6 @@
-//! What a kernel sends over ZeroMQ: the same messages however the bytes are cut, none larger
-//! than the limit, and whatever is in one that is signed, it is text in ASCII on one line. The
-//! first byte says where to cut.
+//! Messages of a kernel over ZeroMQ: the same messages however the bytes are cut, none larger than
+//! the limit, and whatever is in one that is signed, it is text in ASCII on one line. The first
+//! byte says where to cut.
 
 use bytes::Bytes;
 use skep_jupyter::signed::Session;
