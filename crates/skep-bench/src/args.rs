@@ -1,10 +1,10 @@
-//! What can be measured, and how.
+//! Arguments of `skep bench`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// What to measure, and how.
+/// Arguments of `skep bench`.
 #[derive(Debug, Clone, Args)]
 #[command(
     after_help = "Without `--against` the bench starts a server of its own, on data of its \
@@ -49,11 +49,11 @@ pub struct BenchArgs {
     #[arg(long, global = true, value_name = "N", conflicts_with = "against")]
     pub(crate) pool: Option<u32>,
 
-    /// How often each thing is measured [default: depends on what it is]
+    /// Number of measured rounds [default: depends on the part]
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: Option<u32>,
 
-    /// How often it is done before that, unmeasured [default: depends on what it is]
+    /// Number of unmeasured rounds before those [default: depends on the part]
     #[arg(long, global = true, value_name = "N")]
     pub(crate) warmup: Option<u32>,
 
@@ -79,16 +79,16 @@ pub(crate) enum What {
     Exec,
     /// Many sandboxes at once, each to its first result
     Burst {
-        /// How many
+        /// Number of sandboxes
         #[arg(default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
         count: u32,
     },
     /// Many sandboxes that do nothing: memory, processor time, and whether all answer
     Density {
-        /// How many
+        /// Number of sandboxes
         #[arg(default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
         count: u32,
-        /// For how many seconds they are watched doing nothing
+        /// Seconds for which the idle sandboxes are watched
         #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
         window: u32,
     },
@@ -103,7 +103,7 @@ pub(crate) enum What {
     },
     /// A file into a sandbox and out of it, beside `cp` on the same disk
     Files {
-        /// Its size in mebibytes
+        /// Size of the file in mebibytes
         #[arg(long, default_value_t = 1024, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
         size: u32,
     },
@@ -111,11 +111,11 @@ pub(crate) enum What {
     Restart,
     /// Every language of the template: its first result, new contexts, warm code, memory
     Languages {
-        /// For how many seconds a kernel and its spare may come to rest
+        /// Seconds for a kernel and its spare to come to rest
         #[arg(long, default_value_t = 3, value_name = "SECONDS")]
         settle: u32,
     },
-    /// What the way through the server costs, beside a direct connection
+    /// Cost of the way through the server, beside a direct connection
     Proxy {
         /// Mebibytes that are fetched
         #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
@@ -126,7 +126,7 @@ pub(crate) enum What {
 }
 
 impl What {
-    /// Its name on the command line.
+    /// Name of the part on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Tti => "tti",
@@ -161,12 +161,12 @@ impl What {
     }
 }
 
-/// How often something is done.
+/// Numbers of rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Rounds {
-    /// Before anything is measured.
+    /// Rounds before anything is measured.
     pub warmup: u32,
-    /// And measured.
+    /// Rounds that are measured.
     pub measured: u32,
 }
 
@@ -179,7 +179,7 @@ impl BenchArgs {
         }
     }
 
-    /// Whether the plain template is used, and so has to be there.
+    /// Returns true if the plain template is used, and so has to be there.
     pub fn needs_plain_template(&self) -> bool {
         self.what == What::Compare
     }

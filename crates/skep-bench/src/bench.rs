@@ -14,11 +14,11 @@ use crate::progress::Progress;
 use crate::sandbox::Sandbox;
 use crate::server::{OwnServer, ServerCommand};
 
-/// How long a server may take to make what kernels are forked from, and how often it is asked.
+/// Time limit for a server to warm up its zygotes, and polling interval meanwhile.
 const WARMING: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What every part needs.
+/// State shared by all parts of the bench.
 pub(crate) struct Bench<'a> {
     pub(crate) what: What,
     pub(crate) client: Client,
@@ -29,7 +29,7 @@ pub(crate) struct Bench<'a> {
     pub(crate) own: Option<OwnServer>,
     /// A folder that nothing else uses and that is removed at the end.
     pub(crate) scratch: PathBuf,
-    /// Where programs of rivals are kept between runs.
+    /// Directory in which programs of rivals are kept between runs.
     pub(crate) rivals: PathBuf,
     /// This executable, which is also the floor of namespaces.
     pub(crate) executable: PathBuf,
@@ -73,7 +73,7 @@ impl<'a> Bench<'a> {
         0..warmup + measured
     }
 
-    /// To be called first in each round.
+    /// Begins a round; to be called first in each.
     pub(crate) fn begin_round(&mut self, round: u32) {
         self.recorder.warm_up(round < self.rounds.warmup);
         self.progress.step();

@@ -25,7 +25,7 @@ const SUCCEEDED: Series = Series::new(
 );
 const ASKED: Series = Series::new("burst.asked", "sandboxes that were asked for", Unit::Count);
 
-/// How many sandboxes the targets are about.
+/// Number of sandboxes that the targets are about.
 const TARGET_COUNT: u32 = 100;
 
 /// One of many.
@@ -35,6 +35,8 @@ struct One {
     answered: f64,
 }
 
+/// Measures many sandboxes at once, each from its creation to its first result.
+///
 /// # Errors
 ///
 /// If not every sandbox of the burst gives its result.

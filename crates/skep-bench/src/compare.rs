@@ -1,4 +1,4 @@
-//! Beside floors and rivals, in one run, alternating round by round.
+//! Comparison with floors and rivals, in one run, alternating round by round.
 
 mod rival;
 mod venv;
@@ -48,8 +48,9 @@ pub(crate) const NEW_KERNEL: Series = Series::seconds(
     "rival: new kernel of a Jupyter server → its first result",
 );
 
-/// What takes milliseconds is done so often in a row, in every round; what takes a second, once. In
-/// a row, because that is how cells are run: a Jupyter server's WebSocket is slow only then.
+/// Number of repetitions in a row of what takes milliseconds, in every round; what takes a second
+/// is done once. In a row, because that is how cells are run: a Jupyter server's WebSocket is slow
+/// only then.
 const SHORT_ONES: usize = 10;
 
 /// All whom we compare ourselves with.
@@ -117,7 +118,7 @@ async fn measure_round(
     long_ones(bench, sandbox, rivals).await
 }
 
-/// Has a rival do a short thing as often in a row as we do it.
+/// Makes a rival do a short thing as often in a row as we do it.
 async fn ask(
     bench: &mut Bench<'_>,
     series: Series,

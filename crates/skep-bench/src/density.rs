@@ -59,13 +59,15 @@ const SERVER_IDLE: Series = Series::new(
     Unit::PercentOfProcessor,
 );
 
-/// How many sandboxes the targets are about.
+/// Number of sandboxes that the targets are about.
 const TARGET_COUNT: u32 = 300;
-/// How many are made, or asked, at a time.
+/// Number of sandboxes that are made, or asked, at a time.
 const CALLERS: usize = 8;
-/// What a fresh sandbox still has to do after its first answer is not what an idle one does.
+/// Time for a fresh sandbox to come to rest after its first answer, before it counts as idle.
 const SETTLE: Duration = Duration::from_secs(3);
 
+/// Measures the memory and processor time of many idle sandboxes.
+///
 /// # Errors
 ///
 /// If not every sandbox can be made, or one does not answer after the idle time.

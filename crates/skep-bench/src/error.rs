@@ -1,4 +1,4 @@
-//! Why something could not be measured, and what to do about it.
+//! Errors of the bench, with hints for the user.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,31 +6,31 @@ use std::time::Duration;
 
 use skep_client::ClientError;
 
-/// Why something could not be measured.
+/// Failure of a measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The server did not do what was asked.
     #[error("cannot {doing}")]
     Call {
-        /// What was asked for.
+        /// The request, as a verb and its object.
         doing: &'static str,
-        /// What came instead.
+        /// The error of the client.
         source: ClientError,
     },
     /// The body of an answer broke off.
     #[error("answer broke off while the bench was to {doing}")]
     Body {
-        /// What was asked for.
+        /// The request, as a verb and its object.
         doing: &'static str,
-        /// What happened.
+        /// The error of the HTTP library.
         source: reqwest::Error,
     },
     /// A command in a sandbox ended badly.
     #[error("command `{command}` ended with {status}")]
     Command {
-        /// The command.
+        /// Command line that was run.
         command: String,
-        /// How it ended, in words.
+        /// Exit status or signal, in words.
         status: String,
     },
     /// Code in a sandbox raised something.
@@ -38,23 +38,23 @@ pub enum BenchError {
     Code {
         /// The class of the exception.
         name: String,
-        /// Its text.
+        /// Message of the exception.
         value: String,
     },
     /// An answer came and is not what it should be.
     #[error("answer to {what} is not as expected: {found}")]
     Unexpected {
-        /// What was asked for.
+        /// The request that was answered.
         what: &'static str,
-        /// What is wrong with the answer.
+        /// Description of the unexpected answer.
         found: String,
     },
     /// Some of many failed.
     #[error("{failed} of {all} sandboxes failed")]
     Some {
-        /// So many.
+        /// Number of sandboxes that failed.
         failed: usize,
-        /// Of so many.
+        /// Number of all sandboxes.
         all: usize,
         /// The first failure.
         source: Box<BenchError>,
@@ -64,31 +64,31 @@ pub enum BenchError {
     Server {
         /// The last it said.
         last_words: String,
-        /// What happened.
+        /// The error of starting or reading it.
         source: io::Error,
     },
     /// Something took longer than it may.
     #[error("{what} took longer than {} s", .limit.as_secs())]
     Late {
-        /// What.
+        /// The operation that was waited for.
         what: &'static str,
-        /// How long it may take.
+        /// Time limit of the operation.
         limit: Duration,
     },
     /// A file or a program on this machine.
     #[error("cannot {operation} `{}`", .path.display())]
     Local {
-        /// What was to be done.
+        /// The operation, as a verb.
         operation: &'static str,
-        /// To what.
+        /// File or program of the operation.
         path: PathBuf,
-        /// What happened.
+        /// The error of the system call.
         source: io::Error,
     },
     /// A rival or a floor did not run.
     #[error("the comparison with {rival} failed: {reason}")]
     Rival {
-        /// Who.
+        /// Name of the rival or floor.
         rival: &'static str,
         /// The last it said.
         reason: String,
@@ -99,7 +99,7 @@ pub enum BenchError {
     /// This part runs code.
     #[error("`skep bench {what}` needs a template with an interpreter, and `{template}` has none")]
     NeedsInterpreter {
-        /// The part.
+        /// Name of the part of the bench.
         what: &'static str,
         /// The template that was chosen.
         template: String,
@@ -107,7 +107,7 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// Whether the caller can do something about it.
+    /// Returns true if the caller can do something about it.
     pub fn is_input(&self) -> bool {
         match self {
             Self::NeedsOwnServer(_) | Self::NeedsInterpreter { .. } => true,
@@ -131,7 +131,7 @@ impl BenchError {
         }
     }
 
-    /// What the caller can do.
+    /// Remedy for the caller, if there is one.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Call { source, .. } => match source {
@@ -179,12 +179,12 @@ impl BenchError {
     }
 }
 
-/// For a call that failed while `doing` something.
+/// Conversion of the error of a call that failed while `doing` something.
 pub(crate) fn calling(doing: &'static str) -> impl Fn(ClientError) -> BenchError {
     move |source| BenchError::Call { doing, source }
 }
 
-/// For a file or a program on this machine.
+/// Conversion of an error of a file or a program on this host.
 pub(crate) fn local(
     operation: &'static str,
     path: impl Into<PathBuf>,

@@ -32,8 +32,8 @@ pub(crate) async fn measure(bench: &mut Bench<'_>) -> Result<(), BenchError> {
     bench.kill(&sandbox).await
 }
 
-/// What a sandbox does for the command, without the sandbox. The login scripts of this machine are
-/// its owner's and say nothing about a sandbox, which has its template's.
+/// Runs the same command on this host, without a sandbox. The login scripts of this machine are its
+/// owner's and say nothing about a sandbox, which has its template's.
 fn run_here() -> Result<(), BenchError> {
     let output = Command::new(SHELL)
         .args(["--noprofile", "--norc", "-c", LINE])

@@ -35,7 +35,7 @@ const AGENT_BEFORE: Series = Series::bytes(
 const AGENT_AFTER: Series =
     Series::bytes("files.agent_peak_after", "most memory the agent had, after");
 
-/// Where the file is in the sandbox.
+/// Path of the file in the sandbox.
 const PATH: &str = "/home/user/skep-bench";
 const PIECE: usize = 256 << 10;
 const BOUNDARY: &str = "skep-bench-7d1c6a0e5f";
@@ -173,12 +173,12 @@ async fn upload(files: &Port, place: &Place) -> Result<(), BenchError> {
     answer.map(drop).map_err(calling("upload a file"))
 }
 
-/// Where a file is on the wire. Paths of the bench have nothing to encode.
+/// Request target of a file. Paths of the bench have nothing to encode.
 fn address(path: &str) -> String {
     format!("/files?username=user&path={path}")
 }
 
-/// What is sent next.
+/// Remainder of a request that is still to be sent.
 enum Rest {
     Head(String, File, String),
     File(File, String),

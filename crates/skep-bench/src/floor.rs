@@ -48,7 +48,7 @@ fn answer(folder: &Path) -> io::Result<()> {
     place.remove()
 }
 
-/// What is mounted.
+/// Directory and options of an overlay mount.
 struct Place {
     folder: PathBuf,
     options: CString,
@@ -99,7 +99,7 @@ impl Place {
         }
     }
 
-    /// In the new process: mounts, and the new root.
+    /// Sets up mounts and the new root, in the new process.
     fn settle(&self, mut told: PipeWriter) -> io::Result<()> {
         let root = self.folder.join("root");
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;

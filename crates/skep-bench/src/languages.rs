@@ -70,11 +70,11 @@ const LANGUAGES: &[Language] = &[
 /// The language whose default context has a kernel before anybody uses it.
 const STARTED: &str = "python";
 
-/// How often warm code runs in a round.
+/// Number of runs of warm code in a round.
 const REPETITIONS: u32 = 20;
 
-/// What a kernel still does after its first answer is over after `settle`, and so is the start
-/// of a spare.
+/// Measures each language, with a pause of `settle` after its first answer, in which the kernel and
+/// the start of its spare come to rest.
 pub(crate) async fn measure(bench: &mut Bench<'_>, settle: Duration) -> Result<(), BenchError> {
     let (sandbox, interprets) = bench.warm_sandbox().await?;
     let mut languages = Vec::new();

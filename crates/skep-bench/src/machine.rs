@@ -12,7 +12,7 @@ pub struct Machine {
     pub kernel: String,
     /// Model of the processor.
     pub processor: String,
-    /// How many of them this process may use.
+    /// Number of processors that this process may use.
     pub cores: usize,
     /// All of the machine's memory.
     pub memory_bytes: u64,
@@ -47,7 +47,7 @@ impl Machine {
         self.load_after = Some(load());
     }
 
-    /// Whether others use so much of this machine that times say little.
+    /// Returns true if others use so much of this host that times say little.
     pub(crate) fn is_busy(&self) -> bool {
         self.load_before > self.cores as f64 * 0.5
     }

@@ -4,13 +4,13 @@ use serde::Serialize;
 
 use crate::samples::Summary;
 
-/// What a number means.
+/// Units of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// Time.
+    /// Seconds of wall-clock time.
     Seconds,
-    /// Memory.
+    /// Bytes of memory.
     Bytes,
     /// Throughput of data.
     BytesPerSecond,
@@ -22,12 +22,12 @@ pub enum Unit {
     Count,
 }
 
-/// What is measured again and again.
+/// A quantity that is measured again and again.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Series {
-    /// Its name in the JSON: `part.what`.
+    /// Name in the JSON: `part.what`.
     pub(crate) id: &'static str,
-    /// Its name for people.
+    /// Name for people.
     pub(crate) title: &'static str,
     pub(crate) unit: Unit,
 }
@@ -49,11 +49,11 @@ impl Series {
 /// A series and its samples.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measurement {
-    /// Its name for machines: `part.what`.
+    /// Name for programs: `part.what`.
     pub id: &'static str,
-    /// Its name for people.
+    /// Name for people.
     pub title: &'static str,
-    /// What the numbers mean.
+    /// Unit of the samples.
     pub unit: Unit,
     /// The samples in a few numbers.
     pub summary: Summary,
@@ -61,7 +61,7 @@ pub struct Measurement {
     pub samples: Vec<f64>,
 }
 
-/// Where samples go while a part is measured.
+/// Collects samples while a part is measured.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     series: Vec<(Series, Vec<f64>)>,
@@ -69,7 +69,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Whether what comes now is only to make everything warm.
+    /// Sets whether samples are dropped, because a round only warms things up.
     pub(crate) fn warm_up(&mut self, warming_up: bool) {
         self.warming_up = warming_up;
     }

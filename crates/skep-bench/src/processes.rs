@@ -10,16 +10,16 @@ use crate::machine::kibibytes;
 /// Memory of one process or several, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
-    /// What nobody else has: what its end gives back.
+    /// Memory that is its own: what its end gives back.
     pub(crate) private: u64,
-    /// What it has together with others, counted whole.
+    /// Memory that it shares with others, counted whole.
     pub(crate) shared: u64,
     /// Private, and its share of the shared.
     pub(crate) proportional: u64,
 }
 
 impl Memory {
-    /// Of these processes together. One that has ended meanwhile has none.
+    /// Sums up the memory of these processes. One that has ended meanwhile has none.
     pub(crate) fn of(pids: &[u32]) -> io::Result<Self> {
         let mut sum = Self::default();
         for pid in pids {

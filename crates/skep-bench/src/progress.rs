@@ -1,4 +1,4 @@
-//! How far the bench is, for a person who waits.
+//! Progress display of the bench.
 
 /// Somebody who shows how far the bench is.
 pub trait Progress {
@@ -6,7 +6,7 @@ pub trait Progress {
     fn begin(&self, what: &str, steps: u64);
     /// A step is done.
     fn step(&self);
-    /// What is being done, when steps take long.
+    /// Tells the current activity, when steps take long.
     fn say(&self, line: &str);
     /// Everything is done, or has failed.
     fn end(&self);

@@ -1,4 +1,4 @@
-//! What the way through the server costs, beside a direct connection to the sandbox.
+//! Cost of the way through the server, beside a direct connection to the sandbox.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What a run found out, and how it is shown.
+//! Report of a run, and its renderings.
 
 mod number;
 mod plot;
@@ -13,26 +13,26 @@ use crate::machine::Machine;
 use crate::measurement::Measurement;
 use crate::targets::Verdict;
 
-/// What a run found out. As JSON it has every sample.
+/// Results of a run. As JSON it has every sample.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// The version of this executable.
     pub version: &'static str,
-    /// How it was built: `debug` or `release`.
+    /// Build profile: `debug` or `release`.
     pub profile: &'static str,
-    /// Which part was measured.
+    /// Name of the part that was measured.
     pub what: &'static str,
-    /// When it began.
+    /// Time at which the run began.
     pub started_at: Timestamp,
-    /// How often.
+    /// Number of rounds.
     pub rounds: Rounds,
-    /// Which server, with which template.
+    /// The server and template that were measured.
     pub subject: Subject,
     /// The machine of the bench.
     pub machine: Machine,
-    /// What makes the numbers doubtful.
+    /// Circumstances that make the numbers doubtful.
     pub warnings: Vec<String>,
-    /// What is worth knowing beside them.
+    /// Remarks on the numbers.
     pub notes: Vec<String>,
     /// Targets for which enough was measured.
     pub targets: Vec<Verdict>,
@@ -40,16 +40,16 @@ pub struct Report {
     pub measurements: Vec<Measurement>,
 }
 
-/// What was measured.
+/// The server and template that were measured.
 #[derive(Debug, Clone, Serialize)]
 pub struct Subject {
-    /// Whether the bench started the server itself.
+    /// True if the bench started the server itself.
     pub own: bool,
     /// The server's URL, if not.
     pub url: Option<String>,
     /// The template of the sandboxes.
     pub template: String,
-    /// How many of each template were kept ready, if that was said.
+    /// Number of spares of each template, if that was given.
     pub pool: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What was measured, and what is said about it in a few numbers.
+//! Samples, and their summary in a few numbers.
 
 use serde::Serialize;
 
@@ -8,9 +8,9 @@ use serde::Serialize;
 /// that was measured, never one between two.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Summary {
-    /// How many samples there are.
+    /// Number of samples.
     pub count: usize,
-    /// The smallest.
+    /// The smallest sample.
     pub min: f64,
     /// Half of them are not above it.
     pub p50: f64,
@@ -18,7 +18,7 @@ pub struct Summary {
     pub p95: f64,
     /// Ninety-nine of a hundred are not above it.
     pub p99: f64,
-    /// The largest.
+    /// The largest sample.
     pub max: f64,
     /// Their sum, shared out evenly.
     pub mean: f64,

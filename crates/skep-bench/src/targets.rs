@@ -1,4 +1,4 @@
-//! What we want to reach, as data, and how far we are.
+//! Targets of performance, as data, and their comparison with results.
 //!
 //! A machine is fast or slow, quiet or noisy; a ratio of two things that were measured beside each
 //! other on it stays. So most targets are ratios. One is judged only if all it needs was
@@ -18,7 +18,7 @@ struct Target {
     unit: &'static str,
 }
 
-/// What is compared with the goal. Medians throughout.
+/// The quantity that is compared with the goal. Medians throughout.
 #[derive(Clone, Copy)]
 enum Value {
     /// One thing over another.
@@ -111,7 +111,7 @@ const TARGETS: &[Target] = &[
     },
 ];
 
-/// How far a target is reached.
+/// Degree to which a target is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reached {
@@ -119,24 +119,24 @@ pub enum Reached {
     Target,
     /// The first step towards it.
     FirstStep,
-    /// Neither.
+    /// Neither the target nor the first step.
     No,
 }
 
-/// What was measured of a target.
+/// Comparison of a target with its measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct Verdict {
-    /// What is measured.
+    /// Name of the measured quantity.
     pub measure: &'static str,
-    /// What came out, of medians.
+    /// The measured value, from medians.
     pub value: f64,
-    /// What it should not exceed in the end.
+    /// Final upper bound of the value.
     pub target: f64,
-    /// What it should not exceed first; absent if it only has to work.
+    /// First upper bound of the value; absent if it only has to work.
     pub first_step: Option<f64>,
-    /// Of all these numbers.
+    /// Unit of all these numbers.
     pub unit: &'static str,
-    /// How far it is.
+    /// Degree to which it is reached.
     pub reached: Reached,
 }
 

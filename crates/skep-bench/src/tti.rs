@@ -1,4 +1,4 @@
-//! From create to the first command and the first result, step by step.
+//! Measurement of a sandbox from create to the first command and the first result, step by step.
 
 use std::time::Instant;
 

@@ -1,11 +1,11 @@
-//! What a person reads when a command fails.
+//! Errors of commands, with hints for the user.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use skep_client::{ClientError, InterpreterError};
 
-/// Whose move it is, as an exit code.
+/// Party that can do something about an error, as an exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitKind {
     /// The input was wrong: exit code 1.
@@ -24,7 +24,7 @@ pub(crate) struct FileError {
 }
 
 impl FileError {
-    /// For `map_err`: what was being done to which file.
+    /// Conversion for `map_err`: the operation, and the file it was done to.
     pub(crate) fn on(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CliError {
         let path = path.to_owned();
         move |source| CliError {
@@ -41,11 +41,11 @@ impl FileError {
 /// An error with hints on what to do about it.
 #[derive(Debug)]
 pub struct CliError {
-    /// Whose move it is.
+    /// Party that can do something about it.
     pub kind: ExitKind,
-    /// What happened.
+    /// The error itself, with its chain of causes.
     pub source: Box<dyn std::error::Error + Send + Sync>,
-    /// What the person can do, one sentence each.
+    /// Remedies for the user, one sentence each.
     pub hints: Vec<String>,
 }
 

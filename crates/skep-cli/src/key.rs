@@ -7,7 +7,7 @@ use skep_wire::rest::{ApiKey, ApiKeyName, CreatedApiKey, KeyMask};
 
 use crate::{CliError, OutputArgs, ServerArgs, print_json, print_line, print_note, print_table};
 
-/// What can be done with API keys.
+/// Subcommands of `skep key`.
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
     /// Make a key; it is shown once
@@ -15,9 +15,9 @@ pub enum KeyCommand {
         /// The server to ask
         #[command(flatten)]
         server: ServerArgs,
-        /// What the key is for
+        /// Purpose of the key
         name: String,
-        /// How to print
+        /// Output format
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -26,7 +26,7 @@ pub enum KeyCommand {
         /// The server to ask
         #[command(flatten)]
         server: ServerArgs,
-        /// How to print
+        /// Output format
         #[command(flatten)]
         output: OutputArgs,
     },

@@ -15,7 +15,7 @@ use crate::{ChosenServerArgs, CliError, print_line, print_note};
 use file::NotebookFile;
 pub use run::{NotebookRunArgs, PreparedNotebook};
 
-/// What can be done with notebooks.
+/// Subcommands of `skep notebook`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum NotebookCommand {
     /// Run a notebook in a sandbox, and write it with what its cells produce
@@ -27,7 +27,7 @@ pub enum NotebookCommand {
         /// The server to use
         #[command(flatten)]
         server: ChosenServerArgs,
-        /// What to run
+        /// Notebook to run, and its options
         #[command(flatten)]
         run: Box<NotebookRunArgs>,
     },
@@ -36,16 +36,16 @@ pub enum NotebookCommand {
         /// The server to ask
         #[command(flatten)]
         server: ChosenServerArgs,
-        /// What to write
+        /// Notebook to write
         #[command(flatten)]
         export: NotebookExportArgs,
     },
 }
 
-/// What `skep notebook export` takes.
+/// Arguments of `skep notebook export`.
 #[derive(Debug, Clone, Args)]
 pub struct NotebookExportArgs {
-    /// The sandbox
+    /// ID of the sandbox
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
 
@@ -53,7 +53,7 @@ pub struct NotebookExportArgs {
     #[arg(long, value_name = "ID")]
     context: Option<String>,
 
-    /// Where to write it; `-` is standard output
+    /// File to write; `-` is standard output
     #[arg(long, short = 'o', value_name = "FILE", default_value = "-")]
     output: PathBuf,
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
-/// How a command prints.
+/// Output format of a command.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct OutputArgs {
     /// Print JSON
@@ -69,8 +69,8 @@ fn escape_json(text: &str) -> String {
     escaped
 }
 
-/// Whether a terminal does something else than show this character: controls, and what turns
-/// the direction of the text around it.
+/// Returns true if a terminal does something else than show this character: controls, and what
+/// turns the direction of the text around it.
 fn is_obeyed(letter: char) -> bool {
     letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

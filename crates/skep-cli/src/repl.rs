@@ -23,17 +23,17 @@ use crate::{CliError, FileError, print_note};
 use command::{Command, HELP};
 use editor::{Editor, Entered};
 
-/// What took longer is told how long it took.
+/// Duration above which an execution's time is shown.
 const WORTH_TELLING: Duration = Duration::from_secs(2);
 
-/// What `skep repl` takes.
+/// Arguments of `skep repl`.
 #[derive(Debug, Clone, Args)]
 pub struct ReplArgs {
     #[command(flatten)]
     session: SessionArgs,
 }
 
-/// Whether there is another prompt.
+/// Decision after an input: another prompt, or the end.
 enum Next {
     Prompt,
     Leave(u8),
@@ -56,7 +56,7 @@ impl ReplArgs {
         self.session.new_template(&self.language())
     }
 
-    /// Whether the sandbox is to outlive the command.
+    /// Returns true if the sandbox is to outlive the command.
     pub fn keeps_sandbox(&self) -> bool {
         self.session.keep
     }

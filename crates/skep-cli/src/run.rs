@@ -20,10 +20,10 @@ pub(crate) use copying::Copies;
 use script::{Cell, Script};
 use source::Source;
 
-/// What a shell says of a program whose reader has gone.
+/// Exit code for a broken pipe, as a shell reports it: 128 plus SIGPIPE.
 const BROKEN_PIPE: u8 = 141;
 
-/// What `skep run` takes.
+/// Arguments of `skep run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
     /// The file to run; `-` or nothing is standard input
@@ -100,7 +100,7 @@ impl PreparedRun {
         self.args.session.new_template(&self.language)
     }
 
-    /// Whether the sandbox is to outlive the command.
+    /// Returns true if the sandbox is to outlive the command.
     pub fn keeps_sandbox(&self) -> bool {
         self.args.session.keep
     }

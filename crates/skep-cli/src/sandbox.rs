@@ -15,7 +15,7 @@ use crate::{CliError, OutputArgs, ServerArgs, print_json, print_note, print_tabl
 
 pub use logs::{Level, LogArgs};
 
-/// What can be done with sandboxes.
+/// Subcommands of `skep sandbox`.
 #[derive(Debug, Subcommand)]
 pub enum SandboxCommand {
     /// List sandboxes
@@ -23,10 +23,10 @@ pub enum SandboxCommand {
         /// The server to ask
         #[command(flatten)]
         server: ServerArgs,
-        /// Also those that have ended, and why
+        /// Include ended sandboxes, with the reasons of their ends
         #[arg(long)]
         all: bool,
-        /// How to print
+        /// Output format
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -35,9 +35,9 @@ pub enum SandboxCommand {
         /// The server to ask
         #[command(flatten)]
         server: ServerArgs,
-        /// Its id
+        /// ID of the sandbox
         id: String,
-        /// How to print
+        /// Output format
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -46,7 +46,7 @@ pub enum SandboxCommand {
         /// The server to ask
         #[command(flatten)]
         server: ServerArgs,
-        /// Their ids
+        /// IDs of the sandboxes
         #[arg(required = true)]
         ids: Vec<String>,
     },
@@ -55,7 +55,7 @@ pub enum SandboxCommand {
         /// The server to ask
         #[command(flatten)]
         server: ServerArgs,
-        /// Its id
+        /// ID of the sandbox
         id: String,
         /// Run as this user
         #[arg(long, short)]
@@ -72,7 +72,7 @@ pub enum SandboxCommand {
         /// The server to ask
         #[command(flatten)]
         server: ServerArgs,
-        /// Its id
+        /// ID of the sandbox
         id: String,
         /// Be this user
         #[arg(long, short)]
@@ -80,7 +80,7 @@ pub enum SandboxCommand {
         /// Start in this folder
         #[arg(long, short = 'C', value_name = "DIR")]
         cwd: Option<String>,
-        /// What kind of terminal this is
+        /// Terminal type
         #[arg(
             long,
             value_name = "NAME",
@@ -95,12 +95,12 @@ pub enum SandboxCommand {
         /// The server to ask
         #[command(flatten)]
         server: ServerArgs,
-        /// Its id
+        /// ID of the sandbox
         id: String,
-        /// Which entries
+        /// Selection of entries
         #[command(flatten)]
         which: logs::LogArgs,
-        /// How to print
+        /// Output format
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -109,12 +109,12 @@ pub enum SandboxCommand {
         /// The server to ask
         #[command(flatten)]
         server: ServerArgs,
-        /// Its id
+        /// ID of the sandbox
         id: String,
         /// Go on until the sandbox ends
         #[arg(long, short)]
         follow: bool,
-        /// How to print
+        /// Output format
         #[command(flatten)]
         output: OutputArgs,
     },

@@ -1,4 +1,4 @@
-//! Which server a command talks to, and as whom.
+//! The server that a command talks to, and its key.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use skep_client::Client;
 
 use crate::{CliError, FileError};
 
-/// Which server a command talks to, and as whom.
+/// The server that a command talks to, and its key.
 #[derive(Debug, Clone, Args)]
 pub struct ServerArgs {
     /// URL of the server
@@ -44,7 +44,7 @@ impl ServerArgs {
     }
 }
 
-/// Which server code runs on, if it is not to be the one of this machine.
+/// The server that code runs on, if it is not to be the one of this host.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ChosenServerArgs {
     /// URL of the server [default: the one on this machine, or one of its own]

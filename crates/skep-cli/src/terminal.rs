@@ -45,7 +45,7 @@ impl Terminal {
         Ok(Some(Self { file }))
     }
 
-    /// How large it is; a usual size if it does not know.
+    /// Size of the terminal; a usual size if it does not know.
     pub(crate) fn size(&self) -> io::Result<TerminalSize> {
         let size = tcgetwinsize(self.file.get_ref())?;
         Ok(match (size.ws_col, size.ws_row) {
@@ -66,7 +66,7 @@ impl Terminal {
         })
     }
 
-    /// What was typed; empty when the terminal is gone.
+    /// Bytes typed; empty when the terminal is gone.
     pub(crate) async fn read(&self) -> io::Result<Vec<u8>> {
         let mut keys = vec![0; 4096];
         loop {

@@ -30,7 +30,7 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_name = "FILE", env = crate::env_vars::SKEP_CONFIG)]
     pub(crate) config: Option<PathBuf>,
 
-    /// Where the record and the sandboxes live [default: /var/lib/skep]
+    /// Data directory, for the database and the sandboxes [default: /var/lib/skep]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
 
@@ -102,7 +102,7 @@ pub(crate) enum Command {
     Uninstall(UninstallArgs),
     /// Print completions for a shell
     Completions {
-        /// The shell
+        /// Shell to print completions for
         shell: clap_complete::Shell,
     },
     /// The first process of a sandbox
@@ -110,7 +110,7 @@ pub(crate) enum Command {
     Agent(AgentArgs),
 }
 
-/// What `uninstall` takes.
+/// Arguments of `uninstall`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct UninstallArgs {
     /// Show what would go, and change nothing
@@ -129,7 +129,7 @@ pub(crate) struct UninstallArgs {
     #[arg(long)]
     pub(crate) keep_data: bool,
 
-    /// Where template layers are kept [default: /var/cache/skep]
+    /// Directory of template layers [default: /var/cache/skep]
     #[arg(long, value_name = "DIR")]
     pub(crate) cache_dir: Option<PathBuf>,
 
@@ -138,14 +138,14 @@ pub(crate) struct UninstallArgs {
     pub(crate) json: bool,
 }
 
-/// What `up` and `serve` take beyond the configuration file.
+/// Arguments of `up` and `serve`, which override the configuration file.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ServeArgs {
     /// Address and port to serve on [default: 127.0.0.1:3000]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
 
-    /// Where template layers are kept [default: /var/cache/skep]
+    /// Directory of template layers [default: /var/cache/skep]
     #[arg(long, value_name = "DIR")]
     pub(crate) cache_dir: Option<PathBuf>,
 
@@ -201,15 +201,15 @@ impl ServeArgs {
 pub(crate) enum TemplateCommand {
     /// Build a built-in template, reusing every layer that is there
     Build {
-        /// Its name, such as `base`
+        /// Name of the template, such as `base`
         name: String,
-        /// Where template layers are kept [default: /var/cache/skep]
+        /// Directory of template layers [default: /var/cache/skep]
         #[arg(long, value_name = "DIR")]
         cache_dir: Option<PathBuf>,
     },
     /// List templates
     List {
-        /// Where template layers are kept [default: /var/cache/skep]
+        /// Directory of template layers [default: /var/cache/skep]
         #[arg(long, value_name = "DIR")]
         cache_dir: Option<PathBuf>,
         #[command(flatten)]
@@ -217,7 +217,7 @@ pub(crate) enum TemplateCommand {
     },
 }
 
-/// What the launcher passes to the agent.
+/// Arguments of the hidden command `agent`, which the launcher passes.
 #[derive(Debug, Args)]
 pub(crate) struct AgentArgs {
     /// Descriptor to read the configuration from

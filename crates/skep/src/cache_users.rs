@@ -1,5 +1,5 @@
-//! Who uses a template cache: servers may share one, so the last that leaves is the only one that
-//! may take it away.
+//! The list of installations that use a template cache: servers may share one, so only the last
+//! that leaves may remove it.
 //!
 //! The list is in the cache itself and outlives a restart of the machine. An installation is on
 //! it from its first start until it is taken off; one whose data is gone counts no more.
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// The list, a data directory in each line.
 const LIST: &str = "installations";
-/// What only a data directory has.
+/// A file that only a data directory has.
 const NUMBER: &str = "instance";
 
 /// Puts an installation on the list.
@@ -42,7 +42,7 @@ pub(crate) fn unregister(cache: &Path, data_dir: &Path) -> io::Result<()> {
     change(cache, |users| users.retain(|user| user != data_dir))
 }
 
-/// Whether `data_dir` is on the list, and who else is.
+/// Returns whether `data_dir` is on the list, and the other installations on it.
 ///
 /// # Errors
 ///

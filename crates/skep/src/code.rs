@@ -15,18 +15,18 @@ use crate::config::Config;
 use crate::private_server::PrivateServer;
 use crate::{build_template, environment, local_key};
 
-/// What our servers answer to `GET /health`, and E2B's.
+/// Body of the answer to `GET /health`, of our servers and of E2B's.
 const HEALTHY: &str = "Health check successful";
-/// How long a server on this machine may take to say so. Something else may listen there.
+/// Time limit for the health check of a server on this host. Something else may listen there.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The name that the SDKs ask for. Smaller templates stand in for it.
 const USUAL_TEMPLATE: &str = "code-interpreter-v1";
 
-/// What code needs of the server that it runs on.
+/// Requirements of a command on the server it runs on.
 struct Needs {
     /// The template of a new sandbox; `None` if the sandbox is there already.
     template: Option<String>,
-    /// Whether the sandbox is to outlive the command.
+    /// True if the sandbox is to outlive the command.
     keeps: bool,
 }
 
@@ -168,7 +168,7 @@ async fn running(config: &Config, server: &ChosenServerArgs) -> Result<Option<Cl
     server.at(url).client(&key).map(Some)
 }
 
-/// Where a server is found that listens on `address`.
+/// The address at which a client on this host reaches a server that listens on `address`.
 fn reachable(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => {
@@ -181,7 +181,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Whether a server of the command's own can do what is asked for.
+/// Checks that a private server of the command can do what is asked for.
 fn check_private(config: &Config, needs: &Needs) -> Result<(), CliError> {
     let nobody = format!("no server runs at http://{}", reachable(config.listen));
     let start = "`sudo skep up` starts one; `--server` names another";

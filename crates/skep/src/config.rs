@@ -15,7 +15,7 @@ use crate::traces::TraceHeaders;
 /// The file that is read when nobody names one.
 pub(crate) const DEFAULT_PATH: &str = "/etc/skep/skep.toml";
 
-/// What the code-interpreter SDKs ask for when nobody names a template.
+/// Name of the template that the code-interpreter SDKs ask for by default.
 const DEFAULT_INTERPRETER: &str = "code-interpreter-v1";
 
 /// Everything that can be configured. `docs/reference/configuration.md` has a row for each key.
@@ -24,34 +24,34 @@ const DEFAULT_INTERPRETER: &str = "code-interpreter-v1";
 pub(crate) struct Config {
     /// Address and port to serve on.
     pub(crate) listen: SocketAddr,
-    /// Where the record and the sandboxes live.
+    /// Directory of the database and of the sandboxes.
     pub(crate) data_dir: PathBuf,
-    /// Where template layers are kept. Content-addressed: servers may share it.
+    /// Directory of the template layers. Content-addressed: servers may share it.
     pub(crate) cache_dir: PathBuf,
     /// The domain under which sandboxes have host names; none means by headers only.
     pub(crate) domain: Option<String>,
-    /// What happens to sandboxes when the server stops in good order.
+    /// Fate of the sandboxes when the server stops in good order.
     #[serde(with = "WhenStoppedWords")]
     pub(crate) when_stopped: WhenStopped,
-    /// Whether sandboxes get the host's package mirrors, proxies and certificate authorities.
+    /// Gives sandboxes the host's package mirrors, proxies and certificate authorities if true.
     pub(crate) share_host_package_settings: bool,
     /// Upper bounds, whatever a template asks for.
     pub(crate) limits: Limits,
-    /// When the machine has room for another sandbox.
+    /// Conditions under which the host has room for another sandbox.
     pub(crate) admission: Admission,
-    /// What is kept ready for whoever comes next.
+    /// Resources made ahead of demand.
     pub(crate) pool: Pool,
-    /// How long it is remembered that a sandbox was there.
+    /// Retention of ended sandboxes.
     pub(crate) records: Records,
-    /// What sandboxes reach beyond the public internet, and who resolves names for them.
+    /// Destinations beyond the public internet that sandboxes reach, and their DNS resolvers.
     pub(crate) network: Network,
-    /// What is given up for clients that cannot do better.
+    /// Concessions to clients that cannot do better.
     pub(crate) security: Security,
-    /// How many connections and requests the server takes, and how long it waits for them.
+    /// Limits on connections and requests, and their timeouts.
     pub(crate) server: Server,
     /// TLS with certificates of your own.
     pub(crate) tls: Option<Tls>,
-    /// Where traces go.
+    /// Destination of traces.
     pub(crate) traces: Traces,
 }
 
@@ -63,7 +63,7 @@ enum WhenStoppedWords {
     End,
 }
 
-/// Upper bounds.
+/// Upper bounds of a team's and of a sandbox's resources.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Limits {
@@ -73,11 +73,11 @@ pub(crate) struct Limits {
     pub(crate) disk_mib: u32,
     pub(crate) pids: u32,
     pub(crate) lifetime_hours: u32,
-    /// How fast one sandbox may read from the disk, and write to it; 0 is as fast as it goes.
+    /// Limit on one sandbox's reads from the disk, and on its writes to it; 0 is no limit.
     pub(crate) disk_mib_per_second: u32,
 }
 
-/// When the machine has room for another sandbox; see [`AdmissionPolicy`].
+/// Conditions under which the host has room for another sandbox; see [`AdmissionPolicy`].
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Admission {
@@ -127,7 +127,7 @@ impl Admission {
     }
 }
 
-/// What is kept ready.
+/// Resources made ahead of demand.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Pool {
@@ -135,9 +135,9 @@ pub(crate) struct Pool {
     pub(crate) ready: u32,
     /// Mounted disks of each size that is asked for, and cgroups with limits that are.
     pub(crate) disks: u32,
-    /// Whether a warmed kernel of each template that names one is forked into its sandboxes.
+    /// Forks a warmed kernel into sandboxes of each template that names one, if true.
     pub(crate) zygotes: bool,
-    /// Whether teams share the zygotes of templates that belong to everybody.
+    /// Lets teams share the zygotes of public templates if true.
     pub(crate) share_zygotes: bool,
     /// Warmed kernels of all templates and teams, at most.
     pub(crate) most_zygotes: u16,
@@ -146,15 +146,15 @@ pub(crate) struct Pool {
     pub(crate) warm: Vec<String>,
 }
 
-/// How long ended sandboxes are remembered, with why they ended and what they said.
+/// Retention of ended sandboxes, with the reasons of their ends and their logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Records {
-    /// So many days after their end.
+    /// Number of days after their end.
     pub(crate) days: u32,
-    /// So many of them, the newest.
+    /// Number of ended sandboxes, the newest.
     pub(crate) count: u32,
-    /// So much of what they have logged, the newest.
+    /// Size of their logs together, the newest.
     pub(crate) log_mib: u32,
 }
 
@@ -162,21 +162,21 @@ pub(crate) struct Records {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Network {
-    /// Who resolves names for sandboxes; empty means whoever resolves them for the host.
+    /// DNS resolvers for sandboxes; empty means those of the host.
     pub(crate) dns_upstreams: Vec<IpAddr>,
     /// Ranges that are reachable although they are private, such as a package mirror's.
     pub(crate) allow: Vec<String>,
 }
 
-/// What is given up for clients that cannot do better.
+/// Concessions to clients that cannot do better.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Security {
-    /// Whether contexts can be made, though nothing else, by callers that show no token.
+    /// Lets callers without a token make contexts, though nothing else, if true.
     pub(crate) contexts_without_token: bool,
 }
 
-/// What clients may take of the server.
+/// Limits on clients' use of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Server {
@@ -194,13 +194,13 @@ pub(crate) struct Server {
     pub(crate) requests_per_sandbox: NonZeroU32,
     /// Those of them without a key or token.
     pub(crate) anonymous_requests_per_sandbox: NonZeroU32,
-    /// How long the head of a request may take.
+    /// Time limit for the head of a request.
     pub(crate) head_seconds: NonZeroU32,
-    /// How long an idle connection is kept that has shown a key or token.
+    /// Idle timeout of a connection that has shown a valid key or token.
     pub(crate) idle_seconds: NonZeroU32,
-    /// How long one is kept that has not.
+    /// Idle timeout of a connection that has not.
     pub(crate) anonymous_idle_seconds: NonZeroU32,
-    /// How long one that has not may read nothing of its answer.
+    /// Time for which a connection that has not may leave an answer unread.
     pub(crate) anonymous_stall_seconds: NonZeroU32,
 }
 
@@ -224,7 +224,7 @@ impl Default for Server {
 }
 
 impl Server {
-    /// What the front door is told, for names below `domain`.
+    /// The proxy's configuration, for names below `domain`.
     pub(crate) fn front(&self, domain: &str) -> FrontConfig {
         let count = |number: NonZeroU32| usize::try_from(number.get()).unwrap_or(usize::MAX);
         let seconds = |number: NonZeroU32| Duration::from_secs(number.get().into());
@@ -250,9 +250,9 @@ impl Server {
 pub(crate) struct Traces {
     /// The collector's URL; none means that there are no traces.
     pub(crate) endpoint: Option<String>,
-    /// What the collector wants to see.
+    /// Headers that the collector asks for, such as a token.
     pub(crate) headers: TraceHeaders,
-    /// As whom this server speaks.
+    /// Name of this server in traces.
     pub(crate) service_name: String,
     /// The part of all traces that is recorded, unless the caller has decided.
     pub(crate) sample: f64,
@@ -313,7 +313,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// How what is warmed of a template that belongs to everybody is shared.
+    /// Returns how the warmed state of a public template is shared.
     ///
     /// Sandboxes that are ready have nothing of a team in them: a name, tokens that nobody was
     /// told, the template's environment, and a disk, cgroups and an address as any other has. So
@@ -352,7 +352,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What a template asks for, cut to what this server gives.
+    /// Resources that a template asks for, capped at this server's limits.
     pub(crate) fn bound(&self, asked: Resources) -> Resources {
         Resources {
             cpus: asked.cpus.min(self.cpus),
@@ -363,7 +363,7 @@ impl Limits {
     }
 }
 
-/// Why there is no configuration.
+/// Errors of reading the configuration.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("cannot read `{}`", .path.display())]
@@ -500,7 +500,7 @@ fn parse_reserve(text: &str) -> Option<Reserve> {
     })
 }
 
-/// How many times something, which is more than not at all.
+/// Deserializes a finite factor that is more than 0.
 fn factor<'de, D: serde::Deserializer<'de>>(source: D) -> Result<f64, D::Error> {
     let factor = f64::deserialize(source)?;
     match factor.is_finite() && factor > 0.0 {

@@ -16,14 +16,14 @@ use rustix::fs::{
 use rustix::io::Errno;
 use skep_cli::CliError;
 
-/// What others than the owner may do.
+/// Mode bits of group and others.
 const OTHERS: u32 = 0o077;
 const WRITABLE_BY_ALL: u32 = 0o002;
 const STICKY: u32 = 0o1000;
-/// Nothing of ours lies deeper.
+/// Depth limit: nothing of ours lies deeper.
 const DEEPEST: usize = 16;
 
-/// Why a data directory is not used.
+/// Errors of preparing the data directory.
 #[derive(Debug, thiserror::Error)]
 enum DataDirError {
     #[error("`{}` belongs to user {owner}, but the server is user {server}", path.display())]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use skep_cli::CliError;
 use skep_native::{InstanceError, Native, NativeConfig, StartError};
 
-/// How long a server that was killed may take to be gone.
+/// Time limit for a killed server to be gone.
 const LAST_BREATH: Duration = Duration::from_secs(10);
 
 /// Takes off the machine whatever a server on this data has left there, but not the data.

@@ -47,7 +47,7 @@ pub(crate) fn run(config: &Config, json: bool) -> Result<ExitCode, CliError> {
     })
 }
 
-/// How many more sandboxes this machine can hold.
+/// Checks how many more sandboxes this host can hold.
 fn capacity(config: &Config, native: &NativeConfig) -> Check {
     // The data directory may not be there before the first start.
     let existing = config.data_dir.ancestors().find(|folder| folder.exists());

@@ -5,7 +5,7 @@
 /// One variable: its name, the key of `skep.toml` it overrides, and what it means.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EnvVar {
-    /// The name.
+    /// Name as in the environment, for example `SKEP_LOG`.
     pub(crate) name: &'static str,
     /// The key of the configuration file it overrides, with dots; empty if there is none.
     pub(crate) key: &'static str,
@@ -13,16 +13,16 @@ pub(crate) struct EnvVar {
     pub(crate) help: &'static str,
 }
 
-/// Where the configuration file is.
+/// Path of the configuration file.
 pub(crate) const SKEP_CONFIG: &str = "SKEP_CONFIG";
-/// What is logged.
+/// Log filter, as tracing directives.
 pub(crate) const SKEP_LOG: &str = "SKEP_LOG";
-/// Which server the client commands talk to.
+/// URL of the server that the client commands talk to.
 pub(crate) const SKEP_SERVER: &str = "SKEP_SERVER";
 /// The key of the client commands; the SDKs read the same one.
 pub(crate) const E2B_API_KEY: &str = "E2B_API_KEY";
 
-/// The registry.
+/// Every variable that is read, in the order of the reference page.
 pub(crate) const ALL: &[EnvVar] = &[
     EnvVar {
         name: SKEP_CONFIG,

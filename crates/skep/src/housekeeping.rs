@@ -1,4 +1,4 @@
-//! What is done now and then, in the background.
+//! Periodic background work.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Records;
 
-/// How often old records are looked for.
+/// Interval between two searches for old records.
 const INTERVAL: Duration = Duration::from_secs(600);
-/// How many records go in one transaction, so that nobody waits long behind it.
+/// Number of records deleted in one transaction, so that nobody waits long behind it.
 const BATCH: u32 = 500;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-/// Where the local key lies.
+/// Path of the local operator's key.
 pub(crate) fn path(data_dir: &Path) -> PathBuf {
     data_dir.join("local-key")
 }

@@ -1,4 +1,4 @@
-//! Where log lines go.
+//! Set-up of the log.
 
 use std::io::IsTerminal as _;
 

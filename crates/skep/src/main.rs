@@ -137,7 +137,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// For commands that wait for one thing at a time.
+/// A runtime for commands that wait for one thing at a time.
 fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

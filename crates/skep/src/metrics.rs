@@ -1,4 +1,4 @@
-//! What the server counts, as its operator reads it.
+//! The server's metrics, in Prometheus' text format.
 
 use std::sync::{Arc, OnceLock};
 
@@ -92,7 +92,7 @@ fn exhausted_code(resource: HostResource) -> &'static str {
 }
 
 impl Metrics {
-    /// How many sandboxes are stuck, and how many have left something and have no owner.
+    /// Number of stuck sandboxes, and number of those that have left something and have no owner.
     fn stuck(&self) -> (u64, u64) {
         let is_stuck = |status: &SandboxStatus| status.phase == Phase::Stuck;
         let stuck = self.node.list().into_iter().filter(is_stuck).count();
@@ -198,7 +198,7 @@ impl Metrics {
     }
 }
 
-/// What the machine has, and who was refused.
+/// Metrics of the host's resources, and of refused sandboxes.
 fn host(text: &mut Exposition, host: &HostReport) {
     if let Some(capacity) = host.capacity {
         let all = HostResource::ALL;
@@ -410,7 +410,7 @@ fn spans(text: &mut Exposition, traces: &skep_telemetry::trace::TraceMetrics) {
     );
 }
 
-/// What the kernel says of this process, under the names that dashboards know.
+/// Metrics of this process from the kernel, under the names that dashboards know.
 fn process(text: &mut Exposition) {
     let page = u64::try_from(rustix::param::page_size()).unwrap_or_default();
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();

@@ -18,7 +18,7 @@ use skep_types::TeamId;
 pub(crate) enum TeamCommand {
     /// Make a team, and its first key, which is shown once
     Create {
-        /// Its short name, in lower case
+        /// Short name of the team, in lower case
         slug: String,
         #[command(flatten)]
         limits: LimitArgs,
@@ -32,21 +32,21 @@ pub(crate) enum TeamCommand {
     },
     /// Say how much a team may have; what is not given is as the configuration says
     Limits {
-        /// Its short name
+        /// Short name of the team
         slug: String,
         #[command(flatten)]
         limits: LimitArgs,
     },
     /// Let a team only look and end, not start
     Block {
-        /// Its short name
+        /// Short name of the team
         slug: String,
-        /// Why; its members read it
+        /// Reason, shown to its members
         reason: String,
     },
     /// Let a blocked team do everything again
     Unblock {
-        /// Its short name
+        /// Short name of the team
         slug: String,
     },
 }

@@ -11,7 +11,7 @@ use skep_types::TemplateImage;
 use crate::progress;
 use crate::up::Example;
 
-/// What the code-interpreter SDKs ask for when nobody names a template.
+/// Name of the template that the code-interpreter SDKs ask for by default.
 const INTERPRETER: &str = "code-interpreter-v1";
 
 /// Builds a built-in template, or finds that it is built. Blocks.
@@ -71,7 +71,7 @@ pub(crate) fn say_who_stands_in(cache_dir: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What there is to try with the templates that are built.
+/// The example to show for the templates that are built.
 ///
 /// # Errors
 ///

@@ -15,7 +15,7 @@ use crate::config::Config;
 /// The SDKs and browsers lead `*.localhost` to this machine without asking anybody; programs
 /// that ask the system need the DNS that is printed beside it.
 const LOCAL_DOMAIN: &str = "skep.localhost";
-/// How often certificates are looked at again.
+/// Interval between two checks whether certificates have changed.
 const GLANCE: Duration = Duration::from_hours(1);
 
 /// TLS as the front door needs it.

@@ -1,4 +1,4 @@
-//! Where traces go: to a collector that speaks OTLP over HTTP.
+//! Export of traces to a collector that speaks OTLP over HTTP.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config;
 
-/// How long the collector may take for one batch.
+/// Time limit for the collector to take one batch.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Headers as a list `name=value,…`. They open the collector, so they are never printed.
@@ -33,7 +33,7 @@ pub(crate) struct Traces {
     sending: JoinHandle<Option<()>>,
 }
 
-/// Why there are no traces.
+/// Errors in the configuration of traces.
 #[derive(Debug, thiserror::Error)]
 enum TracesError {
     #[error("`{0}` is not the URL of a collector; write http://host:4318")]
@@ -45,7 +45,7 @@ enum TracesError {
     Setup(#[source] reqwest::Error),
 }
 
-/// Why a batch was lost.
+/// Failure to deliver a batch, which is then lost.
 #[derive(Debug, thiserror::Error)]
 enum DeliverError {
     #[error("the collector does not answer")]
@@ -113,7 +113,7 @@ async fn deliver(client: reqwest::Client, url: Url, batch: Vec<u8>) -> Result<()
     }
 }
 
-/// Where a collector at `endpoint` takes traces.
+/// The URL at which a collector at `endpoint` takes traces.
 fn url(endpoint: &str) -> Result<Url, TracesError> {
     let wrong = || TracesError::Endpoint(endpoint.to_owned());
     let mut url = Url::parse(endpoint).map_err(|_| wrong())?;

@@ -18,9 +18,9 @@ use crate::config::Config;
 use crate::dismantle;
 use plan::{Action, Plan};
 
-/// How long the kernel may take to let go of the last loop device.
+/// Time limit for the kernel to release the last loop device.
 const LETTING_GO: Duration = Duration::from_secs(20);
-/// How often we look meanwhile.
+/// Interval between two looks at it meanwhile.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Shows what there is, asks, and removes it.

@@ -4,7 +4,7 @@ use skep_cli::{print_line, print_note};
 
 use crate::serve::Ready;
 
-/// What to try first. Without indentation, so that it can be pasted as it is.
+/// First example to try. Without indentation, so that it can be pasted as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Example {
     /// A command: every template can run one.

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::error::{BenchError, local};
 use crate::floor::FLOOR;
 
-/// What stands before every driver, so that each is one program.
+/// Puts the common part before every driver, so that each is one program.
 macro_rules! driver {
     ($name:literal) => {
         concat!(
@@ -28,7 +28,7 @@ pub(super) const IPYKERNEL: &str = driver!("ipykernel.py");
 pub(super) const SHELL: &str = driver!("shell.py");
 pub(super) const JUPYTER_SERVER: &str = driver!("jupyter_server.py");
 
-/// How long one answer may take.
+/// Time limit for one answer.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A rival that runs.
@@ -97,7 +97,7 @@ impl Rival {
         }
     }
 
-    /// Has it do `action` once; how many seconds it took.
+    /// Makes it do `action` once; returns the seconds it took.
     pub(super) async fn ask(&mut self, action: &str) -> Result<f64, BenchError> {
         let order = format!("{action}\n");
         if let Err(error) = self.orders.write_all(order.as_bytes()).await {

@@ -8,7 +8,7 @@ const WIDTH: f64 = 48.0;
 /// Eighths of a character.
 const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
-/// What differs by more than this is drawn on a logarithmic scale.
+/// Ratio between values above which the scale is logarithmic.
 const FAR_APART: f64 = 50.0;
 
 /// A bar to each median, and a light one on to the 95th percentile, unit by unit. A unit that was
@@ -51,7 +51,7 @@ fn draw(group: &[&Measurement]) -> String {
     text
 }
 
-/// How long a bar is for a value.
+/// Mapping from values to lengths of bars.
 enum Scale {
     /// Twice as long is twice as much.
     Linear { longest: f64 },

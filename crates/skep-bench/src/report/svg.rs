@@ -79,7 +79,7 @@ fn text(x: f64, y: f64, anchor: &str, text: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>\n")
 }
 
-/// From the power of ten below the smallest sample to the one above the largest.
+/// Logarithmic scale from the power of ten below the smallest sample to the one above the largest.
 struct Scale {
     low: f64,
     high: f64,

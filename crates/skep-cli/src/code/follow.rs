@@ -10,30 +10,30 @@ use super::painter::{ScreenPainter, Shows, cell_name};
 use super::{Language, Session, Signalled, Signals};
 use crate::CliError;
 
-/// After how long a person who pressed Ctrl-C is told what else there is.
+/// Time after which a person who pressed Ctrl-C is told what else there is.
 const IMPATIENCE: Duration = Duration::from_secs(1);
 
-/// How an execution ended.
+/// The end of an execution.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// By itself.
+    /// The code ran to its end.
     Done(Usage),
-    /// With an error, which is not shown yet.
+    /// The code raised an error, which is not shown yet.
     Raised(RaisedError),
-    /// Nobody waits for it any more.
+    /// The command was told to leave, and waits for it no more.
     Left(Signalled),
 }
 
-/// What is run, and how it is shown.
+/// Code to run, and the way its results are shown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job<'a> {
-    /// The code.
+    /// The source text that is run.
     pub(crate) code: &'a str,
-    /// Where in the sandbox.
+    /// Context or language of the sandbox that it runs in.
     pub(crate) place: Place<'a>,
-    /// With what.
+    /// Environment and limits of the execution.
     pub(crate) options: &'a RunOptions,
-    /// What is shown beside what it prints.
+    /// Selection of results shown beside the output.
     pub(crate) shows: Shows,
     /// The language and the name of the file that the code is from.
     pub(crate) file: Option<(&'a Language, &'a str)>,

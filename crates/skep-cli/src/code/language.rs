@@ -34,14 +34,14 @@ impl Language {
         Self::named("python")
     }
 
-    /// What the name of a file tells, then its first line.
+    /// Language by the file's extension, else by its first line.
     pub(crate) fn of_file(path: &Path, text: &str) -> Option<Self> {
         let extension = path.extension().and_then(|extension| extension.to_str());
         let by_extension = extension.map(Self::named).filter(Self::is_known);
         by_extension.or_else(|| Self::of_first_line(text))
     }
 
-    /// What `#!/usr/bin/env python3` tells.
+    /// Language by a first line such as `#!/usr/bin/env python3`.
     fn of_first_line(text: &str) -> Option<Self> {
         let command = text.lines().next()?.strip_prefix("#!")?;
         let mut words = command.split_whitespace();
@@ -63,7 +63,7 @@ impl Language {
         &self.0
     }
 
-    /// As people write it.
+    /// Name of the language as people write it.
     pub(crate) fn title(&self) -> &str {
         match self.name() {
             "python" => "Python",
@@ -76,7 +76,7 @@ impl Language {
         }
     }
 
-    /// What stands before the cursor.
+    /// Short name shown in the prompt, before the cursor.
     pub(crate) fn prompt(&self) -> &str {
         match self.name() {
             "python" => "py",

@@ -1,4 +1,4 @@
-//! What code does, as it appears on standard output and error.
+//! Rendering of an execution on standard output and error.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use super::pictures::{inline, is_picture, is_placeholder};
 use super::{Language, Pictures, Screen, traceback};
 use crate::CliError;
 
-/// What is shown beside what the code prints.
+/// Selection of results shown beside the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shows {
     /// The value of the last expression too, as a prompt does.
@@ -27,21 +27,21 @@ pub(crate) struct Painter<Output, Errors> {
     screen: Screen,
     pictures: Pictures,
     is_json: bool,
-    /// Whether the last thing on the terminal was no whole line.
+    /// True if the terminal's cursor is not at the start of a line.
     is_within_line: bool,
-    /// What the interpreter calls the code, and what its owner does.
+    /// The interpreter's name of the code, and the user's own, which replaces it in tracebacks.
     renaming: Option<(String, String)>,
     has_hinted: bool,
 }
 
-/// On standard output and error.
+/// A painter on standard output and error.
 pub(crate) type ScreenPainter = Painter<io::Stdout, io::Stderr>;
 
 /// A line for machines that is not the interpreter's.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum OwnLine<'a> {
-    /// Where the code runs.
+    /// The sandbox in which the code runs.
     Sandbox { id: &'a str },
     /// A file of a result was kept.
     Saved { path: String },
@@ -50,7 +50,7 @@ pub(crate) enum OwnLine<'a> {
 }
 
 impl ScreenPainter {
-    /// On standard output and error.
+    /// A painter on standard output and error.
     pub(crate) fn new(screen: Screen, pictures: Pictures, is_json: bool) -> Self {
         Self::on(io::stdout(), io::stderr(), screen, pictures, is_json)
     }
@@ -76,7 +76,8 @@ impl<Output: Write, Errors: Write> Painter<Output, Errors> {
         }
     }
 
-    /// In tracebacks, calls the code `name` instead of what the interpreter calls a cell.
+    /// Sets the name by which tracebacks call the code, instead of the interpreter's name of a
+    /// cell.
     pub(crate) fn rename(&mut self, cell: String, name: String) {
         self.renaming = Some((cell, name));
     }
@@ -153,7 +154,7 @@ impl<Output: Write, Errors: Write> Painter<Output, Errors> {
         self.print(text)
     }
 
-    /// What a program prints on standard error when it leaves.
+    /// Prints the message of a program that leaves with one, on standard error.
     pub(crate) fn last_words(&mut self, words: &str) -> Result<(), CliError> {
         if self.is_json {
             return Ok(());
@@ -249,7 +250,7 @@ fn without_advice(text: &str) -> Cow<'_, str> {
     Cow::Owned(lines.filter(|line| !line.contains(ADVICE)).collect())
 }
 
-/// What a terminal shows of a result that is no picture.
+/// Text that a terminal shows for a result that is no picture.
 fn readable(result: &ResultLine) -> Option<String> {
     let text = result.text.as_deref();
     let pretty = |value: &Value| serde_json::to_string_pretty(value).ok();
@@ -282,13 +283,13 @@ fn write(target: &mut impl Write, text: &str) -> Result<(), CliError> {
         .map_err(CliError::failure)
 }
 
-/// Whether the reader of our output has gone, which is nobody's fault.
+/// Returns true if the reader of our output has gone, which is nobody's fault.
 pub(crate) fn is_broken_pipe(error: &CliError) -> bool {
     let source = error.source.downcast_ref::<io::Error>();
     source.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// What a cell is called by interpreters that count them by file.
+/// Name of a cell in interpreters that count them by file.
 pub(crate) fn cell_name(language: &Language, count: u64) -> Option<String> {
     match language.name() {
         "javascript" => Some(format!("cell-{count}.js")),

@@ -37,7 +37,7 @@ impl Pictures {
         }
     }
 
-    /// Whether anything is kept.
+    /// Returns true if pictures are saved.
     pub(crate) fn keeps(&self) -> bool {
         self.folder.is_some()
     }
@@ -81,7 +81,7 @@ impl Attachment<'_> {
     }
 }
 
-/// Whether there is something in it that only a picture shows.
+/// Returns true if there is something in it that only a picture shows.
 pub(crate) fn is_picture(result: &ResultLine) -> bool {
     !attachments(result).is_empty()
 }
@@ -120,13 +120,14 @@ fn page(result: &ResultLine) -> Option<Attachment<'_>> {
     })
 }
 
-/// What Python prints for an object that has other representations.
+/// Returns true for what Python prints for an object that has other representations.
 pub(crate) fn is_placeholder(text: &str) -> bool {
     let text = text.trim();
     text.starts_with('<') && text.ends_with('>') && !text.contains('\n')
 }
 
-/// What makes a terminal show the picture of `result`; `None` if it has none that it takes.
+/// Escape sequence by which a terminal shows the picture of `result`; `None` if it has none that it
+/// takes.
 pub(crate) fn inline(result: &ResultLine, protocol: PictureProtocol) -> Option<String> {
     let png = result.png.as_deref();
     let content = match protocol {

@@ -1,25 +1,25 @@
-//! What the terminal of whoever runs the command can show.
+//! Capabilities of the user's terminal.
 
 use std::io::IsTerminal as _;
 
 use rustix::termios::tcgetwinsize;
 
-/// What is known about standard output and error.
+/// Capabilities of standard output and error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Screen {
-    /// Whether a person reads standard output.
+    /// True if a person reads standard output.
     pub(crate) is_terminal: bool,
-    /// Whether standard output may be coloured.
+    /// True if standard output may be coloured.
     pub(crate) colours_output: bool,
-    /// Whether standard error may be coloured.
+    /// True if standard error may be coloured.
     pub(crate) colours_errors: bool,
-    /// How it takes pictures, if it has said that it does.
+    /// Protocol by which the terminal takes pictures, if it has said that it does.
     pub(crate) pictures: Option<PictureProtocol>,
     /// Characters in a line.
     pub(crate) width: Option<u16>,
 }
 
-/// How a terminal takes pictures among its text.
+/// Protocols by which a terminal takes pictures among its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PictureProtocol {
     Kitty,
@@ -27,7 +27,8 @@ pub(crate) enum PictureProtocol {
 }
 
 impl Screen {
-    /// What standard output and error are, and what the variables of the terminal say.
+    /// Detects the capabilities of standard output and error, also from the variables of the
+    /// terminal.
     pub fn detect(environment: impl Fn(&str) -> Option<String>) -> Self {
         let (stdout, stderr) = (std::io::stdout(), std::io::stderr());
         let size = tcgetwinsize(&stdout).ok();

@@ -13,16 +13,16 @@ use tokio::task::JoinHandle;
 use super::{Language, Screen};
 use crate::{CliError, ExitKind};
 
-/// How long a sandbox outlives a command that was killed and could not end it.
+/// Lifetime of a sandbox after its command was killed and could not end it.
 const LIFETIME: Duration = Duration::from_secs(300);
-/// How often a running command says that it needs its sandbox.
+/// Interval at which a running command extends the lifetime of its sandbox.
 const HEARTBEAT: Duration = Duration::from_secs(60);
-/// How long a sandbox lives that is left behind on purpose.
+/// Lifetime of a sandbox that is left behind on purpose.
 const KEPT: Duration = Duration::from_secs(3600);
-/// How long the end of a sandbox may take before it is left to its lifetime.
+/// Time limit for the end of a sandbox before it is left to its lifetime.
 const FAREWELL: Duration = Duration::from_secs(15);
 
-/// In what kind of sandbox code runs.
+/// The sandbox in which code runs.
 #[derive(Debug, Clone, Default, Args)]
 pub struct SessionArgs {
     /// Language [default: what the file is written in, or python]
@@ -65,19 +65,19 @@ pub(crate) struct Session {
     id: String,
     agent: Agent,
     interpreter: Interpreter,
-    /// Where contexts start that nobody tells where.
+    /// Working directory of contexts that name none.
     home: String,
     ownership: Ownership,
-    /// For every execution.
+    /// Variables of every execution.
     environment: BTreeMap<String, String>,
 }
 
-/// Whose the sandbox is.
+/// Ownership of the sandbox, which decides whether it is ended.
 #[derive(Debug)]
 enum Ownership {
     /// Ours, and kept alive as long as we are.
     Ours { heartbeat: JoinHandle<Option<()>> },
-    /// Somebody else's.
+    /// Given by `--sandbox`, and left alive.
     Theirs,
 }
 
@@ -184,7 +184,7 @@ impl Session {
         &self.interpreter
     }
 
-    /// How code is run, beside its limits.
+    /// Options for running code, beside its limits.
     pub(crate) fn options(&self) -> RunOptions {
         RunOptions {
             env: self.environment.clone(),
@@ -217,7 +217,7 @@ impl Session {
         Ok(Some(made.await?.id))
     }
 
-    /// How much memory the sandbox has, in MiB, if that can be found out.
+    /// Memory limit of the sandbox, in MiB, if that can be found out.
     pub(crate) async fn memory(&self) -> Option<u32> {
         let path = ["sandboxes", self.id.as_str()];
         let detail: SandboxDetail = self.client.get(&path).await.ok()?;
@@ -248,7 +248,7 @@ impl Session {
     }
 }
 
-/// What tells programs in the sandbox about the terminal here.
+/// Variables that tell programs in the sandbox about the terminal here.
 fn fitting(screen: &Screen) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::new();
     let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);

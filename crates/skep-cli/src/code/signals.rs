@@ -15,7 +15,7 @@ pub(crate) struct Signals {
 /// A signal that came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signalled {
-    /// Ctrl-C.
+    /// SIGINT, as Ctrl-C sends it.
     Interrupt,
     /// Somebody wants the process to end.
     Terminate,

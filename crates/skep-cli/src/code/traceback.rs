@@ -44,7 +44,7 @@ pub(crate) fn rendered(error: &RaisedError, colour: bool) -> String {
     text
 }
 
-/// What happened, in words.
+/// The exception in one line.
 fn summary(error: &RaisedError) -> String {
     match (error.name.as_str(), error.value.as_str()) {
         // The platform's, and its traceback says it.
@@ -77,7 +77,7 @@ fn plain<'a>(line: &'a str, error: &RaisedError) -> &'a str {
     }
 }
 
-/// Whether a line is the one that says what happened.
+/// Returns true if a line is the one that names the exception.
 fn names(line: &str, error: &RaisedError) -> bool {
     let after = line.strip_prefix(error.name.as_str());
     !error.name.is_empty() && after.is_some_and(|after| after.is_empty() || after.starts_with(':'))

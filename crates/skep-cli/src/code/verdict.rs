@@ -1,4 +1,4 @@
-//! What the end of an execution means as an exit code.
+//! Exit codes for the ends of executions.
 
 use skep_wire::interpreter::RaisedError;
 
@@ -9,19 +9,19 @@ const PLATFORM: u8 = 125;
 const INTERRUPTED: u8 = 130;
 const OUT_OF_MEMORY: u8 = 137;
 
-/// How code that raised an error ended.
+/// The exit code for code that raised an error, and what is still to be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Verdict {
     /// The exit code.
     pub(crate) code: u8,
-    /// Whether the code left by itself with this code, so that there is no error to show.
+    /// True if the code left by itself with this code, so that there is no error to show.
     pub(crate) left: bool,
-    /// What a program prints that leaves with a message.
+    /// Message of a program that leaves with one.
     pub(crate) last_words: Option<String>,
 }
 
 impl Verdict {
-    /// What an error means.
+    /// The exit code for an error.
     pub(crate) fn of(error: &RaisedError, language: &Language) -> Self {
         let failed = |code| Self {
             code,

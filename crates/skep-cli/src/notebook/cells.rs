@@ -20,7 +20,7 @@ pub(super) struct Run {
 }
 
 impl Cells {
-    /// Without what earlier runs have left.
+    /// The notebook without the outputs of earlier runs.
     pub(super) fn new(mut notebook: Notebook) -> Self {
         let code = notebook.cells_mut().iter_mut();
         code.filter(|cell| cell.kind() == CellKind::Code)
@@ -45,7 +45,7 @@ impl Cells {
         &self.notebook.cells()[index]
     }
 
-    /// Whether this cell is there to show an error.
+    /// Returns true if this cell is there to show an error.
     pub(super) fn may_raise(&self, index: usize) -> bool {
         has_tag(self.cell(index), "raises-exception")
     }
@@ -94,7 +94,7 @@ impl Cells {
         }
     }
 
-    /// How many cells were run.
+    /// Number of cells that were run.
     pub(super) fn count(&self) -> usize {
         self.runs.len()
     }

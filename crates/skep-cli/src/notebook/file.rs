@@ -1,4 +1,4 @@
-//! Where a notebook is written.
+//! Destination of a written notebook.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use crate::{CliError, FileError, print_line};
 
-/// Where a notebook is written.
+/// Destination of a written notebook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NotebookFile {
-    /// At the very end, to standard output.
+    /// Standard output, at the very end.
     StandardOutput,
-    /// In this file.
+    /// A file, replaced while the notebook runs.
     Path(PathBuf),
 }
 
@@ -36,7 +36,7 @@ impl NotebookFile {
         Ok(Self::Path(path))
     }
 
-    /// Beside the notebook it was made from: `report.ipynb` becomes `report.run.ipynb`.
+    /// Path beside the notebook it was made from: `report.ipynb` becomes `report.run.ipynb`.
     pub(super) fn beside(notebook: &Path) -> PathBuf {
         notebook.with_extension("run.ipynb")
     }

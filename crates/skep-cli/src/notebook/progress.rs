@@ -1,4 +1,4 @@
-//! What is seen of a notebook while it runs.
+//! Progress display of a running notebook.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use crate::{print_line, print_note};
 
-/// How much of the first line of a cell is shown.
+/// Length limit of a cell's first line in the display.
 const LONGEST: usize = 48;
-/// How often the time is drawn anew.
+/// Interval at which the elapsed time is redrawn.
 const TICK: Duration = Duration::from_millis(120);
 
 /// A line for machines.
@@ -19,20 +19,20 @@ const TICK: Duration = Duration::from_millis(120);
 pub(super) enum Told<'a> {
     /// A cell has ended.
     Cell {
-        /// Its place among the cells of the notebook, from 1.
+        /// Position among the cells of the notebook, from 1.
         number: usize,
-        /// Its id, if it has one.
+        /// Id of the cell, if it has one.
         id: Option<String>,
         /// `ok`, or the kind of the error.
         outcome: &'a str,
-        /// How long it took.
+        /// Duration of the run.
         seconds: f64,
     },
     /// It is all over.
     Notebook {
-        /// Where it was written.
+        /// File that the notebook was written to.
         output: String,
-        /// How many cells were run.
+        /// Number of cells that were run.
         cells: usize,
         /// `ok`, or the kind of the error that ended it.
         outcome: &'a str,
@@ -50,7 +50,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Of so many cells.
+    /// A display for so many cells.
     pub(super) fn new(cells: usize, is_json: bool) -> Self {
         let is_seen = !is_json && std::io::stderr().is_terminal();
         let bar = is_seen.then(|| {
@@ -104,7 +104,7 @@ impl Progress {
         }
     }
 
-    /// Nothing follows but the last word.
+    /// Ends the display, and prints the last line.
     pub(super) fn finish(&self, last: &Told<'_>) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

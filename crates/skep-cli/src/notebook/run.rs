@@ -17,17 +17,17 @@ use crate::code::{Language, Screen, Session, SessionArgs, Signalled, Signals};
 use crate::run::{Copies, duration};
 use crate::{CliError, ExitKind, FileError};
 
-/// After how long the notebook is written again while it runs.
+/// Interval at which the notebook is written while it runs.
 const SAVE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What `skep notebook run` takes.
+/// Arguments of `skep notebook run`.
 #[derive(Debug, Clone, Args)]
 pub struct NotebookRunArgs {
-    /// The notebook
+    /// Notebook to run
     #[arg(value_name = "NOTEBOOK")]
     notebook: PathBuf,
 
-    /// Where to write it; `-` is standard output [default: NOTEBOOK with the end `.run.ipynb`]
+    /// File to write; `-` is standard output [default: NOTEBOOK with the end `.run.ipynb`]
     #[arg(long, short = 'o', value_name = "FILE", conflicts_with = "inplace")]
     output: Option<PathBuf>,
 
@@ -90,14 +90,14 @@ pub struct PreparedNotebook {
     file: NotebookFile,
 }
 
-/// How a cell, or the notebook, ended.
+/// The end of a cell, or of the notebook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Ending {
     Done,
-    /// With an error of this kind.
+    /// An error of this kind.
     Failed {
         kind: String,
-        /// Whether nothing that follows can be right.
+        /// True if nothing that follows can be right, so that the run stops.
         is_final: bool,
     },
     Left(Signalled),
@@ -458,7 +458,7 @@ impl Course<'_> {
 }
 
 impl Ending {
-    /// In one word.
+    /// The result in one word.
     fn outcome(&self) -> &str {
         match self {
             Self::Done => "ok",

@@ -1,4 +1,4 @@
-//! What is said to the prompt itself, and not to the language.
+//! Commands to the prompt itself, rather than code.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::code::Language;
 /// The names, for completion.
 pub(super) const NAMES: &[&str] = &[":files", ":help", ":lang", ":quit", ":reset", ":save"];
 
-/// What `:help` says.
+/// Text of `:help`.
 pub(super) const HELP: &str = "\
 :lang NAME     go on in another language; the first one keeps its variables
 :reset         forget all variables of this language
@@ -18,7 +18,7 @@ Ctrl-C         interrupts the code; what it has set until then stays
 Tab            completes words that were there before; → takes the grey suggestion
 Up, Ctrl-R     what was entered before, also in other sessions";
 
-/// What a person wants of the prompt.
+/// A command to the prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Help,

@@ -1,4 +1,4 @@
-//! Whether code is complete, as far as that can be told without running it.
+//! Check of code for completeness, as far as that can be told without running it.
 //!
 //! A prompt that sends too early shows an error; one that never sends is worse. So what is not
 //! understood counts as complete, and an empty line sends anything but an open bracket or string.
@@ -8,10 +8,10 @@ mod bash;
 use crate::code::Language;
 use bash::bash;
 
-/// What is missing in code.
+/// Result of the check of code for completeness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Completeness {
-    /// Nothing.
+    /// Nothing is missing.
     Complete,
     /// Something; the next line begins with so many spaces.
     Incomplete { indent: usize },
@@ -31,7 +31,7 @@ pub(super) fn completeness(text: &str, language: &Language) -> Completeness {
     }
 }
 
-/// How a language writes what brackets do not count in.
+/// Syntax of a language's comments and strings, in which brackets do not count.
 struct Lexis {
     line_comment: &'static str,
     block_comment: Option<(&'static str, &'static str)>,
@@ -59,7 +59,7 @@ const HASHES: Lexis = Lexis {
     short_quotes: &[],
 };
 
-/// What a text leaves open at its end.
+/// Constructs that a text leaves open at its end.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Open {
     brackets: usize,
@@ -113,7 +113,8 @@ fn open(text: &str, lexis: &Lexis) -> Open {
     open
 }
 
-/// What follows a string; `None` if it does not end. One that may not go over lines ends with its.
+/// Remainder after a string; `None` if it does not end. A string that may not span lines ends with
+/// its line.
 fn after_quote<'a>(inside: &'a str, quote: &str, is_long: bool) -> Option<&'a str> {
     let mut characters = inside.char_indices();
     while let Some((at, character)) = characters.next() {

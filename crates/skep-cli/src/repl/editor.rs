@@ -27,7 +27,7 @@ const REMEMBERED: usize = 10_000;
 /// Candidates that are shown at once.
 const CANDIDATES: usize = 60;
 
-/// What a person entered.
+/// Input of a person at the prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entered {
     /// Code, or a command.
@@ -38,7 +38,7 @@ pub(super) enum Entered {
     End,
 }
 
-/// What editor and helper share.
+/// State shared by the editor and its helper.
 #[derive(Debug)]
 struct Memory {
     language: Language,
@@ -101,7 +101,7 @@ impl Editor {
         Ok(line)
     }
 
-    /// From now on `language` is entered, with its own history.
+    /// Switches to `language`, with its own history.
     ///
     /// # Errors
     ///

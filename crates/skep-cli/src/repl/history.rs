@@ -1,4 +1,4 @@
-//! Where the prompt keeps what was entered.
+//! History of the prompt, in a file.
 
 use std::path::PathBuf;
 

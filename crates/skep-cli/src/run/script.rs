@@ -1,4 +1,4 @@
-//! How a file or a piece of code becomes cells of an interpreter.
+//! Conversion of a file or a piece of code into cells of an interpreter.
 //!
 //! Nothing that a person names is pasted into code: what goes there is constant, and finds
 //! arguments and paths in a variable that it removes at once.
@@ -12,17 +12,17 @@ use super::source::Source;
 use crate::CliError;
 use crate::code::{Language, Shows};
 
-/// The variable.
+/// Environment variable that passes paths and arguments to constant code.
 const VARIABLE: &str = "_RUN_ORDER";
 
-/// What is run, in order.
+/// The cells that are run, in order.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Script<'a> {
-    /// What makes arguments known; empty output.
+    /// The cell that sets the arguments; prints nothing.
     pub(super) preparation: Option<Cell<'a>>,
     /// The code itself.
     pub(super) main: Cell<'a>,
-    /// What is shown beside what it prints.
+    /// Selection of results shown beside the output.
     pub(super) shows: Shows,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Cell<'a> {
 }
 
 impl<'a> Script<'a> {
-    /// How `source` is run with `arguments`. A file lies at `path` in the sandbox.
+    /// The cells that run `source` with `arguments`. A file lies at `path` in the sandbox.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Where the code comes from.
+//! Source of the code: a file, an argument or standard input.
 
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ impl Source {
         Ok(Self { text, file: None })
     }
 
-    /// What it is written in: what somebody says, then the file's name, then its first line.
+    /// Language of the source: the chosen one, else by the file's name, else by its first line.
     pub(super) fn language(&self, said: Option<Language>) -> Language {
         let path = self.file.as_deref().unwrap_or(Path::new(""));
         said.or_else(|| Language::of_file(path, &self.text))

@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::terminal::Terminal;
 use crate::{CliError, print_note};
 
-/// How long a shell is looked for whose server is gone: servers are replaced in a second.
+/// Time limit for finding a shell again whose server is gone: servers are replaced in a second.
 const PATIENCE: Duration = Duration::from_secs(30);
 const INTERVAL: Duration = Duration::from_millis(200);
 
@@ -129,7 +129,7 @@ impl Shell<'_> {
     }
 }
 
-/// Whether the reader of the output decides what is to be done about it.
+/// Returns true for errors that are left to the reader of the output to handle.
 fn is_temporary(error: &ClientError) -> bool {
     error.is_not_found()
         || matches!(

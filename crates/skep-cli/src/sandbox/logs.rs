@@ -9,12 +9,12 @@ use skep_wire::rest::{LogEntry, LogLevel, LogsV2, SandboxDetail};
 
 use crate::{CliError, OutputArgs, print_line, print_note};
 
-/// How often a log is looked at that is followed.
+/// Polling interval of a followed log.
 const INTERVAL: Duration = Duration::from_millis(400);
 /// The most that is asked for at once.
 const PAGE: usize = 1000;
 
-/// Which entries are shown.
+/// Selection of the log entries that are shown.
 #[derive(Debug, Args)]
 pub struct LogArgs {
     /// Go on until the sandbox ends
@@ -28,16 +28,16 @@ pub struct LogArgs {
     pub(crate) search: Option<String>,
 }
 
-/// How much an entry matters.
+/// Severity of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Level {
-    /// Everything
+    /// All entries
     Debug,
-    /// What is as expected
+    /// Expected events
     Info,
-    /// What is odd, such as standard error
+    /// Oddities, such as standard error
     Warn,
-    /// What is wrong
+    /// Failures
     Error,
 }
 
@@ -52,11 +52,12 @@ impl Level {
     }
 }
 
-/// What was shown last: entries come in the order of time, and several may have the same.
+/// Position of the last entry shown: entries come in the order of time, and several may have the
+/// same.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Place {
     at: Option<Timestamp>,
-    /// How many of that time were shown.
+    /// Number of entries of that time that were shown.
     shown: usize,
 }
 

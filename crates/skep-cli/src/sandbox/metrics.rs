@@ -7,7 +7,7 @@ use skep_wire::rest::Metric;
 
 use crate::{CliError, OutputArgs, print_json, print_line, print_note, print_table};
 
-/// How often a sandbox is looked at that is followed.
+/// Polling interval of a followed sandbox.
 const INTERVAL: Duration = Duration::from_secs(1);
 const HEADER: &[&str] = &[
     "time", "cpu", "cpu time", "memory", "average", "peak", "disk", "read", "written", "received",

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use skep_cli::CliError;
 
-/// What only a data directory has.
+/// A file that only a data directory has.
 const NUMBER: &str = "instance";
-/// What only a template cache has, all of it.
+/// Entries by which a template cache is recognized: all of them must exist.
 const CACHE_PARTS: [&str; 3] = ["layers", "images", "builds.lock"];
 const BLOCK: u64 = 512;
 
@@ -61,7 +61,7 @@ fn check_no_build(cache: &Path) -> Result<(), CliError> {
     })
 }
 
-/// How much of the disk a folder takes, for people.
+/// Disk usage of a directory, for display.
 pub(super) fn size(path: &Path) -> Result<String, CliError> {
     let bytes = disk_use(path).map_err(CliError::failure)?;
     let mebibytes = bytes.div_ceil(1 << 20);

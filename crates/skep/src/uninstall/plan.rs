@@ -1,4 +1,4 @@
-//! What goes and what stays.
+//! The plan of an uninstallation: what is removed, restored or kept.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +11,13 @@ use crate::args::UninstallArgs;
 use crate::cache_users;
 use crate::config::{Config, DEFAULT_PATH};
 
-/// Where a unit of this server may be.
+/// Paths at which a systemd unit of this server may be.
 const UNITS: [&str; 2] = [
     "/etc/systemd/system/skep.service",
     "/usr/local/lib/systemd/system/skep.service",
 ];
 
-/// What happens to a thing.
+/// The action on one row of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     Remove,
@@ -35,14 +35,14 @@ impl Action {
     }
 }
 
-/// One thing.
+/// One row of the plan: an object and what happens to it.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) action: Action,
     pub(super) kind: &'static str,
     pub(super) name: String,
     pub(super) detail: String,
-    /// What to remove, where it is a file or a folder.
+    /// The file or directory to remove, if it is one.
     pub(super) path: Option<PathBuf>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Plan {
     is_on_machine: bool,
 }
 
-/// What the installation in `data_dir` has on this machine.
+/// The footprint of the installation in `data_dir` on this host.
 pub(super) fn footprint_of(data_dir: &Path) -> Result<Footprint, CliError> {
     let cgroups = NativeConfig::new(data_dir, "").cgroup_root;
     footprint(data_dir, &cgroups).map_err(CliError::failure)
@@ -99,17 +99,17 @@ impl Plan {
         })
     }
 
-    /// Whether anything is to be done at all.
+    /// Returns true if there is anything to remove or restore.
     pub(super) fn has_work(&self) -> bool {
         self.rows.iter().any(|row| row.action != Action::Keep)
     }
 
-    /// Whether anything is outside of files and folders.
+    /// Returns true if anything exists outside of files and directories.
     pub(super) fn is_on_machine(&self) -> bool {
         self.is_on_machine
     }
 
-    /// What somebody should know before they say yes.
+    /// Summary of the consequences, shown before the confirmation.
     pub(super) fn summary(&self) -> String {
         match self.sandboxes {
             0 => "No sandbox runs.".to_owned(),

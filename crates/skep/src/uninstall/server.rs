@@ -9,10 +9,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use skep_cli::CliError;
 use skep_native::RunningServer;
 
-/// How long a stop in good order may take.
+/// Time limit for a stop in good order.
 const STOP: Duration = Duration::from_secs(60);
 
-/// What somebody is told who would take a server's ground away.
+/// The error for an uninstallation while a server runs.
 pub(super) fn still_runs(data_dir: &Path, server: RunningServer) -> CliError {
     let by_hand = match server.pid {
         Some(pid) => format!("`kill {pid}`, or `systemctl stop skep` if it is a service, stops it"),
@@ -51,7 +51,7 @@ pub(super) async fn stop(server: RunningServer) -> Result<(), CliError> {
     }
 }
 
-/// Whether it has ended in time.
+/// Sends SIGTERM, and returns true if the process has ended in time.
 fn end(pid: Pid) -> io::Result<bool> {
     let process = pidfd_open(pid, PidfdFlags::empty())?;
     pidfd_send_signal(&process, Signal::TERM)?;

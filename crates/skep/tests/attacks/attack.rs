@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use crate::control::Control;
 use crate::wall;
 
-/// One attack.
+/// One attack: a program that tries to get out of its sandbox, with its control.
 #[derive(Debug, Clone)]
 pub(crate) struct Attack {
     /// The folder it lies in.
     pub(crate) group: String,
     pub(crate) name: String,
-    /// What it tries, in a sentence.
+    /// Description of the attempt, in a sentence.
     pub(crate) tries: String,
     pub(crate) control: Control,
-    /// Who runs it.
+    /// User that the attack runs as.
     pub(crate) user: String,
-    /// What the kernel must have for the control to succeed.
+    /// Feature that the kernel must have for the control to succeed.
     pub(crate) needs: Option<String>,
     pub(crate) source: String,
 }

@@ -16,21 +16,21 @@ use crate::product::Product;
 use crate::sentinels::Sentinels;
 use crate::target::{Target, Verdict, command};
 
-/// How long an agent may take to say that it is well.
+/// Time limit for an agent's health check.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How much a flood of output is, and how much of it is read.
+/// Size of a flood of output, and of the part of it that is read.
 const FLOOD: u64 = 1 << 30;
 const READ_OF_FLOOD: u64 = 32 << 20;
-/// What an agent may use whatever the sandbox does.
+/// Memory that an agent may use whatever the sandbox does.
 const AGENT_MEMORY: u64 = 64 << 20;
 
-/// One bomb.
+/// One attempt to exhaust a resource, with the failure it must meet.
 #[derive(Debug, Clone)]
 pub(crate) struct Bomb {
     pub(crate) name: String,
-    /// How the reason starts that it must be given.
+    /// Prefix of the reason for which it must fail, such as `ENOSPC`.
     expect: String,
-    /// What a neighbour must be able to do meanwhile.
+    /// Python statement that a neighbour must be able to run meanwhile.
     meanwhile: Option<String>,
     source: String,
 }
@@ -132,7 +132,7 @@ struct Scene<'a> {
     product: &'a Product,
     offender: Target,
     neighbour: Target,
-    /// What the neighbour must be able to do, in Python.
+    /// Python statement that the neighbour must be able to run.
     meanwhile: Option<String>,
     before: Vec<Duration>,
     during: Vec<Duration>,
@@ -208,7 +208,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Whether a sandbox can do what a statement does.
+/// Runs a statement in a sandbox, and returns its error if it fails.
 async fn could(target: &Target, statement: &str) -> Result<(), String> {
     let program = format!("import ctypes, os\n{statement}");
     let arguments = ["-I".to_owned(), "-c".to_owned(), program];
@@ -219,7 +219,7 @@ async fn could(target: &Target, statement: &str) -> Result<(), String> {
     }
 }
 
-/// Whether root of the machine still gets what every user has a limited number of.
+/// Checks that root of the host still gets what every user has a limited number of.
 fn machine() -> Result<(), String> {
     use rustix::fs::inotify;
     use rustix::pty::{OpenptFlags, openpt};

@@ -26,14 +26,14 @@ use crate::world;
 pub(crate) const ATTACKERS: usize = 4;
 
 const TOKEN: &str = "token-of-a-control-sandbox";
-/// Where a template has the program of its zygote.
+/// Directory of the zygote's program in a template.
 const KERNEL_FOLDER: &str = "opt/venv/lib/python3.13/site-packages/skep_kernel";
-/// Where a server listens that opens files without care.
+/// Port of a server that opens files without care.
 const CARELESS_PORT: u16 = 8099;
 /// A port that nothing in a sandbox listens on.
 const FREE_PORT: &str = "49899";
 
-/// What is different in the sandbox in which an attack must succeed.
+/// Difference of the sandbox in which an attack must succeed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Control {
     /// Walls are left out.
@@ -69,7 +69,7 @@ impl FromStr for Control {
 }
 
 impl Control {
-    /// What is left out, or how else the control differs.
+    /// Description of what is left out, or of how else the control differs.
     pub(crate) fn in_words(&self) -> String {
         match self {
             Self::Without(walls) => crate::attack::in_words(walls),
@@ -119,17 +119,17 @@ impl Control {
         }
     }
 
-    /// Whether its attacks are on forks, in sandboxes below a zygote.
+    /// Returns true if its attacks are on forks, in sandboxes below a zygote.
     pub(crate) fn has_zygote(&self) -> bool {
         *self == Self::EnteringZygote
     }
 
-    /// Whether its attacks must come at the right moment, which they do not always.
+    /// Returns true if its attacks must come at the right moment, which they do not always.
     pub(crate) fn is_race(&self) -> bool {
         self.has_zygote()
     }
 
-    /// How many of its attacks may run in one sandbox at a time. Those on forks are in each
+    /// Number of its attacks that may run in one sandbox at a time. Those on forks are in each
     /// other's way.
     pub(crate) fn attackers(&self) -> usize {
         if self.has_zygote() { 1 } else { ATTACKERS }

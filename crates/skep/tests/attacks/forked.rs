@@ -14,7 +14,7 @@ use crate::target::{Target, Verdict, read_verdict};
 /// A zygote is warm, and code has run, within this time.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What becomes of attacks in a kernel of one team while a kernel of another plays along.
+/// Verdicts of attacks in a kernel of one team while a kernel of another plays along.
 pub(crate) async fn against(
     attacks: &[Attack],
     sentinels: &Sentinels,
@@ -52,7 +52,7 @@ pub(crate) async fn against(
     verdicts
 }
 
-/// What code prints in the kernel of a sandbox.
+/// Output of code in the kernel of a sandbox.
 async fn run(target: &Target, code: &str) -> Result<String, InterpreterError> {
     let interpreter = target.client.interpreter(&target.id, Some(&target.token));
     let running = async {

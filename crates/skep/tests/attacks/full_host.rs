@@ -14,19 +14,19 @@ use crate::target::Target;
 
 /// The disk of the server, in MiB.
 const DISK: u32 = 400;
-/// What a sandbox may write, in MiB.
+/// Disk limit of a sandbox, in MiB.
 const SANDBOX: u32 = 64;
-/// As many would fill the disk twice.
+/// Number of sandboxes that would fill the disk twice.
 const MOST: u32 = 2 * DISK / SANDBOX;
-/// What those that run may grow into: more than the neighbour's whole disk.
+/// Disk space reserved for the growth of running sandboxes: more than the neighbour's whole disk.
 const RESERVE: &str = "50%";
 
-/// What became of the neighbour.
+/// Effect of the attack on the neighbour.
 #[derive(Debug, PartialEq, Eq)]
 enum Neighbour {
     /// It wrote, and has what it wrote.
     Whole,
-    /// What it wrote is lost.
+    /// Data that it wrote is lost.
     Harmed,
 }
 
@@ -47,7 +47,8 @@ pub(crate) async fn check() -> Result<String, String> {
     }
 }
 
-/// How many sandboxes a team got, why it got no more, and what that did to a neighbour.
+/// Returns the number of sandboxes a team got, the error that stopped it, and the effect on a
+/// neighbour.
 async fn attack(admission: bool) -> (u32, Option<ClientError>, Neighbour) {
     let product = Product::start_on_disk_of(
         DISK,

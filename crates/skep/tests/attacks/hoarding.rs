@@ -26,7 +26,7 @@ pub(crate) struct Queue {
     program: &'static str,
 }
 
-/// All kinds.
+/// The ways to hoard kernel memory that no cgroup counts.
 pub(crate) const QUEUES: [Queue; 7] = [
     Queue {
         name: "answers",
@@ -96,7 +96,7 @@ impl Queue {
     }
 }
 
-/// Why a sandbox ended, once it has.
+/// Waits for the end of a sandbox and returns its reason.
 async fn end_reason(product: &Product, target: &Target) -> String {
     let (path, all) = (["skep", "sandboxes"], [("all", "true")]);
     skep_testkit::wait_until(PATIENCE, async || {

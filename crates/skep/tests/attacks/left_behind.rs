@@ -16,11 +16,10 @@ use crate::target::Target;
 const CYCLES: usize = 240;
 const AT_A_TIME: usize = 6;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What is kept ready is made one after the other; it is all there when nothing has changed for
-/// so long.
+/// Time without change after which everything made ahead is there, as it is made one by one.
 const STEADY: Duration = Duration::from_secs(1);
 
-/// How a sandbox ends.
+/// The ways in which a sandbox ends.
 #[derive(Debug, Clone, Copy)]
 enum End {
     /// It is killed.
@@ -29,9 +28,9 @@ enum End {
     KilledTwice,
     /// It is killed while a bomb goes off in it.
     KilledWithBomb,
-    /// Its agent is killed from outside.
+    /// The agent is killed from outside.
     AgentKilled,
-    /// Whoever asked for it goes away while it starts.
+    /// The caller disconnects while it starts.
     Unwanted,
 }
 
@@ -129,10 +128,10 @@ fn kill_agent(product: &Product, target: &Target) {
     }
 }
 
-/// How many there are of everything.
+/// Number of objects on the host, by kind.
 type Count = BTreeMap<&'static str, usize>;
 
-/// What there is when nobody has a sandbox and those that are kept ready are.
+/// Counts when nobody has a sandbox and all spares are ready.
 fn at_rest(product: &Product) -> Count {
     let mut seen = Count::new();
     let mut since = Instant::now();

@@ -24,29 +24,29 @@ pub(crate) const WITH_ZYGOTE: &str = "code-interpreter-slim";
 pub(crate) struct Product {
     server: Child,
     pub(crate) client: Client,
-    /// Where it listens.
+    /// Address that the server listens on.
     pub(crate) address: String,
-    /// Whether its template has one.
+    /// True if its template has a zygote.
     pub(crate) has_zygote: bool,
     data: TempDir,
-    /// Whether the data is on a disk of its own.
+    /// True if the data directory is on a disk of its own.
     has_own_disk: bool,
 }
 
-/// What the sandboxes of most servers get.
+/// Resource limits that most servers give their sandboxes.
 const LIMITS: &str = "[limits]\ncpus = 1\nmemory_mib = 256\ndisk_mib = 256\npids = 256\n";
 
-/// Who shares the zygotes of a server.
+/// Sharing of a server's zygotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Zygotes {
-    /// Nobody: each team has its own, as by default.
+    /// Each team has its own, as by default.
     PerTeam,
-    /// All teams.
+    /// All teams share one.
     Shared,
 }
 
 impl Zygotes {
-    /// How many there are when the first of two teams has a sandbox, and when both have.
+    /// Number of zygotes when the first of two teams has a sandbox, and when both have.
     pub(crate) fn counts(self) -> [u64; 2] {
         match self {
             Self::PerTeam => [1, 2],
@@ -151,14 +151,14 @@ impl Product {
         }
     }
 
-    /// How many sandboxes the server keeps ready: none, so that what an attack leaves can be
-    /// told from what is kept, unless whoever runs the suite wants to see both.
+    /// Number of sandboxes the server keeps ready: none, so that what an attack leaves can be told
+    /// from what is kept, unless whoever runs the suite wants to see both.
     pub(crate) fn spares() -> usize {
         let count = std::env::var_os("SKEP_POOL_READY");
         count.map_or(0, |count| count.to_str().unwrap().parse().unwrap())
     }
 
-    /// Whether all attacks are to be made beside a zygote, and not only those on zygotes.
+    /// Returns true if all attacks are to be made beside a zygote, and not only those on zygotes.
     pub(crate) fn all_with_zygote() -> bool {
         std::env::var_os("SKEP_POOL_ZYGOTES").is_some_and(|zygotes| zygotes == "true")
     }
@@ -185,7 +185,7 @@ impl Product {
         .await;
     }
 
-    /// What the server has counted under a name.
+    /// Value of a metric of the server.
     pub(crate) async fn counted(&self, name: &str) -> u64 {
         let text = self.client.get_text(&["skep", "metrics"]).await.unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -295,7 +295,7 @@ impl Product {
         pids
     }
 
-    /// How much memory the agent of a sandbox has.
+    /// Resident memory of a sandbox's agent.
     pub(crate) fn agent_memory(&self, id: &str) -> u64 {
         let resident = |pid: &i32| -> u64 {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();

@@ -51,7 +51,7 @@ async fn connect(target: &Target) -> String {
     target.shell("hostname -I").await.trim().to_owned()
 }
 
-/// How many connections the machine remembers that an address has begun.
+/// Number of tracked connections that an address has begun.
 fn remembered(address: &str) -> usize {
     let table = std::fs::read_to_string(TABLE).unwrap();
     let source = format!("src={address}");

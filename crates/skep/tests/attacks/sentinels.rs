@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::world;
 
-/// What every sentinel holds or says; the attacks know it, too.
+/// Text that every sentinel holds or sends; the attacks know it, too.
 const TEXT: &str = "a sentinel of the machine";
 /// A length of sleep that nobody else on the machine asks for.
 const SLEEP: &str = "86398.5";
@@ -81,7 +81,7 @@ impl Sentinels {
         }
     }
 
-    /// What attacks are told. Knowing where to look must not help.
+    /// Environment that tells attacks where the sentinels are. Knowing where to look must not help.
     pub(crate) fn surroundings(&self) -> BTreeMap<String, String> {
         self.surroundings.clone()
     }
@@ -124,7 +124,7 @@ fn greet(stream: &mut impl Write) {
     stream.write_all(TEXT.as_bytes()).ok();
 }
 
-/// On every address of the machine, over TCP and UDP.
+/// Answers on every address of the host, over TCP and UDP.
 fn serve_everywhere() -> u16 {
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -22,12 +22,12 @@ use crate::{
     bombs, forked, full_host, hoarding, left_behind, remembered, stage, table, undying, wall,
 };
 
-/// How often a race is run where it must be won once.
+/// Number of runs of a race where it must be won once.
 const RACES: usize = 4;
 /// Controls that run at a time.
 const CONTROLS: usize = 3;
 
-/// What became of one attack.
+/// Result of one attack, with and without its defence.
 #[derive(Debug, Clone)]
 struct Row {
     attack: Attack,
@@ -36,7 +36,7 @@ struct Row {
     control: Option<Verdict>,
 }
 
-/// What the tests work with.
+/// State shared by the tests.
 struct Suite {
     product: Product,
     /// Another server for attacks on forks, and their template, if any were chosen.
@@ -178,7 +178,7 @@ fn tell(name: &str, outcome: Result<String, String>) -> Result<(), Failed> {
     outcome.map(drop).map_err(Failed::from)
 }
 
-/// Whether it takes kernels of two teams, on servers of its own.
+/// Returns true if it takes kernels of two teams, on servers of its own.
 fn is_between_teams(attack: &Attack) -> bool {
     attack.control == Control::SharedZygote
 }
@@ -234,7 +234,7 @@ impl Suite {
         }
     }
 
-    /// What becomes of the attacks in sandboxes of the product.
+    /// Verdicts of the attacks in sandboxes of the product.
     async fn defended(&self, attacks: &[Attack]) -> BTreeMap<String, Verdict> {
         let (on_forks, others): (Vec<_>, Vec<_>) = attacks
             .iter()
@@ -254,8 +254,8 @@ impl Suite {
         verdicts
     }
 
-    /// What becomes of attacks on forks, beside a neighbour whose kernels come from the same
-    /// zygote all the time.
+    /// Verdicts of attacks on forks, beside a neighbour whose kernels come from the same zygote all
+    /// the time.
     async fn on_forks(&self, attacks: &[Attack]) -> BTreeMap<String, Verdict> {
         let Some((product, _)) = &self.beside_zygote else {
             return BTreeMap::new();
@@ -274,7 +274,7 @@ impl Suite {
         verdicts
     }
 
-    /// What becomes of them where they must succeed.
+    /// Verdicts of the attacks in their controls, where they must succeed.
     async fn controls(&self, attacks: &[Attack]) -> BTreeMap<String, Verdict> {
         let mut by_control: BTreeMap<Control, Vec<Attack>> = BTreeMap::new();
         for attack in attacks.iter().filter(|attack| kernel_has(attack)) {
@@ -339,7 +339,7 @@ async fn all_against(
     verdicts.collect().await
 }
 
-/// Whether this kernel can be attacked in that way, were there no walls.
+/// Returns true if this kernel can be attacked in that way, were there no defence.
 fn kernel_has(attack: &Attack) -> bool {
     let Some(needs) = attack.needs.as_deref() else {
         return true;
@@ -416,7 +416,7 @@ fn report(rows: &[Row]) {
     }
 }
 
-/// What needs no sandbox.
+/// Tests that need no sandbox.
 fn pure_trials(attacks: &[Attack]) -> Vec<Trial> {
     let page = table::page(attacks);
     let walls: BTreeSet<_> = attacks

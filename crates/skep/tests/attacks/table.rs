@@ -15,7 +15,7 @@ every address there is; no packet leaves the machine. This page is written by th
 
 ";
 
-/// What the kernel or the harness of the machine where this is developed does not have, and why.
+/// Features that the kernel or the harness of the development host lacks, with reasons.
 const NOT_HERE: [(&str, &str); 3] = [
     (
         "kcore",

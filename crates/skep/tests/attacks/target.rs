@@ -11,7 +11,7 @@ use crate::attack::helper;
 /// No attack takes longer, and one that does has found something.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// What a neighbour of an attacker has in its environment, and nobody else may read.
+/// A variable in the environment of an attacker's neighbour that nobody else may read.
 pub(crate) fn secret() -> (String, String) {
     ("SECRET_OF_A_NEIGHBOUR".into(), "nobody else's".into())
 }
@@ -22,11 +22,11 @@ pub(crate) struct Target {
     pub(crate) client: Client,
     pub(crate) id: String,
     pub(crate) token: String,
-    /// What the attacks are told about their surroundings.
+    /// Environment that tells the attacks about their surroundings.
     pub(crate) surroundings: BTreeMap<String, String>,
 }
 
-/// What an attack said about itself.
+/// Result that an attack reports about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Escaped(String),
@@ -45,7 +45,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What a command printed, and its code.
+/// Output of a command, and its exit code.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) stdout: String,
@@ -102,7 +102,8 @@ impl Target {
         })
     }
 
-    /// Has kernels forked from now on, with the sandbox's environment.
+    /// Starts to make contexts without end, so that kernels are forked with the sandbox's
+    /// environment.
     pub(crate) async fn make_contexts_forever(&self) {
         let mut target = self.clone();
         let source = format!("{}\n\n{}", helper("attack.py"), helper("make_contexts.py"));

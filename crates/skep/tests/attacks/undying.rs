@@ -114,7 +114,7 @@ async fn look(product: &Product, target: &Target) -> Result<(), String> {
     }
 }
 
-/// How the server says that it is, to everybody.
+/// Answer of the server's health check, which needs no key.
 async fn health(product: &Product) -> String {
     let mut stream = TcpStream::connect(&product.address).await.unwrap();
     let request =
@@ -125,7 +125,7 @@ async fn health(product: &Product) -> String {
     answer
 }
 
-/// How many sandboxes are stuck, as the server's operator reads it.
+/// Number of stuck sandboxes in the server's metrics.
 async fn stuck(product: &Product) -> Option<String> {
     let text = product.client.get_text(&["skep", "metrics"]).await.ok()?;
     let name = "skep_sandboxes_stuck{kind=\"sandbox\"} ";

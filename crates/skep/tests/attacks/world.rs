@@ -13,7 +13,7 @@ use rustix::thread::UnshareFlags;
 
 /// The first argument that makes this executable the world.
 pub(crate) const ROLE: &str = "world";
-/// Who resolves names for sandboxes.
+/// Address of the resolver of sandboxes.
 pub(crate) const RESOLVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 53), 53);
 /// The machine's own address towards the world.
 pub(crate) const MACHINE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 0);
@@ -21,7 +21,7 @@ pub(crate) const MACHINE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 0);
 const PRIVATE_RESOLVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 53);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const PUBLIC: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 80);
-/// Everybody's answer.
+/// Port at which every address of this world answers.
 const WEB: u16 = 80;
 /// Remembers from whom a word came, and tells it to whoever asks over TCP.
 const WITNESS: u16 = 7;

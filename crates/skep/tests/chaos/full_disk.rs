@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const MIB: u64 = 1 << 20;
 /// The server's whole disk. Sandboxes may write more than that.
 const DISK: u64 = 600;
-/// What is left of it when it is nearly full: less than a new sandbox is expected to need.
+/// Free space when it is nearly full: less than a new sandbox is expected to need.
 const LITTLE: u64 = 16 * MIB;
 
 /// A file that takes room.

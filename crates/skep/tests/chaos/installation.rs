@@ -16,10 +16,10 @@ use skep_native::{Native, NativeConfig};
 use skep_testkit::wait_for;
 use tempfile::TempDir;
 
-/// How long a stop in good order may take.
+/// Time limit for a stop in good order.
 const STOP: Duration = Duration::from_secs(30);
 
-/// Where servers keep templates, so that `base` is built once for tests and for use.
+/// Template cache of servers, so that `base` is built once for tests and for use.
 pub(crate) static CACHE: LazyLock<OsString> = LazyLock::new(|| {
     let cache = std::env::var_os("SKEP_CACHE_DIR").unwrap_or_else(|| "/var/cache/skep".into());
     let built = Command::new(env!("CARGO_BIN_EXE_skep"))
@@ -31,8 +31,7 @@ pub(crate) static CACHE: LazyLock<OsString> = LazyLock::new(|| {
     cache
 });
 
-/// Where templates with an interpreter are kept: where the conformance suite looks for them, so
-/// that they are built once.
+/// Template cache with interpreters: the one of the conformance suite, so that they are built once.
 pub(crate) static INTERPRETERS: LazyLock<OsString> = LazyLock::new(|| {
     let beside = || concat!(env!("CARGO_MANIFEST_DIR"), "/../../.cache/skep").into();
     let cache = std::env::var_os("SKEP_CACHE_DIR").unwrap_or_else(beside);
@@ -55,11 +54,11 @@ pub(crate) struct Installation {
     executable: PathBuf,
     address: SocketAddr,
     server: Option<Running>,
-    /// What the server logs, as tracing directives.
+    /// Log filter of the server, as tracing directives.
     directives: &'static str,
-    /// Where its templates are.
+    /// Template cache of the server.
     cache: OsString,
-    /// Whether its data is on a disk of its own.
+    /// True if its data is on a disk of its own.
     has_own_disk: bool,
 }
 
@@ -228,7 +227,7 @@ impl Installation {
         Client::new(&format!("http://{}", self.address), &server.api_key).unwrap()
     }
 
-    /// Where the server is, and the key of its operator.
+    /// URL of the server, and the key of its operator.
     pub(crate) fn address_and_key(&self) -> (String, String) {
         let server = self.server.as_ref().expect("a server runs");
         (format!("http://{}", self.address), server.api_key.clone())
@@ -248,12 +247,12 @@ impl Installation {
         self.folder.path().join("data")
     }
 
-    /// What the executables of this installation's processes start with.
+    /// Path prefix of the executables of this installation's processes.
     pub(crate) fn executables(&self) -> PathBuf {
         self.folder.path().to_owned()
     }
 
-    /// What all servers of this installation have logged.
+    /// Log of all servers of this installation.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap()
     }

@@ -20,11 +20,11 @@ use crate::witness::Witness;
 const ROUNDS: u64 = 10;
 /// The longest time between the start of a server and its death, in milliseconds.
 const LONGEST_LIFE: u64 = 600;
-/// After this time all sandboxes answer again.
+/// Time after which all sandboxes answer again.
 const ADOPTION: Duration = Duration::from_secs(1);
-/// How long what is ending may take to be gone.
+/// Time limit for something that is ending to be gone.
 const ENDING: Duration = Duration::from_secs(20);
-/// Who owns the witness.
+/// Owner of the witness in the ledger.
 const NOBODY: u64 = u64::MAX;
 
 fn rounds() -> u64 {

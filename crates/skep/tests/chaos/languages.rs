@@ -1,4 +1,4 @@
-//! What every language guarantees, in real sandboxes: a language is a row, a guarantee a column.
+//! The guarantees of every language, in real sandboxes: a language is a row, a guarantee a column.
 
 mod answer;
 mod rows;
@@ -21,11 +21,11 @@ use crate::installation::{CACHE, Installation};
 use answer::Answer;
 use rows::{ROWS, Row};
 
-/// With kernels for all of them.
+/// A template with kernels for all of them.
 const TEMPLATE: &str = "code-interpreter-languages";
-/// How long one wait may take on a machine that does much else.
+/// Time limit for one wait on a busy host.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// How much processor time, in microseconds, a kernel that waits may use from look to look.
+/// Processor time, in microseconds, that a waiting kernel may use from look to look.
 const STILL: u64 = 20_000;
 /// No kernel needs as much for itself.
 const MEMORY_LIMIT: u64 = 500 << 20;
@@ -184,7 +184,7 @@ impl Stage {
         Answer::read(execution.map_err(|error| format!("{error:?}"))?).await
     }
 
-    /// Whether a command in the sandbox succeeds.
+    /// Returns true if a command in the sandbox succeeds.
     async fn succeeds(&self, program: &str, arguments: &[&str]) -> bool {
         succeeds(&self.agent, program, arguments).await
     }
@@ -416,7 +416,7 @@ impl Stage {
     }
 }
 
-/// Whether a command in a sandbox succeeds.
+/// Returns true if a command in a sandbox succeeds.
 async fn succeeds(agent: &Agent, program: &str, arguments: &[&str]) -> bool {
     let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
     let options = ExecOptions::default();

@@ -1,4 +1,4 @@
-//! What the server has promised, and what it says about that later.
+//! The server's promises to its callers, compared with what it says later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use skep_wire::rest::{SandboxRecord, SandboxRecordState as State};
 
-/// What callers know of one sandbox.
+/// Knowledge that callers have of one sandbox.
 #[derive(Debug, Clone)]
 pub(crate) struct Promise {
-    /// Which caller made it; nobody else touches it.
+    /// The caller that made it; nobody else touches it.
     owner: u64,
     access_token: Option<String>,
-    /// Its end lies between these two.
+    /// Bounds of the time of its end.
     ends: (Timestamp, Timestamp),
     /// Somebody asked for its end; whether they had an answer.
     killed: Option<bool>,
@@ -126,7 +126,7 @@ impl Ledger {
 }
 
 impl Promise {
-    /// How the record breaks the promise, if it does.
+    /// Returns how the record breaks the promise, if it does.
     fn broken_by(&self, record: &SandboxRecord) -> Option<&'static str> {
         let Some(end) = record.end_at else {
             return Some("it was started and nobody knows when it ends");

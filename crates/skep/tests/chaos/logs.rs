@@ -1,4 +1,4 @@
-//! What sandboxes say, for their owners, and what the server says, for its operator.
+//! Logs of sandboxes, for their owners, and of the server, for its operator.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What there is of an installation on the machine, whatever its record says.
+//! Objects of an installation on the host, whatever its database says.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,15 +9,15 @@ use crate::installation::Installation;
 /// Everything that a sandbox has on the machine, by the id of the sandbox.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Traces {
-    /// With a group in any hierarchy.
+    /// Sandboxes with a group in any hierarchy.
     pub(crate) cgroups: BTreeSet<String>,
-    /// With a folder in the data directory.
+    /// Sandboxes with a directory in the data directory.
     pub(crate) folders: BTreeSet<String>,
-    /// With a disk that is in use.
+    /// Sandboxes with a disk that is in use.
     pub(crate) disks: BTreeSet<String>,
-    /// With a first process.
+    /// Sandboxes with a first process.
     pub(crate) agents: BTreeSet<String>,
-    /// How many network links there are.
+    /// Number of network links.
     pub(crate) links: usize,
     /// Processes of ours that are neither the server nor its one launcher nor in a sandbox, and
     /// mounts that the whole machine sees.
@@ -25,7 +25,7 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
-    /// What there should be for these sandboxes, and nothing else.
+    /// The objects that must exist for these sandboxes, and nothing else.
     pub(crate) fn of(ids: &BTreeSet<String>) -> Self {
         Self {
             cgroups: ids.clone(),

@@ -1,4 +1,4 @@
-//! What the server counts.
+//! Metrics of the server.
 
 use skep_client::{Client, ExecOptions};
 use skep_wire::rest::{NewSandbox, Sandbox};

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::installation::{INTERPRETER, INTERPRETERS};
 
-/// How long a server may take to leave the machine as it was.
+/// Time limit for a server to leave the host as it was.
 const CLEAN_UP: Duration = Duration::from_secs(30);
 
 /// A machine without a server: nothing listens where one would.

@@ -19,7 +19,7 @@ struct World {
     folder: TempDir,
 }
 
-/// What a command printed, and its exit code.
+/// Output of a command, and its exit code.
 #[derive(Debug, PartialEq, Eq)]
 struct Done {
     code: Option<i32>,

@@ -1,4 +1,5 @@
-//! How many sandboxes and records a server carries, and at what price. For people:
+//! Measurement of the number of sandboxes and records that a server carries, and of their cost. For
+//! people:
 //!
 //! ```text
 //! SKEP_SCALE_SANDBOXES=200 cargo test -p skep --test chaos -- --ignored --nocapture scale
@@ -19,7 +20,7 @@ use crate::installation::Installation;
 
 const SANDBOXES: usize = 100;
 const RECORDS: usize = 10_000;
-/// How many callers ask at a time.
+/// Number of concurrent callers.
 const CALLERS: usize = 4;
 
 fn count() -> usize {

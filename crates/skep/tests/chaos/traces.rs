@@ -1,4 +1,4 @@
-//! What a collector is told. It is read by OpenTelemetry's own reader.
+//! Traces as a collector receives them, decoded by OpenTelemetry's own types.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -23,8 +23,8 @@ async fn create(installation: &Installation) -> String {
     sandbox.sandbox_id
 }
 
-/// What looks like a template cache of this installation alone. The real one is shared with all
-/// tests, and none of them may remove it.
+/// Makes what looks like a template cache of this installation alone. The real one is shared with
+/// all tests, and none of them may remove it.
 fn cache_of(installation: &Installation) -> PathBuf {
     let cache = installation.executables().join("cache");
     if !cache.exists() {
@@ -53,7 +53,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What of a number is left on the machine.
+/// Objects of an instance number that are left on the host.
 fn left_of(number: &str, data_dir: &Path) -> Vec<String> {
     let root = Path::new("/sys/fs/cgroup");
     let hierarchies = fs::read_dir(root)

@@ -7,11 +7,11 @@ use skep_wire::rest::{NewSandbox, Sandbox};
 
 /// Counts in lines, some twenty a second.
 const COUNT: &str = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done";
-/// How long any answer may take.
+/// Time limit for any answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 const SIZE: TerminalSize = TerminalSize { cols: 80, rows: 24 };
 
-/// What runs in the sandbox, and how far it has come.
+/// A sandbox with running state, and the expected progress of that state.
 #[derive(Debug)]
 pub(crate) struct Witness {
     pub(crate) id: String,

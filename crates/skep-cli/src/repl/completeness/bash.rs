@@ -2,7 +2,7 @@
 
 use super::{Completeness, indent_of, last_line};
 
-/// After these a command stands.
+/// Words after which a command stands.
 const BEFORE_COMMANDS: &[&str] = &[
     "if", "then", "else", "elif", "do", "while", "until", "{", "(", "!",
 ];
@@ -38,7 +38,7 @@ pub(super) fn bash(text: &str) -> Completeness {
 struct Words {
     found: Vec<String>,
     current: String,
-    /// Whether the current word is where a command stands.
+    /// True if the current word is where a command stands.
     is_command: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What an execution answered, gathered.
+//! The collected answer of an execution.
 
 use skep_client::Execution;
 use skep_wire::interpreter::{AnswerLine, RaisedError, Usage};
@@ -12,7 +12,7 @@ pub(crate) struct Answer {
     /// The outcome that the receipt tells.
     pub(crate) outcome: String,
     pub(crate) usage: Option<Usage>,
-    /// Why the variables of earlier executions are gone.
+    /// Reason for which the variables of earlier executions are gone.
     pub(crate) restarted: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl Answer {
         }
     }
 
-    /// What its error is in every language.
+    /// The kind of its error, which is the same in every language.
     pub(crate) fn kind(&self) -> Option<&str> {
         self.error.as_ref()?.kind.as_deref()
     }

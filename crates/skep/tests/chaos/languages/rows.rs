@@ -1,7 +1,7 @@
 //! The languages, and how each says what a guarantee needs. A row has code, and where a language
 //! differs from the others, what it does instead.
 
-/// One language.
+/// Expectations on one language.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) language: &'static str,
@@ -27,8 +27,8 @@ pub(crate) struct Row {
     pub(crate) exhaust: Option<Exhaust>,
     /// Prints 24,000,000 bytes and makes the file `FILE`.
     pub(crate) flood: &'static str,
-    /// Whether it is stopped when nobody reads, and not a thousand messages later: Jupyter's own
-    /// kernels keep these in their memory.
+    /// True if it is stopped at once when nobody reads, and not a thousand messages later:
+    /// Jupyter's own kernels keep these in their memory.
     pub(crate) stops_at_once: bool,
     /// Waits until there is a file `FILE`, and prints `seen`.
     pub(crate) wait: &'static str,
@@ -36,7 +36,7 @@ pub(crate) struct Row {
     pub(crate) make: &'static str,
 }
 
-/// What an exception looks like.
+/// Expected parts of an exception.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Raised {
     pub(crate) name: &'static str,
@@ -48,7 +48,7 @@ pub(crate) struct Raised {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Exhaust {
     pub(crate) code: &'static str,
-    /// Whether the variables are still there afterwards.
+    /// True if the variables are still there afterwards.
     pub(crate) keeps_state: bool,
 }
 
