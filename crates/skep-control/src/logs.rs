@@ -20,9 +20,9 @@ pub struct LogQuery {
     pub direction: LogDirection,
     /// Limit on the number of entries.
     pub limit: usize,
-    /// Only what matters at least so much.
+    /// Lowest level of the entries.
     pub level: LogLevel,
-    /// Only what contains this text.
+    /// Text that the entries contain.
     pub search: Option<String>,
 }
 
