@@ -94,10 +94,10 @@ pub(crate) enum What {
     },
     /// Output of commands and of code: the first line, lines and bytes a second
     Stream {
-        /// Lines that are printed
+        /// Number of lines to print
         #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         lines: u32,
-        /// Mebibytes that are printed
+        /// Mebibytes to print
         #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
         size: u32,
     },
@@ -117,7 +117,7 @@ pub(crate) enum What {
     },
     /// Cost of the way through the server, beside a direct connection
     Proxy {
-        /// Mebibytes that are fetched
+        /// Mebibytes to fetch
         #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
         size: u32,
     },

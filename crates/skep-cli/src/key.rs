@@ -35,7 +35,7 @@ pub enum KeyCommand {
         /// The server to ask
         #[command(flatten)]
         server: ServerArgs,
-        /// The id of the key, as `skep key list` shows it
+        /// ID of the key, as `skep key list` shows it
         id: String,
     },
 }

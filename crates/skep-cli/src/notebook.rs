@@ -49,7 +49,7 @@ pub struct NotebookExportArgs {
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
 
-    /// The context [default: the first one, which runs Python]
+    /// ID of the context [default: the first one, which runs Python]
     #[arg(long, value_name = "ID")]
     context: Option<String>,
 

@@ -26,7 +26,7 @@ const BROKEN_PIPE: u8 = 141;
 /// Arguments of `skep run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// The file to run; `-` or nothing is standard input
+    /// File to run; `-` or nothing is standard input
     #[arg(value_name = "FILE", conflicts_with = "code")]
     file: Option<PathBuf>,
 
@@ -37,7 +37,7 @@ pub struct RunArgs {
     #[command(flatten)]
     session: SessionArgs,
 
-    /// Interrupt the code after so long, such as 30, 90s, 5m or 1h
+    /// Interrupt the code after this time, such as 30, 90s, 5m or 1h
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 

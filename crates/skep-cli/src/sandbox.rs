@@ -41,7 +41,7 @@ pub enum SandboxCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// End sandboxes
+    /// Kill sandboxes
     Kill {
         /// The server to ask
         #[command(flatten)]
@@ -60,10 +60,10 @@ pub enum SandboxCommand {
         /// Run as this user
         #[arg(long, short)]
         user: Option<String>,
-        /// Run in this folder
+        /// Run in this directory
         #[arg(long, short = 'C', value_name = "DIR")]
         cwd: Option<String>,
-        /// The command and its arguments, after `--`
+        /// Command and its arguments, after `--`
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
@@ -74,10 +74,10 @@ pub enum SandboxCommand {
         server: ServerArgs,
         /// ID of the sandbox
         id: String,
-        /// Be this user
+        /// Run the shell as this user
         #[arg(long, short)]
         user: Option<String>,
-        /// Start in this folder
+        /// Start in this directory
         #[arg(long, short = 'C', value_name = "DIR")]
         cwd: Option<String>,
         /// Terminal type
@@ -90,7 +90,7 @@ pub enum SandboxCommand {
         )]
         term: String,
     },
-    /// Show what a sandbox said, running or ended
+    /// Show the log of a sandbox, running or ended
     Logs {
         /// The server to ask
         #[command(flatten)]
@@ -104,14 +104,14 @@ pub enum SandboxCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Show what a sandbox uses
+    /// Show the resource usage of a sandbox
     Metrics {
         /// The server to ask
         #[command(flatten)]
         server: ServerArgs,
         /// ID of the sandbox
         id: String,
-        /// Go on until the sandbox ends
+        /// Follow until the sandbox ends
         #[arg(long, short)]
         follow: bool,
         /// Output format

@@ -66,7 +66,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         run: Box<RunArgs>,
     },
-    /// Type code at a prompt that remembers
+    /// Run code interactively, at a prompt that keeps variables
     Repl {
         #[command(flatten)]
         server: ChosenServerArgs,
@@ -78,23 +78,23 @@ pub(crate) enum Command {
     Notebook(NotebookCommand),
     /// Serve without building anything
     Serve(ServeArgs),
-    /// Check whether this machine can hold sandboxes, and say what to do if not
+    /// Check whether this host can run sandboxes, and print remedies
     Doctor(OutputArgs),
     /// Build and list templates
     #[command(subcommand)]
     Template(TemplateCommand),
-    /// Look at running sandboxes, run commands in them, end them
+    /// Manage sandboxes and run commands in them
     #[command(subcommand)]
     Sandbox(SandboxCommand),
-    /// Make, list and revoke API keys
+    /// Create, list and revoke API keys
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Say who may use this server, and how much
+    /// Manage teams and their limits
     #[command(subcommand)]
     Team(TeamCommand),
-    /// Measure how fast this is, beside floors and rivals
+    /// Measure performance, beside floors and rivals
     Bench(BenchArgs),
-    /// Take this installation off the machine: sandboxes, network, cgroups, settings, data
+    /// Remove this installation from the host: sandboxes, network, cgroups, settings, data
     ///
     /// Shows what goes and asks first. Safe to run again, also after a failure. Templates stay if
     /// another installation is on this machine. Exit codes: 0 nothing is left, 1 there is something
@@ -113,11 +113,11 @@ pub(crate) enum Command {
 /// Arguments of `uninstall`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct UninstallArgs {
-    /// Show what would go, and change nothing
+    /// Show what would be removed, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,
 
@@ -125,7 +125,7 @@ pub(crate) struct UninstallArgs {
     #[arg(long)]
     pub(crate) stop: bool,
 
-    /// Keep the record, keys, logs and templates, for a server that is started again
+    /// Keep the database, keys, logs and templates, for a server that is started again
     #[arg(long)]
     pub(crate) keep_data: bool,
 
@@ -133,7 +133,7 @@ pub(crate) struct UninstallArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) cache_dir: Option<PathBuf>,
 
-    /// Print what goes as JSON
+    /// Print what is removed as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

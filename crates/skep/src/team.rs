@@ -16,7 +16,7 @@ use skep_types::TeamId;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TeamCommand {
-    /// Make a team, and its first key, which is shown once
+    /// Create a team and its first key, which is shown once
     Create {
         /// Short name of the team, in lower case
         slug: String,
@@ -30,21 +30,21 @@ pub(crate) enum TeamCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Say how much a team may have; what is not given is as the configuration says
+    /// Set the limits of a team; those not given are the configuration's
     Limits {
         /// Short name of the team
         slug: String,
         #[command(flatten)]
         limits: LimitArgs,
     },
-    /// Let a team only look and end, not start
+    /// Block a team: it may list and kill sandboxes, but not start any
     Block {
         /// Short name of the team
         slug: String,
         /// Reason, shown to its members
         reason: String,
     },
-    /// Let a blocked team do everything again
+    /// Unblock a team
     Unblock {
         /// Short name of the team
         slug: String,
@@ -53,10 +53,10 @@ pub(crate) enum TeamCommand {
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct LimitArgs {
-    /// Sandboxes it may run at once
+    /// Maximum number of running sandboxes
     #[arg(long, value_name = "COUNT")]
     max_sandboxes: Option<u32>,
-    /// Longest life of one of its sandboxes
+    /// Maximum lifetime of a sandbox
     #[arg(long, value_name = "HOURS")]
     max_lifetime_hours: Option<u32>,
 }

@@ -37,7 +37,7 @@ pub struct SessionArgs {
     #[arg(long, short = 's', value_name = "ID")]
     pub sandbox: Option<String>,
 
-    /// Leave the sandbox alive for an hour, and say its id
+    /// Keep the sandbox for an hour, and print its ID
     #[arg(long, conflicts_with = "sandbox")]
     pub keep: bool,
 
@@ -45,15 +45,15 @@ pub struct SessionArgs {
     #[arg(long, short = 'e', value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
 
-    /// Run in this folder of the sandbox [default: the home of its user]
+    /// Run in this directory of the sandbox [default: the home of its user]
     #[arg(long, short = 'C', value_name = "DIR")]
     pub cwd: Option<String>,
 
-    /// Copy a file or folder into the sandbox first
+    /// Copy a file or directory into the sandbox first
     #[arg(long, short = 'w', value_name = "PATH")]
     pub with: Vec<PathBuf>,
 
-    /// Keep pictures and pages that the code shows in this folder
+    /// Save pictures and pages that the code shows in this directory
     #[arg(long, value_name = "DIR")]
     pub save_dir: Option<PathBuf>,
 }

@@ -31,15 +31,15 @@ pub struct NotebookRunArgs {
     #[arg(long, short = 'o', value_name = "FILE", conflicts_with = "inplace")]
     output: Option<PathBuf>,
 
-    /// Write it over itself
+    /// Overwrite the notebook
     #[arg(long)]
     inplace: bool,
 
-    /// Go on after errors
+    /// Continue after errors
     #[arg(long)]
     allow_errors: bool,
 
-    /// Interrupt a cell after so long, such as 30, 90s, 5m or 1h
+    /// Interrupt a cell after this time, such as 30, 90s, 5m or 1h
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 
@@ -67,11 +67,11 @@ pub struct NotebookRunArgs {
     #[arg(long, short = 'e', value_name = "NAME[=VALUE]")]
     env: Vec<String>,
 
-    /// Run in this folder of the sandbox [default: the home of its user]
+    /// Run in this directory of the sandbox [default: the home of its user]
     #[arg(long, short = 'C', value_name = "DIR")]
     cwd: Option<String>,
 
-    /// Copy a file or folder into the sandbox first
+    /// Copy a file or directory into the sandbox first
     #[arg(long, short = 'w', value_name = "PATH")]
     with: Vec<PathBuf>,
 

@@ -17,13 +17,13 @@ const PAGE: usize = 1000;
 /// Selection of the log entries that are shown.
 #[derive(Debug, Args)]
 pub struct LogArgs {
-    /// Go on until the sandbox ends
+    /// Follow until the sandbox ends
     #[arg(long, short)]
     pub(crate) follow: bool,
-    /// Only what matters at least so much
+    /// Show only entries of at least this level
     #[arg(long, value_name = "LEVEL", default_value = "debug")]
     pub(crate) level: Level,
-    /// Only what contains this text
+    /// Show only entries that contain this text
     #[arg(long, value_name = "TEXT")]
     pub(crate) search: Option<String>,
 }
