@@ -104,6 +104,8 @@ fn rules(names: Names, config: &NativeConfig, bystanders: &Bystanders) -> Value 
     let closed_neighbour = unless_left_out(Defence::ClosedNeighbours, &refuse);
     let denied_range = unless_left_out(Defence::DeniedRanges, &refuse);
     let rule = |chain: &str, expressions: &[&Value]| json!({"add": {"rule": {"family": "inet", "table": table, "chain": chain, "expr": expressions}}});
+    // Policies accept: the table is about our interfaces and judges none of the host's other
+    // traffic.
     let base = |name: &str, kind: &str, hook: &str, priority: i32| {
         json!({"add": {"chain": {
             "family": "inet", "table": table, "name": name,
@@ -123,6 +125,7 @@ fn rules(names: Names, config: &NativeConfig, bystanders: &Bystanders) -> Value 
         }
         json!({"add": {"set": set}})
     };
+    // A `goto` does not come back: the rules behind it in a base chain are for other packets.
     let jump = |target: &str| json!({"goto": {"target": target}});
     let dns = |protocol: &str| {
         [
@@ -135,7 +138,8 @@ fn rules(names: Names, config: &NativeConfig, bystanders: &Bystanders) -> Value 
     let mut commands = vec![
         ranges("denied", &denied()),
         ranges("allowed", &config.allowed_ranges),
-        // Before anything else: a sandbox speaks IPv4, and as itself.
+        // Before anything else: a sandbox speaks IPv4, and as itself. At -300 connections are not
+        // tracked yet (-200), so what is dropped leaves no entry, and `notrack` has an effect.
         base("arriving", "filter", "prerouting", -300),
         chain("arrived"),
         rule("arriving", &[&from_ours, &jump("arrived")]),
@@ -145,9 +149,12 @@ fn rules(names: Names, config: &NativeConfig, bystanders: &Bystanders) -> Value 
         ),
         rule("arrived", &[&strange_sender(), &checked_sender]),
         // To the machine itself: names, and nothing else.
+        // At -10, before the operator's own filters at 0. A drop is final; an accept is still
+        // judged by theirs.
         base("input", "filter", "input", -10),
         chain("to_machine"),
         rule("input", &[&from_ours, &jump("to_machine")]),
+        // Answers of sandboxes on connections that the host began, as the proxy does.
         rule("to_machine", &[&known, &accept]),
         rule("to_machine", &[&udp[0], &udp[1], &accept]),
         rule("to_machine", &[&tcp[0], &tcp[1], &accept]),
@@ -163,12 +170,16 @@ fn rules(names: Names, config: &NativeConfig, bystanders: &Bystanders) -> Value 
         ),
         rule("outward", &[&known, &accept]),
         rule("outward", &[&unknown, &drop]),
+        // Before the ranges that the operator allows: no configuration opens a way between
+        // sandboxes.
         rule("outward", &[&to_any_sandbox, &closed_neighbour]),
         rule(
             "outward",
             &[&differ(meta("iifgroup"), json!(OPEN)), &refuse],
         ),
+        // Counts new connections only, because packets of known ones were accepted above.
         rule("outward", &[&too_many_connections(), &refuse]),
+        // Exceptions from the denied ranges, so they come first.
         rule(
             "outward",
             &[&equal(payload("ip", "daddr"), json!("@allowed")), &accept],
@@ -248,6 +259,8 @@ fn untracked_names(names: Names) -> [(&'static str, Vec<Value>); 4] {
 /// One transaction that removes the table, whether it is there or not, and does `commands`.
 fn replace(names: Names, commands: Vec<Value>) -> Value {
     let table = json!({"table": {"family": "inet", "name": names.table()}});
+    // To delete a table that is not there is an error, to add one that is there is none. All of it
+    // is one transaction, so there is no moment without rules.
     let mut all = vec![json!({"add": table}), json!({"delete": table})];
     all.extend(commands);
     json!({"nftables": all})
@@ -303,6 +316,7 @@ fn run_nft(rules: &Value) -> Result<(), FirewallError> {
     drop(input);
     let output = nft.wait_with_output().map_err(FirewallError::NoTool)?;
     if output.status.success() {
+        // If it failed, what it says is worth more than that it did not read to the end.
         return written.map_err(FirewallError::NoTool);
     }
     let said = String::from_utf8_lossy(&output.stderr);

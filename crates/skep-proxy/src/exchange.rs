@@ -71,12 +71,16 @@ impl Exchange {
         let upstreams = &self.shared.upstreams;
         let leasing = upstreams.lease(&self.route, self.target.port);
         let lease = self.reached(trace::step("connect", leasing).await)?;
+        // Not before there is a connection: dropped, it tells the interpreter to stop a request,
+        // which must have got there.
         let mut hangup = Hangup::watch(&self.shared, &self.route, self.target.port);
         if let Some(name) = hangup.name() {
             request.headers_mut().insert(REQUEST_HEADER, name.clone());
         }
         let dependence = self.tie();
         match self.send(lease, request).await {
+            // Who asks for a switch is served above. To everybody else the service may not speak
+            // something that is not HTTP.
             Ok((_, response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 hangup.answered();
                 Err(Failure::Refused(self.no_answer()))
@@ -112,6 +116,8 @@ impl Exchange {
     /// Notes that the client is cut off, and with what.
     pub(crate) fn cut(&self, cut: Cut) -> Cut {
         self.shared.metrics.cut_by_end.add_one();
+        // On HTTP/2 the connection serves other requests, whose sandboxes live: only the stream is
+        // reset.
         if !self.multiplexed {
             self.connection.reset.arm();
         }
@@ -176,6 +182,8 @@ impl Exchange {
         request: Request<RequestBody>,
     ) -> Result<Result<Response<Incoming>, Broken>, Failure> {
         tokio::select! {
+            // The end is looked at first: a connection that breaks because the sandbox ends must
+            // not be told as a service that gave no answer.
             biased;
             () = self.route.ended.cancelled() => Err(self.ended()),
             result = lease.send(request) => Ok(result),

@@ -66,6 +66,8 @@ impl Drop for Hangup {
         // A runtime that is being dropped takes no more work.
         let stopping =
             self.shared.stopping.is_cancelled() || tokio::runtime::Handle::try_current().is_err();
+        // When the sandbox ends or the server stops, it is we who break the connection: the caller
+        // has not left, and a cell runs on through a restart of the server.
         if !self.pending || stopping || self.route.ended.is_cancelled() {
             return;
         }

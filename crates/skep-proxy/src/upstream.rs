@@ -322,6 +322,7 @@ impl Lease {
             port,
             ..
         } = self;
+        // The exchange is complete, so also a connection that is not kept may end in good order.
         reset.disarm();
         if sender.is_closed() {
             return;

@@ -276,6 +276,8 @@ fn run(
         }
         let is_last_try = gives_up_at.is_some_and(|deadline| start >= deadline);
         let is_tried_again = commit.as_ref().is_err_and(StoreError::is_of_disk) && !is_last_try;
+        // Those that are retained stay in their order, and the next batch puts them before all
+        // later ones: an end must not be written before the start it belongs to.
         let (kept, done): (Vec<_>, Vec<_>) = (batch.into_iter())
             .partition(|job| is_tried_again && job.when_full() == WhenFull::Retain);
         let count = u64::try_from(kept.len()).unwrap_or(u64::MAX);
@@ -352,6 +354,8 @@ fn note(metrics: &Metrics, commit: &Result<(), StoreError>) {
 
 fn commit(connection: &mut Connection, batch: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
     let failed = |source| StoreError::of("commit to the record", source);
+    // Takes the lock for writing now, for which SQLite waits. A transaction that begins as a reader
+    // would be refused at once when it first writes after somebody else has.
     let mut transaction = connection
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(failed)?;

@@ -102,9 +102,13 @@ pub(crate) async fn serve(
     let traces = Traces::start(&config.traces)?;
     let mut parts = Server::assemble(&config, choices).await?;
     let shutdown = CancellationToken::new();
+    // Before anybody hears that the server is ready: whoever hears it may send a signal at once,
+    // and the default action would end the process without the stop below.
     let mut terminate = signal(SignalKind::terminate()).map_err(CliError::failure)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::failure)?;
     let input = choices.ends.input()?;
+    // The socket listens already, so the kernel queues whoever connects until the front door
+    // accepts.
     announce(&parts.ready);
     let warming = parts.control.warm(&warm).await;
     warming.map_err(CliError::failure)?;
@@ -126,6 +130,9 @@ pub(crate) async fn serve(
     }
     tracing::info!("stopping");
     shutdown.cancel();
+    // From the edge inwards, so that nobody hands work to a part that has stopped: requests, then
+    // creations that go on without their callers, then drivers, then the backend that they use. The
+    // store is last because all of them write to it.
     if serving.await.is_err() {
         tracing::error!("the front door did not end well");
     }
@@ -178,6 +185,8 @@ impl Server {
             spares: config.pool.ready as usize,
             admission: config.admission.policy(),
         });
+        // Before control is opened, which takes its registry and its quotas from what the node has:
+        // a sandbox that is adopted later would count for nobody.
         let living = store
             .sandboxes()
             .living()
@@ -194,6 +203,8 @@ impl Server {
         let control = open_control(config, &store, &node).await?;
         let api_key = local_key(config, &control).await?;
 
+        // Not earlier: from here on connections are queued, and no request may miss a sandbox that
+        // is only not adopted yet.
         let listener = TcpListener::bind(config.listen).await.map_err(|error| {
             CliError::failure(error).hint(format!(
                 "cannot listen on {}; is another server running? `--listen` takes another address",
@@ -225,6 +236,7 @@ impl Server {
             ..config.server.front(domain.unwrap_or("localhost"))
         };
         let front = Front::new(front_config, api, routes);
+        // The API shows the proxy's metrics, and the proxy is made with the API inside.
         metrics.proxy.get_or_init(|| front.metrics());
         let names = match (&tls, domain) {
             (Some(_), Some(domain)) => Some(serve_names(domain, address).await?),

@@ -120,6 +120,9 @@ pub(super) async fn fork(
     .await?;
     let reply = watch(reply).map_err(ForkError::Machine)?;
     let zygote = host.names.slot(holder.run.first);
+    // The first word comes from the process outside of the sandbox, before it joins any cgroup. A
+    // delay until then is the zygote's or the host's. What comes later the sandbox can delay
+    // itself, so `Stalled` is never held against the zygote.
     let first = hear(holder, &reply, deadline, ForkError::Slow).await?;
     // On a busy machine it may have done its work and be gone by now.
     let _outside = open(first, [zygote, client.slot]).map(Outside);
@@ -175,6 +178,9 @@ fn ask(
     let mut descriptors = vec![plan.as_fd(), theirs.as_fd()];
     descriptors.extend(namespaces.iter().map(AsFd::as_fd));
     descriptors.extend(standard.iter().map(AsFd::as_fd));
+    // The server's own cgroup files first. The fork joins those at once, so that all it does is
+    // counted for the sandbox, and writes to the agent's, which the sandbox chose, only when no
+    // capability is in effect.
     descriptors.extend(own_doors.iter().map(AsFd::as_fd));
     descriptors.extend(doors.iter().map(AsFd::as_fd));
     let control = holder.control.lock().expect("no holder panics");
@@ -191,6 +197,8 @@ async fn hear(
 ) -> Result<Pid, ForkError> {
     let heard = tokio::time::timeout_at(deadline.into(), receive(reply, 1)).await;
     match heard {
+        // What the word says does not matter, since the fork could say anything. The kernel
+        // attaches the sender's pid to the packet, in numbers of the host.
         Ok(Ok(Some(word))) => word.sender.ok_or(ForkError::Declined),
         Ok(Ok(None)) if holder.has_ended() => {
             Err(ForkError::Dead(io::ErrorKind::BrokenPipe.into()))

@@ -76,14 +76,18 @@ pub(super) fn inspect(pid: i32, expected: &Expected<'_>) -> Result<i32, Differen
     for (what, wanted) in [
         ("Uid", same_four(expected.uid).as_str()),
         ("Gid", same_four(expected.gid).as_str()),
+        // The process that forked it has ended, so the agent waits for it as for any child of its
+        // own.
         ("PPid", &agent),
         ("TracerPid", "0"),
+        // Capabilities and filters belong to a thread, and `status` shows those of the first alone.
         ("Threads", "1"),
         ("CapInh", nothing),
         ("CapPrm", nothing),
         ("CapEff", nothing),
         ("CapAmb", nothing),
         ("CapBnd", &bounding),
+        // As everywhere in a sandbox, where `sudo` works.
         ("NoNewPrivs", "0"),
         ("Seccomp", "2"),
         ("Seccomp_filters", &filters),

@@ -101,6 +101,8 @@ async fn answer(
             if let Some(unsaid) = host.zygotes.warnings.admit() {
                 tracing::warn!(sandbox = %client.id, error = %Chain(&error), unsaid, "no kernel was forked");
             }
+            // The rest is within the power of a sandbox, or a sandbox that ends: one of them must
+            // not end the zygote of the others.
             let is_useless = match &error {
                 ForkError::Slow => host.zygotes.gives_up_after(holder.silence()),
                 ForkError::Different(difference) => !difference.may_be_of_the_sandbox(),
