@@ -125,6 +125,7 @@ fn format(path: &Path, mebibytes: u32) -> Result<(), DiskError> {
 fn copy(from: &File, to: &File) -> io::Result<()> {
     match rustix::fs::ioctl_ficlone(to, from) {
         Ok(()) => return Ok(()),
+        // The words by which different file systems say that they cannot.
         Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::INVAL | Errno::XDEV) => {}
         Err(error) => return Err(error.into()),
     }

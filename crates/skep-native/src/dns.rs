@@ -112,6 +112,8 @@ impl Service {
                     continue;
                 }
             };
+            // Like a packet that was lost: the client asks again, and what is dropped costs
+            // nothing.
             let Some(turn) = Turn::take(self, client.ip()) else {
                 continue;
             };

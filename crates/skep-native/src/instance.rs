@@ -83,6 +83,7 @@ impl Instance {
     ) -> Result<Self, InstanceError> {
         fs::create_dir_all(data_dir).map_err(file(data_dir))?;
         let remembered_at = data_dir.join(REMEMBERED);
+        // Locked until the server ends: whoever holds this has the data directory for itself.
         let mut data = open_private(&remembered_at).map_err(file(&remembered_at))?;
         if !lock_patiently(&data).map_err(file(&remembered_at))? {
             return Err(InstanceError::DataInUse(data_dir.to_owned()));

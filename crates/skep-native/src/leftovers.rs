@@ -92,6 +92,8 @@ fn try_all(host: &Host) {
             Ok(()) => {
                 tracing::info!(sandbox = %id, "nothing of it is left any more");
                 host.leftovers.remove(&id);
+                // Not before everything is gone: the next sandbox in the slot has its address and
+                // its ids.
                 slots.iter().for_each(|slot| host.move_out(&id, *slot));
             }
             Err(error) => {

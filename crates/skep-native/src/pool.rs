@@ -49,6 +49,8 @@ impl<K: Clone + PartialEq, T> Pool<K, T> {
     ) -> Option<T> {
         let kind = self.shelves().wanted().cloned()?;
         let number = self.number.fetch_add(1, Ordering::Relaxed);
+        // Without the lock, which launches need meanwhile. If the part is not wanted any more when
+        // it is ready, `put` gives it back.
         match make(&kind, &format!("{PREFIX}{number}")) {
             Ok(part) => self.shelves().put(&kind, part).err(),
             Err(error) => {

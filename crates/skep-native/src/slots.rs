@@ -192,7 +192,7 @@ impl Slots {
 
 impl State {
     /// Finds a run of `count` free slots that are kept for nobody. Searches from the end, away from
-    /// those that come and go. From the end, away from those that come and go.
+    /// those that come and go.
     fn gap(&self, count: u16) -> Option<Run> {
         let is_free = |index: usize| !self.taken[index] && self.reserved[index].is_none();
         let runs = (0..=SLOTS.checked_sub(count)?).map(|first| Run { first, count });

@@ -156,6 +156,7 @@ impl Zygotes {
         let Some(config) = &self.config else {
             return;
         };
+        // Before the look at the registry, so that an arrival in between is not missed.
         let mut arrivals = self.arrivals.subscribe();
         {
             let mut places = self.places();

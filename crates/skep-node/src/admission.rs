@@ -89,6 +89,7 @@ impl Admission {
 
     /// Looks at the machine and says what it has.
     pub(crate) async fn sample(&self, isolation: &dyn Isolation) -> Option<HostCapacity> {
+        // Both before the look: what is started while it lasts may or may not be in it.
         let (began, seen) = {
             let ledger = self.ledger();
             (Instant::now(), ledger.unseen)

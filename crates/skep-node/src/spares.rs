@@ -195,6 +195,8 @@ impl Inner {
         let spares = {
             let mut state = self.spares.state();
             let mut spares = state.shelves.clear();
+            // Those that are promised belong to creations under way, until no driver will come for
+            // them.
             if self.tasks.stopping().is_cancelled() {
                 spares.extend(state.promised.drain().map(|(_, spare)| spare));
             }
@@ -214,6 +216,8 @@ impl Inner {
                 let mut state = self.spares.state();
                 self.discard(state.shelves.expire(now(), KEPT));
                 let expiry = state.shelves.next_expiry(KEPT);
+                // Under the lock under which `tend_spares` looks: whoever wants a spare after this
+                // finds no keeper and starts one.
                 state.is_kept = expiry.is_some();
                 (state.shelves.wanted().cloned(), expiry)
             };

@@ -161,6 +161,7 @@ pub(crate) struct Attendance {
 
 impl SandboxBody {
     pub(crate) fn new(upstream: Incoming, attendance: Attendance) -> Self {
+        // Behind a declared length there is no room for words.
         let framed = upstream.size_hint().exact().is_none();
         let mut body = Self {
             upstream,
@@ -203,6 +204,8 @@ impl SandboxBody {
                 if let (Some(boundary), Some(data)) = (&mut self.last_words, frame.data_ref()) {
                     boundary.advance(data);
                 }
+                // Nobody polls again behind the last frame of a body whose length is known, and a
+                // drop would be taken for a caller that left.
                 if self.upstream.is_end_stream() {
                     self.complete();
                 }
@@ -220,6 +223,7 @@ impl SandboxBody {
     /// nobody can take it for complete.
     fn cut(&mut self, reason: Cut) -> Result<Frame<Bytes>, Cut> {
         self.complete = true;
+        // It was not the caller who left.
         self.hangup.answered();
         self.lease = None;
         if self

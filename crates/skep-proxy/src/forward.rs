@@ -241,6 +241,7 @@ async fn signer(shared: &Shared, parts: &Parts) -> Result<Option<Arc<Route>>, Re
     let routes = Arc::clone(&shared.routes);
     let search = move || {
         let found = routes.find_by_signature(&|token| url.is_signed_with(token));
+        // Here, because the search goes on when its caller has gone, and the next must wait for it.
         drop(turn);
         found
     };

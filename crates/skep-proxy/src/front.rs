@@ -130,6 +130,8 @@ impl Front {
             _ = futures_util::future::join_all(accepting) => {}
             () = shutdown.cancelled() => {}
         }
+        // Closed before others are drained: who connects now is refused at once, instead of waiting
+        // in a queue that nobody empties.
         drop(listeners);
         self.shared.stopping.cancel();
         let drained = self.admission.drained();

@@ -166,6 +166,8 @@ where
     loop {
         tokio::select! {
             biased;
+            // Before HTTP, which would close the connection in good order: the Python SDK
+            // takes only a reset for the end of its sandbox.
             () = &mut ended => {
                 shared.metrics.cut_by_end.add_one();
                 connection.reset.arm();

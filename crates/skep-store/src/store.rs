@@ -182,7 +182,10 @@ pub(crate) fn connect(path: &Path) -> Result<Connection, StoreError> {
         let connection = Connection::open(path)?;
         connection.busy_timeout(PATIENCE)?;
         connection.pragma_update(None, "journal_mode", "wal")?;
+        // With a write-ahead log this commits without an fsync: a write survives the process at
+        // once, and the host after the next checkpoint.
         connection.pragma_update(None, "synchronous", "normal")?;
+        // Else every so many pages a writer would do a checkpoint itself, and wait for the disk.
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
         connection.pragma_update(None, "foreign_keys", true)?;
         Ok(connection)
