@@ -45,7 +45,7 @@ fn main() -> io::Result<()> {
     fs::write(target.join("kernels.rs"), list)
 }
 
-/// Collects a file, or the files below a folder, and tells cargo to look at it again.
+/// Collects a file, or the files below a directory, and tells cargo to look at it again.
 fn collect(root: &Path, part: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     let place = root.join(part);
     println!("cargo::rerun-if-changed={}", place.display());

@@ -2,7 +2,7 @@
 //!
 //! The agent works with root's rights on whatever paths it is given. So the thread that runs it,
 //! and all threads made from there, see a small filesystem in memory and nothing of the
-//! machine; libFuzzer's own thread goes on seeing its corpora. There is no program in there
+//! host; libFuzzer's own thread goes on seeing its corpora. There is no program in there
 //! that could be started.
 
 use std::ffi::CStr;
@@ -15,7 +15,7 @@ use rustix::process::{chdir, pivot_root};
 
 /// Moves this thread in. Needs root.
 pub(crate) fn enter() -> io::Result<()> {
-    // A place that is there on every machine; only this thread sees it covered.
+    // A place that is there on every host; only this thread sees it covered.
     const PLACE: &str = "/tmp";
     skep_linux::leave_shared_view()?;
     let propagation = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;

@@ -1,6 +1,6 @@
 //! Keeping other people's web pages out of a server that asks for no key.
 //!
-//! Such a server listens on loopback, but every page open in a browser on this machine can send
+//! Such a server listens on loopback, but every page open in a browser on this host can send
 //! requests there too, and by pointing its own name at 127.0.0.1 can even read the answers.
 //! So can a page that a sandbox serves, under a name below our own. All of them show in the
 //! headers: in the name that was asked, in the origin of the page, and in what browsers say of

@@ -27,7 +27,7 @@ pub(crate) struct Bench<'a> {
     pub(crate) rounds: Rounds,
     /// The server, if it is the bench's own.
     pub(crate) own: Option<OwnServer>,
-    /// A folder that nothing else uses and that is removed at the end.
+    /// A directory that nothing else uses and that is removed at the end.
     pub(crate) scratch: PathBuf,
     /// Directory in which programs of rivals are kept between runs.
     pub(crate) rivals: PathBuf,

@@ -75,7 +75,7 @@ pub enum BenchError {
         /// Time limit of the operation.
         limit: Duration,
     },
-    /// A file or a program on this machine.
+    /// A file or a program on this host.
     #[error("cannot {operation} `{}`", .path.display())]
     Local {
         /// The operation, as a verb.

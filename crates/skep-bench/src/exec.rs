@@ -1,4 +1,4 @@
-//! A command beside the same one on this machine, and code in a warm interpreter.
+//! A command beside the same one on this host, and code in a warm interpreter.
 
 use std::process::{Command, Stdio};
 
@@ -32,7 +32,7 @@ pub(crate) async fn measure(bench: &mut Bench<'_>) -> Result<(), BenchError> {
     bench.kill(&sandbox).await
 }
 
-/// Runs the same command on this host, without a sandbox. The login scripts of this machine are its
+/// Runs the same command on this host, without a sandbox. The login scripts of this host are its
 /// owner's and say nothing about a sandbox, which has its template's.
 fn run_here() -> Result<(), BenchError> {
     let output = Command::new(SHELL)

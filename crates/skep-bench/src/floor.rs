@@ -17,7 +17,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::thread::UnshareFlags;
 use skep_linux::{Cloned, clone_process, exit_now};
 
-/// The first argument that makes a process the floor; the second is a folder to work in.
+/// The first argument that makes a process the floor; the second is a directory to work in.
 pub const FLOOR: &str = "bench-floor";
 
 /// Answers until standard input ends. Must be called before any thread is started.

@@ -140,7 +140,7 @@ async fn new_context(
     Ok(context)
 }
 
-/// The processes that are not the language's kernel. Only those of this machine can be seen.
+/// The processes that are not the language's kernel. Only those of this host can be seen.
 fn others(
     bench: &mut Bench<'_>,
     sandbox: &Sandbox,

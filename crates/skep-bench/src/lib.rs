@@ -1,9 +1,9 @@
 //! `skep bench`: measures a server over the wire, as an SDK sees it, beside floors and rivals.
 //!
-//! [`run`] is the entry: it measures one part and gives a [`Report`], which is rendered as JSON, as a
-//! table, as a plot of characters or as SVG. Nothing is printed here. A part is a file of its
-//! own; what is compared alternates round by round, so that a machine that grows slow grows slow
-//! for everybody.
+//! [`run`] is the entry: it measures one part and gives a [`Report`], which is rendered as JSON, as
+//! a table, as a plot of characters or as SVG. Nothing is printed here. A part is a file of its
+//! own; what is compared alternates round by round, so that a host that grows slow grows slow for
+//! everybody.
 
 mod args;
 mod bench;

@@ -1,11 +1,11 @@
-//! The machine on which something was measured.
+//! The host on which something was measured.
 
 use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
 
-/// A description of this machine: numbers from another one mean little.
+/// A description of this host: numbers from another one mean little.
 #[derive(Debug, Clone, Serialize)]
 pub struct Machine {
     /// Release of the kernel.
@@ -14,7 +14,7 @@ pub struct Machine {
     pub processor: String,
     /// Number of processors that this process may use.
     pub cores: usize,
-    /// All of the machine's memory.
+    /// All of the host's memory.
     pub memory_bytes: u64,
     /// Generation of the cgroup hierarchy.
     pub cgroup_version: u8,
@@ -25,7 +25,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at this machine. What it does not tell is left empty.
+    /// Looks at this host. What it does not tell is left empty.
     pub(crate) fn look() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let unified = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();

@@ -1,4 +1,4 @@
-//! Memory and processor time of processes on this machine.
+//! Memory and processor time of processes on this host.
 
 use std::fs;
 use std::io;

@@ -28,7 +28,7 @@ pub struct Report {
     pub rounds: Rounds,
     /// The server and template that were measured.
     pub subject: Subject,
-    /// The machine of the bench.
+    /// The host of the bench.
     pub machine: Machine,
     /// Circumstances that make the numbers doubtful.
     pub warnings: Vec<String>,
@@ -65,7 +65,7 @@ impl Subject {
 }
 
 impl Report {
-    /// Everything, for people: the machine, a table, a plot and what was reached.
+    /// Everything, for people: the host, a table, a plot and what was reached.
     pub fn text(&self) -> String {
         let mut text = self.headline();
         text.push_str("\n\n");

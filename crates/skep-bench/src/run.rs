@@ -19,8 +19,8 @@ use crate::{
 /// Measures what `args` name.
 ///
 /// Without `--against`, a server is started by `server` and stopped again; its template must be
-/// built. What it leaves on the machine beyond its folder is the caller's to remove. Rivals are
-/// installed once, below the folder of templates.
+/// built. What it leaves on the host beyond its directory is the caller's to remove. Rivals are
+/// installed once, below the directory of templates.
 ///
 /// # Cancel safety
 ///

@@ -1,6 +1,6 @@
 //! Targets of performance, as data, and their comparison with results.
 //!
-//! A machine is fast or slow, quiet or noisy; a ratio of two things that were measured beside each
+//! A host is fast or slow, quiet or noisy; a ratio of two things that were measured beside each
 //! other on it stays. So most targets are ratios. One is judged only if all it needs was
 //! measured in the same run.
 

@@ -14,7 +14,7 @@ pub enum ExitKind {
     Failure,
 }
 
-/// A file of this machine could not be used.
+/// A file of this host could not be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} `{}`", path.display())]
 pub(crate) struct FileError {

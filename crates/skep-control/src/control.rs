@@ -24,7 +24,7 @@ pub struct Control {
 pub struct Parts {
     /// The database of teams, keys and sandboxes.
     pub store: Store,
-    /// The machines. They must have adopted the sandboxes of the last server.
+    /// The hosts. They must have adopted the sandboxes of the last server.
     pub nodes: Arc<dyn Nodes>,
     /// The source of templates.
     pub templates: Arc<dyn Templates>,

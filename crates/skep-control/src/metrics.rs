@@ -94,7 +94,7 @@ impl Control {
             return;
         };
         let mut history = lock(&entry.history);
-        // Somebody else may have asked while the machine answered.
+        // Somebody else may have asked while the host answered.
         if history.taken.is_some_and(fresh) {
             return;
         }

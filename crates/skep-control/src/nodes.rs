@@ -15,7 +15,7 @@ pub use fake::FakeNodes;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// The machines that run sandboxes. A sandbox's id is enough to find its machine.
+/// The hosts that run sandboxes. A sandbox's id is enough to find its host.
 ///
 /// Whoever implements this writes the start, every deadline and the end of each sandbox to the
 /// record before the call that caused it returns; control has written the order by then.
@@ -83,13 +83,13 @@ pub trait Nodes: fmt::Debug + Send + Sync {
     fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>>;
 }
 
-/// Room for a sandbox on some machine. Dropping it gives up what the sandbox has not taken.
+/// Room for a sandbox on some host. Dropping it gives up what the sandbox has not taken.
 pub type Admitted = Box<dyn fmt::Debug + Send + Sync>;
 
 /// Failure to create a sandbox. Nothing of it is left.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeCreateError {
-    /// No machine has enough of this for another sandbox. Waiting may help.
+    /// No host has enough of this for another sandbox. Waiting may help.
     #[error("not enough {0} for another sandbox")]
     NoRoom(HostResource),
     /// It did not come up, and may if asked again.
@@ -109,7 +109,7 @@ pub enum KillError {
     /// It is gone, whoever ended it, or was never there.
     #[error("sandbox is not there")]
     NotHere,
-    /// Something of it is left, out of reach: its status is still published. The machine tries
+    /// Something of it is left, out of reach: its status is still published. The host tries
     /// again until nothing is left; asking again tries at once.
     #[error("sandbox could not be removed")]
     Failed(#[source] Source),

@@ -1,4 +1,4 @@
-//! The templates of this machine: found, listed, removed.
+//! The templates of this host: found, listed, removed.
 
 mod manifest;
 
@@ -14,7 +14,7 @@ use crate::store::{LayerRecord, LockOutcome, Store, StoreError};
 
 pub(crate) use manifest::Manifest;
 
-/// The templates in one folder, shared by every process that opens it.
+/// The templates in one directory, shared by every process that opens it.
 #[derive(Debug, Clone)]
 pub struct Catalog {
     store: Store,
@@ -51,7 +51,7 @@ pub enum CatalogError {
     /// A build is running and may need what is about to be removed. Try again when it is done.
     #[error("templates are being built in `{}`", dir.display())]
     BuildRunning {
-        /// The folder of the catalog.
+        /// The directory of the catalog.
         dir: PathBuf,
     },
 }
@@ -70,7 +70,7 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// [`CatalogError::Store`] if the folder cannot be used.
+    /// [`CatalogError::Store`] if the directory cannot be used.
     pub fn open(dir: &Path) -> Result<Self, CatalogError> {
         Ok(Self {
             store: Store::open(dir)?,
@@ -130,7 +130,7 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// [`CatalogError::Store`] if the folder cannot be changed.
+    /// [`CatalogError::Store`] if the directory cannot be changed.
     pub fn remove(&self, name: &str) -> Result<bool, CatalogError> {
         let Some(path) = self.manifest_path(name) else {
             return Ok(false);

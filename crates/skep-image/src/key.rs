@@ -19,7 +19,7 @@ impl ContentKey {
         hex::encode(&self.0[..6])
     }
 
-    /// The id of a template with this key: the same recipe has the same id on every machine.
+    /// The id of a template with this key: the same recipe has the same id on every host.
     pub fn template_id(&self) -> TemplateId {
         const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
         let text: String = self.0[..20]

@@ -73,7 +73,7 @@ fn add_file(root: &Path, layers: &[PathBuf], path: &str, content: &str) -> io::R
     for folder in folders.into_iter().rev() {
         let own = root.join(folder);
         fs::create_dir_all(&own)?;
-        // A folder of the highest layer decides who may do what in it, so it must be as it was.
+        // A directory of the highest layer decides who may do what in it, so it must be as it was.
         let below = layers
             .iter()
             .rev()

@@ -20,7 +20,7 @@ pub enum StepError {
     /// The command of the step failed; its output says why.
     #[error("the step ended with {0}")]
     Failed(String),
-    /// A program that the step needs is not on this machine.
+    /// A program that the step needs is not on this host.
     #[error("`{program}` is not installed")]
     ProgramMissing {
         /// Name of the missing program.
@@ -117,7 +117,7 @@ pub struct StepLaunch {
     pub workdir: String,
 }
 
-/// A file or directory of the machine that appears in the template during a step.
+/// A file or directory of the host that appears in the template during a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepMount {
     /// Path on the host.

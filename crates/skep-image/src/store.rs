@@ -91,7 +91,7 @@ pub struct LayerRecord {
     pub bytes: u64,
 }
 
-/// A folder with layers in it.
+/// A directory with layers in it.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
     dir: PathBuf,

@@ -59,7 +59,7 @@ impl FakeIsolation {
         self.lock().fail_next = Some(error);
     }
 
-    /// Says what the machine has from now on.
+    /// Says what the host has from now on.
     pub fn set_capacity(&self, capacity: HostCapacity) {
         self.lock().capacity = capacity;
     }

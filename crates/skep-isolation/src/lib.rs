@@ -133,7 +133,7 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// If the machine does not say.
+    /// If the host does not say.
     fn capacity(&self) -> BoxFuture<'_, io::Result<HostCapacity>>;
 
     /// Allows or forbids keeping parts of sandboxes ready; at first it is allowed. Those that are
@@ -141,10 +141,10 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     fn keep_ready(&self, allowed: bool) -> BoxFuture<'_, ()>;
 
     /// The sandboxes whose disk has lost something that was written to it, because the
-    /// machine's own disk is full. Takes longer the more there are.
+    /// host's own disk is full. Takes longer the more there are.
     fn damaged(&self) -> BoxFuture<'_, Vec<SandboxId>>;
 
-    /// The sandboxes that hold more of the machine's memory than they may, in ways that their
+    /// The sandboxes that hold more of the host's memory than they may, in ways that their
     /// limits do not count. To be asked several times a second: the backend decides what is
     /// worth a look.
     fn hoarding(&self) -> BoxFuture<'_, Vec<SandboxId>>;
@@ -200,7 +200,7 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 /// Failure to launch a sandbox. Nothing of it is left.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    /// The machine has no room for another sandbox: no free slot, address or id range.
+    /// The host has no room for another sandbox: no free slot, address or id range.
     #[error("no free {0} for another sandbox")]
     NoRoom(&'static str),
     /// Something on the host could not be made ready.
@@ -246,7 +246,7 @@ pub enum AdoptError {
     /// The first process is gone. What it had used is known as far as its counters are there.
     #[error("first process is gone")]
     Gone(Usage),
-    /// It was launched before the machine was last booted.
+    /// It was launched before the host was last booted.
     #[error("machine was restarted")]
     HostRestarted,
 }

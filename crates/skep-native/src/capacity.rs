@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::process::{Resource, getrlimit};
 use skep_types::{Capacity, HostCapacity};
 
-/// Every group that can limit memory has one of so many numbers, on the whole machine.
+/// Every group that can limit memory has one of so many numbers, on the whole host.
 const MEMORY_CGROUPS: u64 = 65_535;
 /// Number of free cgroups above which dead ones need not be told from living ones.
 const PLENTY_OF_CGROUPS: u64 = MEMORY_CGROUPS / 4;
@@ -18,7 +18,7 @@ const PLENTY_OF_CGROUPS: u64 = MEMORY_CGROUPS / 4;
 ///
 /// # Errors
 ///
-/// If the machine does not say.
+/// If the host does not say.
 pub fn host_capacity(data_dir: &Path, cgroup_root: &Path) -> io::Result<HostCapacity> {
     let disk = rustix::fs::statvfs(data_dir)?;
     Ok(HostCapacity {
@@ -82,7 +82,7 @@ pub(crate) fn machine_memory(meminfo: &Path) -> io::Result<Capacity> {
     })
 }
 
-/// Processes and threads: of the machine, or of the group that the server itself is held in.
+/// Processes and threads: of the host, or of the group that the server itself is held in.
 fn processes(cgroup_root: &Path) -> io::Result<Capacity> {
     let text = fs::read_to_string("/proc/loadavg")?;
     let running = text.split(' ').nth(3).and_then(|pair| pair.split_once('/'));
@@ -107,7 +107,7 @@ fn processes(cgroup_root: &Path) -> io::Result<Capacity> {
 fn open_files() -> io::Result<Capacity> {
     let total = getrlimit(Resource::Nofile).current.unwrap_or_default();
     let folder = "/proc/self/fd";
-    // Since Linux 6.2 the size of the folder is the number of its entries.
+    // Since Linux 6.2 the size of the directory is the number of its entries.
     let used = match fs::metadata(folder)?.len() {
         0 => u64::try_from(fs::read_dir(folder)?.count()).map_err(io::Error::other)?,
         count => count,
@@ -191,7 +191,7 @@ fn folders_in(folder: &Path) -> io::Result<u64> {
     Ok(count)
 }
 
-/// The tightest of the machine and the groups around the server.
+/// The tightest of the host and the groups around the server.
 fn least(machine: Capacity, groups: impl Iterator<Item = (u64, u64)>) -> Capacity {
     groups.fold(machine, |least, (total, available)| Capacity {
         total: least.total.min(total),

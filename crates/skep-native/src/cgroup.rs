@@ -12,8 +12,8 @@
 //!                 └─ kernels  v2 only: as `work` on v1, where the agent makes groups
 //! ```
 //!
-//! The agent makes a group for each kernel, to count and limit it apart. It gets a folder for
-//! that by a descriptor and owns nothing but the folder: the limits of `work` stay ours.
+//! The agent makes a group for each kernel, to count and limit it apart. It gets a directory for
+//! that by a descriptor and owns nothing but the directory: the limits of `work` stay ours.
 
 mod destroy;
 mod device;
@@ -70,7 +70,7 @@ impl Child {
     }
 }
 
-/// The cgroups of this machine, as far as sandboxes are concerned.
+/// The cgroups of this host, as far as sandboxes are concerned.
 #[derive(Debug, Clone)]
 pub(crate) enum Cgroups {
     V1(v1::Hierarchies),
@@ -284,7 +284,7 @@ impl Cgroups {
     }
 }
 
-/// Opens a folder for whoever makes groups in it.
+/// Opens a directory for whoever makes groups in it.
 fn open_folder(path: &Path) -> Result<OwnedFd, CgroupError> {
     let folder = File::open(path).map_err(file("open", path))?;
     Ok(folder.into())

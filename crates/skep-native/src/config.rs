@@ -89,7 +89,7 @@ pub struct ZygoteConfig {
     /// Age at which a zygote gets no new sandboxes any more: all kernels forked from one share
     /// their address layout and their hash seed.
     pub rotate_after: Duration,
-    /// Time after which a zygote that answers no request is ended. On a busy machine a fork waits
+    /// Time after which a zygote that answers no request is ended. On a busy host a fork waits
     /// for others, so this is longer than anybody waits for one.
     pub give_up_after: Duration,
     /// Time that a zygote without sandboxes is kept.
@@ -97,7 +97,7 @@ pub struct ZygoteConfig {
 }
 
 impl ZygoteConfig {
-    /// More would share the machine's ids so that each serves hardly any sandbox.
+    /// More would share the host's ids so that each serves hardly any sandbox.
     pub const MOST: u16 = 64;
 }
 

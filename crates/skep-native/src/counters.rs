@@ -3,7 +3,7 @@
 //!
 //! Such a number is a way from one sandbox to all others: whoever uses it up takes it from
 //! everybody. So each that a sandbox can reach is a row here, with what bounds it or why nothing
-//! does. `skep doctor` reads the rows to say what this machine cannot bound, and
+//! does. `skep doctor` reads the rows to say what this host cannot bound, and
 //! `docs/reference/machine-limits.md` is written from them.
 
 #[cfg(test)]
@@ -15,7 +15,7 @@ use std::path::Path;
 
 pub(crate) use rows::COUNTERS;
 
-/// One thing that the machine has a number of for all.
+/// One thing that the host has a number of for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counter {
     /// The counted resource, as a noun in the plural.
@@ -65,7 +65,7 @@ pub(crate) struct Lack {
     pub(crate) hint: String,
 }
 
-/// The machine's settings, or those of a test.
+/// The host's settings, or those of a test.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Machine<'a> {
     /// Mount point of procfs, `/proc` outside of tests.
@@ -142,7 +142,7 @@ mod tests {
     struct Settings(tempfile::TempDir);
 
     impl Settings {
-        /// A machine with these files.
+        /// A host with these files.
         fn new(files: &[(&str, &str)]) -> Self {
             let folder = tempfile::tempdir().unwrap();
             for (path, text) in files {

@@ -1,7 +1,7 @@
 //! Walls that a control experiment can take down; see [`skep_launch::Defence`], whose promise
 //! holds here, too: nothing that configures a server leads to this list.
 
-/// A wall between a sandbox and the machine, its neighbours or the operator's network.
+/// A wall between a sandbox and the host, its neighbours or the operator's network.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Defence {
@@ -13,7 +13,7 @@ pub enum Defence {
     OwnNetwork,
     /// Private ranges are not reached.
     DeniedRanges,
-    /// The machine is not reached, except for names.
+    /// The host is not reached, except for names.
     ClosedMachine,
     /// Other sandboxes are not reached.
     ClosedNeighbours,
@@ -23,8 +23,8 @@ pub enum Defence {
     CheckedNames,
     /// Memory held by sockets is counted.
     CountedSockets,
-    /// Questions for names leave nothing in the machine's table of connections.
+    /// Questions for names leave nothing in the host's table of connections.
     UntrackedNames,
-    /// The machine's other networks do not reach each other through it because of us.
+    /// The host's other networks do not reach each other through it because of us.
     ApartNetworks,
 }

@@ -1,6 +1,6 @@
 //! A disk of a certain size for each sandbox: a file that holds a filesystem.
 //!
-//! The file is sparse, so it takes as much of the machine's disk as the sandbox has written.
+//! The file is sparse, so it takes as much of the host's disk as the sandbox has written.
 //! An empty one of each size is made once and copied for every sandbox.
 
 mod ready;

@@ -3,7 +3,7 @@
 //! There is one table for all sandboxes of a server, and nothing in it is about any single
 //! one, so that starting a sandbox starts no other program. A packet is judged by the
 //! interface it comes from: its name says that it is a sandbox's, its group whether that
-//! sandbox has internet, and the machine's own routes, which lead to each sandbox over its
+//! sandbox has internet, and the host's own routes, which lead to each sandbox over its
 //! own interface only, whether the sender is who it says it is.
 
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ const OPEN: u32 = 0x5ce9_0001;
 const CLOSED: u32 = 0x5ce9_0002;
 /// Every server's interfaces start with this.
 const ANY_INTERFACE: &str = "skep*";
-/// Connections that one sandbox may have open at a time: the machine's table of them is one
+/// Connections that one sandbox may have open at a time: the host's table of them is one
 /// for all, and full for all.
 const CONNECTIONS: u32 = 8192;
 const DNS: u16 = crate::dns::PORT;
@@ -148,7 +148,7 @@ fn rules(names: Names, config: &NativeConfig, bystanders: &Bystanders) -> Value 
             &[&equal(meta("nfproto"), json!("ipv6")), &no_ipv6],
         ),
         rule("arrived", &[&strange_sender(), &checked_sender]),
-        // To the machine itself: names, and nothing else.
+        // To the host itself: names, and nothing else.
         // At -10, before the operator's own filters at 0. A drop is final; an accept is still
         // judged by theirs.
         base("input", "filter", "input", -10),
@@ -159,7 +159,7 @@ fn rules(names: Names, config: &NativeConfig, bystanders: &Bystanders) -> Value 
         rule("to_machine", &[&udp[0], &udp[1], &accept]),
         rule("to_machine", &[&tcp[0], &tcp[1], &accept]),
         rule("to_machine", &[&closed_machine]),
-        // Through the machine.
+        // Through the host.
         base("forward", "filter", "forward", -10),
         chain("outward"),
         chain("inward"),
@@ -192,7 +192,7 @@ fn rules(names: Names, config: &NativeConfig, bystanders: &Bystanders) -> Value 
             ],
         ),
         rule("outward", &[&accept]),
-        // What is new comes from the machine itself, and so does not pass here.
+        // What is new comes from the host itself, and so does not pass here.
         rule("inward", &[&known, &accept]),
         rule("inward", &[&drop]),
         base("leaving", "nat", "postrouting", 100),
@@ -213,7 +213,7 @@ fn rules(names: Names, config: &NativeConfig, bystanders: &Bystanders) -> Value 
         }));
     }
     if config.has(Defence::ApartNetworks) && !bystanders.closed.is_empty() {
-        // Forwarding is on for us alone: no packet goes from one of the machine's other networks
+        // Forwarding is on for us alone: no packet goes from one of the host's other networks
         // to another that did not before.
         let arriving = equal(meta("iifname"), json!({"set": bystanders.closed}));
         let leaving = equal(meta("oifname"), json!({"set": bystanders.all}));
@@ -224,7 +224,7 @@ fn rules(names: Names, config: &NativeConfig, bystanders: &Bystanders) -> Value 
     replace(names, with_table)
 }
 
-/// Rules that keep questions for names, and the answers, out of the machine's table of connections:
+/// Rules that keep questions for names, and the answers, out of the host's table of connections:
 /// it is one for all, and an entry for each would stay for half a minute. Nothing here asks
 /// whether a name's packet belongs to a connection.
 fn untracked_names(names: Names) -> [(&'static str, Vec<Value>); 4] {
@@ -286,7 +286,7 @@ fn range(range: &Ipv4Net) -> Value {
     json!({"prefix": {"addr": range.network().to_string(), "len": range.prefix_len()}})
 }
 
-/// The machine would not send to this address over the interface that the packet came from.
+/// The host would not send to this address over the interface that the packet came from.
 fn strange_sender() -> Value {
     equal(
         json!({"fib": {"result": "oif", "flags": ["saddr", "iif"]}}),

@@ -1,6 +1,6 @@
 //! The objects that an installation has on the host outside its data directory.
 //!
-//! [`Kind`] is all of it: a server that puts something else on the machine adds a kind, and with
+//! [`Kind`] is all of it: a server that puts something else on the host adds a kind, and with
 //! it how that is found and how it is undone. Everything is found by the installation's number,
 //! which decides all names, or by the path of its data.
 
@@ -23,7 +23,7 @@ pub enum Kind {
     Cgroup,
     /// A network interface.
     Interface,
-    /// A setting of the kernel that is the machine's.
+    /// A setting of the kernel that is the host's.
     KernelSetting,
     /// A table of the packet filter.
     FilterTable,
@@ -83,7 +83,7 @@ pub struct RunningServer {
     pub pid: Option<i32>,
 }
 
-/// Another installation on this machine.
+/// Another installation on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherInstallation {
     /// Data directory of the installation, as far as it is known.
@@ -105,9 +105,9 @@ pub struct Footprint {
     pub others: Vec<OtherInstallation>,
 }
 
-/// Finds everything that the installation in `data_dir` has on the machine. Changes nothing. Blocks.
+/// Finds everything that the installation in `data_dir` has on the host. Changes nothing. Blocks.
 ///
-/// A folder that never was an installation, or whose installation was taken down, has nothing.
+/// A directory that never was an installation, or whose installation was taken down, has nothing.
 ///
 /// # Errors
 ///
@@ -174,7 +174,7 @@ fn own_number(remembered: &Path, data_dir: &Path) -> io::Result<Option<u8>> {
         return Ok(None);
     };
     let owner = read(&instance::claim_of(Path::new(CLAIMS), number))?;
-    // After a restart of the machine nobody has claimed it, and nothing is left.
+    // After a restart of the host nobody has claimed it, and nothing is left.
     Ok(owner
         .is_some_and(|owner| Path::new(&owner) == data_dir)
         .then_some(number))
@@ -255,7 +255,7 @@ fn groups(names: Names, root: &Path, items: &mut Vec<Item>) -> io::Result<usize>
     Ok(processes.len())
 }
 
-/// The names of folders in one; none if it is gone.
+/// The names of directories in one; none if it is gone.
 fn folders(path: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! The machine's side of the network.
+//! The host's side of the network.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use crate::instance::{Names, Slot};
 use crate::kernel_settings::{KernelSettings, NEIGHBOURS};
 
 /// Makes the interface that holds the gateway's address, unless an earlier server has, and
-/// lets the machine pass packets on. Blocks.
+/// lets the host pass packets on. Blocks.
 ///
 /// The interface is a bridge without ports: it is there on every kernel that runs containers.
 pub(crate) fn set_up(names: Names, settings: &KernelSettings) -> io::Result<()> {
@@ -47,7 +47,7 @@ pub(crate) fn traffic(slot: Slot) -> io::Result<(u64, u64)> {
         let text = fs::read_to_string(path)?;
         text.trim().parse().map_err(io::Error::other)
     };
-    // The interface is the machine's end: what it sends is what the sandbox gets.
+    // The interface is the host's end: what it sends is what the sandbox gets.
     Ok((read("tx_bytes")?, read("rx_bytes")?))
 }
 

@@ -1,6 +1,6 @@
-//! Several servers on one machine, each with a number of its own.
+//! Several servers on one host, each with a number of its own.
 //!
-//! The number decides every name and range that a server uses on the machine, so two servers
+//! The number decides every name and range that a server uses on the host, so two servers
 //! cannot get into each other's way, and what is left by one is found by the next.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -25,7 +25,7 @@ const ADDRESSES: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 const ADDRESSES_PREFIX: u8 = 15;
 /// A thirty-second of it for each server.
 const SUBNET_PREFIX: u8 = 20;
-/// The machine's first user id that a sandbox may have.
+/// The host's first user id that a sandbox may have.
 const FIRST_ID: u32 = 0x1000_0000;
 /// Number of user ids that each sandbox has.
 pub(crate) const IDS: u32 = 65_536;
@@ -36,7 +36,7 @@ pub(crate) const SLOTS: u16 = 1900;
 /// Time for which a lock held by the remains of a killed server is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A server's number on this machine, while it holds it.
+/// A server's number on this host, while it holds it.
 #[derive(Debug)]
 pub(crate) struct Instance {
     number: u8,
@@ -53,7 +53,7 @@ pub enum InstanceError {
     /// Another server uses the same data directory.
     #[error("another server uses `{}`", .0.display())]
     DataInUse(PathBuf),
-    /// There are as many servers on this machine as there can be.
+    /// There are as many servers on this host as there can be.
     #[error("{INSTANCES} servers run on this machine already")]
     AllTaken,
     /// A file could not be used.
@@ -150,7 +150,7 @@ impl Instance {
     }
 }
 
-/// The names and ranges of one server on this machine.
+/// The names and ranges of one server on this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Names {
     number: u8,
@@ -198,14 +198,14 @@ impl Names {
         }
     }
 
-    /// The slot an interface of the machine belongs to, if it is one of ours.
+    /// The slot an interface of the host belongs to, if it is one of ours.
     pub(crate) fn slot_of_interface(self, name: &str) -> Option<Slot> {
         let number = name.strip_prefix(&self.interface_prefix())?.parse().ok()?;
         (number < SLOTS).then(|| self.slot(number))
     }
 
-    /// The slots whose ids a user namespace has, by its map of ids as the machine sees it. The
-    /// machine's own namespace has none of its own.
+    /// The slots whose ids a user namespace has, by its map of ids as the host sees it. The
+    /// host's own namespace has none of its own.
     pub(crate) fn slots_in_map(self, map: &str) -> Vec<Slot> {
         let ranges = map.lines().filter_map(|line| {
             let mut numbers = line.split_whitespace().map(str::parse::<u32>);
@@ -222,12 +222,12 @@ impl Names {
     }
 }
 
-/// Addresses of all servers on all machines: no sandbox may talk to any of them.
+/// Addresses of all servers on all hosts: no sandbox may talk to any of them.
 pub(crate) fn all_subnets() -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::from(ADDRESSES), ADDRESSES_PREFIX)
 }
 
-/// The machine's user ids that any sandbox of any server may have.
+/// The host's user ids that any sandbox of any server may have.
 pub(crate) fn all_ids() -> RangeInclusive<u32> {
     let last = Names::of(INSTANCES - 1).slot(SLOTS - 1);
     FIRST_ID..=last.first_id() + (IDS - 1)

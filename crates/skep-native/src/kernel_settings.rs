@@ -1,14 +1,14 @@
-//! Settings of the kernel that are the machine's, and that sandboxes need higher or on.
+//! Settings of the kernel that are the host's, and that sandboxes need higher or on.
 //!
 //! [`SETTINGS`] is all of them. What a setting was is written down before it is changed, so that
-//! the last installation that is taken off the machine can put it back. The file is beside the
-//! claims of instance numbers: all installations share it, and it goes when the machine is
+//! the last installation that is taken off the host can put it back. The file is beside the
+//! claims of instance numbers: all installations share it, and it goes when the host is
 //! restarted, as the changes do.
 //!
 //! Forwarding of packets is one switch for all interfaces of a network: a packet is forwarded if
-//! the interface that it *arrives* on forwards, so the uplink must, or no answer finds its way
-//! into a sandbox. Where nothing was forwarded before, the packet filter therefore drops what would now go
-//! from one of the machine's other networks to another ([`Bystanders`]).
+//! the interface that it *arrives* on forwards, so the uplink must, or no answer finds its way into
+//! a sandbox. Where nothing was forwarded before, the packet filter therefore drops what would now
+//! go from one of the host's other networks to another ([`Bystanders`]).
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -36,7 +36,7 @@ pub(crate) const FORWARDING: Setting = Setting {
 /// Thresholds of the kernel's neighbour table: never collected below the first, collected after a
 /// while above the second, full at the third.
 ///
-/// There is one table for all networks of the machine, and each sandbox is in it twice: it is
+/// There is one table for all networks of the host, and each sandbox is in it twice: it is
 /// the gateway's neighbour and the gateway is its. The usual bound of 1024 is reached by five
 /// hundred sandboxes, and from then on some are not reached at random.
 pub(crate) const NEIGHBOURS: [Setting; 3] = [
@@ -55,7 +55,7 @@ pub(crate) const NEIGHBOURS: [Setting; 3] = [
 ];
 
 /// Limits on inotify, which the kernel counts for the creator of a user namespace and so for all
-/// sandboxes below it together. Each sandbox is limited to its part by its launcher; the machine
+/// sandboxes below it together. Each sandbox is limited to its part by its launcher; the host
 /// must have room for all parts.
 pub(crate) const WATCHES: [Setting; 2] = [
     Setting {
@@ -103,7 +103,7 @@ pub enum KeptSetting {
     ReliedOn(Vec<String>),
 }
 
-/// The settings of this machine, and the record of what they were.
+/// The settings of this host, and the record of what they were.
 #[derive(Debug, Clone)]
 pub(crate) struct KernelSettings {
     root: PathBuf,
@@ -128,7 +128,7 @@ const INTERFACES: &str = "net/ipv4/conf";
 const OURS: &str = "skep";
 
 impl KernelSettings {
-    /// Those of the machine and of the network that this process is in.
+    /// Those of the host and of the network that this process is in.
     pub(crate) fn open() -> io::Result<Self> {
         let network = fs::metadata("/proc/self/ns/net")?;
         Ok(Self {
@@ -139,11 +139,12 @@ impl KernelSettings {
         })
     }
 
-    /// Raises a bound of the machine that is lower. One that its owner has raised further stays. Blocks.
+    /// Raises a bound of the host that is lower. One that its owner has raised further stays.
+    /// Blocks.
     pub(crate) fn raise(&self, setting: Setting) -> io::Result<()> {
         let mut record = self.lock()?;
         let Some(now) = self.read(setting.path)? else {
-            // Only the machine's first network namespace has it, and a server may be in another.
+            // Only the host's first network namespace has it, and a server may be in another.
             return Ok(());
         };
         if now >= setting.least {

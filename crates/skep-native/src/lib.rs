@@ -1,6 +1,6 @@
 //! Isolation by namespaces, cgroups, overlay and seccomp.
 //!
-//! [`Native`] makes and removes what a sandbox needs of the machine: a slot (an address, an
+//! [`Native`] makes and removes what a sandbox needs of the host: a slot (an address, an
 //! interface, a range of user ids), a disk, a cgroup. The launcher does what happens inside.
 //! Removing works from any half-made state, so a failed launch, the end of a sandbox and a
 //! sweep after a crash are one routine.

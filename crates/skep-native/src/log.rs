@@ -141,7 +141,7 @@ impl KeptLogs {
         }
     }
 
-    /// The name is an id: it cannot leave the folder.
+    /// The name is an id: it cannot leave the directory.
     fn path(&self, id: &SandboxId) -> PathBuf {
         self.folder.join(format!("{id}{SUFFIX}"))
     }

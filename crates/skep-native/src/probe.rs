@@ -30,7 +30,7 @@ pub enum CheckStatus {
     Good,
     /// Sandboxes run, but something is weaker or slower, or another tier is not there.
     Limited,
-    /// Sandboxes do not run on this machine as it is.
+    /// Sandboxes do not run on this host as it is.
     Missing,
 }
 
@@ -67,7 +67,7 @@ impl Check {
     }
 }
 
-/// Looks at everything that sandboxes need of this machine, and tries what can only be found
+/// Looks at everything that sandboxes need of this host, and tries what can only be found
 /// out by trying. Blocks for a second or so; leaves nothing behind.
 ///
 /// Needs no running server and disturbs none.

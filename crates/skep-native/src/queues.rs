@@ -7,7 +7,7 @@
 //! filter cannot: it is what sockets are for. So it is read from the lists of sockets that the
 //! kernel keeps for each network, and whoever holds too much is named.
 //!
-//! The lists take time to read. They are read when the machine's memory shrinks, and only for
+//! The lists take time to read. They are read when the host's memory shrinks, and only for
 //! sandboxes that have enough sockets to hold too much.
 
 use std::fs::{self, File};
@@ -135,7 +135,7 @@ impl Pace {
     }
 }
 
-/// The machine, as far as queues are concerned.
+/// The host, as far as queues are concerned.
 #[derive(Debug, Clone, Copy)]
 struct Machine<'a> {
     /// Mount point of procfs, `/proc` outside of tests.
@@ -185,7 +185,7 @@ impl<'a> Machine<'a> {
         for list in LISTS {
             held = sum(&net.join(list), held, allowed, queues)?;
         }
-        // What all connections of the machine hold is known without a list.
+        // What all connections of the host hold is known without a list.
         if held + counts.tcp > allowed {
             for list in CONNECTIONS {
                 held = sum(&net.join(list), held, allowed, queues)?;
@@ -200,7 +200,7 @@ impl<'a> Machine<'a> {
 struct Counts {
     /// Sockets of all kinds in this network.
     sockets: u64,
-    /// Bytes in connections of the whole machine.
+    /// Bytes in connections of the whole host.
     tcp: u64,
 }
 
@@ -269,7 +269,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A machine with a gibibyte, of which so much is available.
+    /// A host with a gibibyte, of which so much is available.
     fn available(bytes: u64) -> Capacity {
         Capacity {
             total: 1024 * MIB,
@@ -315,7 +315,7 @@ mod tests {
         pace.looked(start, ended, 1000 * MIB);
         assert!(!pace.is_due(ended, available(800 * MIB)));
         assert!(pace.is_due(ended, available(700 * MIB)));
-        // On a large machine that is a part of what it has.
+        // On a large host that is a part of what it has.
         let large = |bytes| Capacity {
             total: 1 << 40,
             available: bytes,
@@ -325,7 +325,7 @@ mod tests {
         assert!(pace.is_due(ended, large((1 << 39) - 16 * 1024 * MIB)));
     }
 
-    /// A machine with one process, whose network has these sockets.
+    /// A host with one process, whose network has these sockets.
     struct Process(tempfile::TempDir);
 
     impl Process {

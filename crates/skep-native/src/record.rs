@@ -17,7 +17,7 @@ pub(crate) struct Record {
     pub(crate) slot: u16,
     pub(crate) egress: Egress,
     /// Ids of processes are reused; an id with the time it was started at is not, until the
-    /// machine is restarted.
+    /// host is restarted.
     pub(crate) pid: i32,
     pub(crate) started: u64,
     pub(crate) boot: String,
@@ -103,7 +103,7 @@ impl Record {
     }
 }
 
-/// Names this run of the machine.
+/// Names this run of the host.
 pub(crate) fn boot() -> io::Result<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     Ok(id.trim().to_owned())

@@ -3,7 +3,7 @@
 //! A template that names a zygote gets one for each tenant: a process of the template that has
 //! imported what kernels need, in a user namespace of its own with ids for many sandboxes
 //! ([`Holder`]). The tenant's sandboxes of the template get user namespaces below it, so it may
-//! enter them and nobody else on the machine may. There are so many at most; the one that
+//! enter them and nobody else on the host may. There are so many at most; the one that
 //! nobody uses makes room for another, and a tenant that has many for one that has few
 //! ([`places`]). Their agents ask for kernels ([`serve`]); each is looked at from
 //! outside before anybody speaks to it ([`likeness`]), because the zygote runs code of the
@@ -102,7 +102,7 @@ impl Zygotes {
     ///
     /// # Errors
     ///
-    /// If there is no filter for this machine.
+    /// If there is no filter for this host.
     pub(crate) fn new(config: Option<ZygoteConfig>) -> io::Result<Self> {
         if config.is_some() {
             share_limits()?;

@@ -1,6 +1,6 @@
 //! Admission of sandboxes by the host's free resources.
 //!
-//! What the machine has left is sampled in the background, because finding it out takes system
+//! What the host has left is sampled in the background, because finding it out takes system
 //! calls and none of them belongs on the way of a create call. Between two samples what has
 //! been admitted is counted here, so a burst does not take the same room many times.
 
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Number of further sandboxes that spares must leave room for.
 const SPARE_MARGIN: u32 = 8;
 
-/// The machine's room, and who has been given some of it. Clones share it.
+/// The host's room, and who has been given some of it. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Admission {
     inner: Arc<Inner>,
@@ -53,7 +53,7 @@ struct Ledger {
     unseen: u32,
 }
 
-/// The machine has too little of something for another sandbox. Nothing has changed.
+/// The host has too little of something for another sandbox. Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not enough {0} for another sandbox")]
 pub struct NoRoom(pub HostResource);
@@ -87,7 +87,7 @@ impl Admission {
         &self.inner.policy
     }
 
-    /// Looks at the machine and says what it has.
+    /// Looks at the host and says what it has.
     pub(crate) async fn sample(&self, isolation: &dyn Isolation) -> Option<HostCapacity> {
         // Both before the look: what is started while it lasts may or may not be in it.
         let (began, seen) = {
@@ -247,7 +247,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A machine with memory for so many sandboxes, as they are expected to be.
+    /// A host with memory for so many sandboxes, as they are expected to be.
     fn room_for(count: u64) -> HostCapacity {
         let total = 1024 * 32 * MIB;
         HostCapacity {

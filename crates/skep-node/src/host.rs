@@ -1,4 +1,4 @@
-//! The machine below the sandboxes: whether there is room, and what happens when there is none.
+//! The host below the sandboxes: whether there is room, and what happens when there is none.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -60,7 +60,7 @@ impl Node {
         admitted.map(Some)
     }
 
-    /// Looks after the machine until the node is shut down: knows what it has left, lets go of
+    /// Looks after the host until the node is shut down: knows what it has left, lets go of
     /// what is kept ready when there is too little, and ends sandboxes whose disk has lost what
     /// was written to it or that hold memory which their limits do not count.
     pub fn watch_host(&self) {
@@ -129,7 +129,7 @@ impl Node {
         }
     }
 
-    /// Ends the sandboxes that hold memory of the machine which their limits do not count.
+    /// Ends the sandboxes that hold memory of the host which their limits do not count.
     async fn end_hoarding(&self) {
         for id in self.inner.isolation.hoarding().await {
             // One that is ending is found until it is gone.
@@ -140,7 +140,7 @@ impl Node {
         }
     }
 
-    /// Ends a sandbox for what it does to the machine, or the machine to it. Nobody waits for the
+    /// Ends a sandbox for what it does to the host, or the host to it. Nobody waits for the
     /// slowest of them.
     fn end_for(&self, id: SandboxId, reason: EndReason) {
         let node = self.clone();

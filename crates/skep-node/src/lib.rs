@@ -1,4 +1,4 @@
-//! The sandboxes of this machine.
+//! The sandboxes of this host.
 //!
 //! Each sandbox is owned by one driver task. Everybody else sends it requests over a bounded
 //! queue and watches the status it publishes, so no two parts ever disagree about the phase of

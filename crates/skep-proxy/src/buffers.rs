@@ -1,7 +1,7 @@
 //! Socket buffers, which bound what the kernel keeps of a connection that one side does not read.
 //!
 //! The kernel lets a buffer grow with what goes through it, to megabytes, and counts it to the
-//! machine. Those towards sandboxes are bounded: the way is short, so more would not make it
+//! host. Those towards sandboxes are bounded: the way is short, so more would not make it
 //! faster. Those of clients are bounded as long as nobody knows who they are, and may grow for
 //! callers with a key or token, whose way may be long.
 

@@ -17,7 +17,7 @@ use crate::local_ca::{LocalCa, LocalCaError};
 /// Source of the server's certificates.
 #[derive(Debug)]
 pub enum CertificateSource {
-    /// An authority of this machine's own.
+    /// An authority of this host's own.
     Local(Box<LocalCa>),
     /// Files in PEM that somebody else keeps fresh.
     Files {

@@ -124,7 +124,7 @@ enum HostName {
     Api,
     /// The name `sandbox.<domain>`, which all sandboxes share and the API does not.
     Shared,
-    /// Says nothing: an address, `localhost`, the machine's own name.
+    /// Says nothing: an address, `localhost`, the host's own name.
     Neutral,
 }
 
@@ -142,7 +142,7 @@ fn read_host(host: &str, domain: &str) -> HostName {
     };
     // Whatever follows a second dash is an old client id.
     let name = name.split('-').next().unwrap_or_default();
-    // A machine may be called `10-0-0-1.example.com`, so a name that is not ours to give is
+    // A host may be called `10-0-0-1.example.com`, so a name that is not ours to give is
     // taken for a sandbox's only if nothing is missing.
     let tries = ours && port.bytes().all(|byte| byte.is_ascii_digit());
     if name.parse::<SandboxId>().is_ok() || tries {

@@ -13,7 +13,7 @@ pub struct FrontConfig {
     /// Limit on connections of one address, or of one IPv6 network. One more takes the place of an
     /// idle one of the same address, or is told `429`.
     pub connections_per_address: usize,
-    /// The same for addresses of this machine, from which a reverse proxy connects for all.
+    /// The same for addresses of this host, from which a reverse proxy connects for all.
     pub connections_per_loopback_address: usize,
     /// Limit on concurrent requests without a key or token, over all connections. One more is told
     /// `503`, so that there is room for callers with a key.

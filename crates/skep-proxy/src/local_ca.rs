@@ -1,8 +1,8 @@
-//! An authority of this machine's own, for a domain that no public one can vouch for.
+//! An authority of this host's own, for a domain that no public one can vouch for.
 //!
 //! The authority is kept on disk, because its users have to trust it once. What it vouches for
 //! is made anew at each start and stays in memory. It can vouch for nothing but the one domain
-//! and this machine's loopback, so trusting it gives nobody a hold on other names.
+//! and this host's loopback, so trusting it gives nobody a hold on other names.
 
 use std::fmt;
 use std::io;
@@ -43,7 +43,7 @@ pub struct LocalCa {
 /// Failure of the local certificate authority.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalCaError {
-    /// The folder of the authority cannot be read or written.
+    /// The directory of the authority cannot be read or written.
     #[error("cannot {operation} `{}`", path.display())]
     File {
         /// The operation that was tried, as a verb.
@@ -53,13 +53,13 @@ pub enum LocalCaError {
         /// The error of the system call.
         source: io::Error,
     },
-    /// A file of the authority was damaged. Remove its folder to get a new authority.
+    /// A file of the authority was damaged. Remove its directory to get a new authority.
     #[error("`{}` is damaged; remove its folder to make a new authority", path.display())]
     Damaged {
         /// The damaged file.
         path: PathBuf,
     },
-    /// The domain is no domain name. It would also be the name of a folder.
+    /// The domain is no domain name. It would also be the name of a directory.
     #[error("`{domain}` is not a domain name")]
     Domain {
         /// The text that is no domain name.
@@ -89,7 +89,7 @@ impl LocalCa {
     ///
     /// # Errors
     ///
-    /// If the folder cannot be used or what is in it was damaged.
+    /// If the directory cannot be used or what is in it was damaged.
     pub fn open(folder: &Path, domain: &str, now: SystemTime) -> Result<Self, LocalCaError> {
         let domain = &bare_domain(domain);
         if !is_domain(domain) {
@@ -116,7 +116,7 @@ impl LocalCa {
         &self.certificate
     }
 
-    /// A new certificate for the domain, everything below it, and this machine's loopback.
+    /// A new certificate for the domain, everything below it, and this host's loopback.
     ///
     /// # Errors
     ///
@@ -197,7 +197,7 @@ fn named(name: &str) -> rcgen::DistinguishedName {
     distinguished
 }
 
-/// Makes an authority in a folder of its own and moves it into place as a whole, so that a
+/// Makes an authority in a directory of its own and moves it into place as a whole, so that a
 /// crash leaves either the old one or the new one.
 fn make(folder: &Path, domain: &str, now: SystemTime) -> Result<(), LocalCaError> {
     let failed = |source| LocalCaError::Certificate {
@@ -229,7 +229,7 @@ fn make(folder: &Path, domain: &str, now: SystemTime) -> Result<(), LocalCaError
     remove(&old)
 }
 
-/// A folder for the time of the change. Extensions would make two domains share one.
+/// A directory for the time of the change. Extensions would make two domains share one.
 fn beside(folder: &Path, purpose: &str) -> PathBuf {
     let mut name = folder.file_name().unwrap_or_default().to_owned();
     name.push("~");

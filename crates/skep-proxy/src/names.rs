@@ -1,7 +1,7 @@
-//! Answers for the names of a domain that exists on this machine only.
+//! Answers for the names of a domain that exists on this host only.
 //!
 //! A resolver that asks us for `*.<domain>` finds the front door. Everything else is refused:
-//! this is no resolver, and it is asked from this machine alone.
+//! this is no resolver, and it is asked from this host alone.
 
 use std::io;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The largest question we read. Ours are much smaller.
 const QUESTION_MAX: usize = 4096;
 
-/// The names below a domain, all of one machine.
+/// The names below a domain, all of one host.
 #[derive(Debug)]
 pub struct Names {
     domain: Name,

@@ -8,7 +8,7 @@ use rusqlite::ErrorCode;
 /// Failure to write to the database or to read from it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// The file cannot be used at all: no such folder, no permission, not a database.
+    /// The file cannot be used at all: no such directory, no permission, not a database.
     #[error("cannot open the record `{}`", path.display())]
     Open {
         /// The database file.

@@ -7,7 +7,7 @@
 //!
 //! - **The process is killed** (`kill -9`, a crash, an upgrade): nothing whose receipt resolved
 //!   is lost, because the kernel already has it.
-//! - **The machine loses power**: up to about [`CHECKPOINT_INTERVAL`] of the newest writes are
+//! - **The host loses power**: up to about [`CHECKPOINT_INTERVAL`] of the newest writes are
 //!   lost, always the newest and never a part of one. [`Store::flush`] waits until nothing can
 //!   be lost either way.
 //!

@@ -1,7 +1,7 @@
 //! The list of installations that use a template cache: servers may share one, so only the last
 //! that leaves may remove it.
 //!
-//! The list is in the cache itself and outlives a restart of the machine. An installation is on
+//! The list is in the cache itself and outlives a restart of the host. An installation is on
 //! it from its first start until it is taken off; one whose data is gone counts no more.
 
 use std::fs::File;

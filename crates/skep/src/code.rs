@@ -112,7 +112,7 @@ pub(crate) fn notebook(
     }
 }
 
-/// Does `work` with the server that was named, or the one on this machine, or one of its own.
+/// Does `work` with the server that was named, or the one on this host, or one of its own.
 fn with_server(
     cli: &Cli,
     config: &Config,
@@ -153,7 +153,7 @@ fn with_server(
     Ok(ExitCode::from(code))
 }
 
-/// A client of the server that was named, or of the one on this machine; `None` if none runs.
+/// A client of the server that was named, or of the one on this host; `None` if none runs.
 async fn running(config: &Config, server: &ChosenServerArgs) -> Result<Option<Client>, CliError> {
     let key = local_key::path(&config.data_dir);
     if let Some(named) = server.named() {

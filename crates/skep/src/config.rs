@@ -184,7 +184,7 @@ pub(crate) struct Server {
     pub(crate) connections: NonZeroU32,
     /// Those of one address, or one /64 of IPv6.
     pub(crate) connections_per_address: NonZeroU32,
-    /// Those of one address of this machine.
+    /// Those of one address of this host.
     pub(crate) connections_per_loopback_address: NonZeroU32,
     /// Requests without a key or token at a time.
     pub(crate) anonymous_connections: NonZeroU32,

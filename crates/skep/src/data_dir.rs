@@ -1,6 +1,6 @@
 //! The data directory: the record, keys, disks and logs, for the server's own user alone.
 //!
-//! An installation may have been made in a folder that others can look into, so what is there
+//! An installation may have been made in a directory that others can look into, so what is there
 //! already is closed at every start. Everything is done below descriptors, and nothing follows a
 //! link or enters another mount.
 
@@ -116,7 +116,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Closes the folder first, so that from then on nobody else changes what is in it.
+    /// Closes the directory first, so that from then on nobody else changes what is in it.
     fn close_folder(
         &self,
         folder: OwnedFd,
@@ -215,7 +215,7 @@ mod tests {
         fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
     }
 
-    /// A folder below one that is nobody else's, with `disk.img` in a folder in it, all open.
+    /// A directory below one that is nobody else's, with `disk.img` in a directory in it, all open.
     fn open_installation() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");

@@ -1,4 +1,4 @@
-//! Taking a server off the machine that nobody needs again.
+//! Taking a server off the host that nobody needs again.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use skep_native::{InstanceError, Native, NativeConfig, StartError};
 /// Time limit for a killed server to be gone.
 const LAST_BREATH: Duration = Duration::from_secs(10);
 
-/// Takes off the machine whatever a server on this data has left there, but not the data.
+/// Takes off the host whatever a server on this data has left there, but not the data.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! `skep doctor`: whether this machine can hold sandboxes, and what to do if not.
+//! `skep doctor`: whether this host can hold sandboxes, and what to do if not.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::config::Config;
 ///
 /// # Errors
 ///
-/// If the machine cannot even be looked at.
+/// If the host cannot even be looked at.
 pub(crate) fn run(config: &Config, json: bool) -> Result<ExitCode, CliError> {
     let executable = std::env::current_exe().map_err(CliError::failure)?;
     let native = NativeConfig::new(&config.data_dir, executable);

@@ -1,4 +1,4 @@
-//! The isolation backend of this machine.
+//! The isolation backend of this host.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ const EXECUTABLE: &str = "/proc/self/exe";
 /// The port of a resolver.
 const DNS: u16 = 53;
 
-/// Makes this machine ready for sandboxes.
+/// Makes this host ready for sandboxes.
 ///
 /// # Errors
 ///

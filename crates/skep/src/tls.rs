@@ -12,7 +12,7 @@ use skep_proxy::{CertificateSource, Certificates, LocalCa};
 use crate::config::Config;
 
 /// The domain of a server with an authority of its own, unless the configuration has one.
-/// The SDKs and browsers lead `*.localhost` to this machine without asking anybody; programs
+/// The SDKs and browsers lead `*.localhost` to this host without asking anybody; programs
 /// that ask the system need the DNS that is printed beside it.
 const LOCAL_DOMAIN: &str = "skep.localhost";
 /// Interval between two checks whether certificates have changed.

@@ -1,4 +1,4 @@
-//! `skep uninstall`: takes an installation off this machine, and says what goes before it goes.
+//! `skep uninstall`: takes an installation off this host, and says what goes before it goes.
 
 mod folders;
 mod plan;
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// # Errors
 ///
 /// With exit code 1 if there is something to decide first: a server runs, nobody said yes, the
-/// folder is no installation. With 2 if something could not be removed; it can be run again.
+/// directory is no installation. With 2 if something could not be removed; it can be run again.
 pub(crate) async fn run(config: &Config, args: &UninstallArgs) -> Result<(), CliError> {
     if !rustix::process::geteuid().is_root() {
         return Err(CliError::input(
@@ -165,7 +165,7 @@ fn unmount_below(data_dir: &Path, plan: &Plan) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Waits until the machine has nothing of this installation. The kernel lets go of a loop device
+/// Waits until the host has nothing of this installation. The kernel lets go of a loop device
 /// a moment after its last mount.
 async fn nothing_is_left(data_dir: &Path) -> Result<(), CliError> {
     let deadline = Instant::now() + LETTING_GO;

@@ -40,7 +40,7 @@ END
     }
 }
 
-/// Tells a machine, in one line.
+/// Tells a host, in one line.
 pub(crate) fn announce_json(ready: &Ready) {
     let line = serde_json::json!({
         "apiUrl": ready.url,

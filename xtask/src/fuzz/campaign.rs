@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(25);
 /// Number of lines of libFuzzer's log that are shown when something was found.
 const SHOWN_LINES: usize = 60;
 
-/// A target and its folders.
+/// A target and its directories.
 #[derive(Debug)]
 pub(crate) struct Campaign {
     name: String,
@@ -121,7 +121,7 @@ impl Campaign {
             make(folder)?;
         }
         let corpus = self.corpus.unpack()?;
-        // libFuzzer leaves out what the first folder reaches already.
+        // libFuzzer leaves out what the first directory reaches already.
         let seeds = copy_files(&self.seeds, &merged)?;
         let output = self
             .command(is_root)
@@ -206,7 +206,7 @@ pub(super) fn remove(folder: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Copies the files of a folder; answers their names.
+/// Copies the files of a directory; answers their names.
 fn copy_files(from: &Path, to: &Path) -> anyhow::Result<Vec<OsString>> {
     let copied = || -> std::io::Result<Vec<OsString>> {
         let mut names = Vec::new();

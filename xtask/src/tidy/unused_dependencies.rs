@@ -62,7 +62,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-/// The folder of the member whose manifest is at `path`.
+/// The directory of the member whose manifest is at `path`.
 fn member_folder(path: &str) -> Option<&str> {
     let folder = path.strip_suffix("/Cargo.toml")?;
     (folder == "xtask" || folder.starts_with("crates/")).then_some(folder)

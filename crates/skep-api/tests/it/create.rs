@@ -396,7 +396,7 @@ async fn a_caller_that_hangs_up_changes_nothing() {
     let server = Server::new().await;
     server.nodes.hold();
     let request = server.send(r#"POST /v2/sandboxes {"templateID":"base"}"#);
-    // Long enough for the machine to be asked, and then nobody waits any more.
+    // Long enough for the host to be asked, and then nobody waits any more.
     let hung_up = tokio::select! {
         answer = request => Some(answer.status),
         () = asked(&server) => None,

@@ -1,4 +1,4 @@
-//! The REST edge through its router, with fake machines: text in, text out.
+//! The REST edge through its router, with fake hosts: text in, text out.
 
 #![expect(
     clippy::unwrap_used,

@@ -75,7 +75,7 @@ impl Server {
         }
     }
 
-    /// The same machines under a new server, as after a crash.
+    /// The same hosts under a new server, as after a crash.
     pub(crate) async fn restarted(self) -> Self {
         let control = open(&self.store, &self.nodes, &self.templates, self.limits).await;
         Self {

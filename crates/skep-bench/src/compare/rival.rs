@@ -56,7 +56,7 @@ impl Rival {
         scratch: &Path,
     ) -> Result<Self, BenchError> {
         let mut command = Command::new(python);
-        // Neither the folder nor the variables of whoever started the bench have a say.
+        // Neither the directory nor the variables of whoever started the bench have a say.
         command.args(["-I", "-c", driver]);
         Self::start(name, command, scratch).await
     }

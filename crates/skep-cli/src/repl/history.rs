@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::code::Language;
 
-/// The folder of the user's state, if the environment says where that is.
+/// The directory of the user's state, if the environment says where that is.
 pub(super) fn folder(environment: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let absolute = |path: String| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
     let state = environment("XDG_STATE_HOME").and_then(absolute);

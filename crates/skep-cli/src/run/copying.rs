@@ -7,17 +7,17 @@ use skep_client::Agent;
 
 use crate::{CliError, FileError};
 
-/// Files to copy, each with its path below the folder that the code runs in.
+/// Files to copy, each with its path below the directory that the code runs in.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Copies(Vec<(PathBuf, String)>);
 
 impl Copies {
-    /// The script itself, by its name, and what `--with` names. A path below the folder we are
+    /// The script itself, by its name, and what `--with` names. A path below the directory we are
     /// in stays as it is, so that code finds it under the same name; others keep their last part.
     ///
     /// # Errors
     ///
-    /// If a folder cannot be read, or a name is no text.
+    /// If a directory cannot be read, or a name is no text.
     pub(crate) fn of(with: &[PathBuf], script: Option<&Path>) -> Result<Self, CliError> {
         let mut copies = Self::default();
         for path in with {
@@ -80,7 +80,7 @@ fn place(path: &Path) -> Result<String, CliError> {
     let names: Option<Vec<&str>> = names.map(|part| part.as_os_str().to_str()).collect();
     match names {
         Some(names) if !names.is_empty() => Ok(names.join("/")),
-        // The very folder we are in: its content, not itself.
+        // The very directory we are in: its content, not itself.
         Some(_) => Ok(".".to_owned()),
         None => Err(no_text(path)),
     }

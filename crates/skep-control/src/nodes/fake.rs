@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use super::{Admitted, KillError, NodeCreateError, Nodes};
 
-/// A machine that runs nothing and keeps the record as a real one does. Clones share it.
+/// A host that runs nothing and keeps the record as a real one does. Clones share it.
 ///
 /// Deadlines are kept but do not fire by themselves: [`FakeNodes::end`] plays that part.
 #[derive(Debug, Clone)]
@@ -46,7 +46,7 @@ struct Held {
 }
 
 impl FakeNodes {
-    /// A machine without sandboxes.
+    /// A host without sandboxes.
     pub fn new(store: Store) -> Self {
         Self {
             store,

@@ -1,4 +1,4 @@
-//! Machines that do not do as they are told.
+//! Hosts that do not do as they are told.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Control through its public face, with fake machines and a real record.
+//! Control through its public face, with fake hosts and a real record.
 
 #![expect(
     clippy::unwrap_used,

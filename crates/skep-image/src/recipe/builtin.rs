@@ -43,8 +43,8 @@ const RECIPES: &[Embedded] = recipes! {
 /// The kernels, listed by the build script.
 const KERNELS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
-/// Recipes that may copy from the folder `kernel`, which has a folder for each kernel, and the
-/// files beside those before them: their first steps are the same, so that they share layers.
+/// Recipes that may copy from the directory `kernel`, which has a directory for each kernel, and
+/// the files beside those before them: their first steps are the same, so that they share layers.
 const INTERPRETERS: [&str; 3] = [SLIM, "code-interpreter-languages", "code-interpreter-v1"];
 const SLIM: &str = "code-interpreter-slim";
 

@@ -360,7 +360,7 @@ fn check_copy(place: &str, to: &str, owner: &str, mode: &str) -> Result<(), Reci
     Ok(())
 }
 
-/// The files that `from` names, a file or a folder, each with the path it gets below `to`.
+/// The files that `from` names, a file or a directory, each with the path it gets below `to`.
 fn beside(
     source: &RecipeSource,
     from: &str,

@@ -1,4 +1,4 @@
-//! The disk below a folder, by which reading and writing is limited.
+//! The disk below a directory, by which reading and writing is limited.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

@@ -6,7 +6,7 @@ use skep_types::SandboxId;
 
 use super::*;
 
-/// The real hierarchies of this machine, with a parent that nobody else uses.
+/// The real hierarchies of this host, with a parent that nobody else uses.
 struct Real {
     cgroups: Cgroups,
 }
@@ -134,7 +134,7 @@ fn a_group_that_was_ready_and_is_gone_is_made_again() {
     groups.clear(&real.cgroups);
 }
 
-/// A folder that looks like the unified tree of a real machine, as far as files go: the
+/// A directory that looks like the unified tree of a real host, as far as files go: the
 /// kernel makes the files of a group with the group, so the test does.
 fn recorded_tree(folder: &Path, group: &Group) -> Cgroups {
     let files = |folder: &Path| {
@@ -271,7 +271,7 @@ fn the_unified_tree_tells_what_was_used() {
 #[test]
 fn reading_and_writing_is_limited_on_a_real_disk() {
     let Some(io) = IoLimit::on_disk_of(Path::new("/"), 50 << 20) else {
-        // A machine whose root is on no disk of its own has nothing to limit.
+        // A host whose root is on no disk of its own has nothing to limit.
         return;
     };
     let real = Real::new();

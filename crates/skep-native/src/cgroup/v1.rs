@@ -24,7 +24,7 @@ const DELEGATED: [&str; 3] = ["memory", "cpuacct", "blkio"];
 /// that are made in a group in which this was written.
 const SOCKETS: &str = "memory.kmem.tcp.limit_in_bytes";
 
-/// The parent folder in each hierarchy. Hierarchies that are mounted together are named once.
+/// The parent directory in each hierarchy. Hierarchies that are mounted together are named once.
 #[derive(Debug, Clone)]
 pub(crate) struct Hierarchies {
     controllers: Vec<(&'static str, PathBuf)>,
@@ -144,7 +144,7 @@ impl Hierarchies {
         let work = whole.join(Child::Work.name());
         for (folder, limit) in [(&whole, limit + RESERVED_MEMORY), (&work, limit)] {
             write(folder, "memory.limit_in_bytes", limit)?;
-            // Swap would let a sandbox use the machine's disk instead of its memory. Without swap
+            // Swap would let a sandbox use the host's disk instead of its memory. Without swap
             // accounting there is no such file, and nothing to limit it by.
             if folder.join("memory.memsw.limit_in_bytes").exists() {
                 write(folder, "memory.memsw.limit_in_bytes", limit)?;

@@ -28,7 +28,7 @@ const KERNELS: &str = "kernels";
 /// may not move it out of a group that is not below [`KERNELS`].
 const ENTRY: &str = "entry";
 
-/// The folder below which every sandbox has its group.
+/// The directory below which every sandbox has its group.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
     parent: PathBuf,
@@ -74,7 +74,7 @@ impl Tree {
         self.parent.join(&group.name)
     }
 
-    /// The folder in which processes of a child of the group live. Only leaves hold processes.
+    /// The directory in which processes of a child of the group live. Only leaves hold processes.
     pub(super) fn leaf(&self, group: &Group, child: Child) -> PathBuf {
         let folder = self.folder(group).join(child.name());
         match child {
@@ -83,7 +83,7 @@ impl Tree {
         }
     }
 
-    /// The folder in which the agent makes groups.
+    /// The directory in which the agent makes groups.
     pub(super) fn kernels(&self, group: &Group) -> PathBuf {
         self.folder(group).join(Child::Work.name()).join(KERNELS)
     }
@@ -147,7 +147,7 @@ impl Tree {
             let speed = format!("rbps={bytes_per_second} wbps={bytes_per_second}");
             write(&work, "io.max", format!("{major}:{minor} {speed}"))?;
         }
-        // Swap would let a sandbox use the machine's disk instead of its memory.
+        // Swap would let a sandbox use the host's disk instead of its memory.
         for folder in [&folder, &work] {
             if folder.join("memory.swap.max").exists() {
                 write(folder, "memory.swap.max", 0)?;

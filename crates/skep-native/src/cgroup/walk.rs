@@ -1,8 +1,8 @@
 //! Trees of cgroups that somebody else has made, walked by descriptor.
 //!
-//! Whoever holds a folder of cgroups chooses the names in it and how deep they lie. A path to
+//! Whoever holds a directory of cgroups chooses the names in it and how deep they lie. A path to
 //! such a group can be longer than the kernel takes, so none is ever built: a group is opened by
-//! its name in the folder above it, and left by `..`. A walk has a bound; what lies beyond it is
+//! its name in the directory above it, and left by `..`. A walk has a bound; what lies beyond it is
 //! the next walk's.
 
 use std::ffi::{CStr, CString};
@@ -29,7 +29,7 @@ pub(super) enum Left {
     Many,
 }
 
-/// Removes the group `name` of a folder and all groups below it, the lowest first, and calls
+/// Removes the group `name` of a directory and all groups below it, the lowest first, and calls
 /// `on_busy` for each that cannot be removed because processes are in it. Waits for nothing.
 pub(super) fn remove(
     folder: BorrowedFd<'_>,
@@ -133,7 +133,7 @@ const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// A folder on the way from the first group to the one that is looked at.
+/// A directory on the way from the first group to the one that is looked at.
 struct Level {
     /// Name of the group in the directory above.
     name: CString,

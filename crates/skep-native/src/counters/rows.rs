@@ -43,7 +43,7 @@ const fn unbounded(what: &'static str, kept_in: &'static str, because: &'static 
     }
 }
 
-/// Every number of the machine that code in a sandbox can reach.
+/// Every number of the host that code in a sandbox can reach.
 pub(crate) const COUNTERS: &[Counter] = &[
     // Memory.
     most(

@@ -2,7 +2,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A machine whose kernel is a folder. Unlike a kernel it does not set all interfaces when the
+/// A host whose kernel is a directory. Unlike a kernel it does not set all interfaces when the
 /// one switch is written, so tests do that.
 struct Machine {
     folder: TempDir,

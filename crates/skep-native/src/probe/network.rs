@@ -110,7 +110,7 @@ fn route(line: &str) -> Option<(&str, Ipv4Net)> {
     let [interface, destination, _, _, _, _, _, mask, ..] = fields.as_slice() else {
         return None;
     };
-    // The kernel prints addresses as numbers in the order of the machine's bytes.
+    // The kernel prints addresses as numbers in the order of the host's bytes.
     let address = |text: &str| {
         let number = u32::from_str_radix(text, 16).ok()?;
         Some(Ipv4Addr::from(number.to_ne_bytes()))

@@ -48,7 +48,7 @@ pub(super) enum ForkError {
     /// The request is not one that an agent of ours sends.
     #[error("the question makes no sense: {0}")]
     Nonsense(&'static str),
-    /// Something on the machine is not there any more, usually the sandbox.
+    /// Something on the host is not there any more, usually the sandbox.
     #[error("cannot prepare the fork")]
     Machine(#[source] io::Error),
     /// The zygote does not read.
@@ -124,7 +124,7 @@ pub(super) async fn fork(
     // delay until then is the zygote's or the host's. What comes later the sandbox can delay
     // itself, so `Stalled` is never held against the zygote.
     let first = hear(holder, &reply, deadline, ForkError::Slow).await?;
-    // On a busy machine it may have done its work and be gone by now.
+    // On a busy host it may have done its work and be gone by now.
     let _outside = open(first, [zygote, client.slot]).map(Outside);
     holder.has_answered();
     let pid = hear(holder, &reply, deadline, ForkError::Stalled).await?;

@@ -1,7 +1,7 @@
 //! Comparison of a forked kernel with one that the agent would have started.
 //!
 //! The zygote is a program of the template, and so is the fork until it has given up every
-//! right. It is looked at from outside, through the machine's `/proc`, while it waits. Until it
+//! right. It is looked at from outside, through the host's `/proc`, while it waits. Until it
 //! is told to go on it is not dumpable and takes no signals, so what is looked at cannot be
 //! changed in the sandbox, or only as far as [`Difference::may_be_of_the_sandbox`] says.
 
@@ -114,7 +114,7 @@ pub(super) fn inspect(pid: i32, expected: &Expected<'_>) -> Result<i32, Differen
         score,
     )?;
     few_descriptors(pid)?;
-    // One number for each pid namespace it is in, the machine's first.
+    // One number for each pid namespace it is in, the host's first.
     let numbers = status.get("NSpid");
     let inner = numbers.split_whitespace().nth(1);
     let inner = inner.and_then(|number| number.parse().ok());
@@ -128,7 +128,7 @@ pub(super) fn is_ending(pid: i32) -> bool {
     status.map_or(true, |status| !status.contains("\nVmRSS:"))
 }
 
-/// The user a process is, by the machine's number.
+/// The user a process is, by the host's number.
 pub(super) fn user(pid: i32) -> io::Result<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let users = Status::parse(&status).get("Uid");

@@ -1,4 +1,4 @@
-//! A backend of its own for each test, and what it has left on the machine.
+//! A backend of its own for each test, and what it has left on the host.
 
 use std::fs;
 use std::future::Future;
@@ -105,7 +105,7 @@ impl Bench {
         self.config.data_dir.join("sandboxes")
     }
 
-    /// Everything that sandboxes of this backend have on the machine right now.
+    /// Everything that sandboxes of this backend have on the host right now.
     pub(crate) fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
         let mut list = |what: &str, folder: &Path, matches: &dyn Fn(&str) -> bool| {
@@ -191,7 +191,7 @@ pub(crate) fn request_from(layer: &Path) -> LaunchRequest {
 }
 
 impl Drop for Bench {
-    /// A test that fails leaves nothing on the machine either.
+    /// A test that fails leaves nothing on the host either.
     fn drop(&mut self) {
         if self.finished {
             return;

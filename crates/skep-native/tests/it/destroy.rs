@@ -42,7 +42,7 @@ fn lives(pid: i32) -> bool {
     state.is_some_and(|state| state != 'Z' && state != 'X')
 }
 
-/// The folder in which the agent of a sandbox makes groups, as the agent has it.
+/// The directory in which the agent of a sandbox makes groups, as the agent has it.
 fn delegated(bench: &Bench, id: &str) -> OwnedFd {
     let number = fs::read_to_string(bench.config.data_dir.join("instance")).unwrap();
     let v1 = PathBuf::from(format!("/sys/fs/cgroup/memory/skep-{number}/{id}/work"));

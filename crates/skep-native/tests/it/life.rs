@@ -122,7 +122,7 @@ async fn a_launch_that_fails_at_any_step_leaves_nothing() {
         bench.wait_until_empty().await;
     }
     bench.native().fail_next_launches_at(None);
-    // The slots are free again, and the machine is as good as new.
+    // The slots are free again, and the host is as good as new.
     let sandbox = bench.launch().await;
     sandbox.destroy().await.unwrap();
     drop(sandbox);

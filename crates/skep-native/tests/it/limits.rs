@@ -93,7 +93,7 @@ async fn processor_time_is_dealt_out() {
     let sandbox = bench.launch().await;
     let answer = ask(&sandbox, "work processor=1000").await;
     let milliseconds: u32 = answer.parse().unwrap();
-    // Four threads on a machine of two processors, with one processor's time.
+    // Four threads on a host of two processors, with one processor's time.
     assert!(milliseconds <= 1200, "{milliseconds}");
     sandbox.destroy().await.unwrap();
     drop(sandbox);

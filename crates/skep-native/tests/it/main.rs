@@ -1,4 +1,4 @@
-//! Launches real sandboxes on this machine, and looks at them from inside and outside.
+//! Launches real sandboxes on this host, and looks at them from inside and outside.
 //!
 //! The test executable is launcher, agent and user program, too: it is static, as ours is.
 

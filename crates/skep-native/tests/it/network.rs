@@ -24,7 +24,7 @@ crate::tests![
     questions_for_names_fill_no_table_of_the_machine,
 ];
 
-/// Number of names a sandbox asks for at once, each from a port of its own. Others on the machine
+/// Number of names a sandbox asks for at once, each from a port of its own. Others on the host
 /// open far fewer connections meanwhile.
 const QUESTIONS: u32 = 2_000;
 
@@ -43,7 +43,7 @@ async fn the_public_is_reached_and_everything_private_is_not() {
     let mirror = Ipv4Net::new(uplink.mirror(), 32).unwrap();
     let bench = Bench::with(|config| config.allowed_ranges = vec![mirror]).await;
     let sandbox = bench.launch().await;
-    // The world sees the machine, not the sandbox.
+    // The world sees the host, not the sandbox.
     let seen = connect(&sandbox, uplink.at(uplink.public())).await;
     assert_eq!(seen, uplink.host().to_string());
     // The operator's exception is reached over the same link as what is denied, so it is the
@@ -110,7 +110,7 @@ async fn a_sandbox_cannot_speak_as_another() {
     let bench = Bench::new().await;
     let sandbox = bench.launch().await;
     let pid = first_process(&sandbox);
-    // The machine's root gives it an address that is not its own, which nobody inside could.
+    // The host's root gives it an address that is not its own, which nobody inside could.
     let false_address = Ipv4Addr::new(198, 51, 100, 251);
     let inside = |arguments: &[&str]| {
         let namespace = format!("--net=/proc/{pid}/ns/net");

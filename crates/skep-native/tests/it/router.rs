@@ -1,4 +1,4 @@
-//! A machine with two networks does not become a router between them because sandboxes are there.
+//! A host with two networks does not become a router between them because sandboxes are there.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -38,7 +38,7 @@ pub(crate) fn route(arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A machine with two networks, and one neighbour in each; all are namespaces of the test.
+/// A host with two networks, and one neighbour in each; all are namespaces of the test.
 struct Machine {
     name: String,
     neighbour: Child,
@@ -102,7 +102,7 @@ impl Machine {
         output.unwrap()
     }
 
-    /// Starts a backend on the machine, looks, and takes it down.
+    /// Starts a backend on the host, looks, and takes it down.
     fn with_backend<T>(&self, kind: &str, look: impl FnOnce(&Self) -> T) -> T {
         let data = tempfile::tempdir().unwrap();
         // `ip netns exec` would hide the cgroups.
@@ -143,7 +143,7 @@ async fn two_networks_of_a_machine_stay_apart() {
     let look = |machine: &Machine| (machine.forwarding(), machine.is_router());
     let apart = machine.with_backend(APART, look);
     assert_eq!(apart, ("1".to_owned(), false));
-    // Others may run on this machine, and what is put back depends on that; apart from that it
+    // Others may run on this host, and what is put back depends on that; apart from that it
     // is as it was.
     machine.set_forwarding("0");
     let joined = machine.with_backend(JOINED, look);

@@ -30,7 +30,7 @@ async fn launch(bench: &Bench, number: u8) -> Launched {
     bench.native().launch(request).await.unwrap()
 }
 
-/// The user namespace below which a sandbox has its own, as the machine sees it.
+/// The user namespace below which a sandbox has its own, as the host sees it.
 fn parent(sandbox: &Launched) -> u64 {
     let record: serde_json::Value = serde_json::from_str(&sandbox.record().0).unwrap();
     let own = File::open(format!("/proc/{}/ns/user", record["pid"])).unwrap();
@@ -38,7 +38,7 @@ fn parent(sandbox: &Launched) -> u64 {
     File::from(parent).metadata().unwrap().ino()
 }
 
-/// The user namespace of the machine.
+/// The user namespace of the host.
 fn machine() -> u64 {
     fs::metadata("/proc/self/ns/user").unwrap().ino()
 }

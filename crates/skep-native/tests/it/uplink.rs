@@ -1,5 +1,5 @@
 //! The world outside, as a namespace of the test: it answers as public, private and metadata
-//! addresses, so no packet of a test ever leaves the machine.
+//! addresses, so no packet of a test ever leaves the host.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -59,7 +59,7 @@ impl Uplink {
         }
     }
 
-    /// The machine's own address towards the world.
+    /// The host's own address towards the world.
     pub(crate) fn host(&self) -> Ipv4Addr {
         self.address([198, 51], 0)
     }

@@ -97,7 +97,7 @@ async fn a_forked_kernel_is_what_a_started_one_is() {
     assert_eq!(ask(&cold, "fork likeness").await, "nobody to ask");
     let of_cold = ask(&cold, "work likeness").await;
     // Below a zygote the namespaces are others, and what the kernel counts for the creators of
-    // all namespaces above is shared where the machine's root may not raise its own limits.
+    // all namespaces above is shared where the host's root may not raise its own limits.
     let own = ["ns ", "map ", "Max locked", "Max pending", "Max msgqueue"];
     let without_places = |text: &str| -> Vec<String> {
         let is_common = |line: &&str| !own.iter().any(|own| line.starts_with(own));

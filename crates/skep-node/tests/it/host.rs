@@ -1,4 +1,4 @@
-//! A machine that runs out of things.
+//! A host that runs out of things.
 
 use std::time::Duration;
 

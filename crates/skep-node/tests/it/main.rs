@@ -20,7 +20,7 @@ use skep_types::{
 };
 use skep_wire::agent::AgentConfig;
 
-/// A machine that outlives its server: new nodes find the sandboxes of the last one.
+/// A host that outlives its server: new nodes find the sandboxes of the last one.
 #[derive(Default)]
 struct Machine {
     isolation: FakeIsolation,

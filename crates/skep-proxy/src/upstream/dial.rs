@@ -28,7 +28,7 @@ pub(crate) const TUNNEL: &str = "skep-tunnel";
 const TRIES: u32 = 5;
 /// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Time limit for a sandbox to answer one attempt. Its addresses are on this machine.
+/// Time limit for a sandbox to answer one attempt. Its addresses are on this host.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Ways to reach a port of a sandbox.

@@ -100,7 +100,7 @@ impl Stage {
         self.ask(get(route, port, path)).await
     }
 
-    /// A connection from another address of this machine.
+    /// A connection from another address of this host.
     pub(crate) async fn connect_from(&self, address: Ipv4Addr) -> TcpStream {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(SocketAddr::new(address.into(), 0)).unwrap();
@@ -238,7 +238,7 @@ pub(crate) async fn outlast(limit: Duration) {
     .await;
 }
 
-/// An address of this machine's loopback that no other test has.
+/// An address of this host's loopback that no other test has.
 fn unique_loopback() -> IpAddr {
     let mut random = [0; 3];
     getrandom::fill(&mut random).unwrap();

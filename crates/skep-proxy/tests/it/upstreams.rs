@@ -87,7 +87,7 @@ async fn a_service_on_the_sandboxs_loopback_is_reached_through_its_agent() {
     let stage = Stage::new().await;
     let control = Redacted::new("the control token".to_owned());
     let route = stage.sandbox_as(|route| route.control_token = control);
-    // Another address of this machine stands for the loopback inside the sandbox.
+    // Another address of this host stands for the loopback inside the sandbox.
     let hidden = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = hidden.local_addr().unwrap();
     let app = Router::new().fallback(any(|| async { "hidden" }));

@@ -1,4 +1,4 @@
-//! The folders of an installation, and how to be sure that they are that.
+//! The directories of an installation, and how to be sure that they are that.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ const NUMBER: &str = "instance";
 const CACHE_PARTS: [&str; 3] = ["layers", "images", "builds.lock"];
 const BLOCK: u64 = 512;
 
-/// Refuses a folder in which no server ever ran: its content is somebody's.
+/// Refuses a directory in which no server ever ran: its content is somebody's.
 pub(super) fn check_data_dir(path: &Path) -> Result<(), CliError> {
     if !path.exists() || path.join(NUMBER).is_file() {
         return Ok(());
@@ -32,7 +32,7 @@ pub(super) fn is_cache(path: &Path) -> bool {
     CACHE_PARTS.iter().all(|part| path.join(part).exists())
 }
 
-/// Removes a file, or a folder with everything in it. What is gone already is no error.
+/// Removes a file, or a directory with everything in it. What is gone already is no error.
 pub(super) fn remove(path: &Path) -> Result<(), CliError> {
     if is_cache(path) {
         check_no_build(path)?;

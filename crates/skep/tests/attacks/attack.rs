@@ -10,7 +10,7 @@ use crate::wall;
 /// One attack: a program that tries to get out of its sandbox, with its control.
 #[derive(Debug, Clone)]
 pub(crate) struct Attack {
-    /// The folder it lies in.
+    /// The directory it lies in.
     pub(crate) group: String,
     pub(crate) name: String,
     /// Description of the attempt, in a sentence.

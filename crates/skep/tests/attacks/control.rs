@@ -222,7 +222,7 @@ impl Weakened {
 fn entering_zygote() -> TempDir {
     let layer = tempfile::tempdir().unwrap();
     let mut folder = layer.path().to_owned();
-    // What is uppermost says who may enter a folder.
+    // What is uppermost says who may enter a directory.
     let open = |folder: &Path| {
         std::fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
     };

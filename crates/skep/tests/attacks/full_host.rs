@@ -1,4 +1,4 @@
-//! A team that asks for sandboxes until the machine has no more to give.
+//! A team that asks for sandboxes until the host has no more to give.
 //!
 //! Its sandboxes write all they may. With admission it is refused while the reserve is left, and
 //! a neighbour can still write what it was promised. The control is the same server without

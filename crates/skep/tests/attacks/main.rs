@@ -7,7 +7,7 @@
 //!
 //! The test process, its server and its controls live in a network namespace whose only way
 //! out is a second namespace that answers as every address there is. Nothing that an attack
-//! sends can leave the machine.
+//! sends can leave the host.
 //!
 //! `SKEP_BLESS=1` writes `docs/attacks.md` anew.
 

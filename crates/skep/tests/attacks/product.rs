@@ -309,7 +309,7 @@ impl Product {
         self.agents(id).iter().map(resident).sum::<u64>() << 10
     }
 
-    /// The number by which everything of this server is called on the machine.
+    /// The number by which everything of this server is called on the host.
     pub(crate) fn number(&self) -> String {
         std::fs::read_to_string(self.data().join("instance")).unwrap()
     }
@@ -326,7 +326,7 @@ impl Product {
             .collect()
     }
 
-    /// Stops the server, which ends its sandboxes, and takes what is left off the machine.
+    /// Stops the server, which ends its sandboxes, and takes what is left off the host.
     pub(crate) async fn finish(mut self) {
         let pid = Pid::from_child(&self.server);
         kill_process(pid, Signal::TERM).unwrap();

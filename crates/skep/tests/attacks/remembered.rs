@@ -1,7 +1,7 @@
-//! Connections that the machine's packet filter remembers for a sandbox that is gone.
+//! Connections that the host's packet filter remembers for a sandbox that is gone.
 //!
 //! They would be there for minutes, or for days if the far end helps, take places in a table that
-//! is the machine's, and be counted to the next sandbox with that address. The control is that
+//! is the host's, and be counted to the next sandbox with that address. The control is that
 //! closing them is not enough: they are remembered until the sandbox ends.
 
 use std::time::Duration;

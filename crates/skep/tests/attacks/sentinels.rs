@@ -1,4 +1,4 @@
-//! Things of the machine that no attack may reach.
+//! Things of the host that no attack may reach.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,10 +16,10 @@ use crate::world;
 
 /// Text that every sentinel holds or sends; the attacks know it, too.
 const TEXT: &str = "a sentinel of the machine";
-/// A length of sleep that nobody else on the machine asks for.
+/// A length of sleep that nobody else on the host asks for.
 const SLEEP: &str = "86398.5";
 
-/// A file, a process, a disk, shared memory and services of the machine.
+/// A file, a process, a disk, shared memory and services of the host.
 #[derive(Debug)]
 pub(crate) struct Sentinels {
     folder: TempDir,

@@ -50,7 +50,7 @@ fn arrange_mounts() {
     .unwrap();
     mount(c"none", "/proc", c"proc", MountFlags::empty(), None).unwrap();
     // `/sys` shows the network of whoever mounted it, so it is mounted anew. The cgroups that
-    // lie on it are those of the machine.
+    // lie on it are those of the host.
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE;

@@ -195,7 +195,7 @@ fn is_chosen(arguments: &Arguments, attack: &Attack) -> bool {
         }
 }
 
-/// A template, built if it is missing. That needs the machine's network.
+/// A template, built if it is missing. That needs the host's network.
 fn image_of(name: &str) -> TemplateImage {
     let cache = std::env::var_os("SKEP_CACHE_DIR");
     let cache = cache.map_or_else(|| "/var/cache/skep".into(), PathBuf::from);

@@ -49,7 +49,7 @@ pub(crate) fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/attacks.md")
 }
 
-/// The page. It tells what must be, so it is the same on every machine.
+/// The page. It tells what must be, so it is the same on every host.
 pub(crate) fn page(attacks: &[Attack]) -> String {
     let mut page = HEAD.to_owned();
     let mut group = "";

@@ -166,7 +166,7 @@ fn living(processes: &[i32]) -> Vec<i32> {
     processes.iter().copied().filter(lives).collect()
 }
 
-/// The folder in which the agent of a sandbox makes groups.
+/// The directory in which the agent of a sandbox makes groups.
 fn delegated(product: &Product, id: &str) -> PathBuf {
     let groups = product.groups().into_iter();
     let folders = groups.flat_map(|group| {

@@ -15,7 +15,7 @@ use rustix::thread::UnshareFlags;
 pub(crate) const ROLE: &str = "world";
 /// Address of the resolver of sandboxes.
 pub(crate) const RESOLVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 53), 53);
-/// The machine's own address towards the world.
+/// The host's own address towards the world.
 pub(crate) const MACHINE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 0);
 /// One that only the operator's machines are to ask.
 const PRIVATE_RESOLVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 53);

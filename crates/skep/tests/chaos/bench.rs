@@ -10,7 +10,7 @@ use crate::installation::{CACHE, Installation};
 
 const SLIM: &str = "code-interpreter-slim";
 
-/// The template of these tests: with an interpreter if somebody has built it on this machine.
+/// The template of these tests: with an interpreter if somebody has built it on this host.
 static TEMPLATE: LazyLock<&str> = LazyLock::new(|| {
     let listed = skep(&["template", "list", "--json", "--cache-dir"])
         .arg(&*CACHE)

@@ -47,7 +47,7 @@ pub(crate) static INTERPRETERS: LazyLock<OsString> = LazyLock::new(|| {
 /// The smallest template with an interpreter.
 pub(crate) const INTERPRETER: &str = "code-interpreter-slim";
 
-/// An installation. Nothing of it is left on the machine when it is dropped.
+/// An installation. Nothing of it is left on the host when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Installation {
     folder: TempDir,

@@ -32,7 +32,7 @@ fn rounds() -> u64 {
     rounds.map_or(ROUNDS, |text| text.to_str().unwrap().parse().unwrap())
 }
 
-/// The seed is printed, so that a failure can be had again as far as the machine allows.
+/// The seed is printed, so that a failure can be had again as far as the host allows.
 fn seed() -> u64 {
     let chosen = std::env::var_os("SKEP_CHAOS_SEED");
     let seed = chosen.map(|text| text.to_str().unwrap().parse().unwrap());
@@ -96,7 +96,7 @@ async fn everybody_answers(client: &Client, ledger: &Shared) -> usize {
 }
 
 /// Waits until nothing is starting or ending, and compares the record with what was promised
-/// and with the machine.
+/// and with the host.
 async fn settled(installation: &Installation, client: &Client, ledger: &Shared) {
     let records = wait_until(ENDING, || async {
         let records = records(client).await;

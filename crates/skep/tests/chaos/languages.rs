@@ -48,7 +48,7 @@ struct Stage {
     interpreter: Interpreter,
     agent: Agent,
     port: Port,
-    /// A second context, in a folder with an odd name.
+    /// A second context, in a directory with an odd name.
     other: String,
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::installation::Installation;
 
-/// Everything that a sandbox has on the machine, by the id of the sandbox.
+/// Everything that a sandbox has on the host, by the id of the sandbox.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Traces {
     /// Sandboxes with a group in any hierarchy.
@@ -20,7 +20,7 @@ pub(crate) struct Traces {
     /// Number of network links.
     pub(crate) links: usize,
     /// Processes of ours that are neither the server nor its one launcher nor in a sandbox, and
-    /// mounts that the whole machine sees.
+    /// mounts that the whole host sees.
     pub(crate) strays: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl Traces {
         }
     }
 
-    /// Looks at the machine.
+    /// Looks at the host.
     pub(crate) fn find(installation: &Installation) -> Self {
         let data_dir = installation.data_dir();
         let number = fs::read_to_string(data_dir.join("instance")).unwrap();

@@ -1,4 +1,4 @@
-//! `skep run` on a machine where no server runs.
+//! `skep run` on a host where no server runs.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -14,7 +14,7 @@ use crate::installation::{INTERPRETER, INTERPRETERS};
 /// Time limit for a server to leave the host as it was.
 const CLEAN_UP: Duration = Duration::from_secs(30);
 
-/// A machine without a server: nothing listens where one would.
+/// A host without a server: nothing listens where one would.
 struct Alone {
     folder: TempDir,
 }
@@ -76,7 +76,7 @@ fn names(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Processes that were told of this folder.
+/// Processes that were told of this directory.
 fn processes_with(folder: &Path) -> Vec<String> {
     let name = folder.to_str().unwrap().as_bytes();
     let mentions = |text: &[u8]| text.windows(name.len()).any(|part| part == name);

@@ -1,4 +1,4 @@
-//! `skep uninstall`: an installation is taken off the machine, and nothing else is.
+//! `skep uninstall`: an installation is taken off the host, and nothing else is.
 
 use std::collections::BTreeSet;
 use std::fs;
