@@ -50,7 +50,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// [`StoreError`] if the record cannot be read or written.
+    /// [`StoreError`] if the database cannot be read or written.
     pub async fn open(parts: Parts) -> Result<Self, StoreError> {
         let control = Self {
             inner: Arc::new(Inner {
@@ -105,7 +105,7 @@ impl Control {
         }
     }
 
-    /// The record, for whoever needs it beside control.
+    /// The database, for whoever needs it beside control.
     pub fn store(&self) -> &Store {
         &self.inner.store
     }

@@ -155,7 +155,7 @@ impl Control {
         digest: RequestDigest,
     ) -> Result<Attempt, AttemptError> {
         let team = &caller.team.id;
-        // Claimed before the record is read, so that no other request can slip in between.
+        // Claimed before the database is read, so that no other request can slip in between.
         let claim = self.inner.claims.take(team, key, digest)?;
         let sandboxes = self.inner.store.sandboxes();
         let Some(first) = sandboxes.remembered(team.clone(), claim.key()).await? else {

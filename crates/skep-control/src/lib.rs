@@ -1,8 +1,8 @@
 //! The control plane: teams, keys, quotas, and the sandboxes and templates they own.
 //!
-//! [`Control`] decides and keeps the record; it runs nothing itself. What it needs from the
-//! machines that run sandboxes is the trait [`Nodes`], what it needs to know of templates is
-//! [`Templates`], and both have a fake beside them.
+//! [`Control`] decides and keeps the database; it runs nothing itself. It uses the hosts that run
+//! sandboxes through the trait [`Nodes`] and templates through [`Templates`]; both have a fake
+//! beside them.
 //!
 //! A sandbox of another team does not exist: every look-up takes the caller, and nothing here
 //! says more than "not found".

@@ -13,7 +13,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// [`StoreError`] if the record cannot be read. A template that cannot run is no error: it
+    /// [`StoreError`] if the database cannot be read. A template that cannot run is no error: it
     /// may be built later.
     pub async fn warm(&self, templates: &[TemplateReference]) -> Result<(), StoreError> {
         if templates.is_empty() {

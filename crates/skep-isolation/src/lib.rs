@@ -53,7 +53,7 @@ pub struct LaunchRequest {
 
 /// A backend's record by which it finds a living sandbox again after the server was restarted.
 ///
-/// Opaque above the backend; kept in the record as it is.
+/// Opaque above the backend; kept in the database as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchRecord(pub String);
 

@@ -9,7 +9,7 @@ use crate::driver::reason_of;
 use crate::node::{Node, Taken};
 use crate::record::DriverRecord;
 
-/// A sandbox that, by the record, was alive when the last server ended.
+/// A sandbox that, by the journal, was alive when the last server ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Living {
     /// Id of the sandbox, as the journal has it.

@@ -53,7 +53,7 @@ pub enum StoreError {
         /// The error of SQLite.
         source: Arc<rusqlite::Error>,
     },
-    /// Another process holds the record for longer than we wait. The same call may work later.
+    /// Another process holds the database for longer than we wait. The same call may work later.
     #[error("cannot {operation}: the record is held by another process")]
     Busy {
         /// The operation, as a verb and its object.

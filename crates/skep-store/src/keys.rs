@@ -32,7 +32,7 @@ pub struct Key {
     pub last_used: Option<Timestamp>,
 }
 
-/// The keys in the record.
+/// The keys in the database.
 #[derive(Debug)]
 pub struct Keys<'a>(pub(crate) &'a Store);
 

@@ -1,4 +1,4 @@
-//! The record: who there is, what runs, and how it ended.
+//! The database of teams, keys and sandboxes, the living and the ended.
 //!
 //! SQLite in one file, written by one thread. A write is put into a bounded queue and gives a
 //! [`Receipt`]; the thread commits whatever has gathered in one transaction, and the receipt

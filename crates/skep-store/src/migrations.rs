@@ -1,4 +1,4 @@
-//! The shape of the record, brought forward one version at a time.
+//! The shape of the database, brought forward one version at a time.
 //!
 //! A script is never changed once released: the next change is the next number. Each runs in a
 //! transaction with its version number, so a server killed in the middle finds the old version.

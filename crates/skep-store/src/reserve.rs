@@ -1,6 +1,6 @@
-//! Space on the disk that belongs to the record alone.
+//! Space on the disk that belongs to the database alone.
 //!
-//! When sandboxes have filled the disk, their ends must still be written. So the record owns
+//! When sandboxes have filled the disk, their ends must still be written. So the database owns
 //! some blocks beyond the end of its file and of its log. They are allocated and not used, and
 //! the sizes of the files do not show them; SQLite gets them by growing into them.
 
@@ -16,7 +16,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 /// log of this size does not have to grow.
 const BYTES: u64 = 8 << 20;
 
-/// The reserve of one record.
+/// The reserve of one database.
 #[derive(Debug)]
 pub(crate) struct Reserve {
     file: Arc<File>,
@@ -27,7 +27,7 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// Takes the space for the record at `path`, which `file` is. A disk without room is
+    /// Takes the space for the database at `path`, which `file` is. A disk without room is
     /// reported and no error: there may be some later.
     pub(crate) fn new(file: Arc<File>, path: &Path) -> Self {
         let mut log = OsString::from(path);

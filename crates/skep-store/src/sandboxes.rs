@@ -12,7 +12,7 @@ pub use record::{Order, Position, SandboxFilter, SandboxRecord, Span, Spawns};
 
 use crate::{Idempotency, IdempotentRequest, Receipt, Store, StoreError, idempotency};
 
-/// The sandboxes in the record.
+/// The sandboxes in the database.
 ///
 /// Whoever orders a sandbox inserts it; from then on its node owns the row: it says when it has
 /// started, when it will end and how it ended. Writes to one sandbox happen in the order of the
@@ -76,7 +76,7 @@ impl Sandboxes<'_> {
         })
     }
 
-    /// Every sandbox that has not ended as far as the record knows, the oldest first: what a
+    /// Every sandbox that has not ended as far as the database knows, the oldest first: what a
     /// new server has to adopt or to bury. Those without a [`SandboxRecord::run`] never started.
     ///
     /// # Errors

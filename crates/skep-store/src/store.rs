@@ -18,7 +18,7 @@ use crate::{Keys, Receipt, Sandboxes, StoreError, Teams, migrations};
 /// Time that SQLite waits for another process (`skep key`, say) to finish its own write.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The record. Cheap to clone; the last clone to go closes it, after all queued writes.
+/// The database. Cheap to clone; the last clone to go closes it, after all queued writes.
 #[derive(Debug, Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -37,7 +37,7 @@ struct Inner {
 }
 
 impl Store {
-    /// Opens the record at `path`, makes it if there is none, and brings it up to date.
+    /// Opens the database at `path`, makes it if there is none, and brings it up to date.
     ///
     /// The file holds access tokens, so it is made readable for its owner alone.
     ///

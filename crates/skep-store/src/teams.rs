@@ -51,7 +51,7 @@ impl Standing {
     }
 }
 
-/// The teams in the record.
+/// The teams in the database.
 #[derive(Debug)]
 pub struct Teams<'a>(pub(crate) &'a Store);
 

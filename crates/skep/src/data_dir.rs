@@ -1,4 +1,4 @@
-//! The data directory: the record, keys, disks and logs, for the server's own user alone.
+//! The data directory: the database, keys, disks and logs, for the server's own user alone.
 //!
 //! An installation may have been made in a directory that others can look into, so what is there
 //! already is closed at every start. Everything is done below descriptors, and nothing follows a

@@ -1,6 +1,6 @@
 //! The local operator's key.
 //!
-//! The record keeps only hashes, but `skep up` must print the same key every time. So this one
+//! The database keeps only hashes, but `skep up` must print the same key every time. So this one
 //! key also lies in a file that only the owner of the data directory can read.
 
 use std::fs;

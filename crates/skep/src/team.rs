@@ -1,6 +1,6 @@
 //! `skep team …`: who may use this server, and how much.
 //!
-//! These commands change the record itself, so they need the data directory and no key. A
+//! These commands change the database itself, so they need the data directory and no key. A
 //! server that runs goes by the change from the next request on.
 
 use std::path::Path;
@@ -104,7 +104,7 @@ impl<'a> Shown<'a> {
 }
 
 impl TeamCommand {
-    /// Does it, on the record in `data_dir`.
+    /// Does it, on the database in `data_dir`.
     ///
     /// # Errors
     ///

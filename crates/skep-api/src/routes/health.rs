@@ -21,7 +21,7 @@ pub(crate) async fn health(State(edge): State<Edge>, request: Request) -> Respon
         return "Health check successful".into_response();
     }
     let problems = edge.metrics().problems();
-    // The text above must not wait for the record, where keys are.
+    // The text above must not wait for the database, where keys are.
     let authorized = Authorized::from_request_parts(&mut parts, &edge).await;
     let is_operator = authorized.is_ok_and(|authorized| authorized.caller.team.is_default);
     let status = match problems.is_empty() {

@@ -13,7 +13,7 @@ use crate::params::Params;
 use crate::render;
 use crate::router::Edge;
 
-/// The team's sandboxes from the record, the newest first; with `all=true` the ended ones too,
+/// The team's sandboxes from the database, the newest first; with `all=true` the ended ones too,
 /// why they ended and what they used. Pages as in `GET /v2/sandboxes`.
 pub(crate) async fn list_records(
     authorized: Authorized,

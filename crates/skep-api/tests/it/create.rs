@@ -560,7 +560,7 @@ async fn an_idempotency_key_has_a_form() {
 #[tokio::test]
 async fn a_sandbox_that_cannot_be_recorded_is_not_left_running() {
     let server = Server::new().await;
-    // Whatever is wrong with the record, nothing can be written into this table any more.
+    // Whatever is wrong with the database, nothing can be written into this table any more.
     let vandal = rusqlite::Connection::open(server.folder().join("skep.db")).unwrap();
     vandal
         .execute_batch("ALTER TABLE sandboxes RENAME TO elsewhere")

@@ -38,7 +38,7 @@ async fn a_thousand_sandboxes_are_made_at_once_listed_and_counted() {
     }
     assert_eq!(seen, ids.iter().map(ToString::to_string).collect());
 
-    // All of them end; only the record still knows them, and there is room again.
+    // All of them end; only the database still knows them, and there is room again.
     for id in &ids {
         server.nodes.end(id, EndReason::Timeout).await;
     }

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use super::{Admitted, KillError, NodeCreateError, Nodes};
 
-/// A host that runs nothing and keeps the record as a real one does. Clones share it.
+/// A host that runs nothing and keeps the database as a real one does. Clones share it.
 ///
 /// Deadlines are kept but do not fire by themselves: [`FakeNodes::end`] plays that part.
 #[derive(Debug, Clone)]
@@ -136,7 +136,7 @@ impl FakeNodes {
             at: now(),
         };
         let ending = self.store.sandboxes().ended(id.clone(), ending);
-        // The sandbox is gone either way; a record that fails is what some tests are about.
+        // The sandbox is gone either way; a database that fails is what some tests are about.
         if let Err(error) = ending.recorded().await {
             tracing::debug!(%error, "end not recorded");
         }
@@ -160,7 +160,7 @@ impl FakeNodes {
         };
         let sandboxes = self.store.sandboxes();
         let starting = sandboxes.started(spec.id.clone(), run(&status));
-        // The order may be refused by the record at the same time, which is control's business.
+        // The order may be refused by the database at the same time, which is control's business.
         if let Err(error) = starting.recorded().await {
             tracing::debug!(%error, "start not recorded");
         }

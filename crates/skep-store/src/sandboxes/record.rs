@@ -45,7 +45,7 @@ impl Order {
     }
 }
 
-/// A sandbox as it is in the record.
+/// A sandbox as the database has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxRecord {
     /// The sandbox as it was ordered.

@@ -15,7 +15,7 @@ fn as_left_by_a_killed_process(folder: &Path) -> tempfile::TempDir {
     let copy = tempfile::TempDir::new().unwrap();
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
-        // The index of the log is rebuilt by whoever opens the record first.
+        // The index of the log is rebuilt by whoever opens the database first.
         if !entry.file_name().to_string_lossy().ends_with("-shm") {
             fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
         }

@@ -10,7 +10,7 @@ use skep_types::{EndReason, Ending, ExecutionId, SandboxId, Usage};
 
 use crate::{Record, at, order_for, run, team};
 
-/// Opens the record in the current directory and writes until it is killed. Each line it prints
+/// Opens the database in the current directory and writes until it is killed. Each line it prints
 /// is the id of a sandbox of which everything is recorded.
 #[tokio::test]
 #[ignore = "run as a process of its own by the test below"]

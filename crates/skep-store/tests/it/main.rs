@@ -1,4 +1,4 @@
-//! The record through its public face, on real files.
+//! The database through its public face, on real files.
 
 #![expect(
     clippy::unwrap_used,
@@ -18,7 +18,7 @@ use skep_store::{Order, Standing, Store, Team};
 use skep_types::{AccessToken, ExecutionId, Resources, SandboxId, SandboxRun, TeamId, TemplateId};
 use tempfile::TempDir;
 
-/// A record in a directory of its own, with one team in it.
+/// A database in a directory of its own, with one team in it.
 struct Record {
     folder: TempDir,
     store: Store,

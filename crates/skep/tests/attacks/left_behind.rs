@@ -213,7 +213,7 @@ fn names(product: &Product) -> BTreeMap<&'static str, Vec<String>> {
     all.insert("links", links.collect());
     all.insert("folders", list(&product.data().join("sandboxes")));
     all.insert("rules", rules(&number));
-    // Connections are the callers' to end, and the record opens more readers when it is busy.
+    // Connections are the callers' to end, and the database opens more readers when it is busy.
     let descriptors = product.process().join("fd");
     let descriptors = list(&descriptors).into_iter().filter_map(|name| {
         let target = fs::read_link(descriptors.join(name)).ok()?;

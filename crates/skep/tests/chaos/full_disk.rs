@@ -125,7 +125,7 @@ async fn a_disk_that_fills_up_refuses_new_sandboxes_and_loses_nothing_of_the_rec
     .await;
     assert_eq!(run(&client, &quiet, "true").await.unwrap(), 0);
 
-    // Not a byte is left, and the record still takes the end of a sandbox.
+    // Not a byte is left, and the database still takes the end of a sandbox.
     filler.fill();
     client
         .delete(&["sandboxes", &quiet.sandbox_id])

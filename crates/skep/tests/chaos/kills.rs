@@ -95,7 +95,7 @@ async fn everybody_answers(client: &Client, ledger: &Shared) -> usize {
     answers.await.len()
 }
 
-/// Waits until nothing is starting or ending, and compares the record with what was promised
+/// Waits until nothing is starting or ending, and compares the database with what was promised
 /// and with the host.
 async fn settled(installation: &Installation, client: &Client, ledger: &Shared) {
     let records = wait_until(ENDING, || async {

@@ -24,7 +24,7 @@ pub(crate) struct Promise {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     promises: BTreeMap<String, Promise>,
-    /// Every id that ever was in the record.
+    /// Every id that ever was in the database.
     seen: BTreeSet<String>,
 }
 
@@ -97,7 +97,7 @@ impl Ledger {
         self.promises.get_mut(id).expect("only known ones are used")
     }
 
-    /// Compares the record with every promise. Returns the living that nobody was promised:
+    /// Compares the database with every promise. Returns the living that nobody was promised:
     /// their server was killed after they had started and before it could say so.
     pub(crate) fn check(&mut self, records: &[SandboxRecord]) -> Vec<String> {
         let by_id: BTreeMap<_, _> = records

@@ -154,7 +154,7 @@ async fn ten_thousand_ended_sandboxes_are_listed() {
     );
 }
 
-/// Fills a record as if so many sandboxes had been there.
+/// Fills a database as if so many sandboxes had been there.
 async fn remember(path: &Path) {
     let store = Store::open(path).unwrap();
     let team = store.teams().default_team().await.unwrap().unwrap();
