@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: what strangers can send, mutated for a while.
+//! `cargo xtask fuzz`: untrusted input, mutated for a while.
 //!
 //! The targets and their corpora are in `fuzz/`, a workspace of its own that is built with
 //! libFuzzer's instrumentation. The flags for it are among those that a stable compiler takes.

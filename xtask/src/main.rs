@@ -18,7 +18,7 @@ enum Command {
     Tidy,
     /// Run everything that must pass before a change is taken.
     Ci(ci::Options),
-    /// Try mutated requests on everything that reads what strangers send.
+    /// Fuzz everything that reads untrusted input.
     Fuzz(fuzz::Options),
     /// Write the pages that are generated from code.
     Docs {

@@ -32,7 +32,7 @@ pub(crate) struct Authorized {
 #[derive(Debug, Clone, Default)]
 struct LetIn(Arc<AtomicBool>);
 
-/// Tells the front door whether the caller was let in, and keeps from the handlers what only
+/// Tells the frontend whether the caller was let in, and keeps from the handlers what only
 /// such a caller decides: whether the request is traced.
 pub(crate) async fn recognised(
     State(edge): State<Edge>,

@@ -10,7 +10,7 @@ use crate::{Caller, Control, Cursor};
 pub struct RecordQuery {
     /// Includes the ended ones if true.
     pub ended: bool,
-    /// Page size.
+    /// Limit on the records of a page.
     pub limit: u32,
     /// End of the page before.
     pub after: Option<Cursor>,

@@ -44,7 +44,7 @@ pub struct NativeConfig {
     pub resolvers: Vec<SocketAddr>,
     /// Settings for forking kernels into sandboxes; with `None`, kernels are started there instead.
     pub zygotes: Option<ZygoteConfig>,
-    /// Walls that are left out, so that the attack suite can show what each of them holds.
+    /// Defences that are left out, so that the attack suite can show what each of them holds.
     #[doc(hidden)]
     pub without: Vec<Defence>,
 }

@@ -1,7 +1,7 @@
-//! Walls that a control experiment can take down; see [`skep_launch::Defence`], whose promise
+//! Defences that a control experiment can leave out; see [`skep_launch::Defence`], whose promise
 //! holds here, too: nothing that configures a server leads to this list.
 
-/// A wall between a sandbox and the host, its neighbours or the operator's network.
+/// A defence between a sandbox and the host, its neighbours or the operator's network.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Defence {

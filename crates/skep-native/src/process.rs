@@ -79,7 +79,7 @@ mod tests {
         let process = ProcessHandle::new(number, pidfd);
         let opened = process.namespace("user");
         assert_eq!(opened.unwrap_err().kind(), io::ErrorKind::NotFound);
-        // The control: by the number alone a stranger's is found.
+        // The control: by the number alone another's is found.
         File::open(format!("/proc/{number}/ns/user")).unwrap();
     }
 

@@ -7,7 +7,7 @@
 //! somebody, keep their place, and of those that serve somebody unknown there is a bounded
 //! number. So a caller with a key finds a place as long as there is one at all.
 //!
-//! Requests of strangers, of callers whose key nobody has looked at, and those that are told no
+//! Requests without credentials, those whose key nobody has looked at, and those that are told no
 //! are counted apart, so none of them takes the room of another. The first requests with a key
 //! on a connection are let through to whoever knows the key, however many others there are.
 
@@ -68,7 +68,7 @@ impl Limits {
     }
 }
 
-/// The connections of a front door.
+/// The connections of a frontend.
 #[derive(Debug)]
 pub(crate) struct Admission {
     limits: Limits,
@@ -103,8 +103,8 @@ struct Table {
     next: u64,
 }
 
-/// A connection. It is no more idle as soon as it serves a stranger or has shown a key that may
-/// be right, and never again once it has shown one that was.
+/// A connection. It is no more idle as soon as it serves an anonymous request or has shown a key
+/// that may be right, and never again once it has shown one that was.
 #[derive(Debug)]
 struct Entry {
     address: ClientAddress,

@@ -1,4 +1,4 @@
-//! The certificates the front door shows, renewed while it is open.
+//! The certificates the frontend shows, renewed while it is open.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Limits, timeouts and domain of the front door.
+/// Limits, timeouts and domain of the frontend.
 #[derive(Debug, Clone)]
 pub struct FrontConfig {
     /// The domain below which sandboxes have names, in lower case and without a port.

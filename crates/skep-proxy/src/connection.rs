@@ -274,7 +274,7 @@ impl Pulse {
         }
     }
 
-    /// Resolves when a stranger does not read what it is sent.
+    /// Resolves when an anonymous client does not read what it is sent.
     pub(crate) async fn stalled(&self, times: &Times) {
         let mut clock = tokio::time::interval(times.interval());
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);

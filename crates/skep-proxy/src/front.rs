@@ -1,4 +1,4 @@
-//! The front door: listening, accepting, and what a connection may cost.
+//! The frontend: listening, accepting, and what a connection may cost.
 
 use std::convert::Infallible;
 use std::io;
@@ -38,7 +38,7 @@ const SEARCHES_AT_A_TIME: usize = 1;
 /// Number of connections that are told at a time that there are too many.
 const TURNED_AWAY_AT_A_TIME: usize = 64;
 
-/// An address the front door listens on.
+/// An address the frontend listens on.
 pub struct Listener {
     tcp: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Front {
 }
 
 impl Front {
-    /// A front door for `api` and the sandboxes of `routes`.
+    /// A frontend for `api` and the sandboxes of `routes`.
     pub fn new<A, B>(config: FrontConfig, api: A, routes: Arc<dyn Routes>) -> Self
     where
         A: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>
@@ -118,7 +118,7 @@ impl Front {
         }
     }
 
-    /// The metrics of the front door.
+    /// The metrics of the frontend.
     pub fn metrics(&self) -> Arc<Metrics> {
         Arc::clone(&self.shared.metrics)
     }

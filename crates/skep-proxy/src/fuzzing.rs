@@ -1,4 +1,4 @@
-//! Doors for the fuzz targets in `fuzz/`. In no program that is shipped.
+//! Entry points for the fuzz targets in `fuzz/`. In no program that is shipped.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,6 +1,6 @@
 //! Answers for the names of a domain that exists on this host only.
 //!
-//! A resolver that asks us for `*.<domain>` finds the front door. Everything else is refused:
+//! A resolver that asks us for `*.<domain>` finds the frontend. Everything else is refused:
 //! this is no resolver, and it is asked from this host alone.
 
 use std::io;

@@ -17,7 +17,7 @@ pub(crate) struct Metrics {
     pub(crate) launches: Arc<LaunchCounts>,
     pub(crate) zygotes: Arc<ZygoteCounts>,
     pub(crate) leftovers: Arc<Gauge>,
-    /// Set when the front door is there, which is made last.
+    /// Set when the frontend is there, which is made last.
     pub(crate) proxy: OnceLock<Arc<skep_proxy::Metrics>>,
 }
 

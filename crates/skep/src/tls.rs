@@ -18,7 +18,7 @@ const LOCAL_DOMAIN: &str = "skep.localhost";
 /// Interval between two checks whether certificates have changed.
 const GLANCE: Duration = Duration::from_hours(1);
 
-/// TLS as the front door needs it.
+/// TLS as the frontend needs it.
 #[derive(Debug)]
 pub(crate) struct Tls {
     config: Arc<ServerConfig>,

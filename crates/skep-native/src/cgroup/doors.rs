@@ -19,7 +19,7 @@ pub(crate) struct Doors {
 }
 
 impl Cgroups {
-    /// Opens all doors of a group.
+    /// Opens all files by which processes join a group.
     pub(crate) fn open_doors(&self, group: &Group) -> Result<Doors, CgroupError> {
         let (join, home) = self.entrances(group)?;
         Ok(Doors {

@@ -52,7 +52,7 @@ pub(super) fn find(layers: &[PathBuf]) -> io::Result<Option<Specification>> {
 fn read(layer: &Path) -> io::Result<Option<Vec<u8>>> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let layer = rustix::fs::openat(CWD, layer, flags, Mode::empty())?;
-    // A layer holds what a stranger put there: no link is followed, and nothing waits.
+    // A layer holds what its author put there: no link is followed, and nothing waits.
     let opened = rustix::fs::openat2(
         &layer,
         FILE,

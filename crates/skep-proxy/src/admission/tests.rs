@@ -125,12 +125,12 @@ fn strangers_leave_room_for_requests_with_a_key() {
     let other = admission.admit(peer(2)).unwrap();
     fill(&other, false);
     fill(&other, true);
-    // From the address of a stranger, and from another: each has four of its own.
+    // From the address of an anonymous client, and from another: each has four of its own.
     for last in [1, 3] {
         let caller = admission.admit(peer(last)).unwrap();
         let claims = [(); CLAIMS_PER_CONNECTION].map(|()| claim(&caller));
         assert_eq!(caller.arrive(true), Err(TooManyRequests));
-        // Told apart from strangers, it needs no room at all.
+        // Told apart from anonymous ones, it needs no room at all.
         caller.authenticate();
         assert!((0..99).all(|_| caller.arrive(true).is_ok()));
         for claim in claims {

@@ -23,7 +23,7 @@ use crate::stage::{
 pub(crate) const CALLER: Ipv4Addr = Ipv4Addr::LOCALHOST;
 pub(crate) const CROWD: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 
-/// A front door with room for a hundred connections, sixty of them from one address.
+/// A frontend with room for a hundred connections, sixty of them from one address.
 async fn small_stage() -> Stage {
     Stage::with(|config| {
         config.connections = 100;

@@ -1,4 +1,4 @@
-//! A front door, a fake API and fake sandboxes, each test with its own.
+//! A frontend, a fake API and fake sandboxes, each test with its own.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 pub(crate) const AGENT_PORT: u16 = 49983;
 pub(crate) const DOMAIN: &str = "skep.test";
 
-/// A running front door. Dropping it stops the server.
+/// A running frontend. Dropping it stops the server.
 pub(crate) struct Stage {
     pub(crate) address: SocketAddr,
     pub(crate) routes: Arc<FakeRoutes>,

@@ -98,7 +98,7 @@ async fn streams_of_strangers_do_not_reset_those_of_callers() {
             held.push(stranger.flood(200, key).await);
         }
     }
-    // The control: the number for all is used up, and another stranger is told so or reset.
+    // The control: the number for all is used up, and another anonymous client is told so or reset.
     let served: usize = held.iter().map(|answers| count(answers, 200)).sum();
     assert!(served >= 30, "{served} are served");
     let visitor = Stubborn::connect(&stage, CALLER).await;

@@ -22,7 +22,7 @@ use crate::stage::{
     DOMAIN, Ending, Stage, accept_head, ending, host, listen, read_until, serve_app,
 };
 
-/// A front door that speaks TLS, and whom its clients have to trust.
+/// A frontend that speaks TLS, and whom its clients have to trust.
 struct Secure {
     stage: Stage,
     certificates: Arc<Certificates>,

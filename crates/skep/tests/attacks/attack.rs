@@ -87,7 +87,7 @@ fn read(group: &Path, program: &Path, library: &str) -> Attack {
     }
 }
 
-/// Walls in words.
+/// The defences in words.
 pub(crate) fn in_words(walls: &BTreeSet<skep_native::Defence>) -> String {
     let names: Vec<_> = walls.iter().map(|wall| wall::name(*wall)).collect();
     names.join(", ")

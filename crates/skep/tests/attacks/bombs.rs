@@ -239,7 +239,7 @@ async fn latencies(target: &Target, count: usize) -> Vec<Duration> {
     times
 }
 
-/// Asks the agent whether it is well, through the front door.
+/// Asks the agent whether it is well, through the frontend.
 async fn health(product: &Product, target: &Target) -> Result<(), String> {
     let asked = async {
         let mut stream = TcpStream::connect(&product.address).await?;

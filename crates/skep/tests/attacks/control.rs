@@ -36,7 +36,7 @@ const FREE_PORT: &str = "49899";
 /// Difference of the sandbox in which an attack must succeed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Control {
-    /// Walls are left out.
+    /// Without these defences.
     Without(BTreeSet<Defence>),
     /// The file API is one that opens what it is told.
     CarelessFiles,

@@ -2,7 +2,7 @@
 //!
 //! Every program below `programs` tries one way out and prints one verdict: `HELD` and why, or
 //! `ESCAPED` and the evidence. It is run twice. In a sandbox of `skep serve` it must be held.
-//! In its control, a sandbox from which exactly the walls named in its head are left out, it
+//! In its control, a sandbox from which exactly the defences named in its head are left out, it
 //! must escape: so no attack passes because it is badly made.
 //!
 //! The test process, its server and its controls live in a network namespace whose only way

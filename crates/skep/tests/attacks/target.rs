@@ -16,7 +16,7 @@ pub(crate) fn secret() -> (String, String) {
     ("SECRET_OF_A_NEIGHBOUR".into(), "nobody else's".into())
 }
 
-/// A sandbox: of the server, through its front door, or of a control, directly.
+/// A sandbox: of the server, through its frontend, or of a control, directly.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) client: Client,

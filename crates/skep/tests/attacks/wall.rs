@@ -1,4 +1,4 @@
-//! The names of walls in the heads of programs and in the table.
+//! The names of defences in the heads of programs and in the table.
 
 use skep_launch::Defence as Launch;
 use skep_native::Defence;
@@ -44,7 +44,7 @@ pub(crate) fn name(wall: Defence) -> &'static str {
         .expect("every wall has a name")
 }
 
-/// Every wall that some attack should run against.
+/// Every defence that some attack should run against.
 pub(crate) fn all() -> impl Iterator<Item = Defence> {
     NAMES.iter().map(|(_, wall)| *wall)
 }
