@@ -11,7 +11,7 @@ use crate::{Caller, Control, ResolveError, TemplateInfo};
 /// A template with how much the team uses it.
 #[derive(Debug, Clone)]
 pub struct ListedTemplate {
-    /// Name, sizes and times of the template.
+    /// Names, owner, limits and times of the template.
     pub info: TemplateInfo,
     /// The build that it is. A template is immutable, so its id stands for one build.
     pub build: Uuid,

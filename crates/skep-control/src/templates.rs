@@ -51,7 +51,7 @@ pub trait Templates: fmt::Debug + Send + Sync {
 /// Description of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateInfo {
-    /// Id of the template's current build.
+    /// Id of the template, which changes with its recipe.
     pub id: TemplateId,
     /// Bare names of the template, the first first.
     pub names: Vec<String>,
