@@ -150,6 +150,8 @@ impl KernelSettings {
         if now >= setting.least {
             return Ok(());
         }
+        // Written down first. An entry about a change that never came is harmless, because the
+        // setting is not ours then; a change without an entry could not be undone.
         record.add(MACHINE, setting.path, now, setting.least);
         record.save(&self.boot)?;
         self.write(setting.path, setting.least)
@@ -159,6 +161,8 @@ impl KernelSettings {
     /// that is done, and answered the same after. Blocks.
     pub(crate) fn bystanders(&self) -> io::Result<Bystanders> {
         let mut record = self.lock()?;
+        // Only who finds forwarding off can tell how it was: later servers read what that one
+        // wrote.
         if self.read(FORWARDING.path)? == Some(0) {
             // What is written down about this network is about another that had its number.
             record.entries.retain(|entry| entry.scope != self.network);

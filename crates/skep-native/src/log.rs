@@ -41,6 +41,8 @@ impl Log {
             &memory,
             u64::try_from(log::BYTES).map_err(io::Error::other)?,
         )?;
+        // The agent gets this file and may be anybody's: it must neither take more memory by it nor
+        // break a reader by shortening it.
         let seals = SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&memory, seals)?;
         Ok(Self {
@@ -61,6 +63,8 @@ impl Log {
         if identity_of(&found)? != identity {
             return Err(io::Error::other("it is something else now"));
         }
+        // Opened through the descriptor that was compared: behind the path there may be another
+        // file by now.
         let memory = File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))?;
         Ok(Self { memory })
     }

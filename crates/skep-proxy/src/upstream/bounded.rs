@@ -99,6 +99,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for BoundedIo<I> {
         }
         if self.read >= TURN {
             self.read = 0;
+            // The socket was not asked, so nothing else would wake this task after the others.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
