@@ -12,11 +12,11 @@ use crate::meter::{Meter, Spent, Usage};
 /// An execution that waits or runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecutionInfo {
-    /// Its name.
+    /// Unique id of the execution, as its caller was told.
     pub id: String,
     /// The name of its context.
     pub context: String,
-    /// How long it has waited, or did wait, for its turn.
+    /// Time spent in the queue, so far or in all.
     pub queued: Duration,
     /// `None` as long as it waits.
     pub running: Option<Progress>,
@@ -27,7 +27,7 @@ pub struct ExecutionInfo {
 pub struct Progress {
     /// For how long.
     pub wall: Duration,
-    /// What it has used. `None` if its kernel cannot be measured.
+    /// Resources used so far. `None` if its kernel cannot be measured.
     pub spent: Option<Spent>,
 }
 
@@ -87,7 +87,7 @@ impl Board {
         }
     }
 
-    /// Those that wait or run now.
+    /// Returns the executions that wait or run now.
     pub(crate) fn list(&self) -> Vec<ExecutionInfo> {
         let all = self.lock();
         all.iter().map(|(id, posted)| posted.info(id)).collect()

@@ -37,7 +37,7 @@ struct Inner {
     controls: mpsc::Sender<Control>,
     board: Board,
     surroundings: Arc<dyn Surroundings>,
-    /// What must not be shown, beside the sandbox's secrets.
+    /// Values to mask in this context, beside the sandbox's own secrets.
     secrets: Arc<Mutex<Secrets>>,
     history: SharedHistory,
 }
@@ -51,24 +51,24 @@ struct Job {
     posting: Posting,
 }
 
-/// What an owner is asked beside executions.
+/// Requests to the owner task other than executions.
 enum Control {
     /// Say when there is a kernel.
     Ready(oneshot::Sender<Result<(), StartError>>),
-    /// Start anew.
+    /// Replaces the kernel with a new one.
     Restart(oneshot::Sender<Result<(), StartError>>),
     /// Give an execution whose caller was lost to a new one.
     Attach(String, oneshot::Sender<Option<Execution>>),
-    /// End.
+    /// Ends the kernel and the owner task.
     Close(oneshot::Sender<()>),
 }
 
-/// When a new context gets its kernel.
+/// Start policy for the kernel of a new context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FirstKernel {
     /// Its owner begins to start one at once.
     AtOnce,
-    /// With the first execution, since many sandboxes never use this context.
+    /// The first execution starts it, since many sandboxes never use this context.
     WhenNeeded,
 }
 
@@ -125,7 +125,7 @@ impl Context {
         self.inner.info.clone()
     }
 
-    /// What happened in it until now.
+    /// Returns a snapshot of the context's history.
     pub(crate) fn history(&self) -> HistoryView {
         self.inner.history.view(self.language())
     }

@@ -12,36 +12,37 @@ use crate::execution::{Execution, Order};
 use crate::history::{Budget, HistoryView};
 use crate::kernel::{Launcher, StartError};
 
-/// What surrounds the contexts and may change under them.
+/// Settings of the sandbox that contexts read anew each time, because they can change (on a resume,
+/// for example).
 pub trait Surroundings: Send + Sync + 'static {
     /// The variables of the whole sandbox, as of now.
     fn environment(&self) -> BTreeMap<String, String>;
 
-    /// Where a context starts if nobody says where.
+    /// Working directory of a context whose caller named none.
     fn directory(&self) -> String;
 
-    /// What must not be shown in any context.
+    /// Values to mask in the output of every context.
     fn secrets(&self) -> Secrets;
 }
 
 /// A context, as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextInfo {
-    /// Its name.
+    /// Unique id of the context.
     pub id: String,
     /// The language of its kernel.
     pub language: String,
-    /// Where it started, as the caller wrote it.
+    /// Initial working directory, as the caller wrote it.
     pub directory: String,
 }
 
-/// Why a context could not be had.
+/// Errors of looking up, creating or using a context.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
     /// There is no such context, or not any more.
     #[error("context {id} not found")]
     NotFound {
-        /// What was asked for.
+        /// Id that the caller asked for.
         id: String,
     },
     /// Its kernel could not be started.
@@ -50,7 +51,7 @@ pub enum ContextError {
     /// Too many executions wait for it already.
     #[error("too many executions wait for context {id}")]
     Full {
-        /// Which context.
+        /// Id of the context whose queue is full.
         id: String,
     },
     /// There are too many secrets already.
@@ -59,12 +60,12 @@ pub enum ContextError {
     /// There are too many contexts already.
     #[error("there are {limit} contexts already")]
     TooMany {
-        /// How many there may be.
+        /// Largest number of contexts a sandbox may have.
         limit: usize,
     },
 }
 
-/// More than a sandbox has processes for.
+/// Largest number of contexts, which is more than a sandbox has processes for.
 const MAX_CONTEXTS: usize = 256;
 
 /// The contexts of one sandbox, and the default one of each language.
@@ -79,7 +80,7 @@ pub(crate) struct Shared {
     pub(crate) tasks: Tasks,
     pub(crate) board: Board,
     pub(crate) budget: Budget,
-    /// In the order of their creation.
+    /// All contexts, in the order of their creation.
     all: Mutex<Vec<Entry>>,
 }
 
@@ -219,7 +220,7 @@ impl Contexts {
         self.find(id)?.execute(order)
     }
 
-    /// What happened in a context until now.
+    /// Returns a snapshot of a context's history.
     ///
     /// # Errors
     ///

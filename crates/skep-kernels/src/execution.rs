@@ -20,21 +20,21 @@ pub(crate) const UPDATES: usize = 16;
 /// Code to run.
 #[derive(Debug)]
 pub struct Order {
-    /// The code.
+    /// Source text in the language of the context.
     pub code: String,
     /// Variables for this execution alone.
     pub variables: BTreeMap<String, String>,
-    /// How much it may take.
+    /// Limits of time, processor time and memory.
     pub limits: Limits,
-    /// What must not be shown, from now on in the whole context: code can remember it.
+    /// Values to mask from now on in the whole context: code can remember them.
     pub secrets: Secrets,
-    /// What it means when the receiver of the updates is dropped.
+    /// Policy for the case that the receiver of the updates is dropped.
     pub on_loss: OnLoss,
     /// Cancelled by whoever knows that nobody waits for this execution any more.
     pub cancel: Arc<CancellationToken>,
 }
 
-/// What the loss of the caller means for the code.
+/// Policy for an execution whose caller's connection is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnLoss {
     /// The caller has left: interrupt.
@@ -48,13 +48,13 @@ pub enum OnLoss {
 /// The updates end with exactly one [`Update::Ended`], even if the kernel dies.
 #[derive(Debug)]
 pub struct Execution {
-    /// By this name [`crate::Contexts::attach`] finds it again when its caller was lost.
+    /// Unique id, by which [`crate::Contexts::attach`] finds it again when its caller was lost.
     pub id: String,
-    /// What happens, in order. Dropping it has the effect that [`Order::on_loss`] says.
+    /// Updates of the execution, in order. Dropping it has the effect that [`Order::on_loss`] says.
     pub updates: mpsc::Receiver<Update>,
 }
 
-/// Something that happened.
+/// An event in the course of an execution.
 #[derive(Debug)]
 pub enum Update {
     /// The kernel that knew the variables of earlier executions has ended since; this
@@ -62,14 +62,14 @@ pub enum Update {
     StateLost(Loss),
     /// The code produced something.
     Output {
-        /// When, in microseconds since 1970, if the kernel told.
+        /// Time of the event in microseconds since 1970, if the kernel gave one.
         time: Option<i64>,
-        /// What. Never [`Output::Ended`].
+        /// The output itself. Never [`Output::Ended`].
         output: Output,
     },
-    /// So much output was neither delivered nor kept while there was no way to the caller.
+    /// Output was neither delivered nor kept while there was no connection to the caller.
     OutputLost {
-        /// Its length.
+        /// Size of the lost output.
         bytes: u64,
     },
     /// The execution did not come to its own end.
@@ -78,63 +78,63 @@ pub enum Update {
     Ended(Receipt),
 }
 
-/// Why an execution did not come to its own end.
+/// Reasons for which an execution did not come to its own end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// The kernel ended while it ran.
     Died(Exit),
-    /// Somebody restarted the context.
+    /// A caller restarted the context.
     Restarted,
-    /// Somebody removed the context.
+    /// A caller removed the context.
     Removed,
     /// It took more than it was allowed to, and was interrupted.
     OverLimit {
-        /// What it was allowed to take.
+        /// The limit that was exceeded.
         limit: Limit,
-        /// Whether it did not react to the interrupt, and its kernel was killed.
+        /// True if it did not react to the interrupt, so that its kernel was killed.
         state_lost: bool,
     },
-    /// Somebody interrupted it, and it could not end with an exception of its own: it was not
-    /// run yet, or did not react.
+    /// A caller interrupted it, and it could not end with an exception of its own: it was not run
+    /// yet, or did not react.
     Interrupted {
-        /// Whether it did not react, and its kernel was killed.
+        /// True if it did not react, so that its kernel was killed.
         state_lost: bool,
     },
     /// It was not run: its context takes more memory already than it was allowed to.
     NoMemory {
-        /// What it was allowed to take, in bytes.
+        /// Requested memory limit, in bytes.
         limit: u64,
     },
     /// It was not run: it cannot be limited here as the caller wants.
     NoLimit,
     /// There is no kernel to run it.
     NoKernel {
-        /// Why, for the caller to read.
+        /// Explanation for the caller to read.
         reason: String,
     },
 }
 
-/// How much an execution may take. Whatever is `None` has no limit of its own.
+/// Resource limits of one execution. Whatever is `None` has no limit of its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// How long it may run, from its acceptance by a kernel.
+    /// Wall-clock time, from the moment a kernel accepts the execution.
     pub time: Option<Duration>,
-    /// How much processor time it may use.
+    /// Processor time of all processes of the context.
     pub processor: Option<Duration>,
-    /// How much memory its context may have while it runs, in bytes.
+    /// Memory of the whole context while the execution runs, in bytes.
     pub memory: Option<u64>,
 }
 
 /// A limit that ends an execution with an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// Of time.
+    /// Wall-clock time.
     Time(Duration),
-    /// Of processor time.
+    /// Processor time, of all processes of the context.
     Processor(Duration),
 }
 
-/// Why the variables of a context are gone.
+/// Reasons for which the variables of a context are gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     /// The kernel ended.
@@ -145,16 +145,16 @@ pub enum Loss {
     Stuck,
 }
 
-/// What an execution used.
+/// Account of a finished execution: its outcome and the resources it used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
-    /// How it ended.
+    /// Classified result, for programs.
     pub outcome: Outcome,
-    /// From the moment the kernel got it.
+    /// Wall-clock time from the moment the kernel got it.
     pub wall: Duration,
-    /// How long it waited for its turn and for its kernel.
+    /// Time spent waiting in the queue and for a kernel.
     pub queued: Duration,
-    /// What its kernel and everything that started used meanwhile. `None` if that could not be
-    /// measured.
+    /// Resources used meanwhile by the kernel and all processes it started. `None` if that could
+    /// not be measured.
     pub spent: Option<Spent>,
 }

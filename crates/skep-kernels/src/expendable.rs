@@ -1,12 +1,12 @@
-//! Processes that the machine kills first when there is no memory left.
+//! Processes that the Linux kernel's OOM killer takes first when there is no memory left.
 
 use std::io;
 use std::path::PathBuf;
 
-/// What is killed before anything else.
+/// The highest `oom_score_adj`: the OOM killer takes such a process before all others.
 const FIRST: &str = "1000";
 
-/// A process that is the first to be killed, until it is spared.
+/// A process marked as the OOM killer's first choice, until it is spared.
 #[derive(Debug)]
 pub(crate) struct Expendable {
     path: PathBuf,
@@ -26,7 +26,7 @@ impl Expendable {
         Ok(Self { path, usual })
     }
 
-    /// From now on it is killed when others like it are.
+    /// Restores the usual score: from now on it is killed when others like it are.
     ///
     /// # Errors
     ///

@@ -35,7 +35,7 @@ use crate::contexts::Surroundings;
 use crate::kernel::{Event, Exit, Kernel, Launcher, StartError};
 use crate::meter::{Meter, Usage};
 
-/// Where fake kernels come from, and a hand on them.
+/// A [`Launcher`] of fake kernels, and a test's control over them.
 #[derive(Debug, Default)]
 pub struct FakeKernels {
     /// Kernels that were started.
@@ -46,9 +46,9 @@ pub struct FakeKernels {
     pub anticipated: Mutex<Vec<String>>,
     /// Messages that were taken from kernels.
     pub taken: AtomicU64,
-    /// Whether the next kernels do not start.
+    /// Lets the next starts fail while it is set.
     pub broken: AtomicBool,
-    /// What measures all of them.
+    /// The meter that all kernels share.
     pub meter: Arc<FakeMeter>,
     newest: Mutex<CancellationToken>,
 }
@@ -56,11 +56,11 @@ pub struct FakeKernels {
 /// A meter that shows what a test wants to be seen.
 #[derive(Debug, Default)]
 pub struct FakeMeter {
-    /// What is seen.
+    /// The usage to report.
     pub usage: Mutex<Usage>,
     /// The limit of memory that is set now.
     pub limit: Mutex<Option<u64>>,
-    /// How often everything was killed.
+    /// Number of calls of [`Meter::kill`].
     pub kills: AtomicU64,
 }
 
@@ -147,7 +147,7 @@ impl Launcher for Arc<FakeKernels> {
 pub struct FakeSurroundings {
     /// The sandbox's variables.
     pub environment: Mutex<BTreeMap<String, String>>,
-    /// What must not be shown.
+    /// Secrets to report to every context.
     pub secrets: Mutex<Secrets>,
 }
 
@@ -167,7 +167,7 @@ impl Surroundings for FakeSurroundings {
     }
 }
 
-/// What a cell is doing when it does not end.
+/// States of a cell that does not end by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waiting {
     Interruptible,

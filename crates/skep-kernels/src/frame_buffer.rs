@@ -17,11 +17,11 @@ const LARGE: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct FrameBuffer {
     bytes: BytesMut,
-    /// What is left of a frame that is being passed over.
+    /// Bytes left of an oversized frame that is being skipped.
     skipping: usize,
 }
 
-/// What was found.
+/// A frame found in the buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
     /// A whole frame.
@@ -31,7 +31,7 @@ pub(crate) enum Frame {
 }
 
 impl FrameBuffer {
-    /// Where the next bytes go, with room for some.
+    /// Returns the buffer for the next read, with room for at least some bytes.
     pub(crate) fn space(&mut self) -> &mut BytesMut {
         const READ: usize = 64 << 10;
         let wanted = match self.announced() {

@@ -1,4 +1,4 @@
-//! What was run in a context, for whoever wants it as a notebook.
+//! The executions of a context so far, to be exported as a notebook.
 //!
 //! It is kept in the memory of the agent, in a bounded piece of it: the outputs of the oldest cells
 //! go first, then the oldest cells, and both leave a trace. Nothing is allocated before the first
@@ -13,17 +13,17 @@ use skep_jupyter::{Bundle, Output, Transcript};
 
 use crate::execution::{Failure, Loss};
 
-/// What an entry takes beside its code and its output.
+/// Estimated size of an entry beside its code and its output, in bytes.
 const OVERHEAD: usize = 256;
 
-/// Something that happened in a context.
+/// An event in the past of a context.
 #[derive(Debug, Clone)]
 pub enum Past {
     /// Code was run.
     Cell(PastCell),
     /// The kernel was replaced, and its variables were lost.
     Restarted {
-        /// Why; `None` if somebody asked for it.
+        /// Reason of the restart; `None` if a caller asked for it.
         loss: Option<Loss>,
     },
 }
@@ -33,41 +33,41 @@ pub enum Past {
 pub struct PastCell {
     /// The code, without secrets.
     pub code: String,
-    /// How many bytes of it were not kept.
+    /// Number of bytes of the code that were not kept.
     pub code_left_out: usize,
     /// The number that the kernel gave it.
     pub count: Option<u64>,
-    /// When it was its turn.
+    /// Time at which its turn came.
     pub started: Option<i64>,
-    /// When the kernel accepted it.
+    /// Time at which the kernel accepted it.
     pub accepted: Option<i64>,
-    /// When it ended; `None` if it still runs.
+    /// Time at which it ended; `None` while it runs.
     pub ended: Option<i64>,
-    /// What it produced.
+    /// Outputs, folded as a notebook shows them.
     pub transcript: Transcript,
-    /// Why it did not come to its own end, if it did not.
+    /// Reason for which it did not come to its own end, if it did not.
     pub failure: Option<Failure>,
 }
 
-/// What happened in a context until now, as far as it was kept.
+/// A snapshot of a context's history, as far as it was kept.
 #[derive(Debug, Clone)]
 pub struct HistoryView {
     /// The language of the context.
     pub language: String,
-    /// How many of the oldest entries are gone.
+    /// Number of the oldest entries that were dropped.
     pub forgotten: u64,
     /// The others, in order.
     pub entries: Vec<Arc<Past>>,
 }
 
-/// How much the contexts of a sandbox may keep, and do.
+/// Memory budget shared by the histories of all contexts of a sandbox.
 #[derive(Debug, Clone)]
 pub(crate) struct Budget {
-    /// What one context keeps.
+    /// Limit for one context, in bytes.
     each: usize,
-    /// What all keep together.
+    /// Limit for all contexts together, in bytes.
     together: usize,
-    /// What is kept of the code of one cell.
+    /// Limit for the code of one cell, in bytes.
     code: usize,
     used: Arc<AtomicUsize>,
 }
@@ -83,11 +83,11 @@ impl Default for Budget {
     }
 }
 
-/// What happened in one context.
+/// History of one context.
 #[derive(Debug)]
 pub(crate) struct History {
     entries: VecDeque<Arc<Past>>,
-    /// How many entries at the front have given up their outputs.
+    /// Number of entries at the front whose outputs were dropped already.
     emptied: usize,
     forgotten: u64,
     bytes: usize,
@@ -229,7 +229,7 @@ impl History {
         self.weighs(before, after);
     }
 
-    /// Something weighs more or less than before.
+    /// Accounts for an entry whose size has changed.
     fn weighs(&mut self, before: usize, after: usize) {
         self.bytes = self.bytes + after - before;
         let total = &self.budget.used;

@@ -46,7 +46,7 @@ impl std::fmt::Debug for Installed {
     }
 }
 
-/// What is read of a `kernel.json`.
+/// The fields of a `kernel.json` that are read here.
 #[derive(Debug, Clone, Deserialize)]
 struct Specification {
     argv: Vec<String>,
@@ -56,7 +56,7 @@ struct Specification {
     env: BTreeMap<String, String>,
     #[serde(default)]
     interrupt_mode: InterruptMode,
-    /// How a process is prepared that can be forked into a kernel; the server reads that.
+    /// Instructions for a zygote from which such kernels can be forked; only the server reads them.
     #[serde(default)]
     zygote: Option<serde::de::IgnoredAny>,
     /// Set if one may be started before somebody asks for it.
@@ -67,7 +67,7 @@ struct Specification {
 /// A folder with a `kernel.json`.
 #[derive(Debug)]
 struct Place {
-    /// How the kernel is called. Names are compared without regard to case, as Jupyter does.
+    /// Name of the kernel. Names are compared without regard to case, as Jupyter does.
     name: String,
     folder: PathBuf,
 }
@@ -114,7 +114,7 @@ impl Installed {
         })
     }
 
-    /// What would be started now.
+    /// Returns the key that a spare must match to be used for a start now.
     fn likeness(&self, command: &Command, sparing: &Sparing) -> Likeness {
         let inherited = self.processes.inherited();
         Likeness::new(command, inherited, sparing, &*self.processes)
@@ -192,6 +192,7 @@ async fn start(
     }
     let socket = ["--socket-fd".to_owned(), "0".to_owned()];
     command.arguments.extend(socket);
+    // Whatever goes wrong with a fork, the kernel is started instead, with new descriptors.
     if specification.zygote.is_some() {
         let forked = SocketKernel::fork(Arc::clone(&processes), command.clone()).await;
         match forked {
@@ -236,7 +237,8 @@ impl Place {
         }
     }
 
-    /// Where the environment is in which this is `share/jupyter/kernels/<name>`.
+    /// Returns the root of the environment in which this directory is
+    /// `share/jupyter/kernels/<name>`.
     fn prefix(&self) -> Option<&Path> {
         let kernels = self.folder.parent()?;
         let is_environment = kernels.ends_with("share/jupyter/kernels");
@@ -244,7 +246,8 @@ impl Place {
     }
 }
 
-/// Whether a program is Python without a word about which one.
+/// Returns true for `python`, `python3` and the like: a name without a path, which leaves open
+/// which installation is meant.
 fn is_python(program: &str) -> bool {
     let rest = program.strip_prefix("python");
     rest.is_some_and(|version| {

@@ -1,4 +1,4 @@
-//! What a kernel is to its owner.
+//! The interface between a kernel and the context that owns it.
 
 use std::io;
 use std::sync::Arc;
@@ -43,16 +43,17 @@ pub trait Kernel: Send {
     /// [`Command::is_spare`]: crate::Command::is_spare
     fn keep(&mut self) -> io::Result<()>;
 
-    /// What measures and limits it from outside. It is of use after the end of the kernel too.
+    /// Returns the meter that measures and limits it from outside. It is of use after the end of
+    /// the kernel too.
     fn meter(&self) -> Arc<dyn Meter>;
 
-    /// With how much memory, in bytes, its language aborts it, if it does that.
+    /// Memory in bytes at which the language's own runtime aborts the kernel, if it does that.
     fn heap_limit(&self) -> Option<u64> {
         None
     }
 }
 
-/// What a kernel does.
+/// Events that a kernel reports to its owner.
 #[derive(Debug)]
 pub enum Event {
     /// It says something.
@@ -61,7 +62,7 @@ pub enum Event {
     Ended(Exit),
 }
 
-/// How a kernel ended.
+/// Exit status of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// It returned this code.
@@ -72,11 +73,11 @@ pub enum Exit {
     OutOfMemory,
     /// It said something that no kernel says, and was killed for it.
     Confused,
-    /// Nobody knows.
+    /// The status could not be found out.
     Unknown,
 }
 
-/// Where kernels come from.
+/// A source of kernels.
 pub trait Launcher: Send + Sync + 'static {
     /// The languages for which there are kernels, the default first.
     fn languages(&self) -> Vec<String>;
@@ -85,20 +86,20 @@ pub trait Launcher: Send + Sync + 'static {
     fn start<'a>(&'a self, language: &'a str)
     -> BoxFuture<'a, Result<Box<dyn Kernel>, StartError>>;
 
-    /// Somebody may soon ask for another kernel of this language, so one may be started now.
-    /// Must be called within the runtime.
+    /// Hints that a caller may soon ask for another kernel of this language, so that one may be
+    /// started now. Must be called within the runtime.
     fn anticipate(&self, language: &str);
 }
 
-/// Why there is no kernel.
+/// Errors of starting a kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// This template has no kernel for the language.
     #[error("there is no kernel for '{language}'")]
     NotInstalled {
-        /// What was asked for.
+        /// Language that was asked for.
         language: String,
-        /// What could be asked for.
+        /// Languages that have a kernel here.
         installed: Vec<String>,
     },
     /// The process was not started at all.
@@ -107,7 +108,7 @@ pub enum StartError {
     /// It ended before it listened. What it wrote last says why.
     #[error("the kernel ended before it was ready ({exit:?}): {last_words}")]
     Ended {
-        /// How.
+        /// Its exit status.
         exit: Exit,
         /// The end of what it wrote to its standard error.
         last_words: String,
@@ -115,15 +116,15 @@ pub enum StartError {
     /// It did not say hello in time.
     #[error("the kernel was not ready within {seconds} s")]
     Silent {
-        /// How long it had.
+        /// Time limit that passed.
         seconds: u64,
     },
     /// It speaks another version of the protocol.
     #[error("the kernel speaks version {found} of the protocol, not {expected}")]
     Version {
-        /// Its version.
+        /// Protocol version of the kernel.
         found: u64,
-        /// Ours.
+        /// Protocol version of this crate.
         expected: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! What a kernel says before it can speak to us: why it does not start.
+//! A kernel's standard error until it speaks the protocol: the only explanation of a failed start.
 
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -7,7 +7,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::unix::pipe::Receiver;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// What is kept of it.
+/// Bytes kept, from the end.
 const LENGTH: usize = 2048;
 
 /// Our end of a kernel's standard error, until it redirects its output. Dropped, it lets

@@ -1,4 +1,4 @@
-//! What a kernel uses, seen and limited from outside.
+//! Resource usage of a kernel, measured and limited from outside.
 
 use std::fmt;
 use std::io;
@@ -9,15 +9,15 @@ use crate::usage::{reset_peak, usage_of};
 
 /// Measures a kernel and what it started, and limits it, where its code cannot reach.
 pub trait Meter: fmt::Debug + Send + Sync {
-    /// What was used until now; `None` if that cannot be seen. Asked after the end of the
-    /// kernel too.
+    /// Returns the resources used until now; `None` if that cannot be seen. Asked after the end of
+    /// the kernel too.
     fn usage(&self) -> Option<Usage>;
 
     /// Lets [`Usage::peak_memory`] begin anew, where that is possible.
     fn reset_peak(&self);
 
-    /// Whether [`Usage::peak_memory`] is only the most that was seen by [`Meter::usage`], so
-    /// that somebody should look often.
+    /// Returns true if [`Usage::peak_memory`] is only the most that [`Meter::usage`] has seen, so
+    /// that it must be called often.
     fn is_sampled(&self) -> bool;
 
     /// Limits the memory of everything that is measured together, or lifts the limit.
@@ -34,7 +34,7 @@ pub trait Meter: fmt::Debug + Send + Sync {
 /// Counters. All but the memory only grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time.
+    /// Processor time of all processes together.
     pub processor: Duration,
     /// The memory it has now, in bytes.
     pub memory: Option<u64>,
@@ -44,23 +44,23 @@ pub struct Usage {
     pub storage: Option<Moved>,
     /// Bytes that its living processes have read from and written to files on disks.
     pub files: Option<Moved>,
-    /// How many of its processes were killed for want of memory.
+    /// Number of its processes that the OOM killer took.
     pub out_of_memory_kills: Option<u64>,
 }
 
 /// Bytes in two directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// From the disk.
+    /// Bytes read from files or disks.
     pub read: u64,
-    /// To the disk.
+    /// Bytes written to files or disks.
     pub written: u64,
 }
 
-/// What was used between two looks.
+/// Resources used between two readings of a meter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Processor time.
+    /// Processor time of all processes together.
     pub processor: Duration,
     /// The memory at the second look, in bytes.
     pub memory: Option<u64>,
@@ -69,12 +69,12 @@ pub struct Spent {
     /// Bytes read from and written to storage. What is written into memory that belongs to a
     /// file counts when it is written, even if the disk gets it later or never.
     pub moved: Option<Moved>,
-    /// How many processes were killed for want of memory.
+    /// Number of processes that the OOM killer took.
     pub out_of_memory_kills: Option<u64>,
 }
 
 impl Usage {
-    /// What was used since `before`.
+    /// Returns the difference to the earlier reading `before`.
     pub fn since(&self, before: &Self) -> Spent {
         let moved = |after: Option<Moved>, before: Option<Moved>| {
             let (after, before) = (after?, before?);
@@ -131,7 +131,7 @@ impl Drop for MemoryLimit {
 pub struct ProcessMeter(u32);
 
 impl ProcessMeter {
-    /// Of this process.
+    /// Measures the process with this id.
     pub fn new(pid: u32) -> Self {
         Self(pid)
     }

@@ -5,7 +5,7 @@ use skep_jupyter::{Nature, Raised};
 use crate::execution::Failure;
 use crate::kernel::Exit;
 
-/// What R says when there is no memory left.
+/// R's messages when there is no memory left.
 const R_MEMORY: [&str; 4] = [
     "cannot allocate vector of size",
     "cannot allocate memory block of size",
@@ -13,16 +13,16 @@ const R_MEMORY: [&str; 4] = [
     "vector memory limit of",
 ];
 
-/// How an execution ended.
+/// Classified result of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Without an exception.
+    /// It ended without an exception.
     Ok,
     /// The code could not be parsed.
     Syntax,
     /// The code raised an exception.
     Runtime,
-    /// Somebody interrupted it.
+    /// A caller interrupted it.
     Interrupted,
     /// It took longer than it was allowed to.
     Timeout,
@@ -52,7 +52,7 @@ impl Outcome {
         }
     }
 
-    /// What an exception means.
+    /// Classifies an exception.
     pub fn of_exception(raised: &Raised) -> Self {
         // ENOSPC and EDQUOT, as Python and Node.js write them.
         let no_space = ["[Errno 28]", "[Errno 122]", "ENOSPC:", "EDQUOT:"];
@@ -86,7 +86,7 @@ impl Outcome {
         }
     }
 
-    /// What a failure means.
+    /// Classifies a failure.
     pub fn of_failure(failure: &Failure) -> Self {
         match failure {
             Failure::Died(exit) => Self::of_exit(*exit),
@@ -99,7 +99,7 @@ impl Outcome {
         }
     }
 
-    /// What the end of a kernel means for the code that was running in it.
+    /// Classifies the exit of a kernel, for the code that was running in it.
     pub fn of_exit(exit: Exit) -> Self {
         const SIGKILL: i32 = 9;
         const SIGTERM: i32 = 15;

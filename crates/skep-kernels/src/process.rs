@@ -76,10 +76,11 @@ pub trait Processes: Send + Sync + 'static {
     /// If there is no folder, it holds more, or it must not be read.
     fn names_in(&self, folder: &Path, most: usize) -> io::Result<Vec<String>>;
 
-    /// Whether a path of the sandbox leads to a file.
+    /// Returns true if a path of the sandbox leads to a file.
     fn is_file(&self, path: &Path) -> bool;
 
-    /// When what a path of the sandbox leads to was changed; `None` if that is nothing.
+    /// Returns the modification time of what a path of the sandbox leads to; `None` if that is
+    /// nothing.
     fn modified(&self, path: &Path) -> Option<SystemTime>;
 
     /// Opens what swallows everything and holds nothing, whatever is called `/dev/null` by now.
@@ -89,48 +90,49 @@ pub trait Processes: Send + Sync + 'static {
     /// If no descriptor is left.
     fn null_device(&self) -> io::Result<OwnedFd>;
 
-    /// How many processes of this sandbox were killed for want of memory until now; `None` if
+    /// Returns the number of processes of this sandbox that the OOM killer has taken; `None` if
     /// that cannot be seen.
     fn out_of_memory_kills(&self) -> Option<u64>;
 
-    /// Whether the sandbox needs its memory for other things than spares.
+    /// Returns true if the sandbox needs its memory for other things than spares.
     fn is_short_of_memory(&self) -> BoxFuture<'static, bool>;
 
-    /// What a process that is started now has from the sandbox.
+    /// Returns the settings that a process started now gets from the sandbox.
     fn inherited(&self) -> Inherited;
 
-    /// What measures a process that was started here, and what it started. To be asked for
-    /// before its end.
+    /// Returns a meter for a process that was started here and everything it started. To be asked
+    /// for before its end.
     fn meter(&self, pid: u32) -> Arc<dyn Meter> {
         Arc::new(ProcessMeter::new(pid))
     }
 }
 
-/// What to start.
+/// A command to start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Command {
     /// The program and its arguments.
     pub arguments: Vec<String>,
     /// Variables beside and over the sandbox's own.
     pub environment: BTreeMap<String, String>,
-    /// Whether nobody needs it yet. It is the first to be killed when there is no memory left.
+    /// True if no caller needs the process yet. It is the first to be killed when there is no
+    /// memory left.
     pub is_spare: bool,
 }
 
-/// What processes have from the sandbox when they start.
+/// Settings that processes get from the sandbox when they start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inherited {
     /// The sandbox's variables.
     pub environment: BTreeMap<String, String>,
-    /// Where they start.
+    /// Initial working directory.
     pub directory: String,
 }
 
 /// A process that was started. It leads a process group of its own.
 #[derive(Debug)]
 pub struct Started {
-    /// Its number.
+    /// Process id, as the sandbox sees it.
     pub pid: u32,
-    /// How it ends.
+    /// Receives its exit status.
     pub exit: oneshot::Receiver<Exit>,
 }

@@ -17,7 +17,7 @@ use skep_types::Secrets;
 
 pub(crate) use masker::Masker;
 
-/// What is shown instead of a secret.
+/// Text shown in place of a secret.
 pub(crate) const MASK: &str = "***";
 
 /// All ways to write some secrets, ready to be looked for.
@@ -26,7 +26,7 @@ pub(crate) struct Patterns {
     /// The same, in their order.
     sorted: Vec<Vec<u8>>,
     longest: usize,
-    /// Whether some pattern starts with this byte.
+    /// Table of the bytes with which some pattern starts.
     starts: [bool; 256],
 }
 
@@ -63,7 +63,7 @@ impl Patterns {
         }
     }
 
-    /// How long the end of `text` is that may be the beginning of a secret.
+    /// Returns the length of the longest end of `text` that may be the beginning of a secret.
     fn unfinished(&self, text: &[u8]) -> usize {
         let first = text.len().saturating_sub(self.longest.saturating_sub(1));
         let begins_pattern = |start: &usize| {

@@ -24,11 +24,11 @@ use crate::last_words::LastWords;
 use crate::meter::Meter;
 use crate::process::{Command, Processes, Started};
 
-/// How long a kernel may take from its start to its hello. On a busy machine the import of
-/// IPython alone has taken several seconds.
+/// Time limit from the start of a kernel to its hello. On a busy machine the import of IPython
+/// alone has taken several seconds.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long the end of a process may come after the end of its socket.
+/// Time limit for the exit of a process after its socket was closed.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A kernel over a socket.
@@ -55,6 +55,8 @@ impl SocketKernel {
         command: Command,
     ) -> Result<Self, StartError> {
         let (ends, theirs) = Ends::new(&*processes).map_err(StartError::Process)?;
+        // Read before the start: a kill that is counted from here on can explain the end of the
+        // kernel.
         let out_of_memory_kills = processes.out_of_memory_kills();
         let is_spare = command.is_spare;
         let started = processes.start(command, theirs).await;
@@ -182,6 +184,7 @@ impl SocketKernel {
             } else {
                 Interest::READABLE | Interest::WRITABLE
             };
+            // Output first: the exit must not overtake what was said before it.
             tokio::select! {
                 biased;
                 ready = self.stream.ready(interest) => match ready {
@@ -211,7 +214,8 @@ impl SocketKernel {
         }
     }
 
-    /// What a process said before its end is in the socket, which others may hold open.
+    /// Reads the last output of a process that has exited from its socket, which others may hold
+    /// open.
     ///
     /// Not through the runtime: it may know of the end before it knows of the bytes.
     fn read_rest(&mut self) {
@@ -223,7 +227,7 @@ impl SocketKernel {
         }
     }
 
-    /// How the process ended, after its socket has.
+    /// Returns the exit status of the process, after its socket was closed.
     async fn exit(&mut self) -> Exit {
         if let Some(exit) = self.ended {
             return self.explained(exit);

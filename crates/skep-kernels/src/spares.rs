@@ -22,13 +22,13 @@ use tokio::time::sleep;
 use crate::kernel::{Event, Kernel, StartError};
 use crate::process::{Command, Inherited, Processes};
 
-/// How long a spare waits for somebody who needs it.
+/// Lifetime of a spare that no caller needs.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
-/// How often it is looked whether there is memory for a spare, as long as there is one.
+/// Interval at which the memory of the sandbox is checked while there is a spare.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What a `kernel.json` says of spares.
+/// Entry about spares in a `kernel.json`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sparing {
@@ -37,7 +37,7 @@ pub(crate) struct Sparing {
     reads: Vec<String>,
 }
 
-/// What a kernel is that starts now. Two of the same likeness are the same kernel.
+/// Key of a kernel's start: kernels with equal keys are interchangeable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Likeness {
     command: Command,
@@ -66,10 +66,10 @@ impl Likeness {
 
 type Started = BoxFuture<'static, Result<Box<dyn Kernel>, StartError>>;
 
-/// At most one spare of each kernel.
+/// Spare kernels, at most one of each kind.
 #[derive(Default)]
 pub(crate) struct Spares {
-    /// By the names of their kernels.
+    /// Spares by the names of their kernels.
     waiting: Mutex<HashMap<String, Spare>>,
 }
 
@@ -139,6 +139,7 @@ async fn hold(
             return;
         }
     };
+    // The end first: a spare that has died is never handed out.
     tokio::select! {
         biased;
         () = end(&mut kernel) => tracing::debug!("a spare kernel has ended"),

@@ -1,4 +1,4 @@
-//! What one process has used, from the counters that the machine's kernel keeps of it.
+//! Resource usage of a single process, from the counters in `/proc`.
 
 use std::fs;
 use std::time::Duration;

@@ -36,30 +36,30 @@ use process::Process;
 use requests::{Asked, Purpose, Requests};
 use socket::Socket;
 
-/// How long the end of a process may come after the end of its sockets.
+/// Time limit for the exit of a process after its sockets were closed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What we put in the place of a time: kernels hand it back and do not read it.
+/// Placeholder for the time in message headers: kernels hand it back and do not read it.
 const DATE: &str = "1970-01-01T00:00:00+00:00";
 
 /// The argument of a kernel's command that stands for the path of its connection file.
 pub(crate) const CONNECTION_FILE: &str = "{connection_file}";
 
-/// How the ids of our own requests begin.
+/// Prefix of the ids of our own requests.
 const OWN: &str = "skep-";
 
-/// What is to be started, and what has to be known about it before.
+/// Start parameters of a kernel that speaks Jupyter's protocol.
 #[derive(Debug)]
 pub(crate) struct Foreign {
     pub(crate) command: Command,
     pub(crate) interrupt_mode: InterruptMode,
 }
 
-/// How a kernel wants to be interrupted.
+/// Interrupt mechanism that a kernel asks for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum InterruptMode {
-    /// By SIGINT.
+    /// SIGINT to the process.
     #[default]
     Signal,
     /// By a request on the control socket.
@@ -75,19 +75,19 @@ pub(crate) struct ZmqKernel {
     control: Option<Socket>,
     /// `None` when there is no more.
     output: Option<Output>,
-    /// What the kernel calls its language.
+    /// Name of the language, as the kernel gives it.
     language: String,
     encoder: Option<Encoder>,
-    /// What could not be done and is told with the next execution.
+    /// Requests that this kernel has no words for; the next execution is told.
     undone: Vec<&'static str>,
     out_of_memory_kills: Option<u64>,
-    /// What is being read of the last message.
+    /// Parser of the last message, which may hold several envelopes.
     said: Option<Said>,
     /// Messages that are in their order and not yet handed out.
     ready: VecDeque<Envelope>,
     requests: Requests,
     own_requests: u64,
-    /// When a process that closed its sockets has to have ended.
+    /// Time at which a process that closed its sockets is killed.
     give_up: Option<Instant>,
     _words: PassedOver,
     /// Holds the sockets and the connection file.
@@ -149,6 +149,7 @@ impl ZmqKernel {
     async fn step(&mut self) -> Step {
         let no_reply = self.requests.deadline();
         let is_running = self.process.ended.is_none();
+        // Output before replies, and both before the exit: nothing that was said is overtaken.
         tokio::select! {
             biased;
             said = published(self.output.as_ref()) => Step::Published(said),
@@ -292,7 +293,7 @@ impl ZmqKernel {
     }
 }
 
-/// What is said when something cannot be said to a kernel.
+/// Returns the note to the caller about a request that cannot be put to a kernel of this language.
 fn told(id: &str, undone: &str, language: &str) -> Envelope {
     let text = format!("[{undone}: nobody knows how to tell that to a kernel for '{language}']\n");
     Envelope {
@@ -305,7 +306,7 @@ fn told(id: &str, undone: &str, language: &str) -> Envelope {
     }
 }
 
-/// Whether the code asked its kernel to end.
+/// Returns true if the code asked its kernel to exit.
 fn is_exiting(envelope: &Envelope) -> bool {
     matches!(
         envelope.message,

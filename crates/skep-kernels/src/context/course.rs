@@ -14,29 +14,29 @@ use crate::kernel::{Exit, Kernel};
 use crate::meter::{MemoryLimit, Meter, Usage};
 use crate::outcome::Outcome;
 
-/// How long interrupted code may take to end. Python needs milliseconds; code inside C that
-/// does not look at signals never ends, and takes its kernel with it.
+/// Time limit for interrupted code to end. Python needs milliseconds; code inside C that does not
+/// look at signals never ends, and takes its kernel with it.
 const INTERRUPT_PATIENCE: Duration = Duration::from_secs(4);
 
-/// When an interrupt is sent again, and once more after twice that: one may have hit a `finally`
-/// that waits, or a moment in which `os.system` ignores it.
+/// Delay after which an interrupt is sent again, and once more after twice that: one may have hit a
+/// `finally` that waits, or a moment in which `os.system` ignores it.
 const SECOND_INTERRUPT: Duration = Duration::from_secs(1);
 
-/// How often memory is looked at where its peak is only what was seen.
+/// Sampling interval for memory where the peak is only the most that was seen.
 const SAMPLE: Duration = Duration::from_millis(100);
 
-/// How soon processor time is looked at again at the soonest and at the latest.
+/// Shortest and longest interval between two checks of processor time.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// How an execution ended.
+/// The ways in which an execution ends.
 pub(super) enum End {
-    /// By itself, or because it was interrupted.
+    /// It ended by itself, or because it was interrupted.
     Ended { exiting: bool },
     /// The kernel died.
     Died(Exit),
     /// It did not react to an interrupt.
     Stuck,
-    /// Something else took its kernel.
+    /// A restart or a removal took its kernel.
     Failed(Failure),
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    /// Whether output goes nowhere because its reader has left.
+    /// Returns true if output is thrown away because its reader has left.
     pub(super) fn discards(&self) -> bool {
         matches!(
             self,
@@ -79,12 +79,12 @@ pub(super) struct Course {
     pub(super) started: Instant,
     pub(super) meter: Arc<dyn Meter>,
     pub(super) before: Option<Usage>,
-    /// With how much memory the language aborts its kernel.
+    /// Memory at which the runtime of the language aborts its kernel, in bytes.
     pub(super) heap_limit: Option<u64>,
     pub(super) limits: Limits,
     /// Lifted at the end.
     pub(super) memory_limit: Option<MemoryLimit>,
-    /// When the meter is looked at.
+    /// Time of the next reading of the meter.
     pub(super) next_look: Option<Instant>,
     pub(super) stage: Stage,
     pub(super) fold: Fold,
@@ -168,7 +168,7 @@ impl Course {
             Stage::Interrupting { again: None, .. } => {
                 kernel.kill();
                 if self.over_limit().is_some() {
-                    // Whatever it started is over the limit with it.
+                    // Its child processes are over the limit with it, and would survive it.
                     self.meter.kill();
                 }
                 Some(End::Stuck)
@@ -240,7 +240,7 @@ impl Course {
         }
     }
 
-    /// Whether somebody asked for its interrupt who still listens.
+    /// Returns true if it was interrupted on request of a caller who still listens.
     pub(super) fn was_asked_to_end(&self) -> bool {
         matches!(
             self.stage,
@@ -251,7 +251,7 @@ impl Course {
         )
     }
 
-    /// What `exit` was, now that the counters are known.
+    /// Corrects `exit` by the counters of the OOM killer and of memory.
     pub(super) fn explained(&self, exit: Exit, after: Option<Usage>) -> Exit {
         const SIGKILL: i32 = 9;
         let spent = self.before.zip(after);

@@ -47,7 +47,7 @@ impl Masks {
         })
     }
 
-    /// What was held back, now that nothing follows.
+    /// Returns the text that was held back, now that nothing follows.
     pub(super) fn rest(&mut self) -> Vec<Output> {
         let mut rest = Vec::new();
         for stream in [Stream::Stdout, Stream::Stderr] {

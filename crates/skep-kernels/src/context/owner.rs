@@ -20,10 +20,10 @@ use crate::meter::Meter;
 use crate::outcome::Outcome;
 use crate::secrets::Patterns;
 
-/// How long a kernel that said it would end may take.
+/// Time limit for the exit of a kernel that announced it or was killed.
 pub(super) const EXIT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How many executions are remembered that ended after their callers were lost.
+/// Number of executions kept that ended after their callers were lost.
 pub(super) const MAX_RECORDS: usize = 4;
 
 /// Owns one context.
@@ -31,7 +31,7 @@ pub(super) struct Owner {
     launcher: Arc<dyn Launcher>,
     pub(super) surroundings: Arc<dyn Surroundings>,
     language: String,
-    /// Where the kernel goes when it has started; `None` if it starts there.
+    /// Directory into which the kernel changes once it has started; `None` if it starts there.
     directory: Option<String>,
     secrets: Arc<Mutex<Secrets>>,
     pub(super) history: SharedHistory,
@@ -44,7 +44,7 @@ pub(super) struct Owner {
     pub(super) kernel: Option<Running>,
     /// Set when a kernel ended that had seen executions.
     pub(super) lost: Option<Loss>,
-    /// What executions produced after their callers were lost, the newest last.
+    /// Updates of executions that ended after their callers were lost, the newest last.
     pub(super) records: VecDeque<(String, Record)>,
     /// Kernels that ended right after their start are not started again unasked, and some contexts
     /// wait for their first execution.
@@ -111,6 +111,7 @@ impl Owner {
                 Next::Control(Control::Restart(answer)) => {
                     let had_state = self.kernel.take().is_some_and(|kernel| kernel.has_state);
                     let was_lost = self.lost.take().is_some();
+                    // The restart of a kernel that no code has used leaves no trace.
                     if had_state || was_lost {
                         self.history.restarted(None);
                     }
@@ -151,6 +152,7 @@ impl Owner {
         if self.kernel.is_none() && self.may_start_unasked {
             return Next::NoKernel;
         }
+        // Controls first: a restart or a removal does not wait behind the queue of executions.
         tokio::select! {
             biased;
             control = self.controls.recv() => control.map_or(Next::HandlesGone, Next::Control),
@@ -164,6 +166,7 @@ impl Owner {
         if self.kernel.is_some() {
             return Ok(());
         }
+        // Read before the start: a change meanwhile is then seen as one before the next execution.
         let environment = self.surroundings.environment();
         let mut kernel = self.launcher.start(&self.language).await?;
         if let Some(path) = &self.directory {
@@ -190,7 +193,7 @@ impl Owner {
         }
     }
 
-    /// What is looked for in the output of an execution that begins now.
+    /// Returns the patterns to mask in the output of an execution that begins now.
     pub(super) fn patterns(&mut self) -> Option<Arc<Patterns>> {
         let own = self.secrets.lock();
         let own = own.unwrap_or_else(PoisonError::into_inner).clone();
@@ -213,6 +216,7 @@ impl Owner {
                 queued: job.queued.elapsed(),
                 spent: None,
             };
+            // There is room: nothing has been delivered to it yet.
             sink.deliver(Update::Failed(failure));
             sink.deliver(Update::Ended(receipt));
         }

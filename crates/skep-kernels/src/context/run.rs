@@ -1,4 +1,4 @@
-//! How an owner runs one execution.
+//! Running one execution, from its turn in the queue to its receipt.
 
 use std::borrow::Cow;
 use std::io;
@@ -26,9 +26,12 @@ use crate::secrets::Patterns;
 impl Owner {
     pub(super) async fn execute(&mut self, job: Job) {
         let mut sink = Sink::new(job.id.clone(), job.updates.clone(), job.order.on_loss);
+        // Whoever cancels has left: no receipt is read, and code that never ran is not history.
         if job.order.cancel.is_cancelled() {
             return;
         }
+        // Once for the whole execution, so that its code, its errors and its output are masked
+        // alike; and now, not when it was queued, since others may have marked secrets meanwhile.
         let patterns = self.patterns();
         if job.posting.interrupt.is_cancelled() {
             let failure = Failure::Interrupted { state_lost: false };
@@ -46,6 +49,8 @@ impl Owner {
             refuse(&self.history, sink, &job, Failure::NoKernel { reason }).await;
             return;
         }
+        // Only now that there is a new kernel: had its start failed, the news of the loss would
+        // still be owed to the next execution. In the history it stands before the code.
         if let Some(loss) = self.lost.take() {
             self.history.restarted(Some(loss));
             sink.deliver(Update::StateLost(loss));
@@ -54,6 +59,7 @@ impl Owner {
             .begin(&masked(patterns.as_ref(), &job.order.code));
         let running = self.kernel.as_mut().expect("it was just ensured");
         let meter = Arc::clone(&running.meter);
+        // Before the code is sent, which would have a moment without a limit otherwise.
         let limited = job.order.limits.memory.map(|limit| {
             let set = MemoryLimit::set(&meter, limit);
             set.map_err(|error| unlimited(limit, &error))
@@ -67,8 +73,12 @@ impl Owner {
         };
         self.requests += 1;
         let id = format!("e{}", self.requests);
+        // Not waited for: a kernel takes its requests in order, so the code finds the new
+        // variables.
         running.renew_environment(self.surroundings.environment());
+        // From here on the end of the kernel is a loss, even if it comes before the first output.
         running.has_state = true;
+        // Last, so that threads that ran on between two executions are not charged to this one.
         meter.reset_peak();
         let before = meter.usage();
         job.posting.start(&meter, before);
@@ -95,7 +105,10 @@ impl Owner {
             outcome: Outcome::Ok,
         };
         course.begin_looking();
+        // The sink has the only sender now: the caller's stream ends when `finish` lets go of it,
+        // and not only after the wait for a kernel that exits.
         drop(job.updates);
+        // A kernel that took code is worth replacing before the next caller comes.
         self.may_start_unasked = true;
         let end = self
             .follow(&mut course, &job.order.cancel, &job.posting.interrupt)
@@ -112,9 +125,16 @@ impl Owner {
     ) -> End {
         let running = self.kernel.as_mut().expect("an execution has a kernel");
         loop {
+            // A token stays cancelled; without the guard, the select below would return at once for
+            // ever.
             let is_running = matches!(course.stage, Stage::Running);
             let deadline = course.deadline();
+            // A caller that does not read keeps us from reading, and with that the kernel from
+            // writing: output never piles up here. But when it has left, output is drained, because
+            // the end of the code comes behind it.
             let may_read = course.sink.has_room() || course.stage.discards();
+            // In this order, so that no flood of output keeps a restart, an interrupt or a limit
+            // waiting.
             tokio::select! {
                 biased;
                 control = self.controls.recv() => match control {
@@ -250,7 +270,7 @@ fn masked<'a>(patterns: Option<&Arc<Patterns>>, text: &'a str) -> Cow<'a, str> {
     }
 }
 
-/// Why a limit of memory could not be set.
+/// Translates the error of setting a memory limit.
 fn unlimited(limit: u64, error: &io::Error) -> Failure {
     if error.kind() == io::ErrorKind::OutOfMemory {
         return Failure::NoMemory { limit };

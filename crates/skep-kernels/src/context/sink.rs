@@ -1,12 +1,12 @@
-//! Where the updates of an execution go: to its caller, or into a record when the way to the
-//! caller is broken and the code runs on.
+//! Delivery of the updates of an execution: to its caller, or into a record when the connection to
+//! the caller is broken and the code runs on.
 
 use tokio::sync::mpsc;
 
 use crate::execution::{Execution, OnLoss, UPDATES, Update};
 
-/// What is kept of the output of an execution whose caller cannot be reached. A caller that
-/// comes back is told how much more there was.
+/// Limit, in bytes, for the kept output of an execution whose caller cannot be reached. A caller
+/// that comes back is told how much more there was.
 const LARGEST_RECORD: usize = 1 << 20;
 
 /// The way to the caller.
@@ -27,7 +27,7 @@ impl Sink {
         }
     }
 
-    /// Whether an update can be delivered or kept without waiting.
+    /// Returns true if an update can be delivered or kept without waiting.
     pub(super) fn has_room(&self) -> bool {
         self.updates.is_closed() || self.updates.capacity() > 0
     }
@@ -73,7 +73,7 @@ impl Sink {
         }
     }
 
-    /// Whether the execution is this one and its caller was lost.
+    /// Returns true if this is the execution `id` and its caller was lost.
     pub(super) fn is_lost(&self, id: &str) -> bool {
         self.id == id && self.on_loss == OnLoss::Continue && self.updates.is_closed()
     }
@@ -92,7 +92,7 @@ impl Sink {
     }
 }
 
-/// What an execution produced after its caller was lost.
+/// Updates of an execution since its caller was lost.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     updates: Vec<Update>,
@@ -131,7 +131,7 @@ impl Record {
     }
 }
 
-/// How much memory an update takes that grows with what the code produces.
+/// Returns the size of the part of an update that grows with the output of the code.
 fn weight(update: &Update) -> usize {
     match update {
         Update::Output { output, .. } => output.weight(),

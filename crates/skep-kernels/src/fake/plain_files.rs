@@ -19,7 +19,7 @@ pub fn names_in(folder: &Path, most: usize) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// When a file was changed.
+/// Returns the modification time of a file.
 pub fn modified(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path).ok()?.modified().ok()
 }

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-/// What different encoders leave as it is in a URL, beside letters and digits: everything
-/// reserved encoded, Python's `quote`, JavaScript's `encodeURIComponent`, `encodeURI` and forms.
+/// Characters that the usual URL encoders leave as they are, beside letters and digits: one that
+/// encodes everything reserved, Python's `quote`, JavaScript's `encodeURIComponent`, `encodeURI`
+/// and forms.
 const KEPT_IN_URLS: [&str; 5] = ["-_.~", "-_.~/", "-_.~!'()*", "-_.~!'()*;/?:@&=+$,#", "-_.*"];
 
 /// All ways to write `value`, itself included, in no order and some more than once.
@@ -24,7 +25,8 @@ pub(super) fn of(value: &str) -> Vec<Vec<u8>> {
     forms.into_iter().map(String::into_bytes).collect()
 }
 
-/// As part of a string in JSON, of JSON in a string in JSON, and of a string in Python.
+/// Returns the value as part of a string in JSON, of JSON in a string in JSON, and of a string in
+/// Python.
 fn escaped(value: &str) -> Vec<String> {
     let json = escape(value, "\"", Beyond::Kept);
     let ascii = escape(value, "\"", Beyond::Escaped);
@@ -42,7 +44,7 @@ fn escaped(value: &str) -> Vec<String> {
     ]
 }
 
-/// What is done with characters beyond ASCII.
+/// Treatment of characters beyond ASCII.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beyond {
     Kept,
@@ -134,8 +136,8 @@ fn in_url(value: &str, kept: &str, space: &str, upper: bool) -> String {
     encoded
 }
 
-/// What of the encoded text depends on the value alone, after none, one and two other bytes:
-/// three bytes become four characters, so there are three ways to lie in them.
+/// Returns the parts of the base64 text that depend on the value alone, after none, one and two
+/// other bytes: three bytes become four characters, so there are three alignments.
 fn in_base64(value: &[u8]) -> Vec<String> {
     let mut forms = Vec::new();
     for before in 0..3 {

@@ -12,7 +12,7 @@ use skep_jupyter::JsonText;
 
 use super::{MASK, Masker, Patterns};
 
-/// How much of a string is decoded at once.
+/// Number of bytes of a string that are decoded at once.
 const PIECE: usize = 64 << 10;
 
 impl Patterns {
@@ -81,7 +81,7 @@ impl Masker {
         string(&shown)
     }
 
-    /// What was held back, if anything was.
+    /// Returns the text that was held back, if any.
     pub(crate) fn finish_json(&mut self) -> Option<JsonText> {
         let mut shown = Vec::new();
         self.finish(&mut shown);
@@ -193,7 +193,7 @@ fn push_point(piece: &mut Vec<u8>, point: u32) {
     }
 }
 
-/// As a JSON string in ASCII.
+/// Encodes a text as a JSON string in ASCII.
 fn encoded(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() + 2);
     text.push('"');

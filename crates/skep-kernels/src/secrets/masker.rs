@@ -12,11 +12,11 @@ use super::{MASK, Patterns};
 #[derive(Debug)]
 pub(crate) struct Masker {
     patterns: Arc<Patterns>,
-    /// What was held back.
+    /// Bytes that were held back.
     pending: Vec<u8>,
-    /// How many bytes at the beginning of `pending` belong to an occurrence that began before.
+    /// Number of bytes at the beginning of `pending` that belong to an occurrence begun before.
     covered: usize,
-    /// Whether the last byte that was let go was masked.
+    /// True if the last byte that was let go was masked.
     after_mask: bool,
     masked: bool,
 }
@@ -32,7 +32,7 @@ impl Masker {
         }
     }
 
-    /// Whether anything was masked until now.
+    /// Returns true if anything was masked until now.
     pub(super) fn has_masked(&self) -> bool {
         self.masked
     }
@@ -79,7 +79,7 @@ impl Masker {
         }
     }
 
-    /// Where something is to be masked, in order; what overlaps or touches is one.
+    /// Returns the ranges to mask, in order; those that overlap or touch are one.
     fn occurrences(&self) -> Vec<(usize, usize)> {
         let mut all: Vec<(usize, usize)> = Vec::new();
         if self.covered > 0 {
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// What is meant, without any cleverness.
+    /// The specification: masks every occurrence, byte by byte.
     fn oracle(patterns: &[Vec<u8>], text: &[u8]) -> Vec<u8> {
         let mut hidden = vec![false; text.len()];
         for pattern in patterns {

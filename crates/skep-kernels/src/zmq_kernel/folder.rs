@@ -1,4 +1,4 @@
-//! Where a kernel's sockets and its connection file are.
+//! The directory of a kernel's sockets and its connection file.
 
 use std::io;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ impl Folder {
         })
     }
 
-    /// How the paths of the sockets begin.
+    /// Returns the common prefix of the sockets' paths.
     pub(super) fn sockets(&self) -> String {
         self.path.join("k").to_string_lossy().into_owned()
     }

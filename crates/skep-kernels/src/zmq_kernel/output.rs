@@ -17,16 +17,16 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::socket::Socket;
 use crate::process::Processes;
 
-/// From here on the kernel is stopped. What it has sent already still comes.
+/// Queue size at which the kernel is stopped (`SIGSTOP`). What it has sent already still comes.
 const HIGH_MARK: usize = 4 << 20;
 
-/// From here on it goes on.
+/// Queue size at which a stopped kernel goes on.
 const LOW_MARK: usize = HIGH_MARK / 2;
 
-/// From here on nothing is read. One message may be on top of it.
+/// Queue size at which nothing more is read. One message may be on top of it.
 const LAST_MARK: usize = 2 * HIGH_MARK;
 
-/// What a message costs beside its bytes.
+/// Cost of a queued message beside its bytes.
 const MESSAGE_COST: usize = 512;
 
 /// The waiting output, and the task that collects it.
@@ -39,9 +39,9 @@ pub(super) struct Output {
 
 struct Shared {
     queue: Mutex<Queue>,
-    /// Something was added.
+    /// Signalled when a message was added.
     added: Notify,
-    /// Something was taken.
+    /// Signalled when a message was taken.
     taken: Notify,
     processes: Arc<dyn Processes>,
     pid: u32,

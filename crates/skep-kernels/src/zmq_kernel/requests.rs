@@ -1,4 +1,4 @@
-//! What a kernel is asked, one thing after another.
+//! The queue of requests to a kernel, of which one at a time is under way.
 //!
 //! The next request is sent when the last one has ended: some kernels throw away what waits
 //! behind a request that fails, and our own requests must not be lost with it. A request ends
@@ -11,11 +11,11 @@ use bytes::Bytes;
 use skep_jupyter::{Envelope, Message, Nature, Reply};
 use tokio::time::Instant;
 
-/// How long the answer to a request may come after the end of its output, and the end of the
-/// output of a request that was thrown away after its reply.
+/// Time limit for the reply to a request after the end of its output, and for the end of the output
+/// after the reply of a request that the kernel threw away.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often something that must be done is asked for: an interrupt that comes late may end it
+/// Number of attempts at a request that must succeed: an interrupt that comes late may end it
 /// half-way.
 const MOST_TRIES: u32 = 3;
 
@@ -39,16 +39,16 @@ impl Asked {
     }
 }
 
-/// What a request is for.
+/// Role of a request, which decides what its failure means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The user's code.
     Cell,
-    /// What the user's code behind it needs: if it fails, that is not run.
+    /// Preparation for the user's code behind it: if it fails, that code is not run.
     Before,
-    /// What must be done, and is asked for again if it fails.
+    /// Clean-up that must succeed: it is tried again if it fails.
     Must,
-    /// What may fail.
+    /// Housekeeping whose failure does not matter.
     May,
 }
 
@@ -67,7 +67,7 @@ struct Current {
     is_begun: bool,
     idle: Option<Envelope>,
     reply: Option<Envelope>,
-    /// When what is missing does not come any more.
+    /// Time after which the missing half, reply or end of output, is not expected any more.
     until: Option<Instant>,
 }
 
@@ -95,7 +95,7 @@ impl Requests {
         self.waiting.push_back(asked);
     }
 
-    /// What is to be sent now, if anything.
+    /// Takes the next request to send, unless one is still under way.
     pub(super) fn next(&mut self) -> Option<&[Bytes]> {
         if self.current.is_some() {
             return None;
@@ -134,7 +134,7 @@ impl Requests {
         current.reply = Some(reply);
     }
 
-    /// When to call [`Self::give_up`].
+    /// Returns the time at which to call [`Self::give_up`].
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.current.as_ref()?.until
     }
@@ -195,7 +195,8 @@ impl Requests {
     }
 }
 
-/// What the owner hears of the end of its cell. Our own requests are nobody's business.
+/// Returns the envelopes with which the end of a cell is reported. Our own requests are nobody's
+/// business.
 fn told(current: Current) -> Vec<Envelope> {
     if current.asked.purpose != Purpose::Cell {
         return Vec::new();

@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 
 use crate::frame_buffer::LARGEST_FRAME;
 
-/// What a process that has ended can have left in its socket, with much to spare. More comes
+/// Most bytes that an exited process can have left in its socket, with a wide margin. More comes
 /// from somebody else who holds it.
 const LARGEST_REST: usize = 4 << 20;
 
@@ -20,7 +20,7 @@ const LARGEST_REST: usize = 4 << 20;
 pub(super) struct Socket {
     stream: UnixStream,
     decoder: Decoder,
-    /// What is left to say before the first message.
+    /// Bytes of the greeting that are still to be written before the first message.
     opening: Bytes,
     outgoing: VecDeque<Bytes>,
 }
@@ -76,7 +76,8 @@ impl Socket {
         }
     }
 
-    /// What a process said before its end and is in the socket, which others may hold open.
+    /// Reads the last messages of a process that has exited, from a socket that others may hold
+    /// open.
     ///
     /// Not through the runtime: it may know of the end before it knows of the bytes.
     pub(super) fn rest(&mut self) -> Vec<Received> {

@@ -1,4 +1,4 @@
-//! From a command to a kernel that answers.
+//! Start of a kernel, from the command to its first answer.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -20,11 +20,11 @@ use crate::kernel::{Exit, StartError};
 use crate::last_words::LastWords;
 use crate::process::{Command, Processes};
 
-/// How long a kernel may take from its start to its first answer.
+/// Time limit from the start of a kernel to its first answer.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a kernel is asked whether it is there. Its output socket tells nothing to those
-/// who come too late, so the question is repeated until the answer is seen on both sockets.
+/// Interval at which a starting kernel is asked for its info. Its output socket tells nothing to
+/// those who come too late, so the question is repeated until the answer is seen on both sockets.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The id of the question.
@@ -44,6 +44,8 @@ impl ZmqKernel {
         let (last_words, errors) = LastWords::new().map_err(StartError::Process)?;
         let nowhere = || processes.null_device().map_err(StartError::Process);
         let standard = [nowhere()?, nowhere()?, errors];
+        // Read before the start: a kill that is counted from here on can explain the end of the
+        // kernel.
         let out_of_memory_kills = processes.out_of_memory_kills();
         let is_spare = foreign.command.is_spare;
         let started = processes.start(with_file(foreign.command, &file), standard);
@@ -114,7 +116,7 @@ struct Beginning {
     interrupt_mode: InterruptMode,
 }
 
-/// What a kernel is reached by.
+/// A kernel that answers, and its connections.
 struct Reached {
     shell: Socket,
     control: Option<Socket>,

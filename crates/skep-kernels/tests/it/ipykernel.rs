@@ -17,7 +17,7 @@ use skep_kernels::{Contexts, Execution, Installed, Order, Update};
 use crate::processes::Children;
 use crate::talk::{all, next, order, run};
 
-/// What the templates bring.
+/// The version in the templates.
 const USUAL: &str = "6.31.0";
 
 /// Newer ones publish over another kind of socket.

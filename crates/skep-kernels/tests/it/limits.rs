@@ -1,4 +1,4 @@
-//! How much an execution may take, and what it took.
+//! Limits of an execution, and the usage it reports.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

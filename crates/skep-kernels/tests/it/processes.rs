@@ -27,7 +27,7 @@ pub(crate) struct Children {
     pub(crate) out_of_memory_kills: AtomicU64,
     pub(crate) inherited: Mutex<Inherited>,
     pub(crate) is_short_of_memory: AtomicBool,
-    /// What was offered to forks, of which none became a kernel.
+    /// Descriptors that were offered to forks, of which none became a kernel.
     stolen: Mutex<Vec<[OwnedFd; 3]>>,
 }
 

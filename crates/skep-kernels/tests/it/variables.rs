@@ -32,7 +32,8 @@ fn variables() -> impl Strategy<Value = BTreeMap<u8, String>> {
     btree_map(0_u8..8, value(), 1..6)
 }
 
-/// What `code` prints: eight words between commas, `-` or `x` and the bytes in hexadecimal.
+/// Checks the output of `code`: eight words between commas, `-` or `x` and the bytes in
+/// hexadecimal.
 async fn check(contexts: &Contexts, context: &str, code: &str) {
     let mut runner = TestRunner::deterministic();
     for _ in 0..CASES {
@@ -59,7 +60,7 @@ async fn check(contexts: &Contexts, context: &str, code: &str) {
     assert_eq!(seen, "-,-,-,-,-,-,-,-");
 }
 
-/// What an execution that must succeed prints, in however many pieces.
+/// Returns the whole output of an execution that must succeed.
 async fn printed(contexts: &Contexts, context: &str, order: Order) -> String {
     let words = all(contexts.execute(context, order).unwrap()).await;
     assert_eq!(words.last().unwrap(), "ended ok", "{words:?}");

@@ -1,4 +1,4 @@
-//! Its ends.
+//! Ends of an ipykernel: by itself, by a signal, for want of memory.
 
 use std::sync::atomic::Ordering;
 

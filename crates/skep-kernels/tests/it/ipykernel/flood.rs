@@ -8,7 +8,7 @@ use skep_testkit::wait_until;
 use super::{NEW_ENVIRONMENT, USUAL_ENVIRONMENT, World, until_said, world, world_of};
 use crate::talk::all;
 
-/// Whether all processes' threads are stopped.
+/// Returns true if a process is stopped (state `T`).
 fn is_stopped(pid: &str) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
     stat.is_ok_and(|stat| {
