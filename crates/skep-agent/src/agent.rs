@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State that all requests share.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ pub(crate) struct Agent {
     pub(crate) processes: Arc<Processes>,
     pub(crate) place: Arc<WorkPlace>,
     pub(crate) watchers: Watchers,
-    /// Whose turn it is to make a listing: it may take much of the agent's memory.
+    /// Limits how many listings are made at a time: one may take much of the agent's memory.
     pub(crate) listings: Arc<Semaphore>,
     pub(crate) meter: Meter,
-    /// Where programs find out in which sandbox they run.
+    /// Directory whose files tell programs in which sandbox they run.
     pub(crate) identity_folder: String,
 }

@@ -1,4 +1,4 @@
-//! Who may call what.
+//! Authorization of requests, by route.
 //!
 //! Three kinds of routes: control routes, which only the server may use and which for others
 //! do not exist; `/health` and `/files`, which are open here (files check signatures

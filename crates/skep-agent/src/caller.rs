@@ -1,4 +1,4 @@
-//! What the headers of a request say about the caller. Pure.
+//! Facts about the caller from the headers of a request. Pure.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-/// How long a stream may be silent when the caller does not say.
+/// Longest silence of a stream when the caller asks for nothing else.
 const DEFAULT_KEEPALIVE: Duration = Duration::from_secs(90);
 
 /// The user named by `Authorization: Basic`, whose password is not used.
@@ -25,7 +25,7 @@ pub(crate) fn username(headers: &HeaderMap) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// After how much silence a stream gives a sign of life.
+/// Returns the length of silence after which a stream sends a keepalive.
 pub(crate) fn keepalive(headers: &HeaderMap) -> Duration {
     headers
         .get("keepalive-ping-interval")

@@ -1,6 +1,6 @@
-//! Which content coding an answer gets. Pure.
+//! Choice of the content coding of an answer. Pure.
 
-/// How a body travels.
+/// Content coding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Coding {
     Identity,

@@ -1,4 +1,5 @@
-//! How the end of a process is told. The texts are part of the contract: the CLI compares them.
+//! Exit status of a process, as it is reported to callers. The texts are part of the contract: the
+//! CLI compares them.
 
 use rustix::process::WaitStatus;
 

@@ -24,7 +24,7 @@ pub(crate) use list::list;
 pub(crate) use parents::{NewDirectories, make_parents};
 pub(crate) use remove::remove;
 
-/// Why something could not be done to a file.
+/// Errors of operations on files.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
     #[error("invalid username: '{name}'")]
@@ -49,7 +49,7 @@ pub(crate) enum FileError {
     Loop { path: String },
     #[error("cannot watch path on network filesystem: {path}")]
     Network { path: String },
-    /// What the tree holds would take more of the agent's memory than an answer may.
+    /// A description of the tree would take more of the agent's memory than an answer may.
     #[error(
         "more than {entries} entries, or {bytes} bytes of them, under {path}; list a part of it"
     )]
@@ -63,14 +63,15 @@ pub(crate) enum FileError {
     /// The disk, its inodes or the quota of the sandbox are used up.
     #[error("not enough disk space available")]
     NoSpace(#[source] io::Error),
-    /// What was asked for cannot be done to this file, whoever asks.
+    /// The operation cannot be done to this file, whoever asks.
     #[error("cannot {operation} '{path}'")]
     Unfit {
         operation: &'static str,
         path: String,
         source: io::Error,
     },
-    /// Not even root may: the agent's own process, a filesystem that is mounted read-only.
+    /// The kernel refuses even root: the agent's own process, a filesystem that is mounted
+    /// read-only.
     #[error("cannot {operation} '{path}'")]
     Denied {
         operation: &'static str,

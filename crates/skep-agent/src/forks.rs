@@ -10,7 +10,7 @@ use rustix::process::Pid;
 use skep_linux::packet;
 use skep_wire::agent::fork::{ForkAnswer, ForkRequest, GO, MAX_ANSWER};
 
-/// How long the server may take. Starting a kernel takes about as long.
+/// Time limit for an answer of the server. Starting a kernel takes about as long.
 const PATIENCE: Duration = Duration::from_secs(6);
 
 /// The server, as far as it forks kernels.
@@ -47,6 +47,8 @@ impl Forks {
         standard: [OwnedFd; 3],
         doors: &[OwnedFd],
     ) -> io::Result<Forked> {
+        // The server takes no other: a sealed file neither changes after it was checked nor makes
+        // its reader wait.
         let file = sealed_file(&serde_json::to_vec(request)?)?;
         let mut descriptors = vec![file.as_fd()];
         descriptors.extend(standard.iter().map(AsFd::as_fd));

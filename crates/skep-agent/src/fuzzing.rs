@@ -20,7 +20,7 @@ use crate::signature::{self, Operation, Signed};
 use crate::users::{Accounts, User};
 use crate::{authorize, path, routes};
 
-/// What agents that follow one another share: the one place that waits for children.
+/// State shared by agents that follow one another: the one place that waits for children.
 #[derive(Debug, Clone)]
 pub struct Bench(Arc<Reaper>);
 
@@ -70,11 +70,11 @@ impl Bench {
     }
 }
 
-/// One agent.
+/// One agent with its routes, to be driven by a fuzz target.
 #[derive(Debug)]
 pub struct BenchAgent {
     agent: Arc<Agent>,
-    /// Everything it answers.
+    /// All its routes.
     pub routes: Router,
 }
 
@@ -92,12 +92,12 @@ impl BenchAgent {
     }
 }
 
-/// Whether only the server may ask for this path.
+/// Returns true if only the server may ask for this path.
 pub fn is_control(path: &str) -> bool {
     authorize::is_control(path)
 }
 
-/// What a path means for somebody with this home; `None` if it means nothing.
+/// Resolves a path for a user with this home; `None` if it means nothing.
 pub fn resolve(path: &str, home: &str, workdir: Option<&str>) -> Option<String> {
     let user = User {
         name: "user".to_owned(),
@@ -119,16 +119,16 @@ pub fn split(path: &str) -> (&str, &str) {
     (path::parent(path), path::base_name(path))
 }
 
-/// What a link says about itself.
+/// The signed parameters of a link to a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Link<'a> {
-    /// The file.
+    /// Path of the file, as it stands in the query.
     pub path: &'a str,
-    /// Whether it is for putting something there, or for fetching what is there.
+    /// True for a link to upload, false for one to download.
     pub is_for_writing: bool,
-    /// Whose view of the filesystem it is.
+    /// User whose home and rights the path is resolved with.
     pub username: &'a str,
-    /// Until when it counts, in Unix seconds.
+    /// Time of expiry, in Unix seconds.
     pub expiration: Option<i64>,
 }
 
@@ -151,7 +151,7 @@ impl<'a> Link<'a> {
         signature::sign(&self.signed(), token)
     }
 
-    /// Whether a caller who shows this is let in.
+    /// Returns true if a caller who shows this is let in.
     pub fn admits(
         self,
         token: &str,
@@ -163,7 +163,7 @@ impl<'a> Link<'a> {
     }
 }
 
-/// Whether an answer is compressed; `None` if nothing we speak is acceptable.
+/// Returns true if an answer is compressed; `None` if nothing we speak is acceptable.
 pub fn chooses_gzip(accept: Option<&str>, identity_only: bool) -> Option<bool> {
     encoding::choose(accept, identity_only).map(|coding| coding == Coding::Gzip)
 }

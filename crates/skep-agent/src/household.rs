@@ -1,4 +1,4 @@
-//! What another service in the agent's process may use of the agent.
+//! Interface of the agent for another service in its process.
 //!
 //! As the first process the agent alone can wait for children, and it alone knows who the
 //! sandbox is. A companion (the interpreter) starts its processes here, so that they join the
@@ -32,7 +32,7 @@ use crate::users::User;
 
 /// A second service of the agent's process, on a port of its own.
 pub struct Companion {
-    /// Where its callers come in.
+    /// Address or socket of its listener.
     pub listen: Listen,
     /// Makes its routes. Called within the runtime, before the agent says that it is ready.
     pub routes: Box<dyn FnOnce(Household) -> Router + Send>,
@@ -60,7 +60,7 @@ pub struct Program {
     pub arguments: Vec<String>,
     /// Variables beside and over those of the sandbox.
     pub environment: BTreeMap<String, String>,
-    /// Where it starts; `None` is where commands start.
+    /// Working directory; `None` is that of commands.
     pub directory: Option<String>,
 }
 
@@ -69,13 +69,13 @@ pub struct Program {
 pub struct Child {
     /// Its number in the sandbox. It leads a process group of the same number.
     pub pid: Pid,
-    /// How it ends.
+    /// Receives its exit status.
     pub exit: oneshot::Receiver<WaitStatus>,
     /// The cgroup that it and what it starts is in, if the server lets us make one.
     pub group: Option<Group>,
 }
 
-/// Why a program of the companion was not started.
+/// Failure to start a program of the companion.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the program")]
 pub struct ProgramError(#[source] StartError);
@@ -136,7 +136,7 @@ impl Household {
         Ok(Child { pid, exit, group })
     }
 
-    /// Whether there is a server to ask for forked kernels.
+    /// Returns true if there is a server to ask for forked kernels.
     pub fn has_forks(&self) -> bool {
         self.agent.place.forks.is_some()
     }
@@ -150,14 +150,14 @@ impl Household {
         self.agent.processes.reaper().signal_group(leader, signal)
     }
 
-    /// How many processes of the sandbox were killed for want of memory until now; `None` if
-    /// that cannot be seen.
+    /// Returns the number of processes of the sandbox that the OOM killer has taken; `None` if that
+    /// cannot be seen.
     pub fn out_of_memory_kills(&self) -> Option<u64> {
         self.agent.place.out_of_memory_kills()
     }
 
-    /// Whether the processes of the sandbox have more than half of the memory it may have, or
-    /// nobody knows. Blocks.
+    /// Returns true if the processes of the sandbox use more than half of the memory it may have,
+    /// or if that cannot be found out. Blocks.
     pub fn is_short_of_memory(&self) -> bool {
         let limit = u64::from(self.agent.settings.current().memory_mib) << 20;
         metrics::resident_memory() > limit / 2
@@ -232,13 +232,14 @@ impl Household {
         Ok(names.iter().filter_map(Name::as_text).collect())
     }
 
-    /// Whether a path of the sandbox leads to a file.
+    /// Returns true if a path of the sandbox leads to a file.
     pub fn is_file(&self, path: &Path) -> bool {
         let kind = rootfs::stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode));
         kind.is_ok_and(FileType::is_file)
     }
 
-    /// When what a path of the sandbox leads to was changed; `None` if that is nothing.
+    /// Returns the modification time of what a path of the sandbox leads to; `None` if that is
+    /// nothing.
     pub fn modified(&self, path: &Path) -> Option<SystemTime> {
         let stat = rootfs::stat(path).ok()?;
         let seconds = Duration::from_secs(stat.st_mtime.unsigned_abs());
@@ -267,17 +268,17 @@ impl Household {
             .map_err(io::Error::other)
     }
 
-    /// What every process of the sandbox finds in its environment, as of now.
+    /// Returns the environment that every process of the sandbox gets, as of now.
     pub fn environment(&self) -> BTreeMap<String, String> {
         settings::environment(&self.agent.settings.current())
     }
 
-    /// What code in the sandbox must not show, as of now.
+    /// Returns the values that output of the sandbox must not show, as of now.
     pub fn secrets(&self) -> Vec<String> {
         self.agent.settings.current().secrets.clone()
     }
 
-    /// Whether a caller that shows this token may use the sandbox.
+    /// Returns true if a caller that shows this token may use the sandbox.
     pub fn admits(&self, token: Option<&[u8]>) -> bool {
         match &self.agent.settings.current().access_token {
             Some(secret) => token.is_some_and(|shown| equal(shown, secret.as_bytes())),
@@ -285,8 +286,8 @@ impl Household {
         }
     }
 
-    /// Whether a caller that shows this traffic token may use what it opens. Where the server has
-    /// set none, no caller may.
+    /// Returns true if a caller that shows this traffic token may use what it opens. Where the
+    /// server has set none, no caller may.
     pub fn admits_traffic(&self, token: Option<&[u8]>) -> bool {
         let config = self.agent.settings.current();
         let secret = config.traffic_token.as_deref().filter(|it| !it.is_empty());
@@ -295,7 +296,7 @@ impl Household {
             .is_some_and(|(secret, shown)| equal(shown, secret.as_bytes()))
     }
 
-    /// Where commands start when nobody says where.
+    /// Returns the working directory of commands whose caller names none.
     ///
     /// # Errors
     ///

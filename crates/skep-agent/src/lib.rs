@@ -1,4 +1,4 @@
-//! What runs inside a sandbox: processes and files, for the callers of its API.
+//! The agent inside a sandbox: processes and files, for the callers of its API.
 //!
 //! The agent is the first process of a sandbox. It speaks the contract that the SDKs know as
 //! `envd`: two RPC services over Connect (`process`, `filesystem`) and some plain HTTP routes

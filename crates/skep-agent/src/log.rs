@@ -1,4 +1,4 @@
-//! What the processes of a sandbox say, kept for its owner.
+//! Log of a sandbox: the output of its processes, kept for its owner.
 //!
 //! The server hands the agent a piece of memory of a fixed size to write to (`ring.rs`) and
 //! reads it whenever somebody asks. Who floods it pays with older entries, and beyond a certain
@@ -24,13 +24,13 @@ use ring::Ring;
 /// A longer line is cut into several entries. As JSON it can become six times as long, which is
 /// still less than a line of the ring.
 const LONGEST_MESSAGE: usize = 4 << 10;
-/// What an entry takes beside its message.
+/// Estimated size of an entry beside its message, in bytes.
 const OVERHEAD: usize = 128;
 
 /// The log of this sandbox. Clones are the same.
 #[derive(Debug, Clone)]
 pub(crate) struct SandboxLog {
-    /// Where entries go; `None` if the server keeps no log. Never held while waiting.
+    /// Writer of the log; `None` if the server keeps none. Never held while waiting.
     kept: Option<Arc<Mutex<Kept>>>,
 }
 
@@ -42,7 +42,7 @@ struct Kept {
     skipped: usize,
 }
 
-/// Which output of a process is meant.
+/// Output stream of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
     Stdout,
@@ -104,7 +104,7 @@ impl SandboxLog {
         kept.add_if_slow(&entry);
     }
 
-    /// Whether so many bytes may be taken now. Those that may not are counted.
+    /// Returns true if so many bytes may be taken now. Those that may not are counted.
     fn admits(&self, bytes: usize) -> bool {
         let Some(kept) = &self.kept else {
             return false;

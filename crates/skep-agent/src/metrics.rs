@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::rootfs::{self, Directory};
 
-/// The answer.
+/// Body of the answer, with the field names of the contract.
 #[derive(Debug, Serialize)]
 pub(crate) struct Metrics {
     ts: i64,
@@ -71,7 +71,7 @@ impl Meter {
     }
 }
 
-/// Of all processors together, with two digits.
+/// Percentage of all processors together, with two digits.
 #[expect(
     clippy::cast_precision_loss,
     reason = "there are fewer processors than a float can count"

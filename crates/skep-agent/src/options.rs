@@ -1,4 +1,4 @@
-//! How an agent is started.
+//! Start parameters of an agent.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -10,11 +10,11 @@ use skep_wire::agent::AGENT_PORT;
 use crate::household::Companion;
 use crate::reaper::Orphans;
 
-/// How long a child may take to execute its program. A machine that is out of memory and reads
-/// its programs from a slow disk takes seconds.
+/// Time limit for a child to execute its program. A machine that is out of memory and reads its
+/// programs from a slow disk takes seconds.
 pub(crate) const START_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The door of the agent.
+/// Listening address or socket of the agent.
 #[derive(Debug)]
 pub enum Listen {
     /// An address that nobody uses yet.
@@ -23,7 +23,7 @@ pub enum Listen {
     On(TcpListener),
 }
 
-/// What the launcher hands over and where things are.
+/// Descriptors that the launcher hands over, and paths in the sandbox.
 #[derive(Debug)]
 pub struct Options {
     /// The configuration as JSON, read to its end before anything else is done.
@@ -35,32 +35,32 @@ pub struct Options {
     pub log: Option<OwnedFd>,
     /// `cgroup.procs` files of the cgroups that every user process joins.
     pub work_cgroups: Vec<OwnedFd>,
-    /// What a cgroup for each kernel is made with: folders and doors, by their names.
+    /// Directories and `cgroup.procs` files, by name, with which a cgroup for each kernel is made.
     pub kernel_cgroups: Vec<(String, OwnedFd)>,
-    /// Where the server is asked for kernels that it forks into this sandbox.
+    /// Socket to the server, which forks kernels into this sandbox on request.
     pub forks: Option<OwnedFd>,
     /// Counts, in a line `oom_kill <count>`, the processes that were killed for want of memory.
     pub kill_count: Option<OwnedFd>,
-    /// Where callers come in.
+    /// Listening address or socket for callers.
     pub listen: Listen,
-    /// What else is served from this process.
+    /// Another service to run in this process.
     pub companion: Option<Companion>,
-    /// Where user processes look for programs.
+    /// Value of `PATH` for user processes.
     pub path: String,
     /// The accounts of the sandbox.
     pub passwd: PathBuf,
     /// The groups of the sandbox.
     pub group: PathBuf,
-    /// Where programs find out in which sandbox they run.
+    /// Directory whose files tell programs in which sandbox they run.
     pub identity_folder: String,
-    /// Whether this is the first process of its pid namespace.
+    /// Policy for orphans, which depends on whether this is the first process of its pid namespace.
     pub orphans: Orphans,
-    /// How long a child may take to execute its program, before it is killed.
+    /// Time limit for a child to execute its program; then it is killed.
     pub start_patience: Duration,
 }
 
 impl Options {
-    /// What holds in a sandbox, where the agent is the first process.
+    /// Returns the options for a sandbox, where the agent is the first process.
     pub fn new(config: OwnedFd) -> Self {
         Self {
             config,

@@ -1,8 +1,8 @@
-//! What a path in a request means. Pure: nothing here looks at a filesystem.
+//! Resolution of the paths in requests. Pure: nothing here looks at a filesystem.
 
 use crate::users::User;
 
-/// Why a path cannot mean anything.
+/// Errors of resolving a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PathError {
     /// `~name`; only `~` itself is known.

@@ -18,12 +18,12 @@ use skep_linux::spawn_as::{SpawnAs, SpawnError, Spawning, fork_as};
 use tokio::signal::unix::SignalKind;
 use tokio::sync::oneshot;
 
-/// Whose ends the agent waits for.
+/// Policy for children that are not the agent's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Orphans {
-    /// Everybody's: the agent is the first process of its pid namespace.
+    /// Reaps all of them: the agent is the first process of its pid namespace.
     Reap,
-    /// Only those of its own children: it shares a process with others, as in tests.
+    /// Waits for its own children alone: it shares a process with others, as in tests.
     Leave,
 }
 
@@ -48,6 +48,7 @@ impl Reaper {
         plan: &SpawnAs<'_>,
     ) -> Result<(Spawning, oneshot::Receiver<WaitStatus>), SpawnError> {
         let (sender, receiver) = oneshot::channel();
+        // Before the fork: a child that ends at once must not be reaped before it is known.
         let mut children = self.lock();
         let spawning = fork_as(plan)?;
         children.insert(spawning.pid, sender);

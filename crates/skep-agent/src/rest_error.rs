@@ -7,7 +7,7 @@ use skep_telemetry::Chain;
 
 use crate::filesystem::FileError;
 
-/// What a caller of a plain route reads: `{"code": <status>, "message": "..."}`.
+/// Error body of a plain route: `{"code": <status>, "message": "..."}`.
 #[derive(Debug)]
 pub(crate) struct RestError {
     status: StatusCode,

@@ -46,11 +46,11 @@ pub(crate) use refuse::{filesystem_magic, is_virtual};
 
 use refuse::{FileSystem, refuse};
 
-/// How often a walk is tried again. Beneath a root the kernel gives up when anything on the
-/// machine is renamed or mounted while it climbs by `..`, and asks for another try.
+/// Number of attempts at a path walk. Beneath a root the kernel gives up when anything on the host
+/// is renamed or mounted while it climbs by `..`, and asks for another try.
 const ATTEMPTS: usize = 256;
 
-/// What is opened before untrusted code runs and held from then on.
+/// Descriptors opened before untrusted code runs and held from then on.
 #[derive(Debug)]
 struct Held {
     root: OwnedFd,
@@ -147,12 +147,12 @@ pub(crate) fn terminal_multiplexer() -> io::Result<OwnedFd> {
     }
 }
 
-/// What kind of file a path leads to.
+/// Returns the type of the file that a path leads to.
 pub(crate) fn kind_of(path: &str) -> io::Result<FileType> {
     Ok(FileType::from_raw_mode(stat(path)?.st_mode))
 }
 
-/// What the kernel says about the file that a path leads to.
+/// Returns the kernel's `stat` of the file that a path leads to.
 pub(crate) fn stat(path: impl rustix::path::Arg + Copy) -> io::Result<Stat> {
     Ok(fstat(open(path, OFlags::PATH, Mode::empty())?)?)
 }
@@ -178,7 +178,7 @@ pub(crate) fn name_of(file: impl AsFd) -> io::Result<String> {
     Ok(name.to_string_lossy().into_owned())
 }
 
-/// How full the disk of the sandbox is.
+/// Returns the usage of the sandbox's disk.
 pub(crate) fn disk_usage() -> io::Result<StatVfs> {
     Ok(fstatvfs(root()?)?)
 }

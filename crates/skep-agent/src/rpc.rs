@@ -16,7 +16,7 @@ use crate::{filesystem, process};
 /// The largest message. What a client writes to a process at once is the only large one.
 const MAX_MESSAGE: usize = 32 << 20;
 
-/// Everything below `/process.Process/` and `/filesystem.Filesystem/`.
+/// Returns the service of everything below `/process.Process/` and `/filesystem.Filesystem/`.
 pub(crate) fn services(agent: &Arc<Agent>) -> ConnectRpcService {
     let router = filesystem_service(process_service(Router::new(), agent), agent);
     let limits = Limits::default()

@@ -1,4 +1,4 @@
-//! From descriptors to a listening agent.
+//! Start of an agent, from descriptors to listening sockets.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -37,7 +37,7 @@ const WORKERS: usize = 2;
 /// Calls that block at the same time; the others wait.
 const MAX_BLOCKING: usize = 64;
 
-/// Why the agent did not start, or stopped.
+/// Errors of starting the agent, or of running it.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The launcher's descriptor cannot be read.
@@ -46,7 +46,7 @@ pub enum RunError {
     /// The launcher and the agent are of different versions.
     #[error("cannot parse the configuration")]
     ParseConfig(#[source] serde_json::Error),
-    /// What files are opened from is not there: this is no sandbox.
+    /// The directories from which files are opened are not there: this is not a sandbox.
     #[error("cannot open the root of the sandbox")]
     Root(#[source] io::Error),
     /// The memory for the log cannot be written.
@@ -55,13 +55,13 @@ pub enum RunError {
     /// The sandbox would be able to read the agent's memory.
     #[error("cannot protect the agent from the sandbox")]
     Protect(#[source] io::Error),
-    /// Without a runtime there is nothing to run on.
+    /// The runtime could not be built.
     #[error("cannot start the runtime")]
     Runtime(#[source] io::Error),
     /// The port is taken, or there is no network.
     #[error("cannot listen")]
     Listen(#[source] io::Error),
-    /// Whoever waits for the agent will not learn that it is ready.
+    /// The launcher, which waits for the agent, will not learn that it is ready.
     #[error("cannot report readiness")]
     Ready(#[source] io::Error),
     /// Children could not be waited for.
@@ -79,6 +79,8 @@ pub enum RunError {
 /// Why it could not start.
 pub fn run(options: Options) -> Result<(), RunError> {
     if options.orphans == Orphans::Reap {
+        // Before there are threads and before any code of the sandbox runs, which could look into
+        // this process otherwise.
         skep_linux::protect_first_process().map_err(RunError::Protect)?;
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     }
@@ -93,6 +95,7 @@ pub fn run(options: Options) -> Result<(), RunError> {
 }
 
 async fn start(options: Options) -> Result<(), RunError> {
+    // Before anything else: code in the sandbox can replace what is mounted or linked there.
     rootfs::hold().map_err(RunError::Root)?;
     let config = read_config(options.config)?;
     if let Err(error) = settings::write_identity(&config, &options.identity_folder) {
@@ -133,6 +136,8 @@ async fn start(options: Options) -> Result<(), RunError> {
         }
         None => Either::Right(std::future::pending()),
     };
+    // Both sockets listen by now: a caller that comes on this news waits in their queues and is not
+    // refused.
     if let Some(ready) = options.ready {
         File::from(ready)
             .write_all(b"\n")

@@ -1,4 +1,4 @@
-//! Accepting connections.
+//! Accepting and serving connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,11 +15,11 @@ use tokio::sync::Semaphore;
 /// Connections at a time; further ones wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 2048;
 
-/// Of these, how many may come from inside the sandbox; further ones are closed. Without this
-/// bound code in the sandbox could lock out everybody else by holding all of them.
+/// Largest number of these that may come from inside the sandbox; further ones are closed. Without
+/// this bound code in the sandbox could lock out everybody else by holding all of them.
 const MAX_FROM_INSIDE: usize = 256;
 
-/// How long to leave a listener alone that cannot accept, usually for want of descriptors.
+/// Pause of a listener that cannot accept, usually for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers connections until the process ends.
@@ -65,7 +65,7 @@ pub(crate) async fn serve(listener: TcpListener, routes: Router) {
     }
 }
 
-/// Whether the other end is in the sandbox: on loopback, or at the address it has itself.
+/// Returns true if the other end is in the sandbox: on loopback, or at the address it has itself.
 fn is_inside(connection: &TcpStream, peer: SocketAddr) -> bool {
     peer.ip().is_loopback()
         || connection

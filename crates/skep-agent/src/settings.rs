@@ -1,4 +1,4 @@
-//! What the server has told this agent about its sandbox.
+//! Configuration of this agent's sandbox, as the server sent it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,10 +14,10 @@ use crate::rootfs::{Directory, Name};
 use crate::signature::equal;
 use crate::users::User;
 
-/// Who runs a command when neither the caller nor the server names anybody.
+/// User of a command when neither the caller nor the server names one.
 const FALLBACK_USER: &str = "user";
 
-/// Where the events of a sandbox are sent, by contract.
+/// Address to which the events of a sandbox are sent, by contract.
 const EVENTS_ADDRESS: &str = "http://192.0.2.1";
 
 /// The current configuration. Replaced as a whole, so that no request sees half of two.
@@ -46,7 +46,7 @@ impl Settings {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
-    /// Whether the caller is the server. An agent without a control token obeys nobody.
+    /// Returns true if the caller is the server. An agent without a control token obeys nobody.
     pub(crate) fn is_control(&self, shown: &[u8]) -> bool {
         !self.control_token.is_empty() && equal(shown, self.control_token.as_bytes())
     }
@@ -61,7 +61,7 @@ pub(crate) fn default_user(config: &AgentConfig) -> &str {
     }
 }
 
-/// What every process of the sandbox finds in its environment.
+/// Returns the environment that every process of the sandbox gets.
 pub(crate) fn environment(config: &AgentConfig) -> BTreeMap<String, String> {
     let mut environment = config.env.clone();
     for (name, value) in identity(config) {

@@ -5,14 +5,14 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// What a link permits.
+/// Operation that a link permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Read,
     Write,
 }
 
-/// What a link was signed for, exactly as it stands in the query.
+/// Parameters that a link was signed for, exactly as they stand in the query.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Signed<'a> {
     pub(crate) path: &'a str,
@@ -22,7 +22,7 @@ pub(crate) struct Signed<'a> {
     pub(crate) expiration: Option<i64>,
 }
 
-/// Why a caller without a token is turned away. The texts are part of the contract.
+/// Reasons to turn away a caller without a token. The texts are part of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SignatureError {
     #[error("access token present in header but does not match")]

@@ -18,13 +18,13 @@ use tokio::net::TcpStream;
 
 use crate::rest_error::RestError;
 
-/// What the client must ask to upgrade to.
+/// Protocol that the client must ask to upgrade to.
 const PROTOCOL: &str = "skep-tunnel";
 
 /// Loopback answers at once or not at all; a full queue of a stopped service does neither.
 const DIAL_LIMIT: Duration = Duration::from_secs(5);
 
-/// `GET /skep/tunnel/{port}`
+/// `GET /skep/tunnel/{port}`: upgrades the connection to a byte stream to a port on loopback.
 pub(crate) async fn tunnel(
     Path(port): Path<u16>,
     mut request: Request,

@@ -13,8 +13,8 @@ use skep_linux::spawn_as::Credentials;
 
 use crate::rootfs;
 
-/// More than any real account file. A longer one is not read: half a file would tell half the
-/// truth.
+/// Longest account file that is read, which is longer than any real one. A longer one is refused:
+/// half a file would tell half the truth.
 const MAX_ACCOUNT_FILE: u64 = 256 << 10;
 
 /// The groups that one user may be in.
@@ -23,17 +23,17 @@ const MAX_GROUPS: usize = 1024;
 /// The names of a file that are kept for showing; the ids of others are shown as numbers.
 const MAX_NAMES: usize = 4096;
 
-/// To the kernel this number means "leave it as it is", which for the agent is root.
+/// The id that stands for "leave it as it is" in calls of the kernel, which for the agent is root.
 const NOBODY_AT_ALL: u32 = u32::MAX;
 
-/// Where the accounts of the sandbox are written down.
+/// Paths of the sandbox's account files.
 #[derive(Debug, Clone)]
 pub(crate) struct Accounts {
     pub(crate) passwd: PathBuf,
     pub(crate) group: PathBuf,
 }
 
-/// Somebody who can run processes and own files.
+/// A user who can run processes and own files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) name: String,
@@ -44,7 +44,7 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// Whoever else there is, somebody with the number zero rules the sandbox.
+    /// Returns the user with uid 0, who exists whatever the account files say.
     pub(crate) fn root() -> Self {
         Self {
             name: "root".to_owned(),
@@ -55,7 +55,7 @@ impl User {
         }
     }
 
-    /// What a process of this user gets.
+    /// Returns the credentials of a process of this user.
     pub(crate) fn credentials(&self) -> Credentials {
         Credentials {
             uid: self.uid,
@@ -65,10 +65,10 @@ impl User {
     }
 }
 
-/// Why a user cannot be had.
+/// Errors of looking up a user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UserError {
-    /// Nobody is called so.
+    /// The account files have no such name.
     #[error("unknown user {name}")]
     Unknown { name: String },
     /// The sandbox has damaged its own accounts.
@@ -134,7 +134,7 @@ impl Accounts {
     }
 }
 
-/// Of several names of one id the first counts, as it does for everybody else.
+/// Maps ids to names. Of several names of one id the first counts, as it does for everybody else.
 fn first_names<'a>(lines: impl Iterator<Item = (u32, &'a str)>) -> HashMap<u32, String> {
     let mut names = HashMap::new();
     for (id, name) in lines {

@@ -25,7 +25,7 @@ pub struct ExecutionInfo {
 /// An execution that runs, as of now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// For how long.
+    /// Wall-clock time since the kernel got it.
     pub wall: Duration,
     /// Resources used so far. `None` if its kernel cannot be measured.
     pub spent: Option<Spent>,

@@ -42,7 +42,7 @@ pub struct FakeKernels {
     pub starts: AtomicU64,
     /// Kernels that are gone.
     pub ends: AtomicU64,
-    /// For which languages another kernel was anticipated.
+    /// Languages for which another kernel was anticipated.
     pub anticipated: Mutex<Vec<String>>,
     /// Messages that were taken from kernels.
     pub taken: AtomicU64,

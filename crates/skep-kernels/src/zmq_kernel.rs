@@ -62,7 +62,7 @@ pub(crate) enum InterruptMode {
     /// SIGINT to the process.
     #[default]
     Signal,
-    /// By a request on the control socket.
+    /// A request on the control socket.
     Message,
 }
 

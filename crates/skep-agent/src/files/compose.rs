@@ -30,7 +30,7 @@ pub(crate) struct Composition {
     username: Option<String>,
 }
 
-/// `POST /files/compose`
+/// `POST /files/compose`: concatenates files of the sandbox into one.
 pub(crate) async fn compose(
     State(agent): State<Arc<Agent>>,
     body: Result<Json<Composition>, JsonRejection>,
@@ -84,6 +84,7 @@ fn concatenate(sources: &[String], destination: &str, view: &View) -> Result<Loc
     if destination.ends_with('/') || location.leads_to_directory().map_err(failed)? {
         return Err(is_directory());
     }
+    // Renamed over the destination when it is whole: nobody ever reads half of it.
     let partial = Partial::beside(&location).map_err(failed)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
     let file = partial.0.open(flags, Mode::from_raw_mode(0o644));
@@ -95,6 +96,7 @@ fn concatenate(sources: &[String], destination: &str, view: &View) -> Result<Loc
     fchown(&file, Some(uid), Some(gid)).map_err(|errno| failed(errno.into()))?;
     partial.0.rename(&location).map_err(failed)?;
     parents.keep();
+    // By contract the parts are used up, but not before the whole is in its place.
     for ((_, source), path) in opened.iter().zip(sources) {
         match source.unlink() {
             Ok(()) => {}

@@ -1,4 +1,4 @@
-//! What kind of content a file is, for the headers of a download. Pure.
+//! Content type and disposition of a file, for the headers of a download. Pure.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -24,7 +24,7 @@ pub(super) fn media_type(name: &str, head: &[u8]) -> String {
     }
 }
 
-/// What RFC 5987 lets stand unescaped.
+/// Characters that RFC 5987 lets stand unescaped.
 const ATTRIBUTE: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

@@ -38,10 +38,10 @@ use crate::rest_error::RestError;
 use crate::signature::Operation;
 use crate::{path, rootfs};
 
-/// What is read at once, and what counts as small.
+/// Size of one read, and the largest size that counts as small.
 const PIECE: usize = 256 << 10;
 
-/// `GET /files`
+/// `GET /files`: downloads a file, or a range of it.
 pub(crate) async fn download(
     State(agent): State<Arc<Agent>>,
     query: MaybeQuery,
@@ -50,6 +50,7 @@ pub(crate) async fn download(
     let query = parse(query)?;
     query.authorize(&agent, &headers, Operation::Read)?;
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    // A range counts the bytes of the file, so an answer that may be one is not compressed.
     let conditional = [RANGE, IF_RANGE, IF_MODIFIED_SINCE]
         .iter()
         .any(|name| headers.contains_key(name));
@@ -76,7 +77,7 @@ struct Opened {
     file: File,
     head: Bytes,
     is_complete: bool,
-    /// What the filesystem says.
+    /// Size according to the filesystem, which for files of procfs is zero.
     size: u64,
     modified: Timestamp,
 }
@@ -92,6 +93,8 @@ fn open_file(path: &str) -> Result<Opened, FileError> {
     rootfs::expect_regular(&file).map_err(failed)?;
     let mut file = File::from(file);
     let about = file.metadata().map_err(failed)?;
+    // Read before the answer begins, so that a file that cannot be read is an error with a status;
+    // and some media types are known by their first bytes alone.
     let (head, is_complete) = read_piece(&mut file, PIECE).map_err(failed)?;
     Ok(Opened {
         path: path.to_owned(),
@@ -158,6 +161,7 @@ fn answer(opened: Opened, coding: Coding, headers: &HeaderMap) -> Result<Respons
     answered.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     let range = text(RANGE)
         .filter(|_| text(IF_RANGE).is_none_or(|date| modified.as_deref().ok() == Some(date)));
+    // Without a length where there is none to rely on: procfs says zero for all its files.
     let Some(length) = opened.length() else {
         *response.body_mut() = Body::from_stream(pieces(opened, None));
         return Ok(response);
@@ -239,12 +243,12 @@ fn pieces(
     futures_util::stream::iter(first).chain(rest)
 }
 
-/// What has not been read yet.
+/// The part of a file that has not been read yet.
 struct Rest {
     file: File,
-    /// Where to go on, if not where the last reading ended.
+    /// Offset at which to go on, if not where the last read ended.
     seek: Option<u64>,
-    /// How much is still wanted; `None` is everything.
+    /// Number of bytes still wanted; `None` is everything.
     left: Option<u64>,
     is_done: bool,
 }

@@ -3,18 +3,18 @@
 use super::range::{self, Wanted};
 use super::{content, metadata};
 
-/// What a `Range` header comes to.
+/// Meaning of a `Range` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// The whole file.
     Whole,
-    /// From the first to before the last.
+    /// The bytes from the first to before the last.
     Between(u64, u64),
-    /// Nothing.
+    /// No part of the file: the range cannot be satisfied.
     Nothing,
 }
 
-/// What a `Range` header asks of a file of this size.
+/// Interprets a `Range` header for a file of this size.
 pub fn wanted(header: Option<&str>, size: u64) -> Part {
     match range::wanted(header, size) {
         Wanted::Whole => Part::Whole,
@@ -33,7 +33,7 @@ pub fn media_type(name: &str, head: &[u8]) -> String {
     content::media_type(name, head)
 }
 
-/// How many pairs of metadata these headers hold; `None` if they are refused.
+/// Returns the number of metadata pairs in these headers; `None` if they are refused.
 pub fn metadata_pairs(headers: &http::HeaderMap) -> Option<usize> {
     metadata::from_headers(headers)
         .ok()

@@ -1,4 +1,4 @@
-//! What clients want to remember about a file, kept in its extended attributes.
+//! Metadata that clients attach to a file, kept in its extended attributes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,7 @@ const HEADER_PREFIX: &str = "x-metadata-";
 const MAX_KEY: usize = 246;
 const MAX_TOTAL: usize = 4096;
 
-/// Why metadata is refused.
+/// Reasons to refuse metadata.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum MetadataError {
     #[error("invalid metadata: key '{0}' is empty or longer than {MAX_KEY} bytes")]

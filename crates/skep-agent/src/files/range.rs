@@ -1,13 +1,13 @@
 //! Parts of a file. Pure.
 
-/// What a `Range` header asks of a file of a certain size.
+/// Part of a file that a `Range` header asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// The whole file: no range, several ranges, or something we do not understand.
     Whole,
-    /// From the first to before the last.
+    /// The bytes from `start` to before `end`.
     Part { start: u64, end: u64 },
-    /// Nothing of it exists.
+    /// No byte of the range is in the file.
     Unsatisfiable,
 }
 

@@ -11,10 +11,10 @@ use super::target::Target;
 use crate::filesystem::{FileError, blocking};
 use crate::users::User;
 
-/// What is written at once, and what counts as small.
+/// Size of one write, and the largest size that counts as small.
 const PIECE: usize = 256 << 10;
 
-/// Why a body did not become a file.
+/// Errors of receiving a body into a file.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReceiveError {
     /// The client left, or sent something that cannot be decoded.

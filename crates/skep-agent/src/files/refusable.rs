@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use tokio::sync::oneshot;
 
-/// How long a refused client may go on sending before it is cut off.
+/// Time for which a refused client may go on sending before it is cut off.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A body that comes back to its [`Refusal`] if it is dropped before its end.
@@ -24,7 +24,7 @@ pub(super) struct RefusableBody {
     back: Option<oneshot::Sender<BodyDataStream>>,
 }
 
-/// What is left of a body.
+/// The unread rest of a body, if there is one.
 #[derive(Debug)]
 pub(super) struct Refusal(oneshot::Receiver<BodyDataStream>);
 

@@ -1,4 +1,4 @@
-//! Where an upload ends up.
+//! The file that an upload is written to.
 //!
 //! Two promises pull in different directions. Watchers must see a new small file as exactly
 //! `CREATE, CHMOD, WRITE`, and an overwritten one as written, not as replaced: the file is
@@ -34,7 +34,7 @@ use crate::{path, rootfs};
 #[derive(Debug)]
 pub(super) struct Target {
     path: String,
-    /// Where its name is.
+    /// Directory and name of the file.
     location: Location,
     file: File,
     owner: (Uid, Gid),
@@ -49,7 +49,7 @@ enum Fate {
     New,
     /// Was there before. What arrives in pieces waits here.
     Existing { spool: Option<File> },
-    /// Complete.
+    /// Complete, so that nothing is removed when this is dropped.
     Kept,
 }
 
@@ -165,7 +165,7 @@ impl Drop for Target {
     }
 }
 
-/// How often the directories are made again that somebody else removes.
+/// Number of attempts to make directories that others remove again.
 const ATTEMPTS: usize = 8;
 
 /// Another upload that failed may just take back the directories that both wanted.
@@ -198,6 +198,7 @@ fn open_below_parents(
 
 fn open_or_make(location: &Location) -> io::Result<(OwnedFd, Fate)> {
     let mode = Mode::from_raw_mode(0o644);
+    // First as a new file: only one that this upload has made is removed if it stays incomplete.
     match location.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode) {
         Ok(file) => return Ok((file, Fate::New)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -59,7 +59,7 @@ impl From<ReceiveError> for RestError {
 
 type Bodies = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// `POST /files`
+/// `POST /files`: writes uploaded files.
 pub(crate) async fn upload(
     State(agent): State<Arc<Agent>>,
     query: MaybeQuery,

@@ -1,4 +1,4 @@
-//! What is told about one file.
+//! Description of one file, as callers get it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -63,14 +63,14 @@ fn modified(stat: &Stat) -> Timestamp {
     Timestamp::from_unix_checked(stat.st_mtime, nanoseconds).unwrap_or_default()
 }
 
-/// Where a link leads in the end.
+/// Final target of a symbolic link.
 struct Link {
     target: String,
     /// `None` if there is nothing.
     kind: Option<FileType>,
 }
 
-/// What cannot be followed, or must not, is shown as if nothing were there.
+/// Resolves a link. One that cannot be followed, or must not, is shown as if nothing were there.
 fn follow(directory: &Directory, name: &Name, path: &str) -> Link {
     let resolved = || -> io::Result<Link> {
         let file = directory.open(name, OFlags::PATH, Mode::empty())?;

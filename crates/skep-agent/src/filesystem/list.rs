@@ -78,7 +78,7 @@ fn list_within(
     Ok(entries)
 }
 
-/// What may still come into an answer.
+/// Room left in an answer.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     entries: usize,
@@ -107,13 +107,13 @@ struct Found {
     entry: EntryInfo,
     /// Its path below the directory that is listed.
     relative: String,
-    /// How deep it is to be entered, if at all.
+    /// Number of levels to descend into it; `None` if it is not entered.
     depth: Option<u32>,
 }
 
 impl Listing<'_> {
-    /// What is in a directory, which has this path below the one that is listed and is wanted to
-    /// this depth. The first by name comes last.
+    /// Returns the entries of a directory, which has this path below the one that is listed and is
+    /// wanted to this depth. The first by name comes last.
     fn read(
         &mut self,
         directory: &Directory,

@@ -13,13 +13,13 @@ use crate::users::User;
 #[derive(Debug, Default)]
 #[must_use = "unless they are kept they are removed"]
 pub(crate) struct NewDirectories {
-    /// What was there before, and the paths below it that were not.
+    /// The directory that was there before, and the paths below it that were not.
     below: Option<Directory>,
     made: Vec<String>,
 }
 
 impl NewDirectories {
-    /// What they were made for is there.
+    /// Keeps the directories: what they were made for is there.
     pub(crate) fn keep(mut self) {
         self.made.clear();
     }
@@ -45,7 +45,7 @@ impl Drop for NewDirectories {
     }
 }
 
-/// How often the directories are made again that somebody else removes.
+/// Number of attempts to make directories that others remove again.
 const ATTEMPTS: usize = 8;
 
 /// Makes what is missing of `directory`, one by one, for `user`, and opens it. What exists is

@@ -14,10 +14,10 @@ use crate::rootfs::{Location, Name};
 use crate::users::{Accounts, User};
 use crate::{caller, path, rootfs, settings};
 
-/// How long a listing waits for those before it. Each takes less than a second.
+/// Time limit for a listing to wait for those before it. Each takes less than a second.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Whose view of the filesystem a request has.
+/// View of the filesystem that a request has: the user, and the directory of relative paths.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) accounts: Accounts,
@@ -168,6 +168,7 @@ fn relocate(source: &str, destination: &str, user: &User) -> Result<Location, Fi
     };
     let from = Location::find(trimmed(source)).map_err(failed)?;
     let is_directory = from.is_directory().map_err(failed)?;
+    // As for `rename`, a slash behind a path says that a directory is meant.
     if source.ends_with('/') && !is_directory {
         return Err(not_found());
     }

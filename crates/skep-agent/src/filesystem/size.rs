@@ -1,4 +1,4 @@
-//! What descriptions of files take, which hostile trees make as large as they can.
+//! Size of descriptions of files, which hostile trees make as large as they can.
 
 use skep_wire::rpc::filesystem::EntryInfo;
 

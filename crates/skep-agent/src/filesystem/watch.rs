@@ -30,17 +30,17 @@ use tree::{Batch, Tree};
 
 pub(crate) use registry::Watchers;
 
-/// What a caller wants to watch.
+/// Parameters of a watch.
 #[derive(Debug)]
 pub(super) struct Wanted {
-    /// Absolute.
+    /// Absolute path of the directory.
     pub(super) path: String,
     pub(super) recursive: bool,
     pub(super) include_entry: bool,
     pub(super) allow_network_mounts: bool,
 }
 
-/// Why a watch has missed something.
+/// Reasons for which a watch has missed events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Gap {
     #[error("too many changes at once; some were lost")]
@@ -56,11 +56,11 @@ pub(super) struct Watch {
     /// Protects the order of events: held while the kernel's queue is read and interpreted, on
     /// the blocking pool only.
     tree: Mutex<Tree>,
-    /// Whether the last reading stopped before the end of the queue.
+    /// True if the last read stopped before the end of the queue.
     has_more: AtomicBool,
 }
 
-/// What is read from the kernel at once, which is more than its queue holds: somebody who makes
+/// Number of pieces read from the kernel at once, which is more than its queue holds: whoever makes
 /// changes as fast as they are read must not keep a reader busy for ever.
 const MAX_PIECES: usize = 64;
 
@@ -119,7 +119,7 @@ impl Watch {
         .await
     }
 
-    /// Everything that has happened since the last time.
+    /// Takes the events since the last time.
     async fn take(self: &Arc<Self>) -> Result<Result<Batch, Gap>, FileError> {
         let watch = Arc::clone(self);
         blocking(move || Ok(watch.with_tree(Tree::take))).await
@@ -147,7 +147,8 @@ impl Watch {
     }
 }
 
-/// Whether a directory lies on another machine, where changes made there are not seen.
+/// Returns true if a directory is on a network filesystem, where changes made elsewhere are not
+/// seen.
 fn is_network(directory: &Directory) -> io::Result<bool> {
     const NFS: u64 = 0x6969;
     const CIFS: u64 = 0xff53_4d42;

@@ -1,17 +1,17 @@
-//! How fast entries may come.
+//! Rate limit for log entries.
 
 use std::time::{Duration, Instant};
 
-/// What may come at once.
+/// Largest burst, in bytes.
 const BURST: usize = 256 << 10;
-/// What may come in the long run, in bytes per second: more than a person can read.
+/// Sustained rate, in bytes per second: more than a person can read.
 const RATE: usize = 64 << 10;
 
 /// Bytes that may be written now; they come back with time.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: usize,
-    /// Until when what comes back is counted.
+    /// Time up to which the refill has been credited.
     counted: Instant,
 }
 
@@ -23,7 +23,7 @@ impl Budget {
         }
     }
 
-    /// Whether `bytes` would be within the budget.
+    /// Returns true if `bytes` would be within the budget.
     pub(super) fn admits(&mut self, now: Instant, bytes: usize) -> bool {
         self.refill(now);
         bytes <= self.left

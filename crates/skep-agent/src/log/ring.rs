@@ -12,13 +12,13 @@ use skep_wire::rest::{LogEntry, LogLevel};
 #[derive(Debug)]
 pub(super) struct Ring {
     memory: File,
-    /// Which half is written: the first or the second.
+    /// Index of the half that is written now.
     half: usize,
     turn: u64,
     length: usize,
-    /// How many entries are in each half.
+    /// Number of entries in each half.
     entries: [u64; 2],
-    /// How many were overwritten.
+    /// Number of entries that were overwritten.
     lost: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Who listens to a process.
+//! Subscribers to the output of a process.
 //!
 //! Each listener has a bounded queue. A full queue holds the process back, as a full pipe
 //! would, so a slow reader loses nothing. It may not hold back the others for ever: a listener
@@ -17,7 +17,7 @@ use crate::exit_status::Ended;
 /// Pieces of at most 32 KiB that wait for one listener.
 const QUEUE: usize = 16;
 
-/// How long others wait for one that does not read.
+/// Longest time that others wait for a listener that does not read.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A piece of output.
@@ -61,7 +61,7 @@ impl Audience {
         receiver
     }
 
-    /// How the process ended, if it has.
+    /// Returns the exit status of the process, if it has ended.
     pub(super) fn ended(&self) -> Option<Ended> {
         self.lock().ended.clone()
     }

@@ -22,19 +22,19 @@ use rustix::process::{Pid, Signal};
 
 pub use counters::{Bytes, GroupUsage};
 
-/// Nothing that is read here is longer, unless there are thousands of disks or processes.
+/// Longest file read here; longer ones exist only with thousands of disks or processes.
 const LONGEST_FILE: u64 = 256 << 10;
 
-/// How many groups one sandbox may have: a kernel for every context that there may be, and some
-/// for spares and for those in which something outlived its kernel. The machine has 65,535 ids
-/// for memory cgroups, and those of all sandboxes come out of them.
+/// Largest number of groups of one sandbox: a kernel for every context that there may be, and some
+/// for spares and for those in which something outlived its kernel. The host has 65,535 ids for
+/// memory cgroups, and those of all sandboxes come out of them.
 const MAX_GROUPS: u32 = 288;
 
-/// What a limit is set to that is none.
+/// Value of "no limit" in the files of cgroup v1 and v2.
 const UNLIMITED_V1: &str = "-1";
 const UNLIMITED_V2: &str = "max";
 
-/// Where groups for kernels are made.
+/// Pool of cgroups for kernels.
 #[derive(Debug)]
 pub(crate) struct Groups {
     parents: Folders,
@@ -86,7 +86,8 @@ enum Folders {
 }
 
 impl Groups {
-    /// From the folders that the server passed, by their names; `None` if some are missing.
+    /// Makes a pool from the directories that the server passed, by their names; `None` if some are
+    /// missing.
     pub(crate) fn new(passed: Vec<(String, OwnedFd)>) -> Option<Self> {
         let (mut memory, mut processor, mut storage) = (None, None, None);
         let (mut unified, mut entry) = (None, None);
@@ -252,13 +253,13 @@ impl Group {
         }
     }
 
-    /// Whether a process that enters must first have entered the cgroups of all work.
+    /// Returns true if a process must join the cgroups of all work before it joins this group.
     pub(super) fn is_beside_work(&self) -> bool {
         matches!(self.folders, Folders::V1 { .. })
     }
 
-    /// Whether the peak of memory is what was seen and not what was: then it must be looked at
-    /// often.
+    /// Returns true if the peak of memory is only the most that was sampled, so that it must be
+    /// sampled often.
     pub fn is_sampled(&self) -> bool {
         self.peak.is_none()
     }
@@ -286,6 +287,7 @@ impl Group {
             Folders::V1 { memory, .. } => limit_v1(memory.as_fd(), limit),
             Folders::V2 { folder, .. } => limit_v2(folder.as_fd(), limit),
         };
+        // v1 answers EBUSY when it cannot reclaim enough to get below a new limit.
         limited.map_err(|error| {
             if error.kind() == io::ErrorKind::ResourceBusy {
                 io::ErrorKind::OutOfMemory.into()
@@ -297,6 +299,8 @@ impl Group {
 
     /// Kills everything in the group, and what that starts meanwhile.
     pub fn kill(&self) {
+        // A list is out of date when it has been read: what was forked meanwhile is in the next
+        // one. Bounded, because a fork bomb could be faster.
         for _ in 0..16 {
             match self.processes() {
                 Ok(processes) if processes.is_empty() => return,

@@ -1,4 +1,4 @@
-//! What callers write to a process.
+//! Input to a process, from all its callers.
 //!
 //! A process may never read its input, so writing can wait for ever. One task per process does
 //! the waiting: writes of all callers happen in the order of arrival, and one whose caller has
@@ -15,7 +15,7 @@ use crate::channel::Channel;
 /// Writes that wait for their turn; callers beyond wait to be queued.
 const QUEUE: usize = 8;
 
-/// Where the input of a process goes.
+/// Destination of the input of a process.
 #[derive(Debug)]
 pub(super) enum Input {
     /// A pipe to standard input.

@@ -1,4 +1,4 @@
-//! From a request to a running process.
+//! Starting a process, from the request to the running child.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,7 +27,7 @@ use crate::path::PathError;
 use crate::rootfs;
 use crate::users::{User, UserError};
 
-/// What a caller asks for.
+/// A caller's request to start a process.
 #[derive(Debug)]
 pub(super) struct Launch {
     pub(super) process: wire::ProcessConfig,
@@ -38,7 +38,7 @@ pub(super) struct Launch {
     pub(super) deadline: Option<Instant>,
 }
 
-/// Why nothing was started.
+/// Errors of starting a process.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     #[error("invalid username: '{name}'")]
@@ -94,6 +94,7 @@ pub(super) async fn start(
             .map_err(|panic| StartError::Channels(io::Error::other(panic)))??;
         forked.starting.run().await?;
         let process = Arc::new(forked.process);
+        // Before anything is read from the process, so that the caller gets its first byte.
         let listener = process.audience.join();
         processes.add(Arc::clone(&process));
         skep_telemetry::spawn(
@@ -144,6 +145,7 @@ fn fork(
             group: None,
         },
     )?;
+    // Closes the child's ends: its output only ends when no copy of them is open any more.
     let (input, outputs) = channels.into_ours();
     let process = Process {
         pid: starting.pid,

@@ -14,13 +14,13 @@ use crate::channel::{Channel, MAX_PIECE};
 use crate::exit_status::Ended;
 use crate::log::{Lines, SandboxLog, Stream};
 
-/// Of what others still write after the end of a signalled process: at most a full pipe.
+/// Limit for output that others still write after the end of a signalled process: a full pipe.
 const LAST_WORDS: usize = 1 << 20;
 
 /// A terminal gives less at once than a pipe.
 const TERMINAL_PIECE: usize = 16 << 10;
 
-/// Where the output of a process comes from.
+/// Sources of the output of a process.
 #[derive(Debug)]
 pub(super) enum Outputs {
     Pipes { stdout: Channel, stderr: Channel },
@@ -58,6 +58,8 @@ pub(super) async fn own(
                     tracing::debug!(%error, "process ended at its deadline by itself");
                 }
             }
+            // Something that it started may hold its pipes open for ever. Whoever signalled it does
+            // not wait for that: only what is in the pipes already is still read.
             () = process.released.cancelled(), if ended.is_some() && !finish.is_cancelled() => {
                 finish.cancel();
             }
@@ -150,7 +152,8 @@ impl Source<'_> {
         }
     }
 
-    /// What is in the pipe already, and not more than fits into one: others may go on writing.
+    /// Publishes the output that is in the pipe already, and not more than fits into one: others
+    /// may go on writing.
     async fn last_words(mut self, process: &Process) {
         let mut left = LAST_WORDS;
         while left > 0

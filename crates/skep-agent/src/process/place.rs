@@ -1,4 +1,4 @@
-//! What all processes of a sandbox have in common, and starting one there.
+//! Settings common to all processes of a sandbox, and starting one with them.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -25,40 +25,40 @@ use crate::rootfs;
 use crate::settings;
 use crate::users::{Accounts, User};
 
-/// What all processes of this sandbox have in common.
+/// Settings common to all processes of this sandbox.
 #[derive(Debug)]
 pub(crate) struct WorkPlace {
     pub(crate) accounts: Accounts,
-    /// Where programs are looked for.
+    /// Search path for programs.
     pub(crate) path: String,
     /// `cgroup.procs` files of the cgroups for the sandbox's own work.
     pub(crate) cgroups: Vec<OwnedFd>,
-    /// Where kernels get cgroups of their own; without it they are where all work is.
+    /// Pool of cgroups for kernels; without it kernels run in those of all work.
     pub(crate) groups: Option<Arc<Groups>>,
-    /// Whom to ask for kernels that need not be started.
+    /// Server to ask for kernels that need not be started.
     pub(crate) forks: Option<Forks>,
     /// Counts the processes that were killed for want of memory.
     pub(crate) kill_count: Option<OwnedFd>,
     /// The limit that the agent had before it raised its own.
     pub(crate) open_files: Option<Rlimit>,
-    /// Whether memory that is short is taken from what is started before the agent.
+    /// True if, under memory pressure, started processes are to be killed before the agent.
     pub(crate) raise_oom_score: bool,
-    /// How long a child may take to execute its program.
+    /// Time limit for a child to execute its program.
     pub(crate) start_patience: Duration,
 }
 
-/// What ties a new process to others.
+/// Descriptors and cgroups of a new process.
 pub(super) struct Ties<'a> {
     /// Its standard descriptors.
     pub(super) standard: [BorrowedFd<'a>; 3],
-    /// Whether they are a terminal that is to control it.
+    /// True if they are a terminal that is to control it.
     pub(super) has_terminal: bool,
     /// A cgroup beside those of all work.
     pub(super) group: Option<&'a Group>,
 }
 
 impl WorkPlace {
-    /// Who is meant, if the caller names somebody or nobody.
+    /// Looks up the user that the caller named, or the default user.
     pub(crate) fn user(
         &self,
         name: Option<&str>,
@@ -98,6 +98,9 @@ impl WorkPlace {
             .collect::<Result<Vec<_>, _>>()?;
         let own = ties.group.map_or(Ok(Vec::new()), Group::doors);
         let own = own.map_err(StartError::Group)?;
+        // On v1 there is a hierarchy per controller, so a kernel also joins those cgroups of all
+        // work for which it has none of its own, and joins its own, which lie below, last. On v2 a
+        // process is in one cgroup only.
         let cgroups: Vec<_> = self
             .cgroups
             .iter()
@@ -187,7 +190,7 @@ impl WorkPlace {
         Ok((pid, exit, group))
     }
 
-    /// How many processes were killed for want of memory until now, if that can be seen.
+    /// Returns the number of processes that the OOM killer has taken, if that can be seen.
     pub(crate) fn out_of_memory_kills(&self) -> Option<u64> {
         let mut text = [0; 1024];
         // Read at its start again and again: the kernel writes it anew each time.
@@ -195,7 +198,7 @@ impl WorkPlace {
         kills(std::str::from_utf8(&text[..length]).ok()?)
     }
 
-    /// Where a program of the sandbox's default user starts if nobody says where.
+    /// Returns the working directory of the sandbox's default user when a request names none.
     pub(crate) fn default_directory(&self, config: &AgentConfig) -> Result<String, StartError> {
         let user = self.user(None, config)?;
         path::resolve("", &user, config.default_workdir.as_deref()).map_err(StartError::Path)
@@ -225,7 +228,8 @@ fn directory(
     }
 }
 
-/// Later wins: who the user is, what the sandbox was given, what the caller wants.
+/// Merges the environment; later wins: who the user is, what the sandbox was given, what the caller
+/// wants.
 fn environment(
     process: &wire::ProcessConfig,
     user: &User,
@@ -249,7 +253,7 @@ fn environment(
     }
 }
 
-/// Where a command may lie. One with a slash is a path and is not looked for.
+/// Returns the paths at which a command may be. One with a slash is a path and is not looked for.
 fn programs(command: &str, path: &str) -> Result<Vec<CString>, StartError> {
     if command.contains('/') {
         return Ok(vec![c_string(command, "command")?]);

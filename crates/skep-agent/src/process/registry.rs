@@ -11,10 +11,10 @@ use crate::exit_status::Ended;
 use crate::log::SandboxLog;
 use crate::reaper::Reaper;
 
-/// How long the end of a process is remembered for those who ask late.
+/// Time for which the end of a process is remembered for those who ask late.
 const REMEMBERED: Duration = Duration::from_secs(30);
 
-/// How many ends are remembered; the oldest are forgotten first.
+/// Number of ends that are remembered; the oldest are forgotten first.
 const MAX_REMEMBERED: usize = 1024;
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Processes {
 #[derive(Debug, Default)]
 struct State {
     live: BTreeMap<u32, Arc<Process>>,
-    /// Oldest first.
+    /// Ends of processes, the oldest first.
     retired: VecDeque<Retired>,
 }
 
@@ -40,14 +40,14 @@ pub(super) struct Retired {
     at: Instant,
 }
 
-/// What a selector leads to.
+/// Process that a selector leads to.
 #[derive(Debug)]
 pub(super) enum Found {
     Live(Arc<Process>),
     Retired(Retired),
 }
 
-/// Why a selector leads nowhere.
+/// Errors of a selector that leads to no process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SelectError {
     #[error("process with pid {0} not found")]

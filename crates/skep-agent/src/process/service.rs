@@ -26,7 +26,7 @@ use crate::agent::Agent;
 use crate::caller;
 use crate::exit_status::Ended;
 
-/// How long the answer to a kill waits for the end of the process.
+/// Time for which the answer to a kill waits for the end of the process.
 const KILL_PATIENCE: Duration = Duration::from_secs(1);
 
 impl From<SelectError> for ConnectError {
@@ -338,6 +338,7 @@ struct Follow {
 impl Follow {
     /// The next event, and whether there is another after it.
     async fn next(&mut self) -> (Result<wire::ProcessEvent, ConnectError>, bool) {
+        // The deadline is asked for first: a process that never stops talking must not outlast it.
         let now = Instant::now();
         let silence = now + self.keepalive;
         let wake = self

@@ -22,7 +22,7 @@ pub(crate) struct Directory {
     device: u64,
 }
 
-/// Only the directory is opened, not what is in it.
+/// Flags that open the directory itself, not what is in it.
 const FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
 impl Directory {
@@ -72,7 +72,7 @@ impl Directory {
         })
     }
 
-    /// What the kernel says about an entry, which is not followed.
+    /// Returns the kernel's `stat` of an entry, which is not followed.
     pub(crate) fn stat(&self, name: &Name) -> io::Result<Stat> {
         let stat = statat(&self.descriptor, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
@@ -157,7 +157,7 @@ impl Directory {
         )?)
     }
 
-    /// What is written in a link.
+    /// Returns the target of a link, as it is written there.
     pub(crate) fn link_text(&self, name: &Name) -> io::Result<String> {
         let written = readlinkat(&self.descriptor, name.as_c_str(), Vec::new())?;
         Ok(written.to_string_lossy().into_owned())
@@ -190,12 +190,12 @@ impl Directory {
         add_watch(queue, descriptor_path(self.descriptor.as_fd()), flags)
     }
 
-    /// What kind of file system this is on, by the kernel's number.
+    /// Returns the magic number of the file system that this is on.
     pub(crate) fn filesystem_magic(&self) -> io::Result<u64> {
         super::filesystem_magic(&self.descriptor)
     }
 
-    /// Whether this is made up by the kernel, like what is in `/proc`.
+    /// Returns true if this is made up by the kernel, like what is in `/proc`.
     pub(crate) fn is_virtual(&self) -> io::Result<bool> {
         super::is_virtual(&self.descriptor)
     }

@@ -1,4 +1,4 @@
-//! What is in a directory.
+//! Entries of a directory.
 
 use std::io;
 
@@ -18,7 +18,7 @@ pub(crate) struct Entry {
 pub(crate) struct Entries(Dir);
 
 impl Directory {
-    /// What is in it.
+    /// Returns an iterator over its entries.
     pub(crate) fn entries(&self) -> io::Result<Entries> {
         Ok(Entries(Dir::new(self.readable()?)?))
     }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::{expect_regular, guarded, is_virtual, root};
 
-/// Nothing that is read so is longer.
+/// Longest file of the kernel that is read.
 const LONGEST: u64 = 1 << 20;
 
 /// Reads a file of procfs, sysfs or a cgroup, whose path no caller has chosen. What somebody

@@ -1,4 +1,4 @@
-//! Where a path ends: a name in a directory that is held open.
+//! The end of a path: a name in a directory that is held open.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,8 +17,9 @@ pub(crate) struct Location {
 }
 
 impl Location {
-    /// Where an absolute path ends. Only its last step is not followed if it is a link; one
-    /// with a slash behind it, and `.` and `..`, mean a directory, and that is followed to.
+    /// Finds the directory in which an absolute path ends. Only its last step is not followed if it
+    /// is a link; one with a slash behind it, and `.` and `..`, mean a directory, and that is
+    /// followed to.
     pub(crate) fn find(path: &str) -> io::Result<Self> {
         let name = path::base_name(path);
         if path.ends_with('/') || matches!(name, "." | "..") {
@@ -33,7 +34,7 @@ impl Location {
         })
     }
 
-    /// What the kernel says about what is there, which is not followed.
+    /// Returns the kernel's `stat` of what is there, which is not followed.
     pub(crate) fn stat(&self) -> io::Result<Stat> {
         self.directory.stat(&self.name)
     }
@@ -43,12 +44,12 @@ impl Location {
         self.directory.open(&self.name, flags, mode)
     }
 
-    /// Whether what is there, which is not followed, is a directory.
+    /// Returns true if what is there, which is not followed, is a directory.
     pub(crate) fn is_directory(&self) -> io::Result<bool> {
         Ok(FileType::from_raw_mode(self.stat()?.st_mode).is_dir())
     }
 
-    /// Whether a path that ends here leads to a directory.
+    /// Returns true if a path that ends here leads to a directory.
     pub(crate) fn leads_to_directory(&self) -> io::Result<bool> {
         match self.open(OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
             Ok(_) => Ok(true),

@@ -45,7 +45,7 @@ impl Name {
         self.0.as_bytes().len()
     }
 
-    /// Whether this is `.` or `..`, which name no entry of a directory.
+    /// Returns true for `.` and `..`, which name no entry of a directory.
     pub(crate) fn is_dots(&self) -> bool {
         matches!(self.0.as_bytes(), b"." | b"..")
     }

@@ -10,7 +10,7 @@ use super::{held, name_of};
 
 const PROC_SUPER_MAGIC: u64 = 0x9fa0;
 const SYSFS_MAGIC: u64 = 0x6265_6572;
-/// Those of version 1 and of version 2.
+/// Magic numbers of cgroup v1 and v2.
 const CGROUP_MAGICS: [u64; 2] = [0x0027_e0eb, 0x6367_7270];
 
 /// The file systems that are looked at twice.
@@ -36,8 +36,8 @@ pub(super) fn refuse(file: BorrowedFd<'_>) -> io::Result<FileSystem> {
     Ok(FileSystem::Proc)
 }
 
-/// Whether a file of procfs belongs to the agent, by its path. A thread has an entry of its own
-/// that is not listed but can be opened.
+/// Returns true if a file of procfs belongs to the agent, by its path. A thread has an entry of its
+/// own that is not listed but can be opened.
 fn is_own(path: &str) -> io::Result<bool> {
     let process = match path.strip_prefix("/proc/") {
         Some(below) => below.split('/').next(),
@@ -62,7 +62,7 @@ fn is_thread_of_ours(number: &str) -> io::Result<bool> {
     }
 }
 
-/// Whether a name in the root of procfs is a link to the agent's own entry there.
+/// Returns true if a name in the root of procfs is a link to the agent's own entry there.
 pub(super) fn is_link_to_self(name: &[u8]) -> bool {
     matches!(name, b"self" | b"thread-self")
 }
@@ -75,7 +75,7 @@ pub(crate) fn filesystem_magic(file: impl AsFd) -> io::Result<u64> {
     Ok(magic & 0xffff_ffff)
 }
 
-/// Whether a file is made up by the kernel, like those of `/proc`.
+/// Returns true if a file is made up by the kernel, like those of `/proc`.
 pub(crate) fn is_virtual(file: impl AsFd) -> io::Result<bool> {
     let magic = filesystem_magic(file)?;
     Ok(magic == PROC_SUPER_MAGIC || magic == SYSFS_MAGIC || CGROUP_MAGICS.contains(&magic))

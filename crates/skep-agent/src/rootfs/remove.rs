@@ -17,14 +17,14 @@ use rustix::io::Errno;
 use super::Location;
 use crate::identifier;
 
-/// How many directories are held open, where they can be moved.
+/// Number of directories held open, where they can be moved.
 const MAX_DEPTH: usize = 32;
 
-/// How many are held open where they cannot: those of a template lie on a file system of their
-/// own, and stay there.
+/// Number of directories held open where they cannot: those of a template lie on a file system of
+/// their own, and stay there.
 const MAX_FIXED_DEPTH: usize = 1024;
 
-/// How often a directory may turn out not to be empty, because somebody writes into it.
+/// Number of times that a directory may turn out not to be empty, because others write into it.
 const PATIENCE: usize = 100;
 
 impl Location {
@@ -139,7 +139,7 @@ impl Lift {
         }
     }
 
-    /// Whether it need not be looked at here any more.
+    /// Moves a directory to the top. Returns true if it need not be looked at here any more.
     fn up(&mut self, level: &Level, name: &CStr, top: &mut Level) -> Result<bool, Errno> {
         self.count += 1;
         let new_name = format!("{}-{}", self.prefix, self.count);

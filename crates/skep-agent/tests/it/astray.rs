@@ -88,7 +88,7 @@ impl Operation {
         }
     }
 
-    /// What it is done to.
+    /// Returns the state of the path before the operation.
     fn needs(self) -> Needs {
         match self {
             MakeDirectory | MoveTo | Upload | LargeUpload | ComposeTo => Needs::New,
@@ -288,7 +288,7 @@ fn swap(stage: &Path, link: &str, stop: &AtomicBool) {
     }
 }
 
-/// How often each operation is tried while the way to it changes.
+/// Number of times that each operation is tried while the path to it changes.
 const TRIES: usize = 60;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

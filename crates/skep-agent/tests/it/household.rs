@@ -1,4 +1,4 @@
-//! What a companion of the agent is told about files that code in the sandbox has planted.
+//! Answers to a companion of the agent about files that code in the sandbox has planted.
 
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;

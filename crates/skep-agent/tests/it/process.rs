@@ -22,7 +22,7 @@ fn shell(script: &str) -> Value {
     json!({"process": {"cmd": "/bin/bash", "args": ["-c", script]}, "stdin": false})
 }
 
-/// What a process printed, and its end event.
+/// Output of a process, and its end event.
 #[derive(Debug, Default, PartialEq)]
 struct Run {
     stdout: String,

@@ -2,13 +2,13 @@
 
 use rustix::fs::inotify::ReadFlags;
 
-/// One note.
+/// One inotify event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KernelEvent {
-    /// Which directory.
+    /// Watch descriptor of the directory.
     pub(super) watch: i32,
     pub(super) what: ReadFlags,
-    /// What in the directory; `None` is the directory itself.
+    /// Name of the entry; `None` is the directory itself.
     pub(super) name: Option<String>,
 }
 

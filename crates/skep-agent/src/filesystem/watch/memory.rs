@@ -1,4 +1,4 @@
-//! What all watches of the agent keep together.
+//! Memory budget shared by all watches of the agent.
 //!
 //! Code in the sandbox decides how many directories there are, how long their names are and how
 //! often something happens in them; how much of the agent's memory that takes is decided here.

@@ -9,7 +9,7 @@ use super::Watch;
 use super::memory::Memory;
 use crate::identifier;
 
-/// How many there may be; they live until their caller removes them.
+/// Largest number of watchers; they live until their caller removes them.
 const MAX_WATCHERS: usize = 512;
 
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Watchers {
         Some(id)
     }
 
-    /// What all watches keep together, those that are streamed included.
+    /// Returns the memory budget of all watches, those that are streamed included.
     pub(super) fn memory(&self) -> Arc<Memory> {
         Arc::clone(&self.memory)
     }

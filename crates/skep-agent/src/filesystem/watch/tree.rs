@@ -21,7 +21,7 @@ use crate::users::{Accounts, Names};
 /// Events that wait to be taken; the kernel's own queue is as long.
 const MAX_PENDING: usize = 16_384;
 
-/// What a name takes beside its bytes, in the collections that are kept here.
+/// Estimated size of a name beside its bytes, in the collections that are kept here.
 const NAME_BYTES: usize = 64;
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Tree {
     root: Directory,
     wanted: Wanted,
     accounts: Accounts,
-    /// What the accounts say, from the first time they are needed to the end of a reading.
+    /// The parsed account files, from the first time they are needed to the end of a reading.
     names: Option<Names>,
     /// Paths by the kernel's number, relative to the watched directory, which is empty itself.
     directories: HashMap<i32, String>,
@@ -121,7 +121,7 @@ impl Tree {
         }
     }
 
-    /// What has happened since the last time, or that something of it is not known.
+    /// Takes the events since the last time, or the gap if some of them are not known.
     pub(super) fn take(&mut self) -> Result<Batch, Gap> {
         match self.gap.take() {
             Some(gap) => Err(gap),
@@ -353,7 +353,7 @@ impl Tree {
     }
 }
 
-/// Whether what is found inside a directory is news.
+/// Treatment of entries found in a directory: announced as new or not.
 #[derive(Debug, Clone, Copy)]
 enum Look {
     Silent,

@@ -1,4 +1,4 @@
-//! What is read from the files of a group.
+//! Counters in the files of a cgroup.
 
 use std::io::{self, Read, Seek};
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use rustix::process::Pid;
 use super::{Folders, Group, read};
 use crate::rootfs::{self, Location};
 
-/// What everything in a group has used.
+/// Resources used by everything in a group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GroupUsage {
     /// Processor time, of those that have ended too.
@@ -24,21 +24,21 @@ pub struct GroupUsage {
     /// Bytes its living processes, and those they have waited for, have read from and written
     /// to files on disks. Writes are counted when they are made, not when the disk gets them.
     pub files: Option<Bytes>,
-    /// How many of its processes were killed for want of memory.
+    /// Number of its processes that the OOM killer took.
     pub out_of_memory_kills: u64,
 }
 
-/// Two directions.
+/// Bytes that moved in each direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bytes {
-    /// From the disk.
+    /// Bytes read from disks.
     pub read: u64,
-    /// To the disk.
+    /// Bytes written to disks.
     pub written: u64,
 }
 
 impl Group {
-    /// What everything in the group has used.
+    /// Reads the usage of everything in the group.
     ///
     /// # Errors
     ///
@@ -110,8 +110,8 @@ impl Group {
     }
 }
 
-/// What a process has read and written. The kernel tells this to those who are its user, and
-/// to those who may look into every process, which nobody in a sandbox may.
+/// Returns the bytes that a process has read and written. The kernel tells this to those who are
+/// its user, and to those who may look into every process, which nobody in a sandbox may.
 fn files_of(process: Pid) -> io::Result<Bytes> {
     let folder = format!("/proc/{}", process.as_raw_nonzero());
     let owner = Location::find(&folder)?.stat()?;
@@ -173,7 +173,7 @@ fn moved_v2(text: &str) -> Bytes {
     moved.bytes()
 }
 
-/// What moved to and from loop devices, and other disks. What moves to a loop device may be
+/// Bytes moved to and from loop devices, and other disks. What moves to a loop device may be
 /// counted again when it moves to the disk that holds the device's file.
 #[derive(Default)]
 struct Moved {

@@ -1,4 +1,4 @@
-//! What an upload leaves behind.
+//! Files that an upload leaves behind.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::Duration;
@@ -194,7 +194,7 @@ async fn a_cut_upload_is_removed_where_it_is_and_not_where_its_path_leads_by_the
     assert_eq!(kept, "precious");
 }
 
-/// Whether this process, which the agent is a part of, holds the file open.
+/// Returns true if this process, which the agent is a part of, holds the file open.
 fn is_open_here(path: &std::path::Path) -> bool {
     std::fs::read_dir("/proc/self/fd")
         .unwrap()

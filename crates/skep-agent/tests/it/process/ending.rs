@@ -1,4 +1,4 @@
-//! How processes end.
+//! Ends of processes, and their reports.
 
 use serde_json::json;
 use skep_testkit::wait_until;

@@ -1,4 +1,4 @@
-//! What is written to a process.
+//! Input to processes.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

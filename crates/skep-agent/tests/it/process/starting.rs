@@ -94,7 +94,7 @@ async fn children_that_stand_still_do_not_keep_the_agent_from_answering() {
     }
 }
 
-/// How many children of this process have not executed a program yet.
+/// Returns the number of children of this process that have not executed a program yet.
 fn forks() -> usize {
     let own = std::fs::read_link("/proc/self/exe").unwrap();
     let parent = format!("PPid:\t{}\n", std::process::id());
