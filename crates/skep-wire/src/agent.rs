@@ -1,4 +1,4 @@
-//! What the server tells an agent about its sandbox. Between our own two ends; no SDK sees it.
+//! Configuration that the server sends to an agent. Between our own two ends; no SDK sees it.
 
 pub mod fork;
 pub mod log;
@@ -27,30 +27,31 @@ pub const CONTROL_PATHS: &[&str] = &[
     "/skep",
 ];
 
-/// What an agent reads as JSON from the descriptor named in its arguments, before it listens,
-/// and again as the body of `POST /init`, which replaces all of it but the control token.
+/// Configuration of an agent. It is read as JSON from the descriptor named in its arguments, before
+/// it listens, and again as the body of `POST /init`, which replaces all of it but the control
+/// token.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AgentConfig {
     /// Opens the control routes. Known to the server and this agent alone.
     pub control_token: String,
-    /// What callers must show; `None` opens the agent to whoever reaches it.
+    /// Token that callers must show; `None` opens the agent to whoever reaches it.
     pub access_token: Option<String>,
-    /// What opens the contexts of its interpreter to callers without the access token.
+    /// Token that opens the contexts of its interpreter to callers without the access token.
     pub traffic_token: Option<String>,
     /// The name of the sandbox.
     pub sandbox_id: String,
     /// The id of its template.
     pub template_id: String,
-    /// For every process: the template's environment, then the caller's over it.
+    /// Environment of every process: the template's, then the caller's over it.
     pub env: BTreeMap<String, String>,
-    /// What code must not show.
+    /// Values to mask in the output of code.
     pub secrets: Vec<String>,
-    /// Who runs a command when the caller names nobody.
+    /// User of a command when the caller names none.
     pub default_user: String,
-    /// Where a command runs when the caller names no folder; `None` is the user's home.
+    /// Working directory of a command when the caller names none; `None` is the user's home.
     pub default_workdir: Option<String>,
-    /// How much memory the sandbox may have, in mebibytes; zero if nobody says.
+    /// Memory limit of the sandbox in mebibytes; zero if it is not known.
     pub memory_mib: u32,
 }
 

@@ -18,24 +18,25 @@ pub const REQUEST_HEADER: &str = "x-skep-request";
 /// can ask for the rest at `GET /executions/{id}`.
 pub const EXECUTION_HEADER: &str = "x-skep-execution";
 
-/// Where the interpreter is told that the caller of a request has left. Refused by the proxy.
+/// Path of the request that tells the interpreter that the caller of another has left. Refused by
+/// the proxy.
 pub const CANCEL_PATH: &str = "/skep/cancel";
 
 /// A context, as every route shows it. The clients need all three.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Context {
-    /// Its name.
+    /// Unique id of the context.
     pub id: String,
     /// The language, normalised.
     pub language: String,
-    /// Where it started, as the caller wrote it.
+    /// Initial working directory, as the caller wrote it.
     pub cwd: String,
 }
 
 /// The body of `POST /execute`, as a caller writes it.
 #[derive(Clone, Default, PartialEq, Serialize)]
 pub struct ExecuteRequest<'a> {
-    /// The code.
+    /// Source text in the language of the context.
     pub code: &'a str,
     /// The context to run it in. Excludes `language`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +47,7 @@ pub struct ExecuteRequest<'a> {
     /// Variables for this execution alone.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env_vars: BTreeMap<String, String>,
-    /// What is wanted beyond the contract.
+    /// Options beyond the contract.
     #[serde(skip_serializing_if = "is_default")]
     pub skep: ExecuteOptions,
 }
@@ -69,10 +70,10 @@ pub struct ContextRequest<'a> {
     /// Its language; Python if missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<&'a str>,
-    /// Where it starts; the user's home if missing.
+    /// Initial working directory; the user's home if missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<&'a str>,
-    /// What is wanted beyond the contract.
+    /// Options beyond the contract.
     #[serde(skip_serializing_if = "is_default")]
     pub skep: ContextOptions,
 }
@@ -81,11 +82,11 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// What a caller of `POST /execute` may want beyond the contract, in the field `skep`.
+/// Options of `POST /execute` beyond the contract, in the field `skep`.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExecuteOptions {
-    /// How much the execution may take.
+    /// Resource limits of the execution.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: LimitOptions,
     /// Values that must not be shown in this context from now on.
@@ -94,19 +95,19 @@ pub struct ExecuteOptions {
     /// Names of variables in `env_vars` whose values are such.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secret_envs: Vec<String>,
-    /// How the lines say what the code produced.
+    /// Format of the lines that report output.
     #[serde(skip_serializing_if = "is_default")]
     pub outputs: OutputForm,
 }
 
-/// How lines say what code produced.
+/// Format of the lines that report the output of code.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputForm {
-    /// As the contract wants it: `stdout`, `stderr`, `result` and `error`.
+    /// Lines of the contract: `stdout`, `stderr`, `result` and `error`.
     #[default]
     Contract,
-    /// As Jupyter's kernels do, with everything that notebooks know: `output`.
+    /// Lines like the messages of Jupyter's kernels, with everything that notebooks know: `output`.
     Jupyter,
 }
 
@@ -121,22 +122,22 @@ impl fmt::Debug for ExecuteOptions {
     }
 }
 
-/// How much an execution may take. What is missing has no limit.
+/// Resource limits of an execution. What is missing has no limit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitOptions {
-    /// How long it may run, in seconds.
+    /// Wall-clock time, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_seconds: Option<f64>,
-    /// How much processor time it may use, in seconds.
+    /// Processor time, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<f64>,
-    /// How much memory the processes of the context may have together, in bytes.
+    /// Memory of all processes of the context together, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
 }
 
-/// What a caller of `POST /contexts` may want beyond the contract, in the field `skep`.
+/// Options of `POST /contexts` beyond the contract, in the field `skep`.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContextOptions {
@@ -161,7 +162,7 @@ pub struct RunningExecution {
     pub context_id: String,
     /// `queued` or `running`.
     pub state: &'static str,
-    /// What it has used until now.
+    /// Resources used until now.
     #[serde(flatten)]
     pub usage: Usage,
 }
@@ -175,19 +176,19 @@ pub struct RunningExecution {
 pub enum Line<'a> {
     /// The code was accepted.
     NumberOfExecutions {
-        /// How many executions the kernel has seen.
+        /// Number of executions that the kernel has seen.
         execution_count: u64,
     },
     /// The code, or the platform, failed.
     Error {
         /// The class of the exception.
         name: &'a str,
-        /// Its text.
+        /// Text of the exception.
         value: &'a str,
-        /// Its traceback.
+        /// Traceback, as the language writes it.
         traceback: &'a str,
-        /// What it is in every language: `syntax`, `runtime`, `interrupted`, `timeout`,
-        /// `out_of_memory`, `kernel_died`, `disk_full` or `killed`.
+        /// Classification that is the same in every language: `syntax`, `runtime`, `interrupted`,
+        /// `timeout`, `out_of_memory`, `kernel_died`, `disk_full` or `killed`.
         kind: &'a str,
         /// The exit status of its kernel, if it ended that.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -197,38 +198,38 @@ pub enum Line<'a> {
     Keepalive,
     /// The variables of earlier executions are gone.
     ContextRestarted {
-        /// Why, as a word.
+        /// Reason, as a word for programs.
         reason: &'a str,
     },
-    /// So much output was neither delivered nor kept while there was no way to the caller.
+    /// Output was neither delivered nor kept while there was no connection to the caller.
     OutputLost {
-        /// Its length.
+        /// Size of the lost output.
         bytes: u64,
     },
-    /// What the execution used.
+    /// Account of the resources that the execution used.
     Receipt(Receipt<'a>),
     /// There is nothing more.
     EndOfExecution,
 }
 
-/// What an execution used. Keys without a value are left out.
+/// Account of the resources that an execution used. Keys without a value are left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Receipt<'a> {
     /// `ok`, or the `kind` of the error.
     pub outcome: &'a str,
-    /// What it used.
+    /// Resources used from beginning to end.
     #[serde(flatten)]
     pub usage: Usage,
 }
 
-/// What an execution has used, its kernel and everything that started. Keys without a value are
-/// left out.
+/// Resources used by an execution: by its kernel and all processes that it started. Keys without a
+/// value are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// How long it ran, in microseconds.
+    /// Wall-clock time, in microseconds.
     pub wall_us: u64,
-    /// How long it waited before, in microseconds.
+    /// Time spent waiting before, in microseconds.
     pub queued_us: u64,
     /// Processor time, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -245,7 +246,7 @@ pub struct Usage {
     /// Bytes written to storage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
-    /// How many processes were killed for want of memory, if any were.
+    /// Number of processes that the OOM killer took, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out_of_memory_kills: Option<u64>,
 }

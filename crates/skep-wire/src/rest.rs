@@ -35,6 +35,6 @@ pub struct Error {
     /// A stable name of what went wrong, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// What went wrong and what to do, for people.
+    /// Explanation for people: what went wrong and what to do.
     pub message: String,
 }

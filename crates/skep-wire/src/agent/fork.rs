@@ -1,4 +1,4 @@
-//! How an agent asks its server for a kernel that is forked into the sandbox.
+//! Protocol by which an agent asks its server for a kernel that is forked into the sandbox.
 //!
 //! Over a socket of packets that the agent is passed at its start. A question is one byte and
 //! descriptors: a sealed file in memory with a [`ForkRequest`], standard input, output and
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What is said to a kernel that may begin.
+/// Message that lets a forked kernel begin.
 pub const GO: &[u8] = b"g";
 
 /// The largest request.
@@ -22,18 +22,18 @@ pub const MAX_ANSWER: usize = 4 << 10;
 /// Descriptors before the doors.
 pub const FIRST_DOOR: usize = 4;
 
-/// Who the kernel is to be.
+/// Identity and environment of the kernel to fork.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct ForkRequest {
-    /// Its user, as seen inside, and so on.
+    /// User id, as seen inside the sandbox, like all ids here.
     pub uid: u32,
-    /// Its group.
+    /// Primary group id.
     pub gid: u32,
-    /// Its other groups.
+    /// Supplementary group ids.
     pub groups: Vec<u32>,
     /// All of its environment.
     pub environment: BTreeMap<String, String>,
-    /// Where it starts.
+    /// Initial working directory.
     pub directory: String,
 }
 
@@ -47,7 +47,7 @@ impl std::fmt::Debug for ForkRequest {
     }
 }
 
-/// What became of it.
+/// Result of a request to fork.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ForkAnswer {
     /// It waits for [`GO`].

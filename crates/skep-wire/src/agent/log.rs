@@ -1,4 +1,4 @@
-//! What a sandbox said: the memory that its agent writes and the server reads.
+//! Layout of a sandbox's log: the memory that its agent writes and the server reads.
 //!
 //! It is of one size, which nobody can change, and has two halves that are used in turn. A half
 //! starts with a header and goes on with lines, each a [`LogEntry`](crate::rest::LogEntry) as
@@ -9,22 +9,22 @@
 pub const BYTES: usize = 1 << 20;
 /// The size of each half.
 pub const HALF: usize = BYTES / 2;
-/// Where the lines of a half start.
+/// Offset at which the lines of a half start.
 pub const HEADER: usize = 16;
 /// No line is longer, its end included.
 pub const LONGEST_LINE: usize = 32 << 10;
 
-/// What stands at the start of a half.
+/// Header of a half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// Counts how often a half was started. Zero: this one never was.
     pub turn: u64,
-    /// So many bytes of lines follow.
+    /// Number of bytes of lines that follow.
     pub length: u64,
 }
 
 impl Header {
-    /// As it is written.
+    /// Returns the header as it is written.
     pub fn to_bytes(self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[..8].copy_from_slice(&self.turn.to_le_bytes());

@@ -11,22 +11,22 @@ use super::Usage;
 pub enum AnswerLine {
     /// The code was accepted.
     NumberOfExecutions {
-        /// How many executions the kernel has seen.
+        /// Number of executions that the kernel has seen.
         execution_count: u64,
     },
     /// The code wrote to its standard output.
     Stdout {
-        /// What it wrote.
+        /// The text, as it was written.
         text: String,
-        /// When, as ISO 8601 in UTC.
+        /// Time, as ISO 8601 in UTC.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timestamp: Option<String>,
     },
     /// The code wrote to its standard error.
     Stderr {
-        /// What it wrote.
+        /// The text, as it was written.
         text: String,
-        /// When, as ISO 8601 in UTC.
+        /// Time, as ISO 8601 in UTC.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timestamp: Option<String>,
     },
@@ -34,11 +34,11 @@ pub enum AnswerLine {
     Result(Box<ResultLine>),
     /// The code, or the platform, failed.
     Error(RaisedError),
-    /// What the code produced, or why it failed, in Jupyter's form.
+    /// Output of the code, or its failure, in Jupyter's form.
     Output {
         /// The content of Jupyter's message, with its type as `output_type`.
         output: Value,
-        /// Of an error, what it is in every language.
+        /// Classification of an error, the same in every language.
         #[serde(default)]
         kind: Option<String>,
     },
@@ -46,19 +46,19 @@ pub enum AnswerLine {
     Keepalive,
     /// The variables of earlier executions are gone.
     ContextRestarted {
-        /// Why, as a word.
+        /// Reason, as a word for programs.
         reason: String,
     },
-    /// So much output was neither delivered nor kept while there was no way to the caller.
+    /// Output was neither delivered nor kept while there was no connection to the caller.
     OutputLost {
-        /// Its length.
+        /// Size of the lost output.
         bytes: u64,
     },
-    /// What the execution used.
+    /// Account of the resources that the execution used.
     Receipt {
         /// `ok`, or the `kind` of the error.
         outcome: String,
-        /// What it used.
+        /// Resources used from beginning to end.
         #[serde(flatten)]
         usage: Usage,
     },
@@ -69,37 +69,37 @@ pub enum AnswerLine {
     Unknown,
 }
 
-/// Something that the code returned or displayed, in all representations that it has.
+/// A value that the code returned or displayed, in all representations that it has.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResultLine {
     /// `text/plain`, without the quotes of a string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// `text/html`
+    /// Value of media type `text/html`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub html: Option<String>,
-    /// `text/markdown`
+    /// Value of media type `text/markdown`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub markdown: Option<String>,
-    /// `image/svg+xml`
+    /// Value of media type `image/svg+xml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub svg: Option<String>,
-    /// `image/png` in base64
+    /// Value of media type `image/png`, in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub png: Option<String>,
-    /// `image/jpeg` in base64
+    /// Value of media type `image/jpeg`, in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jpeg: Option<String>,
-    /// `application/pdf` in base64
+    /// Value of media type `application/pdf`, in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pdf: Option<String>,
-    /// `text/latex`
+    /// Value of media type `text/latex`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latex: Option<String>,
-    /// `application/json`
+    /// Value of media type `application/json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub json: Option<Value>,
-    /// `application/javascript`
+    /// Value of media type `application/javascript`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub javascript: Option<String>,
     /// `e2b/data`: the columns of a table.
@@ -111,7 +111,7 @@ pub struct ResultLine {
     /// All others, by their MIME types.
     #[serde(default)]
     pub extra: Map<String, Value>,
-    /// Whether it is the value of the code, and not something it displayed.
+    /// True if it is the value of the code, false if the code displayed it.
     #[serde(default)]
     pub is_main_result: bool,
 }
@@ -146,16 +146,16 @@ impl ResultLine {
     }
 }
 
-/// Why an execution failed: an exception of the code, or what the platform has to say.
+/// Error of an execution: an exception of the code, or a failure of the platform.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RaisedError {
     /// The class of the exception.
     pub name: String,
-    /// Its text.
+    /// Text of the exception.
     pub value: String,
     /// Its traceback, as the language writes it.
     pub traceback: String,
-    /// What it is in every language. Other servers than ours do not tell.
+    /// Classification that is the same in every language. Other servers than ours do not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// The exit status of its kernel, if the code ended that.

@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How the server is.
+/// Health of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
-    /// In a word.
+    /// Summary for programs.
     pub status: HealthStatus,
-    /// What is wrong. Only the operator is told.
+    /// List of the problems. Only the operator is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problems: Option<Vec<HealthProblem>>,
 }
 
-/// How the server is, in a word.
+/// Summary of the server's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HealthStatus {
@@ -22,11 +22,11 @@ pub enum HealthStatus {
     Degraded,
 }
 
-/// Something that is wrong.
+/// A problem of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthProblem {
     /// A stable name, for programs.
     pub code: String,
-    /// What is wrong, for people.
+    /// Explanation for people.
     pub message: String,
 }

@@ -1,47 +1,47 @@
-//! What sandboxes said.
+//! Logs of sandboxes.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// How much an entry matters.
+/// Severity of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// For whoever looks for a fault.
+    /// Detail that helps to find a fault.
     Debug,
-    /// As expected.
+    /// Normal course of events.
     Info,
-    /// Odd.
+    /// Unexpected event that was handled.
     Warn,
-    /// Wrong.
+    /// Failure of something that was asked for.
     Error,
 }
 
-/// One entry.
+/// One entry in a sandbox's log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogEntry {
-    /// When.
+    /// Time of the event.
     pub timestamp: Timestamp,
-    /// What.
+    /// Text for people.
     pub message: String,
-    /// How much it matters.
+    /// Severity of the event.
     pub level: LogLevel,
-    /// More about it.
+    /// Further data about the event, by name.
     pub fields: BTreeMap<String, String>,
 }
 
 /// One entry for clients of the first generation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLine {
-    /// When.
+    /// Time of the event.
     pub timestamp: Timestamp,
     /// A flat JSON object as text. The official CLI parses it and wants a `level` in it.
     pub line: String,
 }
 
-/// `GET /sandboxes/{id}/logs`
+/// Answer of `GET /sandboxes/{id}/logs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Logs {
@@ -51,9 +51,9 @@ pub struct Logs {
     pub log_entries: Vec<LogEntry>,
 }
 
-/// `GET /v2/sandboxes/{id}/logs`
+/// Answer of `GET /v2/sandboxes/{id}/logs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogsV2 {
-    /// In the order asked for.
+    /// Entries in the order asked for.
     pub logs: Vec<LogEntry>,
 }

@@ -1,21 +1,22 @@
-//! What sandboxes use.
+//! Resource usage of sandboxes over time.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What a sandbox used at one moment. Sizes are in bytes.
+/// Resource usage of a sandbox at one moment. Sizes are in bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metric {
-    /// When.
+    /// Time of the measurement.
     pub timestamp: Timestamp,
     /// The same in seconds since 1970.
     pub timestamp_unix: i64,
-    /// How many processors it may use.
+    /// Number of processors that it may use.
     pub cpu_count: u32,
-    /// How much of one processor it used since the point before: 100 is one, 200 is two.
+    /// Processor usage since the point before, as a percentage of one processor: 100 is one, 200 is
+    /// two.
     pub cpu_used_pct: f64,
     /// Memory in use.
     pub mem_used: u64,
@@ -27,10 +28,10 @@ pub struct Metric {
     pub disk_used: u64,
     /// Disk it may use.
     pub disk_total: u64,
-    /// What came to it over the network since its start. Ours: other servers do not send it.
+    /// Bytes received over the network since its start. Ours: other servers do not send it.
     #[serde(default)]
     pub net_received: u64,
-    /// What it sent over the network since its start. Ours, too.
+    /// Bytes sent over the network since its start. Ours, too.
     #[serde(default)]
     pub net_sent: u64,
     /// Processor time since its start, in seconds. Ours, too.
@@ -42,10 +43,10 @@ pub struct Metric {
     /// Memory on average since its start. Ours, too.
     #[serde(default)]
     pub mem_average: u64,
-    /// What it read from its disk since its start. Ours, too.
+    /// Bytes read from its disk since its start. Ours, too.
     #[serde(default)]
     pub disk_read: u64,
-    /// What it wrote to its disk since its start. Ours, too.
+    /// Bytes written to its disk since its start. Ours, too.
     #[serde(default)]
     pub disk_written: u64,
 }
@@ -53,7 +54,7 @@ pub struct Metric {
 /// `GET /sandboxes/metrics`: the latest point of each.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// By sandbox id.
+    /// Metrics by sandbox id.
     pub sandboxes: BTreeMap<String, Metric>,
 }
 
@@ -61,13 +62,13 @@ pub struct Metrics {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TeamMetric {
-    /// When the step begins.
+    /// Time at which the step begins.
     pub timestamp: Timestamp,
     /// The same in seconds since 1970.
     pub timestamp_unix: i64,
     /// The most sandboxes that ran at a time.
     pub concurrent_sandboxes: u32,
-    /// How many started per second.
+    /// Sandboxes started per second.
     pub sandbox_start_rate: f64,
 }
 
@@ -75,10 +76,10 @@ pub struct TeamMetric {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MaxTeamMetric {
-    /// When it was so high.
+    /// Time of the highest value.
     pub timestamp: Timestamp,
     /// The same in seconds since 1970.
     pub timestamp_unix: i64,
-    /// How high.
+    /// The highest value itself.
     pub value: f64,
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxRecord {
-    /// Its id.
+    /// Unique id of the sandbox.
     #[serde(rename = "sandboxID")]
     pub sandbox_id: String,
     /// Its template's id.
@@ -17,23 +17,23 @@ pub struct SandboxRecord {
     pub template_id: String,
     /// The first name of its template.
     pub alias: String,
-    /// Where it is in its life.
+    /// Stage in the sandbox's life.
     pub state: SandboxRecordState,
-    /// When it was ordered.
+    /// Time at which it was ordered.
     pub created_at: Timestamp,
-    /// When it became ready; absent if it never did.
+    /// Time at which it became ready; absent if it never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When it ends, or ended.
+    /// Time at which it ends, or ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_at: Option<Timestamp>,
-    /// Why it ended.
+    /// Reason of its end, as a word for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_reason: Option<String>,
-    /// What it had used when it ended.
+    /// Resources that it had used when it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<SandboxUsage>,
-    /// Processors.
+    /// Number of processors.
     pub cpu_count: u32,
     /// Memory in MiB.
     #[serde(rename = "memoryMB")]
@@ -41,54 +41,54 @@ pub struct SandboxRecord {
     /// Disk in MiB.
     #[serde(rename = "diskSizeMB")]
     pub disk_size_mb: u32,
-    /// What its owner wrote on it.
+    /// Key-value pairs that its owner attached.
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Where a sandbox is in its life.
+/// Stage in a sandbox's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxRecordState {
-    /// Being launched.
+    /// It is being launched.
     Starting,
-    /// Reachable.
+    /// It runs and can be reached.
     Running,
     /// Kept, not running.
     Paused,
-    /// Being killed.
+    /// It is being killed.
     Stopping,
     /// Killed and out of reach, but something of it could not be removed yet.
     Stuck,
-    /// Gone.
+    /// It is gone.
     Ended,
 }
 
-/// What a sandbox used.
+/// Resources that a sandbox used in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxUsage {
-    /// Processor time.
+    /// Processor time of all its processes.
     pub cpu_seconds: f64,
     /// The most memory ever in use.
     pub memory_peak_bytes: u64,
     /// Memory in use on average.
     #[serde(default)]
     pub memory_average_bytes: u64,
-    /// What it had written and still held.
+    /// Space on its disk that it had written and still held.
     pub disk_bytes: u64,
-    /// What it read from its disk.
+    /// Bytes read from its disk.
     #[serde(default)]
     pub disk_read_bytes: u64,
-    /// What it wrote to its disk.
+    /// Bytes written to its disk.
     #[serde(default)]
     pub disk_written_bytes: u64,
-    /// What came to it over the network.
+    /// Bytes received over the network.
     #[serde(default)]
     pub received_bytes: u64,
-    /// What it sent over the network.
+    /// Bytes sent over the network.
     #[serde(default)]
     pub sent_bytes: u64,
-    /// How often the kernel killed inside it for lack of memory.
+    /// Number of its processes that the OOM killer took.
     pub out_of_memory_kills: u64,
 }

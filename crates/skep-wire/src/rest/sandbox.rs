@@ -1,4 +1,4 @@
-//! Sandboxes.
+//! Requests and answers about sandboxes.
 
 use std::collections::BTreeMap;
 
@@ -16,19 +16,19 @@ pub struct NewSandbox {
     /// Seconds to live.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<i64>,
-    /// Pause instead of ending when the time is over.
+    /// Asks for a pause instead of the end when the timeout is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_pause: Option<bool>,
-    /// Whether that pause keeps the memory.
+    /// Asks that pause to keep the memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_pause_memory: Option<bool>,
-    /// Wake on traffic.
+    /// Asks that traffic wakes the paused sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_resume: Option<AutoResume>,
-    /// Whether the agent asks for a token. The second generation of the route always does.
+    /// Asks for an agent that demands a token. The second generation of the route always does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure: Option<bool>,
-    /// Whether the sandbox may reach the internet. The one key in this spelling.
+    /// Permits access to the internet. The one key in this spelling.
     #[serde(
         default,
         rename = "allow_internet_access",
@@ -38,13 +38,13 @@ pub struct NewSandbox {
     /// Finer rules for the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
-    /// What the owner writes on the sandbox.
+    /// Key-value pairs that the owner attaches to the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<BTreeMap<String, String>>,
     /// Environment of every process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env_vars: Option<BTreeMap<String, String>>,
-    /// What callers may want beyond the contract.
+    /// Options beyond the contract.
     #[serde(
         default,
         deserialize_with = "without_values",
@@ -73,8 +73,7 @@ impl std::fmt::Debug for NewSandbox {
     }
 }
 
-/// What a caller may want of a sandbox beyond the contract. What is not understood in it is
-/// refused.
+/// Options of a sandbox beyond the contract. What is not understood in it is refused.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct SandboxOptions {
@@ -107,10 +106,10 @@ impl std::fmt::Debug for SandboxOptions {
     }
 }
 
-/// Whether traffic wakes a paused sandbox.
+/// Setting for paused sandboxes that traffic can wake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AutoResume {
-    /// It does.
+    /// True if traffic wakes the sandbox.
     pub enabled: bool,
 }
 
@@ -118,7 +117,7 @@ pub struct AutoResume {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Network {
-    /// Whether the sandbox's own ports are open to everybody.
+    /// True if the sandbox's own ports are open to everybody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_public_traffic: Option<bool>,
     /// Addresses and names that may be reached.
@@ -144,10 +143,10 @@ pub struct Network {
     pub https_ports: Option<Vec<u16>>,
 }
 
-/// Which identity tokens the workload wants.
+/// Identity tokens that the workload wants.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct IdentityRequest {
-    /// By name.
+    /// Settings of the tokens, by name.
     #[serde(default)]
     pub tokens: Option<BTreeMap<String, serde_json::Value>>,
 }
@@ -157,7 +156,7 @@ pub struct IdentityRequest {
 pub struct VolumeMount {
     /// The volume's name.
     pub name: String,
-    /// Where it appears.
+    /// Mount point in the sandbox.
     pub path: String,
 }
 
@@ -172,14 +171,14 @@ pub struct Connect {
     pub memory: Option<bool>,
 }
 
-/// `POST /sandboxes/{id}/timeout`
+/// Body of `POST /sandboxes/{id}/timeout`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetTimeout {
     /// Seconds to live from now.
     pub timeout: i64,
 }
 
-/// `POST /sandboxes/{id}/refreshes`
+/// Body of `POST /sandboxes/{id}/refreshes`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refresh {
     /// Seconds to live from now, at least.
@@ -187,14 +186,14 @@ pub struct Refresh {
     pub duration: Option<i64>,
 }
 
-/// What a caller needs to reach a sandbox.
+/// A new sandbox, with everything a caller needs to reach it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sandbox {
     /// Its template's id.
     #[serde(rename = "templateID")]
     pub template_id: String,
-    /// Its id.
+    /// Unique id of the sandbox.
     #[serde(rename = "sandboxID")]
     pub sandbox_id: String,
     /// The first name of its template.
@@ -203,16 +202,16 @@ pub struct Sandbox {
     /// A constant that old clients want to see.
     #[serde(rename = "clientID")]
     pub client_id: String,
-    /// Which version of the agent's protocol it speaks.
+    /// Version of the agent's protocol that it speaks.
     pub envd_version: String,
-    /// What opens its agent.
+    /// Token that opens its agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envd_access_token: Option<String>,
-    /// What opens its own ports, when they are not open to everybody. Sent as `null` otherwise:
-    /// Python clients of a year ago show a missing key as an object of their own.
+    /// Token that opens its own ports, when they are not open to everybody. Sent as `null`
+    /// otherwise: Python clients of a year ago show a missing key as an object of their own.
     #[serde(default)]
     pub traffic_access_token: Option<String>,
-    /// Under which name its ports are reached; absent where the client knows better.
+    /// Domain under which its ports are reached; absent where the client knows better.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
 }
@@ -227,11 +226,11 @@ impl std::fmt::Debug for Sandbox {
     }
 }
 
-/// Whether a sandbox runs.
+/// State of a sandbox that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxState {
-    /// It does.
+    /// It runs and can be reached.
     Running,
     /// It waits to be resumed.
     Paused,
@@ -247,17 +246,17 @@ pub struct ListedSandbox {
     /// The first name of its template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
-    /// Its id.
+    /// Unique id of the sandbox.
     #[serde(rename = "sandboxID")]
     pub sandbox_id: String,
     /// A constant that old clients want to see.
     #[serde(rename = "clientID")]
     pub client_id: String,
-    /// When this run of it became ready.
+    /// Time at which this run of it became ready.
     pub started_at: Timestamp,
-    /// When it ends if nobody asks for more time.
+    /// Time at which it ends if nobody asks for more time.
     pub end_at: Timestamp,
-    /// Processors.
+    /// Number of processors.
     pub cpu_count: u32,
     /// Memory in MiB.
     #[serde(rename = "memoryMB")]
@@ -265,35 +264,35 @@ pub struct ListedSandbox {
     /// Disk in MiB.
     #[serde(rename = "diskSizeMB")]
     pub disk_size_mb: u32,
-    /// What its owner wrote on it.
+    /// Key-value pairs that its owner attached.
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
-    /// Whether it runs.
+    /// State of the sandbox.
     pub state: SandboxState,
-    /// Which version of the agent's protocol it speaks.
+    /// Version of the agent's protocol that it speaks.
     pub envd_version: String,
     /// Volumes in it.
     #[serde(default)]
     pub volume_mounts: Vec<VolumeMount>,
 }
 
-/// `GET /sandboxes/{id}`
+/// Answer of `GET /sandboxes/{id}`.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxDetail {
-    /// What a list says of it.
+    /// The fields that lists have too.
     #[serde(flatten)]
     pub listed: ListedSandbox,
-    /// What opens its agent.
+    /// Token that opens its agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envd_access_token: Option<String>,
-    /// Whether its owner asked for the internet, if they said anything.
+    /// Internet access that its owner asked for, if they said anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_internet_access: Option<bool>,
-    /// Under which name its ports are reached; absent where the client knows better.
+    /// Domain under which its ports are reached; absent where the client knows better.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// What happens when its time is over.
+    /// Policy for the time after its timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Lifecycle>,
 }
@@ -307,21 +306,21 @@ impl std::fmt::Debug for SandboxDetail {
     }
 }
 
-/// What happens to a sandbox by itself.
+/// Changes of a sandbox's state that happen by themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lifecycle {
-    /// Whether traffic wakes it.
+    /// True if traffic wakes it.
     pub auto_resume: bool,
-    /// When its time is over.
+    /// Policy for its timeout.
     pub on_timeout: OnTimeout,
 }
 
-/// What happens when a sandbox's time is over.
+/// Policy for a sandbox whose timeout is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnTimeout {
-    /// It ends.
+    /// The sandbox ends.
     Kill,
     /// It is paused.
     Pause,

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Team {
-    /// Its id.
+    /// Unique id of the team.
     #[serde(rename = "teamID")]
     pub team_id: String,
-    /// What people call it.
+    /// Name for people.
     pub name: String,
     /// A key that works for it.
     pub api_key: String,
-    /// Whether it is meant when no team is named.
+    /// True for the team that is meant when none is named.
     pub is_default: bool,
 }
 
@@ -28,13 +28,13 @@ impl std::fmt::Debug for Team {
     }
 }
 
-/// What may be shown of a key.
+/// The parts of a key that may be shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyMask {
-    /// What every key begins with.
+    /// Prefix that all keys have.
     pub prefix: String,
-    /// How many characters follow.
+    /// Number of characters after the prefix.
     pub value_length: u32,
     /// The first of them.
     pub masked_value_prefix: String,
@@ -46,15 +46,15 @@ pub struct KeyMask {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApiKey {
-    /// Its id.
+    /// Unique id of the key, which is not the key itself.
     pub id: String,
-    /// What people call it.
+    /// Name for people.
     pub name: String,
-    /// What may be shown of it.
+    /// The parts of it that may be shown.
     pub mask: KeyMask,
-    /// Since when it is there.
+    /// Time at which it was made.
     pub created_at: Timestamp,
-    /// When it was last used.
+    /// Time at which it was last used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_used: Option<Timestamp>,
 }
@@ -64,7 +64,7 @@ pub struct ApiKey {
 pub struct CreatedApiKey {
     /// The key itself.
     pub key: String,
-    /// What will be known of it later.
+    /// The fields that lists have too.
     #[serde(flatten)]
     pub listed: ApiKey,
 }
@@ -81,6 +81,6 @@ impl std::fmt::Debug for CreatedApiKey {
 /// `POST /api-keys` and `PATCH /api-keys/{id}`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiKeyName {
-    /// What people will call it.
+    /// Name for people.
     pub name: String,
 }

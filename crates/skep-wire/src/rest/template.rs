@@ -3,15 +3,15 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Whether a template can be used.
+/// State of a template's build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BuildStatus {
-    /// Being built.
+    /// It is being built.
     Building,
     /// Ordered, not begun.
     Waiting,
-    /// It can.
+    /// It can be used.
     Ready,
     /// It could not be built.
     Error,
@@ -21,7 +21,7 @@ pub enum BuildStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Template {
-    /// Its id.
+    /// Unique id of the template.
     #[serde(rename = "templateID")]
     pub template_id: String,
     /// The build behind its default tag.
@@ -35,36 +35,36 @@ pub struct Template {
     /// Disk of its sandboxes in MiB.
     #[serde(rename = "diskSizeMB")]
     pub disk_size_mb: u32,
-    /// Whether other teams may use it.
+    /// True if other teams may use it.
     pub public: bool,
     /// Its bare names.
     pub aliases: Vec<String>,
     /// Its names with their namespaces.
     pub names: Vec<String>,
-    /// Since when it is there.
+    /// Time at which it was made.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of its last change.
     pub updated_at: Timestamp,
     /// Nobody: teams have no members yet. The key is required, and may be `null`.
     pub created_by: Option<()>,
-    /// When a sandbox was last made of it. The key is required, and may be `null`.
+    /// Time at which a sandbox was last made of it. The key is required, and may be `null`.
     pub last_spawned_at: Option<Timestamp>,
-    /// How many sandboxes were made of it.
+    /// Number of sandboxes made of it.
     pub spawn_count: u64,
-    /// How often it was built.
+    /// Number of times it was built.
     pub build_count: u32,
-    /// Which version of the agent's protocol its sandboxes speak.
+    /// Version of the agent's protocol that its sandboxes speak.
     pub envd_version: String,
-    /// Whether it can be used.
+    /// State of its build.
     pub build_status: BuildStatus,
 }
 
-/// `GET /templates/aliases/{alias}`
+/// Answer of `GET /templates/aliases/{alias}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TemplateAlias {
     /// The template that has the name.
     #[serde(rename = "templateID")]
     pub template_id: String,
-    /// Whether other teams may use it.
+    /// True if other teams may use it.
     pub public: bool,
 }
