@@ -1,4 +1,4 @@
-//! What root may do inside.
+//! Capabilities inside a sandbox.
 
 use std::io;
 
@@ -8,8 +8,8 @@ use skep_linux::MARKER;
 
 use crate::Privileges;
 
-/// What root needs to install packages, change users and run services. Everything that could
-/// change the machine, its mounts, its network or other processes' memory is missing.
+/// Capabilities that root needs to install packages, change users and run services. Everything that
+/// could change the host, its mounts, its network or other processes' memory is missing.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)
@@ -23,10 +23,10 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::AUDIT_WRITE)
     .union(CapabilitySet::SETFCAP);
 
-/// What entering another namespace takes, before that namespace gives all the rest.
+/// Capability needed to enter another namespace, which then gives all the rest.
 const ENTERING: CapabilitySet = CapabilitySet::SYS_ADMIN;
 
-/// What anything inside may ever have.
+/// Returns the bounding set: the capabilities that anything inside may ever have.
 pub(crate) fn bounding_set(privileges: Privileges) -> CapabilitySet {
     match privileges {
         // A step of a build is the machine's own root. Without the right to make a device it
@@ -36,7 +36,7 @@ pub(crate) fn bounding_set(privileges: Privileges) -> CapabilitySet {
     }
 }
 
-/// What anything in a sandbox may ever have, as the kernel numbers it.
+/// Returns the bounding set of a sandbox as the kernel's bit mask.
 pub fn sandbox_capabilities() -> u64 {
     bounding_set(Privileges::Sandbox).bits()
 }

@@ -47,7 +47,8 @@ impl Carrier {
         }
     }
 
-    /// What is left to wait for when its work is done.
+    /// Lets go of a launcher that has done its work. Returns the pidfd to wait for, if it is not a
+    /// child of this process.
     fn release(mut self) -> io::Result<Option<OwnedFd>> {
         match &mut self {
             Self::Own(child) => {
@@ -95,13 +96,13 @@ fn wait_until_gone(pidfd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Who has begun with a plan.
+/// State of a plan that was sent to a launcher.
 #[derive(Debug)]
 pub(crate) enum Beginning {
     Taken(Carrier),
     /// The other end was closed, so nobody ever will.
     Nobody,
-    /// Nobody yet.
+    /// No process has begun with the plan within the given time.
     Late,
 }
 
@@ -120,7 +121,7 @@ impl Hearing {
         }
     }
 
-    /// How much time is left.
+    /// Returns the time left until the deadline.
     pub(crate) fn left(&self) -> Duration {
         self.end.saturating_duration_since(Instant::now())
     }

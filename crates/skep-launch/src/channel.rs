@@ -53,7 +53,7 @@ impl Channel {
         self.send_with(message, descriptors, SendFlags::NOSIGNAL)
     }
 
-    /// As [`Channel::send`], or says at once that there is no room for it.
+    /// Sends like [`Channel::send`], or says at once that there is no room for it.
     pub(crate) fn try_send(
         &self,
         message: &impl Serialize,

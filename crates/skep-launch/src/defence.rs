@@ -48,6 +48,6 @@ pub enum Defence {
     NoIpv6,
     /// The kernel keeps no copies of what was sent.
     NoCopies,
-    /// What the kernel keeps for a socket beside its queues is little.
+    /// Limits of the memory that the kernel keeps for a socket beside its queues.
     SocketLimits,
 }

@@ -23,7 +23,7 @@ impl Descriptors {
         Descriptor(self.0.len() - 1)
     }
 
-    /// Adds several.
+    /// Adds several descriptors, and returns their places in the same order.
     pub fn add_all(
         &mut self,
         descriptors: impl IntoIterator<Item = impl Into<OwnedFd>>,

@@ -1,4 +1,4 @@
-//! Which system calls the kernel answers inside.
+//! The seccomp filter: system calls that the kernel answers inside.
 //!
 //! What is allowed is listed; the rest does not exist, so that programs fall back to what they
 //! did before a call existed. Calls that everybody knows and that are not for a sandbox are
@@ -35,9 +35,9 @@ const NEW_TIME: libc::c_int = 0x80;
 /// the question what the present one is.
 const PERSONALITIES: [u32; 5] = [0, 0x0004_0000, 0x0008, 0x0002_0000, 0xffff_ffff];
 
-/// What nobody asks of a terminal but to harm: `TIOCSTI` and `TIOCLINUX` put characters into its
-/// input, as if its user had typed them, and `TIOCSETD` loads a line discipline (modems, radio,
-/// CAN), which are hardly used and have had a hole every other year.
+/// Requests that nobody makes of a terminal but to harm: `TIOCSTI` and `TIOCLINUX` put characters
+/// into its input, as if its user had typed them, and `TIOCSETD` loads a line discipline (modems,
+/// radio, CAN), which are hardly used and have had a hole every other year.
 const TERMINAL_REQUESTS: [u32; 3] = [0x5412, 0x541c, 0x5423];
 
 /// Options of sockets whose value is a program, for what arrives or for who gets it.
@@ -102,7 +102,7 @@ const INTERNET_PROTOCOLS: [libc::c_int; 6] = [
     libc::IPPROTO_RAW,
 ];
 
-/// How many filters everything that the launcher starts is under.
+/// Number of filters that everything the launcher starts is under.
 pub const FILTERS: usize = 1;
 
 /// The filter that makes those of a process that may enter namespaces the ones of a sandbox, as
@@ -131,8 +131,8 @@ pub(crate) fn filter(privileges: Privileges) -> Result<Vec<Instruction>, io::Err
     program::compile(&decisions(privileges)?, Answer::Unknown)
 }
 
-/// What only those may call as they like who enter other namespaces: they put their forks under
-/// [`filter_after_entering`].
+/// Returns the system calls that are free only for processes that enter other namespaces: they put
+/// their forks under [`filter_after_entering`].
 fn entering(privileges: Privileges) -> &'static [i64] {
     match privileges {
         Privileges::Build | Privileges::Sandbox => &[],
@@ -154,7 +154,7 @@ fn decisions(privileges: Privileges) -> io::Result<Decisions> {
     Ok(decisions)
 }
 
-/// Of two decisions about a call the later one holds.
+/// Numbers the calls. Of two decisions about a call the later one holds.
 fn numbered(decisions: impl Iterator<Item = (i64, Decision)>) -> io::Result<Decisions> {
     decisions
         .map(|(call, decision)| Ok((u32::try_from(call).map_err(io::Error::other)?, decision)))
@@ -249,7 +249,7 @@ fn socket_options() -> Decision {
     level(libc::SOL_SOCKET, any, others)
 }
 
-/// What decides about sockets between processes of one sandbox, and otherwise `others`.
+/// Returns the decision about sockets between processes of one sandbox, with `others` for the rest.
 fn local_sockets(others: Decision) -> Decision {
     let local = of_type(&LOCAL_TYPES, Answer::Allowed.into());
     family(&[libc::AF_UNIX], local, others)
@@ -273,8 +273,8 @@ mod tests {
     use super::program::tests::{Call, check, run};
     use super::*;
 
-    /// What the filter of a sandbox answers to a call: the number of an error, or zero if nothing
-    /// is done and the caller not told.
+    /// Checks the answer of a sandbox's filter to a call: the number of an error, or zero if
+    /// nothing is done and the caller not told.
     #[track_caller]
     pub(super) fn check_call(call: i64, arguments: &[u64], expected: Result<(), libc::c_int>) {
         let filter = filter(Privileges::Sandbox).unwrap();

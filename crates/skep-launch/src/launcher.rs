@@ -44,12 +44,12 @@ const NO_CORE_DUMP: u64 = 1;
 const LOCKED_MEMORY: u64 = 8 << 20;
 const STACK: u64 = 8 << 20;
 
-/// What the kernel counts not only for a user, but for the creators of all user namespaces
-/// above, and limits there by what they were allowed when they made them.
+/// Resources that the kernel counts not only for a user, but for the creators of all user
+/// namespaces above, and limits there by what they were allowed when they made them.
 const COUNTED_BY_CREATOR: [Resource; 3] =
     [Resource::Memlock, Resource::Msgqueue, Resource::Sigpending];
 
-/// What the new process tells the launcher.
+/// Messages of the new process to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 enum Word {
     /// All is done and the program is executed next.
@@ -147,14 +147,19 @@ struct Newborn {
 impl Launch<'_> {
     fn carry_out(self, steps: &mut Steps) -> Result<Newborn, Failure> {
         let plan = self.plan;
+        // The order of the steps matters. Cgroups come first, so that all that a launch does is
+        // counted and limited as the sandbox's own.
         steps.carry_out(Step::JoinCgroups, || self.join(&self.plan.cgroups))?;
         steps.carry_out(Step::SetLimits, || self.set_limits())?;
+        // Both are opened in the host's namespaces, because later no path leads to them any more.
         let (machine, link) = steps.carry_out(Step::LeaveNamespaces, || {
             let machine = Machine::open()?;
             let link = network::Outside::open(&plan.network)?;
             self.leave_namespaces()?;
             Ok((machine, link))
         })?;
+        // Made before its root, because the layers are id-mapped to its user namespace. It waits
+        // for the message of the last step.
         let (newborn, conversation) =
             steps.carry_out(Step::CloneProcess, || self.clone_process(&machine))?;
         let users = steps.carry_out(Step::MapUsers, || {
@@ -182,9 +187,12 @@ impl Launch<'_> {
                 .try_for_each(|bind| tree::bind(&root, bind, plan.users))
         })?;
         steps.carry_out(Step::PivotRoot, || root::pivot(&root, plan))?;
+        // After the pivot: the masks are put over paths, and from now on paths are the sandbox's.
         steps.carry_out(Step::MountProc, || {
             proc::mount(&newborn.child, &machine, &boot_id, plan)
         })?;
+        // Only when every mount is in place may the new process copy the mount namespace into one
+        // of its own users: that is when the kernel locks them all against root inside.
         let timings = steps.carry_out(Step::HandOver, || {
             conversation.send(&(), &[])?;
             Ok(listen(&conversation))
@@ -196,12 +204,14 @@ impl Launch<'_> {
     fn join(self, cgroups: &[Descriptor]) -> Result<(), Trouble> {
         for cgroup in cgroups {
             let file = self.descriptors.get(*cgroup)?;
+            // Zero stands for the process that writes.
             rustix::io::write(file, b"0").on(|| format!("{cgroup:?}"))?;
         }
         Ok(())
     }
 
-    /// Only root of the machine may raise a limit, so this is done before the user namespace.
+    /// Sets the limits of this process. Only root of the host may raise one, so this is done before
+    /// the user namespace.
     fn set_limits(self) -> Result<(), Trouble> {
         let process = &self.plan.process;
         let core_dump = self.plan.has(Defence::NoCoreDumps).then_some(NO_CORE_DUMP);
@@ -250,9 +260,10 @@ impl Launch<'_> {
         Ok(())
     }
 
-    /// What a user namespace and all below it may hold together is decided by the limits of
-    /// its creator, at its creation. One that has sandboxes below it must not be what limits
-    /// them. Returns the limits to go back to.
+    /// Lifts the limits of this process, which is to create a user namespace. Everything that such
+    /// a namespace and all below it hold together is limited by the limits of its creator, at its
+    /// creation. One that has sandboxes below it must not be what limits them. Returns the limits
+    /// to go back to.
     fn loosen_inherited_limits(self) -> Result<Vec<(Resource, Rlimit)>, Trouble> {
         if self.plan.privileges != Privileges::Enter {
             return Ok(Vec::new());
@@ -273,8 +284,9 @@ impl Launch<'_> {
         Ok(after)
     }
 
-    /// Where the parent could not be made without such limits, because root of this machine may
-    /// not raise its own, each below it takes its part and no more.
+    /// Limits this process to its part of what all sandboxes below one parent share, where the
+    /// parent could not be made without such limits because root of this host may not raise its
+    /// own.
     fn take_part_of_shared_limits(self) -> Result<(), Trouble> {
         for resource in COUNTED_BY_CREATOR {
             let before = rustix::process::getrlimit(resource);
@@ -352,6 +364,8 @@ impl Launch<'_> {
             channel.send(&report, &[newborn.child.pidfd.as_fd()])?;
             Ok(())
         })?;
+        // A detached process lives on without this one. A tied one is still killed if what follows
+        // fails.
         newborn.kept = self.plan.lifetime == Lifetime::Detached;
         if newborn.kept {
             return Ok(());
@@ -407,7 +421,7 @@ impl Machine {
     }
 }
 
-/// What one of [`crate::MOST_BELOW_ONE`] may have of a limit for all.
+/// Returns the share of one of [`crate::MOST_BELOW_ONE`] in a limit for all.
 fn part_of(limit: Rlimit) -> Rlimit {
     let part = |limit: Option<u64>| limit.map(|limit| limit / u64::from(crate::MOST_BELOW_ONE));
     Rlimit {

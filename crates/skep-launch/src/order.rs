@@ -1,4 +1,4 @@
-//! What a launcher is told.
+//! Messages to a launcher.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ pub(crate) enum Order {
     /// Carry a plan out. Comes with the file that holds it and the descriptors it refers to;
     /// for a launcher that stays, the socket for its report comes before them.
     CarryOut {
-        /// Whether an empty network namespace of the machine's is part of it, which somebody who
+        /// True if an empty network namespace of the host's is part of it, which a launcher that
         /// stays may have made already.
         needs_network: bool,
     },
@@ -19,7 +19,7 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    /// To carry out this plan.
+    /// Returns the order to carry out this plan.
     pub(crate) fn to_carry_out(plan: &LaunchPlan) -> Self {
         // Below a parent the namespace is the parent's.
         let needs_network = plan.network != Network::Host && plan.parent.is_none();

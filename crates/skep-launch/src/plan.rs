@@ -1,4 +1,4 @@
-//! What the launcher is told to do.
+//! The launch plan: everything the launcher needs to start one process.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ impl LaunchPlan {
     }
 }
 
-/// Whose users a process runs as.
+/// User and group ids of a process, as seen from the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Users {
     /// The machine's own; root is root. Only for code that the operator trusts.
@@ -70,7 +70,7 @@ pub enum Users {
     Range {
         /// The machine's id for the namespace's 0.
         first: u32,
-        /// How many ids there are.
+        /// Number of ids in the range.
         count: u32,
     },
 }
@@ -86,11 +86,11 @@ pub const MOST_BELOW_ONE: u16 = 128;
 pub struct Parent {
     /// The namespace, open.
     pub namespace: Descriptor,
-    /// What the parent calls the first id of [`Users::Range`].
+    /// Id in the parent of the first id of [`Users::Range`].
     pub first: u32,
 }
 
-/// What a process may talk to.
+/// Network that a process can use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
     /// The machine's own network.
@@ -110,11 +110,11 @@ pub struct Link {
     pub host_group: u32,
     /// Address in the namespace. The machine gets a route to it over the link.
     pub address: Ipv4Addr,
-    /// Where everything is sent, not necessarily in the same network.
+    /// Default gateway, not necessarily in the same network.
     pub gateway: Ipv4Addr,
 }
 
-/// Where the files of a process come from.
+/// Layers and mounts that make up the root filesystem of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Root {
     /// An existing, empty directory of the machine. Mounts are put together on it, in a
@@ -122,11 +122,11 @@ pub struct Root {
     pub staging: PathBuf,
     /// Read-only layers, the lowest first. At least one.
     pub layers: Vec<PathBuf>,
-    /// Where changes go.
+    /// Writable layer.
     pub top: Top,
 }
 
-/// Where changes to the root go.
+/// Writable layer of a root filesystem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Top {
     /// Two existing directories in the same directory.
@@ -151,7 +151,7 @@ pub struct Bind {
     /// Absolute, inside the root. Made (empty) if it is missing; symlinks on the way are
     /// followed inside the root only.
     pub target: String,
-    /// Whether it can be written to.
+    /// True if it can be written to.
     pub writable: bool,
 }
 
@@ -160,9 +160,9 @@ pub struct Bind {
 pub struct PlannedFile {
     /// Absolute, inside the root. What is there is replaced, also if it is a symlink.
     pub path: String,
-    /// What it holds.
+    /// Content of the file.
     pub content: String,
-    /// Permission bits.
+    /// Permission bits, as `chmod` takes them.
     pub mode: u32,
 }
 
@@ -206,10 +206,10 @@ pub enum Program {
     Path(String),
 }
 
-/// What a process may do.
+/// Capabilities and rights of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Privileges {
-    /// What root needs to install packages.
+    /// The capabilities that root needs to install packages.
     Build,
     /// The same. The first process has one more capability than anything it starts can ever
     /// have, so nothing inside can trace it.
@@ -220,7 +220,7 @@ pub enum Privileges {
     Enter,
 }
 
-/// How long a process lives.
+/// Relation of a process's lifetime to its launcher's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Lifetime {
     /// Until it ends: it outlives the launcher and the server. Whoever started the launcher

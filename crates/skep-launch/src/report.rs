@@ -1,4 +1,4 @@
-//! What the launcher answers.
+//! Messages of a launcher.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,23 +13,23 @@ pub(crate) enum Report {
     Started {
         /// The machine's id of the process.
         pid: i32,
-        /// How long each step took, in microseconds.
+        /// Duration of each step, in microseconds.
         timings: Vec<(Step, u32)>,
     },
     /// The launcher gave up; nothing of the process is left.
     Failed {
-        /// Where.
+        /// Step that failed.
         step: Step,
-        /// What the system said.
+        /// Error of the system call.
         errno: i32,
-        /// On what, where the step alone does not say it.
+        /// Object of the failed step, where the step alone does not name it.
         thing: Option<String>,
     },
     /// The process of a tied launch ended.
     Ended(Ended),
 }
 
-/// How a process ended.
+/// Exit status of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ended {
     /// It returned this code.

@@ -31,7 +31,7 @@ pub struct Started {
     pub pid: i32,
     /// The process itself: readable when it has ended.
     pub pidfd: OwnedFd,
-    /// How long each step took, in microseconds.
+    /// Duration of each step, in microseconds.
     pub timings: Vec<(Step, u32)>,
     /// The launcher of a detached process, if it was forked for it: readable when it is gone.
     /// Until then the process is its child and nobody else's.
@@ -46,7 +46,7 @@ pub(crate) struct Tied {
     pub(crate) launcher: Carrier,
 }
 
-/// Why a process could not be launched.
+/// Errors of launching a process.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// The launcher itself could not be started.
@@ -54,7 +54,7 @@ pub enum SpawnError {
     Start {
         /// The program that was to be the launcher.
         executable: PathBuf,
-        /// What the system said.
+        /// Error of the system call.
         source: io::Error,
     },
     /// The launcher could not be told what to do.
@@ -66,11 +66,11 @@ pub enum SpawnError {
     /// It gave up and said where. Nothing of the process is left.
     #[error("launcher failed while {step}{}", thing.as_ref().map(|thing| format!(" `{thing}`")).unwrap_or_default())]
     Step {
-        /// Where.
+        /// Step that failed.
         step: Step,
-        /// On what, where the step alone does not say it.
+        /// Object of the failed step, where the step alone does not name it.
         thing: Option<String>,
-        /// What the system said.
+        /// Error of the system call.
         source: io::Error,
     },
     /// It ended without a word, which is a bug or a kill from outside.

@@ -9,8 +9,8 @@ use crate::order::Order;
 use crate::spawn::send_plan;
 use crate::{Descriptors, LaunchPlan, Launcher, SpawnError, Started};
 
-/// How long a launcher that stays may take to begin with a plan. It takes less than a
-/// millisecond; one that takes this long is stuck, and is replaced.
+/// Time limit for a launcher that stays to begin with a plan. It takes less than a millisecond; one
+/// that takes this long is stuck, and is replaced.
 const BEGIN: Duration = Duration::from_secs(2);
 
 /// A launcher that stays: started once, it forks for every plan.
@@ -25,7 +25,7 @@ pub struct StandingLauncher {
     standing: Mutex<Option<Arc<Standing>>>,
 }
 
-/// Who has carried a plan out.
+/// The kind of launcher that has carried a plan out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CarriedOutBy {
     /// A fork of the launcher that stays.
@@ -96,6 +96,8 @@ impl StandingLauncher {
         };
         let (ours, theirs) = Channel::pair().map_err(SpawnError::Send)?;
         let order = send_plan(&standing.socket, Some(&theirs), plan, descriptors);
+        // The fork alone holds that end now, so that its death is seen here as the end of the
+        // channel.
         drop(theirs);
         let beginning = match order {
             Ok(()) => hearing.beginning(&ours, BEGIN),

@@ -1,10 +1,10 @@
-//! Why a step failed, small enough to be sent.
+//! Failure of a step, small enough to be sent.
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// What the system said, and about what.
+/// Error of a system call, and the object it was about.
 #[derive(Debug)]
 pub(crate) struct Trouble {
     pub(crate) errno: i32,

@@ -1,4 +1,4 @@
-//! From decisions about system calls to one program for the kernel.
+//! Compilation of decisions about system calls into one BPF program.
 //!
 //! The kernel runs the program at every call, and translates it whenever it is installed, so it
 //! is short: a search by halves finds the range of numbers that a call is in, and only the few
@@ -9,26 +9,26 @@ use std::io;
 
 use skep_linux::Instruction;
 
-/// What a program is called for, as the kernel names it.
+/// Architecture whose calls a program decides about, as the kernel names it.
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xc000_00b7;
 
-/// Where things lie in what a program is called with: `struct seccomp_data`.
+/// Offsets in the input of a program: `struct seccomp_data`.
 const NUMBER: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;
 const ARGUMENT_BYTES: u32 = 8;
 
-/// What the kernel answers to a call.
+/// Answers of the kernel to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Whatever it does.
+    /// The call is carried out.
     Allowed,
     /// "No such call", so that programs fall back to what they did before it existed.
     Unknown,
-    /// "Not permitted".
+    /// "Not permitted": `EPERM`.
     Refused,
     /// "No such family of addresses".
     NoFamily,
@@ -38,11 +38,11 @@ pub(super) enum Answer {
     NoOption,
     /// "Invalid argument", which is what kernels say that do not know what is asked for.
     Invalid,
-    /// As if it had been done.
+    /// Nothing is done, and the caller is told that it was.
     Ignored,
 }
 
-/// What decides about a call.
+/// A decision about a call.
 ///
 /// The kernel reads the arguments that are compared with values as 32 bits, so a program does,
 /// too: otherwise a caller could hide a value behind bits that the kernel ignores. A pointer it
@@ -50,17 +50,17 @@ pub(super) enum Answer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
     Answer(Answer),
-    /// Whether an argument has one of these bits.
+    /// True if an argument has one of these bits.
     AnyBit(u8, u32, Branches),
-    /// Whether an argument is one of these values.
+    /// True if an argument is one of these values.
     OneOf(u8, Vec<u32>, Branches),
-    /// Whether these bits of an argument are one of these values.
+    /// True if these bits of an argument are one of these values.
     OneOfBits(u8, u32, Vec<u32>, Branches),
-    /// Whether an argument is a null pointer.
+    /// True if an argument is a null pointer.
     Null(u8, Branches),
 }
 
-/// What follows if it is so, and if not.
+/// Decisions that follow if a condition holds, and if it does not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Branches {
     pub(super) yes: Box<Decision>,
@@ -314,7 +314,7 @@ pub(super) mod tests {
         }
     }
 
-    /// What a decision is without any program.
+    /// Returns the answer of a decision, found without any program.
     fn decided(decisions: &BTreeMap<u32, Decision>, otherwise: Answer, call: Call) -> Answer {
         let mut decision = decisions.get(&call.number);
         let argument = |index: u8| call.word(FIRST_ARGUMENT + ARGUMENT_BYTES * u32::from(index));

@@ -14,7 +14,7 @@ const CRASH_LIMIT: u32 = 4;
 /// `TCP_AO_INFO`).
 const SOCKET_KEYS: [libc::c_int; 4] = [14, 32, 38, 40];
 
-/// What is decided about a call if an argument is one of some values.
+/// A decision about a call that is taken if an argument is one of some values.
 #[derive(Debug)]
 struct Exception {
     call: i64,
@@ -92,9 +92,10 @@ fn crash_limit() -> [Exception; 2] {
     [prlimit, setrlimit]
 }
 
-/// Whoever can put a template's pages out of memory sees who brings them back. That pages of a
-/// file are not needed is a hint, which nobody has to follow. `MADV_PAGEOUT` does the same to
-/// files that one owns, as root inside owns a template's; kernels before 5.4 do not know it.
+/// Calls that put pages out of memory: whoever can do that to a template's pages sees who brings
+/// them back. That pages of a file are not needed is a hint, which nobody has to follow.
+/// `MADV_PAGEOUT` does the same to files that one owns, as root inside owns a template's; kernels
+/// before 5.4 do not know it.
 fn pages() -> [Exception; 2] {
     let of_file = Exception {
         call: libc::SYS_fadvise64,

@@ -17,12 +17,12 @@ use crate::channel::Channel;
 use crate::trouble::{On, Trouble};
 use crate::{Network, Parent, Users};
 
-/// What the helper tells the launcher.
+/// Messages of the helper to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 enum Made {
     /// The new process, a child of the launcher.
     Process(i32),
-    /// What the system said.
+    /// The step that failed, and its error.
     Failed { errno: i32, thing: Option<String> },
 }
 
@@ -46,6 +46,7 @@ pub(super) fn clone_process(
             skep_linux::exit_now(i32::from(sent.is_err()))
         }
         Cloned::Parent(helper) => {
+            // Only the helper and the new process hold these now, so that their ends are seen here.
             drop((theirs, question));
             let made = answer.receive::<Made>();
             let helper = WaitId::PidFd(helper.pidfd.as_fd());

@@ -40,6 +40,7 @@ pub(super) fn make(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
     if !plan.has(Defence::MinimalDev) {
         return take_over(root, plan.users);
     }
+    // The mounts are made in the host's user namespace, so the ids on them are the host's.
     let first = match plan.users {
         Users::Host => 0,
         Users::Range { first, .. } => first,

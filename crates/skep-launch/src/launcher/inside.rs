@@ -1,4 +1,4 @@
-//! What the new process does before it becomes the program.
+//! Work of the new process before it becomes the program.
 
 use std::ffi::CString;
 use std::io::Write;
@@ -31,8 +31,8 @@ const NAMESPACE_LIMITS: [&str; 8] = [
     "max_time_namespaces",
 ];
 
-/// What is counted for the creator of the parent, too, and so for all that are below it: each
-/// gets no more than its part.
+/// Limits of what is counted for the creator of the parent, too, and so for all that are below it:
+/// each gets no more than its part.
 const SHARED_LIMITS: [(&str, &str); 2] = [
     ("max_inotify_instances", "128"),
     ("max_inotify_watches", "131072"),
@@ -63,6 +63,8 @@ fn prepare<'a>(
     steps: &mut Steps,
 ) -> Result<Prepared<'a>, Failure> {
     let plan = launch.plan;
+    // From here on a launcher that is killed takes this process along. One that was killed before
+    // has closed the channel, which is seen below.
     let tied = die_with_launcher(true);
     // The launcher is busy mounting, so there is time for this.
     let filter = filter::filter(plan.privileges);
@@ -70,6 +72,8 @@ fn prepare<'a>(
     steps.carry_out(Step::OwnMounts, || {
         tied?;
         at_home?;
+        // Waits until the launcher has put all mounts in place: the copy of its namespace is the
+        // root.
         if channel.receive::<()>()?.is_none() {
             return Err(Errno::PIPE.into());
         }
@@ -83,6 +87,8 @@ fn prepare<'a>(
     })?;
     steps.carry_out(Step::BecomeRoot, || become_root(plan.users))?;
     steps.carry_out(Step::LimitNamespaces, || limit_namespaces(plan, machine))?;
+    // As root of the new users and in the new root: the files are theirs, and links of the template
+    // lead nowhere else.
     steps.carry_out(Step::WriteFiles, || {
         plan.files.iter().try_for_each(write_file)
     })?;
@@ -96,6 +102,9 @@ fn prepare<'a>(
         rustix::process::umask(Mode::from_raw_mode(0o022));
         Prepared::new(launch)
     })?;
+    // In this order: cutting the bounding set takes `CAP_SETPCAP`, and a filter without
+    // `no_new_privs`, under which `sudo` works, takes `CAP_SYS_ADMIN`. Only then are both given up;
+    // the filter therefore has to allow the calls of the last step.
     steps.carry_out(Step::DropCapabilities, || {
         if plan.has(Defence::Capabilities) {
             capabilities::cut_bounding_set(plan.privileges)?;
@@ -139,8 +148,9 @@ fn become_root(users: Users) -> Result<(), Trouble> {
     die_with_launcher(true)
 }
 
-/// In a user namespace of one's own all capabilities come back. Nobody inside may make one,
-/// and only a capability that nobody inside will have could raise the limit again.
+/// Sets the limits of namespaces to zero: in a user namespace of one's own all capabilities come
+/// back. Nobody inside may make one, and only a capability that nobody inside will have could raise
+/// the limit again.
 fn limit_namespaces(plan: &LaunchPlan, machine: &Machine) -> Result<(), Trouble> {
     if plan.users == Users::Host || !plan.has(Defence::NamespaceLimits) {
         return Ok(());

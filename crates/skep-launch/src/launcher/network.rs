@@ -6,17 +6,17 @@ use super::Machine;
 use crate::trouble::{On, Trouble};
 use crate::{Defence, LaunchPlan, Network, Users};
 
-/// What the interface is called inside.
+/// Name of the interface inside.
 const INTERFACE: &str = "eth0";
 
-/// What the kernel keeps for a socket beside its queues, in bytes: groups, options, and what is
-/// sent along with a message. No cgroup counts it. A message with as many descriptors as the kernel
-/// allows, 253, takes a quarter.
+/// Limit of the memory that the kernel keeps for a socket beside its queues, in bytes: groups,
+/// options, and what is sent along with a message. No cgroup counts it. A message with as many
+/// descriptors as the kernel allows, 253, takes a quarter.
 const SOCKET_EXTRAS: &str = "4096";
 
-/// What a connection's receive buffer holds at least, at first and at most. Since Linux 6.18 the
-/// most is 32 MiB by default, of which nothing is counted before somebody accepts the connection;
-/// this is what it was before.
+/// Smallest, initial and largest receive buffer of a connection. Since Linux 6.18 the most is 32
+/// MiB by default, of which nothing is counted before somebody accepts the connection; this is what
+/// it was before.
 const CONNECTION_BUFFER: &str = "4096 131072 6291456";
 
 /// Multicast groups of a socket. Each takes of that, and as much again for the interface.

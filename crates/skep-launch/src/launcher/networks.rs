@@ -9,10 +9,10 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
-/// How many are kept.
+/// Number of namespaces kept ready.
 const SPARE: usize = 4;
 
-/// Where the kernel shows the namespace of this process.
+/// Path of this process's network namespace.
 const OWN: &str = "/proc/self/ns/net";
 
 /// Empty network namespaces, and the one to come back to.

@@ -63,7 +63,7 @@ const MASKED_DIRECTORIES: [&str; 7] = [
     "scsi",
 ];
 
-/// What programs read, and must not write.
+/// Entries that programs read, and must not write.
 const READ_ONLY: [&str; 4] = ["bus", "irq", "mtrr", "sys"];
 
 /// A number that is the same until the machine is started anew, and so tells two sandboxes that
@@ -153,9 +153,9 @@ fn mount_for(
     }
 }
 
-/// Without being told, the kernel shows the pid namespace of whoever mounts, so a process is sent
-/// into it. It keeps the machine's user namespace and the launcher's mounts: the new process
-/// itself would not be allowed to mount before it sees a whole `/proc`.
+/// Mounts from a process that is sent into the pid namespace, because kernels before 6.17 show that
+/// of whoever mounts. It keeps the machine's user namespace and the launcher's mounts: the new
+/// process itself would not be allowed to mount before it sees a whole `/proc`.
 fn mount_from_inside(
     child: &Child,
     place: &OwnedFd,
@@ -165,6 +165,7 @@ fn mount_from_inside(
         child.pidfd.as_fd(),
         ThreadNameSpaceType::PROCESS_ID,
     )?;
+    // A process never changes its own pid namespace, only that of its children.
     match skep_linux::clone_process(UnshareFlags::empty())? {
         Cloned::Child => {
             let result = tree::new_mount("proc", options, locked_down())

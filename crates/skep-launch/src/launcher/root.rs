@@ -11,7 +11,7 @@ use crate::steps::{Failure, Steps};
 use crate::trouble::{On, Trouble};
 use crate::{Defence, Descriptors, LaunchPlan, Root, Step, Top, Users, disk};
 
-/// What programs look for in `/sys`. Everything else there is about the machine: its devices,
+/// Parts of `/sys` that programs look for. Everything else there is about the machine: its devices,
 /// its disks with their files' names, its firmware.
 const SYSTEM_PARTS: [&str; 6] = [
     "devices/system/cpu",
@@ -217,7 +217,7 @@ pub(super) fn locked_down() -> MountAttrFlags {
         | MountAttrFlags::MOUNT_ATTR_NOEXEC
 }
 
-/// Where the new root lies until it is the root.
+/// Returns the path of the new root until it is the root.
 pub(super) fn staged(root: &Root) -> std::path::PathBuf {
     root.staging.join("root")
 }

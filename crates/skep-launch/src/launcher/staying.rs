@@ -17,26 +17,26 @@ use crate::channel::Channel;
 use crate::order::Order;
 use crate::report::Report;
 
-/// How long nobody must have wanted anything before something is made ahead.
+/// Idle time after which a namespace is made ahead.
 const QUIET: Duration = Duration::from_millis(20);
 
 /// A launcher that stays.
 #[derive(Debug)]
 struct Staying {
     socket: Channel,
-    /// Those that have not ended.
+    /// Forks that have not ended.
     forks: Vec<Child>,
     networks: Networks,
 }
 
-/// What there is to do.
+/// Reasons to wake up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     /// There is an order, or the other end is closed.
     Order,
-    /// Something else happened.
+    /// A fork has ended, or a signal came.
     Other,
-    /// Nothing happened for a while.
+    /// No order came for a while.
     Quiet,
 }
 
@@ -67,9 +67,14 @@ pub(super) fn stay(socket: Channel) -> bool {
                     true => staying.networks.take(),
                     false => None,
                 };
+                // This process has one thread, so the fork is whole. What came with the plan is
+                // closed here at the end of this arm: nothing of it is left for the next fork to
+                // inherit.
                 match skep_linux::clone_process(UnshareFlags::empty()) {
                     Ok(Cloned::Parent(fork)) => staying.forks.push(fork),
                     Ok(Cloned::Child) => {
+                        // The fork keeps neither the socket of the server, on which plans of others
+                        // arrive, nor the spare namespaces, nor the pidfds of its siblings.
                         drop(staying);
                         skep_linux::exit_now(i32::from(!begin(descriptors, network)));
                     }
@@ -117,12 +122,14 @@ impl Staying {
     }
 }
 
-/// What a fork does: says that it begins, and carries the plan out.
+/// Announces that this fork begins, and carries the plan out.
 fn begin(mut descriptors: Vec<OwnedFd>, network: Option<OwnedFd>) -> bool {
     if descriptors.is_empty() {
         return false;
     }
     let channel = Channel::from_descriptor(descriptors.remove(0));
+    // Nothing is done before this has been sent: until then the sender may give the plan to another
+    // launcher, and afterwards it never does.
     let myself = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
     let Ok(myself) = myself else {
         return false;

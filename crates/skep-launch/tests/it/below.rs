@@ -18,7 +18,7 @@ crate::tests![
     what_it_leaves_behind_stopped_is_ended,
 ];
 
-/// How many ids a sandbox has, and the namespace above it for itself.
+/// Number of ids of a sandbox, and of the namespace above it for itself.
 const IDS: u32 = 65_536;
 
 /// A process that keeps a user namespace for itself and one sandbox.
@@ -221,7 +221,7 @@ fn run_to_its_end(bench: Bench) -> (Started, PipeReader) {
     (started, bench.output)
 }
 
-/// Where in `/proc` a child is that was left behind, as its parent has said.
+/// Returns the path in `/proc` of a child that was left behind, as its parent has said.
 fn orphan(mut output: PipeReader) -> String {
     let mut said = String::new();
     output.read_to_string(&mut said).unwrap();

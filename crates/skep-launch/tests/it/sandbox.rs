@@ -1,4 +1,4 @@
-//! What a sandbox sees, may and may not.
+//! The view and the rights of a process in a sandbox.
 
 use std::os::unix::fs::{MetadataExt, symlink};
 

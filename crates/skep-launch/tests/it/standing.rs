@@ -95,7 +95,7 @@ fn pid_of(standing: &StandingLauncher) -> Pid {
     Pid::from_raw(standing.pid().unwrap().cast_signed()).unwrap()
 }
 
-/// What the launcher has forked and not reaped.
+/// Returns the processes that the launcher has forked and not reaped.
 fn forks(standing: &StandingLauncher) -> Vec<Pid> {
     let pid = pid_of(standing);
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
@@ -257,7 +257,7 @@ fn a_network_that_was_made_ahead_is_for_one_sandbox_alone() {
     assert_ne!(first, network());
 }
 
-/// What the launcher has open.
+/// Returns the descriptors that the launcher has open.
 fn descriptors(standing: &StandingLauncher) -> Vec<String> {
     let folder = fs::read_dir(format!("/proc/{}/fd", pid_of(standing))).unwrap();
     let links = folder.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
@@ -284,7 +284,7 @@ fn nobody_but_its_own_fork_ever_has_what_a_plan_says() {
     assert!(!remembers(pid_of(&standing), &secret));
 }
 
-/// Whether a process has a text anywhere in the memory that it could write to.
+/// Returns true if a process has a text anywhere in the memory that it could write to.
 fn remembers(pid: Pid, text: &str) -> bool {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
