@@ -1,4 +1,4 @@
-//! What one edge tells another about a caller.
+//! A note from one edge to another about a caller.
 
 /// Marks an answer to a caller whose key was right, for the front door: it keeps the
 /// connection of such a caller when it has no room for strangers.

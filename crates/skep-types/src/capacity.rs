@@ -1,4 +1,4 @@
-//! What a machine has for sandboxes.
+//! Capacity of a host for sandboxes, and admission by what is left of it.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::Resources;
 
 const MIB: u64 = 1 << 20;
 
-/// Something that a machine has so much of, for all sandboxes together.
+/// A resource that a host has a limited amount of, for all sandboxes together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HostResource {
     /// Memory, in bytes.
@@ -26,7 +26,7 @@ pub enum HostResource {
 }
 
 impl HostResource {
-    /// Every resource.
+    /// All resources, in the order in which they are checked.
     pub const ALL: [Self; 7] = [
         Self::Memory,
         Self::Disk,
@@ -57,36 +57,36 @@ impl fmt::Display for HostResource {
     }
 }
 
-/// How much there is of a resource.
+/// Total and available amount of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Capacity {
     /// All of it. Zero if the machine does not count it, which is no bound.
     pub total: u64,
-    /// What nobody uses now.
+    /// The part that is not in use now.
     pub available: u64,
 }
 
-/// What a machine has of every resource, at one moment.
+/// Capacity of a host, of every resource, at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HostCapacity {
-    /// See [`HostResource::Memory`].
+    /// Capacity for [`HostResource::Memory`].
     pub memory: Capacity,
-    /// See [`HostResource::Disk`].
+    /// Capacity for [`HostResource::Disk`].
     pub disk: Capacity,
-    /// See [`HostResource::Inodes`].
+    /// Capacity for [`HostResource::Inodes`].
     pub inodes: Capacity,
-    /// See [`HostResource::Processes`].
+    /// Capacity for [`HostResource::Processes`].
     pub processes: Capacity,
-    /// See [`HostResource::OpenFiles`].
+    /// Capacity for [`HostResource::OpenFiles`].
     pub open_files: Capacity,
-    /// See [`HostResource::Cgroups`].
+    /// Capacity for [`HostResource::Cgroups`].
     pub cgroups: Capacity,
-    /// See [`HostResource::Slots`].
+    /// Capacity for [`HostResource::Slots`].
     pub slots: Capacity,
 }
 
 impl HostCapacity {
-    /// How much there is of one resource.
+    /// Returns the capacity of one resource.
     pub fn of(&self, resource: HostResource) -> Capacity {
         match resource {
             HostResource::Memory => self.memory,
@@ -100,10 +100,10 @@ impl HostCapacity {
     }
 }
 
-/// What is kept from sandboxes, for the host and for those that run.
+/// The part of a resource that is kept from sandboxes, for the host and for those that run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reserve {
-    /// So many bytes.
+    /// An absolute number of bytes.
     Bytes(u64),
     /// This part of all there is, from 0 to 100.
     Percent(f64),
@@ -112,7 +112,7 @@ pub enum Reserve {
     Least {
         /// The part, from 0 to 100.
         percent: f64,
-        /// The bytes.
+        /// Upper bound of the reserve, in bytes.
         bytes: u64,
     },
 }
@@ -134,25 +134,25 @@ impl Reserve {
     }
 }
 
-/// When a machine has room for another sandbox.
+/// Rules by which a host has room for another sandbox.
 ///
 /// Sandboxes rarely use what they may. So what counts is what the machine really has left,
 /// against what a new sandbox is expected to need; and beside that, how much was promised.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdmissionPolicy {
-    /// Whether anything is refused.
+    /// False to refuse nothing.
     pub enabled: bool,
     /// Memory that sandboxes do not get.
     pub memory_reserve: Reserve,
-    /// What a new sandbox is expected to need, in MiB, if its limit is not less.
+    /// Memory that a new sandbox is expected to need, in MiB, if its limit is not less.
     pub memory_per_sandbox_mib: u32,
-    /// How many times the machine's memory the limits of all sandboxes may be.
+    /// Largest ratio of the memory limits of all sandboxes to the host's memory.
     pub memory_overcommit: f64,
     /// Disk that sandboxes do not get; of its files the same part.
     pub disk_reserve: Reserve,
-    /// What a new sandbox is expected to write, in MiB, if its limit is not less.
+    /// Disk space that a new sandbox is expected to write, in MiB, if its limit is not less.
     pub disk_per_sandbox_mib: u32,
-    /// How many times the file system's size the limits of all sandboxes may be.
+    /// Largest ratio of the disk limits of all sandboxes to the size of the file system.
     pub disk_overcommit: f64,
     /// Processes that sandboxes do not get; of descriptors and groups the same part.
     pub process_reserve: Reserve,
@@ -176,17 +176,17 @@ impl Default for AdmissionPolicy {
     }
 }
 
-/// What is promised to sandboxes: the sums of their limits, in bytes.
+/// Resources promised to sandboxes: the sums of their limits, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Promised {
-    /// Memory.
+    /// Sum of the memory limits.
     pub memory: u64,
-    /// Disk.
+    /// Sum of the disk limits.
     pub disk: u64,
 }
 
 impl Promised {
-    /// What a sandbox of these limits is promised.
+    /// Returns the promise to a sandbox of these limits.
     pub fn to(resources: Resources) -> Self {
         Self {
             memory: u64::from(resources.memory_mib) * MIB,
@@ -194,7 +194,7 @@ impl Promised {
         }
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -214,7 +214,7 @@ impl Promised {
 }
 
 impl AdmissionPolicy {
-    /// What a new sandbox of these limits is expected to take of a resource.
+    /// Returns the amount of a resource that a new sandbox of these limits is expected to take.
     fn need(&self, resource: HostResource, resources: Resources) -> u64 {
         match resource {
             HostResource::Memory => {
@@ -229,7 +229,7 @@ impl AdmissionPolicy {
         }
     }
 
-    /// What sandboxes do not get of a resource of which there is so much.
+    /// Returns the amount of a resource, of which there is so much, that sandboxes do not get.
     fn reserve(&self, resource: HostResource, total: u64) -> u64 {
         match (resource, self.disk_reserve, self.process_reserve) {
             (HostResource::Memory, _, _) => self.memory_reserve.of(total),
@@ -248,15 +248,16 @@ impl AdmissionPolicy {
         }
     }
 
-    /// What sandboxes may still take of a resource; `None` if nobody counts it.
+    /// Returns the amount of a resource that sandboxes may still take; `None` if the host does not
+    /// count it.
     fn left(&self, resource: HostResource, host: &HostCapacity) -> Option<u64> {
         let Capacity { total, available } = host.of(resource);
         let left = available.saturating_sub(self.reserve(resource, total));
         (total > 0).then_some(left)
     }
 
-    /// What there is too little of for one more sandbox of these limits, while `starting`
-    /// others take their part and `promised` is given away; `None` if it has room.
+    /// Returns the resource that is too scarce for one more sandbox of these limits, while
+    /// `starting` others take their part and `promised` is given away; `None` if the host has room.
     pub fn shortage(
         &self,
         host: &HostCapacity,
@@ -276,7 +277,7 @@ impl AdmissionPolicy {
         found.or_else(|| self.broken_promise(host, promised.plus(Promised::to(resources))))
     }
 
-    /// What more of is promised than may be.
+    /// Returns a resource of which more is promised than may be.
     fn broken_promise(&self, host: &HostCapacity, promised: Promised) -> Option<HostResource> {
         let exceeds = |total: u64, overcommit: f64, promised: u64| {
             #[expect(
@@ -292,7 +293,7 @@ impl AdmissionPolicy {
         exceeds(host.disk.total, self.disk_overcommit, promised.disk).then_some(HostResource::Disk)
     }
 
-    /// Whether sandboxes have taken all that they may of a resource.
+    /// Returns true if sandboxes have taken all that they may of a resource.
     pub fn is_exhausted(&self, resource: HostResource, host: &HostCapacity) -> bool {
         self.left(resource, host) == Some(0)
     }

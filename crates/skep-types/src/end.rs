@@ -1,13 +1,13 @@
-//! Why a sandbox is gone, and what it used.
+//! The end of a sandbox: its reason, and the resources used.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Why a sandbox ended. Kept after death, shown wherever the sandbox is shown.
+/// Reason for which a sandbox ended. Kept after death, shown wherever the sandbox is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EndReason {
-    /// Somebody asked for it.
+    /// A caller asked for it.
     Killed,
     /// Its deadline passed.
     Timeout,
@@ -28,7 +28,7 @@ pub enum EndReason {
 }
 
 impl EndReason {
-    /// Every reason.
+    /// All reasons, for tables and tests.
     pub const ALL: [Self; 8] = [
         Self::Killed,
         Self::Timeout,
@@ -72,7 +72,7 @@ impl FromStr for EndReason {
     }
 }
 
-/// What a sandbox used, as its cgroup counted it.
+/// Resources that a sandbox used, as its cgroup counted them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Processor time of all its processes, the dead ones included.
@@ -86,31 +86,30 @@ pub struct Usage {
     /// Memory in use on average, in bytes: of straight lines between the moments at which
     /// somebody read it.
     pub memory_average_bytes: u64,
-    /// What it has written to its own disk and still holds, in bytes.
+    /// Space on its own disk that it has written and still holds, in bytes.
     pub disk_bytes: u64,
-    /// What it read from its own disk, in bytes. What is in memory already is not read.
+    /// Bytes read from its own disk. What is in memory already is not read.
     pub disk_read_bytes: u64,
-    /// What it wrote to its own disk, in bytes. What is removed before it leaves memory is
-    /// never written.
+    /// Bytes written to its own disk. What is removed before it leaves memory is never written.
     pub disk_written_bytes: u64,
-    /// What came to it over the network, in bytes.
+    /// Bytes received over the network.
     pub received_bytes: u64,
-    /// What it sent over the network, in bytes.
+    /// Bytes sent over the network.
     pub sent_bytes: u64,
     /// Processes and threads now.
     pub pids: u32,
-    /// How often the kernel killed inside it for lack of memory.
+    /// Number of its processes that the OOM killer took.
     pub out_of_memory_kills: u64,
 }
 
 /// A sandbox's end: why, and the bill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {
-    /// Why it ended.
+    /// Reason of the end.
     pub reason: EndReason,
-    /// What it had used by then.
+    /// Resources used until then.
     pub usage: Usage,
-    /// When.
+    /// Time of the end.
     pub at: jiff::Timestamp,
 }
 

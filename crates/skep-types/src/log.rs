@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-/// Something a sandbox logged.
+/// One entry of a sandbox's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogEntry {
     /// The time at which it was logged.
     pub at: Timestamp,
-    /// The severity.
+    /// Severity of the event.
     pub level: LogLevel,
-    /// The text.
+    /// Text for people.
     pub message: String,
     /// Details, such as the id of the process that wrote it.
     pub fields: BTreeMap<String, String>,
@@ -22,10 +22,10 @@ pub struct LogEntry {
 pub enum LogLevel {
     /// Helps to find a fault.
     Debug,
-    /// As expected.
+    /// Normal course of events.
     Info,
-    /// Unexpected.
+    /// Unexpected event that was handled.
     Warn,
-    /// Wrong.
+    /// Failure of something that was asked for.
     Error,
 }

@@ -1,9 +1,9 @@
-//! What a sandbox may reach.
+//! Networks that a sandbox may reach.
 
-/// Whom the sandbox may talk to, beyond what is never reachable ([`PLATFORM_DENIED`]).
+/// Rule for outgoing connections, beyond what is never reachable ([`PLATFORM_DENIED`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Egress {
-    /// Everything public.
+    /// All public addresses are reachable.
     #[default]
     Internet,
     /// Nothing at all: not even names are resolved.

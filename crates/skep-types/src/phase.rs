@@ -1,9 +1,9 @@
-//! Where a sandbox is in its life, as a pure state machine.
+//! The life of a sandbox, as a pure state machine.
 
 use Event::{AgentReady, Exited, Kill, KillFailed, Pause, Resume};
 use Phase::{Gone, Paused, Running, Starting, Stopping, Stuck};
 
-/// Where a sandbox is in its life.
+/// Phase in the life of a sandbox.
 ///
 /// ```text
 /// Starting ──► Running ◄──► Paused
@@ -16,7 +16,7 @@ use Phase::{Gone, Paused, Running, Starting, Stopping, Stuck};
 pub enum Phase {
     /// Being launched; its agent has not answered yet.
     Starting,
-    /// Reachable.
+    /// Its agent answers, and callers can reach it.
     Running,
     /// Kept, but not running.
     Paused,
@@ -29,16 +29,16 @@ pub enum Phase {
     Gone,
 }
 
-/// Something that happened to a sandbox or was asked of it.
+/// An event in the life of a sandbox, or a request to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
     /// The agent answered for the first time.
     AgentReady,
-    /// Somebody asked for a pause.
+    /// A caller asked for a pause.
     Pause,
-    /// Somebody asked to go on.
+    /// A caller asked to go on.
     Resume,
-    /// Somebody, or the deadline, asked for the end.
+    /// A caller, or the deadline, asked for the end.
     Kill,
     /// Something of it could not be removed.
     KillFailed,
@@ -46,7 +46,7 @@ pub enum Event {
     Exited,
 }
 
-/// What an event means in a phase.
+/// Meaning of an event in a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Go to this phase and do what it takes.
@@ -59,9 +59,9 @@ pub enum Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{event:?} is not possible while {phase:?}")]
 pub struct Refused {
-    /// Where the sandbox was.
+    /// Phase of the sandbox at that moment.
     pub phase: Phase,
-    /// What was asked.
+    /// Event that does not fit.
     pub event: Event,
 }
 

@@ -1,4 +1,4 @@
-//! How much a sandbox may use.
+//! Resource limits of a sandbox.
 
 /// The limits of one sandbox. They come from the template, bounded by the configuration, and
 /// are in force before the first untrusted instruction runs.
@@ -8,7 +8,7 @@ pub struct Resources {
     pub cpus: u32,
     /// Memory of everything in the sandbox, page cache included, in MiB.
     pub memory_mib: u32,
-    /// What the sandbox may add to its template's files, in MiB.
+    /// Space that the sandbox may add to its template's files, in MiB.
     pub disk_mib: u32,
     /// Processes and threads together.
     pub pids: u32,

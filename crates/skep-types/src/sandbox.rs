@@ -9,7 +9,7 @@ use crate::{
     Egress, Ending, ExecutionId, Phase, Redacted, SandboxId, Secrets, TemplateImage, TenantId,
 };
 
-/// What opens a sandbox's agent: 64 hexadecimal characters.
+/// Token that opens a sandbox's agent: 64 hexadecimal characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessToken(Redacted<Box<str>>);
 
@@ -51,7 +51,8 @@ impl AccessToken {
         self.0.reveal()
     }
 
-    /// Whether `candidate` is this token, in a time that does not depend on where they differ.
+    /// Returns true if `candidate` is this token, in a time that does not depend on where they
+    /// differ.
     pub fn matches(&self, candidate: &str) -> bool {
         self.reveal().as_bytes().ct_eq(candidate.as_bytes()).into()
     }
@@ -60,38 +61,39 @@ impl AccessToken {
 /// Everything a node needs to run a sandbox.
 #[derive(Debug, Clone)]
 pub struct SandboxSpec {
-    /// Its name.
+    /// Unique id of the sandbox.
     pub id: SandboxId,
-    /// What it is made of.
+    /// Template that it is made of.
     pub template: TemplateImage,
-    /// With whose sandboxes it may share what is warmed.
+    /// Tenant with whose sandboxes it may share what is warmed.
     pub tenant: TenantId,
     /// The caller's environment, for every process in it.
     pub env: Redacted<Vec<(String, String)>>,
-    /// What code in it must not show.
+    /// Values to mask in the output of code.
     pub secrets: Secrets,
-    /// What opens its agent; `None` for a sandbox whose owner asked for no token.
+    /// Token that opens its agent; `None` for a sandbox whose owner asked for no token.
     pub access_token: Option<AccessToken>,
-    /// Whom it may talk to.
+    /// Rule for its outgoing connections.
     pub egress: Egress,
-    /// How long it lives, counted from the moment it is ready.
+    /// Time to live, counted from the moment it is ready.
     pub lifetime: std::time::Duration,
 }
 
 /// A sandbox as seen from outside its node, at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxStatus {
-    /// Its name.
+    /// Unique id of the sandbox.
     pub id: SandboxId,
-    /// Which run of it this is.
+    /// Id of this run of it.
     pub execution: ExecutionId,
-    /// Where it is in its life.
+    /// Phase in its life.
     pub phase: Phase,
-    /// When it became ready.
+    /// Time at which it became ready.
     pub started_at: Timestamp,
-    /// When it will end if nobody asks for more time; for one that is gone, when it ended.
+    /// Time at which it will end if nobody asks for more time; for one that is gone, at which it
+    /// ended.
     pub ends_at: Timestamp,
-    /// How it ended, if it did.
+    /// Reason and usage of its end, if it has ended.
     pub ending: Option<Ending>,
 }
 

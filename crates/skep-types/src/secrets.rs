@@ -10,7 +10,7 @@ use std::fmt;
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secrets(BTreeSet<String>);
 
-/// Why values are not accepted as secrets.
+/// Reasons to refuse values as secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SecretsError {
     /// It would be found everywhere, in pictures for instance.
@@ -32,7 +32,7 @@ impl Secrets {
     pub const SHORTEST: usize = 6;
     /// Longer than any key that people hand around.
     pub const LONGEST: usize = 8 << 10;
-    /// What all secrets that hold at one time may take together.
+    /// Limit for the sum of all secrets that hold at one time, in bytes.
     pub const MOST_BYTES: usize = 32 << 10;
 
     /// These values.
@@ -61,7 +61,7 @@ impl Secrets {
         Self(self.0.union(&others.0).cloned().collect()).checked()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

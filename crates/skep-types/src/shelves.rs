@@ -1,4 +1,4 @@
-//! What is kept ready, and when more of it is wanted. No clock, no task, no lock.
+//! Refill policy of a pool: things that are kept ready, by kind. No clock, no task, no lock.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub struct Shelves<K, T> {
     /// A kind with so many is full.
     high: usize,
-    /// How many kinds are kept ready at once. The one that was not asked for the longest goes.
+    /// Number of kinds kept ready at once. The one that was not asked for the longest goes.
     kinds: usize,
     shelves: Vec<Shelf<K, T>>,
 }
@@ -20,7 +20,7 @@ pub struct Shelves<K, T> {
 struct Shelf<K, T> {
     kind: K,
     things: VecDeque<T>,
-    /// From the moment it has too few until it is full.
+    /// True from the moment it has too few until it is full.
     is_filling: bool,
     asked: Instant,
 }
@@ -119,7 +119,8 @@ impl<K: Clone + PartialEq, T> Shelves<K, T> {
         expired.flat_map(|shelf| shelf.things).collect()
     }
 
-    /// When [`Self::expire`] has something to do; `None` if there is no kind at all.
+    /// Returns the time at which [`Self::expire`] has something to do; `None` if there is no kind
+    /// at all.
     pub fn next_expiry(&self, kept: Duration) -> Option<Instant> {
         let asked = self.shelves.iter().map(|shelf| shelf.asked);
         asked.min().map(|asked| asked + kept)
@@ -136,7 +137,7 @@ impl<K: Clone + PartialEq, T> Shelves<K, T> {
             .collect()
     }
 
-    /// How many things are ready, of all kinds.
+    /// Returns the number of things that are ready, of all kinds.
     pub fn count(&self) -> usize {
         self.shelves.iter().map(|shelf| shelf.things.len()).sum()
     }

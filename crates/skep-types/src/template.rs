@@ -1,4 +1,4 @@
-//! How templates are named, and what one is when it is ready to run.
+//! Names of templates, and a template that is ready to run.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -79,21 +79,21 @@ impl fmt::Display for TemplateReference {
 /// A template that is built and can be started: what the recipe said, and where its files are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateImage {
-    /// Its id.
+    /// Unique id of the template.
     pub id: TemplateId,
     /// Its first name, such as `base`.
     pub name: String,
     /// Read-only layers, the lowest first.
     pub layers: Vec<PathBuf>,
-    /// What every process of the sandbox finds in its environment, before the caller's own.
+    /// Environment of every process of the sandbox, before the caller's own.
     pub env: Vec<(String, String)>,
-    /// Who runs a command when the caller names nobody.
+    /// User of a command when the caller names none.
     pub user: String,
-    /// Where a command runs when the caller names no folder; `None` is the user's home.
+    /// Working directory of a command when the caller names none; `None` is the user's home.
     pub workdir: Option<String>,
     /// The limits of its sandboxes.
     pub resources: Resources,
-    /// Who may share what is warmed of it.
+    /// Rule about who may share what is warmed of it.
     pub sharing: Sharing,
 }
 

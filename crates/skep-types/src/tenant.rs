@@ -1,4 +1,4 @@
-//! Which sandboxes may share what is warmed ahead of need.
+//! Isolation between sandboxes in what is warmed ahead of need.
 
 use crate::TeamId;
 
@@ -26,7 +26,7 @@ impl TenantId {
     }
 }
 
-/// Who may share what is warmed of a template: its zygote and sandboxes that are ready.
+/// Rule about who may share what is warmed of a template: its zygote and sandboxes that are ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sharing {
     /// Sandboxes of one team.
@@ -37,8 +37,9 @@ pub enum Sharing {
 }
 
 impl Sharing {
-    /// How a template is shared, if `configured` is how those are that belong to everybody. One
-    /// that a team brought runs that team's code, so it is never shared between teams.
+    /// Returns the rule for a template, if `configured` is the one for those that belong to
+    /// everybody. One that a team brought runs that team's code, so it is never shared between
+    /// teams.
     pub fn of_owner(owner: Option<&TeamId>, configured: Self) -> Self {
         match owner {
             Some(_) => Self::WithinTeam,
