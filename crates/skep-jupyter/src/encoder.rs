@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 /// A language in which variables and folders can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoder {
-    /// Python.
+    /// Python, as IPython's kernels run it.
     Python,
-    /// R.
+    /// R, as IRkernel runs it.
     R,
 }
 

@@ -1,47 +1,47 @@
-//! From the messages of one execution to its outputs.
+//! Translation of the messages of one execution into its outputs.
 
 use crate::{Bundle, JsonText, Message, Nature, Reply, Stream};
 
-/// What one execution produced, in order. The last is [`Output::Ended`].
+/// Output of one execution, in order. The last is [`Output::Ended`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// The code was accepted under this number.
     Accepted {
-        /// How many executions the kernel has seen, this one included.
+        /// Number of executions that the kernel has seen, this one included.
         count: u64,
     },
-    /// Something was printed.
+    /// Text was printed.
     Text {
-        /// Where.
+        /// Standard output or standard error.
         stream: Stream,
-        /// What, as a JSON string.
+        /// The text, as a JSON string.
         text: JsonText,
     },
-    /// Something was displayed, or is the value of the cell.
+    /// A value was displayed, or is the value of the cell.
     Rich {
-        /// Its representations.
+        /// Representations by media type.
         bundle: Bundle,
-        /// Whether it is the value of the cell.
+        /// True if it is the value of the cell.
         is_main: bool,
     },
-    /// Something takes the place of what was displayed under the same id. The contract has no
-    /// line for it.
+    /// A value takes the place of what was displayed under the same id. The contract has no line
+    /// for it.
     Updated(Bundle),
-    /// What was shown until now is to disappear. The contract has no line for it.
+    /// A request to remove the output shown until now. The contract has no line for it.
     Cleared {
-        /// Not before there is something to show instead.
+        /// True if that waits until there is something to show instead.
         wait: bool,
     },
     /// The exception that ended the cell.
     Raised(Raised),
     /// A message was too large to be carried.
     TooLarge {
-        /// Its length.
+        /// Size of the message.
         bytes: u64,
     },
     /// There is nothing more.
     Ended {
-        /// Whether the code asked the kernel to end.
+        /// True if the code asked the kernel to exit.
         exiting: bool,
     },
 }
@@ -51,11 +51,11 @@ pub enum Output {
 pub struct Raised {
     /// Its class in the language.
     pub name: String,
-    /// Its text.
+    /// Text of the exception.
     pub value: String,
     /// The lines of its traceback.
     pub traceback: Vec<String>,
-    /// What it is, beside its name.
+    /// Kind of the exception, whatever its name in the language.
     pub nature: Nature,
 }
 
@@ -155,7 +155,7 @@ impl Fold {
         }
     }
 
-    /// Only the first exception of an execution is reported.
+    /// Reports an exception, but only the first of an execution.
     fn raise(&mut self, raised: Raised) -> Option<Output> {
         let first = !std::mem::replace(&mut self.raised, true);
         first.then_some(Output::Raised(raised))

@@ -13,38 +13,38 @@ use crate::{Bundle, Envelope, JsonText, Message, Nature, Reply, Stream};
 /// The version of the protocol that is read here.
 pub const PROTOCOL: u64 = 1;
 
-/// What we ask of a kernel.
+/// Requests to a kernel.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Request<'a> {
-    /// Run code.
+    /// Runs code, and sends its output.
     Execute {
-        /// What the answers will name.
+        /// Id that the answers will name as their parent.
         id: &'a str,
-        /// The code.
+        /// Source text in the language of the kernel.
         code: &'a str,
         /// Variables for this execution.
         env: &'a BTreeMap<String, String>,
     },
-    /// Replace a layer of the environment.
+    /// Replaces a layer of the environment.
     Environment {
-        /// What the answer will name.
+        /// Id that the answer will name as its parent.
         id: &'a str,
-        /// Which layer.
+        /// The layer to replace.
         layer: Layer,
         /// All its variables.
         variables: &'a BTreeMap<String, String>,
     },
-    /// Change the working directory.
+    /// Changes the working directory.
     Chdir {
-        /// What the answer will name.
+        /// Id that the answer will name as its parent.
         id: &'a str,
         /// The new directory.
         path: &'a str,
     },
-    /// End.
+    /// Ends the kernel.
     Shutdown {
-        /// What the answer will name.
+        /// Id that the answer will name as its parent.
         id: &'a str,
     },
 }
@@ -55,7 +55,7 @@ pub enum Request<'a> {
 pub enum Layer {
     /// The whole sandbox's.
     Sandbox,
-    /// One context's.
+    /// The variables of one context.
     Context,
 }
 
@@ -136,7 +136,7 @@ fn traceback_lines<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Str
     deserializer.deserialize_seq(Lines)
 }
 
-/// Whether a value that user code gave for a truth is one.
+/// Returns true if a value that user code gave for a truth is one.
 pub(crate) fn is_true(value: Option<&RawValue>) -> bool {
     value.is_some_and(|value| !matches!(value.get(), "false" | "null" | "0" | "\"\""))
 }

@@ -63,7 +63,7 @@ impl JsonText {
         Ok(Self(Bytes::from(rewritten(&text))))
     }
 
-    /// The text.
+    /// Returns the JSON text itself.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("it is ASCII by construction")
     }
@@ -84,8 +84,8 @@ impl JsonText {
         serde_json::from_slice(&self.0).ok()
     }
 
-    /// What stands between the delimiters of this JSON string, without the quotes that are part
-    /// of it if it begins and ends with the same kind; `None` if there are no such quotes.
+    /// Returns the content of this JSON string without the quotes that are part of it, if it begins
+    /// and ends with the same kind; `None` if there are no such quotes.
     ///
     /// This is what the contract does to the text of a result, so that the value `'a'` is
     /// shown as `a`. It is as blind as it sounds: `'a' + 'b'` becomes `a' + 'b`.

@@ -1,4 +1,4 @@
-//! What kernels say, and what it means for one execution.
+//! Messages of Jupyter kernels, and their meaning for one execution.
 //!
 //! Messages are Jupyter's, whatever transport carries them. A [`Fold`] turns the messages of
 //! one execution into [`Output`]s and holds every oddity of the kernels we know. Nothing here

@@ -1,4 +1,4 @@
-//! What a kernel says.
+//! Messages of a kernel.
 
 use crate::JsonText;
 
@@ -8,9 +8,9 @@ pub struct Envelope {
     /// The id of the request that it answers or that was running; `None` for what happens
     /// between executions.
     pub parent: Option<String>,
-    /// When the kernel said it, in microseconds since 1970; `None` if it did not tell.
+    /// Time at which the kernel sent it, in microseconds since 1970; `None` if it did not tell.
     pub time: Option<i64>,
-    /// What it said.
+    /// The message itself.
     pub message: Message,
 }
 
@@ -21,8 +21,8 @@ pub enum Message {
     Hello {
         /// The version of the protocol it speaks.
         protocol: u64,
-        /// How much memory, in bytes, its language lets it have before it ends it without a
-        /// word, if it does that.
+        /// Memory in bytes at which the runtime of its language aborts it without a word, if it
+        /// does that.
         heap_limit: Option<u64>,
     },
     /// It has begun to work on the request.
@@ -33,23 +33,23 @@ pub enum Message {
     Restarting,
     /// It has accepted the code under this number.
     Input {
-        /// How many executions there were, this one included.
+        /// Number of executions, this one included.
         count: u64,
     },
-    /// Something was printed.
+    /// Text was printed.
     Text {
-        /// Where.
+        /// Standard output or standard error.
         stream: Stream,
-        /// What, as a JSON string.
+        /// The text, as a JSON string.
         text: JsonText,
     },
-    /// Something was displayed.
+    /// A value was displayed.
     Display(Bundle),
-    /// Something takes the place of what was displayed under the same id.
+    /// A value takes the place of what was displayed under the same id.
     Update(Bundle),
-    /// What the cell has shown until now is to disappear.
+    /// A request to remove the output that the cell has shown until now.
     Clear {
-        /// Not before there is something to show instead.
+        /// True if that waits until there is something to show instead.
         wait: bool,
     },
     /// The value of the cell.
@@ -58,11 +58,11 @@ pub enum Message {
     Error {
         /// The class of the exception.
         name: String,
-        /// Its text.
+        /// Text of the exception.
         value: String,
         /// The lines of its traceback.
         traceback: Vec<String>,
-        /// What the kernel knows about it.
+        /// Kind of the exception, as far as the kernel knows.
         nature: Nature,
     },
     /// The answer to a request.
@@ -71,17 +71,17 @@ pub enum Message {
     Unused,
     /// The message was larger than can be carried, and was left out.
     TooLarge {
-        /// Its length.
+        /// Size of the message.
         bytes: u64,
     },
 }
 
-/// Where text was printed.
+/// Output stream of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// Standard output.
+    /// The stream `stdout`.
     Stdout,
-    /// Standard error.
+    /// The stream `stderr`.
     Stderr,
 }
 
@@ -90,23 +90,23 @@ pub enum Stream {
 pub enum Reply {
     /// It was done.
     Done {
-        /// Whether the kernel ends now because the code asked it to.
+        /// True if the kernel exits now because the code asked it to.
         exiting: bool,
     },
     /// It failed, which an [`Message::Error`] has told already if code was run.
     Failed {
         /// The class of the error.
         name: String,
-        /// Its text.
+        /// Text of the exception.
         value: String,
-        /// Whether the kernel ends now because the code asked it to.
+        /// True if the kernel exits now because the code asked it to.
         exiting: bool,
     },
     /// It was not even begun, because something before it failed.
     Aborted,
 }
 
-/// What an exception is, beside its name in the language.
+/// Kind of an exception, whatever its name in the language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nature {
     /// The code could not be parsed.
@@ -120,9 +120,9 @@ pub enum Nature {
 /// Representations of one value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bundle {
-    /// By MIME type, in the order in which they came.
+    /// Values by media type, in the order in which they came.
     pub entries: Vec<(String, JsonText)>,
-    /// What a front end may know beside them, such as the size of a picture: a JSON object.
+    /// Hints for front ends, such as the size of a picture: a JSON object.
     pub metadata: Option<JsonText>,
     /// The name under which it can be updated.
     pub display_id: Option<String>,

@@ -16,10 +16,10 @@ pub use content::KernelInfo;
 const DELIMITER: &[u8] = b"<IDS|MSG>";
 const VERSION: &str = "5.3";
 
-/// Where a kernel listens, as its connection file says.
+/// Sockets of a kernel, in the form of its connection file.
 #[derive(Debug, Clone, Serialize)]
 pub struct Connection {
-    /// Always `ipc`.
+    /// Transport of the sockets, always `ipc`.
     pub transport: &'static str,
     /// The path of its sockets without their numbers.
     pub ip: String,
@@ -33,9 +33,9 @@ pub struct Connection {
     pub control_port: u16,
     /// The number of the socket that echoes.
     pub hb_port: u16,
-    /// What messages are signed with.
+    /// Key with which messages are signed.
     pub key: String,
-    /// How.
+    /// Name of the signature algorithm.
     pub signature_scheme: &'static str,
 }
 
@@ -61,7 +61,7 @@ impl Connection {
     }
 }
 
-/// What a caller of a kernel needs to write and read messages.
+/// Identity and key with which messages to a kernel are written and read.
 #[derive(Debug)]
 pub struct Session {
     id: String,
@@ -71,9 +71,9 @@ pub struct Session {
 /// A request that runs code.
 #[derive(Debug)]
 pub struct Execute<'a> {
-    /// The code.
+    /// Source text in the language of the kernel.
     pub code: &'a str,
-    /// Whether it leaves no trace: no number, no output of its value.
+    /// True if it leaves no trace: no number, no output of its value.
     pub silent: bool,
 }
 
@@ -89,9 +89,9 @@ pub enum SignedError {
     /// A frame is not what it must be.
     #[error("the {part} of a message cannot be read")]
     Json {
-        /// Which frame.
+        /// Name of the frame.
         part: &'static str,
-        /// Why.
+        /// Error of the parser.
         source: serde_json::Error,
     },
 }
@@ -202,7 +202,7 @@ impl Session {
         })
     }
 
-    /// What a kernel tells about itself, if this is its answer to that question.
+    /// Returns what a kernel tells about itself, if this is its answer to that question.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
-//! From the outputs of one execution to what a notebook shows of it.
+//! The outputs of one execution, as a notebook shows them.
 
 use crate::{Bundle, JsonText, Output, Raised, Stream};
 
-/// What a notebook shows below a cell.
+/// The output that a notebook shows below a cell.
 ///
 /// Text goes to the text before it if that came the same way; an update changes what was displayed
 /// under its id; clearing removes what was there. Nothing in it shares memory with the messages it
@@ -10,7 +10,7 @@ use crate::{Bundle, JsonText, Output, Raised, Stream};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transcript {
     shown: Vec<Shown>,
-    /// Whether the next thing that is shown takes the place of all others.
+    /// True if the next thing that is shown takes the place of all others.
     clears_next: bool,
     bytes: usize,
     left_out: u64,
@@ -19,18 +19,18 @@ pub struct Transcript {
 /// One thing that is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shown {
-    /// What was printed in one go.
+    /// Text that was printed in one go.
     Text {
-        /// Where.
+        /// Standard output or standard error.
         stream: Stream,
-        /// What.
+        /// The text, decoded.
         text: String,
     },
-    /// Something that was displayed, or is the value of the cell.
+    /// A value that was displayed, or is the value of the cell.
     Rich {
-        /// Its representations.
+        /// Representations by media type.
         bundle: Bundle,
-        /// Whether it is the value of the cell.
+        /// True if it is the value of the cell.
         is_main: bool,
     },
     /// The exception that ended the cell.
@@ -38,22 +38,22 @@ pub enum Shown {
 }
 
 impl Transcript {
-    /// What is shown, in order.
+    /// Returns the outputs, in order.
     pub fn shown(&self) -> &[Shown] {
         &self.shown
     }
 
-    /// How much memory it takes, about.
+    /// Returns its approximate size in memory.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many bytes of output are not in it, though they should be.
+    /// Returns the number of bytes of output that are not in it, though they should be.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Whether the cell was ended by an exception.
+    /// Returns the exception that ended the cell, if one did.
     pub fn raised(&self) -> Option<&Raised> {
         self.shown.iter().rev().find_map(|shown| match shown {
             Shown::Raised(raised) => Some(raised),
@@ -84,7 +84,7 @@ impl Transcript {
         }
     }
 
-    /// How often something is displayed under this id.
+    /// Returns the number of displays under this id.
     pub fn displays_of(&self, id: &str) -> usize {
         let is_it = |shown: &&Shown| matches!(shown, Shown::Rich { bundle, .. } if bundle.display_id.as_deref() == Some(id));
         self.shown.iter().filter(is_it).count()
@@ -122,7 +122,7 @@ impl Transcript {
         self.left_out = self.left_out.saturating_sub(self.bytes as u64);
     }
 
-    /// Nothing follows: memory that was taken for more is given back.
+    /// Gives back the memory that was taken for more output: none follows.
     pub fn finish(&mut self) {
         self.shown.shrink_to_fit();
         if let Some(Shown::Text { text, .. }) = self.shown.last_mut() {
@@ -170,7 +170,7 @@ impl Transcript {
 }
 
 impl Output {
-    /// How much memory it takes to keep it, about.
+    /// Returns the approximate memory needed to keep it.
     pub fn weight(&self) -> usize {
         match self {
             Self::Text { text, .. } => OVERHEAD + text.as_str().len(),
@@ -183,7 +183,7 @@ impl Output {
     }
 }
 
-/// What an entry of a list costs beside its content.
+/// Estimated size of a list entry beside its content, in bytes.
 const OVERHEAD: usize = 64;
 
 fn weight_of(shown: &Shown) -> usize {

@@ -13,12 +13,12 @@ const MORE: u8 = 1;
 const LONG: u8 = 2;
 const COMMAND: u8 = 4;
 
-/// What a socket is for.
+/// Role of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Requests and replies.
+    /// `DEALER`: requests and replies.
     Dealer,
-    /// Everything that is published.
+    /// `SUB`: everything that is published.
     Subscriber,
 }
 
@@ -27,7 +27,7 @@ pub enum Role {
 #[error("the peer does not speak ZMTP 3 without security")]
 pub struct Stranger;
 
-/// What a peer sent.
+/// A message of the peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Received {
     /// A whole message, frame by frame.
@@ -42,8 +42,8 @@ pub enum Received {
 /// A subscription to everything is a message that consists of a one.
 pub const EVERYTHING: Bytes = Bytes::from_static(&[1]);
 
-/// What we say first. Messages may follow when the peer [is ready](Decoder::is_ready): one that
-/// gets them earlier closes the connection.
+/// Returns the bytes with which we open a connection. Messages may follow when the peer [is
+/// ready](Decoder::is_ready): one that gets them earlier closes the connection.
 pub fn opening(role: Role) -> Bytes {
     let mut bytes = BytesMut::with_capacity(128);
     bytes.put_u8(0xff);
@@ -84,7 +84,7 @@ pub fn encode(frames: &[Bytes]) -> Bytes {
     bytes.freeze()
 }
 
-/// What a frame costs beside its bytes, so that many empty ones are too much as well.
+/// Cost of a frame beside its bytes, so that many empty ones are too much as well.
 const FRAME_COST: u64 = 64;
 
 /// A frame from this size on does not share its memory with the next ones.
@@ -100,7 +100,7 @@ pub struct Decoder {
     frames: Vec<Bytes>,
     collected: u64,
     limit: u64,
-    /// What is left of a frame that nobody wants.
+    /// Bytes left of a frame that is being skipped.
     skipping: u64,
     /// The frames that follow belong to a message that is too large.
     overflowing: bool,
@@ -129,12 +129,12 @@ impl Decoder {
         }
     }
 
-    /// Whether the peer has said all that it must say before it takes messages.
+    /// Returns true if the peer has said all that it must say before it takes messages.
     pub fn is_ready(&self) -> bool {
         self.ready
     }
 
-    /// Where the next bytes go, with room for some.
+    /// Returns the buffer for the next read, with room for at least some bytes.
     pub fn space(&mut self) -> &mut BytesMut {
         // Messages that wait somewhere keep the buffer they are in, so it is filled before
         // another is taken.

@@ -18,7 +18,7 @@ struct Interpreter {
     output: BufReader<ChildStdout>,
 }
 
-/// What is seen after a piece.
+/// State of the kernel after a piece of code.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     values: Vec<Option<String>>,

@@ -1,4 +1,4 @@
-//! What is in a message, by its kind.
+//! Contents of messages, by their type.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -9,18 +9,18 @@ use super::{SignedError, parse};
 use crate::frame::{RawBundle, is_true};
 use crate::{Bundle, Message, Nature, Reply, Stream};
 
-/// What a kernel tells about itself.
+/// A kernel's description of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct KernelInfo {
-    /// Which program it is, such as `ipython`.
+    /// Name of the program, such as `ipython`.
     #[serde(default)]
     pub implementation: String,
-    /// What it runs.
+    /// Language that it runs.
     #[serde(default)]
     pub language_info: LanguageInfo,
 }
 
-/// What a kernel runs.
+/// Language that a kernel runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct LanguageInfo {
     /// The language, such as `python`.

@@ -12,7 +12,7 @@ const LARGEST: usize = 65_536;
 #[derive(Debug)]
 pub(super) struct Pieces {
     pub(super) stream: Stream,
-    /// What is left of it, without the quotes around it. It is UTF-8.
+    /// The unread rest of it, without the quotes around it. It is UTF-8.
     inside: Bytes,
 }
 
@@ -44,7 +44,7 @@ impl Iterator for Pieces {
     }
 }
 
-/// Where the first piece ends: between two characters, of which neither is half a pair.
+/// Returns the end of the first piece: between two characters, of which neither is half a pair.
 fn first_piece(inside: &[u8]) -> usize {
     let (mut end, mut cost) = (0, 0);
     while let Some((width, written)) = character(&inside[end..]) {
@@ -57,7 +57,7 @@ fn first_piece(inside: &[u8]) -> usize {
     end
 }
 
-/// How long the next character is, and how long when written in ASCII.
+/// Returns the length of the next character, and its length when written in ASCII.
 fn character(rest: &[u8]) -> Option<(usize, usize)> {
     let (width, written) = match rest.first()? {
         b'\\' if rest.get(1) == Some(&b'u') => {
@@ -74,7 +74,7 @@ fn character(rest: &[u8]) -> Option<(usize, usize)> {
     Some((width.min(rest.len()), written))
 }
 
-/// Whether an escape is here that is half of a pair, the first or the second.
+/// Returns true if an escape is here that is half of a pair, the first or the second.
 fn is_half(rest: &[u8], which: &[u8]) -> bool {
     matches!(rest, [b'\\', b'u', b'd' | b'D', digit, ..] if which.contains(digit))
 }
