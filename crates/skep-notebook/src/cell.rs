@@ -18,16 +18,16 @@ pub struct Cell {
     source: String,
 }
 
-/// What a cell is.
+/// Type of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CellKind {
-    /// Code.
+    /// Code that can be run.
     Code,
     /// Text, or something of a later version of the format.
     Other,
 }
 
-/// When a cell was run, in microseconds since 1970.
+/// Times at which a cell was run, in microseconds since 1970.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timing {
     /// The kernel got it.
@@ -38,7 +38,7 @@ pub struct Timing {
     pub ended: Option<i64>,
 }
 
-/// What Jupyter writes about it, sorted.
+/// Jupyter's metadata about a run, sorted by key.
 #[derive(Serialize)]
 struct Execution {
     #[serde(
@@ -121,17 +121,17 @@ impl Cell {
         })
     }
 
-    /// What it is.
+    /// Returns the type of the cell.
     pub fn kind(&self) -> CellKind {
         self.kind
     }
 
-    /// What is written in it.
+    /// Returns the source text of the cell.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// Its id.
+    /// Returns the id of the cell, which notebooks before version 4.5 do not have.
     pub fn id(&self) -> Option<String> {
         self.fields.read("id")
     }

@@ -1,4 +1,4 @@
-//! Which language a notebook is in, and how it says so.
+//! Language of a notebook, and its metadata.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -20,7 +20,7 @@ struct LanguageInfo {
     name: Option<String>,
 }
 
-/// How Jupyter's kernels of a language describe themselves.
+/// Self-description of Jupyter's kernel of a language.
 struct Described {
     kernel: &'static str,
     display_name: &'static str,
@@ -47,12 +47,12 @@ impl Language {
         Self(meant.to_owned())
     }
 
-    /// The name.
+    /// Returns the name in lower case, such as `python`.
     pub fn name(&self) -> &str {
         &self.0
     }
 
-    /// What the metadata of a notebook say, if they do.
+    /// Reads the language from the metadata of a notebook, if it is there.
     pub(crate) fn of(metadata: &Object) -> Option<Self> {
         let spec: Option<KernelSpec> = metadata.read("kernelspec");
         let info: Option<LanguageInfo> = metadata.read("language_info");

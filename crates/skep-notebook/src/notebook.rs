@@ -12,9 +12,9 @@ use crate::pretty;
 
 /// The newest version of the format that is written: 4.5.
 const NEWEST_MINOR: u64 = 5;
-/// From this on every cell has an id.
+/// First minor version in which every cell has an id.
 const MINOR_WITH_IDS: u64 = 5;
-/// From this on cells have attachments.
+/// First minor version in which cells have attachments.
 const MINOR_WITH_ATTACHMENTS: u64 = 1;
 
 /// A notebook, kept as it was read.
@@ -25,7 +25,7 @@ pub struct Notebook {
     cells: Vec<Cell>,
 }
 
-/// Why a text is no notebook that can be run.
+/// Errors of reading a notebook.
 #[derive(Debug, thiserror::Error)]
 pub enum NotebookError {
     /// It is no JSON, or no object.
@@ -34,21 +34,21 @@ pub enum NotebookError {
     /// It is JSON, but not that of a notebook.
     #[error("it has no `{missing}`, which every notebook has")]
     NoNotebook {
-        /// What is missing.
+        /// Name of the missing field.
         missing: &'static str,
     },
     /// It is of another version of the format.
     #[error("it is a notebook of version {major}; only version 4 can be read")]
     Version {
-        /// Its version.
+        /// Major version that it names.
         major: u64,
     },
     /// One of its cells is none.
     #[error("cell {number} cannot be read")]
     Cell {
-        /// Which, counted from 1.
+        /// Position of the cell, counted from 1.
         number: usize,
-        /// What is wrong with it.
+        /// Error of the parser.
         source: serde_json::Error,
     },
 }
@@ -125,7 +125,7 @@ impl Notebook {
         self.fields.read("nbformat_minor").unwrap_or_default()
     }
 
-    /// Its cells.
+    /// Returns the cells in their order.
     pub fn cells(&self) -> &[Cell] {
         &self.cells
     }
@@ -249,7 +249,7 @@ fn write_cells(cells: &[Cell], text: &mut String) {
     text.push(']');
 }
 
-/// Whether the standard accepts this as the id of a cell.
+/// Returns true if the standard accepts this as the id of a cell.
 fn is_id(id: &str) -> bool {
     let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (1..=64).contains(&id.len()) && id.bytes().all(is_legal)

@@ -8,8 +8,8 @@ use skep_jupyter::{Bundle, JsonText, Nature, Output, Raised, Shown, Stream, Tran
 
 use crate::object::Object;
 
-/// What the contract of the interpreter adds for its clients. No notebook knows it, and it says
-/// again, in its own words, what is in the other representations.
+/// Representations that the contract of the interpreter adds for its clients. No notebook knows it,
+/// and it says again, in its own words, what is in the other representations.
 const OF_THE_CONTRACT: [&str; 2] = ["e2b/data", "e2b/chart"];
 
 /// A text as notebooks have it: a list of lines with their ends, which differ well.
@@ -100,8 +100,8 @@ fn data(bundle: &Bundle) -> Object {
     data
 }
 
-/// Whether this is a list or a dictionary, which the contract gives a JSON form beside its text.
-/// Front ends would draw a tree of it where Jupyter shows text.
+/// Returns true if this is a list or a dictionary, which the contract gives a JSON form beside its
+/// text. Front ends would draw a tree of it where Jupyter shows text.
 fn is_plain_value(bundle: &Bundle) -> bool {
     let is_known = |mime: &str| {
         mime == "text/plain" || mime == "application/json" || OF_THE_CONTRACT.contains(&mime)
@@ -146,7 +146,7 @@ fn raw(value: &JsonText) -> Option<Box<RawValue>> {
     RawValue::from_string(value.as_str().to_owned()).ok()
 }
 
-/// What the interpreter said about an execution, if it was asked for Jupyter's form.
+/// Output of the interpreter, if it was asked for Jupyter's form.
 #[derive(Deserialize)]
 #[serde(tag = "output_type", rename_all = "snake_case")]
 enum Said {

@@ -17,32 +17,32 @@ pub struct Parameter {
 enum Value {
     Nothing,
     Truth(bool),
-    /// As it was written, which is how JSON writes one.
+    /// A number as it was written, which is how JSON writes one.
     Number(String),
     Text(String),
 }
 
-/// Why a parameter cannot be given.
+/// Errors of setting a parameter.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ParameterError {
     /// It is not `NAME=VALUE`.
     #[error("`{text}` is not `NAME=VALUE` with a name of letters, digits and underscores")]
     Form {
-        /// What was given.
+        /// The text that was given.
         text: String,
     },
     /// There is no way to write it in the language.
     #[error("parameters cannot be given to a {language} notebook")]
     Language {
-        /// The language.
+        /// Language of the notebook.
         language: String,
     },
     /// The language has no such value.
     #[error("the parameter `{name}` has a value that {language} cannot have")]
     Value {
-        /// Which.
+        /// Name of the parameter.
         name: String,
-        /// The language.
+        /// Language of the notebook.
         language: String,
     },
 }
@@ -135,7 +135,7 @@ fn in_python(value: &Value) -> String {
     }
 }
 
-/// Everything that is JSON is JavaScript.
+/// Writes a value in JavaScript, of which JSON is a part.
 fn in_javascript(value: &Value) -> String {
     match value {
         Value::Truth(truth) => truth.to_string(),
@@ -223,7 +223,7 @@ mod tests {
         ));
     }
 
-    /// What a program of the language says the value is.
+    /// Returns the value that a program of the language prints.
     fn heard(program: &str, script: &str) -> String {
         let said = Command::new(program).args(["-c", script]).output().unwrap();
         assert!(said.status.success(), "{script}: {said:?}");
