@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::line::Lines;
 
-/// After how much silence a sign of life is given.
+/// Length of silence after which a keepalive is sent.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// Updates that are written together if they are there already.

@@ -23,7 +23,7 @@ pub(crate) struct Cancellations {
 struct State {
     running: HashMap<String, Weak<CancellationToken>>,
     early: VecDeque<String>,
-    /// How many names there may be before the dead ones are looked for.
+    /// Number of names from which on dead ones are looked for.
     sweep_at: usize,
 }
 
@@ -72,7 +72,7 @@ impl Cancellations {
     }
 }
 
-/// Whether this is a name as the proxy makes them.
+/// Returns true if this is a name as the proxy makes them.
 pub(crate) fn is_name(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -1,4 +1,4 @@
-//! What a caller reads about a failure of the platform.
+//! Failures of the platform, in words for callers.
 
 use skep_jupyter::{Nature, Raised};
 use skep_kernels::{Exit, Failure, Limit, Loss, Outcome};
@@ -53,7 +53,7 @@ impl Sentence {
         }
     }
 
-    /// As the exception that a notebook shows.
+    /// Returns the exception that a notebook shows for it.
     pub(crate) fn into_raised(self) -> Raised {
         let traceback = self.traceback;
         Raised {
@@ -69,7 +69,7 @@ impl Sentence {
     }
 }
 
-/// Why variables are gone, as a word.
+/// Returns the reason for which variables are gone, as a word for programs.
 pub(crate) fn reason(loss: Loss) -> &'static str {
     match loss {
         Loss::Died(exit) => Outcome::of_exit(exit).name(),
@@ -94,7 +94,7 @@ fn over(limit: Limit) -> (&'static str, String) {
     }
 }
 
-/// How a kernel ended, as the end of a sentence about it.
+/// Describes the exit of a kernel, as the end of a sentence about it.
 pub(crate) fn ended(exit: Exit) -> String {
     match exit {
         Exit::Code(code) => format!("ended with exit status {code}"),

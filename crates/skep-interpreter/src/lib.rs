@@ -21,17 +21,17 @@ use skep_kernels::Contexts;
 
 use cancellation::Cancellations;
 
-/// What the interpreter needs to know about its sandbox.
+/// Authorization of the interpreter's callers, which its sandbox decides.
 pub trait Door: Send + Sync + 'static {
-    /// Whether a caller that shows this access token may run code. In constant time.
+    /// Returns true if a caller that shows this access token may run code. In constant time.
     fn admits(&self, token: Option<&[u8]>) -> bool;
 
-    /// Whether a caller that shows this traffic token may list, make, restart and remove
+    /// Returns true if a caller that shows this traffic token may list, make, restart and remove
     /// contexts, as one that may run code may. In constant time.
     fn admits_traffic(&self, token: Option<&[u8]>) -> bool;
 }
 
-/// What all requests share.
+/// State that all requests share.
 pub(crate) struct Interpreter {
     pub(crate) contexts: Contexts,
     pub(crate) door: Arc<dyn Door>,

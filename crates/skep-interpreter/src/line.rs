@@ -217,7 +217,7 @@ fn shown(receipt: &Receipt) -> wire::Receipt<'static> {
     }
 }
 
-/// What was used, as it is shown.
+/// Renders the resources that were used.
 pub(crate) fn usage(wall: Duration, queued: Duration, spent: Option<Spent>) -> wire::Usage {
     let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
     let moved = spent.and_then(|spent| spent.moved);

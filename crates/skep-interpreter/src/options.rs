@@ -1,4 +1,4 @@
-//! What callers may want beyond the contract: the field `skep` of a request.
+//! Options beyond the contract: the field `skep` of a request.
 //!
 //! Whoever sends it means us, so what is not understood in it is refused and not ignored: a
 //! limit with a mistyped name would be no limit. A refusal never shows what was sent: it may be

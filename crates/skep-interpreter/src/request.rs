@@ -1,4 +1,4 @@
-//! What callers send, and what is wrong with it.
+//! Parsing of request bodies, and refusals of those that are wrong.
 //!
 //! Refusals have the shape that the contract's own server gives them, because some callers show
 //! it to a person: `{"detail":[{"type":…,"loc":["body","code"],"msg":…,"input":…}]}`.
@@ -23,12 +23,12 @@ pub(crate) struct Execute {
     pub(crate) form: wire::OutputForm,
 }
 
-/// Where code runs.
+/// Context or language in which code is to run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In this context.
+    /// The context with this id.
     Context(String),
-    /// In the default context of this language.
+    /// The default context of this language.
     Language(String),
 }
 
@@ -40,10 +40,10 @@ pub(crate) struct NewContext {
     pub(crate) secrets: Secrets,
 }
 
-/// Why a body is refused.
+/// Reasons to refuse a body.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Refusal {
-    /// Something has the wrong shape.
+    /// A field is missing or has the wrong type.
     Invalid(Value),
     /// A context and a language were given.
     Both,
@@ -92,7 +92,7 @@ impl NewContext {
     }
 }
 
-/// What callers mean by the name of a language.
+/// Returns the canonical name of a language, from the names that callers use.
 fn normalised(language: Option<String>) -> String {
     let language = language.unwrap_or_default().trim().to_lowercase();
     match language.as_str() {

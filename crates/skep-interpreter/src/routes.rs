@@ -30,7 +30,7 @@ use crate::request::{Execute, NewContext, Place, Refusal};
 /// Code with data in it, and variables of a megabyte each.
 const MAX_BODY: usize = 64 << 20;
 
-/// How long `/health` waits for the first kernel.
+/// Time for which `/health` waits for the first kernel.
 const HEALTH_PATIENCE: Duration = Duration::from_secs(30);
 
 const TOKEN_HEADER: &str = "x-access-token";
@@ -279,7 +279,7 @@ async fn cancel(State(interpreter): State<Arc<Interpreter>>, headers: HeaderMap)
     }
 }
 
-/// `GET /contexts`
+/// `GET /contexts`: lists all contexts.
 async fn list(
     State(interpreter): State<Arc<Interpreter>>,
     headers: HeaderMap,
@@ -289,7 +289,7 @@ async fn list(
     Ok(Json(all.into_iter().map(context).collect()))
 }
 
-/// `POST /contexts`
+/// `POST /contexts`: makes a context, and answers when its kernel runs.
 async fn create(
     State(interpreter): State<Arc<Interpreter>>,
     _: MayUseContexts,
@@ -300,6 +300,7 @@ async fn create(
     let made = contexts
         .create(&request.language, request.directory)
         .await?;
+    // A context that would show the caller's secrets must not be.
     if let Err(error) = contexts.mark(&made.id, &request.secrets) {
         contexts.remove(&made.id).await?;
         return Err(error.into());
@@ -307,7 +308,7 @@ async fn create(
     Ok(Json(context(made)))
 }
 
-/// `POST /contexts/{id}/restart`
+/// `POST /contexts/{id}/restart`: replaces the kernel of a context.
 async fn restart(
     State(interpreter): State<Arc<Interpreter>>,
     headers: HeaderMap,
@@ -329,7 +330,7 @@ async fn notebook(
     Ok(crate::notebook::response(history))
 }
 
-/// `DELETE /contexts/{id}`
+/// `DELETE /contexts/{id}`: ends a context and its kernel.
 async fn remove(
     State(interpreter): State<Arc<Interpreter>>,
     headers: HeaderMap,
@@ -348,7 +349,7 @@ fn context(info: ContextInfo) -> wire::Context {
     }
 }
 
-/// Why a request was not fulfilled.
+/// Reasons for which a request was not fulfilled.
 enum Failed {
     Unauthorized,
     NoContextToken,

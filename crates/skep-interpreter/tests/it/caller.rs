@@ -15,7 +15,7 @@ use tower::ServiceExt;
 
 /// The token of the sandbox under test.
 pub(crate) const TOKEN: &str = "sandbox-token";
-/// What opens its contexts alone.
+/// Token that opens its contexts alone.
 pub(crate) const TRAFFIC_TOKEN: &str = "traffic-token";
 
 struct TokenDoor;

@@ -1,4 +1,4 @@
-//! `POST /execute`.
+//! Answers of `POST /execute`, line by line.
 
 use std::sync::atomic::Ordering;
 

@@ -18,7 +18,7 @@ async fn notebook(interpreter: &Interpreter) -> Value {
     serde_json::from_str(&body).unwrap()
 }
 
-/// What a person sees of a cell.
+/// Returns what a person sees of a cell.
 fn seen(cell: &Value) -> Value {
     let source: String = serde_json::from_value::<Vec<String>>(cell["source"].clone())
         .unwrap()

@@ -1,4 +1,4 @@
-//! What callers may want beyond the contract.
+//! Options beyond the contract.
 
 use std::time::Duration;
 
