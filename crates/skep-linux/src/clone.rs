@@ -5,7 +5,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use rustix::thread::UnshareFlags;
 
-/// Which side of [`clone_process`] this is.
+/// The two sides on which [`clone_process`] returns.
 #[derive(Debug)]
 pub enum Cloned {
     /// The caller, and the process it made.
@@ -36,7 +36,7 @@ pub fn clone_process(namespaces: UnshareFlags) -> io::Result<Cloned> {
     clone_with(namespaces, 0)
 }
 
-/// As [`clone_process`], but the new process is a child of the caller's parent. The caller
+/// Clones like [`clone_process`], but the new process is a child of the caller's parent. The caller
 /// gets a pidfd all the same; only the parent can wait for it.
 ///
 /// # Errors

@@ -15,10 +15,10 @@ pub enum Executable<'a> {
     Path(&'a CStr),
 }
 
-/// What [`execute`] runs, and with what.
+/// A program for [`execute`], with its arguments, environment and descriptors.
 #[derive(Debug)]
 pub struct Execution<'a> {
-    /// The file.
+    /// File to execute.
     pub executable: Executable<'a>,
     /// Its arguments, the zeroth included.
     pub arguments: &'a [CString],

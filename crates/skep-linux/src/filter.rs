@@ -5,13 +5,13 @@ use std::io;
 /// One instruction of a filter program, as the kernel takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
-    /// The operation.
+    /// Operation code, as the kernel's classic BPF numbers it.
     pub code: u16,
-    /// How far to jump if it holds.
+    /// Number of instructions to skip if the condition holds.
     pub jump_true: u8,
-    /// How far to jump if not.
+    /// Number of instructions to skip if it does not.
     pub jump_false: u8,
-    /// Its operand.
+    /// Operand of the operation.
     pub operand: u32,
 }
 

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-/// How often another process may take the device we were offered before we give up.
+/// Number of times that another process may take the device we were offered before we give up.
 const ATTEMPTS: usize = 256;
 
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;

@@ -1,4 +1,4 @@
-//! What rustix does not have of the mount interface.
+//! Calls of the mount interface that rustix does not have.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

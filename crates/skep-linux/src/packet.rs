@@ -16,12 +16,12 @@ use rustix::process::Pid;
 /// Most descriptors in one packet.
 pub const MAX_DESCRIPTORS: usize = 64;
 
-/// What was received.
+/// A received packet.
 #[derive(Debug)]
 pub struct Packet {
-    /// What it says.
+    /// Content of the packet.
     pub bytes: Vec<u8>,
-    /// What came with it.
+    /// File descriptors that came with it.
     pub descriptors: Vec<OwnedFd>,
     /// The process that sent it, if the socket was made by [`pair_with_senders`]. The kernel
     /// says so; a sender with rights over its pid namespace may name another process there.
@@ -105,6 +105,7 @@ pub fn receive(socket: impl AsFd, limit: usize, deadline: Instant) -> io::Result
     if received.flags.intersects(lost) {
         return Err(Errno::MSGSIZE.into());
     }
+    // An empty packet is taken for the end, too: the protocols over these sockets have none.
     if received.bytes == 0 {
         return Ok(None);
     }

@@ -32,13 +32,13 @@ pub struct Routes {
 /// A pair of interfaces to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct VethPair<'a> {
-    /// Name here.
+    /// Name of this end.
     pub name: &'a str,
-    /// Group here.
+    /// Group of this end, to which packet filter rules refer.
     pub group: u32,
     /// Name of the other end.
     pub peer_name: &'a str,
-    /// Where the other end is made.
+    /// Network namespace in which the other end is made.
     pub peer_namespace: BorrowedFd<'a>,
 }
 

@@ -25,7 +25,7 @@ use rustix::process::{Pid, Rlimit};
 
 pub use child::REPORT_LENGTH;
 
-/// What to start, and as whom.
+/// A program to start, with the user it runs as.
 #[derive(Debug)]
 pub struct SpawnAs<'a> {
     /// Paths tried in this order, as a shell tries the folders of `PATH`.
@@ -34,9 +34,9 @@ pub struct SpawnAs<'a> {
     pub arguments: &'a [CString],
     /// The whole environment as `NAME=value`; nothing is inherited.
     pub environment: &'a [CString],
-    /// Where the program starts. Entered as the user, so the user must be allowed to.
+    /// Working directory. Entered as the user, so the user must be allowed to.
     pub directory: &'a CStr,
-    /// Whose rights it gets.
+    /// User and groups whose rights it gets.
     pub credentials: &'a Credentials,
     /// Standard input, output and error. No other descriptor survives.
     pub standard: [BorrowedFd<'a>; 3],
@@ -46,18 +46,18 @@ pub struct SpawnAs<'a> {
     pub cgroups: &'a [BorrowedFd<'a>],
     /// The limit of open files, for a caller that raised its own.
     pub open_files: Option<Rlimit>,
-    /// Whether memory that is short is to be taken from this program before its caller.
+    /// True if, under memory pressure, this program is to be killed before its caller.
     pub raise_oom_score: bool,
 }
 
 /// The ids of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The user.
+    /// User id, as the caller sees it.
     pub uid: u32,
-    /// The primary group.
+    /// Primary group id.
     pub gid: u32,
-    /// The supplementary groups.
+    /// Supplementary group ids.
     pub groups: Vec<u32>,
 }
 
@@ -127,12 +127,12 @@ impl std::fmt::Display for SpawnStep {
     }
 }
 
-/// Why a program was not started.
+/// Failure to start a program.
 #[derive(Debug)]
 pub struct SpawnError {
-    /// How far it came.
+    /// Step that failed.
     pub step: SpawnStep,
-    /// What the kernel said.
+    /// Error of the system call.
     pub source: io::Error,
 }
 

@@ -57,6 +57,8 @@ fn attempt(prepared: &Prepared<'_>, report: &mut RawFd) -> Failure {
 
 fn prepare(prepared: &Prepared<'_>, report: &mut RawFd) -> Result<(), Failure> {
     let plan = prepared.plan;
+    // First, so that all the child does is counted there; later it has neither these descriptors
+    // nor the rights.
     for cgroup in plan.cgroups {
         // SAFETY: the buffer is a literal of that length. "0" means the writing process.
         let written = unsafe { libc::write(cgroup.as_raw_fd(), c"0".as_ptr().cast(), 1) };

@@ -130,8 +130,8 @@ fn a_script_without_an_interpreter_line_is_run_by_sh() {
     assert_eq!(output, "got it\n");
 }
 
-/// Whoever starts programs for others may have directories and an executable that are not
-/// theirs to reach; what the child still has of them is behind such links.
+/// A child has directories and an executable of whoever starts programs for others, which are not
+/// its own to reach; links in procfs lead to them.
 #[test]
 fn links_into_descriptors_lead_to_no_directory_and_no_program() {
     for directory in [
