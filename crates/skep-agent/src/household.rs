@@ -93,7 +93,7 @@ impl Household {
     ///
     /// # Errors
     ///
-    /// If it does not run: the program or the folder is not there, there is no process left, or
+    /// If it does not run: the program or the directory is not there, there is no process left, or
     /// something in the sandbox keeps it from starting.
     pub async fn start(
         &self,
@@ -163,7 +163,7 @@ impl Household {
         metrics::resident_memory() > limit / 2
     }
 
-    /// Makes an empty folder below `/run` that only the sandbox's default user can enter.
+    /// Makes an empty directory below `/run` that only the sandbox's default user can enter.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ impl Household {
         Ok(PathBuf::from(format!("/run/{name}")))
     }
 
-    /// Removes a folder of [`Household::make_folder`] and what is in it.
+    /// Removes a directory of [`Household::make_folder`] and what is in it.
     ///
     /// # Errors
     ///
@@ -192,7 +192,7 @@ impl Household {
     /// If there is no such user, something is there already, or there is no place.
     pub fn write_file(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let user = self.default_user()?;
-        // A new one, or none: the folder may be the user's, and hold a link.
+        // A new one, or none: the directory may be the user's, and hold a link.
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let file = location(path)?.open(flags, Mode::from_raw_mode(0o600))?;
         let mut file = File::from(file);
@@ -216,11 +216,12 @@ impl Household {
         Ok(content)
     }
 
-    /// The names in a folder of the sandbox, as far as they are text, if there are at most `most`.
+    /// The names in a directory of the sandbox, as far as they are text, if there are at most
+    /// `most`.
     ///
     /// # Errors
     ///
-    /// If there is no folder, it holds more, or it must not be read.
+    /// If there is no directory, it holds more, or it must not be read.
     pub fn names_in(&self, folder: &Path, most: usize) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in Directory::find(folder)?.entries()? {

@@ -10,7 +10,7 @@ use skep_wire::agent::AGENT_PORT;
 use crate::household::Companion;
 use crate::reaper::Orphans;
 
-/// Time limit for a child to execute its program. A machine that is out of memory and reads its
+/// Time limit for a child to execute its program. A host that is out of memory and reads its
 /// programs from a slow disk takes seconds.
 pub(crate) const START_PATIENCE: Duration = Duration::from_secs(30);
 

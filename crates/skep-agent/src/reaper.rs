@@ -4,7 +4,7 @@
 //! also learn how its own children ended. Both come from the same queue of the kernel, so one
 //! owner asks for all and hands out what was asked for. A child is registered under the lock
 //! under which others are reaped, so it cannot end unseen; and a signal is sent under it too,
-//! so that it cannot reach a stranger who got the number of a child that is gone.
+//! so that it cannot reach another process that got the id of a child that is gone.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,15 +1,15 @@
-//! Variables and folders for kernels that take nothing but code.
+//! Variables and directories for kernels that take nothing but code.
 //!
 //! Jupyter's protocol has no word for them, so they are told in the kernel's own language. What
 //! is told is built by a pure function per language, in which a value is data and never code.
-//! Kernels of ours take variables and folders as data ([`crate::frame::Request`]).
+//! Kernels of ours take variables and directories as data ([`crate::frame::Request`]).
 
 mod python;
 mod r;
 
 use std::collections::BTreeMap;
 
-/// A language in which variables and folders can be told.
+/// A language in which variables and directories can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoder {
     /// Python, as IPython's kernels run it.

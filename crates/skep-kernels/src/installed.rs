@@ -1,6 +1,6 @@
 //! The kernels that a template brings.
 //!
-//! Each has a folder named after its language with a `kernel.json`, as Jupyter's own kernels
+//! Each has a directory named after its language with a `kernel.json`, as Jupyter's own kernels
 //! have: `{"argv": ["python", "-m", "skep_kernel"], "language": "python", "env": {…}}`. One whose
 //! command names a `{connection_file}` speaks ZeroMQ. To others the socket to speak over is
 //! their standard input, and they are told so with two more arguments.
@@ -26,11 +26,11 @@ const DEFAULT_LANGUAGE: &str = "python";
 /// A `kernel.json` is not larger than this; people write them.
 const LARGEST_SPECIFICATION: u64 = 64 << 10;
 
-/// The names that a folder of kernels may hold. Each is looked at whenever somebody asks for a
-/// language, and code in the sandbox writes such folders.
+/// The names that a directory of kernels may hold. Each is looked at whenever somebody asks for a
+/// language, and code in the sandbox writes such directories.
 const MOST_NAMES: usize = 256;
 
-/// Starts the kernels of some folders.
+/// Starts the kernels of some directories.
 pub struct Installed {
     folders: Arc<dyn Fn() -> Vec<PathBuf> + Send + Sync>,
     processes: Arc<dyn Processes>,
@@ -64,7 +64,7 @@ struct Specification {
     spare: Option<Sparing>,
 }
 
-/// A folder with a `kernel.json`.
+/// A directory with a `kernel.json`.
 #[derive(Debug)]
 struct Place {
     /// Name of the kernel. Names are compared without regard to case, as Jupyter does.
@@ -73,7 +73,7 @@ struct Place {
 }
 
 impl Installed {
-    /// The kernels in the folders that `folders` names; the first that has a name wins. They
+    /// The kernels in the directories that `folders` names; the first that has a name wins. They
     /// are looked at each time, because user code can install kernels.
     pub fn new(
         folders: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static,

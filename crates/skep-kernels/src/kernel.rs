@@ -69,7 +69,7 @@ pub enum Exit {
     Code(i32),
     /// This signal ended it.
     Signal(i32),
-    /// The kernel of the machine killed it because there was no memory left.
+    /// The kernel of the host killed it because there was no memory left.
     OutOfMemory,
     /// It said something that no kernel says, and was killed for it.
     Confused,

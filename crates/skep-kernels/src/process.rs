@@ -40,7 +40,7 @@ pub trait Processes: Send + Sync + 'static {
     /// If it has ended.
     fn signal(&self, pid: u32, signal: Signal) -> io::Result<()>;
 
-    /// Makes an empty folder that only the sandbox's user can enter, with a short path.
+    /// Makes an empty directory that only the sandbox's user can enter, with a short path.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ pub trait Processes: Send + Sync + 'static {
     /// If it cannot be written.
     fn write_file(&self, path: &Path, content: &[u8]) -> io::Result<()>;
 
-    /// Removes a folder of [`Processes::make_folder`] and what is in it.
+    /// Removes a directory of [`Processes::make_folder`] and what is in it.
     ///
     /// # Errors
     ///
@@ -69,11 +69,12 @@ pub trait Processes: Send + Sync + 'static {
     /// If there is none, it is longer, or it must not be read.
     fn read_file(&self, path: &Path, longest: u64) -> io::Result<Vec<u8>>;
 
-    /// The names in a folder of the sandbox, as far as they are text, if there are at most `most`.
+    /// The names in a directory of the sandbox, as far as they are text, if there are at most
+    /// `most`.
     ///
     /// # Errors
     ///
-    /// If there is no folder, it holds more, or it must not be read.
+    /// If there is no directory, it holds more, or it must not be read.
     fn names_in(&self, folder: &Path, most: usize) -> io::Result<Vec<String>>;
 
     /// Returns true if a path of the sandbox leads to a file.

@@ -2,7 +2,7 @@
 //!
 //! Callers mark values as secret; wherever one of them, or a usual way to write it, occurs in
 //! what code produces, [`MASK`] is shown instead. This protects against accidents: a printed
-//! configuration, a traceback with a URL in it. It is no wall against code that wants to tell
+//! configuration, a traceback with a URL in it. It is no defence against code that wants to tell
 //! a secret, which can write it in a way that nobody has thought of.
 
 mod forms;

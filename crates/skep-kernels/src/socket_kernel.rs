@@ -24,7 +24,7 @@ use crate::last_words::LastWords;
 use crate::meter::Meter;
 use crate::process::{Command, Processes, Started};
 
-/// Time limit from the start of a kernel to its hello. On a busy machine the import of IPython
+/// Time limit from the start of a kernel to its hello. On a busy host the import of IPython
 /// alone has taken several seconds.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 

@@ -1,12 +1,12 @@
 //! Kernels that are started before anybody asks for them.
 //!
 //! A spare is what would be started now, as far as a program can tell: the same command in the
-//! same folder, with the same variables and the same files that it reads at its start. When any
+//! same directory, with the same variables and the same files that it reads at its start. When any
 //! of these has changed the spare is not given to anybody.
 //!
 //! Memory is for code. A spare ends, or is not started, when the sandbox has more than half of
 //! its memory in use; and should something take all of it at once, the spare is marked as what
-//! the machine kills first, unless something else is much larger.
+//! the host kills first, unless something else is much larger.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -32,7 +32,8 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sparing {
-    /// Files that the kernel reads when it starts; relative ones are below the folder it starts in.
+    /// Files that the kernel reads when it starts; relative ones are below the directory it starts
+    /// in.
     #[serde(default)]
     reads: Vec<String>,
 }

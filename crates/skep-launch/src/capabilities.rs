@@ -29,7 +29,7 @@ const ENTERING: CapabilitySet = CapabilitySet::SYS_ADMIN;
 /// Returns the bounding set: the capabilities that anything inside may ever have.
 pub(crate) fn bounding_set(privileges: Privileges) -> CapabilitySet {
     match privileges {
-        // A step of a build is the machine's own root. Without the right to make a device it
+        // A step of a build is the host's own root. Without the right to make a device it
         // cannot reach one; packages bring none, since Debian's `/dev` is the kernel's.
         Privileges::Sandbox | Privileges::Build => KEPT,
         Privileges::Enter => ENTERING,

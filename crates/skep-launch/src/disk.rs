@@ -39,10 +39,10 @@ pub(crate) fn mount(path: &Path) -> Result<OwnedFd, Trouble> {
         "ext4",
         &[
             FsOption::Value("source", device.path.clone()),
-            // Nothing of it outlives the machine's own crash, so it need not wait for the
-            // machine's disk when it is let go.
+            // Nothing of it outlives the host's own crash, so it need not wait for the
+            // host's disk when it is let go.
             FsOption::Flag("nobarrier"),
-            // Blocks of deleted files are given back to the machine.
+            // Blocks of deleted files are given back to the host.
             FsOption::Flag("discard"),
             // The inode tables of the image are holes and read as zeros already.
             FsOption::Flag("noinit_itable"),

@@ -54,7 +54,7 @@ const SOCKET_COPIES: [libc::c_int; 3] = [
 const SO_TIMESTAMPING_NEW: libc::c_int = 65;
 
 /// Options of IPv6 that take kernel memory which is in nobody's account: memberships in groups,
-/// for which it has no limit of numbers, and labels of flows, which the machine has 4,096 of. A
+/// for which it has no limit of numbers, and labels of flows, which the host has 4,096 of. A
 /// sandbox has no link with IPv6, and so nobody to speak to in either way.
 const IPV6_GROUPS_AND_LABELS: [libc::c_int; 6] = [
     libc::IPV6_ADD_MEMBERSHIP,
@@ -168,8 +168,8 @@ fn by_arguments() -> [(i64, Decision); 11] {
         Decision::AnyBit(0, flags.cast_unsigned(), branches)
     };
     // Huge pages are set aside by the operator, for somebody. No memory limit counts them, and
-    // the controller that does is mounted on few machines. Programs hear what they hear on a
-    // machine that has none set aside, and take ordinary ones.
+    // the controller that does is mounted on few hosts. Programs hear what they hear on a
+    // host that has none set aside, and take ordinary ones.
     let no_huge_pages = |argument: u8, flag: u32| {
         let branches = Branches::new(Answer::NoMemory, Answer::Allowed);
         Decision::AnyBit(argument, flag, branches)
@@ -231,7 +231,7 @@ fn sockets() -> Decision {
 }
 
 /// All but what takes memory of the kernel in nobody's account. Programs that it is to run for a
-/// socket are translated into memory that is limited for the machine as a whole
+/// socket are translated into memory that is limited for the host as a whole
 /// (`net.core.bpf_jit_limit`). A filter of system calls takes of the same, so no sandbox starts
 /// when that is used up.
 fn socket_options() -> Decision {

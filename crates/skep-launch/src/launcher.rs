@@ -1,8 +1,8 @@
 //! The launcher: carries a plan out, step by step, outside of the new process.
 //!
-//! Everything that needs rights over the machine happens here, before anything of the sandbox
+//! Everything that needs rights over the host happens here, before anything of the sandbox
 //! runs: all mounts are made in a mount namespace of the launcher's own, which belongs to the
-//! machine's user namespace. When the new process copies that namespace into its own, the
+//! host's user namespace. When the new process copies that namespace into its own, the
 //! kernel locks every mount in place, so even root inside cannot take a mask off.
 
 mod below;
@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// A core limit of one byte is what the kernel takes for "none at all": with zero it would
-/// still start the machine's crash handler, outside, on a dump that a sandbox has written.
+/// still start the host's crash handler, outside, on a dump that a sandbox has written.
 const NO_CORE_DUMP: u64 = 1;
 const LOCKED_MEMORY: u64 = 8 << 20;
 const STACK: u64 = 8 << 20;
@@ -392,7 +392,7 @@ impl Drop for Newborn {
     }
 }
 
-/// The machine's `/proc`, which stays reachable by descriptor when its mount no longer is.
+/// The host's `/proc`, which stays reachable by descriptor when its mount no longer is.
 ///
 /// Files below `sys` are those of the namespaces of whoever opens them.
 #[derive(Debug)]
@@ -457,7 +457,7 @@ fn set_limit(resource: Resource, wanted: (Option<u64>, Option<u64>)) -> rustix::
 ///
 /// What the users of a namespace hold of the kernel (watches, queues, timers, pending signals)
 /// is counted against its creator, too. If that was root, one sandbox could use up what root
-/// of the machine and all other sandboxes may have.
+/// of the host and all other sandboxes may have.
 fn as_creator(
     users: Users,
     create: impl FnOnce() -> io::Result<Cloned>,
@@ -468,7 +468,7 @@ fn as_creator(
     let capabilities = rustix::thread::capabilities(None)?;
     let root = Uid::ROOT;
     rustix::thread::set_thread_res_uid(root, Uid::from_raw(first), root)?;
-    // Some machines let only those make user namespaces who have capabilities, which went
+    // Some hosts let only those make user namespaces who have capabilities, which went
     // with the user.
     rustix::thread::set_capabilities(None, capabilities)?;
     let created = create()?;

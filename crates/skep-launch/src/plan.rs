@@ -23,7 +23,7 @@ pub struct LaunchPlan {
     pub home_cgroups: Vec<Descriptor>,
     /// Whose users the process runs as.
     pub users: Users,
-    /// Below which user namespace its own is made; the machine's if there is none.
+    /// Below which user namespace its own is made; the host's if there is none.
     pub parent: Option<Parent>,
     /// What the process may talk to.
     pub network: Network,
@@ -63,12 +63,12 @@ impl LaunchPlan {
 /// User and group ids of a process, as seen from the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Users {
-    /// The machine's own; root is root. Only for code that the operator trusts.
+    /// The host's own; root is root. Only for code that the operator trusts.
     Host,
-    /// A user namespace in which id 0 is `first` of the machine, and so on. Layers and the
+    /// A user namespace in which id 0 is `first` of the host, and so on. Layers and the
     /// writable top are id-mapped, so ids on disk are the natural ones.
     Range {
-        /// The machine's id for the namespace's 0.
+        /// The host's id for the namespace's 0.
         first: u32,
         /// Number of ids in the range.
         count: u32,
@@ -93,22 +93,22 @@ pub struct Parent {
 /// Network that a process can use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
-    /// The machine's own network.
+    /// The host's own network.
     Host,
     /// A namespace with nothing but a loopback.
     Loopback,
-    /// A namespace with a loopback and one link to the machine.
+    /// A namespace with a loopback and one link to the host.
     Link(Link),
 }
 
-/// A pair of connected interfaces: one on the machine, one in the namespace, called `eth0`.
+/// A pair of connected interfaces: one on the host, one in the namespace, called `eth0`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// Name of the interface on the machine.
+    /// Name of the interface on the host.
     pub host_name: String,
-    /// Group of the interface on the machine; packet filter rules refer to it.
+    /// Group of the interface on the host; packet filter rules refer to it.
     pub host_group: u32,
-    /// Address in the namespace. The machine gets a route to it over the link.
+    /// Address in the namespace. The host gets a route to it over the link.
     pub address: Ipv4Addr,
     /// Default gateway, not necessarily in the same network.
     pub gateway: Ipv4Addr,
@@ -117,8 +117,8 @@ pub struct Link {
 /// Layers and mounts that make up the root filesystem of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Root {
-    /// An existing, empty directory of the machine. Mounts are put together on it, in a
-    /// namespace of the launcher's own: the machine never sees them.
+    /// An existing, empty directory of the host. Mounts are put together on it, in a
+    /// namespace of the launcher's own: the host never sees them.
     pub staging: PathBuf,
     /// Read-only layers, the lowest first. At least one.
     pub layers: Vec<PathBuf>,
@@ -143,10 +143,10 @@ pub enum Top {
     Mounted(Descriptor),
 }
 
-/// A file or directory of the machine that appears in the root.
+/// A file or directory of the host that appears in the root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bind {
-    /// On the machine.
+    /// On the host.
     pub source: PathBuf,
     /// Absolute, inside the root. Made (empty) if it is missing; symlinks on the way are
     /// followed inside the root only.
@@ -193,14 +193,14 @@ pub struct Process {
     pub pass: Vec<Descriptor>,
     /// Most descriptors it may open: what it starts with, and what it may raise that to.
     pub open_files: (u64, u64),
-    /// How readily the kernel kills it when the machine is out of memory, -1000 to 1000.
+    /// How readily the kernel kills it when the host is out of memory, -1000 to 1000.
     pub oom_score_adjust: i16,
 }
 
 /// The file to execute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Program {
-    /// An open file of the machine, which need not be visible in the root.
+    /// An open file of the host, which need not be visible in the root.
     Descriptor(Descriptor),
     /// Absolute, inside the root.
     Path(String),

@@ -11,7 +11,7 @@ pub(crate) enum Report {
     Taken,
     /// The program runs. Carries one descriptor: its pidfd.
     Started {
-        /// The machine's id of the process.
+        /// Process id on the host.
         pid: i32,
         /// Duration of each step, in microseconds.
         timings: Vec<(Step, u32)>,

@@ -27,7 +27,7 @@ pub struct Launcher {
 /// A process that a launcher has started.
 #[derive(Debug)]
 pub struct Started {
-    /// The machine's id of the process.
+    /// Process id on the host.
     pub pid: i32,
     /// The process itself: readable when it has ended.
     pub pidfd: OwnedFd,

@@ -34,13 +34,13 @@ steps! {
     JoinCgroups = "joining the cgroups",
     /// Resource limits and the readiness to be killed, while they can still be raised.
     SetLimits = "setting the limits",
-    /// The launcher leaves the machine's mount and network namespaces.
+    /// The launcher leaves the host's mount and network namespaces.
     LeaveNamespaces = "leaving the machine's namespaces",
     /// The first process is made, in the namespaces that it owns.
     CloneProcess = "making the first process",
     /// Ids are mapped.
     MapUsers = "mapping the users",
-    /// The link to the machine is made.
+    /// The link to the host is made.
     MakeLink = "making the network link",
     /// Addresses and routes inside.
     ConfigureNetwork = "configuring the network",

@@ -28,7 +28,7 @@ pub use child::REPORT_LENGTH;
 /// A program to start, with the user it runs as.
 #[derive(Debug)]
 pub struct SpawnAs<'a> {
-    /// Paths tried in this order, as a shell tries the folders of `PATH`.
+    /// Paths tried in this order, as a shell tries the directories of `PATH`.
     pub programs: &'a [CString],
     /// The arguments, the program's own name first.
     pub arguments: &'a [CString],

@@ -60,7 +60,7 @@ impl fmt::Display for HostResource {
 /// Total and available amount of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Capacity {
-    /// All of it. Zero if the machine does not count it, which is no bound.
+    /// All of it. Zero if the host does not count it, which is no bound.
     pub total: u64,
     /// The part that is not in use now.
     pub available: u64,
@@ -136,7 +136,7 @@ impl Reserve {
 
 /// Rules by which a host has room for another sandbox.
 ///
-/// Sandboxes rarely use what they may. So what counts is what the machine really has left,
+/// Sandboxes rarely use what they may. So what counts is what the host really has left,
 /// against what a new sandbox is expected to need; and beside that, how much was promised.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdmissionPolicy {

@@ -14,14 +14,14 @@ pub enum EndReason {
     /// The kernel had to kill inside it because its memory limit was reached, and it did not
     /// survive that.
     OutOfMemory,
-    /// The machine's disk was full and the sandbox lost what it had written. Filling its own is
+    /// The host's disk was full and the sandbox lost what it had written. Filling its own is
     /// an error to whoever writes, and no end.
     DiskFull,
     /// Its first process ended by itself.
     Crashed,
     /// It never came up.
     StartFailed,
-    /// The machine was restarted under it.
+    /// The host was restarted under it.
     HostRestart,
     /// The server was told to end its sandboxes when it stops.
     ServerStopped,

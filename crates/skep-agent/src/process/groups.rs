@@ -1,10 +1,10 @@
 //! A cgroup for each kernel, so that what it uses is counted, and can be limited, where no code
 //! in the sandbox can reach.
 //!
-//! The server passes folders of the sandbox's cgroups in which this process, and only this one,
+//! The server passes directories of the sandbox's cgroups in which this process, and only this one,
 //! can make groups: there is no cgroup file system in the sandbox, and nobody else in it has
-//! these descriptors. On v1 there is a folder per controller; on v2 there is one, and a door
-//! through which a process comes below it first.
+//! these descriptors. On v1 there is a directory per controller; on v2 there is one, and a
+//! `cgroup.procs` file through which a process comes below it first.
 //!
 //! A group is used again when its kernel has ended and nothing is left in it, and is never
 //! removed: the server does that with the sandbox's own, after it has read the counters.
@@ -71,7 +71,7 @@ pub struct Group {
     seen: AtomicU64,
 }
 
-/// The folders of one group, or those in which groups are made.
+/// The directories of one group, or those in which groups are made.
 #[derive(Debug)]
 enum Folders {
     V1 {

@@ -18,7 +18,7 @@ use skep_agent::{Listen, Options, Orphans};
 
 type BoxBody = http_body_util::combinators::BoxBody<Bytes, std::convert::Infallible>;
 
-/// An agent on its own port, whose users `user` and `root` have homes in a folder of its own.
+/// An agent on its own port, whose users `user` and `root` have homes in a directory of its own.
 pub(crate) struct TestAgent {
     pub(crate) address: SocketAddr,
     folder: tempfile::TempDir,

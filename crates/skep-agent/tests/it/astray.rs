@@ -1,7 +1,7 @@
 //! Attempts to lead the agent to files that its callers must not reach.
 //!
-//! In a sandbox these are the cgroups of the machine, of which the agent holds descriptors. Here
-//! it is a folder that this process, which the agent is a part of, holds open.
+//! In a sandbox these are the cgroups of the host, of which the agent holds descriptors. Here
+//! it is a directory that this process, which the agent is a part of, holds open.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -108,7 +108,7 @@ enum Needs {
     New,
 }
 
-/// A folder with a file and a folder in it, held open by this process.
+/// A directory with a file and a directory in it, held open by this process.
 struct Outside {
     folder: tempfile::TempDir,
     held: File,
@@ -243,7 +243,7 @@ async fn a_listing_of_procfs_leaves_the_agent_out_and_shows_others() {
     assert!(has("1") && has("meminfo"));
 }
 
-/// Directories of cgroup file systems of both kinds, where this machine has them.
+/// Directories of cgroup file systems of both kinds, where this host has them.
 fn cgroups() -> Vec<String> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let fields = mounts

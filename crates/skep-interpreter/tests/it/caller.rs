@@ -30,7 +30,7 @@ impl Door for TokenDoor {
     }
 }
 
-/// The door of a sandbox that has no tokens.
+/// Authorization in a sandbox that has no tokens.
 struct OpenDoor;
 
 impl Door for OpenDoor {

@@ -26,7 +26,7 @@ struct Seen {
 }
 
 impl Interpreter {
-    /// The interpreters that this machine has. Where there is no R, its pieces are tested in a
+    /// The interpreters that this host has. Where there is no R, its pieces are tested in a
     /// sandbox whose template has it.
     fn all() -> Vec<Self> {
         let python = ["python3", "-c", include_str!("tests/read_and_run.py")];

@@ -170,7 +170,7 @@ impl Owner {
         let environment = self.surroundings.environment();
         let mut kernel = self.launcher.start(&self.language).await?;
         if let Some(path) = &self.directory {
-            // By contract a folder that cannot be entered is no failure: the code starts in
+            // By contract a directory that cannot be entered is no failure: the code starts in
             // the usual one.
             kernel.send(&Request::Chdir { id: "chdir", path });
         }

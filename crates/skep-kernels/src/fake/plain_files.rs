@@ -4,11 +4,11 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// The names in a folder, as [`Processes::names_in`](crate::Processes::names_in) tells them.
+/// The names in a directory, as [`Processes::names_in`](crate::Processes::names_in) tells them.
 ///
 /// # Errors
 ///
-/// If there is no folder, or it holds more.
+/// If there is no directory, or it holds more.
 pub fn names_in(folder: &Path, most: usize) -> io::Result<Vec<String>> {
     let entries = std::fs::read_dir(folder)?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());

@@ -8,7 +8,7 @@ use skep_jupyter::signed::Connection;
 
 use crate::process::Processes;
 
-/// A folder that only the sandbox's user can enter, removed in the end.
+/// A directory that only the sandbox's user can enter, removed in the end.
 pub(super) struct Folder {
     path: PathBuf,
     processes: Arc<dyn Processes>,

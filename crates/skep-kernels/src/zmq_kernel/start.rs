@@ -164,7 +164,7 @@ impl Beginning {
             }
             tokio::select! {
                 exit = self.process.end() => return Err(exit),
-                // There is no event for a path that appears, except a watch on its folder.
+                // There is no event for a path that appears, except a watch on its directory.
                 () = sleep(Duration::from_millis(20)) => {}
             }
         }

@@ -26,7 +26,7 @@ const NEW: &str = "7.4.0";
 static USUAL_ENVIRONMENT: LazyLock<PathBuf> = LazyLock::new(|| environment(USUAL));
 static NEW_ENVIRONMENT: LazyLock<PathBuf> = LazyLock::new(|| environment(NEW));
 
-/// An environment with this version, which is made once and kept in the target folder.
+/// An environment with this version, which is made once and kept in the target directory.
 fn environment(version: &str) -> PathBuf {
     let targets = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let folder = targets.join(format!("kernels-{version}"));
@@ -246,7 +246,7 @@ async fn a_context_starts_in_its_folder() {
     let made = made.await.unwrap();
     let code = "import os\nprint(os.getcwd())";
     let words = run(&world.contexts, &made.id, code).await;
-    // Neither the folder nor the variables of an execution leave a trace.
+    // Neither the directory nor the variables of an execution leave a trace.
     assert_eq!(words, ["accepted 1", place, "ended ok"]);
     world.contexts.restart(&made.id).await.unwrap();
     assert_eq!(run(&world.contexts, &made.id, code).await, words);

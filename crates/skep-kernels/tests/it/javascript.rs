@@ -11,7 +11,7 @@ use skep_kernels::{Contexts, Installed, Order};
 use crate::processes::Children;
 use crate::talk::{all, next, order, run};
 
-/// The kernel with its packages, which are installed once and kept in the target folder.
+/// The kernel with its packages, which are installed once and kept in the target directory.
 static KERNEL: LazyLock<PathBuf> = LazyLock::new(|| {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/javascript");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("javascript-kernel");

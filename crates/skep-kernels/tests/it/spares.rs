@@ -86,7 +86,7 @@ async fn the_next_context_gets_the_kernel_that_was_started_for_it() {
         panic!("there are two");
     };
     assert_eq!(world.process_of(&first).await, own);
-    // Until somebody has it, it is what the machine kills first.
+    // Until somebody has it, it is what the host kills first.
     wait_until(Duration::from_secs(5), || async {
         let score = score(spare);
         (score == "1000").then_some(()).ok_or(score)

@@ -4,13 +4,13 @@
 ///
 /// Missed here, because they do:
 ///
-/// - `io_setup` and the rest of the older asynchronous interface: the machine has one number of
+/// - `io_setup` and the rest of the older asynchronous interface: the host has one number of
 ///   requests (`fs.aio-max-nr`) for all, and one sandbox takes them. InnoDB, nginx and QEMU do
 ///   without when there is none, as where `io_uring` is missing.
 /// - `mincore` and `cachestat`: which pages of a shared template are in memory tells what
 ///   neighbours run. Allocators and the runtimes of Python, Node, Java, R and Go do not ask;
 ///   libunwind falls back to `msync`.
-/// - `process_madvise` and `get_mempolicy` are about other processes and the machine's nodes.
+/// - `process_madvise` and `get_mempolicy` are about other processes and the host's nodes.
 pub(super) const CALLS: &[i64] = &[
     // Files.
     libc::SYS_openat,

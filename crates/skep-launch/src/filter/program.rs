@@ -179,7 +179,7 @@ fn decide(decision: &Decision) -> io::Result<Vec<Instruction>> {
     Ok(program)
 }
 
-/// Both halves must be zero; the lower one comes first on every machine that we run on.
+/// Both halves must be zero; the lower one comes first on every host that we run on.
 fn decide_null(argument: u8, branches: &Branches) -> io::Result<Vec<Instruction>> {
     let (yes, no) = (decide(&branches.yes)?, decide(&branches.no)?);
     let lower = FIRST_ARGUMENT + ARGUMENT_BYTES * u32::from(argument);
@@ -261,7 +261,7 @@ pub(super) mod tests {
             }
         }
 
-        /// The 32 bits at an offset, as on every machine that we run on: the lower half first.
+        /// The 32 bits at an offset, as on every host that we run on: the lower half first.
         fn word(self, offset: u32) -> u32 {
             match offset {
                 NUMBER => self.number,

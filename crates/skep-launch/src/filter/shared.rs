@@ -1,5 +1,5 @@
 //! Calls through which one sandbox would reach what all have together, and that nobody counts:
-//! memory for translated programs and for keys, the machine's crash handler, and the pages of
+//! memory for translated programs and for keys, the host's crash handler, and the pages of
 //! templates that are in memory.
 
 use std::io;
@@ -51,7 +51,7 @@ fn exceptions() -> [Exception; 7] {
     ]
 }
 
-/// A filter is translated into memory that the machine has one amount of for all
+/// A filter is translated into memory that the host has one amount of for all
 /// (`net.core.bpf_jit_limit`), and no sandbox starts when that is used up. One that logs writes
 /// into the kernel's log. Programs hear what a kernel without filters says and do without, as
 /// OpenSSH does; others, as man-db, see that they are under one already. Strict mode takes no
@@ -74,7 +74,7 @@ fn filters() -> [Exception; 2] {
 }
 
 /// The limit of crash dumps stays one byte. `sudo` and others set it to zero, with which the
-/// kernel starts the machine's crash handler (`kernel.core_pattern`), outside, for what crashes
+/// kernel starts the host's crash handler (`kernel.core_pattern`), outside, for what crashes
 /// inside. They are not told, because what they want is so already: nothing is written.
 fn crash_limit() -> [Exception; 2] {
     let prlimit = Exception {

@@ -1,7 +1,7 @@
-//! A process whose user namespace is made below another one than the machine's.
+//! A process whose user namespace is made below another one than the host's.
 //!
 //! The kernel lets ids be mapped only from within the new namespace or its parent, and whoever
-//! enters the parent has no rights on the machine any more. So a helper enters, makes the
+//! enters the parent has no rights on the host any more. So a helper enters, makes the
 //! network namespace and the process, maps the ids and ends; the launcher stays outside.
 
 use std::os::fd::AsFd;

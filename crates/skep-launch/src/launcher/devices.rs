@@ -1,4 +1,4 @@
-//! A `/dev` with nothing of the machine in it.
+//! A `/dev` with nothing of the host in it.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -31,7 +31,7 @@ const LINKS: [(&str, &str); 5] = [
 /// The group that terminals belong to, on Debian and everywhere else.
 const TTY_GROUP: u32 = 5;
 
-/// Terminals that one sandbox may have open: the machine has a few thousand for all.
+/// Terminals that one sandbox may have open: the host has a few thousand for all.
 const TERMINALS: u32 = 64;
 
 /// Makes `/dev`, `/dev/pts` and `/dev/shm`. Terminals and shared memory are mounts of their own,
@@ -89,7 +89,7 @@ pub(super) fn make(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
     let place = tree::ensure_directory(root.as_fd(), "/dev", plan.users)?;
     tree::attach(devices.as_fd(), place.as_fd())?;
     if plan.privileges == Privileges::Build && plan.has(Defence::ReadOnlyDev) {
-        // This is the only mount on which nodes can be opened, and a step is the machine's root.
+        // This is the only mount on which nodes can be opened, and a step is the host's root.
         skep_linux::add_mount_attributes(devices.as_fd(), libc::MOUNT_ATTR_RDONLY)?;
     }
 
@@ -112,7 +112,7 @@ pub(super) fn make(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
     tree::attach(shared.as_fd(), place.as_fd())
 }
 
-/// The machine's own devices and shared memory, for the controls of the attack suite.
+/// The host's own devices and shared memory, for the controls of the attack suite.
 fn take_over(root: &OwnedFd, users: Users) -> Result<(), Trouble> {
     for path in ["/dev", "/dev/pts", "/dev/shm"] {
         let mount = tree::copy_mount(CWD, path)?;

@@ -1,4 +1,4 @@
-//! The network namespace and its link to the machine.
+//! The network namespace and its link to the host.
 
 use skep_linux::route::{Routes, VethPair};
 
@@ -22,7 +22,7 @@ const CONNECTION_BUFFER: &str = "4096 131072 6291456";
 /// Multicast groups of a socket. Each takes of that, and as much again for the interface.
 const SOCKET_GROUPS: &str = "4";
 
-/// The machine's network, still reachable after the launcher has left it.
+/// The host's network, still reachable after the launcher has left it.
 #[derive(Debug)]
 pub(super) struct Outside(Option<Routes>);
 
@@ -34,7 +34,7 @@ impl Outside {
         }))
     }
 
-    /// Makes the pair of interfaces, and the machine's route to the inner one.
+    /// Makes the pair of interfaces, and the host's route to the inner one.
     pub(super) fn make_link(self, plan: &LaunchPlan, machine: &Machine) -> Result<(), Trouble> {
         let (Some(mut routes), Network::Link(link)) = (self.0, &plan.network) else {
             return Ok(());
@@ -72,7 +72,7 @@ fn missing_is_fine(trouble: Trouble) -> Result<(), Trouble> {
 
 /// Addresses, routes and settings inside.
 ///
-/// The namespace belongs to the machine's user namespace, so root inside has no power over
+/// The namespace belongs to the host's user namespace, so root inside has no power over
 /// it. What programs expect of root is allowed to everybody instead: low ports and `ping`.
 pub(super) fn configure(plan: &LaunchPlan, machine: &Machine) -> Result<(), Trouble> {
     let network = &plan.network;

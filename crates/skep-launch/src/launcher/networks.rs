@@ -20,7 +20,7 @@ const OWN: &str = "/proc/self/ns/net";
 pub(super) struct Networks {
     machine: OwnedFd,
     spare: Vec<OwnedFd>,
-    /// The machine has no room for more.
+    /// The host has no room for more.
     is_full: bool,
 }
 

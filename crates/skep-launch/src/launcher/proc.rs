@@ -1,4 +1,4 @@
-//! `/proc` of the new pid namespace, without what is about the machine.
+//! `/proc` of the new pid namespace, without what is about the host.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -14,7 +14,7 @@ use super::tree::{self, FsOption};
 use crate::trouble::{On, Trouble};
 use crate::{Defence, LaunchPlan, Privileges};
 
-/// Files that tell about the machine or its other sandboxes, or change it. Below `sys` they are
+/// Files that tell about the host or its other sandboxes, or change it. Below `sys` they are
 /// those that count what all sandboxes have together.
 ///
 /// Each is a mount in every sandbox, so what says no more than what must stay is not here:
@@ -34,7 +34,7 @@ const MASKED_FILES: [&str; 28] = [
     "kpagecount",
     "kpageflags",
     "latency_stats",
-    // Whoever reads it holds up all locks of files on the machine.
+    // Whoever reads it holds up all locks of files on the host.
     "locks",
     "partitions",
     "sched_debug",
@@ -66,7 +66,7 @@ const MASKED_DIRECTORIES: [&str; 7] = [
 /// Entries that programs read, and must not write.
 const READ_ONLY: [&str; 4] = ["bus", "irq", "mtrr", "sys"];
 
-/// A number that is the same until the machine is started anew, and so tells two sandboxes that
+/// A number that is the same until the host is started anew, and so tells two sandboxes that
 /// they are on the same one.
 const BOOT_ID: &str = "sys/kernel/random/boot_id";
 
@@ -137,7 +137,7 @@ fn mount_for(
 ) -> Result<(), Trouble> {
     let options: &[FsOption<'_>] = match privileges {
         Privileges::Build | Privileges::Sandbox => &[],
-        // Among the machine's processes it sees only its own.
+        // Among the host's processes it sees only its own.
         Privileges::Enter => &[FsOption::Value("hidepid", "ptraceable".into())],
     };
     let processes = machine.open_file(&format!("{}/ns/pid", child.pid))?;
@@ -154,7 +154,7 @@ fn mount_for(
 }
 
 /// Mounts from a process that is sent into the pid namespace, because kernels before 6.17 show that
-/// of whoever mounts. It keeps the machine's user namespace and the launcher's mounts: the new
+/// of whoever mounts. It keeps the host's user namespace and the launcher's mounts: the new
 /// process itself would not be allowed to mount before it sees a whole `/proc`.
 fn mount_from_inside(
     child: &Child,

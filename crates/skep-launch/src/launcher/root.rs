@@ -11,7 +11,7 @@ use crate::steps::{Failure, Steps};
 use crate::trouble::{On, Trouble};
 use crate::{Defence, Descriptors, LaunchPlan, Root, Step, Top, Users, disk};
 
-/// Parts of `/sys` that programs look for. Everything else there is about the machine: its devices,
+/// Parts of `/sys` that programs look for. Everything else there is about the host: its devices,
 /// its disks with their files' names, its firmware.
 const SYSTEM_PARTS: [&str; 6] = [
     "devices/system/cpu",
@@ -127,7 +127,7 @@ fn mount_overlay(root: &Root, owner: Users) -> Result<OwnedFd, Trouble> {
         // The changes will be a layer themselves, and a layer must be readable by its own.
         Top::Directories { upper, work } => (top(upper)?, top(work)?, "off"),
     };
-    // Nothing of a sandbox is expected to survive a crash of the machine, so nothing waits
+    // Nothing of a sandbox is expected to survive a crash of the host, so nothing waits
     // for the disk.
     let options = format!(
         "lowerdir={},upperdir={upper},workdir={work},redirect_dir={redirects},index=off,metacopy=off,volatile",
@@ -136,7 +136,7 @@ fn mount_overlay(root: &Root, owner: Users) -> Result<OwnedFd, Trouble> {
     let options = std::ffi::CString::new(options)?;
     // The older call, because a value of the newer one is too short for many layers.
     // What mounts it is who writes to the top ever after, and on a mapped one root of the
-    // machine is nobody.
+    // host is nobody.
     tree::as_owner(owner, || {
         rustix::mount::mount(
             c"overlay",
@@ -222,7 +222,7 @@ pub(super) fn staged(root: &Root) -> std::path::PathBuf {
     root.staging.join("root")
 }
 
-/// Makes the new root the root, and lets go of the machine's.
+/// Makes the new root the root, and lets go of the host's.
 pub(super) fn pivot(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
     rustix::process::fchdir(root)?;
     if !plan.has(Defence::OwnRoot) {

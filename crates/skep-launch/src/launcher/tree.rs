@@ -144,7 +144,7 @@ pub(super) fn split(path: &str) -> Result<(&str, &str), Trouble> {
     Ok((if parent.is_empty() { "/" } else { parent }, name))
 }
 
-/// Makes a file or directory of the machine appear in the root.
+/// Makes a file or directory of the host appear in the root.
 pub(super) fn bind(root: &OwnedFd, bind: &Bind, users: Users) -> Result<(), Trouble> {
     let mount = copy_mount(CWD, &bind.source)?;
     let mut attributes = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;

@@ -94,7 +94,7 @@ fn who_may_enter_has_that_right_alone() {
         ("status=CapAmb", entering_alone),
         ("status=Seccomp_filters", "1"),
         ("status=NoNewPrivs", "0"),
-        // It is among the machine's processes and sees none of them.
+        // It is among the host's processes and sees none of them.
         ("list=/proc/1", "ENOENT"),
         ("unshare=user", "EPERM"),
         ("unshare=net", "EPERM"),
@@ -138,7 +138,7 @@ fn a_sandbox_below_another_namespace_is_held_as_any_other() {
     ];
     let holder = Holder::start();
     let mut bench = holder.above(asking(&expected));
-    // What the machine calls its ids is seen from inside as the parent's numbers.
+    // What the host calls its ids is seen from inside as the parent's numbers.
     bench.plan.hostname = "e2b.local".into();
     let directory = check(bench, &expected);
     let on_disk = std::fs::metadata(directory.path().join("upper/etc/new")).unwrap();

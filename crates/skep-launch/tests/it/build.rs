@@ -1,4 +1,4 @@
-//! Template builds: the machine's users and network, changes kept.
+//! Template builds: the host's users and network, changes kept.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -6,7 +6,7 @@ use skep_launch::{Bind, Defence, LaunchPlan, Network, Privileges, Program, Users
 
 use crate::plan::{asking, check};
 
-/// A disk and a way to make one: what every machine that runs sandboxes has.
+/// A disk and a way to make one: what every host that runs sandboxes has.
 const DEVICES: [&str; 2] = ["block:7:0", "character:10:237"];
 /// Every mount that a step can write to, with what holds a node there that could be made.
 const WRITABLE: [(&str, &str); 6] = [
@@ -59,7 +59,7 @@ fn a_build_step_cannot_reach_the_machine_through_proc() {
     check(bench, &expected);
 }
 
-/// Tries to make and open each device in each writable place, without some walls.
+/// Tries to make and open each device in each writable place, without some defences.
 #[track_caller]
 fn check_devices(without: &[Defence], answer: impl Fn(&str, &'static str) -> &'static str) {
     let questions: Vec<(String, &str)> = WRITABLE

@@ -187,7 +187,7 @@ fn a_planned_file_replaces_a_symlink_and_stays_inside() {
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(outside.join("resolv.conf"), "untouched").unwrap();
     std::fs::remove_dir(bench.path("layer/etc")).unwrap();
-    // `/etc` itself is a symlink that, seen from the machine, leads to `outside`.
+    // `/etc` itself is a symlink that, seen from the host, leads to `outside`.
     std::fs::create_dir_all(bench.path("layer").join(outside.strip_prefix("/").unwrap())).unwrap();
     symlink(&outside, bench.path("layer/etc")).unwrap();
     symlink(

@@ -152,7 +152,7 @@ fn arrange_descriptors(prepared: &Prepared<'_>, report: &mut RawFd) -> Result<()
     Ok(())
 }
 
-/// Raised above any caller, and not put back to zero: going below what the machine's root has
+/// Raised above any caller, and not put back to zero: going below what the host's root has
 /// once chosen needs a right that is not there inside of a sandbox.
 fn raise_oom_score() -> Result<(), Failure> {
     let score = c"500";

@@ -1,4 +1,4 @@
-//! Writes `src/generated` of `skep-wire` from its `proto` folder.
+//! Writes `src/generated` of `skep-wire` from its `proto` directory.
 //!
 //! The result is committed, so that building the product needs no protobuf compiler:
 //!

@@ -2,7 +2,7 @@
 //!
 //! Over a socket of packets that the agent is passed at its start. A question is one byte and
 //! descriptors: a sealed file in memory with a [`ForkRequest`], standard input, output and
-//! error, then doors of cgroups in the order in which the kernel goes through them. The answer
+//! error, then `cgroup.procs` files in the order in which the kernel joins them. The answer
 //! is a [`ForkAnswer`]; with [`ForkAnswer::Forked`] comes a socket on which the kernel waits
 //! for [`GO`]. It ends if the socket is closed without.
 
@@ -19,7 +19,7 @@ pub const MAX_REQUEST: u64 = 1 << 20;
 /// The largest answer.
 pub const MAX_ANSWER: usize = 4 << 10;
 
-/// Descriptors before the doors.
+/// Number of descriptors before the `cgroup.procs` files.
 pub const FIRST_DOOR: usize = 4;
 
 /// Identity and environment of the kernel to fork.

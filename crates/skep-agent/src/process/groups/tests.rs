@@ -9,7 +9,7 @@ use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Groups of the machine's own v1 hierarchies, removed at the end.
+/// Groups of the host's own v1 hierarchies, removed at the end.
 struct Real {
     folders: Vec<(&'static str, PathBuf)>,
     groups: Arc<Groups>,

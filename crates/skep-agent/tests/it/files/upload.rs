@@ -281,7 +281,7 @@ async fn what_a_full_disk_has_no_room_for_leaves_nothing_behind() {
     assert_eq!(told(&answer), "507 507 not enough disk space available");
     assert_eq!(names(), before, "no torn file, no folder, and both sources");
 
-    // A folder takes an inode, of which there are few here; those above it go again.
+    // A directory takes an inode, of which there are few here; those above it go again.
     let deep = "d/".repeat(40);
     let request = serde_json::json!({"path": format!("disk/{deep}")});
     let refused = agent
