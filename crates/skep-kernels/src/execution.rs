@@ -128,7 +128,7 @@ pub struct Limits {
 /// A limit that ends an execution with an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// Wall-clock time.
+    /// Wall-clock time, from the acceptance by a kernel.
     Time(Duration),
     /// Processor time, of all processes of the context.
     Processor(Duration),

@@ -21,13 +21,13 @@ pub struct LaunchPlan {
     /// More of them, which the launcher and the process join when the process has its cgroup
     /// namespace, if that is to be made in another cgroup than the process lives in.
     pub home_cgroups: Vec<Descriptor>,
-    /// Whose users the process runs as.
+    /// User and group ids of the process.
     pub users: Users,
-    /// Below which user namespace its own is made; the host's if there is none.
+    /// User namespace below which its own is made; the host's if there is none.
     pub parent: Option<Parent>,
-    /// What the process may talk to.
+    /// Network of the process.
     pub network: Network,
-    /// Where its files come from.
+    /// Root filesystem of the process.
     pub root: Root,
     /// Host files and directories that appear in the root.
     pub binds: Vec<Bind>,
@@ -40,21 +40,21 @@ pub struct LaunchPlan {
     pub files: Vec<PlannedFile>,
     /// The host name the process sees.
     pub hostname: String,
-    /// What is run.
+    /// Program to run, and its user, environment, descriptors and limits.
     pub process: Process,
-    /// What the process may do.
+    /// Capabilities and rights of the process.
     pub privileges: Privileges,
-    /// How long it lives.
+    /// Relation of its lifetime to the launcher's.
     pub lifetime: Lifetime,
     /// Fails at this step, as if the system had refused. For tests of the clean-up.
     pub fail_at: Option<Step>,
-    /// Walls that are left out, so that the attack suite can show what each of them holds.
+    /// Defences that are left out, so that the attack suite can show what each of them holds.
     #[doc(hidden)]
     pub without: Vec<Defence>,
 }
 
 impl LaunchPlan {
-    /// Whether a wall is put up; it always is, except in controls of the attack suite.
+    /// Returns true unless this defence is left out, as controls of the attack suite do.
     pub(crate) fn has(&self, defence: Defence) -> bool {
         !self.without.contains(&defence)
     }
@@ -122,7 +122,7 @@ pub struct Root {
     pub staging: PathBuf,
     /// Read-only layers, the lowest first. At least one.
     pub layers: Vec<PathBuf>,
-    /// Writable layer.
+    /// Writable layer, which takes all changes.
     pub top: Top,
 }
 
@@ -166,7 +166,7 @@ pub struct PlannedFile {
     pub mode: u32,
 }
 
-/// What is run.
+/// A program to run, with its user, environment, descriptors and limits.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Process {
     /// The file to execute.
@@ -179,9 +179,9 @@ pub struct Process {
     pub working_directory: String,
     /// User and group, as seen inside.
     pub user: u32,
-    /// See [`Process::user`].
+    /// Primary group id, as seen inside.
     pub group: u32,
-    /// Supplementary groups.
+    /// Supplementary group ids, as seen inside.
     pub groups: Vec<u32>,
     /// Descriptor 0; `None` is `/dev/null`.
     pub stdin: Option<Descriptor>,
@@ -193,7 +193,7 @@ pub struct Process {
     pub pass: Vec<Descriptor>,
     /// Most descriptors it may open: what it starts with, and what it may raise that to.
     pub open_files: (u64, u64),
-    /// How readily the kernel kills it when the host is out of memory, -1000 to 1000.
+    /// Adjustment of the OOM killer's score, from -1000 (never killed) to 1000 (killed first).
     pub oom_score_adjust: i16,
 }
 
