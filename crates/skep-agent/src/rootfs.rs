@@ -196,7 +196,8 @@ fn guarded(
     mode: Mode,
     resolve: ResolveFlags,
 ) -> io::Result<OwnedFd> {
-    // With O_PATH the kernel refuses flags that mean nothing for it.
+    // A pipe without its other end must not hold up a thread, nor a terminal become the agent's.
+    // With O_PATH the kernel refuses such flags, which mean nothing for it.
     let flags = if flags.contains(OFlags::PATH) {
         flags | OFlags::CLOEXEC
     } else {

@@ -40,6 +40,7 @@ impl Cancellations {
             token.cancel();
             return token;
         }
+        // Only when their number has doubled, so that the cost for each request is constant.
         if state.running.len() >= state.sweep_at {
             state.running.retain(|_, token| token.strong_count() > 0);
             state.sweep_at = 2 * state.running.len() + 16;

@@ -135,6 +135,7 @@ impl Context {
         self.mark(&order.secrets)?;
         let (updates, receiver) = mpsc::channel(UPDATES);
         let id = uuid::Uuid::new_v4().to_string();
+        // Registered before it is queued: an owner that is idle starts it at once.
         let job = Job {
             posting: self.inner.board.post(&id, self.id()),
             id: id.clone(),

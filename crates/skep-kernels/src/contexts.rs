@@ -185,6 +185,7 @@ impl Contexts {
         if let Some(entry) = found {
             return Ok(entry.context.id().to_owned());
         }
+        // Still under the lock, so that two callers of a new language get the same context.
         let installed = self.shared.launcher.languages();
         if !installed.iter().any(|known| known == language) {
             return Err(ContextError::Start(StartError::NotInstalled {

@@ -220,6 +220,7 @@ impl History {
 
     /// Changes a cell and keeps the account of it.
     fn change(&mut self, place: usize, change: impl FnOnce(&mut PastCell)) {
+        // Copies the entry only if a reader still has a view of it.
         let past = Arc::make_mut(&mut self.entries[place]);
         let before = weight(past);
         if let Past::Cell(cell) = past {
@@ -241,6 +242,8 @@ impl History {
     }
 
     fn fits(&self, more: usize) -> bool {
+        // Two contexts may see the same room at once. The sum can then be too large by one entry of
+        // each, which is better than a lock around all histories.
         let together = self.budget.used.load(Ordering::Relaxed);
         self.bytes.saturating_add(more) <= self.budget.each
             && together.saturating_add(more) <= self.budget.together

@@ -75,6 +75,8 @@ impl Audience {
 
     /// Passes a piece on to everybody, waiting for those who are behind.
     pub(super) async fn publish(&self, output: Output) {
+        // A copy, so that nobody is waited for under the lock; and all who have room get the piece
+        // before the others are waited for.
         let listeners = self.lock().listeners.clone();
         let mut behind = Vec::new();
         for listener in listeners {

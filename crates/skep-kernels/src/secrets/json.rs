@@ -55,6 +55,7 @@ impl Patterns {
             [b'-' | b'0'..=b'9', ..] => {
                 masker.push(token, &mut nowhere);
                 masker.finish(&mut nowhere);
+                // A number with a mask in it is none any more, so all of it becomes a string.
                 masker.has_masked().then(|| format!("\"{MASK}\""))
             }
             _ => None,

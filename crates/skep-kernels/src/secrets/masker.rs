@@ -40,6 +40,7 @@ impl Masker {
     /// Takes a piece, and appends to `output` what can be let go.
     pub(crate) fn push(&mut self, piece: &[u8], output: &mut Vec<u8>) {
         self.pending.extend_from_slice(piece);
+        // The next piece may complete a secret that begins at the end of this one.
         let unfinished = self.patterns.unfinished(&self.pending);
         self.let_go(self.pending.len() - unfinished, output);
     }

@@ -45,6 +45,7 @@ impl Outside {
                 .write("sys/net/ipv6/conf/default/disable_ipv6", "1")
                 .or_else(missing_is_fine)?;
         }
+        // The launcher is in the sandbox's namespace by now; `routes` still speaks to the host's.
         let namespace = machine.open_file("self/ns/net")?;
         routes
             .make_veth_pair(VethPair {

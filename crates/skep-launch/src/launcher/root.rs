@@ -98,6 +98,7 @@ fn map_layers(root: &Root, users: Option<BorrowedFd<'_>>) -> Result<(), Trouble>
     for (number, layer) in root.layers.iter().enumerate() {
         let mount = tree::copy_mount(CWD, layer)?;
         if let Some(users) = users {
+            // The kernel maps the ids only of a mount that is attached nowhere yet.
             skep_linux::map_ids(mount.as_fd(), users).on(|| layer.display().to_string())?;
         }
         skep_linux::add_mount_attributes(mount.as_fd(), libc::MOUNT_ATTR_RDONLY)?;
@@ -109,6 +110,7 @@ fn map_layers(root: &Root, users: Option<BorrowedFd<'_>>) -> Result<(), Trouble>
 }
 
 fn mount_overlay(root: &Root, owner: Users) -> Result<OwnedFd, Trouble> {
+    // An overlay names the highest layer first, a plan the lowest.
     let layers: Vec<_> = (0..root.layers.len())
         .rev()
         .map(|number| number.to_string())
@@ -163,6 +165,8 @@ pub(super) fn mount_system(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trou
         let place = tree::ensure_directory(root.as_fd(), "/run", plan.users)?;
         tree::attach(run.as_fd(), place.as_fd())?;
     }
+    // It shows the interfaces of the network namespace in which it is mounted: the sandbox's, where
+    // the launcher is by now.
     let system = tree::new_mount("sysfs", &[], locked_down())?;
     tree::attach_at(system.as_fd(), "sys")?;
     if !plan.has(Defence::MinimalSys) {
