@@ -15,7 +15,7 @@ import pytest
 NOTEBOOKS = pathlib.Path(__file__).parent / "notebooks"
 SKEP = os.environ.get("CONFORMANCE_SKEP")
 SERVER = os.environ.get("E2B_API_URL")
-PATIENCE = 120
+TIMEOUT = 120
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 pytestmark = [
@@ -27,7 +27,7 @@ pytestmark = [
 
 def skep(*arguments, **options):
     command = [SKEP, "notebook", *map(str, arguments), "--server", SERVER]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, **options)
 
 
 def run(name, tmp_path, *arguments, code=0):
@@ -68,7 +68,7 @@ def code_cells(notebook):
 def test_a_notebook_comes_out_as_jupyter_itself_would_make_it(tmp_path):
     ours, _ = run("plain", tmp_path)
     theirs = nbformat.read(NOTEBOOKS / "plain.ipynb", as_version=4)
-    nbclient.NotebookClient(theirs, timeout=PATIENCE, kernel_name="python3").execute()
+    nbclient.NotebookClient(theirs, timeout=TIMEOUT, kernel_name="python3").execute()
     assert len(code_cells(ours)) == len(code_cells(theirs))
     for our, their in zip(code_cells(ours), code_cells(theirs), strict=True):
         assert outputs(our) == outputs(their), our["source"]
@@ -146,7 +146,7 @@ def test_ctrl_c_interrupts_and_writes_what_there_is(tmp_path):
         # What was told is on disk.
         saved = path.read_text()
         process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 130
+        assert process.wait(TIMEOUT) == 130
     assert told["outcome"] == "ok" and '"done\\n"' in saved
     first, second, third = code_cells(valid(path))
     assert text(first) == "done\n" and third["outputs"] == []
@@ -199,7 +199,7 @@ def test_an_old_notebook_is_refused_with_a_hint(tmp_path):
 def request(url, method, body, headers):
     data = None if body is None else json.dumps(body).encode()
     asked = urllib.request.Request(url, data, {**headers, "Content-Type": "application/json"}, method=method)
-    with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
+    with urllib.request.urlopen(asked, timeout=TIMEOUT) as answer:
         return answer.read()
 
 

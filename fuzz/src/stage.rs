@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{LazyLock, Mutex};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
+use parking_lot::Mutex;
 use skep_agent::fuzzing::{Bench, BenchAgent};
 use skep_wire::agent::AgentConfig;
 use tokio::runtime::Runtime;
@@ -62,12 +63,12 @@ enum End {
 }
 
 /// The two ends of the stage, as libFuzzer's thread holds them.
-struct Door {
+struct StageHandle {
     jobs: SyncSender<Job>,
     ends: Mutex<Receiver<End>>,
 }
 
-static DOOR: LazyLock<Door> = LazyLock::new(|| {
+static HANDLE: LazyLock<StageHandle> = LazyLock::new(|| {
     let (jobs, received) = sync_channel::<Job>(1);
     let (ended, ends) = sync_channel(1);
     report_panics(ended.clone());
@@ -78,7 +79,7 @@ static DOOR: LazyLock<Door> = LazyLock::new(|| {
             ended.send(End::Done).expect("libFuzzer waits for the end");
         }
     });
-    Door {
+    StageHandle {
         jobs,
         ends: Mutex::new(ends),
     }
@@ -86,8 +87,8 @@ static DOOR: LazyLock<Door> = LazyLock::new(|| {
 
 /// Runs `job` in the jail and waits for it. If it panics, so does the caller.
 pub(crate) fn perform(job: impl FnOnce(&Stage) + Send + 'static) {
-    DOOR.jobs.send(Box::new(job)).expect("the stage is there");
-    let ends = DOOR.ends.lock().expect("nobody panics with it");
+    HANDLE.jobs.send(Box::new(job)).expect("the stage is there");
+    let ends = HANDLE.ends.lock();
     let end = ends.recv().expect("the stage answers");
     assert_eq!(end, End::Done, "see above");
 }

@@ -13,7 +13,7 @@ mod planted;
 mod signature;
 mod signed_url;
 mod upload;
-mod whom;
+mod destination;
 mod zmtp;
 
 /// Tries one input. Panics if a promise is broken.
@@ -33,7 +33,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("signature", signature::check),
     ("signed_url", signed_url::check),
     ("upload", upload::check),
-    ("whom", whom::check),
+    ("destination", destination::check),
     ("zmtp", zmtp::check),
 ];
 

@@ -26,10 +26,10 @@ pub(crate) struct Options {
 /// Runs the steps, all of them even when one fails, and sums up.
 #[expect(clippy::print_stdout, reason = "the report is this command's output")]
 pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<ExitCode> {
-    let steps = chosen(steps(root), options)?;
+    let mut steps = chosen(steps(root), options)?;
     let start = Instant::now();
     let mut outcomes = Vec::new();
-    for step in &steps {
+    for step in &mut steps {
         println!("\n── {} ──", step.name);
         let outcome = step.run(root, &mut std::io::stdout())?;
         println!("── {} ──", outcome.line(step.name));

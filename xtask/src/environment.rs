@@ -40,9 +40,11 @@ pub(crate) fn read_registry(source: &str) -> Result<Vec<Variable>, String> {
             constants.insert(constant.ident.to_string(), &*constant.expr);
         }
     }
-    let list = constants.get("ALL").and_then(|list| array(list));
-    let list = list.ok_or("there is no array `ALL`")?;
-    list.elems
+    constants
+        .get("ALL")
+        .and_then(|list| array(list))
+        .ok_or("there is no array `ALL`")?
+        .elems
         .iter()
         .map(|element| variable(element, &constants))
         .collect()
@@ -130,7 +132,7 @@ pub(crate) fn write_page(root: &Path, check: bool) -> anyhow::Result<ExitCode> {
         );
         return Ok(ExitCode::from(u8::from(!is_current)));
     }
-    std::fs::create_dir_all(target.parent().expect("the page is in a folder"))?;
+    std::fs::create_dir_all(target.parent().expect("the page is in a directory"))?;
     std::fs::write(&target, page).with_context(|| format!("cannot write `{PAGE}`"))?;
     println!("wrote {PAGE}");
     Ok(ExitCode::SUCCESS)

@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use parking_lot::Mutex;
 
 use campaign::{Campaign, Outcome};
 
@@ -82,13 +82,13 @@ pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<ExitCode> {
 
 /// The targets that have seeds, which is all of them but the planted one.
 fn targets(root: &Path) -> anyhow::Result<Vec<String>> {
-    let folder = root.join("fuzz/seeds");
-    let entries = std::fs::read_dir(&folder)
-        .with_context(|| format!("cannot list `{}`", folder.display()))?;
+    let directory = root.join("fuzz/seeds");
+    let entries = std::fs::read_dir(&directory)
+        .with_context(|| format!("cannot list `{}`", directory.display()))?;
     let mut names = entries
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
         .collect::<std::io::Result<Vec<_>>>()
-        .with_context(|| format!("cannot list `{}`", folder.display()))?;
+        .with_context(|| format!("cannot list `{}`", directory.display()))?;
     names.sort();
     Ok(names)
 }
@@ -107,17 +107,17 @@ fn chosen(names: Vec<String>, only: Option<&str>) -> anyhow::Result<Vec<String>>
 
 fn build(root: &Path) -> anyhow::Result<PathBuf> {
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let folder = root.join("target/fuzz");
+    let directory = root.join("target/fuzz");
     let status = Command::new(env!("CARGO"))
         .args(["build", "--locked", "--target", &triple])
         .arg("--target-dir")
-        .arg(&folder)
+        .arg(&directory)
         .env("RUSTFLAGS", INSTRUMENTATION.join(" "))
         .current_dir(root.join("fuzz"))
         .status()
         .context("cannot start cargo")?;
     ensure!(status.success(), "the targets cannot be built");
-    Ok(folder.join(triple).join("debug/skep-fuzz"))
+    Ok(directory.join(triple).join("debug/skep-fuzz"))
 }
 
 /// Finds the planted bug; answers how long it took.
@@ -138,13 +138,15 @@ fn find_planted(campaign: &Campaign) -> anyhow::Result<Duration> {
 
 /// Runs as many at a time as there are processors, so that all of them take `total`.
 fn run_all(campaigns: Vec<Campaign>, total: Duration) -> anyhow::Result<Vec<(String, Outcome)>> {
-    let lanes = std::thread::available_parallelism().map_or(1, usize::from);
-    let lanes = lanes.min(campaigns.len()).max(1);
+    let lanes = std::thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(campaigns.len())
+        .max(1);
     let rounds = campaigns.len().div_ceil(lanes).max(1);
     let each = total / u32::try_from(rounds).unwrap_or(u32::MAX);
     let is_root = is_root();
     let waiting = Mutex::new(VecDeque::from(campaigns));
-    let next = || waiting.lock().expect("nobody panics with it").pop_front();
+    let next = || waiting.lock().pop_front();
     let lane = || {
         let mut outcomes = Vec::new();
         while let Some(campaign) = next() {

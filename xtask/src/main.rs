@@ -41,6 +41,6 @@ fn main() -> anyhow::Result<ExitCode> {
 fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .expect("xtask is a folder of the workspace")
+        .expect("xtask is a directory of the workspace")
         .to_path_buf()
 }

@@ -6,7 +6,7 @@ use tokio::sync::Semaphore;
 
 use crate::filesystem::watch::Watchers;
 use crate::metrics::Meter;
-use crate::process::{Processes, WorkPlace};
+use crate::process::{Processes, Spawner};
 use crate::settings::Settings;
 
 /// Listings that are made at a time; the others wait.
@@ -17,11 +17,11 @@ pub(crate) const LISTINGS: usize = 1;
 pub(crate) struct Agent {
     pub(crate) settings: Settings,
     pub(crate) processes: Arc<Processes>,
-    pub(crate) place: Arc<WorkPlace>,
+    pub(crate) spawner: Arc<Spawner>,
     pub(crate) watchers: Watchers,
     /// Limits how many listings are made at a time: one may take much of the agent's memory.
     pub(crate) listings: Arc<Semaphore>,
     pub(crate) meter: Meter,
     /// Directory whose files tell programs in which sandbox they run.
-    pub(crate) identity_folder: String,
+    pub(crate) identity_directory: String,
 }

@@ -16,10 +16,10 @@ pub(crate) async fn init(
     State(agent): State<Arc<Agent>>,
     Json(config): Json<AgentConfig>,
 ) -> StatusCode {
-    let folder = agent.identity_folder.clone();
+    let directory = agent.identity_directory.clone();
     let written = {
         let config = config.clone();
-        tokio::task::spawn_blocking(move || settings::write_identity(&config, &folder))
+        tokio::task::spawn_blocking(move || settings::write_identity(&config, &directory))
     };
     // Processes started from here on must not see the old variables beside the new files.
     agent.settings.replace(config);

@@ -1,4 +1,4 @@
-//! Doors for the fuzz targets in `fuzz/`: the agent's routes without a socket, and its pure
+//! Entry points for the fuzz targets in `fuzz/`: the agent's routes without a socket, and its pure
 //! readers one by one. In no program that is shipped.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::files::fuzzing as files;
 use crate::filesystem::watch::Watchers;
 use crate::log::SandboxLog;
 use crate::metrics::Meter;
-use crate::process::{Processes, WorkPlace};
+use crate::process::{Processes, Spawner};
 use crate::reaper::{Orphans, Reaper};
 use crate::settings::{self, Settings};
 use crate::signature::{self, Operation, Signed};
@@ -46,7 +46,7 @@ impl Bench {
         let agent = Arc::new(Agent {
             settings: Settings::new(config),
             processes: Arc::new(Processes::new(Arc::clone(&self.0), log)),
-            place: Arc::new(WorkPlace {
+            place: Arc::new(Spawner {
                 accounts: Accounts {
                     passwd: "/etc/passwd".into(),
                     group: "/etc/group".into(),
@@ -58,12 +58,12 @@ impl Bench {
                 kill_count: None,
                 open_files: None,
                 raise_oom_score: false,
-                start_patience: crate::options::START_PATIENCE,
+                start_timeout: crate::options::START_TIMEOUT,
             }),
             watchers: Watchers::default(),
             listings: Arc::new(Semaphore::new(LISTINGS)),
             meter: Meter::new(),
-            identity_folder: "/run/e2b".into(),
+            identity_directory: "/run/e2b".into(),
         });
         let routes = routes::routes(&agent);
         BenchAgent { agent, routes }

@@ -12,21 +12,21 @@
 mod agent;
 mod authorize;
 mod caller;
-mod channel;
 mod control;
 mod encoding;
 mod exit_status;
 mod files;
 mod filesystem;
-mod forks;
+mod fork_client;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod household;
+mod handle;
 mod identifier;
 mod log;
 mod metrics;
 mod options;
 mod path;
+mod pipe_end;
 mod process;
 mod reaper;
 mod rest_error;
@@ -40,9 +40,9 @@ mod signature;
 mod tunnel;
 mod users;
 
-pub use household::{Child, Companion, Household, Program, ProgramError};
+pub use handle::{AgentHandle, Child, Program, ProgramError, SideService};
 pub use options::{Listen, Options};
-pub use process::groups::{Bytes, Group, GroupUsage};
+pub use process::cgroups::{Bytes, Cgroup, CgroupUsage};
 pub use reaper::Orphans;
 pub use run::{RunError, run};
 

@@ -11,10 +11,11 @@ mod ring;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use skep_wire::rest::{LogEntry, LogLevel};
 
 use crate::exit_status::Ended;
@@ -100,7 +101,7 @@ impl SandboxLog {
             return;
         };
         let entry = entry(level, message, fields);
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = kept.lock();
         kept.add_if_slow(&entry);
     }
 
@@ -109,7 +110,7 @@ impl SandboxLog {
         let Some(kept) = &self.kept else {
             return false;
         };
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = kept.lock();
         let admitted = kept.budget.admits(Instant::now(), bytes);
         if !admitted {
             kept.skipped = kept.skipped.saturating_add(bytes);

@@ -6,9 +6,9 @@
 //! processor use is the mean since the last call.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::rootfs::{self, Directory};
@@ -46,7 +46,7 @@ impl Meter {
         let usage = usage();
         let cpu_count = std::thread::available_parallelism().map_or(1, usize::from);
         let now = Instant::now();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         let (elapsed, used) = (now - last.0, usage.processor.saturating_sub(last.1));
         *last = (now, usage.processor);
         let disk = rootfs::disk_usage().ok();

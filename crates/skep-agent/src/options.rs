@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use skep_wire::agent::AGENT_PORT;
 
-use crate::household::Companion;
+use crate::handle::SideService;
 use crate::reaper::Orphans;
 
 /// Time limit for a child to execute its program. A host that is out of memory and reads its
 /// programs from a slow disk takes seconds.
-pub(crate) const START_PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Listening address or socket of the agent.
 #[derive(Debug)]
@@ -38,13 +38,13 @@ pub struct Options {
     /// Directories and `cgroup.procs` files, by name, with which a cgroup for each kernel is made.
     pub kernel_cgroups: Vec<(String, OwnedFd)>,
     /// Socket to the server, which forks kernels into this sandbox on request.
-    pub forks: Option<OwnedFd>,
+    pub fork_socket: Option<OwnedFd>,
     /// Counts, in a line `oom_kill <count>`, the processes that were killed for want of memory.
     pub kill_count: Option<OwnedFd>,
     /// Listening address or socket for callers.
     pub listen: Listen,
     /// Another service to run in this process.
-    pub companion: Option<Companion>,
+    pub side_service: Option<SideService>,
     /// Value of `PATH` for user processes.
     pub path: String,
     /// The accounts of the sandbox.
@@ -52,11 +52,11 @@ pub struct Options {
     /// The groups of the sandbox.
     pub group: PathBuf,
     /// Directory whose files tell programs in which sandbox they run.
-    pub identity_folder: String,
+    pub identity_directory: String,
     /// Policy for orphans, which depends on whether this is the first process of its pid namespace.
     pub orphans: Orphans,
     /// Time limit for a child to execute its program; then it is killed.
-    pub start_patience: Duration,
+    pub start_timeout: Duration,
 }
 
 impl Options {
@@ -68,16 +68,16 @@ impl Options {
             log: None,
             work_cgroups: Vec::new(),
             kernel_cgroups: Vec::new(),
-            forks: None,
+            fork_socket: None,
             kill_count: None,
             listen: Listen::At((Ipv4Addr::UNSPECIFIED, AGENT_PORT).into()),
-            companion: None,
+            side_service: None,
             path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
             passwd: "/etc/passwd".into(),
             group: "/etc/group".into(),
-            identity_folder: "/run/e2b".into(),
+            identity_directory: "/run/e2b".into(),
             orphans: Orphans::Reap,
-            start_patience: START_PATIENCE,
+            start_timeout: START_TIMEOUT,
         }
     }
 }

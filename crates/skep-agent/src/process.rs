@@ -2,17 +2,17 @@
 //!
 //! One task owns each process (`owner.rs`): it passes the output on, learns of the end, and
 //! kills at the deadline. A process does not depend on the stream that started it: streams
-//! subscribe and go as they like (`audience.rs`), and what nobody listens to is discarded.
+//! subscribe and go as they like (`subscribers.rs`), and what nobody listens to is discarded.
 
-mod audience;
-pub(crate) mod groups;
+pub(crate) mod cgroups;
 mod input;
 mod launch;
 mod owner;
-mod place;
 mod registry;
 pub(crate) mod service;
+mod spawner;
 mod starting;
+mod subscribers;
 
 use std::io;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use skep_wire::rpc::process as wire;
 use tokio_util::sync::CancellationToken;
 
-use crate::channel::Channel;
+use crate::pipe_end::PipeEnd;
 use crate::reaper::Reaper;
-use audience::Audience;
 use input::Input;
+use subscribers::Subscribers;
 
 pub(crate) use launch::StartError;
-pub(crate) use place::WorkPlace;
 pub(crate) use registry::Processes;
+pub(crate) use spawner::Spawner;
 
 /// A process that was started through the agent and has not ended.
 #[derive(Debug)]
@@ -38,8 +38,8 @@ pub(crate) struct Process {
     config: wire::ProcessConfig,
     tag: Option<String>,
     input: Input,
-    terminal: Option<Arc<Channel>>,
-    audience: Audience,
+    terminal: Option<Arc<PipeEnd>>,
+    subscribers: Subscribers,
     /// Cancelled by a signal or a deadline: the end of the process then no longer waits for
     /// others that hold its output open.
     released: CancellationToken,

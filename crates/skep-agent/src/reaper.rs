@@ -8,8 +8,8 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, test_kill_process,
     wait, waitpid,
@@ -49,7 +49,7 @@ impl Reaper {
     ) -> Result<(Spawning, oneshot::Receiver<WaitStatus>), SpawnError> {
         let (sender, receiver) = oneshot::channel();
         // Before the fork: a child that ends at once must not be reaped before it is known.
-        let mut children = self.lock();
+        let mut children = self.children.lock();
         let spawning = fork_as(plan)?;
         children.insert(spawning.pid, sender);
         Ok((spawning, receiver))
@@ -62,7 +62,7 @@ impl Reaper {
     /// If it has ended already.
     pub(crate) fn adopt(&self, pid: Pid) -> io::Result<oneshot::Receiver<WaitStatus>> {
         let (sender, receiver) = oneshot::channel();
-        let mut children = self.lock();
+        let mut children = self.children.lock();
         // Nobody is reaped while the lock is held: if it is there now, its end will be seen.
         test_kill_process(pid)?;
         children.insert(pid, sender);
@@ -71,7 +71,7 @@ impl Reaper {
 
     /// Signals a child that has not been reaped yet.
     pub(crate) fn signal(&self, pid: Pid, signal: Signal) -> io::Result<()> {
-        let children = self.lock();
+        let children = self.children.lock();
         if !children.contains_key(&pid) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -80,7 +80,7 @@ impl Reaper {
 
     /// Signals a child that leads a process group, and all others in that group.
     pub(crate) fn signal_group(&self, leader: Pid, signal: Signal) -> io::Result<()> {
-        let children = self.lock();
+        let children = self.children.lock();
         if !children.contains_key(&leader) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -104,7 +104,7 @@ impl Reaper {
     }
 
     fn reap(&self) {
-        let mut children = self.lock();
+        let mut children = self.children.lock();
         match self.orphans {
             Orphans::Reap => {
                 // Not `waitpid(None, …)`, which knows only children of our own process group.
@@ -121,10 +121,6 @@ impl Reaper {
                 }
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Pid, oneshot::Sender<WaitStatus>>> {
-        self.children.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

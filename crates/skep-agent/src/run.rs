@@ -14,13 +14,13 @@ use tokio::sync::Semaphore;
 
 use crate::agent::{Agent, LISTINGS};
 use crate::filesystem::watch::Watchers;
-use crate::forks::Forks;
-use crate::household::Household;
+use crate::fork_client::ForkClient;
+use crate::handle::AgentHandle;
 use crate::log::SandboxLog;
 use crate::metrics::Meter;
 use crate::options::{Listen, Options};
-use crate::process::groups::Groups;
-use crate::process::{Processes, WorkPlace};
+use crate::process::cgroups::CgroupPool;
+use crate::process::{Processes, Spawner};
 use crate::reaper::{Orphans, Reaper};
 use crate::rootfs;
 use crate::routes::routes;
@@ -98,40 +98,42 @@ async fn start(options: Options) -> Result<(), RunError> {
     // Before anything else: code in the sandbox can replace what is mounted or linked there.
     rootfs::hold().map_err(RunError::Root)?;
     let config = read_config(options.config)?;
-    if let Err(error) = settings::write_identity(&config, &options.identity_folder) {
+    if let Err(error) = settings::write_identity(&config, &options.identity_directory) {
         // The variables tell programs the same, so a sandbox without these files still works.
         tracing::warn!(error = %Chain(&error), "cannot write the identity of the sandbox");
     }
     let log = SandboxLog::open(options.log).map_err(RunError::Log)?;
     let reaper = Arc::new(Reaper::new(options.orphans));
-    let place = WorkPlace {
+    let spawner = Spawner {
         accounts: Accounts {
             passwd: options.passwd,
             group: options.group,
         },
         path: options.path,
         cgroups: options.work_cgroups,
-        groups: Groups::new(options.kernel_cgroups).map(Arc::new),
-        forks: options.forks.map(Forks::new),
+        kernel_cgroups: CgroupPool::new(options.kernel_cgroups).map(Arc::new),
+        fork_client: options.fork_socket.map(ForkClient::new),
         kill_count: options.kill_count,
         open_files: raise_open_files(),
         raise_oom_score: has_adjusted_oom_score(),
-        start_patience: options.start_patience,
+        start_timeout: options.start_timeout,
     };
     let agent = Arc::new(Agent {
         settings: Settings::new(config),
         processes: Arc::new(Processes::new(Arc::clone(&reaper), log)),
-        place: Arc::new(place),
+        spawner: Arc::new(spawner),
         watchers: Watchers::default(),
         listings: Arc::new(Semaphore::new(LISTINGS)),
         meter: Meter::new(),
-        identity_folder: options.identity_folder,
+        identity_directory: options.identity_directory,
     });
     let listener = listen(options.listen).await.map_err(RunError::Listen)?;
-    let companion = match options.companion {
-        Some(companion) => {
-            let listener = listen(companion.listen).await.map_err(RunError::Listen)?;
-            let routes = (companion.routes)(Household::new(Arc::clone(&agent)));
+    let side_service = match options.side_service {
+        Some(side_service) => {
+            let listener = listen(side_service.listen)
+                .await
+                .map_err(RunError::Listen)?;
+            let routes = (side_service.routes)(AgentHandle::new(Arc::clone(&agent)));
             Either::Left(serve(listener, routes))
         }
         None => Either::Right(std::future::pending()),
@@ -146,7 +148,7 @@ async fn start(options: Options) -> Result<(), RunError> {
     tracing::info!("agent listens");
     tokio::select! {
         () = serve(listener, routes(&agent)) => Ok(()),
-        () = companion => Ok(()),
+        () = side_service => Ok(()),
         reaped = reaper.run() => reaped.map_err(RunError::Reap),
     }
 }

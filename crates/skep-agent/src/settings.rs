@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use rustix::fs::{Mode, OFlags};
 use skep_wire::agent::AgentConfig;
 
@@ -38,12 +39,12 @@ impl Settings {
 
     /// The configuration as it is now.
     pub(crate) fn current(&self) -> Arc<AgentConfig> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.current.read())
     }
 
     /// Takes over everything but the control token.
     pub(crate) fn replace(&self, config: AgentConfig) {
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        *self.current.write() = Arc::new(config);
     }
 
     /// Returns true if the caller is the server. An agent without a control token obeys nobody.
@@ -74,13 +75,13 @@ pub(crate) fn environment(config: &AgentConfig) -> BTreeMap<String, String> {
 /// Writes the files by which programs learn in which sandbox they run.
 ///
 /// They are made anew: what the sandbox has put in their place may be a pipe that blocks.
-pub(crate) fn write_identity(config: &AgentConfig, folder: &str) -> Result<(), FileError> {
-    let (directory, made) = make_parents(folder, &User::root())?;
+pub(crate) fn write_identity(config: &AgentConfig, path: &str) -> Result<(), FileError> {
+    let (directory, made) = make_parents(path, &User::root())?;
     made.keep();
     for (name, value) in identity(config) {
         let name = format!(".{name}");
         write_anew(&directory, &name, value.as_bytes())
-            .map_err(|source| FileError::io("write", &path::join(folder, &name), source))?;
+            .map_err(|source| FileError::io("write", &path::join(path, &name), source))?;
     }
     Ok(())
 }

@@ -118,7 +118,7 @@ impl Accounts {
     }
 
     /// The names of all ids, for showing owners. Without accounts all ids are shown as numbers.
-    pub(crate) fn names(&self) -> Names {
+    pub(crate) fn names(&self) -> OwnerNames {
         let users = read(&self.passwd).map(|passwd| {
             let lines = passwd_lines(&passwd);
             first_names(lines.map(|line| (line.uid, line.name)))
@@ -127,7 +127,7 @@ impl Accounts {
             let lines = group_lines(&group);
             first_names(lines.map(|line| (line.gid, line.name)))
         });
-        Names {
+        OwnerNames {
             users: users.unwrap_or_default(),
             groups: groups.unwrap_or_default(),
         }
@@ -148,12 +148,12 @@ fn first_names<'a>(lines: impl Iterator<Item = (u32, &'a str)>) -> HashMap<u32, 
 
 /// Ids and what they are called.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct OwnerNames {
     users: HashMap<u32, String>,
     groups: HashMap<u32, String>,
 }
 
-impl Names {
+impl OwnerNames {
     /// The user's name, or the number of one without a name.
     pub(crate) fn user(&self, uid: u32) -> String {
         self.users
@@ -240,14 +240,14 @@ mod tests {
     use super::*;
 
     fn accounts(passwd: &str, group: &str) -> (tempfile::TempDir, Accounts) {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let accounts = Accounts {
-            passwd: folder.path().join("passwd"),
-            group: folder.path().join("group"),
+            passwd: directory.path().join("passwd"),
+            group: directory.path().join("group"),
         };
         std::fs::write(&accounts.passwd, passwd).unwrap();
         std::fs::write(&accounts.group, group).unwrap();
-        (folder, accounts)
+        (directory, accounts)
     }
 
     const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\nbroken\nalso:x:one:2:::\n\
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_user_has_the_primary_group_and_those_that_name_it() {
-        let (_folder, accounts) = accounts(PASSWD, GROUP);
+        let (_directory, accounts) = accounts(PASSWD, GROUP);
         let user = accounts.find("user").unwrap();
         assert_eq!(
             (user.uid, user.gid, user.home.as_str()),
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn broken_lines_and_unknown_names_find_nobody() {
-        let (_folder, accounts) = accounts(PASSWD, GROUP);
+        let (_directory, accounts) = accounts(PASSWD, GROUP);
         for name in ["nobody", "broken", "also", ""] {
             assert!(
                 matches!(accounts.find(name), Err(UserError::Unknown { .. })),
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn ids_without_a_name_are_shown_as_numbers() {
-        let (_folder, accounts) = accounts(PASSWD, GROUP);
+        let (_directory, accounts) = accounts(PASSWD, GROUP);
         let names = accounts.names();
         assert_eq!(
             (names.user(1000), names.user(5)),
@@ -296,7 +296,7 @@ mod tests {
     fn an_account_file_that_is_none_is_an_error_and_does_not_block() {
         let links = ["/dev/zero", "/proc/self/maps", "/proc/self/fd/0", "passwd"];
         for link in links.map(Some).into_iter().chain([None]) {
-            let (_folder, accounts) = accounts("", "");
+            let (_directory, accounts) = accounts("", "");
             let path = accounts.passwd.as_path();
             std::fs::remove_file(path).unwrap();
             match link {
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn an_account_file_without_end_is_not_read() {
         let line = "x".repeat(usize::try_from(MAX_ACCOUNT_FILE).unwrap());
-        let (_folder, accounts) = accounts(&format!("{PASSWD}{line}"), GROUP);
+        let (_directory, accounts) = accounts(&format!("{PASSWD}{line}"), GROUP);
         let error = accounts.find("user").unwrap_err();
         let UserError::Accounts { source, .. } = error else {
             panic!("{error}");
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn ids_that_no_process_can_have_are_nobodys() {
         for uid in ["4294967295", "4294967296", "-1", "", "0x0", " 0"] {
-            let (_folder, accounts) = accounts(
+            let (_directory, accounts) = accounts(
                 &format!("user:x:{uid}:1::/:\nother:x:1:{uid}::/:\n"),
                 &format!("all:x:{uid}:user\n"),
             );
@@ -337,14 +337,15 @@ mod tests {
                 assert!(matches!(found, Err(UserError::Unknown { .. })), "{uid}");
             }
         }
-        let (_folder, accounts) = accounts("user:x:4294967294:1::/:\n", "all:x:4294967295:user\n");
+        let (_directory, accounts) =
+            accounts("user:x:4294967294:1::/:\n", "all:x:4294967295:user\n");
         assert_eq!(accounts.find("user").unwrap().groups, [1]);
     }
 
     #[test]
     fn of_several_users_of_one_name_or_number_the_first_counts() {
         let passwd = "user:x:1000:1000::/first:\nuser:x:0:0::/second:\nalias:x:1000:0::/third:\n";
-        let (_folder, accounts) = accounts(passwd, "");
+        let (_directory, accounts) = accounts(passwd, "");
         assert_eq!(accounts.find("user").unwrap().home, "/first");
         assert_eq!(accounts.find("1000").unwrap().home, "/first");
         // Another name of the same user is somebody who may be asked for.
@@ -359,7 +360,7 @@ mod tests {
             lines.collect::<String>()
         };
         let found = |count| {
-            let (_folder, accounts) = accounts("u:x:5:0::/:\n", &groups(count));
+            let (_directory, accounts) = accounts("u:x:5:0::/:\n", &groups(count));
             accounts.find("u").map(|user| user.groups.len())
         };
         assert_eq!(found(MAX_GROUPS).unwrap(), MAX_GROUPS);
@@ -372,7 +373,7 @@ mod tests {
         let passwd: String = (0..2 * MAX_NAMES)
             .map(|uid| format!("u{uid}:x:{uid}:0:::\n"))
             .collect();
-        let (_folder, accounts) = accounts(&passwd, "");
+        let (_directory, accounts) = accounts(&passwd, "");
         let names = accounts.names();
         assert_eq!(names.users.len(), MAX_NAMES);
         assert_eq!(names.user(7), "u7");

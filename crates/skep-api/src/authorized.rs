@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use skep_control::{ApiKey, Caller, Place};
+use skep_control::{ApiKey, Caller, QuotaGuard};
 use skep_types::Authenticated;
 
 use crate::error::ApiError;
@@ -24,15 +24,15 @@ pub(crate) struct Authorized {
     pub(crate) caller: Caller,
     /// The key that was shown; `None` where none is asked for.
     pub(crate) key: Option<ApiKey>,
-    /// Place among the requests of its team, until it was handled.
-    _place: Place,
+    /// Guard that counts it among the requests of its team, until it was handled.
+    _quota: QuotaGuard,
 }
 
 /// Set when the caller of a request was let in.
 #[derive(Debug, Clone, Default)]
 struct LetIn(Arc<AtomicBool>);
 
-/// Tells the frontend whether the caller was let in, and keeps from the handlers what only
+/// Tells the proxy whether the caller was let in, and keeps from the handlers what only
 /// such a caller decides: whether the request is traced.
 pub(crate) async fn recognised(
     State(edge): State<Edge>,
@@ -75,7 +75,7 @@ impl FromRequestParts<Edge> for Authorized {
             let_in.0.store(true, Ordering::Relaxed);
         }
         Ok(Self {
-            _place: edge.begin_request(&caller.team.id)?,
+            _quota: edge.begin_request(&caller.team.id)?,
             caller,
             key,
         })

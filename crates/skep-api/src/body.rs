@@ -47,10 +47,10 @@ impl RawBody {
 
     /// The body as `T`, or what `T` is when nothing was said.
     pub(crate) fn parse_or_default<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
-        match self.0.trim_ascii().is_empty() {
-            true => Ok(T::default()),
-            false => self.parse(),
+        if self.0.trim_ascii().is_empty() {
+            return Ok(T::default());
         }
+        self.parse()
     }
 }
 

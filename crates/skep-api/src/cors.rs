@@ -37,8 +37,10 @@ const RESPONSE_HEADERS: &[&str] = &[
 /// Any site may call with a key that its visitor gave it; there are no cookies to abuse.
 pub(crate) fn layer() -> CorsLayer {
     let names = |names: &'static [&'static str]| {
-        let names = names.iter().map(|name| HeaderName::from_static(name));
-        names.collect::<Vec<_>>()
+        names
+            .iter()
+            .map(|name| HeaderName::from_static(name))
+            .collect::<Vec<_>>()
     };
     CorsLayer::new()
         .allow_origin(Any)

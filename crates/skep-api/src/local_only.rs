@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use axum::body::HttpBody as _;
 use axum::extract::Request;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use skep_types::SandboxId;
 
 use crate::error::ApiError;
@@ -70,9 +70,11 @@ fn could_be_a_form(request: &Request) -> bool {
     if harmless || request.body().is_end_stream() || request.headers().contains_key(API_KEY) {
         return false;
     }
-    let kind = request.headers().get(header::CONTENT_TYPE);
-    let kind = kind.map(HeaderValue::as_bytes).unwrap_or_default();
-    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
+    let kind = request
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.as_bytes().split(|byte| *byte == b';').next())
+        .unwrap_or_default();
     !kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
 }
 
@@ -98,12 +100,13 @@ fn is_local(text: &str, domain: Option<&str>) -> bool {
     }
     let host = host.to_ascii_lowercase();
     let below = |domain: &str| {
-        let rest = host.strip_suffix(domain);
-        let rest = rest.filter(|rest| rest.is_empty() || rest.ends_with('.'));
-        rest.is_some_and(|rest| !is_of_sandbox(rest))
+        host.strip_suffix(domain)
+            .filter(|rest| rest.is_empty() || rest.ends_with('.'))
+            .is_some_and(|rest| !is_of_sandbox(rest))
     };
-    let domain = domain.map(|domain| domain.rsplit_once(':').map_or(domain, |(name, _)| name));
-    let domain = domain.map(str::to_ascii_lowercase);
+    let domain = domain
+        .map(|domain| domain.rsplit_once(':').map_or(domain, |(name, _)| name))
+        .map(str::to_ascii_lowercase);
     is_loopback(&host) || below("localhost") || domain.as_deref().is_some_and(below)
 }
 

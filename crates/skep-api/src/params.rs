@@ -82,9 +82,10 @@ impl Params {
         let Some(number) = self.number(name, 0..=i64::MAX)? else {
             return Ok(None);
         };
-        let time = match number > SECONDS_END {
-            true => Timestamp::from_millisecond(number),
-            false => Timestamp::from_second(number),
+        let time = if number > SECONDS_END {
+            Timestamp::from_millisecond(number)
+        } else {
+            Timestamp::from_second(number)
         };
         time.map(Some).map_err(|_| {
             ApiError::validation(format_args!("parameter `{name}` is beyond the end of time"))

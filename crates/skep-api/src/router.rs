@@ -10,7 +10,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post, put};
 use futures_util::FutureExt;
-use skep_control::{Control, Full, Place, Quota};
+use skep_control::{Control, Full, Quota, QuotaGuard};
 use skep_telemetry::trace;
 use skep_types::TeamId;
 use tracing::Instrument as _;
@@ -90,7 +90,7 @@ impl Edge {
     }
 
     /// Counts a request of a team until the place is dropped.
-    pub(crate) fn begin_request(&self, team: &TeamId) -> Result<Place, ApiError> {
+    pub(crate) fn begin_request(&self, team: &TeamId) -> Result<QuotaGuard, ApiError> {
         let limit = self.options.requests_per_team;
         self.requests.take(team, limit).map_err(|Full| {
             let message =
@@ -263,8 +263,10 @@ async fn guarded(request: Request, next: Next) -> Response {
 fn request_trace(request: &Request) -> trace::Span {
     let path = request.extensions().get::<MatchedPath>();
     let route = path.map_or("unknown route", MatchedPath::as_str);
-    let caller = request.headers().get("traceparent");
-    let caller = caller.and_then(|value| value.to_str().ok());
+    let caller = request
+        .headers()
+        .get("traceparent")
+        .and_then(|value| value.to_str().ok());
     let method = request.method().as_str();
     let mut span = trace::request(|| format!("{method} {route}"), caller);
     span.note("http.request.method", method);

@@ -32,15 +32,14 @@ impl SandboxPath {
             Some((name, client)) => (name, Some(client)),
             None => (text, None),
         };
-        match word(name) && client.is_none_or(word) {
-            true => Ok(Self {
-                name: name.to_owned(),
-            }),
-            false => Err(ApiError::bad_request(
-                "invalid_sandbox_id",
-                "Invalid sandbox ID",
-            )),
+        if word(name) && client.is_none_or(word) {
+            let name = name.to_owned();
+            return Ok(Self { name });
         }
+        Err(ApiError::bad_request(
+            "invalid_sandbox_id",
+            "Invalid sandbox ID",
+        ))
     }
 }
 

@@ -11,7 +11,7 @@ import zmq
 from jupyter_client.connect import write_connection_file
 from jupyter_client.session import Session
 
-PATIENCE = 60_000
+TIMEOUT_MS = 60_000
 
 
 class Kernel:
@@ -60,7 +60,7 @@ class Kernel:
         request = self.session.send(self.shell, "execute_request", content)["header"]["msg_id"]
         idle = reply = result = False
         while not (idle and reply):
-            ready = dict(self.poller.poll(PATIENCE))
+            ready = dict(self.poller.poll(TIMEOUT_MS))
             if not ready:
                 raise RuntimeError("the kernel is silent")
             for socket in ready:
@@ -97,7 +97,7 @@ def main():
         # may be published before we are subscribed; the reply comes in any case.
         request = fresh.session.send(fresh.shell, "execute_request", {"code": "1", "silent": False})
         while True:
-            if not fresh.shell.poll(PATIENCE):
+            if not fresh.shell.poll(TIMEOUT_MS):
                 raise RuntimeError("the kernel is silent")
             _, message = fresh.session.recv(fresh.shell, copy=True)
             if message["parent_header"].get("msg_id") == request["header"]["msg_id"]:

@@ -13,7 +13,7 @@ import uuid
 
 import websocket
 
-PATIENCE = 60
+TIMEOUT = 60
 
 
 class Server:
@@ -33,7 +33,7 @@ class Server:
 
     def wait_for_address(self):
         pattern = os.path.join(self.folder.name, "runtime", "jpserver-*.json")
-        for _ in range(PATIENCE * 20):
+        for _ in range(TIMEOUT * 20):
             for path in glob.glob(pattern):
                 try:
                     with open(path) as file:
@@ -53,7 +53,7 @@ class Server:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"token {self.token}", "Content-Type": "application/json"}
         request = urllib.request.Request(f"http://{self.address}{path}", data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
             content = response.read()
         return json.loads(content) if content else None
 
@@ -70,7 +70,7 @@ class Kernel:
         self.id = server.call("POST", "/api/kernels", {"name": "python3"})["id"]
         url = f"ws://{server.address}/api/kernels/{self.id}/channels"
         header = [f"Authorization: token {server.token}"]
-        self.socket = websocket.create_connection(url, timeout=PATIENCE, header=header)
+        self.socket = websocket.create_connection(url, timeout=TIMEOUT, header=header)
 
     def execute(self, code):
         request = uuid.uuid4().hex

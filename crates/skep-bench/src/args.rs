@@ -7,14 +7,14 @@ use clap::{Args, Subcommand};
 /// Arguments of `skep bench`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "Without `--against` the bench starts a server of its own, on data of its \
-    own in a temporary folder (TMPDIR says where), and removes all of it at the end."
+    after_help = "Without `--against` the bench starts a server of its own, with its data in a \
+    temporary directory below TMPDIR, and removes it at the end."
 )]
 pub struct BenchArgs {
     #[command(subcommand)]
     pub(crate) what: What,
 
-    /// Measure this server, ours or any that speaks E2B's protocol, instead of one of its own
+    /// Measure this server, Skep or any that speaks E2B's protocol, instead of starting one
     #[arg(long, global = true, value_name = "URL")]
     pub against: Option<String>,
 
@@ -28,7 +28,7 @@ pub struct BenchArgs {
     )]
     pub(crate) api_key: Option<String>,
 
-    /// Domain below which that server's sandboxes have host names [default: told by headers]
+    /// Domain of the sandboxes' host names [default: none, sandboxes are addressed by headers]
     #[arg(long, global = true, value_name = "DOMAIN")]
     pub(crate) domain: Option<String>,
 
@@ -41,19 +41,19 @@ pub struct BenchArgs {
     )]
     pub template: String,
 
-    /// Template without an interpreter, for what is measured without one
+    /// Template without an interpreter, for measurements that need none
     #[arg(long, global = true, value_name = "NAME", default_value = "base")]
     pub plain_template: String,
 
-    /// Sandboxes of each template that the bench's own server keeps ready [default: as configured]
+    /// Number of spare sandboxes per template of the bench's own server [default: as configured]
     #[arg(long, global = true, value_name = "N", conflicts_with = "against")]
     pub(crate) pool: Option<u32>,
 
-    /// Number of measured rounds [default: depends on the part]
+    /// Number of measured rounds [default: depends on the benchmark]
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: Option<u32>,
 
-    /// Number of unmeasured rounds before those [default: depends on the part]
+    /// Number of warm-up rounds [default: depends on the benchmark]
     #[arg(long, global = true, value_name = "N")]
     pub(crate) warmup: Option<u32>,
 
@@ -73,26 +73,26 @@ pub struct BenchArgs {
 /// A part of the bench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
 pub(crate) enum What {
-    /// From create to the first command and the first result, step by step
+    /// Time from create to the first command and the first result, step by step
     Tti,
-    /// A command beside the same one on this machine; code in a warm interpreter
+    /// Time of a command, of the same command on this host, and of code in a warm interpreter
     Exec,
-    /// Many sandboxes at once, each to its first result
+    /// Time to create many sandboxes at once, each to its first result
     Burst {
         /// Number of sandboxes
         #[arg(default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
         count: u32,
     },
-    /// Many sandboxes that do nothing: memory, processor time, and whether all answer
+    /// Memory and CPU time of many idle sandboxes, and whether all of them answer
     Density {
         /// Number of sandboxes
         #[arg(default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
         count: u32,
-        /// Seconds for which the idle sandboxes are watched
+        /// Seconds to watch the idle sandboxes
         #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
         window: u32,
     },
-    /// Output of commands and of code: the first line, lines and bytes a second
+    /// Throughput of output: time to the first line, lines and bytes per second
     Stream {
         /// Number of lines to print
         #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -101,27 +101,27 @@ pub(crate) enum What {
         #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
         size: u32,
     },
-    /// A file into a sandbox and out of it, beside `cp` on the same disk
+    /// Upload and download of a file, compared with `cp` on the same disk
     Files {
         /// Size of the file in mebibytes
         #[arg(long, default_value_t = 1024, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
         size: u32,
     },
-    /// A killed server until its sandboxes answer again; contexts, new and restarted
+    /// Recovery: restart of a killed server, restart of contexts
     Restart,
-    /// Every language of the template: its first result, new contexts, warm code, memory
+    /// First result, new contexts, warm code and memory of each language of the template
     Languages {
-        /// Seconds for a kernel and its spare to come to rest
+        /// Seconds to wait before memory is measured
         #[arg(long, default_value_t = 3, value_name = "SECONDS")]
         settle: u32,
     },
-    /// Cost of the way through the server, beside a direct connection
+    /// Overhead of the proxy, compared with a direct connection
     Proxy {
         /// Mebibytes to fetch
         #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
         size: u32,
     },
-    /// Beside floors and rivals, alternating: ipykernel, a shell alone, namespaces, a Jupyter server
+    /// Comparison with ipykernel, a bare IPython shell, bare namespaces and a Jupyter server
     Compare,
 }
 

@@ -55,7 +55,7 @@ impl<'a> Bench<'a> {
             plain_template: &args.plain_template,
             rounds: args.rounds(),
             own,
-            scratch: server.folder.clone(),
+            scratch: server.directory.clone(),
             rivals: server.cache_dir.join("bench"),
             executable: server.executable.clone(),
             progress,
@@ -168,8 +168,11 @@ impl<'a> Bench<'a> {
     async fn wait_for_zygote(&mut self) -> Result<(), BenchError> {
         let limit = Instant::now() + WARMING;
         while Instant::now() < limit {
-            let metrics = self.client.get_text(&["skep", "metrics"]).await;
-            let metrics = metrics.map_err(calling("read the server's metrics"))?;
+            let metrics = self
+                .client
+                .get_text(&["skep", "metrics"])
+                .await
+                .map_err(calling("read the server's metrics"))?;
             if counted(&metrics, "skep_zygote_starts_total") > 0.0 {
                 return Ok(());
             }

@@ -93,7 +93,7 @@ pub(crate) async fn measure(
             watch(bench, &sandboxes, window).await?;
         } else {
             bench.notes.push(
-                "memory and processor time are read from processes of this machine: \
+                "memory and processor time are read from processes of this host: \
                  not of a server that was not started by the bench"
                     .to_owned(),
             );

@@ -158,14 +158,12 @@ impl BenchError {
             Self::Server { last_words, .. } if !last_words.is_empty() => {
                 return Some(format!("the server's last words: {last_words}"));
             }
-            Self::Server { .. } => {
-                "`skep doctor` says what this machine lacks; sandboxes need root"
-            }
+            Self::Server { .. } => "`skep doctor` says what this host lacks; sandboxes need root",
             Self::NeedsOwnServer(_) => {
-                "leave `--against` out: it reads memory and processor time of processes on this machine"
+                "leave `--against` out: it reads memory and processor time of processes on this host"
             }
             Self::NeedsInterpreter { .. } => "use `--template code-interpreter-slim`",
-            Self::Local { .. } => "TMPDIR names the folder that the bench works in",
+            Self::Local { .. } => "TMPDIR names the directory that the bench works in",
             Self::Rival { .. } => {
                 "rivals are installed from PyPI with python3's `venv`; on Debian the package python3-venv has it"
             }

@@ -11,7 +11,7 @@ const EMPTY: Series = Series::seconds("exec.empty_request", "a request that does
 const COMMAND: Series = Series::seconds("exec.command", "commands.run(\"echo hello\")");
 const HERE: Series = Series::seconds(
     "exec.host_command",
-    "the same on this machine, without login scripts",
+    "the same on this host, without login scripts",
 );
 const CODE: Series = Series::seconds("exec.run_code", "run_code(\"1\"), warm");
 

@@ -41,7 +41,7 @@ const PIECE: usize = 256 << 10;
 const BOUNDARY: &str = "skep-bench-7d1c6a0e5f";
 
 /// The files on this side.
-struct Place {
+struct TestFiles {
     source: PathBuf,
     copied: PathBuf,
     fetched: PathBuf,
@@ -49,12 +49,12 @@ struct Place {
 }
 
 pub(crate) async fn measure(bench: &mut Bench<'_>, mebibytes: u32) -> Result<(), BenchError> {
-    let place = Place::make(&bench.scratch, u64::from(mebibytes) << 20)?;
-    let measured = measure_in(bench, &place).await;
-    measured.and(place.remove())
+    let local_files = TestFiles::make(&bench.scratch, u64::from(mebibytes) << 20)?;
+    let measured = measure_in(bench, &local_files).await;
+    measured.and(local_files.remove())
 }
 
-async fn measure_in(bench: &mut Bench<'_>, place: &Place) -> Result<(), BenchError> {
+async fn measure_in(bench: &mut Bench<'_>, local_files: &TestFiles) -> Result<(), BenchError> {
     let sandbox = bench.create().await?;
     sandbox.ready().await?;
     record_peaks(bench, &sandbox, SERVER_BEFORE, AGENT_BEFORE)?;
@@ -62,14 +62,16 @@ async fn measure_in(bench: &mut Bench<'_>, place: &Place) -> Result<(), BenchErr
         bench.begin_round(round);
         // What the step before left to be written is not the next one's to wait for.
         rustix::fs::sync();
-        bench.time(COPY, async { copy(place) }).await?;
-        rustix::fs::sync();
-        bench.time(UPLOAD, upload(sandbox.files(), place)).await?;
+        bench.time(COPY, async { copy(local_files) }).await?;
         rustix::fs::sync();
         bench
-            .time(DOWNLOAD, download(sandbox.files(), place))
+            .time(UPLOAD, upload(sandbox.files(), local_files))
             .await?;
-        compare(&place.source, &place.fetched)?;
+        rustix::fs::sync();
+        bench
+            .time(DOWNLOAD, download(sandbox.files(), local_files))
+            .await?;
+        compare(&local_files.source, &local_files.fetched)?;
     }
     record_peaks(bench, &sandbox, SERVER_AFTER, AGENT_AFTER)?;
     bench.kill(&sandbox).await
@@ -96,17 +98,17 @@ fn record_peaks(
     Ok(())
 }
 
-impl Place {
+impl TestFiles {
     /// Makes a file that no disk can shorten and no cache has seen.
-    fn make(folder: &Path, bytes: u64) -> Result<Self, BenchError> {
-        let place = Self {
-            source: folder.join("skep-bench-source"),
-            copied: folder.join("skep-bench-copied"),
-            fetched: folder.join("skep-bench-fetched"),
+    fn make(directory: &Path, bytes: u64) -> Result<Self, BenchError> {
+        let local_files = Self {
+            source: directory.join("skep-bench-source"),
+            copied: directory.join("skep-bench-copied"),
+            fetched: directory.join("skep-bench-fetched"),
             bytes,
         };
-        let failed = || local("write", &place.source);
-        let mut file = File::create(&place.source).map_err(failed())?;
+        let failed = || local("write", &local_files.source);
+        let mut file = File::create(&local_files.source).map_err(failed())?;
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut piece = Vec::with_capacity(PIECE);
         let mut left = bytes;
@@ -123,7 +125,7 @@ impl Place {
             file.write_all(&piece).map_err(failed())?;
             left -= length;
         }
-        Ok(place)
+        Ok(local_files)
     }
 
     fn remove(self) -> Result<(), BenchError> {
@@ -136,10 +138,10 @@ impl Place {
     }
 }
 
-fn copy(place: &Place) -> Result<(), BenchError> {
+fn copy(local_files: &TestFiles) -> Result<(), BenchError> {
     let copied = Command::new("cp")
         .args(["--reflink=never", "--sparse=never"])
-        .args([&place.source, &place.copied])
+        .args([&local_files.source, &local_files.copied])
         .status()
         .map_err(local("run", "cp"))?;
     if copied.success() {
@@ -152,14 +154,14 @@ fn copy(place: &Place) -> Result<(), BenchError> {
 }
 
 /// `sandbox.files.write(path, file)`: a form of one part, as the SDKs send it.
-async fn upload(files: &Port, place: &Place) -> Result<(), BenchError> {
+async fn upload(files: &Port, local_files: &TestFiles) -> Result<(), BenchError> {
     let head = format!(
         "--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"file\"; filename=\"skep-bench\"\r\n\
          content-type: application/octet-stream\r\n\r\n"
     );
     let tail = format!("\r\n--{BOUNDARY}--\r\n");
-    let length = place.bytes + (head.len() + tail.len()) as u64;
-    let file = File::open(&place.source).map_err(local("read", &place.source))?;
+    let length = local_files.bytes + (head.len() + tail.len()) as u64;
+    let file = File::open(&local_files.source).map_err(local("read", &local_files.source))?;
     let request = files
         .request(Method::POST, &address(PATH))
         .header(
@@ -205,9 +207,9 @@ fn form(head: String, file: File, tail: String) -> impl Stream<Item = std::io::R
 }
 
 /// `sandbox.files.read(path)`, written to a file.
-async fn download(files: &Port, place: &Place) -> Result<(), BenchError> {
-    let failed = || local("write", &place.fetched);
-    let mut file = File::create(&place.fetched).map_err(failed())?;
+async fn download(files: &Port, local_files: &TestFiles) -> Result<(), BenchError> {
+    let failed = || local("write", &local_files.fetched);
+    let mut file = File::create(&local_files.fetched).map_err(failed())?;
     fetch(files, PATH, |bytes| file.write_all(bytes).map_err(failed())).await
 }
 
@@ -270,17 +272,17 @@ mod tests {
 
     #[test]
     fn a_file_that_came_back_different_is_noticed() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = Place::make(folder.path(), 300_000).unwrap();
-        copy(&place).unwrap();
-        compare(&place.source, &place.copied).unwrap();
-        let mut bytes = std::fs::read(&place.copied).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let local_files = TestFiles::make(directory.path(), 300_000).unwrap();
+        copy(&local_files).unwrap();
+        compare(&local_files.source, &local_files.copied).unwrap();
+        let mut bytes = std::fs::read(&local_files.copied).unwrap();
         bytes[299_999] ^= 1;
-        std::fs::write(&place.fetched, &bytes).unwrap();
-        compare(&place.source, &place.fetched).unwrap_err();
-        std::fs::write(&place.fetched, &bytes[1..]).unwrap();
-        compare(&place.source, &place.fetched).unwrap_err();
-        place.remove().unwrap();
-        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+        std::fs::write(&local_files.fetched, &bytes).unwrap();
+        compare(&local_files.source, &local_files.fetched).unwrap_err();
+        std::fs::write(&local_files.fetched, &bytes[1..]).unwrap();
+        compare(&local_files.source, &local_files.fetched).unwrap_err();
+        local_files.remove().unwrap();
+        assert_eq!(directory.path().read_dir().unwrap().count(), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! The floor of a sandbox: nothing but namespaces, an overlay root, its own `/proc` and network.
 //!
 //! A process of its own, because only one with a single thread may be copied. It answers on
-//! standard output like the drivers of the rivals: for each line it reads it makes such a place
+//! standard output like the drivers of the rivals: for each line it reads it makes such a root
 //! and says how long that took.
 
 use std::ffi::CString;
@@ -22,10 +22,10 @@ pub const FLOOR: &str = "bench-floor";
 
 /// Answers until standard input ends. Must be called before any thread is started.
 pub fn run() -> ExitCode {
-    let Some(folder) = std::env::args_os().nth(2) else {
+    let Some(directory) = std::env::args_os().nth(2) else {
         return ExitCode::from(1);
     };
-    match answer(Path::new(&folder)) {
+    match answer(Path::new(&directory)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // There is nobody else to tell; if nobody reads, the exit code still says it.
@@ -34,30 +34,30 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn answer(folder: &Path) -> io::Result<()> {
-    let place = Place::make(folder)?;
+fn answer(directory: &Path) -> io::Result<()> {
+    let root = OverlayRoot::make(directory)?;
     let mut output = io::stdout().lock();
     writeln!(output, r#"{{"ready":true}}"#)?;
     output.flush()?;
     for line in io::stdin().lock().lines() {
         line?;
-        let took = place.enter()?.as_secs_f64();
+        let took = root.enter()?.as_secs_f64();
         writeln!(output, r#"{{"seconds":{took}}}"#)?;
         output.flush()?;
     }
-    place.remove()
+    root.remove()
 }
 
 /// Directory and options of an overlay mount.
-struct Place {
-    folder: PathBuf,
+struct OverlayRoot {
+    directory: PathBuf,
     options: CString,
 }
 
-impl Place {
-    fn make(folder: &Path) -> io::Result<Self> {
-        let folder = folder.join("floor");
-        let below = |name: &str| folder.join(name);
+impl OverlayRoot {
+    fn make(directory: &Path) -> io::Result<Self> {
+        let directory = directory.join("floor");
+        let below = |name: &str| directory.join(name);
         fs::create_dir_all(below("lower").join("proc"))?;
         for name in ["upper", "work", "root"] {
             fs::create_dir_all(below(name))?;
@@ -72,10 +72,10 @@ impl Place {
             options.extend_from_slice(below(name).as_os_str().as_bytes());
         }
         let options = CString::new(options).map_err(io::Error::other)?;
-        Ok(Self { folder, options })
+        Ok(Self { directory, options })
     }
 
-    /// Makes a process in a place of its own; how long until it says that it is there.
+    /// Makes a process in a root of its own; how long until it says that it is there.
     fn enter(&self) -> io::Result<Duration> {
         let (mut reader, writer) = io::pipe()?;
         let namespaces = UnshareFlags::NEWNS
@@ -101,7 +101,7 @@ impl Place {
 
     /// Sets up mounts and the new root, in the new process.
     fn settle(&self, mut told: PipeWriter) -> io::Result<()> {
-        let root = self.folder.join("root");
+        let root = self.directory.join("root");
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         rustix::mount::mount_change("/", private)?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
@@ -121,6 +121,6 @@ impl Place {
     }
 
     fn remove(&self) -> io::Result<()> {
-        fs::remove_dir_all(&self.folder)
+        fs::remove_dir_all(&self.directory)
     }
 }

@@ -6,7 +6,7 @@ use crate::bench::Bench;
 use crate::error::{BenchError, local};
 use crate::measurement::Series;
 use crate::processes::Memory;
-use crate::sandbox::{Place, Sandbox};
+use crate::sandbox::{ContextRef, Sandbox};
 
 /// A language, and what is measured of it.
 struct Language {
@@ -107,7 +107,7 @@ async fn in_sandbox(
     settle: Duration,
 ) -> Result<(), BenchError> {
     let others = others(bench, sandbox, language)?;
-    let default = Place::Language(language.name);
+    let default = ContextRef::Language(language.name);
     let first = sandbox.show_one(language.code, default);
     bench.time(language.first, first).await?;
     tokio::time::sleep(settle).await;
@@ -117,7 +117,7 @@ async fn in_sandbox(
     tokio::time::sleep(settle).await;
     let context = new_context(bench, sandbox, language, language.next).await?;
     for _ in 0..REPETITIONS {
-        let run = sandbox.show_one(language.code, Place::Context(&context));
+        let run = sandbox.show_one(language.code, ContextRef::Id(&context));
         bench.time(language.warm, run).await?;
     }
     if let Some(line) = language.rival {
@@ -134,8 +134,8 @@ async fn new_context(
 ) -> Result<String, BenchError> {
     let start = Instant::now();
     let context = sandbox.new_context(language.name).await?;
-    let place = Place::Context(&context);
-    sandbox.show_one(language.code, place).await?;
+    let context_ref = ContextRef::Id(&context);
+    sandbox.show_one(language.code, context_ref).await?;
     bench.since(series, start);
     Ok(context)
 }

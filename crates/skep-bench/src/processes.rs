@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::machine::kibibytes;
+use crate::host_info::kibibytes;
 
 /// Memory of one process or several, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -129,10 +129,10 @@ impl Group {
     }
 }
 
-fn processes_below(folder: &Path) -> io::Result<Vec<u32>> {
-    let listed = fs::read_to_string(folder.join("cgroup.procs"))?;
+fn processes_below(directory: &Path) -> io::Result<Vec<u32>> {
+    let listed = fs::read_to_string(directory.join("cgroup.procs"))?;
     let mut pids: Vec<u32> = listed.lines().filter_map(|pid| pid.parse().ok()).collect();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             pids.extend(processes_below(&entry.path())?);
@@ -179,9 +179,9 @@ mod tests {
         let agent = root.path().join("memory/skep-7/i1/agent");
         fs::create_dir_all(&agent).unwrap();
         fs::write(agent.join("cgroup.procs"), "12\n").unwrap();
-        for (folder, pids) in [("i1", "11\n"), ("", "")] {
-            let folder = root.path().join("memory/skep-7").join(folder);
-            fs::write(folder.join("cgroup.procs"), pids).unwrap();
+        for (directory, pids) in [("i1", "11\n"), ("", "")] {
+            let directory = root.path().join("memory/skep-7").join(directory);
+            fs::write(directory.join("cgroup.procs"), pids).unwrap();
         }
         let group = Group::find(root.path(), "skep-7").unwrap();
         assert_eq!(group.processes_of("i1").unwrap(), [11, 12]);

@@ -58,11 +58,13 @@ pub(crate) async fn measure(bench: &mut Bench<'_>, mebibytes: u32) -> Result<(),
 async fn direct_client(sandbox: &Sandbox) -> Result<Client, BenchError> {
     let output = sandbox.command("hostname -I").await?;
     let text = String::from_utf8_lossy(&output);
-    let address: Option<Ipv4Addr> = text.split_whitespace().find_map(|word| word.parse().ok());
-    let address = address.ok_or_else(|| BenchError::Unexpected {
-        what: "`hostname -I`",
-        found: format!("no address in `{}`", text.trim()),
-    })?;
+    let address: Ipv4Addr = text
+        .split_whitespace()
+        .find_map(|word| word.parse().ok())
+        .ok_or_else(|| BenchError::Unexpected {
+            what: "`hostname -I`",
+            found: format!("no address in `{}`", text.trim()),
+        })?;
     Client::new(&format!("http://{address}:{AGENT_PORT}"), "")
         .map_err(calling("understand the sandbox's address"))
 }

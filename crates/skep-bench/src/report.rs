@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::args::{BenchArgs, Rounds};
-use crate::machine::Machine;
+use crate::host_info::HostInfo;
 use crate::measurement::Measurement;
 use crate::targets::Verdict;
 
@@ -28,8 +28,9 @@ pub struct Report {
     pub rounds: Rounds,
     /// The server and template that were measured.
     pub subject: Subject,
-    /// The host of the bench.
-    pub machine: Machine,
+    /// The host of the bench; readers of older reports know it by this name.
+    #[serde(rename = "machine")]
+    pub host: HostInfo,
     /// Circumstances that make the numbers doubtful.
     pub warnings: Vec<String>,
     /// Remarks on the numbers.
@@ -85,7 +86,7 @@ impl Report {
     }
 
     fn headline(&self) -> String {
-        let machine = &self.machine;
+        let host = &self.host;
         let server = match &self.subject.url {
             Some(url) => format!("against {url}"),
             None => "own server".to_owned(),
@@ -96,12 +97,12 @@ impl Report {
             self.subject.template,
             self.version,
             self.profile,
-            machine.cores,
-            machine.processor,
-            machine.memory_bytes >> 30,
-            machine.kernel,
-            machine.cgroup_version,
-            machine.load_before,
+            host.cores,
+            host.processor,
+            host.memory_bytes >> 30,
+            host.kernel,
+            host.cgroup_version,
+            host.load_before,
         )
     }
 }

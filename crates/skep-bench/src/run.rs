@@ -8,7 +8,7 @@ use skep_client::Client;
 use crate::args::{BenchArgs, What};
 use crate::bench::Bench;
 use crate::error::{BenchError, calling};
-use crate::machine::Machine;
+use crate::host_info::HostInfo;
 use crate::progress::Progress;
 use crate::report::{Report, Subject};
 use crate::server::{OwnServer, ServerChoices, ServerCommand};
@@ -35,7 +35,7 @@ pub async fn run(
     server: ServerCommand,
     progress: &dyn Progress,
 ) -> Result<Report, BenchError> {
-    let mut machine = Machine::look();
+    let mut host = HostInfo::look();
     let started_at = Timestamp::now();
     let subject = Subject::of(args);
     let reached = reach(args, server.clone()).await?;
@@ -48,7 +48,7 @@ pub async fn run(
         None => Ok(()),
     };
     measured.and(cleaned).and(stopped)?;
-    machine.look_again();
+    host.look_again();
     let measurements = bench.recorder.finish();
     Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -60,9 +60,9 @@ pub async fn run(
         what: args.what.name(),
         started_at,
         rounds: args.rounds(),
-        warnings: warnings(&machine, &subject),
+        warnings: warnings(&host, &subject),
         subject,
-        machine,
+        host,
         targets: targets::verdicts(&measurements),
         measurements,
         notes: bench.notes,
@@ -111,7 +111,7 @@ async fn measure(bench: &mut Bench<'_>) -> Result<(), BenchError> {
     }
 }
 
-fn warnings(machine: &Machine, subject: &Subject) -> Vec<String> {
+fn warnings(host: &HostInfo, subject: &Subject) -> Vec<String> {
     let mut warnings = Vec::new();
     if cfg!(debug_assertions) {
         let whose = if subject.own {
@@ -123,10 +123,10 @@ fn warnings(machine: &Machine, subject: &Subject) -> Vec<String> {
             "{whose} built without optimisation: times are several times too long"
         ));
     }
-    if machine.is_busy() {
+    if host.is_busy() {
         warnings.push(format!(
-            "the machine was busy before the bench began: load {} on {} cores",
-            machine.load_before, machine.cores
+            "the host was busy before the bench began: load {} on {} cores",
+            host.load_before, host.cores
         ));
     }
     warnings

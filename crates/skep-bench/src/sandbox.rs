@@ -16,8 +16,8 @@ use crate::error::{BenchError, calling};
 
 /// How long a sandbox lives if the bench is killed and cannot end it.
 const LIFETIME_SECONDS: i64 = 1800;
-/// How long a start or a short answer may take: a rival may boot a machine first.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a start or a short answer may take: a rival may boot a virtual machine first.
+const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a command, a cell or a file may take in all. Longer is no measurement but a fault.
 pub(crate) const LONGEST: Duration = Duration::from_secs(900);
 
@@ -45,13 +45,13 @@ struct Line {
 
 /// Where code runs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place<'a> {
+pub(crate) enum ContextRef<'a> {
     /// In the default context of the default language.
     Default,
     /// In the default context of a language.
     Language(&'a str),
     /// In the context of this id.
-    Context(&'a str),
+    Id(&'a str),
 }
 
 /// How much code printed.
@@ -109,7 +109,7 @@ impl Sandbox {
     pub(crate) async fn has_interpreter(&self) -> bool {
         let request = self.interpreter.request(Method::GET, "/health");
         self.interpreter
-            .send(request.timeout(PATIENCE))
+            .send(request.timeout(CALL_TIMEOUT))
             .await
             .is_ok()
     }
@@ -130,25 +130,29 @@ impl Sandbox {
         let arguments = ["-l", "-c", line].map(str::to_owned);
         let options = ExecOptions::default();
         let started = self.agent.exec("/bin/bash", &arguments, &options);
-        let started = timeout(PATIENCE, started).await;
+        let started = timeout(CALL_TIMEOUT, started).await;
         started
             .map_err(|_| BenchError::Late {
                 what: "the start of a command",
-                limit: PATIENCE,
+                limit: CALL_TIMEOUT,
             })?
             .map_err(calling("start a command"))
     }
 
     /// `sandbox.run_code("1")`, in the default context or in `context`.
     pub(crate) async fn run_one(&self, context: Option<&str>) -> Result<(), BenchError> {
-        self.show_one("1", context.map_or(Place::Default, Place::Context))
+        self.show_one("1", context.map_or(ContextRef::Default, ContextRef::Id))
             .await
     }
 
     /// `sandbox.run_code(code)` of code that shows one thing: a value, or a line.
-    pub(crate) async fn show_one(&self, code: &str, place: Place<'_>) -> Result<(), BenchError> {
+    pub(crate) async fn show_one(
+        &self,
+        code: &str,
+        context: ContextRef<'_>,
+    ) -> Result<(), BenchError> {
         let mut shown = 0;
-        self.run(code, place, |line| {
+        self.run(code, context, |line| {
             shown += usize::from(matches!(line.r#type.as_str(), "result" | "stdout"));
         })
         .await?;
@@ -164,7 +168,7 @@ impl Sandbox {
     /// `sandbox.run_code(code)`: what it printed.
     pub(crate) async fn run_code(&self, code: &str) -> Result<Printed, BenchError> {
         let mut printed = Printed::default();
-        self.run(code, Place::Default, |line| {
+        self.run(code, ContextRef::Default, |line| {
             if let ("stdout", Some(text)) = (line.r#type.as_str(), &line.text) {
                 printed.lines += text.matches('\n').count();
                 printed.bytes += text.len();
@@ -177,14 +181,14 @@ impl Sandbox {
     async fn run(
         &self,
         code: &str,
-        place: Place<'_>,
+        context: ContextRef<'_>,
         mut on_line: impl FnMut(&Line),
     ) -> Result<(), BenchError> {
         const DOING: &str = "run code";
-        let (context, language) = match place {
-            Place::Default => (None, None),
-            Place::Language(language) => (None, Some(language)),
-            Place::Context(context) => (Some(context), None),
+        let (context, language) = match context {
+            ContextRef::Default => (None, None),
+            ContextRef::Language(language) => (None, Some(language)),
+            ContextRef::Id(context) => (Some(context), None),
         };
         let body =
             json!({"code": code, "context_id": context, "language": language, "env_vars": {}});
@@ -241,7 +245,7 @@ impl Sandbox {
             .json(&body);
         let response = self
             .interpreter
-            .send(request.timeout(PATIENCE))
+            .send(request.timeout(CALL_TIMEOUT))
             .await
             .map_err(calling(DOING))?;
         let context: Context = response.json().await.map_err(|source| BenchError::Body {
@@ -271,7 +275,7 @@ impl Sandbox {
         path: &str,
         doing: &'static str,
     ) -> Result<(), BenchError> {
-        let request = self.interpreter.request(method, path).timeout(PATIENCE);
+        let request = self.interpreter.request(method, path).timeout(CALL_TIMEOUT);
         let response = self.interpreter.send(request).await;
         response.map(drop).map_err(calling(doing))
     }

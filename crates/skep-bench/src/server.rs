@@ -21,7 +21,7 @@ const START: Duration = Duration::from_secs(60);
 /// How long it may take to end all its sandboxes and itself.
 const STOP: Duration = Duration::from_secs(120);
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// More than any machine holds, so that the limit is the machine's.
+/// More than any host holds, so that the limit is the host's.
 const SANDBOXES: &str = "100000";
 
 /// How to start a server, and where it may keep what it has.
@@ -33,9 +33,9 @@ pub struct ServerCommand {
     pub config: Option<PathBuf>,
     /// Where templates are kept.
     pub cache_dir: PathBuf,
-    /// A folder that nothing else uses, on the disk that is to be measured. The server's data is
+    /// A directory that nothing else uses, on the disk that is to be measured. The server's data is
     /// in `data` below it.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
 }
 
 /// What is said on the command line and means the server.
@@ -50,11 +50,11 @@ pub(crate) struct ServerChoices {
 impl ServerCommand {
     /// Where a server started by this command keeps its record and its sandboxes.
     pub fn data_dir(&self) -> PathBuf {
-        self.folder.join("data")
+        self.directory.join("data")
     }
 
     fn log_file(&self) -> PathBuf {
-        self.folder.join("server.log")
+        self.directory.join("server.log")
     }
 }
 

@@ -10,12 +10,12 @@ use crate::{CliError, OutputArgs, ServerArgs, print_json, print_line, print_note
 /// Subcommands of `skep key`.
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
-    /// Make a key; it is shown once
+    /// Create an API key; it is shown once
     Create {
         /// The server to ask
         #[command(flatten)]
         server: ServerArgs,
-        /// Purpose of the key
+        /// Name of the key
         name: String,
         /// Output format
         #[command(flatten)]

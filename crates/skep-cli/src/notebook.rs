@@ -18,11 +18,11 @@ pub use run::{NotebookRunArgs, PreparedNotebook};
 /// Subcommands of `skep notebook`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum NotebookCommand {
-    /// Run a notebook in a sandbox, and write it with what its cells produce
+    /// Run a notebook in a sandbox, and save it with its outputs
     ///
-    /// Stops at the first error; what was produced until then is written all the same. Without a
-    /// server on this machine it starts one of its own for as long as the notebook runs, which needs
-    /// root. Exit codes: 0 all cells ran, 1 one failed, 130 interrupted.
+    /// Stops at the first error; the outputs until then are saved. If no server runs on this host,
+    /// it starts a temporary one, which needs root. Exit codes: 0 all cells ran, 1 one failed, 130
+    /// interrupted.
     Run {
         /// The server to use
         #[command(flatten)]
@@ -31,7 +31,7 @@ pub enum NotebookCommand {
         #[command(flatten)]
         run: Box<NotebookRunArgs>,
     },
-    /// Write everything that was run in a context of a sandbox as a notebook
+    /// Export what was run in a context of a sandbox as a notebook
     Export {
         /// The server to ask
         #[command(flatten)]
@@ -74,10 +74,10 @@ impl NotebookExportArgs {
             None => contexts.first(),
         };
         let Some(context) = chosen else {
-            let ids = contexts
+            let ids: Vec<String> = contexts
                 .iter()
-                .map(|context| format!("{} ({})", context.id, context.language));
-            let ids: Vec<String> = ids.collect();
+                .map(|context| format!("{} ({})", context.id, context.language))
+                .collect();
             return Err(CliError::input(
                 format!("sandbox `{id}` has no such context"),
                 format!("it has {}", ids.join(", ")),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
-use skep_client::{Client, ExecEvent, ExecOptions, Place};
+use skep_client::{Client, ContextRef, ExecEvent, ExecOptions};
 use skep_wire::interpreter::{RaisedError, Usage};
 use tokio::time::timeout;
 
@@ -45,7 +45,7 @@ struct Repl<'a> {
     language: Language,
     /// The context, if it is not the usual one of the language.
     context: Option<String>,
-    folder: String,
+    directory: String,
     painter: ScreenPainter,
     signals: Signals,
 }
@@ -85,7 +85,7 @@ impl ReplArgs {
             tcgetattr(&stdin).map_err(|error| CliError::failure(std::io::Error::from(error)))?;
         let language = self.language();
         let args = &self.session;
-        let histories = history::folder(&environment);
+        let histories = history::directory(&environment);
         let session = Session::open(client, args, &language, &screen, environment).await?;
         let left = self.prompt_in(&session, language, screen, histories).await;
         // A prompt that a signal has ended could not do it itself.
@@ -109,16 +109,16 @@ impl ReplArgs {
         screen: Screen,
         histories: Option<PathBuf>,
     ) -> Result<u8, CliError> {
-        let folder = session.folder(self.session.cwd.as_deref());
+        let directory = session.directory(self.session.cwd.as_deref());
         let copies = crate::run::Copies::of(&self.session.with, None)?;
-        copies.send(session.agent(), &folder).await?;
-        let context = session.context(&language, &folder).await?;
+        copies.send(session.agent(), &directory).await?;
+        let context = session.context(&language, &directory).await?;
         let pictures = Pictures::new(self.session.save_dir.clone());
         let mut repl = Repl {
             session,
             language,
             context,
-            folder,
+            directory,
             painter: ScreenPainter::new(screen.clone(), pictures, false),
             signals: Signals::new()?,
         };
@@ -182,8 +182,8 @@ impl Repl<'_> {
             Command::Help => print_note(HELP),
             Command::Leave => return Ok(Next::Leave(0)),
             Command::Language(language) => {
-                let folder = self.folder.clone();
-                self.context = self.session.context(&language, &folder).await?;
+                let directory = self.directory.clone();
+                self.context = self.session.context(&language, &directory).await?;
                 self.language = language;
                 let title = self.language.title().to_owned();
                 self.painter.note(&format!("{title} from here on"))?;
@@ -204,9 +204,9 @@ impl Repl<'_> {
         let options = self.session.options();
         let job = Job {
             code,
-            place: match &self.context {
-                Some(id) => Place::Context(id),
-                None => Place::Language(self.language.name()),
+            context: match &self.context {
+                Some(id) => ContextRef::Id(id),
+                None => ContextRef::Language(self.language.name()),
             },
             options: &options,
             shows: Shows::Values,
@@ -297,7 +297,7 @@ impl Repl<'_> {
     async fn list_files(&mut self, path: Option<&str>) -> Result<(), CliError> {
         let arguments = ["-la", "--human-readable", "--", path.unwrap_or(".")].map(str::to_owned);
         let options = ExecOptions {
-            cwd: Some(self.folder.clone()),
+            cwd: Some(self.directory.clone()),
             ..ExecOptions::default()
         };
         let mut stream = self

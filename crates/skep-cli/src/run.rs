@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use skep_client::{Client, Place};
+use skep_client::{Client, ContextRef};
 use skep_wire::interpreter::RaisedError;
 
 use crate::CliError;
@@ -26,22 +26,22 @@ const BROKEN_PIPE: u8 = 141;
 /// Arguments of `skep run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// File to run; `-` or nothing is standard input
+    /// File to run; `-` or none reads standard input
     #[arg(value_name = "FILE", conflicts_with = "code")]
     file: Option<PathBuf>,
 
-    /// Run this code and print its value
+    /// Run this code, and print its value
     #[arg(short = 'c', long = "code", value_name = "CODE")]
     code: Option<String>,
 
     #[command(flatten)]
     session: SessionArgs,
 
-    /// Interrupt the code after this time, such as 30, 90s, 5m or 1h
+    /// Interrupt the code after this time, such as 30, 90s, 5m or 1h 30m
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 
-    /// Print one line of JSON for everything that happens
+    /// Print one line of JSON per event
     #[arg(long)]
     json: bool,
 
@@ -58,23 +58,19 @@ pub struct PreparedRun {
     language: Language,
 }
 
+/// Reads a positive duration: a number of seconds, or numbers with units such as `1h 30m`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let split = text.find(|c: char| c.is_ascii_alphabetic());
-    let (number, unit) = text.split_at(split.unwrap_or(text.len()));
-    let seconds = match unit {
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        "ms" => 0.001,
-        _ => return Err(format!("`{unit}` is no unit of time; write s, m or h")),
+    let parsed = match text.parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
+        Err(_) => text
+            .parse::<jiff::SignedDuration>()
+            .and_then(Duration::try_from)
+            .map_err(|error| error.to_string())?,
     };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| format!("`{number}` is no number"))?;
-    Duration::try_from_secs_f64(number * seconds)
-        .ok()
-        .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| "it must be longer than nothing".to_owned())
+    if parsed.is_zero() {
+        return Err("a duration must be greater than zero".to_owned());
+    }
+    Ok(parsed)
 }
 
 impl RunArgs {
@@ -149,29 +145,29 @@ impl PreparedRun {
         signals: &mut Signals,
     ) -> Result<u8, CliError> {
         painter.own(&OwnLine::Sandbox { id: session.id() })?;
-        let folder = session.folder(self.args.session.cwd.as_deref());
+        let directory = session.directory(self.args.session.cwd.as_deref());
         let copies = Copies::of(&self.args.session.with, self.source.file.as_deref())?;
         tokio::select! {
-            copied = copies.send(session.agent(), &folder) => copied?,
+            copied = copies.send(session.agent(), &directory) => copied?,
             signal = signals.next() => return Ok(signal.exit_code()),
         }
-        let path = self.source.name().map(|name| format!("{folder}/{name}"));
+        let path = self.source.name().map(|name| format!("{directory}/{name}"));
         let arguments = &self.args.arguments;
         let script = Script::new(&self.source, path.as_deref(), arguments, &self.language)?;
-        let context = session.context(&self.language, &folder).await?;
-        let place = match &context {
-            Some(id) => Place::Context(id),
-            None => Place::Language(self.language.name()),
+        let own_context = session.context(&self.language, &directory).await?;
+        let context = match &own_context {
+            Some(id) => ContextRef::Id(id),
+            None => ContextRef::Language(self.language.name()),
         };
         if let Some(preparation) = &script.preparation {
-            let job = (preparation, place, script.shows);
+            let job = (preparation, context, script.shows);
             match self.execute(session, job, painter, signals).await? {
                 Ending::Done(_) => {}
                 Ending::Raised(error) => return self.judge(&error, session, painter).await,
                 Ending::Left(signal) => return Ok(signal.exit_code()),
             }
         }
-        let job = (&script.main, place, script.shows);
+        let job = (&script.main, context, script.shows);
         match self.execute(session, job, painter, signals).await? {
             Ending::Done(_) => Ok(0),
             Ending::Raised(error) => self.judge(&error, session, painter).await,
@@ -182,7 +178,7 @@ impl PreparedRun {
     async fn execute(
         &self,
         session: &Session,
-        (cell, place, shows): (&Cell<'_>, Place<'_>, Shows),
+        (cell, context, shows): (&Cell<'_>, ContextRef<'_>, Shows),
         painter: &mut ScreenPainter,
         signals: &mut Signals,
     ) -> Result<Ending, CliError> {
@@ -192,7 +188,7 @@ impl PreparedRun {
         options.skep.limits.time_seconds = timeout.map(|timeout| timeout.as_secs_f64());
         let job = Job {
             code: &cell.code,
-            place,
+            context,
             options: &options,
             shows,
             file: self.source.name().map(|name| (&self.language, name)),
@@ -220,8 +216,10 @@ impl PreparedRun {
             painter.note("code in a sandbox cannot ask: give it values with `--env`, files with `--with` and arguments after `--`")?;
         }
         if is_out_of_memory {
-            let size = session.memory().await;
-            let size = size.map_or(String::new(), |size| format!(", {size} MiB"));
+            let size = session
+                .memory()
+                .await
+                .map_or(String::new(), |size| format!(", {size} MiB"));
             painter.note(&format!("out of memory: the code needed more than the sandbox has{size}; a template says how much that is"))?;
         }
         Ok(verdict.code)

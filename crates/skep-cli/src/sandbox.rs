@@ -23,7 +23,7 @@ pub enum SandboxCommand {
         /// The server to ask
         #[command(flatten)]
         server: ServerArgs,
-        /// Include ended sandboxes, with the reasons of their ends
+        /// Include ended sandboxes, with the reason why each ended
         #[arg(long)]
         all: bool,
         /// Output format

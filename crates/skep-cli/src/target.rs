@@ -26,7 +26,7 @@ pub struct ServerArgs {
 
 impl ServerArgs {
     /// A client of that server. Without a key the one in `local_key` is used, which only the
-    /// operator of this machine can read.
+    /// operator of this host can read.
     ///
     /// # Errors
     ///
@@ -35,7 +35,7 @@ impl ServerArgs {
         let key = match &self.api_key {
             Some(key) => key.clone(),
             None => std::fs::read_to_string(local_key)
-                .map_err(FileError::on("read the key of this machine in", local_key))
+                .map_err(FileError::on("read the key of this host in", local_key))
                 .map_err(|error| error.hint("set E2B_API_KEY, or use `--api-key`"))?
                 .trim()
                 .to_owned(),
@@ -47,7 +47,7 @@ impl ServerArgs {
 /// The server that code runs on, if it is not to be the one of this host.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ChosenServerArgs {
-    /// URL of the server [default: the one on this machine, or one of its own]
+    /// URL of the server [default: the one on this host, or a temporary one]
     #[arg(long, value_name = "URL", env = "SKEP_SERVER")]
     server: Option<String>,
 

@@ -83,7 +83,7 @@ impl Agent {
         self.call("SendSignal", &body).await
     }
 
-    /// Writes a file, and the folders above it. A relative path begins in the user's home.
+    /// Writes a file, and the directories above it. A relative path begins in the user's home.
     ///
     /// # Errors
     ///

@@ -29,9 +29,9 @@ pub struct Interpreter {
 
 /// Where code runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place<'a> {
+pub enum ContextRef<'a> {
     /// In the context with this id.
-    Context(&'a str),
+    Id(&'a str),
     /// In the default context of this language, which is made if there is none.
     Language(&'a str),
 }
@@ -141,12 +141,12 @@ impl Interpreter {
     pub async fn execute(
         &self,
         code: &str,
-        place: Place<'_>,
+        context: ContextRef<'_>,
         options: &RunOptions,
     ) -> Result<Execution, InterpreterError> {
-        let (context_id, language, operation) = match place {
-            Place::Context(id) => (Some(id), None, format!("run code of context `{id}`")),
-            Place::Language(name) => (None, Some(name), format!("run {name} code")),
+        let (context_id, language, operation) = match context {
+            ContextRef::Id(id) => (Some(id), None, format!("run code of context `{id}`")),
+            ContextRef::Language(name) => (None, Some(name), format!("run {name} code")),
         };
         let body = ExecuteRequest {
             code,

@@ -12,6 +12,6 @@ mod rest;
 
 pub use agent::{Agent, TerminalSize};
 pub use exec::{ExecEvent, ExecOptions, ExecStream};
-pub use interpreter::{Execution, Interpreter, InterpreterError, Place, RunOptions};
+pub use interpreter::{ContextRef, Execution, Interpreter, InterpreterError, RunOptions};
 pub use port::Port;
 pub use rest::{Client, ClientError};

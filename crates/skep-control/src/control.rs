@@ -67,11 +67,11 @@ impl Control {
         control.default_team().await?;
         for record in control.inner.store.sandboxes().living().await? {
             if control.inner.nodes.status(&record.order.id).is_some() {
-                let place = control.inner.quota.take_anyway(&record.order.team);
+                let quota = control.inner.quota.take_anyway(&record.order.team);
                 control
                     .inner
                     .registry
-                    .insert(Entry::new(record.order, place));
+                    .insert(Entry::new(record.order, quota));
             }
         }
         Ok(control)

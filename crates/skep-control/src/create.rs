@@ -7,7 +7,7 @@ use std::time::Duration;
 use skep_store::{Order, StoreError};
 use skep_telemetry::{Chain, trace};
 use skep_types::{
-    AccessToken, EndReason, Ending, HostResource, Redacted, SandboxId, SandboxSpec, Secrets,
+    AccessToken, Egress, EndReason, Ending, HostResource, Redacted, SandboxSpec, Secrets,
     TemplateImage, TemplateReference, TenantId, Usage,
 };
 use tokio::sync::oneshot;
@@ -15,45 +15,36 @@ use tracing::Instrument as _;
 
 use crate::control::now;
 use crate::idempotency::{Attempt, AttemptError, Claim};
-use crate::quota::Place;
+use crate::quota::QuotaGuard;
 use crate::registry::Entry;
 use crate::{
     Blocked, Caller, Control, IdempotencyError, IdempotencyKey, KillError, Lifetime,
     NodeCreateError, RequestDigest, ResolveError,
 };
 
-/// How long a machine may take. Clients give up after sixty seconds.
-const PATIENCE: Duration = Duration::from_secs(55);
+/// Time limit for the host. Clients give up after sixty seconds.
+const CREATE_TIMEOUT: Duration = Duration::from_secs(55);
 
-/// What a caller wants.
+/// A request for a sandbox.
 #[derive(Debug, Clone)]
 pub struct CreateRequest {
-    /// What it is to be made of.
+    /// Template that it is to be made of.
     pub template: TemplateReference,
-    /// How long it is to live, counted from the moment it is ready.
+    /// Time to live, counted from the moment it is ready.
     pub lifetime: Lifetime,
-    /// Whether it may reach the internet; `None` if the caller said nothing, which is yes.
+    /// Choice of internet access; `None` if the caller said nothing, which is yes.
     pub internet: Option<bool>,
-    /// What the caller writes on it.
+    /// Key-value pairs of the caller.
     pub metadata: BTreeMap<String, String>,
     /// Environment of all its processes.
     pub env: Redacted<Vec<(String, String)>>,
-    /// What code in it must not show. Kept by its agent alone.
+    /// Values that code in it must not show. Kept by its agent alone.
     pub secrets: Secrets,
-    /// How to recognise the same request when it comes again.
+    /// Key and digest that identify the same request when it comes again.
     pub idempotency: Option<(IdempotencyKey, RequestDigest)>,
 }
 
-/// What only the sandbox's agent gets to know.
-struct Kept {
-    env: Redacted<Vec<(String, String)>>,
-    secrets: Secrets,
-}
-
-/// The sandbox a request gave: what a caller needs to reach it.
-pub type Created = Arc<Order>;
-
-/// Why there is no sandbox. Nothing of it is left.
+/// Failure to create a sandbox. Nothing of it is left.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     /// The team may not start anything.
@@ -65,13 +56,13 @@ pub enum CreateError {
     /// The team has as many sandboxes as it may.
     #[error("team runs {limit} sandboxes already")]
     QuotaReached {
-        /// How many it may have.
+        /// Limit of the team.
         limit: u32,
     },
-    /// The machines did not bring it up.
+    /// The host did not bring it up.
     #[error("cannot start the sandbox")]
     Node(#[from] NodeCreateError),
-    /// The machines took too long.
+    /// The host took too long.
     #[error("sandbox did not come up within {} s", .0.as_secs())]
     Late(Duration),
     /// It could not be written down, so it would have been lost with the server.
@@ -108,7 +99,7 @@ impl Control {
         &self,
         caller: &Caller,
         request: CreateRequest,
-    ) -> Result<Created, CreateError> {
+    ) -> Result<Arc<Order>, CreateError> {
         caller.may_change()?;
         let (answer, done) = oneshot::channel();
         let (control, caller) = (self.clone(), caller.clone());
@@ -132,7 +123,7 @@ impl Control {
         &self,
         caller: &Caller,
         mut request: CreateRequest,
-    ) -> Result<Created, CreateError> {
+    ) -> Result<Arc<Order>, CreateError> {
         let claim = match request.idempotency.take() {
             None => None,
             Some((key, digest)) => match self.attempt(caller, key, digest).await? {
@@ -149,26 +140,29 @@ impl Control {
         if !self.inner.store.is_writable() {
             return Err(NodeCreateError::NoRoom(HostResource::Disk).into());
         }
-        let place = self.reserve(caller)?;
+        let quota = self.reserve(caller)?;
         let order = self.order(caller, &request, &template);
-        // Refused before anything is recorded or made: the place in the quota goes back and the
-        // idempotency key is free, by being dropped.
+        // Refused before anything is recorded or made: the quota is given back and the idempotency
+        // key is free, by being dropped.
         let admitting = self.inner.nodes.admit(&order.id, order.resources);
         let admitted = trace::step("admit", admitting).await?;
         let span = tracing::info_span!("create", sandbox = %order.id);
-        let kept = Kept {
+        let spec = SandboxSpec {
+            id: order.id.clone(),
+            tenant: TenantId::new(&order.team, template.sharing),
+            template,
             env: request.env,
             secrets: request.secrets,
+            access_token: order.access_token.clone(),
+            egress: order.egress(),
+            lifetime: order.lifetime,
         };
-        let created = self
-            .start(order, template, kept, claim, place)
-            .instrument(span)
-            .await;
+        let created = self.start(order, spec, claim, quota).instrument(span).await;
         drop(admitted);
         created
     }
 
-    fn reserve(&self, caller: &Caller) -> Result<Place, CreateError> {
+    fn reserve(&self, caller: &Caller) -> Result<QuotaGuard, CreateError> {
         let (team, limit) = (&caller.team.id, caller.limits.sandboxes);
         self.inner.quota.take(team, limit).or_else(|_full| {
             // Some may have ended without anybody looking since.
@@ -180,10 +174,12 @@ impl Control {
         })
     }
 
-    /// Writes the order. What it asks of the machine decides which name it gets.
+    /// Writes the order. The host chooses the name: a spare has one already.
     fn order(&self, caller: &Caller, request: &CreateRequest, template: &TemplateImage) -> Order {
-        let mut order = Order {
-            id: SandboxId::random(),
+        let egress = Egress::of_choice(request.internet);
+        let tenant = TenantId::new(&caller.team.id, template.sharing);
+        Order {
+            id: self.inner.nodes.name_for(template, egress, &tenant),
             team: caller.team.id.clone(),
             template: template.id.clone(),
             template_name: template.name.clone(),
@@ -193,25 +189,20 @@ impl Control {
             resources: template.resources,
             lifetime: request.lifetime.get(),
             created_at: now(),
-        };
-        let tenant = TenantId::new(&order.team, template.sharing);
-        order.id = (self.inner.nodes).name_for(template, order.egress(), &tenant);
-        order
+        }
     }
 
-    /// Writes the order down while the machine works on it, and needs both to succeed.
+    /// Writes the order to the database while the host works on it, and needs both to succeed.
     async fn start(
         &self,
         order: Order,
-        template: TemplateImage,
-        kept: Kept,
+        spec: SandboxSpec,
         claim: Option<Claim>,
-        place: Place,
-    ) -> Result<Created, CreateError> {
+        quota: QuotaGuard,
+    ) -> Result<Arc<Order>, CreateError> {
         let idempotency = claim.as_ref().map(Claim::to_record);
         let recording = (self.inner.store.sandboxes()).insert(order.clone(), idempotency);
-        let launching = self.launch(&order, template, kept);
-        let launched = trace::step("start on machine", launching).await;
+        let launched = trace::step("start on host", self.launch(spec)).await;
         let recorded = trace::step("record order", recording.recorded()).await;
         let outcome = match (launched, recorded) {
             (Ok(()), Ok(())) => Ok(()),
@@ -220,47 +211,32 @@ impl Control {
         };
         match outcome {
             Ok(()) => {
-                let entry = self.inner.registry.insert(Entry::new(order, place));
+                let entry = self.inner.registry.insert(Entry::new(order, quota));
                 Ok(Arc::clone(&entry.order))
             }
             Err(error) => {
-                self.abandon(&order, claim.as_ref(), place).await;
+                self.abandon(&order, claim.as_ref(), quota).await;
                 Err(error)
             }
         }
     }
 
-    async fn launch(
-        &self,
-        order: &Order,
-        template: TemplateImage,
-        kept: Kept,
-    ) -> Result<(), CreateError> {
-        let spec = SandboxSpec {
-            id: order.id.clone(),
-            tenant: TenantId::new(&order.team, template.sharing),
-            template,
-            env: kept.env,
-            secrets: kept.secrets,
-            access_token: order.access_token.clone(),
-            egress: order.egress(),
-            lifetime: order.lifetime,
-        };
-        match tokio::time::timeout(PATIENCE, self.inner.nodes.create(spec)).await {
+    async fn launch(&self, spec: SandboxSpec) -> Result<(), CreateError> {
+        match tokio::time::timeout(CREATE_TIMEOUT, self.inner.nodes.create(spec)).await {
             Ok(created) => Ok(created.map(|_status| ())?),
-            Err(_elapsed) => Err(CreateError::Late(PATIENCE)),
+            Err(_elapsed) => Err(CreateError::Late(CREATE_TIMEOUT)),
         }
     }
 
     /// Makes sure that nothing is left of a sandbox that nobody will be told of, and that the
     /// same request may be tried again.
-    async fn abandon(&self, order: &Order, claim: Option<&Claim>, place: Place) {
+    async fn abandon(&self, order: &Order, claim: Option<&Claim>, quota: QuotaGuard) {
         match self.inner.nodes.kill(order.id.clone()).await {
             Ok(()) | Err(KillError::NotHere) => self.record_failed_start(order).await,
             Err(error @ KillError::Failed(_)) => {
                 tracing::error!(error = %Chain(&error), "failed sandbox could not be removed");
-                // The machine writes its end, and until then it has its place.
-                self.inner.registry.insert(Entry::new(order.clone(), place));
+                // The host reports its end, and until then it counts for its team.
+                self.inner.registry.insert(Entry::new(order.clone(), quota));
             }
         }
         let sandboxes = self.inner.store.sandboxes();
@@ -279,8 +255,8 @@ impl Control {
             usage: Usage::default(),
             at: now(),
         };
-        // The machine may have written a better reason; then that one is kept. The record may
-        // not know the sandbox at all; then there is nothing to end.
+        // The host may have reported a better reason; then that one is kept. The database may not
+        // know the sandbox at all; then there is nothing to end.
         let ended = self.inner.store.sandboxes().ended(order.id.clone(), ending);
         match ended.recorded().await {
             Ok(_) | Err(StoreError::Missing { .. }) => {}

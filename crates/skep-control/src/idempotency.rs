@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use skep_store::{Idempotency, Order, StoreError};
 use skep_types::TeamId;
@@ -25,9 +26,10 @@ impl FromStr for IdempotencyKey {
 
     fn from_str(text: &str) -> Result<Self, IdempotencyKeyError> {
         let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        match (1..=255).contains(&text.len()) && text.bytes().all(word) {
-            true => Ok(Self(text.into())),
-            false => Err(IdempotencyKeyError),
+        if (1..=255).contains(&text.len()) && text.bytes().all(word) {
+            Ok(Self(text.into()))
+        } else {
+            Err(IdempotencyKeyError)
         }
     }
 }
@@ -92,7 +94,7 @@ impl Claims {
         digest: RequestDigest,
     ) -> Result<Claim, IdempotencyError> {
         let name = (team.clone(), key);
-        let mut running = self.lock();
+        let mut running = self.running.lock();
         match running.get(&name) {
             Some(first) if *first == digest => return Err(IdempotencyError::InProgress),
             Some(_) => return Err(IdempotencyError::Mismatch),
@@ -103,10 +105,6 @@ impl Claims {
             name,
             digest,
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<(TeamId, IdempotencyKey), RequestDigest>> {
-        self.running.lock().expect("no holder panics")
     }
 }
 
@@ -126,7 +124,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.claims.lock().remove(&self.name);
+        self.claims.running.lock().remove(&self.name);
     }
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use sha2::{Digest as _, Sha256};
-use skep_types::Redacted;
+use skep_types::{Redacted, random_bytes};
 
 /// `e2b_` and hexadecimal digits; forty of them in the keys we make. The official clients of
 /// one generation refuse anything else before they even call.
@@ -24,8 +24,7 @@ impl ApiKey {
 
     /// A new key that nobody can guess.
     pub fn random() -> Self {
-        let mut bytes = [0; 20];
-        getrandom::fill(&mut bytes).expect("the kernel's random source is always there");
+        let bytes: [u8; 20] = random_bytes();
         Self(Redacted::new(
             format!("{}{}", Self::PREFIX, hex::encode(bytes)).into(),
         ))
@@ -57,9 +56,10 @@ impl FromStr for ApiKey {
         let value = text.strip_prefix(Self::PREFIX).ok_or(MalformedKey)?;
         // Shorter ones could be guessed; longer ones are nobody's.
         let sized = (32..=256).contains(&value.len()) && value.len().is_multiple_of(2);
-        match sized && value.bytes().all(digit) {
-            true => Ok(Self(Redacted::new(text.into()))),
-            false => Err(MalformedKey),
+        if sized && value.bytes().all(digit) {
+            Ok(Self(Redacted::new(text.into())))
+        } else {
+            Err(MalformedKey)
         }
     }
 }

@@ -142,9 +142,10 @@ impl Control {
 }
 
 fn found(found: bool) -> Result<(), KeyError> {
-    match found {
-        true => Ok(()),
-        false => Err(KeyError::NotFound),
+    if found {
+        Ok(())
+    } else {
+        Err(KeyError::NotFound)
     }
 }
 

@@ -30,7 +30,7 @@ mod warm;
 
 pub use caller::{AuthError, Blocked, Caller};
 pub use control::{Control, Parts};
-pub use create::{CreateError, CreateRequest, Created};
+pub use create::{CreateError, CreateRequest};
 pub use deadline::{DeadlineError, Lifetime, LifetimeError};
 pub use idempotency::{IdempotencyError, IdempotencyKey, IdempotencyKeyError, RequestDigest};
 pub use key::{ApiKey, MalformedKey};
@@ -39,7 +39,7 @@ pub use list::{Cursor, CursorError, ListQuery, Page, SortOrder, States};
 pub use logs::{LogDirection, LogQuery};
 pub use metrics::{MetricPoint, MetricRange};
 pub use nodes::{Admitted, FakeNodes, KillError, NodeCreateError, Nodes};
-pub use quota::{Full, Place, Quota};
+pub use quota::{Full, Quota, QuotaGuard};
 pub use records::{RecordPage, RecordQuery};
 pub use sandbox::{Sandbox, SandboxNotFound, StopError};
 pub use team_limits::TeamLimits;
@@ -47,5 +47,5 @@ pub use team_metrics::{BackwardRange, TeamPoint, TimeRange};
 pub use template_list::{ListedTemplate, TemplateError};
 pub use templates::{FakeTemplates, ResolveError, TemplateInfo, Templates};
 
-// What the record keeps of sandboxes, keys and teams is the same here.
+// Rows of sandboxes, keys and teams are the same here.
 pub use skep_store::{Key, Order, SandboxRecord, Standing, StoreError, Team};

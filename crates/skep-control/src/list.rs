@@ -85,17 +85,17 @@ impl Control {
 }
 
 /// Sort key of an item in a list.
-type Place<'a> = (Timestamp, &'a SandboxId);
+type SortKey<'a> = (Timestamp, &'a SandboxId);
 
 /// Properties of an item that a list needs.
 trait Listed {
-    fn place(&self) -> Place<'_>;
+    fn sort_key(&self) -> SortKey<'_>;
     fn phase(&self) -> Phase;
     fn passes(&self, query: &ListQuery) -> bool;
 }
 
 impl Listed for Sandbox {
-    fn place(&self) -> Place<'_> {
+    fn sort_key(&self) -> SortKey<'_> {
         (self.status.started_at, &self.order.id)
     }
 
@@ -133,16 +133,16 @@ fn page<T: Listed>(mut items: Vec<T>, query: &ListQuery) -> Page<T> {
         .count();
     if let Some(after) = &query.after {
         let last = (after.at, &after.id);
-        items.retain(|item| compare(item.place(), last, query.order) == Ordering::Greater);
+        items.retain(|item| compare(item.sort_key(), last, query.order) == Ordering::Greater);
     }
-    items.sort_unstable_by(|left, right| compare(left.place(), right.place(), query.order));
+    items.sort_unstable_by(|left, right| compare(left.sort_key(), right.sort_key(), query.order));
     let limit = query.limit.unwrap_or(usize::MAX);
     let more = items.len() > limit;
     items.truncate(limit);
     let last = items.last().filter(|_| more);
     let next = last.map(|item| Cursor {
-        at: item.place().0,
-        id: item.place().1.clone(),
+        at: item.sort_key().0,
+        id: item.sort_key().1.clone(),
     });
     Page {
         items,
@@ -151,7 +151,7 @@ fn page<T: Listed>(mut items: Vec<T>, query: &ListQuery) -> Page<T> {
     }
 }
 
-fn compare(left: Place<'_>, right: Place<'_>, order: SortOrder) -> Ordering {
+fn compare(left: SortKey<'_>, right: SortKey<'_>, order: SortOrder) -> Ordering {
     let newest_first = micros(right.0)
         .cmp(&micros(left.0))
         .then_with(|| left.1.cmp(right.1));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     impl Listed for Thing {
-        fn place(&self) -> Place<'_> {
+        fn sort_key(&self) -> SortKey<'_> {
             (self.key.at, &self.key.id)
         }
 

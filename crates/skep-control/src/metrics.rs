@@ -5,7 +5,6 @@
 //! before, however short that is.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -70,7 +69,7 @@ impl Control {
             range.from.is_none_or(|from| point.at >= from)
                 && range.until.is_none_or(|until| point.at <= until)
         };
-        let history = lock(&entry.history);
+        let history = entry.history.lock();
         history.points.iter().filter(wanted).cloned().collect()
     }
 
@@ -78,13 +77,13 @@ impl Control {
     pub async fn latest_metric(&self, caller: &Caller, id: &SandboxId) -> Option<MetricPoint> {
         let entry = self.inner.registry.find(&caller.team.id, id)?;
         self.sample(&entry).await;
-        let history = lock(&entry.history);
+        let history = entry.history.lock();
         history.points.back().cloned()
     }
 
     async fn sample(&self, entry: &Entry) {
         let fresh = |taken: Instant| taken.elapsed() < SHORTEST_STEP;
-        if lock(&entry.history).taken.is_some_and(fresh) {
+        if entry.history.lock().taken.is_some_and(fresh) {
             return;
         }
         let Some(status) = self.published(entry) else {
@@ -93,7 +92,7 @@ impl Control {
         let Ok(usage) = self.inner.nodes.usage(entry.order.id.clone()).await else {
             return;
         };
-        let mut history = lock(&entry.history);
+        let mut history = entry.history.lock();
         // Somebody else may have asked while the host answered.
         if history.taken.is_some_and(fresh) {
             return;
@@ -125,9 +124,10 @@ impl History {
             ),
             (None, _) | (_, None) => (since_start, usage.cpu_time),
         };
-        let cpu_used_percent = match time.is_zero() {
-            true => 0.0,
-            false => 100.0 * cpu.as_secs_f64() / time.as_secs_f64(),
+        let cpu_used_percent = if time.is_zero() {
+            0.0
+        } else {
+            100.0 * cpu.as_secs_f64() / time.as_secs_f64()
         };
         if self.points.len() == KEPT {
             self.points.pop_front();
@@ -140,10 +140,6 @@ impl History {
         });
         self.taken = Some(taken);
     }
-}
-
-fn lock(history: &Mutex<History>) -> MutexGuard<'_, History> {
-    history.lock().expect("no holder panics")
 }
 
 #[cfg(test)]

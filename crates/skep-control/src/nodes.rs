@@ -17,14 +17,13 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// The hosts that run sandboxes. A sandbox's id is enough to find its host.
 ///
-/// Whoever implements this writes the start, every deadline and the end of each sandbox to the
-/// record before the call that caused it returns; control has written the order by then.
+/// An implementation reports the start, every deadline and the end of each sandbox before the
+/// call that caused it returns; control has written the order by then.
 pub trait Nodes: fmt::Debug + Send + Sync {
-    /// The name a new sandbox of this kind is to have. Never the same twice: it may be that of
-    /// one which is ready and waits for its owner.
+    /// The id for a new sandbox of this kind. Never the same twice: it may be that of a spare.
     fn name_for(&self, template: &TemplateImage, egress: Egress, tenant: &TenantId) -> SandboxId;
 
-    /// Makes sandboxes of this kind ready before anybody asks for one. Returns at once.
+    /// Makes spares of this kind before anybody asks for one. Returns at once.
     fn warm(&self, template: TemplateImage, egress: Egress, tenant: TenantId);
 
     /// Takes room for a sandbox of this name, before anything is known or made of it. Held until

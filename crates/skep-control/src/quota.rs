@@ -1,21 +1,22 @@
 //! Counters per team, with limits: of sandboxes, from reservation to end, or of requests.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use skep_types::TeamId;
 
 type Counts = HashMap<TeamId, u32>;
 
-/// Counts places of teams. Clones share the counts.
+/// Counters of teams. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Quota {
     counts: Arc<Mutex<Counts>>,
 }
 
-/// Room for one of them. Dropping it gives the room back.
+/// One that is counted for a team, until this is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct QuotaGuard {
     quota: Quota,
     team: TeamId,
 }
@@ -25,42 +26,38 @@ pub struct Place {
 pub struct Full;
 
 impl Quota {
-    /// Takes a place, of which a team may have `limit`.
+    /// Counts one more, of which a team may have `limit`.
     ///
     /// # Errors
     ///
     /// [`Full`] if the team has them all.
-    pub fn take(&self, team: &TeamId, limit: u32) -> Result<Place, Full> {
-        let mut counts = self.lock();
+    pub fn take(&self, team: &TeamId, limit: u32) -> Result<QuotaGuard, Full> {
+        let mut counts = self.counts.lock();
         let count = counts.entry(team.clone()).or_default();
         if *count >= limit {
             return Err(Full);
         }
         *count += 1;
-        Ok(self.place(team))
+        Ok(self.guard(team))
     }
 
-    /// A place beyond every limit, for a sandbox that already runs.
-    pub(crate) fn take_anyway(&self, team: &TeamId) -> Place {
-        *self.lock().entry(team.clone()).or_default() += 1;
-        self.place(team)
+    /// Counts one beyond every limit: a sandbox that already runs.
+    pub(crate) fn take_anyway(&self, team: &TeamId) -> QuotaGuard {
+        *self.counts.lock().entry(team.clone()).or_default() += 1;
+        self.guard(team)
     }
 
-    fn place(&self, team: &TeamId) -> Place {
-        Place {
+    fn guard(&self, team: &TeamId) -> QuotaGuard {
+        QuotaGuard {
             quota: self.clone(),
             team: team.clone(),
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().expect("no holder panics")
-    }
 }
 
-impl Drop for Place {
+impl Drop for QuotaGuard {
     fn drop(&mut self) {
-        let mut counts = self.quota.lock();
+        let mut counts = self.quota.counts.lock();
         if let Some(count) = counts.get_mut(&self.team) {
             *count -= 1;
             if *count == 0 {
@@ -75,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dropped_place_can_be_taken_again_and_teams_do_not_share() {
+    fn a_dropped_guard_makes_room_again_and_teams_do_not_share() {
         let quota = Quota::default();
         let (ours, theirs) = (TeamId::random(), TeamId::random());
         let first = quota.take(&ours, 2).unwrap();
@@ -94,6 +91,6 @@ mod tests {
         let adopted: Vec<_> = (0..3).map(|_| quota.take_anyway(&team)).collect();
         assert_eq!(quota.take(&team, 2).unwrap_err(), Full);
         drop(adopted);
-        assert!(quota.lock().is_empty());
+        assert!(quota.counts.lock().is_empty());
     }
 }

@@ -1,13 +1,14 @@
 //! The sandboxes that live, by team.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use skep_store::Order;
 use skep_types::{SandboxId, TeamId};
 
 use crate::metrics::History;
-use crate::quota::Place;
+use crate::quota::QuotaGuard;
 
 /// Control's entry of a living sandbox. Its phase is known to its node alone.
 #[derive(Debug)]
@@ -15,15 +16,15 @@ pub(crate) struct Entry {
     pub(crate) order: Arc<Order>,
     /// Samples of its usage, taken when somebody asked.
     pub(crate) history: Mutex<History>,
-    _place: Place,
+    _quota: QuotaGuard,
 }
 
 impl Entry {
-    pub(crate) fn new(order: Order, place: Place) -> Self {
+    pub(crate) fn new(order: Order, quota: QuotaGuard) -> Self {
         Self {
             order: Arc::new(order),
             history: Mutex::default(),
-            _place: place,
+            _quota: quota,
         }
     }
 }
@@ -42,7 +43,8 @@ impl Registry {
     pub(crate) fn insert(&self, entry: Entry) -> Arc<Entry> {
         let entry = Arc::new(entry);
         let order = &entry.order;
-        self.lock()
+        self.teams
+            .lock()
             .entry(order.team.clone())
             .or_default()
             .insert(order.id.clone(), Arc::clone(&entry));
@@ -50,11 +52,11 @@ impl Registry {
     }
 
     pub(crate) fn find(&self, team: &TeamId, id: &SandboxId) -> Option<Arc<Entry>> {
-        self.lock().get(team)?.get(id).cloned()
+        self.teams.lock().get(team)?.get(id).cloned()
     }
 
     pub(crate) fn of(&self, team: &TeamId) -> Vec<Arc<Entry>> {
-        let teams = self.lock();
+        let teams = self.teams.lock();
         teams
             .get(team)
             .map(|entries| entries.values().cloned().collect())
@@ -63,14 +65,11 @@ impl Registry {
 
     pub(crate) fn remove(&self, team: &TeamId, id: &SandboxId) {
         let removed = self
+            .teams
             .lock()
             .get_mut(team)
             .and_then(|entries| entries.remove(id));
         // Dropped after the lock is given back: its place takes another one.
         drop(removed);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<TeamId, HashMap<SandboxId, Arc<Entry>>>> {
-        self.teams.lock().expect("no holder panics")
     }
 }

@@ -44,9 +44,10 @@ impl TimeRange {
     ///
     /// [`BackwardRange`].
     pub fn new(from: Timestamp, until: Timestamp) -> Result<Self, BackwardRange> {
-        match from <= until {
-            true => Ok(Self { from, until }),
-            false => Err(BackwardRange),
+        if from <= until {
+            Ok(Self { from, until })
+        } else {
+            Err(BackwardRange)
         }
     }
 
@@ -99,9 +100,10 @@ fn series(spans: &[Span], range: TimeRange) -> Vec<TeamPoint> {
             if time >= at {
                 most = most.max(Some(running));
             }
-            match is_start {
-                true => running += 1,
-                false => running -= 1,
+            if is_start {
+                running += 1;
+            } else {
+                running -= 1;
             }
             starts += u32::from(is_start && time >= at);
             most = most.max(Some(running));

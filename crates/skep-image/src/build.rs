@@ -342,7 +342,7 @@ impl Log {
         let Some(file) = &mut self.0 else { return };
         if let Err(error) = writeln!(file, "{line}") {
             // A full disk fails the step itself; the log only goes without its end.
-            tracing::warn!(%error, "the output of a build step is no longer kept");
+            tracing::warn!(%error, "build log cannot be written, output of the step is dropped");
             self.0 = None;
         }
     }

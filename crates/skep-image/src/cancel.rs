@@ -1,7 +1,9 @@
 //! Asking a build to stop.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 /// A request to stop, shared between whoever may ask and the build that looks at it.
 ///
@@ -22,36 +24,20 @@ struct State {
 impl Cancel {
     /// Asks for the end. Asking twice is the same as asking once.
     pub fn cancel(&self) {
-        let mut asked = self
-            .state
-            .asked
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *asked = true;
+        *self.state.asked.lock() = true;
         self.state.changed.notify_all();
     }
 
     /// Returns true once cancellation was requested.
     pub fn is_cancelled(&self) -> bool {
-        *self
-            .state
-            .asked
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        *self.state.asked.lock()
     }
 
-    /// Waits for the request, at most `patience`, and says whether it has come.
-    pub(crate) fn wait(&self, patience: Duration) -> bool {
-        let asked = self
-            .state
-            .asked
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *self
-            .state
-            .changed
-            .wait_timeout_while(asked, patience, |asked| !*asked)
-            .unwrap_or_else(PoisonError::into_inner)
-            .0
+    /// Waits for the request, at most `timeout`, and says whether it has come.
+    pub(crate) fn wait(&self, timeout: Duration) -> bool {
+        let mut asked = self.state.asked.lock();
+        let changed = &self.state.changed;
+        changed.wait_while_for(&mut asked, |asked| !*asked, timeout);
+        *asked
     }
 }

@@ -89,9 +89,12 @@ impl Catalog {
         }
         let manifests = self.manifests()?;
         let has_id = |manifest: &&Manifest| manifest.key.template_id().as_str() == name_or_id;
-        let found = manifests.iter().find(has_id);
-        let found = found.or_else(|| stand_in(&manifests, name_or_id));
-        found.map(|manifest| self.image(manifest)).transpose()
+        manifests
+            .iter()
+            .find(has_id)
+            .or_else(|| stand_in(&manifests, name_or_id))
+            .map(|manifest| self.image(manifest))
+            .transpose()
     }
 
     /// All templates, by name.

@@ -101,7 +101,7 @@ fn signal(child: &Child, urgency: Urgency) {
     // A group that is gone already needs no signal; after any other refusal the output does
     // not end and the next round signals again.
     if let Err(error) = kill_process_group(group, signal) {
-        tracing::debug!(%error, "the child's process group is gone");
+        tracing::debug!(%error, "process group of a build child is gone");
     }
 }
 
@@ -120,8 +120,11 @@ fn read_lines(reader: PipeReader, sender: &SyncSender<String>) {
                 let text = String::from_utf8_lossy(&bytes);
                 // A progress meter rewrites its line with carriage returns; the last state is
                 // the one that counts.
-                let line = text.trim_end_matches(['\n', '\r']);
-                let line = line.rsplit('\r').next().unwrap_or_default();
+                let line = text
+                    .trim_end_matches(['\n', '\r'])
+                    .rsplit('\r')
+                    .next()
+                    .unwrap_or_default();
                 if sender.send(line.to_owned()).is_err() {
                     return;
                 }

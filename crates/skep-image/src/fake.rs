@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::recipe::DebianOrigin;
 use crate::step::{Bootstrap, StepError, StepLaunch, StepRunner, Surroundings};
@@ -18,10 +19,7 @@ pub struct FakeBootstrap {
 impl FakeBootstrap {
     /// Releases that were bootstrapped, in order.
     pub fn done(&self) -> Vec<String> {
-        self.done
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.done.lock().clone()
     }
 }
 
@@ -41,10 +39,7 @@ impl Bootstrap for FakeBootstrap {
         (surroundings.output)("bootstrapping");
         fs::write(root.join("packages"), origin.packages.join("\n"))
             .map_err(StepError::system("write the packages"))?;
-        self.done
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(origin.suite.clone());
+        self.done.lock().push(origin.suite.clone());
         Ok(())
     }
 }
@@ -72,10 +67,7 @@ impl FakeRunner {
 
     /// The last argument of each command that came to a good end, in order.
     pub fn done(&self) -> Vec<String> {
-        self.done
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.done.lock().clone()
     }
 }
 
@@ -93,10 +85,7 @@ impl StepRunner for FakeRunner {
         (surroundings.output)("running");
         (self.script)(launch)?;
         let last = launch.command.last().cloned().unwrap_or_default();
-        self.done
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(last);
+        self.done.lock().push(last);
         Ok(())
     }
 }

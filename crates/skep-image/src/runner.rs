@@ -15,7 +15,7 @@ use crate::step::{StepError, StepLaunch, StepRunner, Surroundings};
 
 /// Time limit for the launcher to get the step going, and to say how it ended when its output is
 /// over.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs steps through the launcher: as the host's root, but in a mount, pid, ipc, uts and
 /// cgroup namespace of their own and under the launcher's filter.
@@ -39,7 +39,7 @@ impl StepRunner for LaunchRunner {
         let plan = plan(launch, output);
         let mut started = self
             .launcher
-            .launch(&plan, descriptors, PATIENCE)
+            .launch(&plan, descriptors, LAUNCHER_TIMEOUT)
             .map_err(StepError::system("launch the step"))?;
         let pidfd = started
             .pidfd
@@ -58,7 +58,7 @@ impl StepRunner for LaunchRunner {
             return Err(StepError::stopped(stopped));
         }
         let ended = started
-            .wait(Some(PATIENCE))
+            .wait(Some(LAUNCHER_TIMEOUT))
             .map_err(StepError::system("learn how the step ended"))?;
         match ended {
             Some(Ended::Code(0)) => Ok(()),

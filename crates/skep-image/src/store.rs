@@ -213,7 +213,7 @@ impl Store {
             if let LockOutcome::Held(_lock) = self.try_lock(&key)? {
                 let path = self.dir.join("building").join(&name);
                 if let Err(error) = remove_tree(&path) {
-                    tracing::warn!(error = %Chain(&error), "an unfinished layer stays behind");
+                    tracing::warn!(error = %Chain(&error), "unfinished layer could not be removed");
                 }
             }
         }
@@ -287,7 +287,7 @@ impl Drop for Draft {
     fn drop(&mut self) {
         // After a commit there is nothing left under this name.
         if let Err(error) = remove_tree(&self.dir) {
-            tracing::warn!(error = %Chain(&error), "an unfinished layer stays behind");
+            tracing::warn!(error = %Chain(&error), "unfinished layer could not be removed");
         }
     }
 }

@@ -6,8 +6,9 @@
 //! a little while too.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// Cancellations that came before their request. Older ones are forgotten.
@@ -34,7 +35,7 @@ impl Cancellations {
         let Some(name) = name else {
             return token;
         };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if let Some(place) = state.early.iter().position(|early| early == name) {
             state.early.remove(place);
             token.cancel();
@@ -53,7 +54,7 @@ impl Cancellations {
 
     /// The caller of this request has left. Says whether it was running.
     pub(crate) fn cancel(&self, name: &str) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         match state.running.remove(name) {
             Some(token) => match token.upgrade() {
                 Some(token) => {
@@ -106,7 +107,7 @@ mod tests {
             drop(cancellations.register(Some(&number.to_string())));
             cancellations.cancel(&format!("early {number}"));
         }
-        let state = cancellations.state.lock().unwrap();
+        let state = cancellations.state.lock();
         assert!(state.running.len() < 64 && state.early.len() <= MAX_EARLY);
     }
 }

@@ -22,7 +22,7 @@ use skep_kernels::Contexts;
 use cancellation::Cancellations;
 
 /// Authorization of the interpreter's callers, which its sandbox decides.
-pub trait Door: Send + Sync + 'static {
+pub trait Authorizer: Send + Sync + 'static {
     /// Returns true if a caller that shows this access token may run code. In constant time.
     fn admits(&self, token: Option<&[u8]>) -> bool;
 
@@ -34,7 +34,7 @@ pub trait Door: Send + Sync + 'static {
 /// State that all requests share.
 pub(crate) struct Interpreter {
     pub(crate) contexts: Contexts,
-    pub(crate) door: Arc<dyn Door>,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) cancellations: Cancellations,
 }
 
@@ -47,10 +47,10 @@ pub fn absent() -> Router {
 }
 
 /// The routes of an interpreter.
-pub fn routes(contexts: Contexts, door: Arc<dyn Door>) -> Router {
+pub fn routes(contexts: Contexts, authorizer: Arc<dyn Authorizer>) -> Router {
     routes::routes(Arc::new(Interpreter {
         contexts,
-        door,
+        authorizer,
         cancellations: Cancellations::default(),
     }))
 }

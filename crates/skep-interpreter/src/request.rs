@@ -16,7 +16,7 @@ use crate::options;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Execute {
     pub(crate) code: String,
-    pub(crate) place: Place,
+    pub(crate) target: Target,
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) limits: Limits,
     pub(crate) secrets: Secrets,
@@ -25,7 +25,7 @@ pub(crate) struct Execute {
 
 /// Context or language in which code is to run.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Target {
     /// The context with this id.
     Context(String),
     /// The default context of this language.
@@ -61,15 +61,15 @@ impl Execute {
         };
         let context = text(&mut fields, "context_id")?;
         let language = text(&mut fields, "language")?;
-        let place = match (context, language) {
+        let target = match (context, language) {
             (Some(_), Some(_)) => return Err(Refusal::Both),
-            (Some(context), None) => Place::Context(context),
-            (None, language) => Place::Language(normalised(language)),
+            (Some(context), None) => Target::Context(context),
+            (None, language) => Target::Language(normalised(language)),
         };
         let variables = variables(&mut fields)?;
         Ok(Self {
             code,
-            place,
+            target,
             limits: options::limits(&options.limits)?,
             form: options.outputs,
             secrets: options::secrets(options.secrets, &options.secret_envs, &variables)?,
@@ -190,8 +190,8 @@ fn missing(location: &[&str], input: Value) -> Refusal {
 mod tests {
     use super::*;
 
-    fn place(body: &Value) -> Place {
-        Execute::parse(body.to_string().as_bytes()).unwrap().place
+    fn target(body: &Value) -> Target {
+        Execute::parse(body.to_string().as_bytes()).unwrap().target
     }
 
     #[track_caller]
@@ -207,12 +207,12 @@ mod tests {
 
     #[test]
     fn nothing_null_and_empty_mean_the_default() {
-        let python = || Place::Language("python".to_owned());
-        assert_eq!(place(&json!({"code": ""})), python());
+        let python = || Target::Language("python".to_owned());
+        assert_eq!(target(&json!({"code": ""})), python());
         let nulls = json!({"code": "", "context_id": null, "language": null, "env_vars": null});
-        assert_eq!(place(&nulls), python());
+        assert_eq!(target(&nulls), python());
         assert_eq!(
-            place(&json!({"code": "", "context_id": "", "language": ""})),
+            target(&json!({"code": "", "context_id": "", "language": ""})),
             python()
         );
     }
@@ -225,8 +225,8 @@ mod tests {
             ("Python", "python"),
             ("ruby", "ruby"),
         ] {
-            let found = place(&json!({"code": "", "language": given}));
-            assert_eq!(found, Place::Language(meant.to_owned()));
+            let found = target(&json!({"code": "", "language": given}));
+            assert_eq!(found, Target::Language(meant.to_owned()));
         }
     }
 

@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use serde_json::json;
 use skep_kernels::{
-    ContextError, ContextInfo, Execution, ExecutionInfo, OnLoss, Order, StartError,
+    ContextError, ContextInfo, ExecuteRequest, Execution, ExecutionInfo, OnLoss, StartError,
 };
 use skep_telemetry::Chain;
 use skep_wire::interpreter::{
@@ -25,13 +25,13 @@ use crate::Interpreter;
 use crate::answer::Answer;
 use crate::cancellation::is_name;
 use crate::line;
-use crate::request::{Execute, NewContext, Place, Refusal};
+use crate::request::{Execute, NewContext, Refusal, Target};
 
 /// Code with data in it, and variables of a megabyte each.
 const MAX_BODY: usize = 64 << 20;
 
 /// Time for which `/health` waits for the first kernel.
-const HEALTH_PATIENCE: Duration = Duration::from_secs(30);
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(30);
 
 const TOKEN_HEADER: &str = "x-access-token";
 
@@ -95,7 +95,7 @@ async fn method_not_allowed() -> Response {
 
 /// `GET /health`: answers when code can run at once.
 async fn health(State(interpreter): State<Arc<Interpreter>>) -> Response {
-    let ready = tokio::time::timeout(HEALTH_PATIENCE, interpreter.contexts.ready()).await;
+    let ready = tokio::time::timeout(HEALTH_TIMEOUT, interpreter.contexts.ready()).await;
     match ready {
         Ok(Ok(())) => Json("OK").into_response(),
         Ok(Err(error)) => {
@@ -113,20 +113,20 @@ async fn execute(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Failed> {
-    let request = Execute::parse(&body)?;
-    let id = match request.place {
-        Place::Context(id) => id,
-        Place::Language(language) => interpreter.contexts.default_of(&language)?,
+    let asked = Execute::parse(&body)?;
+    let id = match asked.target {
+        Target::Context(id) => id,
+        Target::Language(language) => interpreter.contexts.default_of(&language)?,
     };
     let name = headers
         .get(REQUEST_HEADER)
         .and_then(|value| value.to_str().ok())
         .filter(|name| is_name(name));
-    let order = Order {
-        code: request.code,
-        variables: request.variables,
-        limits: request.limits,
-        secrets: request.secrets,
+    let request = ExecuteRequest {
+        code: asked.code,
+        variables: asked.variables,
+        limits: asked.limits,
+        secrets: asked.secrets,
         // Only the proxy can tell a caller that has left from a server that was killed.
         on_loss: match name {
             Some(_) => OnLoss::Continue,
@@ -134,8 +134,8 @@ async fn execute(
         },
         cancel: interpreter.cancellations.register(name),
     };
-    let form = request.form;
-    Ok(answer(interpreter.contexts.execute(&id, order)?, form))
+    let form = asked.form;
+    Ok(answer(interpreter.contexts.execute(&id, request)?, form))
 }
 
 /// `GET /executions/{id}`: the rest of an answer whose connection broke while the code ran on.
@@ -214,7 +214,7 @@ fn answer(execution: Execution, form: OutputForm) -> Response {
 
 impl Interpreter {
     fn check_token(&self, headers: &HeaderMap) -> Result<(), Failed> {
-        if self.door.admits(shown(headers, TOKEN_HEADER)) {
+        if self.authorizer.admits(shown(headers, TOKEN_HEADER)) {
             Ok(())
         } else {
             Err(Failed::Unauthorized)
@@ -224,7 +224,9 @@ impl Interpreter {
     /// Either token. The traffic token opens contexts but runs no code.
     fn check_context_token(&self, headers: &HeaderMap) -> Result<(), Failed> {
         let traffic = shown(headers, TRAFFIC_TOKEN_HEADER);
-        if self.door.admits(shown(headers, TOKEN_HEADER)) || self.door.admits_traffic(traffic) {
+        if self.authorizer.admits(shown(headers, TOKEN_HEADER))
+            || self.authorizer.admits_traffic(traffic)
+        {
             Ok(())
         } else {
             Err(Failed::NoContextToken)
@@ -409,7 +411,7 @@ fn refusal(error: &ContextError) -> Response {
         }) => {
             let reason = json!({
                 "message": format!(
-                    "The '{language}' kernel is not available. Please pick another suitable kernel instead, or install that kernel. Installed: {}.",
+                    "The '{language}' kernel is not available. Please pick another suitable kernel instead, or install that kernel. KernelSpecs: {}.",
                     installed.join(", "),
                 ),
                 "short_message": format!("{language} not found"),

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use skep_types::{HostCapacity, SandboxId, TenantId, Usage};
 use tokio::sync::watch;
 
@@ -49,29 +50,29 @@ struct FakeSandbox {
 
 impl FakeSandbox {
     fn usage(&self) -> Usage {
-        *self.usage.lock().expect("no holder panics")
+        *self.usage.lock()
     }
 }
 
 impl FakeIsolation {
     /// Makes the next launch fail like this.
     pub fn fail_next_launch(&self, error: LaunchError) {
-        self.lock().fail_next = Some(error);
+        self.state.lock().fail_next = Some(error);
     }
 
     /// Says what the host has from now on.
     pub fn set_capacity(&self, capacity: HostCapacity) {
-        self.lock().capacity = capacity;
+        self.state.lock().capacity = capacity;
     }
 
     /// Lets the disk of a sandbox lose what was written to it.
     pub fn damage(&self, id: &SandboxId) {
-        self.lock().damaged.push(id.clone());
+        self.state.lock().damaged.push(id.clone());
     }
 
     /// Lets a sandbox hold more memory than its limits count.
     pub fn hoard(&self, id: &SandboxId) {
-        self.lock().hoarding.push(id.clone());
+        self.state.lock().hoarding.push(id.clone());
     }
 
     /// Ends the first process of a sandbox, as a crash would.
@@ -83,29 +84,30 @@ impl FakeIsolation {
 
     /// Makes every attempt to destroy a sandbox fail, until [`FakeIsolation::unstick`].
     pub fn stick(&self, id: &SandboxId) {
-        self.lock().stuck.insert(id.clone());
+        self.state.lock().stuck.insert(id.clone());
     }
 
     /// Lets a sandbox be destroyed again.
     pub fn unstick(&self, id: &SandboxId) {
-        self.lock().stuck.remove(id);
+        self.state.lock().stuck.remove(id);
     }
 
     /// Number of failed attempts to destroy a sandbox.
     pub fn failed_destroys(&self) -> usize {
-        self.lock().failures
+        self.state.lock().failures
     }
 
     /// Sets the counters of a sandbox.
     pub fn set_usage(&self, id: &SandboxId, usage: Usage) {
         if let Some(sandbox) = self.find(id) {
-            *sandbox.usage.lock().expect("no holder panics") = usage;
+            *sandbox.usage.lock() = usage;
         }
     }
 
     /// The sandboxes that have not been destroyed.
     pub fn living(&self) -> Vec<SandboxId> {
-        self.lock()
+        self.state
+            .lock()
             .living
             .iter()
             .map(|sandbox| sandbox.id.clone())
@@ -118,7 +120,8 @@ impl FakeIsolation {
     }
 
     fn find(&self, id: &SandboxId) -> Option<Arc<FakeSandbox>> {
-        self.lock()
+        self.state
+            .lock()
             .living
             .iter()
             .find(|sandbox| sandbox.id == *id)
@@ -131,10 +134,6 @@ impl FakeIsolation {
             state: Arc::clone(&self.state),
         })
     }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().expect("no holder panics")
-    }
 }
 
 impl Isolation for FakeIsolation {
@@ -144,7 +143,7 @@ impl Isolation for FakeIsolation {
 
     fn launch(&self, request: LaunchRequest) -> BoxFuture<'_, Result<Launched, LaunchError>> {
         async move {
-            if let Some(error) = self.lock().fail_next.take() {
+            if let Some(error) = self.state.lock().fail_next.take() {
                 return Err(error);
             }
             let sandbox = Arc::new(FakeSandbox {
@@ -153,7 +152,7 @@ impl Isolation for FakeIsolation {
                 exit: watch::Sender::new(None),
                 usage: Mutex::default(),
             });
-            self.lock().living.push(Arc::clone(&sandbox));
+            self.state.lock().living.push(Arc::clone(&sandbox));
             Ok(self.handle(sandbox))
         }
         .boxed()
@@ -164,21 +163,21 @@ impl Isolation for FakeIsolation {
     }
 
     fn capacity(&self) -> BoxFuture<'_, io::Result<HostCapacity>> {
-        let capacity = self.lock().capacity;
+        let capacity = self.state.lock().capacity;
         async move { Ok(capacity) }.boxed()
     }
 
-    fn keep_ready(&self, _allowed: bool) -> BoxFuture<'_, ()> {
+    fn allow_pools(&self, _allowed: bool) -> BoxFuture<'_, ()> {
         std::future::ready(()).boxed()
     }
 
     fn damaged(&self) -> BoxFuture<'_, Vec<SandboxId>> {
-        let damaged = self.lock().damaged.clone();
+        let damaged = self.state.lock().damaged.clone();
         std::future::ready(damaged).boxed()
     }
 
     fn hoarding(&self) -> BoxFuture<'_, Vec<SandboxId>> {
-        let hoarding = std::mem::take(&mut self.lock().hoarding);
+        let hoarding = std::mem::take(&mut self.state.lock().hoarding);
         std::future::ready(hoarding).boxed()
     }
 
@@ -191,7 +190,7 @@ impl Isolation for FakeIsolation {
             let sandbox = self
                 .find(&id)
                 .ok_or_else(|| AdoptError::Gone(Usage::default()))?;
-            let alive = sandbox.exit.borrow().is_none() || self.lock().stuck.contains(&id);
+            let alive = sandbox.exit.borrow().is_none() || self.state.lock().stuck.contains(&id);
             if alive {
                 Ok(self.handle(sandbox))
             } else {
@@ -217,7 +216,7 @@ impl Isolation for FakeIsolation {
     fn sweep(&self) -> BoxFuture<'_, Result<Swept, DestroyError>> {
         async move {
             let mut dead = Vec::new();
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let State { living, stuck, .. } = &mut *state;
             living.retain(|sandbox| {
                 let alive = sandbox.exit.borrow().is_none() || stuck.contains(&sandbox.id);
@@ -270,7 +269,7 @@ impl Sandbox for FakeHandle {
                 exit.get_or_insert(Exit::Signal(9));
                 first
             });
-            let mut state = self.state.lock().expect("no holder panics");
+            let mut state = self.state.lock();
             if state.stuck.contains(&self.sandbox.id) {
                 state.failures += 1;
                 return Err(DestroyError {

@@ -124,9 +124,9 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     /// [`LaunchError`]; nothing of the sandbox is left.
     fn launch(&self, request: LaunchRequest) -> BoxFuture<'_, Result<Launched, LaunchError>>;
 
-    /// Makes what a tenant's sandboxes of these layers are better for, if it is not there, and
-    /// waits until it is, or will not be. Whoever launches ahead of need does well to wait;
-    /// nobody else has to.
+    /// Warms what a tenant's sandboxes of these layers share, if it is not there, and waits until
+    /// it is, or will not be: a zygote, for instance. A spare is launched after it, so that it
+    /// can use it; a caller who waits for a sandbox does not wait for this.
     fn warm<'a>(&'a self, layers: &'a [PathBuf], tenant: &'a TenantId) -> BoxFuture<'a, ()>;
 
     /// Resources that the host has for sandboxes now. Takes a few system calls.
@@ -136,9 +136,9 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     /// If the host does not say.
     fn capacity(&self) -> BoxFuture<'_, io::Result<HostCapacity>>;
 
-    /// Allows or forbids keeping parts of sandboxes ready; at first it is allowed. Those that are
-    /// ready are let go when it is forbidden.
-    fn keep_ready(&self, allowed: bool) -> BoxFuture<'_, ()>;
+    /// Allows or forbids the pools of parts of sandboxes; at first they are allowed. What is in
+    /// them is let go when they are forbidden.
+    fn allow_pools(&self, allowed: bool) -> BoxFuture<'_, ()>;
 
     /// The sandboxes whose disk has lost something that was written to it, because the
     /// host's own disk is full. Takes longer the more there are.
@@ -171,7 +171,7 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     /// If they cannot be listed.
     fn kept_logs(&self) -> BoxFuture<'_, io::Result<Vec<(SandboxId, u64)>>>;
 
-    /// Forgets what an ended sandbox said.
+    /// Deletes the log of an ended sandbox.
     ///
     /// # Errors
     ///
@@ -247,7 +247,7 @@ pub enum AdoptError {
     #[error("first process is gone")]
     Gone(Usage),
     /// It was launched before the host was last booted.
-    #[error("machine was restarted")]
+    #[error("host was restarted")]
     HostRestarted,
 }
 

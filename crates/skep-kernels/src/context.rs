@@ -1,22 +1,23 @@
 //! A context: a kernel under a name, and the executions that wait for it.
 
-mod course;
 mod masks;
 mod owner;
 mod run;
+mod running;
 mod sink;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use skep_types::Secrets;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::board::{Board, Posting};
-use crate::contexts::{ContextError, ContextInfo, Shared, Surroundings};
-use crate::execution::{Execution, Order, UPDATES, Update};
+use crate::contexts::{ContextError, ContextInfo, SandboxSettings, Shared};
+use crate::execution::{ExecuteRequest, Execution, UPDATES, Update};
 use crate::history::{HistoryView, SharedHistory};
 use crate::kernel::StartError;
+use crate::registry::{ExecutionRegistry, Registration};
 use owner::Owner;
 
 /// Executions that may wait in one context. The caller of one more is told to come back.
@@ -35,8 +36,8 @@ struct Inner {
     info: ContextInfo,
     jobs: mpsc::Sender<Job>,
     controls: mpsc::Sender<Control>,
-    board: Board,
-    surroundings: Arc<dyn Surroundings>,
+    registry: ExecutionRegistry,
+    settings: Arc<dyn SandboxSettings>,
     /// Values to mask in this context, beside the sandbox's own secrets.
     secrets: Arc<Mutex<Secrets>>,
     history: SharedHistory,
@@ -45,10 +46,10 @@ struct Inner {
 /// An execution that waits for its turn.
 struct Job {
     id: String,
-    order: Order,
+    request: ExecuteRequest,
     updates: mpsc::Sender<Update>,
     queued: Instant,
-    posting: Posting,
+    registration: Registration,
 }
 
 /// Requests to the owner task other than executions.
@@ -82,7 +83,7 @@ impl Context {
     ) -> Self {
         let (jobs, waiting) = mpsc::channel(MAX_WAITING);
         let (controls, requests) = mpsc::channel(MAX_CONTROLS);
-        let default = shared.surroundings.directory();
+        let default = shared.settings.directory();
         let info = ContextInfo {
             id: uuid::Uuid::new_v4().to_string(),
             language: language.to_owned(),
@@ -105,8 +106,8 @@ impl Context {
                 info,
                 jobs,
                 controls,
-                board: shared.board.clone(),
-                surroundings: Arc::clone(&shared.surroundings),
+                registry: shared.registry.clone(),
+                settings: Arc::clone(&shared.settings),
                 secrets,
                 history,
             }),
@@ -131,15 +132,15 @@ impl Context {
     }
 
     /// Queues an execution.
-    pub(crate) fn execute(&self, order: Order) -> Result<Execution, ContextError> {
-        self.mark(&order.secrets)?;
+    pub(crate) fn execute(&self, request: ExecuteRequest) -> Result<Execution, ContextError> {
+        self.mark(&request.secrets)?;
         let (updates, receiver) = mpsc::channel(UPDATES);
         let id = uuid::Uuid::new_v4().to_string();
         // Registered before it is queued: an owner that is idle starts it at once.
         let job = Job {
-            posting: self.inner.board.post(&id, self.id()),
+            registration: self.inner.registry.register(&id, self.id()),
             id: id.clone(),
-            order,
+            request,
             updates,
             queued: Instant::now(),
         };
@@ -160,10 +161,9 @@ impl Context {
         if secrets.is_empty() {
             return Ok(());
         }
-        let known = self.inner.secrets.lock();
-        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.inner.secrets.lock();
         let more = known.and(secrets).map_err(ContextError::Secrets)?;
-        let sandbox = self.inner.surroundings.secrets();
+        let sandbox = self.inner.settings.secrets();
         more.and(&sandbox).map_err(ContextError::Secrets)?;
         *known = more;
         Ok(())

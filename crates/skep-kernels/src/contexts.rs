@@ -1,20 +1,21 @@
 //! The contexts of one sandbox.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use skep_telemetry::Tasks;
 use skep_types::{Secrets, SecretsError};
 
-use crate::board::{Board, ExecutionInfo};
 use crate::context::{Context, FirstKernel};
-use crate::execution::{Execution, Order};
+use crate::execution::{ExecuteRequest, Execution};
 use crate::history::{Budget, HistoryView};
 use crate::kernel::{Launcher, StartError};
+use crate::registry::{ExecutionInfo, ExecutionRegistry};
 
 /// Settings of the sandbox that contexts read anew each time, because they can change (on a resume,
 /// for example).
-pub trait Surroundings: Send + Sync + 'static {
+pub trait SandboxSettings: Send + Sync + 'static {
     /// The variables of the whole sandbox, as of now.
     fn environment(&self) -> BTreeMap<String, String>;
 
@@ -76,9 +77,9 @@ pub struct Contexts {
 
 pub(crate) struct Shared {
     pub(crate) launcher: Arc<dyn Launcher>,
-    pub(crate) surroundings: Arc<dyn Surroundings>,
+    pub(crate) settings: Arc<dyn SandboxSettings>,
     pub(crate) tasks: Tasks,
-    pub(crate) board: Board,
+    pub(crate) registry: ExecutionRegistry,
     pub(crate) budget: Budget,
     /// All contexts, in the order of their creation.
     all: Mutex<Vec<Entry>>,
@@ -103,15 +104,15 @@ impl Contexts {
     /// those of the others when they are needed. Must be called within the runtime.
     pub fn new(
         launcher: Arc<dyn Launcher>,
-        surroundings: Arc<dyn Surroundings>,
+        settings: Arc<dyn SandboxSettings>,
         languages: &[&str],
     ) -> Self {
         let contexts = Self {
             shared: Arc::new(Shared {
                 launcher,
-                surroundings,
+                settings,
                 tasks: Tasks::default(),
-                board: Board::default(),
+                registry: ExecutionRegistry::default(),
                 budget: Budget::default(),
                 all: Mutex::default(),
             }),
@@ -122,7 +123,7 @@ impl Contexts {
                 1.. => FirstKernel::WhenNeeded,
             };
             let context = Context::open(&contexts.shared, language, None, first_kernel);
-            contexts.lock().push(Entry {
+            contexts.shared.all.lock().push(Entry {
                 context,
                 is_default: true,
             });
@@ -132,7 +133,7 @@ impl Contexts {
 
     /// All contexts, the newest last.
     pub fn list(&self) -> Vec<ContextInfo> {
-        let all = self.lock();
+        let all = self.shared.all.lock();
         all.iter().map(|entry| entry.context.info()).collect()
     }
 
@@ -147,7 +148,7 @@ impl Contexts {
         directory: Option<String>,
     ) -> Result<ContextInfo, ContextError> {
         let context = {
-            let mut all = self.lock();
+            let mut all = self.shared.all.lock();
             if all.len() >= MAX_CONTEXTS {
                 return Err(ContextError::TooMany {
                     limit: MAX_CONTEXTS,
@@ -178,7 +179,7 @@ impl Contexts {
     ///
     /// If there is no kernel for the language.
     pub fn default_of(&self, language: &str) -> Result<String, ContextError> {
-        let mut all = self.lock();
+        let mut all = self.shared.all.lock();
         let found = all
             .iter()
             .find(|entry| entry.is_default && entry.context.language() == language);
@@ -217,8 +218,8 @@ impl Contexts {
     ///
     /// If there is no such context, or too many wait for it. An exception of the code, and
     /// even the death of its kernel, is no error here but an update.
-    pub fn execute(&self, id: &str, order: Order) -> Result<Execution, ContextError> {
-        self.find(id)?.execute(order)
+    pub fn execute(&self, id: &str, request: ExecuteRequest) -> Result<Execution, ContextError> {
+        self.find(id)?.execute(request)
     }
 
     /// Returns a snapshot of a context's history.
@@ -232,18 +233,18 @@ impl Contexts {
 
     /// All executions that wait or run now.
     pub fn executions(&self) -> Vec<ExecutionInfo> {
-        self.shared.board.list()
+        self.shared.registry.list()
     }
 
     /// An execution that waits or runs now.
     pub fn execution(&self, id: &str) -> Option<ExecutionInfo> {
-        self.shared.board.find(id)
+        self.shared.registry.find(id)
     }
 
     /// Interrupts an execution as Ctrl-C would; one that waits is not run at all. Its caller
     /// hears of it. Says whether there is such an execution.
     pub fn interrupt(&self, execution: &str) -> bool {
-        self.shared.board.interrupt(execution)
+        self.shared.registry.interrupt(execution)
     }
 
     /// Finds an execution whose caller was lost while the code ran on ([`OnLoss::Continue`]).
@@ -255,7 +256,7 @@ impl Contexts {
     /// [`OnLoss::Continue`]: crate::OnLoss::Continue
     pub async fn attach(&self, execution: &str) -> Option<Execution> {
         let contexts: Vec<Context> = {
-            let all = self.lock();
+            let all = self.shared.all.lock();
             all.iter().map(|entry| entry.context.clone()).collect()
         };
         for context in contexts {
@@ -296,7 +297,12 @@ impl Contexts {
     ///
     /// Why it does not.
     pub async fn ready(&self) -> Result<(), ContextError> {
-        let first = self.lock().first().map(|entry| entry.context.clone());
+        let first = self
+            .shared
+            .all
+            .lock()
+            .first()
+            .map(|entry| entry.context.clone());
         match first {
             Some(context) => context.ready().await,
             None => Ok(()),
@@ -305,7 +311,7 @@ impl Contexts {
 
     /// Ends all kernels and waits until they have ended.
     pub async fn finish(&self) {
-        let entries = std::mem::take(&mut *self.lock());
+        let entries = std::mem::take(&mut *self.shared.all.lock());
         for entry in entries {
             entry.context.close().await;
         }
@@ -313,7 +319,7 @@ impl Contexts {
     }
 
     fn find(&self, id: &str) -> Result<Context, ContextError> {
-        let all = self.lock();
+        let all = self.shared.all.lock();
         let found = all.iter().find(|entry| entry.context.id() == id);
         match found {
             Some(entry) => Ok(entry.context.clone()),
@@ -322,14 +328,9 @@ impl Contexts {
     }
 
     fn forget(&self, context: &Context) {
-        self.lock()
-            .retain(|entry| entry.context.id() != context.id());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.shared
             .all
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|entry| entry.context.id() != context.id());
     }
 }

@@ -19,7 +19,7 @@ pub(crate) const UPDATES: usize = 16;
 
 /// Code to run.
 #[derive(Debug)]
-pub struct Order {
+pub struct ExecuteRequest {
     /// Source text in the language of the context.
     pub code: String,
     /// Variables for this execution alone.
@@ -50,7 +50,7 @@ pub enum OnLoss {
 pub struct Execution {
     /// Unique id, by which [`crate::Contexts::attach`] finds it again when its caller was lost.
     pub id: String,
-    /// Updates of the execution, in order. Dropping it has the effect that [`Order::on_loss`] says.
+    /// Updates of the execution, in order. Dropping it has the effect that [`ExecuteRequest::on_loss`] says.
     pub updates: mpsc::Receiver<Update>,
 }
 

@@ -20,18 +20,19 @@ pub mod plain_files;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use skep_jupyter::frame::Request;
 use skep_jupyter::{Bundle, Envelope, JsonText, Message, Nature, Reply, Stream};
 use skep_types::Secrets;
 use tokio_util::sync::CancellationToken;
 
-use crate::contexts::Surroundings;
+use crate::contexts::SandboxSettings;
 use crate::kernel::{Event, Exit, Kernel, Launcher, StartError};
 use crate::meter::{Meter, Usage};
 
@@ -67,14 +68,14 @@ pub struct FakeMeter {
 impl FakeMeter {
     /// Every cell takes a millisecond.
     fn work(&self) {
-        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut usage = self.usage.lock();
         usage.processor += Duration::from_millis(1);
     }
 }
 
 impl Meter for FakeMeter {
     fn usage(&self) -> Option<Usage> {
-        Some(*self.usage.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(*self.usage.lock())
     }
 
     fn reset_peak(&self) {}
@@ -88,7 +89,7 @@ impl Meter for FakeMeter {
         if limit.is_some_and(|limit| limit < used) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = limit;
+        *self.limit.lock() = limit;
         Ok(())
     }
 
@@ -100,7 +101,7 @@ impl Meter for FakeMeter {
 impl FakeKernels {
     /// Ends the newest kernel, as a kill from outside would.
     pub fn kill_newest(&self) {
-        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = self.newest.lock();
         newest.cancel();
     }
 }
@@ -124,25 +125,24 @@ impl Launcher for Arc<FakeKernels> {
             if self.broken.load(Ordering::SeqCst) {
                 return Err(StartError::Ended {
                     exit: Exit::Code(1),
-                    last_words: "it is broken".to_owned(),
+                    kernel_stderr: "it is broken".to_owned(),
                 });
             }
             self.starts.fetch_add(1, Ordering::SeqCst);
             let killed = CancellationToken::new();
-            *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = killed.clone();
+            *self.newest.lock() = killed.clone();
             Ok(Box::new(FakeKernel::new(Arc::clone(self), killed)) as Box<dyn Kernel>)
         }
         .boxed()
     }
 
     fn anticipate(&self, language: &str) {
-        let anticipated = self.anticipated.lock();
-        let mut anticipated = anticipated.unwrap_or_else(PoisonError::into_inner);
+        let mut anticipated = self.anticipated.lock();
         anticipated.push(language.to_owned());
     }
 }
 
-/// Surroundings that a test can change.
+/// Settings that a test can change.
 #[derive(Debug, Default)]
 pub struct FakeSurroundings {
     /// The sandbox's variables.
@@ -151,10 +151,9 @@ pub struct FakeSurroundings {
     pub secrets: Mutex<Secrets>,
 }
 
-impl Surroundings for FakeSurroundings {
+impl SandboxSettings for FakeSurroundings {
     fn environment(&self) -> BTreeMap<String, String> {
-        let environment = self.environment.lock();
-        environment.unwrap_or_else(PoisonError::into_inner).clone()
+        self.environment.lock().clone()
     }
 
     fn directory(&self) -> String {
@@ -162,8 +161,7 @@ impl Surroundings for FakeSurroundings {
     }
 
     fn secrets(&self) -> Secrets {
-        let secrets = self.secrets.lock();
-        secrets.unwrap_or_else(PoisonError::into_inner).clone()
+        self.secrets.lock().clone()
     }
 }
 

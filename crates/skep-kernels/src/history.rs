@@ -5,10 +5,11 @@
 //! execution.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use skep_jupyter::{Bundle, Output, Transcript};
 
 use crate::execution::{Failure, Loss};
@@ -104,7 +105,7 @@ impl SharedHistory {
     }
 
     pub(crate) fn view(&self, language: &str) -> HistoryView {
-        let history = self.lock();
+        let history = self.0.lock();
         HistoryView {
             language: language.to_owned(),
             forgotten: history.forgotten,
@@ -114,26 +115,22 @@ impl SharedHistory {
 
     /// It is the turn of this code.
     pub(crate) fn begin(&self, code: &str) {
-        self.lock().begin(code, now());
+        self.0.lock().begin(code, now());
     }
 
     /// The code that runs has produced something.
     pub(crate) fn output(&self, output: &Output, time: Option<i64>) {
-        self.lock().output(output, time);
+        self.0.lock().output(output, time);
     }
 
     /// The code that ran has ended.
     pub(crate) fn end(&self, failure: Option<Failure>) {
-        self.lock().end(failure, now());
+        self.0.lock().end(failure, now());
     }
 
     /// The kernel was lost with its variables.
     pub(crate) fn restarted(&self, loss: Option<Loss>) {
-        self.lock().push(Past::Restarted { loss });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, History> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().push(Past::Restarted { loss });
     }
 }
 

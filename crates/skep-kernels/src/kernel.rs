@@ -106,12 +106,12 @@ pub enum StartError {
     #[error("the kernel's process cannot be started")]
     Process(#[source] io::Error),
     /// It ended before it listened. What it wrote last says why.
-    #[error("the kernel ended before it was ready ({exit:?}): {last_words}")]
+    #[error("the kernel ended before it was ready ({exit:?}): {kernel_stderr}")]
     Ended {
         /// Its exit status.
         exit: Exit,
         /// The end of what it wrote to its standard error.
-        last_words: String,
+        kernel_stderr: String,
     },
     /// It did not say hello in time.
     #[error("the kernel was not ready within {seconds} s")]

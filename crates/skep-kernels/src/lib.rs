@@ -10,32 +10,34 @@
 //! from there may cost more memory than is written beside it, and nothing is believed but what
 //! only harms the kernel's own user.
 
-mod board;
 mod context;
 mod contexts;
 mod execution;
-mod expendable;
 pub mod fake;
 mod frame_buffer;
 mod history;
-mod installed;
 mod kernel;
-mod last_words;
+mod kernel_specs;
+mod kernel_stderr;
 mod meter;
+mod oom_score;
 mod outcome;
 mod process;
+mod registry;
 mod secrets;
 mod socket_kernel;
 mod spares;
 mod usage;
 mod zmq_kernel;
 
-pub use board::{ExecutionInfo, Progress};
-pub use contexts::{ContextError, ContextInfo, Contexts, Surroundings};
-pub use execution::{Execution, Failure, Limit, Limits, Loss, OnLoss, Order, Receipt, Update};
+pub use contexts::{ContextError, ContextInfo, Contexts, SandboxSettings};
+pub use execution::{
+    ExecuteRequest, Execution, Failure, Limit, Limits, Loss, OnLoss, Receipt, Update,
+};
 pub use history::{HistoryView, Past, PastCell};
-pub use installed::Installed;
 pub use kernel::{Event, Exit, Kernel, Launcher, StartError};
+pub use kernel_specs::KernelSpecs;
 pub use meter::{Meter, Moved, ProcessMeter, Spent, Usage};
 pub use outcome::Outcome;
 pub use process::{Command, Inherited, Processes, Started};
+pub use registry::{ExecutionInfo, Progress};

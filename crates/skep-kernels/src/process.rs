@@ -45,7 +45,7 @@ pub trait Processes: Send + Sync + 'static {
     /// # Errors
     ///
     /// If there is no place for it.
-    fn make_folder(&self) -> io::Result<PathBuf>;
+    fn make_directory(&self) -> io::Result<PathBuf>;
 
     /// Writes a file that only the sandbox's user can read.
     ///
@@ -54,12 +54,12 @@ pub trait Processes: Send + Sync + 'static {
     /// If it cannot be written.
     fn write_file(&self, path: &Path, content: &[u8]) -> io::Result<()>;
 
-    /// Removes a directory of [`Processes::make_folder`] and what is in it.
+    /// Removes a directory of [`Processes::make_directory`] and what is in it.
     ///
     /// # Errors
     ///
     /// If something in it cannot be removed.
-    fn remove_folder(&self, folder: &Path) -> io::Result<()>;
+    fn remove_directory(&self, directory: &Path) -> io::Result<()>;
 
     /// Reads a file of the sandbox that is not longer than this, and nothing but a file: code in
     /// the sandbox may have put anything in its place.
@@ -75,7 +75,7 @@ pub trait Processes: Send + Sync + 'static {
     /// # Errors
     ///
     /// If there is no directory, it holds more, or it must not be read.
-    fn names_in(&self, folder: &Path, most: usize) -> io::Result<Vec<String>>;
+    fn names_in(&self, directory: &Path, most: usize) -> io::Result<Vec<String>>;
 
     /// Returns true if a path of the sandbox leads to a file.
     fn is_file(&self, path: &Path) -> bool;

@@ -17,19 +17,19 @@ use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::expendable::Expendable;
 use crate::frame_buffer::{Frame, FrameBuffer, framed};
 use crate::kernel::{Event, Exit, Kernel, StartError};
-use crate::last_words::LastWords;
+use crate::kernel_stderr::KernelStderr;
 use crate::meter::Meter;
+use crate::oom_score::OomFirst;
 use crate::process::{Command, Processes, Started};
 
 /// Time limit from the start of a kernel to its hello. On a busy host the import of IPython
 /// alone has taken several seconds.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time limit for the exit of a process after its socket was closed.
-const EXIT_PATIENCE: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A kernel over a socket.
 pub(crate) struct SocketKernel {
@@ -44,7 +44,7 @@ pub(crate) struct SocketKernel {
     outgoing: BytesMut,
     out_of_memory_kills: Option<u64>,
     /// Set as long as it is a spare.
-    expendable: Option<Expendable>,
+    oom_first: Option<OomFirst>,
     heap_limit: Option<u64>,
 }
 
@@ -65,7 +65,7 @@ impl SocketKernel {
         if is_spare {
             kernel.mark()?;
         }
-        kernel.hear_hello(ends.last_words).await?;
+        kernel.hear_hello(ends.kernel_stderr).await?;
         Ok(kernel)
     }
 
@@ -82,7 +82,7 @@ impl SocketKernel {
             return Ok(None);
         };
         let mut kernel = Self::new(processes, started, ends.stream, out_of_memory_kills);
-        kernel.hear_hello(ends.last_words).await?;
+        kernel.hear_hello(ends.kernel_stderr).await?;
         if is_spare {
             // Not before: nobody in the sandbox can change a fork until it serves.
             kernel.mark()?;
@@ -106,19 +106,19 @@ impl SocketKernel {
             incoming: FrameBuffer::default(),
             outgoing: BytesMut::new(),
             out_of_memory_kills,
-            expendable: None,
+            oom_first: None,
             heap_limit: None,
         }
     }
 
     /// Makes it a spare.
     fn mark(&mut self) -> Result<(), StartError> {
-        self.expendable = Some(Expendable::mark(self.pid).map_err(StartError::Process)?);
+        self.oom_first = Some(OomFirst::mark(self.pid).map_err(StartError::Process)?);
         Ok(())
     }
 
-    async fn hear_hello(&mut self, last_words: LastWords) -> Result<(), StartError> {
-        match timeout(START_PATIENCE, self.next()).await {
+    async fn hear_hello(&mut self, kernel_stderr: KernelStderr) -> Result<(), StartError> {
+        match timeout(START_TIMEOUT, self.next()).await {
             Ok(Event::Message(Envelope {
                 message:
                     Message::Hello {
@@ -139,14 +139,14 @@ impl SocketKernel {
             }),
             Ok(Event::Message(_)) => Err(StartError::Ended {
                 exit: Exit::Confused,
-                last_words: last_words.read(),
+                kernel_stderr: kernel_stderr.read(),
             }),
             Ok(Event::Ended(exit)) => Err(StartError::Ended {
                 exit,
-                last_words: last_words.read(),
+                kernel_stderr: kernel_stderr.read(),
             }),
             Err(_elapsed) => Err(StartError::Silent {
-                seconds: START_PATIENCE.as_secs(),
+                seconds: START_TIMEOUT.as_secs(),
             }),
         }
     }
@@ -233,7 +233,7 @@ impl SocketKernel {
             return self.explained(exit);
         }
         for _ in 0..2 {
-            if let Ok(exit) = timeout(EXIT_PATIENCE, &mut self.exit).await {
+            if let Ok(exit) = timeout(EXIT_TIMEOUT, &mut self.exit).await {
                 let exit = exit.unwrap_or(Exit::Unknown);
                 self.ended = Some(exit);
                 return self.explained(exit);
@@ -278,8 +278,8 @@ impl Kernel for SocketKernel {
     }
 
     fn keep(&mut self) -> io::Result<()> {
-        match self.expendable.take() {
-            Some(expendable) => expendable.spare(),
+        match self.oom_first.take() {
+            Some(oom_first) => oom_first.spare(),
             None => Ok(()),
         }
     }
@@ -304,7 +304,7 @@ impl Drop for SocketKernel {
 /// Our ends of what lies between us and a kernel.
 struct Ends {
     stream: UnixStream,
-    last_words: LastWords,
+    kernel_stderr: KernelStderr,
 }
 
 impl Ends {
@@ -318,10 +318,10 @@ impl Ends {
         )?;
         let ours = std::os::unix::net::UnixStream::from(ours);
         ours.set_nonblocking(true)?;
-        let (last_words, errors) = LastWords::new()?;
+        let (kernel_stderr, errors) = KernelStderr::new()?;
         let ends = Self {
             stream: UnixStream::from_std(ours)?,
-            last_words,
+            kernel_stderr,
         };
         Ok((ends, [socket, processes.null_device()?, errors]))
     }

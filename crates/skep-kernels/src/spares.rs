@@ -10,10 +10,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use skep_telemetry::Chain;
 use tokio::sync::oneshot;
@@ -23,7 +24,7 @@ use crate::kernel::{Event, Kernel, StartError};
 use crate::process::{Command, Inherited, Processes};
 
 /// Lifetime of a spare that no caller needs.
-const PATIENCE: Duration = Duration::from_secs(5 * 60);
+const SPARE_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
 /// Interval at which the memory of the sandbox is checked while there is a spare.
 const LOOK: Duration = Duration::from_secs(1);
@@ -31,7 +32,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Entry about spares in a `kernel.json`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Sparing {
+pub(crate) struct SparePolicy {
     /// Files that the kernel reads when it starts; relative ones are below the directory it starts
     /// in.
     #[serde(default)]
@@ -40,17 +41,17 @@ pub(crate) struct Sparing {
 
 /// Key of a kernel's start: kernels with equal keys are interchangeable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Likeness {
+pub(crate) struct StartKey {
     command: Command,
     inherited: Inherited,
     files: BTreeMap<String, Option<SystemTime>>,
 }
 
-impl Likeness {
+impl StartKey {
     pub(crate) fn new(
         command: &Command,
         inherited: Inherited,
-        sparing: &Sparing,
+        policy: &SparePolicy,
         processes: &dyn Processes,
     ) -> Self {
         let changed = |name: &String| {
@@ -58,7 +59,7 @@ impl Likeness {
             (name.clone(), processes.modified(&path))
         };
         Self {
-            files: sparing.reads.iter().map(changed).collect(),
+            files: policy.reads.iter().map(changed).collect(),
             command: command.clone(),
             inherited,
         }
@@ -76,15 +77,15 @@ pub(crate) struct Spares {
 
 /// A kernel that waits, or is on its way. It ends when this is dropped.
 struct Spare {
-    likeness: Likeness,
+    start_key: StartKey,
     ask: oneshot::Sender<oneshot::Sender<Box<dyn Kernel>>>,
 }
 
 impl Spares {
     /// The spare of this kernel, if it is what would be started now.
-    pub(crate) async fn take(&self, name: &str, likeness: &Likeness) -> Option<Box<dyn Kernel>> {
-        let spare = self.lock().remove(name)?;
-        if spare.likeness != *likeness {
+    pub(crate) async fn take(&self, name: &str, start_key: &StartKey) -> Option<Box<dyn Kernel>> {
+        let spare = self.waiting.lock().remove(name)?;
+        if spare.start_key != *start_key {
             tracing::debug!(name, "a spare kernel is not what would be started now");
             return None;
         }
@@ -102,24 +103,20 @@ impl Spares {
     pub(crate) fn have(
         &self,
         name: &str,
-        likeness: Likeness,
+        start_key: StartKey,
         processes: &Arc<dyn Processes>,
         start: impl FnOnce() -> Started,
     ) {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         let is_there = waiting
             .get(name)
-            .is_some_and(|spare| !spare.ask.is_closed() && spare.likeness == likeness);
+            .is_some_and(|spare| !spare.ask.is_closed() && spare.start_key == start_key);
         if is_there {
             return;
         }
         let (ask, asked) = oneshot::channel();
-        waiting.insert(name.to_owned(), Spare { likeness, ask });
+        waiting.insert(name.to_owned(), Spare { start_key, ask });
         skep_telemetry::spawn("spare kernel", hold(Arc::clone(processes), start(), asked));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Spare>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -151,7 +148,7 @@ async fn hold(
             }
         }
         () = shortage(&*processes) => tracing::debug!("the memory of a spare kernel is needed"),
-        () = sleep(PATIENCE) => tracing::debug!("nobody needs the spare kernel"),
+        () = sleep(SPARE_LIFETIME) => tracing::debug!("nobody needs the spare kernel"),
     }
 }
 
@@ -178,19 +175,19 @@ mod tests {
     use crate::kernel::Launcher;
     use crate::process::none::NoProcesses;
 
-    fn likeness(program: &str) -> Likeness {
+    fn start_key(program: &str) -> StartKey {
         let command = Command {
             arguments: vec![program.to_owned()],
             ..Command::default()
         };
         let (inherited, processes) = (Inherited::default(), NoProcesses::default());
-        Likeness::new(&command, inherited, &Sparing::default(), &processes)
+        StartKey::new(&command, inherited, &SparePolicy::default(), &processes)
     }
 
-    fn have(spares: &Spares, kernels: &Arc<FakeKernels>, likeness: Likeness) {
+    fn have(spares: &Spares, kernels: &Arc<FakeKernels>, start_key: StartKey) {
         let kernels = Arc::clone(kernels);
         let processes: Arc<dyn Processes> = Arc::new(NoProcesses::default());
-        spares.have("r", likeness, &processes, || {
+        spares.have("r", start_key, &processes, || {
             async move { kernels.start("bash").await }.boxed()
         });
     }
@@ -208,19 +205,19 @@ mod tests {
     #[tokio::test]
     async fn a_spare_is_given_once_and_only_as_what_it_is() {
         let (spares, kernels) = (Spares::default(), Arc::default());
-        assert!(spares.take("r", &likeness("R")).await.is_none());
-        have(&spares, &kernels, likeness("R"));
-        have(&spares, &kernels, likeness("R"));
-        assert!(spares.take("java", &likeness("R")).await.is_none());
-        assert!(spares.take("r", &likeness("R")).await.is_some());
-        assert!(spares.take("r", &likeness("R")).await.is_none());
+        assert!(spares.take("r", &start_key("R")).await.is_none());
+        have(&spares, &kernels, start_key("R"));
+        have(&spares, &kernels, start_key("R"));
+        assert!(spares.take("java", &start_key("R")).await.is_none());
+        assert!(spares.take("r", &start_key("R")).await.is_some());
+        assert!(spares.take("r", &start_key("R")).await.is_none());
         assert_eq!(kernels.starts.load(Ordering::SeqCst), 1);
 
-        have(&spares, &kernels, likeness("R"));
-        assert!(spares.take("r", &likeness("Rscript")).await.is_none());
-        have(&spares, &kernels, likeness("R"));
-        have(&spares, &kernels, likeness("Rscript"));
-        assert!(spares.take("r", &likeness("Rscript")).await.is_some());
+        have(&spares, &kernels, start_key("R"));
+        assert!(spares.take("r", &start_key("Rscript")).await.is_none());
+        have(&spares, &kernels, start_key("R"));
+        have(&spares, &kernels, start_key("Rscript"));
+        assert!(spares.take("r", &start_key("Rscript")).await.is_some());
         // Also those that nobody got: the one that was asked for in vain and the displaced one.
         wait_for_ends(&kernels, 4).await;
     }
@@ -228,43 +225,43 @@ mod tests {
     #[tokio::test]
     async fn a_spare_that_has_ended_is_no_spare() {
         let (spares, kernels) = (Spares::default(), Arc::default());
-        have(&spares, &kernels, likeness("R"));
+        have(&spares, &kernels, start_key("R"));
         wait_until(Duration::from_secs(5), || async {
             let starts = kernels.starts.load(Ordering::SeqCst);
             (starts == 1).then_some(()).ok_or("it is being started")
         })
         .await;
         kernels.kill_newest();
-        assert!(spares.take("r", &likeness("R")).await.is_none());
+        assert!(spares.take("r", &start_key("R")).await.is_none());
         kernels.broken.store(true, Ordering::SeqCst);
-        have(&spares, &kernels, likeness("R"));
-        assert!(spares.take("r", &likeness("R")).await.is_none());
+        have(&spares, &kernels, start_key("R"));
+        assert!(spares.take("r", &start_key("R")).await.is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_spare_that_nobody_needs_ends() {
         let (spares, kernels) = (Spares::default(), Arc::default());
-        have(&spares, &kernels, likeness("R"));
-        sleep(PATIENCE + Duration::from_secs(1)).await;
+        have(&spares, &kernels, start_key("R"));
+        sleep(SPARE_LIFETIME + Duration::from_secs(1)).await;
         assert_eq!(kernels.ends.load(Ordering::SeqCst), 1);
-        assert!(spares.take("r", &likeness("R")).await.is_none());
+        assert!(spares.take("r", &start_key("R")).await.is_none());
     }
 
     #[test]
-    fn what_a_kernel_reads_at_its_start_is_part_of_its_likeness() {
-        let folder = tempfile::tempdir().unwrap();
+    fn what_a_kernel_reads_at_its_start_is_part_of_its_start_key() {
+        let directory = tempfile::tempdir().unwrap();
         let of_now = || {
             let inherited = Inherited {
-                directory: folder.path().to_string_lossy().into_owned(),
+                directory: directory.path().to_string_lossy().into_owned(),
                 ..Inherited::default()
             };
-            let sparing: Sparing = serde_json::from_str(r#"{"reads": [".Rprofile"]}"#).unwrap();
+            let policy: SparePolicy = serde_json::from_str(r#"{"reads": [".Rprofile"]}"#).unwrap();
             let processes = NoProcesses::default();
-            Likeness::new(&Command::default(), inherited, &sparing, &processes)
+            StartKey::new(&Command::default(), inherited, &policy, &processes)
         };
         let before = of_now();
         assert_eq!(before, of_now());
-        std::fs::write(folder.path().join(".Rprofile"), "x <- 1").unwrap();
+        std::fs::write(directory.path().join(".Rprofile"), "x <- 1").unwrap();
         assert_ne!(before, of_now());
     }
 }

@@ -4,10 +4,10 @@
 //! reads (`zmq_kernel/output.rs`). What its owner has not taken yet waits in memory, and when
 //! that is too much the kernel's processes are stopped until the owner has caught up.
 
-mod folder;
 mod output;
 mod process;
 mod requests;
+mod runtime_directory;
 mod socket;
 mod start;
 
@@ -27,17 +27,17 @@ use skep_jupyter::{Envelope, JsonText, Message, Reply, Stream};
 use tokio::time::{Instant, sleep_until};
 
 use crate::kernel::{Event, Exit, Kernel};
-use crate::last_words::PassedOver;
+use crate::kernel_stderr::PassedOver;
 use crate::meter::Meter;
 use crate::process::Command;
-use folder::Folder;
 use output::Output;
 use process::Process;
 use requests::{Asked, Purpose, Requests};
+use runtime_directory::RuntimeDirectory;
 use socket::Socket;
 
 /// Time limit for the exit of a process after its sockets were closed.
-const PATIENCE: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Placeholder for the time in message headers: kernels hand it back and do not read it.
 const DATE: &str = "1970-01-01T00:00:00+00:00";
@@ -91,7 +91,7 @@ pub(crate) struct ZmqKernel {
     give_up: Option<Instant>,
     _words: PassedOver,
     /// Holds the sockets and the connection file.
-    _folder: Folder,
+    _directory: RuntimeDirectory,
 }
 
 enum Step {
@@ -235,13 +235,13 @@ impl ZmqKernel {
     /// A kernel without its sockets is none, and has to end.
     fn hurry(&mut self) {
         self.give_up
-            .get_or_insert_with(|| Instant::now() + PATIENCE);
+            .get_or_insert_with(|| Instant::now() + EXIT_TIMEOUT);
     }
 
     /// It closed its sockets and lives on.
     fn end_it(&mut self) {
         self.process.kill();
-        self.give_up = Some(Instant::now() + PATIENCE);
+        self.give_up = Some(Instant::now() + EXIT_TIMEOUT);
     }
 
     fn explained(&self, exit: Exit) -> Exit {
@@ -358,7 +358,8 @@ impl Kernel for ZmqKernel {
                     .push("changed variables of the sandbox are not set");
             }
             (Request::Chdir { .. }, None) => {
-                self.undone.push("the folder of the context is not entered");
+                self.undone
+                    .push("the directory of the context is not entered");
             }
         }
         self.go_on();

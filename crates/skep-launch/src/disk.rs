@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountAttrFlags;
 
 use crate::launcher::{FsOption, make_directory, new_mount};
-use crate::trouble::{On, Trouble};
+use crate::step_error::{About, StepError};
 
 /// The directories of a disk that an overlay's changes go to, and its own.
 pub(crate) const UPPER: &str = "upper";
@@ -19,22 +19,22 @@ pub(crate) const WORK: &str = "work";
 ///
 /// # Errors
 ///
-/// What the system said, with the thing it said it about.
+/// The error of the system call, with the object it was about.
 pub fn mount_disk(path: &Path) -> io::Result<OwnedFd> {
-    mount(path).map_err(|trouble| {
-        let source = io::Error::from_raw_os_error(trouble.errno);
-        match trouble.thing {
+    mount(path).map_err(|error| {
+        let source = io::Error::from_raw_os_error(error.errno);
+        match error.thing {
             Some(thing) => io::Error::new(source.kind(), format!("{thing}: {source}")),
             None => source,
         }
     })
 }
 
-pub(crate) fn mount(path: &Path) -> Result<OwnedFd, Trouble> {
+pub(crate) fn mount(path: &Path) -> Result<OwnedFd, StepError> {
     let name = || path.display().to_string();
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    let image = rustix::fs::open(path, flags, Mode::empty()).on(name)?;
-    let device = skep_linux::attach_loop_device(image.as_fd()).on(name)?;
+    let image = rustix::fs::open(path, flags, Mode::empty()).about(name)?;
+    let device = skep_linux::attach_loop_device(image.as_fd()).about(name)?;
     let mount = new_mount(
         "ext4",
         &[

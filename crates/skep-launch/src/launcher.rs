@@ -5,14 +5,14 @@
 //! host's user namespace. When the new process copies that namespace into its own, the
 //! kernel locks every mount in place, so even root inside cannot take a mask off.
 
-mod below;
 mod devices;
+mod fork_server;
 mod inside;
+mod nested_users;
 mod network;
-mod networks;
 mod proc;
 mod root;
-mod staying;
+mod spare_networks;
 mod tree;
 
 use std::io;
@@ -30,10 +30,10 @@ pub(crate) use root::make_directory;
 pub(crate) use tree::{FsOption, new_mount};
 
 use crate::channel::Channel;
-use crate::order::Order;
+use crate::command::Command;
 use crate::report::Report;
-use crate::steps::{Failure, Steps};
-use crate::trouble::{On, Trouble};
+use crate::step_error::{About, StepError};
+use crate::step_runner::{Failure, StepRunner};
 use crate::{
     Defence, Descriptor, Descriptors, Ended, LaunchPlan, Lifetime, Network, Privileges, Step, Users,
 };
@@ -51,7 +51,7 @@ const COUNTED_BY_CREATOR: [Resource; 3] =
 
 /// Messages of the new process to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
-enum Word {
+enum ChildMessage {
     /// All is done and the program is executed next.
     Ready { timings: Vec<(Step, u32)> },
     /// It gave up.
@@ -68,11 +68,11 @@ pub fn run() -> ExitCode {
     let Ok(channel) = skep_linux::take_standard_input().map(Channel::from_descriptor) else {
         return ExitCode::FAILURE;
     };
-    match channel.receive::<Order>() {
-        Ok(Some((Order::CarryOut { .. }, descriptors))) => {
+    match channel.receive::<Command>() {
+        Ok(Some((Command::Launch { .. }, descriptors))) => {
             exit_code(carry_out(&channel, descriptors, None))
         }
-        Ok(Some((Order::Stay, _))) => exit_code(staying::stay(channel)),
+        Ok(Some((Command::ServeForks, _))) => exit_code(fork_server::serve(channel).is_ok()),
         Ok(None) | Err(_) => ExitCode::FAILURE,
     }
 }
@@ -88,25 +88,25 @@ fn exit_code(all_went_well: bool) -> ExitCode {
 /// Carries out the plan that comes with `descriptors`, and reports over `channel`. False if
 /// that was a failure. Uses `network`, an empty namespace, if there is one.
 fn carry_out(channel: &Channel, descriptors: Vec<OwnedFd>, network: Option<OwnedFd>) -> bool {
-    let mut steps = Steps::new(None);
-    let read = steps.carry_out(Step::ReadPlan, || read_plan(descriptors));
+    let mut steps = StepRunner::new(None);
+    let read = steps.run(Step::ReadPlan, || read_plan(descriptors));
     let outcome = read.and_then(|(plan, descriptors)| {
         let launch = Launch {
             plan: &plan,
             descriptors: &descriptors,
             network: network.as_ref(),
         };
-        let mut steps = Steps::new(plan.fail_at);
+        let mut steps = StepRunner::new(plan.fail_at);
         let child = launch.carry_out(&mut steps)?;
         launch.hand_over(&mut steps, channel, child)
     });
     match outcome {
         Ok(()) => true,
-        Err(Failure { step, trouble }) => {
+        Err(Failure { step, error }) => {
             let report = Report::Failed {
                 step,
-                errno: trouble.errno,
-                thing: trouble.thing,
+                errno: error.errno,
+                thing: error.thing,
             };
             // Where nobody listens any more, ending is all that is left to do.
             channel.send(&report, &[]).ok();
@@ -115,7 +115,7 @@ fn carry_out(channel: &Channel, descriptors: Vec<OwnedFd>, network: Option<Owned
     }
 }
 
-fn read_plan(mut descriptors: Vec<OwnedFd>) -> Result<(LaunchPlan, Descriptors), Trouble> {
+fn read_plan(mut descriptors: Vec<OwnedFd>) -> Result<(LaunchPlan, Descriptors), StepError> {
     if descriptors.is_empty() {
         return Err(Errno::BADF.into());
     }
@@ -139,36 +139,31 @@ struct Launch<'a> {
 
 /// The new process, killed unless it is handed over.
 #[derive(Debug)]
-struct Newborn {
+struct ChildGuard {
     child: Child,
     kept: bool,
 }
 
 impl Launch<'_> {
-    fn carry_out(self, steps: &mut Steps) -> Result<Newborn, Failure> {
+    fn carry_out(self, steps: &mut StepRunner) -> Result<ChildGuard, Failure> {
         let plan = self.plan;
         // The order of the steps matters. Cgroups come first, so that all that a launch does is
         // counted and limited as the sandbox's own.
-        steps.carry_out(Step::JoinCgroups, || self.join(&self.plan.cgroups))?;
-        steps.carry_out(Step::SetLimits, || self.set_limits())?;
+        steps.run(Step::JoinCgroups, || self.join(&self.plan.cgroups))?;
+        steps.run(Step::SetLimits, || self.set_limits())?;
         // Both are opened in the host's namespaces, because later no path leads to them any more.
-        let (machine, link) = steps.carry_out(Step::LeaveNamespaces, || {
-            let machine = Machine::open()?;
+        let (host, link) = steps.run(Step::LeaveNamespaces, || {
+            let host = HostProc::open()?;
             let link = network::Outside::open(&plan.network)?;
             self.leave_namespaces()?;
-            Ok((machine, link))
+            Ok((host, link))
         })?;
         // Made before its root, because the layers are id-mapped to its user namespace. It waits
         // for the message of the last step.
-        let (newborn, conversation) =
-            steps.carry_out(Step::CloneProcess, || self.clone_process(&machine))?;
-        let users = steps.carry_out(Step::MapUsers, || {
-            map_users(plan, &machine, newborn.child.pid)
-        })?;
-        steps.carry_out(Step::MakeLink, || link.make_link(plan, &machine))?;
-        steps.carry_out(Step::ConfigureNetwork, || {
-            network::configure(plan, &machine)
-        })?;
+        let (child, conversation) = steps.run(Step::CloneProcess, || self.clone_process(&host))?;
+        let users = steps.run(Step::MapUsers, || map_users(plan, &host, child.child.pid))?;
+        steps.run(Step::MakeLink, || link.make_link(plan, &host))?;
+        steps.run(Step::ConfigureNetwork, || network::configure(plan, &host))?;
         let root = root::build(
             &plan.root,
             plan.users,
@@ -176,50 +171,50 @@ impl Launch<'_> {
             self.descriptors,
             steps,
         )?;
-        steps.carry_out(Step::MakeDevices, || devices::make(&root, plan))?;
-        let boot_id = steps.carry_out(Step::MountSystem, || {
+        steps.run(Step::MakeDevices, || devices::make(&root, plan))?;
+        let boot_id = steps.run(Step::MountSystem, || {
             root::mount_system(&root, plan)?;
-            proc::make_boot_id(&machine)
+            proc::make_boot_id(&host)
         })?;
-        steps.carry_out(Step::BindFiles, || {
+        steps.run(Step::BindFiles, || {
             plan.binds
                 .iter()
                 .try_for_each(|bind| tree::bind(&root, bind, plan.users))
         })?;
-        steps.carry_out(Step::PivotRoot, || root::pivot(&root, plan))?;
+        steps.run(Step::PivotRoot, || root::pivot(&root, plan))?;
         // After the pivot: the masks are put over paths, and from now on paths are the sandbox's.
-        steps.carry_out(Step::MountProc, || {
-            proc::mount(&newborn.child, &machine, &boot_id, plan)
+        steps.run(Step::MountProc, || {
+            proc::mount(&child.child, &host, &boot_id, plan)
         })?;
         // Only when every mount is in place may the new process copy the mount namespace into one
         // of its own users: that is when the kernel locks them all against root inside.
-        let timings = steps.carry_out(Step::HandOver, || {
+        let timings = steps.run(Step::HandOver, || {
             conversation.send(&(), &[])?;
             Ok(listen(&conversation))
         })??;
         steps.timings.extend(timings);
-        Ok(newborn)
+        Ok(child)
     }
 
-    fn join(self, cgroups: &[Descriptor]) -> Result<(), Trouble> {
+    fn join(self, cgroups: &[Descriptor]) -> Result<(), StepError> {
         for cgroup in cgroups {
             let file = self.descriptors.get(*cgroup)?;
             // Zero stands for the process that writes.
-            rustix::io::write(file, b"0").on(|| format!("{cgroup:?}"))?;
+            rustix::io::write(file, b"0").about(|| format!("{cgroup:?}"))?;
         }
         Ok(())
     }
 
     /// Sets the limits of this process. Only root of the host may raise one, so this is done before
     /// the user namespace.
-    fn set_limits(self) -> Result<(), Trouble> {
+    fn set_limits(self) -> Result<(), StepError> {
         let process = &self.plan.process;
         let core_dump = self.plan.has(Defence::NoCoreDumps).then_some(NO_CORE_DUMP);
         std::fs::write(
             "/proc/self/oom_score_adj",
             process.oom_score_adjust.to_string(),
         )
-        .on(|| "oom_score_adj".into())?;
+        .about(|| "oom_score_adj".into())?;
         for (resource, limit) in [
             (
                 Resource::Nofile,
@@ -234,7 +229,7 @@ impl Launch<'_> {
             (Resource::Nproc, (None, None)),
             (Resource::Fsize, (None, None)),
         ] {
-            set_limit(resource, limit).on(|| format!("{resource:?}"))?;
+            set_limit(resource, limit).about(|| format!("{resource:?}"))?;
         }
         if self.plan.parent.is_some() {
             self.take_part_of_shared_limits()?;
@@ -242,7 +237,7 @@ impl Launch<'_> {
         Ok(())
     }
 
-    fn leave_namespaces(self) -> Result<(), Trouble> {
+    fn leave_namespaces(self) -> Result<(), StepError> {
         let network = match (&self.plan.network, self.plan.parent, self.network) {
             // Below a parent the network namespace is made there.
             (Network::Host, _, _) | (_, Some(_), _) => UnshareFlags::empty(),
@@ -264,7 +259,7 @@ impl Launch<'_> {
     /// a namespace and all below it hold together is limited by the limits of its creator, at its
     /// creation. One that has sandboxes below it must not be what limits them. Returns the limits
     /// to go back to.
-    fn loosen_inherited_limits(self) -> Result<Vec<(Resource, Rlimit)>, Trouble> {
+    fn loosen_inherited_limits(self) -> Result<Vec<(Resource, Rlimit)>, StepError> {
         if self.plan.privileges != Privileges::Enter {
             return Ok(Vec::new());
         }
@@ -278,7 +273,7 @@ impl Launch<'_> {
             match rustix::process::setrlimit(resource, unlimited) {
                 Ok(()) => after.push((resource, before)),
                 Err(Errno::PERM) => after.push((resource, part_of(before))),
-                Err(error) => return Err(error).on(|| format!("{resource:?}")),
+                Err(error) => return Err(error).about(|| format!("{resource:?}")),
             }
         }
         Ok(after)
@@ -287,7 +282,7 @@ impl Launch<'_> {
     /// Limits this process to its part of what all sandboxes below one parent share, where the
     /// parent could not be made without such limits because root of this host may not raise its
     /// own.
-    fn take_part_of_shared_limits(self) -> Result<(), Trouble> {
+    fn take_part_of_shared_limits(self) -> Result<(), StepError> {
         for resource in COUNTED_BY_CREATOR {
             let before = rustix::process::getrlimit(resource);
             let unlimited = Rlimit {
@@ -298,12 +293,12 @@ impl Launch<'_> {
                 Ok(()) => before,
                 Err(_) => part_of(before),
             };
-            rustix::process::setrlimit(resource, limit).on(|| format!("{resource:?}"))?;
+            rustix::process::setrlimit(resource, limit).about(|| format!("{resource:?}"))?;
         }
         Ok(())
     }
 
-    fn clone_process(self, machine: &Machine) -> Result<(Newborn, Channel), Trouble> {
+    fn clone_process(self, host: &HostProc) -> Result<(ChildGuard, Channel), StepError> {
         if self.plan.lifetime == Lifetime::Tied {
             // What the process leaves behind comes to this one, however soon it ends.
             rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
@@ -328,7 +323,7 @@ impl Launch<'_> {
         }
         if let Some(parent) = self.plan.parent {
             let ends = (ours, theirs);
-            let made = below::clone_process(self, machine, parent, namespaces, ends)?;
+            let made = nested_users::clone_process(self, host, parent, namespaces, ends)?;
             self.join(&self.plan.home_cgroups)?;
             return Ok(made);
         }
@@ -340,45 +335,45 @@ impl Launch<'_> {
         match cloned {
             Cloned::Child => {
                 drop(ours);
-                inside::run(self, machine, &theirs)
+                inside::run(self, host, &theirs)
             }
             Cloned::Parent(child) => {
-                let newborn = Newborn { child, kept: false };
+                let child = ChildGuard { child, kept: false };
                 self.join(&self.plan.home_cgroups)?;
-                Ok((newborn, ours))
+                Ok((child, ours))
             }
         }
     }
 
     fn hand_over(
         self,
-        steps: &mut Steps,
+        steps: &mut StepRunner,
         channel: &Channel,
-        mut newborn: Newborn,
+        mut child: ChildGuard,
     ) -> Result<(), Failure> {
         let report = Report::Started {
-            pid: newborn.child.pid,
+            pid: child.child.pid,
             timings: std::mem::take(&mut steps.timings),
         };
-        steps.carry_out(Step::HandOver, || {
-            channel.send(&report, &[newborn.child.pidfd.as_fd()])?;
+        steps.run(Step::HandOver, || {
+            channel.send(&report, &[child.child.pidfd.as_fd()])?;
             Ok(())
         })?;
         // A detached process lives on without this one. A tied one is still killed if what follows
         // fails.
-        newborn.kept = self.plan.lifetime == Lifetime::Detached;
-        if newborn.kept {
+        child.kept = self.plan.lifetime == Lifetime::Detached;
+        if child.kept {
             return Ok(());
         }
-        let ended = steps.carry_out(Step::HandOver, || supervise(channel, &newborn.child))?;
-        newborn.kept = true;
+        let ended = steps.run(Step::HandOver, || supervise(channel, &child.child))?;
+        child.kept = true;
         channel.send(&Report::Ended(ended), &[]).ok();
         reap_orphans();
         Ok(())
     }
 }
 
-impl Drop for Newborn {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         if self.kept {
             return;
@@ -396,34 +391,34 @@ impl Drop for Newborn {
 ///
 /// Files below `sys` are those of the namespaces of whoever opens them.
 #[derive(Debug)]
-struct Machine {
+struct HostProc {
     proc: OwnedFd,
 }
 
-impl Machine {
-    fn open() -> Result<Self, Trouble> {
+impl HostProc {
+    fn open() -> Result<Self, StepError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let proc = rustix::fs::open("/proc", flags, Mode::empty()).on(|| "/proc".into())?;
+        let proc = rustix::fs::open("/proc", flags, Mode::empty()).about(|| "/proc".into())?;
         Ok(Self { proc })
     }
 
-    fn open_file(&self, path: &str) -> Result<OwnedFd, Trouble> {
+    fn open_file(&self, path: &str) -> Result<OwnedFd, StepError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.proc, path, flags, Mode::empty()).on(|| format!("/proc/{path}"))
+        rustix::fs::openat(&self.proc, path, flags, Mode::empty()).about(|| format!("/proc/{path}"))
     }
 
-    fn write(&self, path: &str, content: &str) -> Result<(), Trouble> {
+    fn write(&self, path: &str, content: &str) -> Result<(), StepError> {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.proc, path, flags, Mode::empty())
-            .on(|| format!("/proc/{path}"))?;
-        rustix::io::write(&file, content.as_bytes()).on(|| format!("/proc/{path}"))?;
+            .about(|| format!("/proc/{path}"))?;
+        rustix::io::write(&file, content.as_bytes()).about(|| format!("/proc/{path}"))?;
         Ok(())
     }
 }
 
-/// Returns the share of one of [`crate::MOST_BELOW_ONE`] in a limit for all.
+/// Returns the share of one of [`crate::MAX_PER_PARENT`] in a limit for all.
 fn part_of(limit: Rlimit) -> Rlimit {
-    let part = |limit: Option<u64>| limit.map(|limit| limit / u64::from(crate::MOST_BELOW_ONE));
+    let part = |limit: Option<u64>| limit.map(|limit| limit / u64::from(crate::MAX_PER_PARENT));
     Rlimit {
         current: part(limit.current),
         maximum: part(limit.maximum),
@@ -455,13 +450,13 @@ fn set_limit(resource: Resource, wanted: (Option<u64>, Option<u64>)) -> rustix::
 
 /// Makes a user namespace as somebody who is nobody else.
 ///
-/// What the users of a namespace hold of the kernel (watches, queues, timers, pending signals)
-/// is counted against its creator, too. If that was root, one sandbox could use up what root
+/// Resources of the kernel that the users of a namespace hold (watches, queues, timers, pending signals)
+/// are counted against its creator, too. If that was root, one sandbox could use up what root
 /// of the host and all other sandboxes may have.
 fn as_creator(
     users: Users,
     create: impl FnOnce() -> io::Result<Cloned>,
-) -> Result<Cloned, Trouble> {
+) -> Result<Cloned, StepError> {
     let Users::Range { first, .. } = users else {
         return Ok(create()?);
     };
@@ -479,43 +474,43 @@ fn as_creator(
 }
 
 /// Maps the ids and returns the user namespace, if there is one.
-fn map_users(plan: &LaunchPlan, machine: &Machine, pid: i32) -> Result<Option<OwnedFd>, Trouble> {
+fn map_users(plan: &LaunchPlan, host: &HostProc, pid: i32) -> Result<Option<OwnedFd>, StepError> {
     let Users::Range { first, count } = plan.users else {
         return Ok(None);
     };
     // Below a parent that has been done there.
     if plan.parent.is_none() {
         let map = format!("0 {first} {count}");
-        machine.write(&format!("{pid}/uid_map"), &map)?;
-        machine.write(&format!("{pid}/gid_map"), &map)?;
+        host.write(&format!("{pid}/uid_map"), &map)?;
+        host.write(&format!("{pid}/gid_map"), &map)?;
     }
-    machine.open_file(&format!("{pid}/ns/user")).map(Some)
+    host.open_file(&format!("{pid}/ns/user")).map(Some)
 }
 
 /// Hears what the new process has to say until it executes its program.
 fn listen(conversation: &Channel) -> Result<Vec<(Step, u32)>, Failure> {
     let mut ready = None;
     loop {
-        let word = conversation.receive::<Word>();
+        let word = conversation.receive::<ChildMessage>();
         match word {
-            Ok(Some((Word::Ready { timings }, _))) => ready = Some(timings),
-            Ok(Some((Word::Failed { step, errno, thing }, _))) => {
+            Ok(Some((ChildMessage::Ready { timings }, _))) => ready = Some(timings),
+            Ok(Some((ChildMessage::Failed { step, errno, thing }, _))) => {
                 return Err(Failure {
                     step,
-                    trouble: Trouble { errno, thing },
+                    error: StepError { errno, thing },
                 });
             }
             // The other end is closed by the execution, or by an end that nobody wanted.
             Ok(None) => {
                 return ready.ok_or(Failure {
                     step: Step::OwnMounts,
-                    trouble: Errno::PIPE.into(),
+                    error: Errno::PIPE.into(),
                 });
             }
             Err(error) => {
                 return Err(Failure {
                     step: Step::HandOver,
-                    trouble: error.into(),
+                    error: error.into(),
                 });
             }
         }
@@ -540,7 +535,7 @@ fn reap_orphans() {
 }
 
 /// Waits until the process ends or nobody listens any more.
-fn supervise(channel: &Channel, child: &Child) -> Result<Ended, Trouble> {
+fn supervise(channel: &Channel, child: &Child) -> Result<Ended, StepError> {
     use rustix::event::{PollFd, PollFlags};
     loop {
         let mut watched = [

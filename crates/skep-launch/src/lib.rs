@@ -3,25 +3,25 @@
 //! The server has many threads, so it must not run code of its own between fork and exec, and
 //! it never enters a namespace. It starts a launcher instead: the same executable, with one
 //! thread, which gets a [`LaunchPlan`] over a socket, carries it out step by step, and reports
-//! either the running process or the step that failed. One that stays ([`StandingLauncher`])
-//! forks for every plan, which its one thread allows.
+//! either the running process or the step that failed. A fork server ([`ForkServer`]) is a launcher
+//! that stays and forks for every plan, which its one thread allows.
 
 mod capabilities;
-mod carrier;
 mod channel;
+mod command;
 mod defence;
 mod descriptors;
 mod disk;
 mod filter;
+mod fork_server;
 mod launcher;
-mod order;
 mod plan;
 mod report;
 mod spawn;
-mod standing;
 mod step;
-mod steps;
-mod trouble;
+mod step_error;
+mod step_runner;
+mod worker;
 
 pub use capabilities::sandbox_capabilities;
 #[doc(hidden)]
@@ -29,12 +29,12 @@ pub use defence::Defence;
 pub use descriptors::{Descriptor, Descriptors};
 pub use disk::mount_disk;
 pub use filter::{FILTERS, filter_after_entering};
+pub use fork_server::{ForkServer, LaunchedBy};
 pub use launcher::run;
 pub use plan::{
-    Bind, LaunchPlan, Lifetime, Link, MOST_BELOW_ONE, Network, Parent, PlannedFile, Privileges,
+    Bind, LaunchPlan, Lifetime, Link, MAX_PER_PARENT, Network, Parent, PlannedFile, Privileges,
     Process, Program, Root, Top, Users,
 };
 pub use report::Ended;
 pub use spawn::{Launcher, SpawnError, Started, sealed_file};
-pub use standing::{CarriedOutBy, StandingLauncher};
 pub use step::Step;

@@ -76,7 +76,7 @@ pub enum Users {
 }
 
 /// Most sandboxes below one parent: what they share is divided by this.
-pub const MOST_BELOW_ONE: u16 = 128;
+pub const MAX_PER_PARENT: u16 = 128;
 
 /// A user namespace below which another one is made.
 ///

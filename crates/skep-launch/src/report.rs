@@ -8,7 +8,7 @@ use crate::Step;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// A process that was forked for the plan begins. Carries one descriptor: its own pidfd.
-    Taken,
+    Accepted,
     /// The program runs. Carries one descriptor: its pidfd.
     Started {
         /// Process id on the host.
@@ -27,6 +27,13 @@ pub(crate) enum Report {
     },
     /// The process of a tied launch ended.
     Ended(Ended),
+    /// The fork server ends. Comes over its own socket, not over that of a plan.
+    GaveUp {
+        /// Error of the system call.
+        errno: i32,
+        /// Operation that failed.
+        operation: Option<String>,
+    },
 }
 
 /// Exit status of a process.

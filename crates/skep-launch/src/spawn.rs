@@ -1,4 +1,4 @@
-//! The server's side of a launch: starts the launcher and hears what became of it.
+//! The server's side of a launch: starts the launcher and reads its reports.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -6,15 +6,15 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{self, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use crate::carrier::{Carrier, Hearing, Reaped, readable};
 use crate::channel::Channel;
-use crate::order::Order;
+use crate::command::Command;
 use crate::report::Report;
+use crate::worker::{Reaped, ReportReader, Worker, readable};
 use crate::{Descriptors, Ended, LaunchPlan, Step};
 
 /// The launcher program: how to start it.
@@ -35,7 +35,7 @@ pub struct Started {
     pub timings: Vec<(Step, u32)>,
     /// The launcher of a detached process, if it was forked for it: readable when it is gone.
     /// Until then the process is its child and nobody else's.
-    pub leaving: Option<OwnedFd>,
+    pub exiting: Option<OwnedFd>,
     /// The launcher of a tied process, which stays until the process ends.
     pub(crate) tied: Option<Tied>,
 }
@@ -43,7 +43,7 @@ pub struct Started {
 #[derive(Debug)]
 pub(crate) struct Tied {
     pub(crate) channel: Channel,
-    pub(crate) launcher: Carrier,
+    pub(crate) launcher: Worker,
 }
 
 /// Errors of launching a process.
@@ -109,12 +109,12 @@ impl Launcher {
         descriptors: Descriptors,
         deadline: Duration,
     ) -> Result<Started, SpawnError> {
-        let hearing = Hearing::until(deadline);
+        let reports = ReportReader::until(deadline);
         let (channel, launcher) = self.start()?;
         let order = send_plan(&channel, None, plan, &descriptors);
         order.map_err(SpawnError::Send)?;
         drop(descriptors);
-        hearing.outcome(channel, Carrier::Own(launcher), plan.lifetime)
+        reports.outcome(channel, Worker::Own(launcher), plan.lifetime)
     }
 
     /// Starts the program, which then waits for an order.
@@ -123,7 +123,7 @@ impl Launcher {
         // The socket is the launcher's standard input: that is inherited without any code of
         // ours between fork and exec. In a group of its own, it does not end when somebody at
         // a terminal ends the server.
-        let launcher = Command::new(&self.executable)
+        let launcher = process::Command::new(&self.executable)
             .args(&self.arguments)
             .stdin(Stdio::from(theirs.into_descriptor()))
             .stdout(Stdio::null())
@@ -159,11 +159,16 @@ impl Started {
         let report = tied.channel.receive::<Report>();
         match report.map_err(SpawnError::Receive)? {
             Some((Report::Ended(ended), _)) => Ok(Some(ended)),
-            Some((Report::Taken | Report::Started { .. } | Report::Failed { .. }, _)) | None => {
-                Err(SpawnError::Died(
-                    tied.launcher.wait().map_err(SpawnError::Receive)?,
-                ))
-            }
+            Some((
+                Report::Accepted
+                | Report::Started { .. }
+                | Report::Failed { .. }
+                | Report::GaveUp { .. },
+                _,
+            ))
+            | None => Err(SpawnError::Died(
+                tied.launcher.wait().map_err(SpawnError::Receive)?,
+            )),
         }
     }
 
@@ -194,7 +199,7 @@ pub(crate) fn send_plan(
     let report = report.map(AsFd::as_fd);
     let all = report.into_iter().chain([file.as_fd()]);
     let all: Vec<_> = all.chain(descriptors.iter()).collect();
-    channel.try_send(&Order::to_carry_out(plan), &all)
+    channel.try_send(&Command::to_launch(plan), &all)
 }
 
 /// A file in memory that holds `content` and can never be changed again, by anybody.

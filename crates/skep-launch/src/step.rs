@@ -35,7 +35,7 @@ steps! {
     /// Resource limits and the readiness to be killed, while they can still be raised.
     SetLimits = "setting the limits",
     /// The launcher leaves the host's mount and network namespaces.
-    LeaveNamespaces = "leaving the machine's namespaces",
+    LeaveNamespaces = "exiting the host's namespaces",
     /// The first process is made, in the namespaces that it owns.
     CloneProcess = "making the first process",
     /// Ids are mapped.

@@ -110,7 +110,7 @@ pub fn leave_namespaces(namespaces: UnshareFlags) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// What `unshare` says.
+/// The error of `unshare`.
 pub fn leave_shared_view() -> io::Result<()> {
     let flags = UnshareFlags::FS | UnshareFlags::NEWNS;
     // SAFETY: the requirement is about unsharing the descriptor table, which stays shared.

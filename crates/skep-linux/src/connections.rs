@@ -42,7 +42,7 @@ const ANSWER_BYTES: usize = 64 * 1024;
 ///
 /// # Errors
 ///
-/// What the kernel says: `EINVAL` if it cannot be asked about connections.
+/// The error of the kernel: `EINVAL` if it cannot be asked about connections.
 pub fn forget_connections(senders: &HashSet<Ipv4Addr>) -> io::Result<usize> {
     let socket = rustix::net::socket_with(
         AddressFamily::NETLINK,

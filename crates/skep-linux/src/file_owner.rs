@@ -9,7 +9,7 @@ use std::io;
 ///
 /// # Errors
 ///
-/// What `work` says, or `EPERM` if this process may not become that user.
+/// The error of `work`, or `EPERM` if this process may not become that user.
 pub fn as_file_owner<T>(
     user: u32,
     group: u32,

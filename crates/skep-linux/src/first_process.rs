@@ -17,7 +17,7 @@ pub const MARKER: CapabilitySet = CapabilitySet::WAKE_ALARM;
 ///
 /// # Errors
 ///
-/// What the kernel says; the caller must not go on then.
+/// The error of the kernel; the caller must not go on then.
 pub fn protect_first_process() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     rustix::thread::clear_ambient_capability_set()?;

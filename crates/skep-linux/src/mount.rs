@@ -27,7 +27,7 @@ pub fn map_ids(mount: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> io::Res
 ///
 /// # Errors
 ///
-/// What `mount_setattr` says.
+/// The error of `mount_setattr`.
 pub fn add_mount_attributes(mount: BorrowedFd<'_>, attributes: u64) -> io::Result<()> {
     set_attributes(
         mount,

@@ -21,7 +21,7 @@ pub enum Termination {
 ///
 /// # Errors
 ///
-/// What `waitid` says, except that the process is not a child.
+/// The error of `waitid`, except that the process is not a child.
 pub fn termination(pidfd: BorrowedFd<'_>) -> io::Result<Option<Termination>> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     match rustix::process::waitid(WaitId::PidFd(pidfd), options) {

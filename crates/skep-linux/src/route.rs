@@ -47,7 +47,7 @@ impl Routes {
     ///
     /// # Errors
     ///
-    /// What `socket` says.
+    /// The error of `socket`.
     pub fn open() -> io::Result<Self> {
         let socket = rustix::net::socket_with(
             rustix::net::AddressFamily::NETLINK,
@@ -122,7 +122,7 @@ impl Routes {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn bring_up(&mut self, index: u32) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = index;
@@ -134,7 +134,7 @@ impl Routes {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn set_group(&mut self, index: u32, group: u32) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = index;
@@ -147,7 +147,7 @@ impl Routes {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn delete_link(&mut self, name: &str) -> io::Result<bool> {
         let mut link = LinkMessage::default();
         link.attributes = vec![LinkAttribute::IfName(name.into())];
@@ -162,7 +162,7 @@ impl Routes {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn add_address(&mut self, index: u32, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet;
@@ -182,7 +182,7 @@ impl Routes {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn add_route(&mut self, destination: (Ipv4Addr, u8), index: u32) -> io::Result<()> {
         let mut message = route(RouteScope::Link);
         message.header.destination_prefix_length = destination.1;
@@ -201,7 +201,7 @@ impl Routes {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn add_default_route(&mut self, gateway: Ipv4Addr, index: u32) -> io::Result<()> {
         let mut message = route(RouteScope::Universe);
         message.header.flags = RouteFlags::Onlink;

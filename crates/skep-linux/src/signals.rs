@@ -14,7 +14,7 @@ static DEFAULT_DISPOSITION: [u64; 4] = [0; 4];
 ///
 /// # Errors
 ///
-/// What `sigprocmask` says, which does not happen with these arguments.
+/// The error of `sigprocmask`, which does not happen with these arguments.
 pub fn reset_signals() -> io::Result<()> {
     for signal in 1..=HIGHEST_SIGNAL {
         // SAFETY: all zeros is the default disposition with no flags and an empty mask, in

@@ -41,7 +41,7 @@ pub fn host_capacity(data_dir: &Path, cgroup_root: &Path) -> io::Result<HostCapa
 /// Memory the kernel could give out without reclaiming any from others: that of the host, or that
 /// of the cgroup the server itself is confined to, whichever is less.
 fn memory(meminfo: &Path, cgroup_root: &Path) -> io::Result<Capacity> {
-    let machine = machine_memory(meminfo)?;
+    let host = host_memory(meminfo)?;
     let groups = [
         (
             "memory/memory.limit_in_bytes",
@@ -52,7 +52,7 @@ fn memory(meminfo: &Path, cgroup_root: &Path) -> io::Result<Capacity> {
     ];
     let groups = groups.map(|(limit, used, statistics)| {
         let number = |name| number_in(&cgroup_root.join(name));
-        let limit = number(limit).filter(|limit| *limit < machine.total)?;
+        let limit = number(limit).filter(|limit| *limit < host.total)?;
         // Page cache that nobody has used lately is given back when it is asked for.
         let text = fs::read_to_string(cgroup_root.join(statistics)).unwrap_or_default();
         let names = ["total_inactive_file ", "inactive_file "];
@@ -63,11 +63,11 @@ fn memory(meminfo: &Path, cgroup_root: &Path) -> io::Result<Capacity> {
         let used = number(used)?.saturating_sub(cache.unwrap_or_default());
         Some((limit, limit.saturating_sub(used)))
     });
-    Ok(least(machine, groups.into_iter().flatten()))
+    Ok(least(host, groups.into_iter().flatten()))
 }
 
 /// Available memory of the host as a whole, without regard to cgroups.
-pub(crate) fn machine_memory(meminfo: &Path) -> io::Result<Capacity> {
+pub(crate) fn host_memory(meminfo: &Path) -> io::Result<Capacity> {
     let text = fs::read_to_string(meminfo)?;
     let kibibytes = |name: &str| {
         let mut lines = text.lines();
@@ -92,7 +92,7 @@ fn processes(cgroup_root: &Path) -> io::Result<Capacity> {
     let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
     let limits = limits.iter().filter_map(|path| number_in(Path::new(path)));
     let total = limits.min().unwrap_or_default();
-    let machine = Capacity {
+    let host = Capacity {
         total,
         available: total.saturating_sub(used),
     };
@@ -101,15 +101,15 @@ fn processes(cgroup_root: &Path) -> io::Result<Capacity> {
         let limit = number("max")?;
         Some((limit, limit.saturating_sub(number("current")?)))
     });
-    Ok(least(machine, groups.into_iter().flatten()))
+    Ok(least(host, groups.into_iter().flatten()))
 }
 
 fn open_files() -> io::Result<Capacity> {
     let total = getrlimit(Resource::Nofile).current.unwrap_or_default();
-    let folder = "/proc/self/fd";
+    let directory = "/proc/self/fd";
     // Since Linux 6.2 the size of the directory is the number of its entries.
-    let used = match fs::metadata(folder)?.len() {
-        0 => u64::try_from(fs::read_dir(folder)?.count()).map_err(io::Error::other)?,
+    let used = match fs::metadata(directory)?.len() {
+        0 => u64::try_from(fs::read_dir(directory)?.count()).map_err(io::Error::other)?,
         count => count,
     };
     Ok(Capacity {
@@ -160,7 +160,7 @@ fn living_groups(cgroup_root: &Path) -> io::Result<u64> {
                 .ok_or_else(|| io::Error::other("unexpected contents of cgroup.stat"))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            folders_in(&cgroup_root.join("memory")).map(|below| below + 1)
+            directories_in(&cgroup_root.join("memory")).map(|below| below + 1)
         }
         Err(error) => Err(error),
     }
@@ -168,12 +168,12 @@ fn living_groups(cgroup_root: &Path) -> io::Result<u64> {
 
 /// Counts the directories below a directory of cgroupfs, at any depth. Reads only those that have
 /// some: a directory has a link from each directory in it, and two more.
-fn folders_in(folder: &Path) -> io::Result<u64> {
+fn directories_in(directory: &Path) -> io::Result<u64> {
     let mut count = 0;
-    let mut unread = vec![folder.to_owned()];
-    while let Some(folder) = unread.pop() {
+    let mut unread = vec![directory.to_owned()];
+    while let Some(directory) = unread.pop() {
         // One that is removed meanwhile has none.
-        let entries = match fs::read_dir(&folder) {
+        let entries = match fs::read_dir(&directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             entries => entries?,
         };
@@ -192,8 +192,8 @@ fn folders_in(folder: &Path) -> io::Result<u64> {
 }
 
 /// The tightest of the host and the groups around the server.
-fn least(machine: Capacity, groups: impl Iterator<Item = (u64, u64)>) -> Capacity {
-    groups.fold(machine, |least, (total, available)| Capacity {
+fn least(host: Capacity, groups: impl Iterator<Item = (u64, u64)>) -> Capacity {
+    groups.fold(host, |least, (total, available)| Capacity {
         total: least.total.min(total),
         available: least.available.min(available),
     })
@@ -210,8 +210,8 @@ mod tests {
 
     #[test]
     fn the_machine_says_what_it_has() {
-        let folder = tempfile::tempdir().unwrap();
-        let host = host_capacity(folder.path(), Path::new("/sys/fs/cgroup")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let host = host_capacity(directory.path(), Path::new("/sys/fs/cgroup")).unwrap();
         for capacity in [host.memory, host.disk, host.processes, host.open_files] {
             assert!(capacity.total > 0, "{host:?}");
             assert!(capacity.available <= capacity.total, "{host:?}");
@@ -241,9 +241,9 @@ mod tests {
         for group in &groups {
             fs::create_dir(group).unwrap();
         }
-        let before = folders_in(&parent).unwrap();
+        let before = directories_in(&parent).unwrap();
         fs::remove_dir(groups[2].as_path()).unwrap();
-        let after = folders_in(&parent).unwrap();
+        let after = directories_in(&parent).unwrap();
         for group in [&groups[3], &groups[1], &groups[0]] {
             fs::remove_dir(group).unwrap();
         }
@@ -253,14 +253,14 @@ mod tests {
 
     #[test]
     fn a_server_in_a_container_has_no_more_than_the_container() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
         write(
             "meminfo",
             "MemTotal:       1000 kB\nMemFree:  1 kB\nMemAvailable:    800 kB\n",
         );
-        let meminfo = folder.path().join("meminfo");
-        let found = || memory(&meminfo, folder.path()).unwrap();
+        let meminfo = directory.path().join("meminfo");
+        let found = || memory(&meminfo, directory.path()).unwrap();
         let kibibytes = |total: u64, available: u64| Capacity {
             total: total << 10,
             available: available << 10,

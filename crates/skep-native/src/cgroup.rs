@@ -17,7 +17,7 @@
 
 mod destroy;
 mod device;
-mod doors;
+mod join_fds;
 mod ready;
 mod v1;
 mod v2;
@@ -33,8 +33,8 @@ use rustix::process::Pid;
 use skep_types::{Resources, Usage};
 
 pub(crate) use device::IoLimit;
-pub(crate) use doors::Doors;
-use doors::open_door;
+pub(crate) use join_fds::JoinFds;
+use join_fds::open_procs;
 pub(crate) use ready::ReadyGroups;
 
 /// Memory that the agent may use beyond the sandbox's limits.
@@ -175,7 +175,7 @@ impl Cgroups {
         match self {
             Self::V1(hierarchies) => hierarchies.rename(group, to),
             // The kernel has no such operation there.
-            Self::V2(tree) => Err(file("rename", &tree.folder(group))(
+            Self::V2(tree) => Err(file("rename", &tree.directory(group))(
                 io::ErrorKind::Unsupported.into(),
             )),
         }
@@ -214,25 +214,25 @@ impl Cgroups {
 
     /// Memory limit of everything that user code starts, in bytes.
     pub(crate) fn memory_limit(&self, group: &Group) -> Result<u64, CgroupError> {
-        let (folder, file) = match self {
-            Self::V1(hierarchies) => (hierarchies.memory_folder(group), "memory.limit_in_bytes"),
-            Self::V2(tree) => (tree.folder(group), "memory.max"),
+        let (directory, file) = match self {
+            Self::V1(hierarchies) => (hierarchies.memory_directory(group), "memory.limit_in_bytes"),
+            Self::V2(tree) => (tree.directory(group), "memory.max"),
         };
-        read_number(&folder.join(Child::Work.name()), file)
+        read_number(&directory.join(Child::Work.name()), file)
     }
 
     /// The processes in the group and in what others made in it.
     pub(crate) fn processes(&self, group: &Group) -> Result<Vec<Pid>, CgroupError> {
-        let folder = match self {
-            Self::V1(hierarchies) => hierarchies.memory_folder(group),
-            Self::V2(tree) => tree.folder(group),
+        let directory = match self {
+            Self::V1(hierarchies) => hierarchies.memory_directory(group),
+            Self::V2(tree) => tree.directory(group),
         };
         let mut all = Vec::new();
-        let listed = walk::visit(open_folder(&folder)?, MOST_COUNTED, |group| {
+        let listed = walk::visit(open_directory(&directory)?, MOST_COUNTED, |group| {
             all.extend(destroy::processes(group)?);
             Ok(())
         });
-        listed.map_err(file("list processes of", &folder))?;
+        listed.map_err(file("list processes of", &directory))?;
         Ok(all)
     }
 
@@ -254,15 +254,15 @@ impl Cgroups {
     fn limits_io(&self, group: &Group) -> Result<bool, CgroupError> {
         let limits = match self {
             Self::V1(hierarchies) => {
-                let folders = hierarchies.folders(group, Child::Work);
-                let blkio = folders
+                let directories = hierarchies.directories(group, Child::Work);
+                let blkio = directories
                     .iter()
-                    .find(|folder| folder.starts_with("/sys/fs/cgroup/blkio"));
-                blkio.map_or(Ok(String::new()), |folder| {
-                    read(folder, "blkio.throttle.write_bps_device")
+                    .find(|directory| directory.starts_with("/sys/fs/cgroup/blkio"));
+                blkio.map_or(Ok(String::new()), |directory| {
+                    read(directory, "blkio.throttle.write_bps_device")
                 })?
             }
-            Self::V2(tree) => read(&tree.folder(group).join(Child::Work.name()), "io.max")?,
+            Self::V2(tree) => read(&tree.directory(group).join(Child::Work.name()), "io.max")?,
         };
         Ok(!limits.trim().is_empty())
     }
@@ -271,7 +271,7 @@ impl Cgroups {
     pub(crate) fn list(&self) -> Result<Vec<String>, CgroupError> {
         match self {
             Self::V1(hierarchies) => hierarchies.list(),
-            Self::V2(tree) => folders_in(tree.parent()),
+            Self::V2(tree) => directories_in(tree.parent()),
         }
     }
 
@@ -279,15 +279,15 @@ impl Cgroups {
     pub(crate) fn remove_parent(&self) -> Result<(), CgroupError> {
         match self {
             Self::V1(hierarchies) => hierarchies.remove_parent(),
-            Self::V2(tree) => remove_folder(tree.parent()),
+            Self::V2(tree) => remove_directory(tree.parent()),
         }
     }
 }
 
 /// Opens a directory for whoever makes groups in it.
-fn open_folder(path: &Path) -> Result<OwnedFd, CgroupError> {
-    let folder = File::open(path).map_err(file("open", path))?;
-    Ok(folder.into())
+fn open_directory(path: &Path) -> Result<OwnedFd, CgroupError> {
+    let directory = File::open(path).map_err(file("open", path))?;
+    Ok(directory.into())
 }
 
 fn give_to(owner: Option<u32>, path: &Path) -> Result<(), CgroupError> {
@@ -303,30 +303,30 @@ fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Cgrou
     }
 }
 
-fn write(folder: &Path, name: &str, value: impl ToString) -> Result<(), CgroupError> {
-    let path = folder.join(name);
+fn write(directory: &Path, name: &str, value: impl ToString) -> Result<(), CgroupError> {
+    let path = directory.join(name);
     fs::write(&path, value.to_string()).map_err(file("write", &path))
 }
 
-fn read(folder: &Path, name: &str) -> Result<String, CgroupError> {
-    let path = folder.join(name);
+fn read(directory: &Path, name: &str) -> Result<String, CgroupError> {
+    let path = directory.join(name);
     fs::read_to_string(&path).map_err(file("read", &path))
 }
 
-fn read_number(folder: &Path, name: &str) -> Result<u64, CgroupError> {
-    let text = read(folder, name)?;
+fn read_number(directory: &Path, name: &str) -> Result<u64, CgroupError> {
+    let text = read(directory, name)?;
     text.trim().parse().map_err(|_| CgroupError::Content {
-        path: folder.join(name),
+        path: directory.join(name),
         text: text.trim().chars().take(64).collect(),
     })
 }
 
 /// The number behind `key` in a file of `key number` lines; 0 if the kernel does not have it.
-fn read_field(folder: &Path, name: &str, key: &str) -> Result<u64, CgroupError> {
-    let text = read(folder, name)?;
+fn read_field(directory: &Path, name: &str, key: &str) -> Result<u64, CgroupError> {
+    let text = read(directory, name)?;
     let value = field(&text, key);
     value.parse().map_err(|_| CgroupError::Content {
-        path: folder.join(name),
+        path: directory.join(name),
         text: value.chars().take(64).collect(),
     })
 }
@@ -338,7 +338,7 @@ fn field<'a>(text: &'a str, key: &str) -> &'a str {
         .map_or("0", |(_, value)| value.trim())
 }
 
-fn make_folder(path: &Path) -> Result<(), CgroupError> {
+fn make_directory(path: &Path) -> Result<(), CgroupError> {
     match fs::create_dir(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             Err(file("make", path)(error))
@@ -347,14 +347,14 @@ fn make_folder(path: &Path) -> Result<(), CgroupError> {
     }
 }
 
-fn remove_folder(path: &Path) -> Result<(), CgroupError> {
+fn remove_directory(path: &Path) -> Result<(), CgroupError> {
     match fs::remove_dir(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(file("remove", path)(error)),
         Ok(()) | Err(_) => Ok(()),
     }
 }
 
-fn folders_in(path: &Path) -> Result<Vec<String>, CgroupError> {
+fn directories_in(path: &Path) -> Result<Vec<String>, CgroupError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(path).map_err(file("list", path))? {
         let entry = entry.map_err(file("list", path))?;

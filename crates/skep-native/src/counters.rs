@@ -67,7 +67,7 @@ pub(crate) struct Lack {
 
 /// The host's settings, or those of a test.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Machine<'a> {
+pub(crate) struct Host<'a> {
     /// Mount point of procfs, `/proc` outside of tests.
     pub(crate) proc: &'a Path,
     /// Mount point of the cgroup hierarchies, `/sys/fs/cgroup` outside of tests.
@@ -75,12 +75,12 @@ pub(crate) struct Machine<'a> {
 }
 
 impl Counter {
-    /// Returns the requirement that `machine` does not meet. A setting that is not there limits
+    /// Returns the requirement that `host` does not meet. A setting that is not there limits
     /// nobody, and so is not too low.
-    pub(crate) fn lack(&self, machine: Machine<'_>) -> Option<Lack> {
-        let v1 = machine.cgroups.join("memory");
-        let is_unified = machine.cgroups.join("cgroup.controllers").exists();
-        let read = |path: &str| fs::read_to_string(machine.proc.join(path)).unwrap_or_default();
+    pub(crate) fn lack(&self, host: Host<'_>) -> Option<Lack> {
+        let v1 = host.cgroups.join("memory");
+        let is_unified = host.cgroups.join("cgroup.controllers").exists();
+        let read = |path: &str| fs::read_to_string(host.proc.join(path)).unwrap_or_default();
         let number = |setting: &str| -> Option<u64> {
             let text = read(&format!("sys/{}", setting.replace('.', "/")));
             text.trim().parse().ok()
@@ -144,13 +144,13 @@ mod tests {
     impl Settings {
         /// A host with these files.
         fn new(files: &[(&str, &str)]) -> Self {
-            let folder = tempfile::tempdir().unwrap();
+            let directory = tempfile::tempdir().unwrap();
             for (path, text) in files {
-                let path = folder.path().join(path);
+                let path = directory.path().join(path);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, text).unwrap();
             }
-            Self(folder)
+            Self(directory)
         }
 
         fn lack(&self, needs: Needs) -> Option<String> {
@@ -160,11 +160,11 @@ mod tests {
                 bound: Bound::Nothing { by: "a test" },
                 needs,
             };
-            let machine = Machine {
+            let host = Host {
                 proc: &self.0.path().join("proc"),
                 cgroups: &self.0.path().join("cgroup"),
             };
-            counter.lack(machine).map(|lack| lack.hint)
+            counter.lack(host).map(|lack| lack.hint)
         }
     }
 

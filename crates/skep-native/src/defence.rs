@@ -14,12 +14,12 @@ pub enum Defence {
     /// Private ranges are not reached.
     DeniedRanges,
     /// The host is not reached, except for names.
-    ClosedMachine,
+    ClosedHost,
     /// Other sandboxes are not reached.
     ClosedNeighbours,
     /// Packets have the sender's own addresses.
     CheckedSenders,
-    /// Names do not lead into denied ranges.
+    /// Naming do not lead into denied ranges.
     CheckedNames,
     /// Memory held by sockets is counted.
     CountedSockets,

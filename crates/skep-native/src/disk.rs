@@ -10,8 +10,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
@@ -29,7 +29,7 @@ const BLOCK: u64 = 512;
 /// The empty disks that others are copied from.
 #[derive(Debug)]
 pub(crate) struct Disks {
-    folder: PathBuf,
+    directory: PathBuf,
     /// Held while an empty disk is made, so that each size is made once.
     making: Mutex<()>,
     /// Those that are mounted already, by size.
@@ -53,11 +53,11 @@ pub(crate) enum DiskError {
 }
 
 impl Disks {
-    /// Disks in `folder`, of which `ready` of a size are kept mounted.
-    pub(crate) fn new(folder: PathBuf, ready: usize) -> io::Result<Self> {
-        Self::forget_ready(&folder)?;
+    /// Disks in `directory`, of which `ready` of a size are kept mounted.
+    pub(crate) fn new(directory: PathBuf, ready: usize) -> io::Result<Self> {
+        Self::forget_ready(&directory)?;
         Ok(Self {
-            folder,
+            directory,
             making: Mutex::new(()),
             ready: Pool::new(ready),
         })
@@ -77,17 +77,17 @@ impl Disks {
 
     /// An empty disk of this size, made if this is the first time it is asked for.
     fn empty(&self, mebibytes: u32) -> Result<PathBuf, DiskError> {
-        let path = self.folder.join(format!("empty-{mebibytes}.ext4"));
+        let path = self.directory.join(format!("empty-{mebibytes}.ext4"));
         if path.exists() {
             return Ok(path);
         }
-        let _one_at_a_time = self.making.lock().expect("no holder panics");
+        let _one_at_a_time = self.making.lock();
         if path.exists() {
             return Ok(path);
         }
-        fs::create_dir_all(&self.folder).map_err(file("make", &self.folder))?;
+        fs::create_dir_all(&self.directory).map_err(file("make", &self.directory))?;
         // Only a finished one gets the name, so that a crash in between leaves no half.
-        let unfinished = self.folder.join(format!("making-{mebibytes}.ext4"));
+        let unfinished = self.directory.join(format!("making-{mebibytes}.ext4"));
         format(&unfinished, mebibytes)?;
         fs::rename(&unfinished, &path).map_err(file("rename", &unfinished))?;
         Ok(path)
@@ -169,9 +169,9 @@ mod tests {
 
     #[test]
     fn a_disk_is_a_whole_filesystem_and_takes_almost_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let disks = Disks::new(folder.path().join("disks"), 0).unwrap();
-        let path = folder.path().join("disk.img");
+        let directory = tempfile::tempdir().unwrap();
+        let disks = Disks::new(directory.path().join("disks"), 0).unwrap();
+        let path = directory.path().join("disk.img");
         disks.make(&path, 10 * 1024).unwrap();
         assert!(used(&path).unwrap() < 8 * MIB, "{}", used(&path).unwrap());
         let checked = Command::new("e2fsck")
@@ -184,17 +184,19 @@ mod tests {
 
     #[test]
     fn many_at_once_make_one_empty_disk() {
-        let folder = tempfile::tempdir().unwrap();
-        let disks = Disks::new(folder.path().join("disks"), 0).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let disks = Disks::new(directory.path().join("disks"), 0).unwrap();
         std::thread::scope(|scope| {
             for number in 0..8 {
-                let path = folder.path().join(number.to_string());
+                let path = directory.path().join(number.to_string());
                 let disks = &disks;
                 scope.spawn(move || disks.make(&path, 32).unwrap());
             }
         });
         assert_eq!(
-            fs::read_dir(folder.path().join("disks")).unwrap().count(),
+            fs::read_dir(directory.path().join("disks"))
+                .unwrap()
+                .count(),
             1
         );
     }

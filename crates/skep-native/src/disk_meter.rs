@@ -75,10 +75,10 @@ impl DiskMeter {
     ///
     /// If the sandbox has lost the device and another one has it.
     pub(crate) fn traffic(&self, devices: &Path, image: &Path) -> io::Result<Traffic> {
-        let folder = devices.join(format!("loop{}", self.device));
-        let now = counted(&folder)?;
+        let directory = devices.join(format!("loop{}", self.device));
+        let now = counted(&directory)?;
         // The counters stay when the device is let go, until somebody else uses it.
-        if folder.join("loop").exists() && !holds(&folder, image)? {
+        if directory.join("loop").exists() && !holds(&directory, image)? {
             return Err(io::Error::other("the device is another sandbox's now"));
         }
         Ok(Traffic {
@@ -88,13 +88,13 @@ impl DiskMeter {
     }
 }
 
-fn holds(folder: &Path, image: &Path) -> io::Result<bool> {
-    let held = fs::read_to_string(folder.join("loop/backing_file"))?;
+fn holds(directory: &Path, image: &Path) -> io::Result<bool> {
+    let held = fs::read_to_string(directory.join("loop/backing_file"))?;
     Ok(Path::new(held.trim_end_matches('\n')) == image)
 }
 
-fn counted(folder: &Path) -> io::Result<Traffic> {
-    let text = fs::read_to_string(folder.join("stat"))?;
+fn counted(directory: &Path) -> io::Result<Traffic> {
+    let text = fs::read_to_string(directory.join("stat"))?;
     let mut fields = text.split_whitespace().map(str::parse::<u64>);
     // Requests, merged requests, sectors, time; for reading, then for writing.
     let mut sectors = |index: usize| match fields.nth(index) {
@@ -114,23 +114,23 @@ mod tests {
     use super::*;
 
     fn device(devices: &Path, number: u32, image: Option<&str>, read: u64, written: u64) {
-        let folder = devices.join(format!("loop{number}"));
-        fs::create_dir_all(&folder).unwrap();
+        let directory = devices.join(format!("loop{number}"));
+        fs::create_dir_all(&directory).unwrap();
         let stat = format!("  1 0 {read} 5 2 0 {written} 6 0 0 0 0 0 0 0 0 0\n");
-        fs::write(folder.join("stat"), stat).unwrap();
+        fs::write(directory.join("stat"), stat).unwrap();
         match image {
             Some(image) => {
-                fs::create_dir_all(folder.join("loop")).unwrap();
-                fs::write(folder.join("loop/backing_file"), format!("{image}\n")).unwrap();
+                fs::create_dir_all(directory.join("loop")).unwrap();
+                fs::write(directory.join("loop/backing_file"), format!("{image}\n")).unwrap();
             }
-            None => fs::remove_dir_all(folder.join("loop")).unwrap_or_default(),
+            None => fs::remove_dir_all(directory.join("loop")).unwrap_or_default(),
         }
     }
 
     #[test]
     fn only_what_went_through_since_the_start_counts() {
-        let folder = tempfile::tempdir().unwrap();
-        let devices = folder.path();
+        let directory = tempfile::tempdir().unwrap();
+        let devices = directory.path();
         device(devices, 2, Some("/image"), 100, 200);
         let image = Path::new("/image");
         let meter = DiskMeter::of_device(devices, 2).unwrap();
@@ -146,8 +146,8 @@ mod tests {
 
     #[test]
     fn a_disk_that_could_not_write_is_told_from_that_of_another() {
-        let folder = tempfile::tempdir().unwrap();
-        let devices = folder.path();
+        let directory = tempfile::tempdir().unwrap();
+        let devices = directory.path();
         device(devices, 2, Some("/image"), 0, 0);
         let file_system = devices.join("ext4/loop2");
         fs::create_dir_all(&file_system).unwrap();
@@ -165,9 +165,9 @@ mod tests {
 
     #[test]
     fn the_device_of_a_disk_is_found_by_its_mount() {
-        let folder = tempfile::tempdir().unwrap();
-        let disks = crate::disk::Disks::new(folder.path().join("disks"), 0).unwrap();
-        let image = folder.path().join("image");
+        let directory = tempfile::tempdir().unwrap();
+        let disks = crate::disk::Disks::new(directory.path().join("disks"), 0).unwrap();
+        let image = directory.path().join("image");
         let mount = disks.mount(&image, 32).unwrap();
         let meter = DiskMeter::of(mount.as_fd()).unwrap();
         meter.traffic(Path::new(BLOCK_DEVICES), &image).unwrap();

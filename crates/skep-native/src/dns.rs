@@ -1,4 +1,4 @@
-//! Names for sandboxes, answered at the gateway.
+//! Naming for sandboxes, answered at the gateway.
 //!
 //! The host's resolver usually sits where sandboxes may not go, so the server asks on their
 //! behalf. What comes back is checked: an answer that points into a denied range is taken out,
@@ -11,10 +11,11 @@ mod upstream;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
+use parking_lot::Mutex;
 use skep_telemetry::{Chain, Tasks};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -28,7 +29,7 @@ pub(crate) const PORT: u16 = 53;
 /// would; resolvers ask again.
 const IN_FLIGHT: usize = 64;
 /// Time limit for a TCP client to send its next query.
-const PATIENCE: Duration = Duration::from_secs(10);
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// No question is longer, and no UDP answer either.
 const LONGEST_UDP: usize = 4096;
 
@@ -164,9 +165,9 @@ impl Service {
 
     async fn converse(&self, mut stream: TcpStream, client: IpAddr) -> io::Result<()> {
         loop {
-            let length = tokio::time::timeout(PATIENCE, stream.read_u16()).await??;
+            let length = tokio::time::timeout(QUESTION_TIMEOUT, stream.read_u16()).await??;
             let mut question = vec![0; usize::from(length)];
-            tokio::time::timeout(PATIENCE, stream.read_exact(&mut question)).await??;
+            tokio::time::timeout(QUESTION_TIMEOUT, stream.read_exact(&mut question)).await??;
             let Some(answer) = self.answer(&question, client, upstream::Way::Tcp).await else {
                 return Ok(());
             };
@@ -199,7 +200,7 @@ struct Turn {
 
 impl Turn {
     fn take(service: &Arc<Service>, client: IpAddr) -> Option<Self> {
-        let mut in_flight = service.in_flight.lock().expect("no holder panics");
+        let mut in_flight = service.in_flight.lock();
         let count = in_flight.entry(client).or_default();
         if *count >= IN_FLIGHT {
             return None;
@@ -214,7 +215,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut in_flight = self.service.in_flight.lock().expect("no holder panics");
+        let mut in_flight = self.service.in_flight.lock();
         if let Some(count) = in_flight.get_mut(&self.client) {
             *count -= 1;
             if *count == 0 {

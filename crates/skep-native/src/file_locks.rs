@@ -16,9 +16,9 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use skep_types::SandboxId;
 
 /// The locks of a sandbox that are nobody's business: 800 KiB.
@@ -69,7 +69,7 @@ impl LockWatch {
         &self,
         sandboxes: impl FnOnce() -> Vec<(SandboxId, i32)>,
     ) -> io::Result<Vec<SandboxId>> {
-        let mut next = self.next.lock().expect("no holder panics");
+        let mut next = self.next.lock();
         let began = Instant::now();
         if began < *next {
             return Ok(Vec::new());
@@ -242,12 +242,12 @@ impl<'a> Owners<'a> {
 
     /// Some threads of a process, the first one among them.
     fn threads(&self, pid: &str) -> Vec<PathBuf> {
-        let folder = self.proc.join(pid).join("task");
-        let threads = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let directory = self.proc.join(pid).join("task");
+        let threads = fs::read_dir(&directory).into_iter().flatten().flatten();
         let mut threads: Vec<_> = threads.map(|thread| thread.path()).collect();
         shuffle(&mut threads);
         threads.truncate(THREADS);
-        let first = folder.join(pid);
+        let first = directory.join(pid);
         if !threads.contains(&first) {
             threads.push(first);
         }
@@ -344,13 +344,13 @@ mod tests {
                 sandboxes: [(SandboxId::random(), 7), (SandboxId::random(), 9)],
             };
             for (pid, namespace) in [(1, 1), (7, 2), (8, 2), (9, 3)] {
-                let folder = host.proc.path().join(pid.to_string());
-                let thread = folder.join(format!("task/{pid}"));
-                fs::create_dir_all(folder.join("ns")).unwrap();
+                let directory = host.proc.path().join(pid.to_string());
+                let thread = directory.join(format!("task/{pid}"));
+                fs::create_dir_all(directory.join("ns")).unwrap();
                 fs::create_dir_all(thread.join("fdinfo")).unwrap();
                 fs::write(thread.join("status"), "Name:\tx\nFDSize:\t64\n").unwrap();
                 let link = format!("pid:[{namespace}]");
-                std::os::unix::fs::symlink(link, folder.join("ns/pid")).unwrap();
+                std::os::unix::fs::symlink(link, directory.join("ns/pid")).unwrap();
             }
             host.lists("");
             host
@@ -373,12 +373,12 @@ mod tests {
                 .lines()
                 .map(|line| format!("lock:\t{line}\n"))
                 .collect();
-            let folder = self.proc.path().join(format!("{pid}/task/{thread}/fdinfo"));
-            fs::create_dir_all(&folder).unwrap();
-            let status = folder.parent().unwrap().join("status");
+            let directory = self.proc.path().join(format!("{pid}/task/{thread}/fdinfo"));
+            fs::create_dir_all(&directory).unwrap();
+            let status = directory.parent().unwrap().join("status");
             fs::write(status, "FDSize:\t64\n").unwrap();
             let text = format!("pos:\t0\nflags:\t02\n{prefixed}");
-            fs::write(folder.join(descriptor.to_string()), text).unwrap();
+            fs::write(directory.join(descriptor.to_string()), text).unwrap();
         }
 
         #[track_caller]
@@ -442,12 +442,12 @@ mod tests {
 
     #[test]
     fn a_large_table_of_descriptors_is_sampled() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("status"), "FDSize:\t1048576\n").unwrap();
-        let sampled = sampled_descriptors(folder.path(), 100);
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("status"), "FDSize:\t1048576\n").unwrap();
+        let sampled = sampled_descriptors(directory.path(), 100);
         assert_eq!(sampled.len(), 100);
         assert!(sampled.iter().any(|number| number.len() > 3), "{sampled:?}");
-        assert!(sampled_descriptors(&folder.path().join("gone"), 100).is_empty());
+        assert!(sampled_descriptors(&directory.path().join("gone"), 100).is_empty());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use skep_types::{Egress, PLATFORM_DENIED};
 
 use crate::config::NativeConfig;
 use crate::defence::Defence;
-use crate::instance::{Names, all_subnets};
+use crate::instance::{Naming, all_subnets};
 use crate::kernel_settings::Bystanders;
 
 /// Groups of interfaces, which only mean something together with their names.
@@ -58,30 +58,30 @@ pub(crate) fn denied() -> Vec<Ipv4Net> {
 
 /// Puts the rules in force, in place of those of an earlier server. Blocks.
 pub(crate) fn install(
-    names: Names,
+    naming: Naming,
     config: &NativeConfig,
     bystanders: &Bystanders,
 ) -> Result<(), FirewallError> {
-    run_nft(&rules(names, config, bystanders))
+    run_nft(&rules(naming, config, bystanders))
 }
 
 /// Takes the rules away. Blocks.
-pub(crate) fn remove(names: Names) -> Result<(), FirewallError> {
-    run_nft(&replace(names, Vec::new()))
+pub(crate) fn remove(naming: Naming) -> Result<(), FirewallError> {
+    run_nft(&replace(naming, Vec::new()))
 }
 
 /// Returns true if the table of this instance number is installed. Blocks.
-pub(crate) fn is_installed(names: Names) -> io::Result<bool> {
+pub(crate) fn is_installed(naming: Naming) -> io::Result<bool> {
     let listed = Command::new("nft")
-        .args(["list", "table", "inet", &names.table()])
+        .args(["list", "table", "inet", &naming.table()])
         .stdin(Stdio::null())
         .output()?;
     Ok(listed.status.success())
 }
 
-fn rules(names: Names, config: &NativeConfig, bystanders: &Bystanders) -> Value {
-    let table = names.table();
-    let ours = format!("{}*", names.interface_prefix());
+fn rules(naming: Naming, config: &NativeConfig, bystanders: &Bystanders) -> Value {
+    let table = naming.table();
+    let ours = format!("{}*", naming.interface_prefix());
     let from_ours = equal(meta("iifname"), json!(ours));
     let known = json!({"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": ["established", "related"]}});
     let unknown =
@@ -100,7 +100,7 @@ fn rules(names: Names, config: &NativeConfig, bystanders: &Bystanders) -> Value 
     };
     let no_ipv6 = unless_left_out(Defence::Launch(skep_launch::Defence::NoIpv6), &drop);
     let checked_sender = unless_left_out(Defence::CheckedSenders, &drop);
-    let closed_machine = unless_left_out(Defence::ClosedMachine, &refuse);
+    let closed_machine = unless_left_out(Defence::ClosedHost, &refuse);
     let closed_neighbour = unless_left_out(Defence::ClosedNeighbours, &refuse);
     let denied_range = unless_left_out(Defence::DeniedRanges, &refuse);
     let rule = |chain: &str, expressions: &[&Value]| json!({"add": {"rule": {"family": "inet", "table": table, "chain": chain, "expr": expressions}}});
@@ -129,7 +129,7 @@ fn rules(names: Names, config: &NativeConfig, bystanders: &Bystanders) -> Value 
     let jump = |target: &str| json!({"goto": {"target": target}});
     let dns = |protocol: &str| {
         [
-            equal(payload("ip", "daddr"), json!(names.gateway().to_string())),
+            equal(payload("ip", "daddr"), json!(naming.gateway().to_string())),
             equal(payload(protocol, "dport"), json!(DNS)),
         ]
     };
@@ -199,7 +199,7 @@ fn rules(names: Names, config: &NativeConfig, bystanders: &Bystanders) -> Value 
         rule(
             "leaving",
             &[
-                &equal(payload("ip", "saddr"), range(&names.subnet())),
+                &equal(payload("ip", "saddr"), range(&naming.subnet())),
                 &differ(meta("oifname"), json!(ANY_INTERFACE)),
                 &json!({"masquerade": null}),
             ],
@@ -207,7 +207,7 @@ fn rules(names: Names, config: &NativeConfig, bystanders: &Bystanders) -> Value 
     ];
     if config.has(Defence::UntrackedNames) {
         commands.push(base("answering", "filter", "output", -300));
-        commands.extend(untracked_names(names).map(|(chain, expressions)| {
+        commands.extend(untracked_names(naming).map(|(chain, expressions)| {
             let expressions: Vec<_> = expressions.iter().collect();
             rule(chain, &expressions)
         }));
@@ -221,18 +221,18 @@ fn rules(names: Names, config: &NativeConfig, bystanders: &Bystanders) -> Value 
     }
     let mut with_table = vec![json!({"add": {"table": {"family": "inet", "name": table}}})];
     with_table.extend(commands);
-    replace(names, with_table)
+    replace(naming, with_table)
 }
 
 /// Rules that keep questions for names, and the answers, out of the host's table of connections:
 /// it is one for all, and an entry for each would stay for half a minute. Nothing here asks
 /// whether a name's packet belongs to a connection.
-fn untracked_names(names: Names) -> [(&'static str, Vec<Value>); 4] {
+fn untracked_names(naming: Naming) -> [(&'static str, Vec<Value>); 4] {
     let to_ours = equal(
         meta("oifname"),
-        json!(format!("{}*", names.interface_prefix())),
+        json!(format!("{}*", naming.interface_prefix())),
     );
-    let gateway = json!(names.gateway().to_string());
+    let gateway = json!(naming.gateway().to_string());
     let question = |protocol: &str| {
         vec![
             equal(payload("ip", "daddr"), gateway.clone()),
@@ -257,8 +257,8 @@ fn untracked_names(names: Names) -> [(&'static str, Vec<Value>); 4] {
 }
 
 /// One transaction that removes the table, whether it is there or not, and does `commands`.
-fn replace(names: Names, commands: Vec<Value>) -> Value {
-    let table = json!({"table": {"family": "inet", "name": names.table()}});
+fn replace(naming: Naming, commands: Vec<Value>) -> Value {
+    let table = json!({"table": {"family": "inet", "name": naming.table()}});
     // To delete a table that is not there is an error, to add one that is there is none. All of it
     // is one transaction, so there is no moment without rules.
     let mut all = vec![json!({"add": table}), json!({"delete": table})];

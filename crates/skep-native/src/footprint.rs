@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::instance::{self, CLAIMS, INSTANCES, Names, REMEMBERED};
+use crate::instance::{self, CLAIMS, INSTANCES, Naming, REMEMBERED};
 use crate::kernel_settings::{ChangedSetting, KeptSetting, KernelSettings};
 use crate::native::sandboxes_live;
 use crate::{firewall, gateway};
@@ -132,12 +132,12 @@ pub fn footprint(data_dir: &Path, cgroup_root: &Path) -> io::Result<Footprint> {
     footprint.others = others(own, cgroup_root)?;
     let mut items = Vec::new();
     if let Some(number) = own {
-        let names = Names::of(number);
-        footprint.processes = groups(names, cgroup_root, &mut items)?;
-        interfaces(names, &mut items)?;
+        let naming = Naming::of(number);
+        footprint.processes = groups(naming, cgroup_root, &mut items)?;
+        interfaces(naming, &mut items)?;
         settings(&footprint.others, &mut items)?;
-        if firewall::is_installed(names)? {
-            items.push(item(Kind::FilterTable, format!("inet {}", names.table())));
+        if firewall::is_installed(naming)? {
+            items.push(item(Kind::FilterTable, format!("inet {}", naming.table())));
         }
         let claim = instance::claim_of(Path::new(CLAIMS), number);
         items.push(item(Kind::InstanceNumber, claim.display().to_string()));
@@ -233,18 +233,18 @@ fn others(own: Option<u8>, cgroup_root: &Path) -> io::Result<Vec<OtherInstallati
 }
 
 /// Sandboxes and the cgroups they are in, on whatever version; returns how many processes run.
-fn groups(names: Names, root: &Path, items: &mut Vec<Item>) -> io::Result<usize> {
-    let controllers = folders(root)?.into_iter().map(|name| root.join(name));
+fn groups(naming: Naming, root: &Path, items: &mut Vec<Item>) -> io::Result<usize> {
+    let controllers = directories(root)?.into_iter().map(|name| root.join(name));
     let parents = std::iter::once(root.to_owned()).chain(controllers);
     let parents: Vec<PathBuf> = parents
-        .map(|folder| folder.join(names.cgroup()))
+        .map(|directory| directory.join(naming.cgroup()))
         .filter(|parent| parent.is_dir())
         .collect();
     let mut sandboxes = BTreeSet::new();
     let mut processes = BTreeSet::new();
     for parent in &parents {
         items.push(item(Kind::Cgroup, parent.display().to_string()));
-        for name in folders(parent)? {
+        for name in directories(parent)? {
             collect_processes(&parent.join(&name), &mut processes)?;
             if !name.starts_with(crate::pool::PREFIX) {
                 sandboxes.insert(name);
@@ -256,7 +256,7 @@ fn groups(names: Names, root: &Path, items: &mut Vec<Item>) -> io::Result<usize>
 }
 
 /// The names of directories in one; none if it is gone.
-fn folders(path: &Path) -> io::Result<Vec<String>> {
+fn directories(path: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -278,7 +278,7 @@ fn collect_processes(group: &Path, processes: &mut BTreeSet<String>) -> io::Resu
         Err(error) if is_no_list(&error) => {}
         Err(error) => return Err(error),
     }
-    for name in folders(group)? {
+    for name in directories(group)? {
         collect_processes(&group.join(name), processes)?;
     }
     Ok(())
@@ -291,12 +291,12 @@ fn is_no_list(error: &io::Error) -> bool {
         || code == Some(rustix::io::Errno::NODEV.raw_os_error())
 }
 
-fn interfaces(names: Names, items: &mut Vec<Item>) -> io::Result<()> {
-    let gateway = names.gateway_interface();
+fn interfaces(naming: Naming, items: &mut Vec<Item>) -> io::Result<()> {
+    let gateway = naming.gateway_interface();
     if Path::new("/sys/class/net").join(&gateway).exists() {
         items.push(item(Kind::Interface, gateway));
     }
-    let links = gateway::links(names)?;
+    let links = gateway::links(naming)?;
     items.extend(
         links
             .iter()
@@ -375,19 +375,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_is_no_installation_has_nothing() {
-        let folder = tempfile::tempdir().unwrap();
+    fn a_directory_that_is_no_installation_has_nothing() {
+        let directory = tempfile::tempdir().unwrap();
         let root = Path::new("/sys/fs/cgroup");
-        let missing = footprint(&folder.path().join("none"), root).unwrap();
+        let missing = footprint(&directory.path().join("none"), root).unwrap();
         assert!(missing.items.is_empty() && missing.server.is_none());
         // Other installations are seen from anywhere.
-        let here = footprint(folder.path(), root).unwrap();
+        let here = footprint(directory.path(), root).unwrap();
         assert_eq!(missing.others.len(), here.others.len());
-        let empty = footprint(folder.path(), root).unwrap();
+        let empty = footprint(directory.path(), root).unwrap();
         assert!(empty.items.is_empty() && empty.server.is_none());
         // A number that another installation has now is not its own.
-        fs::write(folder.path().join(REMEMBERED), "31").unwrap();
-        assert!(footprint(folder.path(), root).unwrap().items.is_empty());
+        fs::write(directory.path().join(REMEMBERED), "31").unwrap();
+        assert!(footprint(directory.path(), root).unwrap().items.is_empty());
     }
 
     #[test]

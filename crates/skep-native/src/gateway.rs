@@ -5,23 +5,23 @@ use std::io;
 
 use skep_linux::route::Routes;
 
-use crate::instance::{Names, Slot};
+use crate::instance::{Naming, Slot};
 use crate::kernel_settings::{KernelSettings, NEIGHBOURS};
 
 /// Makes the interface that holds the gateway's address, unless an earlier server has, and
 /// lets the host pass packets on. Blocks.
 ///
 /// The interface is a bridge without ports: it is there on every kernel that runs containers.
-pub(crate) fn set_up(names: Names, settings: &KernelSettings) -> io::Result<()> {
+pub(crate) fn set_up(naming: Naming, settings: &KernelSettings) -> io::Result<()> {
     let mut routes = Routes::open()?;
-    let interface = names.gateway_interface();
+    let interface = naming.gateway_interface();
     match routes.make_bridge(&interface) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
     }
     let index = routes.index_of(&interface)?;
-    routes.add_address(index, names.gateway(), 32)?;
+    routes.add_address(index, naming.gateway(), 32)?;
     settings.switch_forwarding_on()?;
     NEIGHBOURS
         .iter()
@@ -29,8 +29,8 @@ pub(crate) fn set_up(names: Names, settings: &KernelSettings) -> io::Result<()> 
 }
 
 /// Takes the interface away.
-pub(crate) fn take_down(names: Names) -> io::Result<()> {
-    Routes::open()?.delete_link(&names.gateway_interface())?;
+pub(crate) fn take_down(naming: Naming) -> io::Result<()> {
+    Routes::open()?.delete_link(&naming.gateway_interface())?;
     Ok(())
 }
 
@@ -52,11 +52,14 @@ pub(crate) fn traffic(slot: Slot) -> io::Result<(u64, u64)> {
 }
 
 /// The slots of all links that are there. Blocks.
-pub(crate) fn links(names: Names) -> io::Result<Vec<Slot>> {
+pub(crate) fn links(naming: Naming) -> io::Result<Vec<Slot>> {
     let mut slots = Vec::new();
     for interface in fs::read_dir("/sys/class/net")? {
         let name = interface?.file_name();
-        slots.extend(name.to_str().and_then(|name| names.slot_of_interface(name)));
+        slots.extend(
+            name.to_str()
+                .and_then(|name| naming.slot_of_interface(name)),
+        );
     }
     Ok(slots)
 }

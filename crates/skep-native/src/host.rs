@@ -1,21 +1,21 @@
-//! What all sandboxes of this server share, and how one is made and removed.
+//! Everything that all sandboxes of this server share; making and removing one.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::hash_map;
 use std::fs::{self, File};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use skep_isolation::{DestroyError, LaunchError, LaunchRequest};
 use skep_launch::{
-    CarriedOutBy, Descriptors, LaunchPlan, Parent, SpawnError, StandingLauncher, Started, Step,
-    sealed_file,
+    Descriptors, ForkServer, LaunchPlan, LaunchedBy, Parent, SpawnError, Started, Step, sealed_file,
 };
 use skep_linux::packet;
 use skep_telemetry::{Chain, Counter};
@@ -28,40 +28,40 @@ use crate::defence::Defence;
 use crate::disk::{self, Disks};
 use crate::disk_meter::{BLOCK_DEVICES, DiskMeter, FILE_SYSTEMS};
 use crate::file_locks::LockWatch;
-use crate::instance::{Names, Slot};
+use crate::instance::{Naming, Slot};
 use crate::leftovers::Leftovers;
 use crate::log::{KeptLogs, Log};
 use crate::pool::UnderWay;
 use crate::queues::QueueWatch;
 use crate::record::Record;
-use crate::resident::Resident;
+use crate::sandbox::NativeSandbox;
 use crate::slots::Slots;
 use crate::zygote::{Holder, Zygotes};
 use crate::{dns, gateway, plan};
 
-/// How long the launcher may take. It takes milliseconds, unless the machine is overloaded.
-const LAUNCHER_DEADLINE: Duration = Duration::from_secs(30);
-/// How much an agent may ever say to the operator. Agents are quiet; this is for their last
-/// words.
-const LAST_WORDS_BYTES: u64 = 64 << 10;
+/// Time limit for the launcher. It takes milliseconds, unless the host is overloaded.
+const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Limit on what an agent may write to its standard error. Agents are quiet; this is for the
+/// last lines before an end.
+const STDERR_BYTES: u64 = 64 << 10;
 
-/// What all sandboxes of this server share.
+/// Everything that all sandboxes of this server share.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) config: NativeConfig,
-    pub(crate) names: Names,
+    pub(crate) naming: Naming,
     pub(crate) cgroups: Cgroups,
     pub(crate) groups: ReadyGroups,
     pub(crate) slots: Slots,
-    /// Names this run of the machine.
+    /// Names this run of the host.
     pub(crate) boot: String,
     pub(crate) logs: KeptLogs,
     pub(crate) disks: Disks,
     pub(crate) under_way: UnderWay,
     pub(crate) zygotes: Zygotes,
-    pub(crate) launcher: StandingLauncher,
+    pub(crate) launcher: ForkServer,
     pub(crate) launches: Arc<LaunchCounts>,
-    /// Whether parts of sandboxes are made ready.
+    /// True if parts of sandboxes are made ready.
     keeps_ready: AtomicBool,
     pub(crate) leftovers: Leftovers,
     queues: QueueWatch,
@@ -69,29 +69,29 @@ pub(crate) struct Host {
     agent: OwnedFd,
     /// Every sandbox that was launched or adopted by this server and not destroyed yet, those
     /// that are being launched included.
-    tenants: Mutex<HashMap<SandboxId, Tenant>>,
-    /// Where the next launches are to fail. For tests.
+    entries: Mutex<HashMap<SandboxId, Entry>>,
+    /// Step at which the next launches are to fail. For tests.
     fail_at: Mutex<Option<Step>>,
 }
 
-/// How many sandboxes were launched, and by whom.
+/// Numbers of launched sandboxes, by the kind of their launcher.
 #[derive(Debug, Default)]
 pub struct LaunchCounts {
-    /// By a fork of the launcher that stays.
+    /// Those launched by a fork of the fork server.
     pub by_fork: Counter,
-    /// By a launcher of their own, because that one did not answer.
+    /// Those launched by a launcher of their own, because the fork server did not answer.
     pub by_own_launcher: Counter,
 }
 
 #[derive(Debug, Clone)]
-struct Tenant {
+struct Entry {
     slot: Slot,
     egress: Egress,
     /// Missing until it runs.
-    resident: Option<Arc<Resident>>,
+    sandbox: Option<Arc<NativeSandbox>>,
 }
 
-/// What only a living sandbox has.
+/// Counters that only a living sandbox has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LastLook {
     /// Bytes of memory, and processes.
@@ -115,25 +115,25 @@ impl LastLook {
 
 /// A sandbox whose first process runs, but has not said that it listens.
 #[derive(Debug)]
-pub(crate) struct Newcomer {
+pub(crate) struct LaunchedProcess {
     pub(crate) started: Started,
     /// Gets one byte when the agent listens.
     pub(crate) ready: OwnedFd,
-    pub(crate) last_words: OwnedFd,
+    pub(crate) agent_stderr: OwnedFd,
     pub(crate) log: Log,
-    /// Where its agent asks for kernels, if it is below a zygote.
+    /// Socket on which its agent asks for kernels, if it is below a zygote.
     pub(crate) forks: Option<OwnedFd>,
     pub(crate) meter: Option<DiskMeter>,
-    /// How long disk and cgroups took.
+    /// Duration of making disk and cgroups.
     pub(crate) prepared_in: Duration,
-    /// How long the launcher took.
+    /// Duration of the launcher's work.
     pub(crate) launched_in: Duration,
 }
 
 impl Host {
     pub(crate) fn new(
         config: NativeConfig,
-        names: Names,
+        naming: Naming,
         cgroups: Cgroups,
         boot: String,
     ) -> io::Result<Self> {
@@ -143,23 +143,23 @@ impl Host {
             .disk_bytes_per_second
             .and_then(|speed| IoLimit::on_disk_of(&config.data_dir, speed));
         Ok(Self {
-            names,
+            naming,
             groups: ReadyGroups::new(&cgroups, config.ready_parts, io).map_err(io::Error::other)?,
             cgroups,
             under_way: UnderWay::default(),
-            slots: Slots::new(names),
+            slots: Slots::new(naming),
             boot,
             logs: KeptLogs::open(config.data_dir.join("logs"))?,
             disks: Disks::new(config.data_dir.join("disks"), config.ready_parts)?,
             zygotes: Zygotes::new(config.zygotes.clone())?,
-            launcher: StandingLauncher::new(config.launcher.clone()),
+            launcher: ForkServer::new(config.launcher.clone()),
             launches: Arc::default(),
             keeps_ready: AtomicBool::new(true),
             leftovers: Leftovers::default(),
             queues: QueueWatch::default(),
             locks: LockWatch::new(),
             agent,
-            tenants: Mutex::default(),
+            entries: Mutex::default(),
             fail_at: Mutex::default(),
             config,
         })
@@ -167,42 +167,41 @@ impl Host {
 
     /// Registers a sandbox before anything of it is made, so that a sweep spares it. False if
     /// there is one of that name already, which is left as it is.
-    pub(crate) fn move_in(&self, id: &SandboxId, slot: Slot, egress: Egress) -> bool {
-        let tenant = Tenant {
-            slot,
-            egress,
-            resident: None,
-        };
-        match self.tenants().entry(id.clone()) {
-            Entry::Occupied(_) => false,
-            Entry::Vacant(place) => {
-                place.insert(tenant);
+    pub(crate) fn register(&self, id: &SandboxId, slot: Slot, egress: Egress) -> bool {
+        match self.entries.lock().entry(id.clone()) {
+            hash_map::Entry::Occupied(_) => false,
+            hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(Entry {
+                    slot,
+                    egress,
+                    sandbox: None,
+                });
                 true
             }
         }
     }
 
     /// Makes a sandbox findable.
-    pub(crate) fn settle(&self, id: &SandboxId, resident: &Arc<Resident>) {
-        if let Some(tenant) = self.tenants().get_mut(id) {
-            tenant.resident = Some(Arc::clone(resident));
+    pub(crate) fn attach(&self, id: &SandboxId, sandbox: &Arc<NativeSandbox>) {
+        if let Some(entry) = self.entries.lock().get_mut(id) {
+            entry.sandbox = Some(Arc::clone(sandbox));
         }
     }
 
     /// Forgets a sandbox of which nothing is left.
-    pub(crate) fn move_out(&self, id: &SandboxId, slot: Slot) {
-        self.tenants().remove(id);
+    pub(crate) fn unregister(&self, id: &SandboxId, slot: Slot) {
+        self.entries.lock().remove(id);
         self.slots.give_back(slot);
         self.zygotes.end_unused(self);
     }
 
     /// The sandbox of this name, if it runs here.
-    pub(crate) fn resident(&self, id: &SandboxId) -> Option<Arc<Resident>> {
-        self.tenants().get(id)?.resident.clone()
+    pub(crate) fn sandbox(&self, id: &SandboxId) -> Option<Arc<NativeSandbox>> {
+        self.entries.lock().get(id)?.sandbox.clone()
     }
 
     pub(crate) fn knows(&self, id: &SandboxId) -> bool {
-        self.tenants().contains_key(id)
+        self.entries.lock().contains_key(id)
     }
 
     /// Makes everything a sandbox needs and starts its first process. Blocks.
@@ -213,19 +212,19 @@ impl Host {
         request: &LaunchRequest,
         slot: Slot,
         holder: Option<&Holder>,
-    ) -> Result<Newcomer, LaunchError> {
+    ) -> Result<LaunchedProcess, LaunchError> {
         let start = Instant::now();
-        let folder = self.folder(&request.id);
-        let image = folder.join(plan::IMAGE);
-        make_folder(&folder)?;
-        make_folder(&folder.join(plan::STAGING))?;
+        let directory = self.directory(&request.id);
+        let image = directory.join(plan::IMAGE);
+        make_directory(&directory)?;
+        make_directory(&directory.join(plan::STAGING))?;
         let disk = self
             .disks
             .mount(&image, request.resources.disk_mib)
             .map_err(failed("make the sandbox's disk"))?;
         let meter = DiskMeter::of(disk.as_fd());
         let group = Group::new(&request.id);
-        let doors = self
+        let join_fds = self
             .groups
             .make(&self.cgroups, &group, &request.resources)
             .map_err(failed("make the sandbox's cgroup"))?;
@@ -237,7 +236,7 @@ impl Host {
         let config = sealed_file("agent-config", request.agent_config.reveal())
             .map_err(failed("store the agent's configuration"))?;
         let (ready, theirs) = io::pipe().map_err(failed("make a pipe"))?;
-        let last_words = last_words_file().map_err(failed("make room for last words"))?;
+        let agent_stderr = stderr_file().map_err(failed("make room for last words"))?;
         let log = Log::new().map_err(failed("make the sandbox's log"))?;
         let copy = |file: &OwnedFd| file.try_clone().map_err(failed("copy a descriptor"));
         let forks = holder.map(|_| packet::pair()).transpose();
@@ -255,28 +254,28 @@ impl Host {
         let passed = plan::Passed {
             zygote,
             disk: descriptors.add(disk),
-            join: descriptors.add_all(doors.join),
-            home: descriptors.add_all(doors.home),
+            join: descriptors.add_all(join_fds.join),
+            home: descriptors.add_all(join_fds.home),
             agent: descriptors.add(copy(&self.agent)?),
-            last_words: descriptors.add(copy(&last_words)?),
+            agent_stderr: descriptors.add(copy(&agent_stderr)?),
             log: descriptors.add(log.share().map_err(failed("copy a descriptor"))?),
             config: descriptors.add(config),
             ready: descriptors.add(theirs),
-            work: descriptors.add_all(doors.work),
-            kill_count: descriptors.add(doors.kill_count),
+            work: descriptors.add_all(join_fds.work),
+            kill_count: descriptors.add(join_fds.kill_count),
             kernels: kernels
                 .into_iter()
                 .map(|(name, file)| (name, descriptors.add(file)))
                 .collect(),
         };
-        let plan = plan::plan(self, request, slot, &folder, &passed);
+        let plan = plan::plan(self, request, slot, &directory, &passed);
         let prepared_in = start.elapsed();
         let started = self.run_launcher(&request.id, &plan, descriptors)?;
-        Ok(Newcomer {
+        Ok(LaunchedProcess {
             meter,
             started,
             ready: ready.into(),
-            last_words,
+            agent_stderr,
             log,
             forks,
             prepared_in,
@@ -292,13 +291,13 @@ impl Host {
     ) -> Result<Started, LaunchError> {
         let launched = self
             .launcher
-            .launch(plan, descriptors, LAUNCHER_DEADLINE)
+            .launch(plan, descriptors, LAUNCHER_TIMEOUT)
             .map_err(told_by_launcher);
-        let (started, carried_out_by) = launched?;
-        match carried_out_by {
-            CarriedOutBy::Fork => self.launches.by_fork.add_one(),
-            CarriedOutBy::OwnLauncher => {
-                tracing::warn!(sandbox = %id, "the launcher did not answer, it was replaced");
+        let (started, launched_by) = launched?;
+        match launched_by {
+            LaunchedBy::Fork => self.launches.by_fork.add_one(),
+            LaunchedBy::OwnLauncher { reason } => {
+                tracing::warn!(sandbox = %id, reason, "fork server failed and was replaced");
                 self.launches.by_own_launcher.add_one();
             }
         }
@@ -318,7 +317,7 @@ impl Host {
     }
 
     /// Says whether parts of sandboxes may be made ready; lets them go if not. Blocks.
-    pub(crate) fn keep_ready(&self, allowed: bool) {
+    pub(crate) fn allow_pools(&self, allowed: bool) {
         self.keeps_ready.store(allowed, Ordering::Relaxed);
         if !allowed {
             self.zygotes.end_without_sandboxes(self);
@@ -326,7 +325,7 @@ impl Host {
         }
     }
 
-    /// What the machine has for sandboxes. Blocks.
+    /// Capacity of the host for sandboxes. Blocks.
     pub(crate) fn capacity(&self) -> io::Result<HostCapacity> {
         let mut capacity = host_capacity(&self.config.data_dir, &self.config.cgroup_root)?;
         let (total, available) = self.slots.count();
@@ -339,17 +338,17 @@ impl Host {
 
     /// The sandboxes whose disk has lost writes. Blocks.
     pub(crate) fn damaged(&self) -> Vec<SandboxId> {
-        let residents: Vec<_> = {
-            let tenants = self.tenants();
-            let residents = tenants.iter().filter_map(|(id, tenant)| {
-                let meter = tenant.resident.as_ref()?.meter()?;
+        let sandboxes: Vec<_> = {
+            let entries = self.entries.lock();
+            let sandboxes = entries.iter().filter_map(|(id, entry)| {
+                let meter = entry.sandbox.as_ref()?.meter()?;
                 Some((id.clone(), meter))
             });
-            residents.collect()
+            sandboxes.collect()
         };
         let has_lost = |(id, meter): &(SandboxId, DiskMeter)| {
             let (devices, file_systems) = (Path::new(BLOCK_DEVICES), Path::new(FILE_SYSTEMS));
-            let image = self.folder(id).join(plan::IMAGE);
+            let image = self.directory(id).join(plan::IMAGE);
             let lost = meter.has_lost_writes(devices, file_systems, &image);
             // One that ends takes its disk away while we look.
             lost.unwrap_or_else(|error| {
@@ -357,30 +356,30 @@ impl Host {
                 false
             })
         };
-        let damaged = residents.into_iter().filter(has_lost);
+        let damaged = sandboxes.into_iter().filter(has_lost);
         damaged.map(|(id, _)| id).collect()
     }
 
-    /// The sandboxes whose sockets or locks hold too much of the machine's memory. Blocks.
+    /// The sandboxes whose sockets or locks hold too much of the host's memory. Blocks.
     pub(crate) fn hoarding(&self) -> Vec<SandboxId> {
-        let residents = || {
-            let tenants = self.tenants();
-            let residents = tenants.iter().filter_map(|(id, tenant)| {
-                let pid = tenant.resident.as_ref()?.pid();
+        let sandboxes = || {
+            let entries = self.entries.lock();
+            let sandboxes = entries.iter().filter_map(|(id, entry)| {
+                let pid = entry.sandbox.as_ref()?.pid();
                 Some((id.clone(), pid))
             });
-            residents.collect::<Vec<_>>()
+            sandboxes.collect::<Vec<_>>()
         };
         let memory = |id: &SandboxId| {
             let limit = self.cgroups.memory_limit(&Group::new(id));
             limit.map_err(io::Error::other)
         };
-        let with_queues = self.queues.look(residents, memory);
+        let with_queues = self.queues.look(sandboxes, memory);
         let mut hoarding = with_queues.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot see what sockets hold");
             Vec::new()
         });
-        let with_locks = self.locks.look(residents);
+        let with_locks = self.locks.look(sandboxes);
         hoarding.extend(with_locks.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot see who holds locks");
             Vec::new()
@@ -416,7 +415,7 @@ impl Host {
         let unlinked = slot.map_or(Ok(()), gateway::remove_link);
         let unlinked = unlinked.map_err(|error| left("network link", error.into()));
         ended.and_then(|()| {
-            let removed = remove_folder(&self.folder(id));
+            let removed = remove_directory(&self.directory(id));
             unlinked.and(removed.map_err(|error| left("files", error.into())))
         })
     }
@@ -433,67 +432,63 @@ impl Host {
         for process in processes {
             // It may have ended meanwhile, which is what everybody wants.
             let map = fs::read_to_string(format!("/proc/{process}/uid_map"));
-            slots.extend(self.names.slots_in_map(&map.unwrap_or_default()));
+            slots.extend(self.naming.slots_in_map(&map.unwrap_or_default()));
         }
         slots.sort_by_key(|slot| slot.number());
         slots.dedup();
         slots
     }
 
-    /// Everything that is there and belongs to no sandbox of this server. Blocks.
-    pub(crate) fn strangers(&self) -> Result<(Vec<SandboxId>, Vec<Slot>), DestroyError> {
+    /// Finds everything that is there and belongs to no sandbox of this server. Blocks.
+    pub(crate) fn find_leftovers(&self) -> Result<(Vec<SandboxId>, Vec<Slot>), DestroyError> {
         let unlisted = |what: &str| {
             let what = what.to_owned();
             move |source: Box<dyn std::error::Error + Send + Sync>| DestroyError { what, source }
         };
         let groups = self.cgroups.list();
         let mut names = groups.map_err(|error| unlisted("cgroups")(error.into()))?;
-        let folders = fs::read_dir(self.config.data_dir.join("sandboxes"));
-        for folder in folders.map_err(|error| unlisted("files")(error.into()))? {
-            let folder = folder.map_err(|error| unlisted("files")(error.into()))?;
-            names.extend(folder.file_name().into_string());
+        let directories = fs::read_dir(self.config.data_dir.join("sandboxes"));
+        for directory in directories.map_err(|error| unlisted("files")(error.into()))? {
+            let directory = directory.map_err(|error| unlisted("files")(error.into()))?;
+            names.extend(directory.file_name().into_string());
         }
         names.sort();
         names.dedup();
         let ids = names.iter().filter_map(|name| name.parse().ok());
         let ids = ids.filter(|id| !self.knows(id)).collect();
-        let links = gateway::links(self.names);
+        let links = gateway::links(self.naming);
         let links = links.map_err(|error| unlisted("network links")(error.into()))?;
         let links = links.into_iter().filter(|slot| !self.slots.is_taken(*slot));
         Ok((ids, links.collect()))
     }
 
-    /// What a sandbox has said to its owner, also after its end. Blocks.
-    pub(crate) fn said(&self, id: &SandboxId) -> io::Result<Vec<u8>> {
-        match self.resident(id) {
-            Some(resident) => resident.said(),
+    /// Reads the log of a sandbox, also after its end. Blocks.
+    pub(crate) fn read_log(&self, id: &SandboxId) -> io::Result<Vec<u8>> {
+        match self.sandbox(id) {
+            Some(sandbox) => sandbox.read_log(),
             None => self.logs.read(id),
         }
     }
 
-    /// Keeps what a sandbox has said beyond its end. Blocks.
+    /// Keeps the log of a sandbox beyond its end. Blocks.
     pub(crate) fn keep_log(&self, id: &SandboxId, log: &Log) {
         let kept = log.read().and_then(|text| self.logs.keep(id, &text));
         if let Err(error) = kept {
-            tracing::warn!(sandbox = %id, %error, "what a sandbox said is lost");
+            tracing::warn!(sandbox = %id, %error, "sandbox log is lost");
         }
     }
 
-    /// What a sandbox has used. Blocks.
+    /// Usage of a sandbox. Blocks.
     pub(crate) fn usage(
         &self,
         id: &SandboxId,
     ) -> Result<Usage, Box<dyn std::error::Error + Send + Sync>> {
         let mut usage = self.cgroups.usage(&Group::new(id))?;
-        usage.disk_bytes = disk::used(&self.folder(id).join(plan::IMAGE))?;
-        let tenant = self.tenants().get(id).cloned();
-        let slot = tenant.as_ref().map(|tenant| tenant.slot);
-        let resident = tenant.and_then(|tenant| tenant.resident);
-        self.add_disk_traffic(
-            &mut usage,
-            id,
-            resident.and_then(|resident| resident.meter()),
-        );
+        usage.disk_bytes = disk::used(&self.directory(id).join(plan::IMAGE))?;
+        let entry = self.entries.lock().get(id).cloned();
+        let slot = entry.as_ref().map(|entry| entry.slot);
+        let sandbox = entry.and_then(|entry| entry.sandbox);
+        self.add_disk_traffic(&mut usage, id, sandbox.and_then(|sandbox| sandbox.meter()));
         // A sandbox that ends takes its link with it, before anybody could read the counters.
         if let Some(Ok(traffic)) = slot.map(gateway::traffic) {
             (usage.received_bytes, usage.sent_bytes) = traffic;
@@ -501,7 +496,7 @@ impl Host {
         Ok(usage)
     }
 
-    /// What a sandbox has at this moment and will not have any more in a moment, once it is
+    /// Counters of a sandbox that are gone in a moment, once it is
     /// killed. Takes microseconds, and what cannot be read is left out.
     pub(crate) fn last_look(&self, id: &SandboxId, slot: Slot) -> LastLook {
         let in_use = self.cgroups.in_use(&Group::new(id)).unwrap_or_default();
@@ -509,8 +504,8 @@ impl Host {
         LastLook { in_use, traffic }
     }
 
-    /// What is known of the usage of a sandbox that ended while there was no server. Blocks.
-    pub(crate) fn remains(&self, record: &Record) -> Usage {
+    /// Usage of a sandbox that ended while there was no server, as far as it is known. Blocks.
+    pub(crate) fn final_usage(&self, record: &Record) -> Usage {
         let mut usage = self
             .cgroups
             .usage(&Group::new(&record.id))
@@ -518,14 +513,14 @@ impl Host {
                 tracing::debug!(sandbox = %record.id, %error, "counters are gone");
                 Usage::default()
             });
-        let image = self.folder(&record.id).join(plan::IMAGE);
+        let image = self.directory(&record.id).join(plan::IMAGE);
         usage.disk_bytes = disk::used(&image).unwrap_or_default();
         self.add_disk_traffic(&mut usage, &record.id, record.meter);
         usage
     }
 
     fn add_disk_traffic(&self, usage: &mut Usage, id: &SandboxId, meter: Option<DiskMeter>) {
-        let image = self.folder(id).join(plan::IMAGE);
+        let image = self.directory(id).join(plan::IMAGE);
         let traffic = meter.map(|meter| meter.traffic(Path::new(BLOCK_DEVICES), &image));
         match traffic {
             Some(Ok(traffic)) => {
@@ -538,52 +533,49 @@ impl Host {
     }
 
     pub(crate) fn fail_at(&self) -> Option<Step> {
-        *self.fail_at.lock().expect("no holder panics")
+        *self.fail_at.lock()
     }
 
     pub(crate) fn set_fail_at(&self, step: Option<Step>) {
-        *self.fail_at.lock().expect("no holder panics") = step;
+        *self.fail_at.lock() = step;
     }
 
     /// Forgets every sandbox, so that a sweep removes it.
-    pub(crate) fn evict_everybody(&self) {
-        for (_, tenant) in self.tenants().drain() {
-            self.slots.give_back(tenant.slot);
+    pub(crate) fn clear(&self) {
+        for (_, entry) in self.entries.lock().drain() {
+            self.slots.give_back(entry.slot);
         }
     }
 
-    pub(crate) fn folder(&self, id: &SandboxId) -> PathBuf {
+    pub(crate) fn directory(&self, id: &SandboxId) -> PathBuf {
         self.config.data_dir.join("sandboxes").join(id.as_str())
-    }
-
-    fn tenants(&self) -> MutexGuard<'_, HashMap<SandboxId, Tenant>> {
-        self.tenants.lock().expect("no holder panics")
     }
 }
 
 impl dns::Clients for Host {
     fn may_resolve(&self, address: Ipv4Addr) -> bool {
-        self.tenants()
+        self.entries
+            .lock()
             .values()
-            .any(|tenant| tenant.slot.address() == address && tenant.egress == Egress::Internet)
+            .any(|entry| entry.slot.address() == address && entry.egress == Egress::Internet)
     }
 }
 
-/// What the agent says, kept in memory: a file on disk would have to be bounded by somebody,
+/// Makes the file for a standard error, in memory: a file on disk would have to be bounded by somebody,
 /// and a pipe would break when the server is restarted.
-pub(crate) fn last_words_file() -> io::Result<OwnedFd> {
+pub(crate) fn stderr_file() -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let file = rustix::fs::memfd_create("last-words", flags)?;
-    rustix::fs::ftruncate(&file, LAST_WORDS_BYTES)?;
+    let file = rustix::fs::memfd_create("agent-stderr", flags)?;
+    rustix::fs::ftruncate(&file, STDERR_BYTES)?;
     let seals = SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals)?;
     Ok(file)
 }
 
-/// What an agent has said to the operator.
-pub(crate) fn read_last_words(words: &OwnedFd) -> io::Result<String> {
+/// Reads the standard error of an agent.
+pub(crate) fn read_stderr(words: &OwnedFd) -> io::Result<String> {
     use std::os::unix::fs::FileExt;
-    let mut bytes = vec![0; usize::try_from(LAST_WORDS_BYTES).map_err(io::Error::other)?];
+    let mut bytes = vec![0; usize::try_from(STDERR_BYTES).map_err(io::Error::other)?];
     let file = File::from(words.try_clone()?);
     let length = file.read_at(&mut bytes, 0)?;
     let text = bytes[..length].split(|byte| *byte == 0).next();
@@ -621,11 +613,11 @@ fn told_by_launcher(error: SpawnError) -> LaunchError {
     }
 }
 
-fn make_folder(path: &Path) -> Result<(), LaunchError> {
+fn make_directory(path: &Path) -> Result<(), LaunchError> {
     fs::create_dir(path).map_err(failed(&format!("make `{}`", path.display())))
 }
 
-fn remove_folder(path: &Path) -> io::Result<()> {
+fn remove_directory(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),

@@ -34,7 +34,7 @@ pub(crate) const IDS: u32 = 65_536;
 pub(crate) const SLOTS: u16 = 1900;
 
 /// Time for which a lock held by the remains of a killed server is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A server's number on this host, while it holds it.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub enum InstanceError {
     #[error("another server uses `{}`", .0.display())]
     DataInUse(PathBuf),
     /// There are as many servers on this host as there can be.
-    #[error("{INSTANCES} servers run on this machine already")]
+    #[error("{INSTANCES} servers run on this host already")]
     AllTaken,
     /// A file could not be used.
     #[error("cannot use `{}`", path.display())]
@@ -85,7 +85,7 @@ impl Instance {
         let remembered_at = data_dir.join(REMEMBERED);
         // Locked until the server ends: whoever holds this has the data directory for itself.
         let mut data = open_private(&remembered_at).map_err(file(&remembered_at))?;
-        if !lock_patiently(&data).map_err(file(&remembered_at))? {
+        if !lock_in_time(&data).map_err(file(&remembered_at))? {
             return Err(InstanceError::DataInUse(data_dir.to_owned()));
         }
         fs::create_dir_all(claims).map_err(file(claims))?;
@@ -98,7 +98,7 @@ impl Instance {
             let mut claim = open_private(&path).map_err(file(&path))?;
             // The number that was ours is worth waiting for: our sandboxes are found by it.
             let locked = if Some(number) == remembered {
-                lock_patiently(&claim)
+                lock_in_time(&claim)
             } else {
                 lock(&claim)
             };
@@ -143,8 +143,8 @@ impl Instance {
         Ok(false)
     }
 
-    pub(crate) fn names(&self) -> Names {
-        Names {
+    pub(crate) fn naming(&self) -> Naming {
+        Naming {
             number: self.number,
         }
     }
@@ -152,11 +152,11 @@ impl Instance {
 
 /// The names and ranges of one server on this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Names {
+pub(crate) struct Naming {
     number: u8,
 }
 
-impl Names {
+impl Naming {
     pub(crate) fn of(number: u8) -> Self {
         Self { number }
     }
@@ -193,7 +193,7 @@ impl Names {
 
     pub(crate) fn slot(self, number: u16) -> Slot {
         Slot {
-            names: self,
+            naming: self,
             number,
         }
     }
@@ -229,14 +229,14 @@ pub(crate) fn all_subnets() -> Ipv4Net {
 
 /// The host's user ids that any sandbox of any server may have.
 pub(crate) fn all_ids() -> RangeInclusive<u32> {
-    let last = Names::of(INSTANCES - 1).slot(SLOTS - 1);
+    let last = Naming::of(INSTANCES - 1).slot(SLOTS - 1);
     FIRST_ID..=last.first_id() + (IDS - 1)
 }
 
 /// One sandbox's share of the host's numbered resources: an address, an interface, a range of ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot {
-    names: Names,
+    naming: Naming,
     number: u16,
 }
 
@@ -246,15 +246,16 @@ impl Slot {
     }
 
     pub(crate) fn address(self) -> Ipv4Addr {
-        Ipv4Addr::from(u32::from(self.names.gateway()) + 1 + u32::from(self.number))
+        Ipv4Addr::from(u32::from(self.naming.gateway()) + 1 + u32::from(self.number))
     }
 
     pub(crate) fn interface(self) -> String {
-        format!("{}{}", self.names.interface_prefix(), self.number)
+        format!("{}{}", self.naming.interface_prefix(), self.number)
     }
 
     pub(crate) fn first_id(self) -> u32 {
-        let slots_before = u32::from(self.names.number) * u32::from(SLOTS) + u32::from(self.number);
+        let slots_before =
+            u32::from(self.naming.number) * u32::from(SLOTS) + u32::from(self.number);
         FIRST_ID + slots_before * IDS
     }
 }
@@ -296,13 +297,13 @@ pub(crate) fn lock(file: &File) -> io::Result<bool> {
 
 /// Waits a little for a lock. A server that was killed while it started another program leaves
 /// a copy of its locks there, until that program is executed.
-pub(crate) fn lock_patiently(file: &File) -> io::Result<bool> {
+pub(crate) fn lock_in_time(file: &File) -> io::Result<bool> {
     let start = Instant::now();
     loop {
         if lock(file)? {
             return Ok(true);
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > LOCK_TIMEOUT {
             return Ok(false);
         }
         #[expect(
@@ -340,8 +341,8 @@ mod tests {
         let mut last = None;
         for number in 0..INSTANCES {
             for slot in [0, 1, SLOTS - 1] {
-                let slot = Names::of(number).slot(slot);
-                let subnet = Names::of(number).subnet();
+                let slot = Naming::of(number).slot(slot);
+                let subnet = Naming::of(number).subnet();
                 assert!(subnet.contains(&slot.address()));
                 assert!(slot.address() < subnet.broadcast());
                 assert!(all_subnets().contains(&subnet));
@@ -350,33 +351,33 @@ mod tests {
                 last = Some((slot.address(), slot.first_id()));
                 assert!(slot.interface().len() <= 15);
                 let name = slot.interface();
-                assert_eq!(Names::of(number).slot_of_interface(&name), Some(slot));
+                assert_eq!(Naming::of(number).slot_of_interface(&name), Some(slot));
             }
         }
-        assert_eq!(Names::of(3).slot_of_interface("skep31-7"), None);
-        assert_eq!(Names::of(3).slot_of_interface("skepgw3"), None);
+        assert_eq!(Naming::of(3).slot_of_interface("skep31-7"), None);
+        assert_eq!(Naming::of(3).slot_of_interface("skepgw3"), None);
     }
 
     #[test]
     fn a_map_of_ids_tells_the_slots() {
-        let names = Names::of(3);
-        let of_one = format!("         0 {:10} {IDS:10}\n", names.slot(7).first_id());
-        assert_eq!(names.slots_in_map(&of_one), [names.slot(7)]);
-        let of_three = format!("0 {} {}\n", names.slot(5).first_id(), 3 * IDS);
+        let naming = Naming::of(3);
+        let of_one = format!("         0 {:10} {IDS:10}\n", naming.slot(7).first_id());
+        assert_eq!(naming.slots_in_map(&of_one), [naming.slot(7)]);
+        let of_three = format!("0 {} {}\n", naming.slot(5).first_id(), 3 * IDS);
         assert_eq!(
-            names.slots_in_map(&of_three),
-            [5, 6, 7].map(|number| names.slot(number))
+            naming.slots_in_map(&of_three),
+            [5, 6, 7].map(|number| naming.slot(number))
         );
-        assert_eq!(Names::of(2).slots_in_map(&of_one), []);
-        assert_eq!(names.slots_in_map("nonsense\n0 1"), []);
-        let of_the_machine = "         0          0 4294967295\n";
-        assert_eq!(names.slots_in_map(of_the_machine), []);
+        assert_eq!(Naming::of(2).slots_in_map(&of_one), []);
+        assert_eq!(naming.slots_in_map("nonsense\n0 1"), []);
+        let of_the_host = "         0          0 4294967295\n";
+        assert_eq!(naming.slots_in_map(of_the_host), []);
     }
 
     #[test]
     fn a_data_directory_has_one_server_and_keeps_its_number() {
-        let machine = tempfile::tempdir().unwrap();
-        let directory = |name: &str| machine.path().join(name);
+        let host = tempfile::tempdir().unwrap();
+        let directory = |name: &str| host.path().join(name);
         let claim = |name: &str| Instance::claim_in(&directory("run"), &directory(name), |_| false);
         let first = claim("first").unwrap();
         assert!(matches!(claim("first"), Err(InstanceError::DataInUse(_))));
@@ -390,8 +391,8 @@ mod tests {
 
     #[test]
     fn a_number_whose_sandboxes_still_live_is_not_taken_from_its_owner() {
-        let machine = tempfile::tempdir().unwrap();
-        let directory = |name: &str| machine.path().join(name);
+        let host = tempfile::tempdir().unwrap();
+        let directory = |name: &str| host.path().join(name);
         let claim = |name: &str, living: Option<u8>| {
             Instance::claim_in(&directory("run"), &directory(name), |number| {
                 Some(number) == living

@@ -16,7 +16,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use skep_launch::MOST_BELOW_ONE;
+use skep_launch::MAX_PER_PARENT;
 
 use crate::instance;
 
@@ -60,11 +60,11 @@ pub(crate) const NEIGHBOURS: [Setting; 3] = [
 pub(crate) const WATCHES: [Setting; 2] = [
     Setting {
         path: "fs/inotify/max_user_instances",
-        least: 128 * MOST_BELOW_ONE as u64,
+        least: 128 * MAX_PER_PARENT as u64,
     },
     Setting {
         path: "fs/inotify/max_user_watches",
-        least: 131_072 * MOST_BELOW_ONE as u64,
+        least: 131_072 * MAX_PER_PARENT as u64,
     },
 ];
 
@@ -115,14 +115,14 @@ pub(crate) struct KernelSettings {
 /// One line of the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
-    /// The network namespace it is a setting of, or [`MACHINE`].
+    /// The network namespace it is a setting of, or [`HOST`].
     scope: String,
     path: String,
     before: u64,
     ours: u64,
 }
 
-const MACHINE: &str = "machine";
+const HOST: &str = "machine";
 const INTERFACES: &str = "net/ipv4/conf";
 /// Every server's interfaces start with this.
 const OURS: &str = "skep";
@@ -152,7 +152,7 @@ impl KernelSettings {
         }
         // Written down first. An entry about a change that never came is harmless, because the
         // setting is not ours then; a change without an entry could not be undone.
-        record.add(MACHINE, setting.path, now, setting.least);
+        record.add(HOST, setting.path, now, setting.least);
         record.save(&self.boot)?;
         self.write(setting.path, setting.least)
     }
@@ -300,7 +300,7 @@ impl KernelSettings {
     }
 
     fn is_here(&self, entry: &Entry) -> bool {
-        entry.scope == MACHINE || entry.scope == self.network
+        entry.scope == HOST || entry.scope == self.network
     }
 
     /// `None` if there is no such setting here.
@@ -318,11 +318,11 @@ impl KernelSettings {
     }
 
     fn lock(&self) -> io::Result<Record> {
-        if let Some(folder) = self.record.parent() {
-            fs::create_dir_all(folder)?;
+        if let Some(directory) = self.record.parent() {
+            fs::create_dir_all(directory)?;
         }
         let mut file = instance::open_private(&self.record)?;
-        if !instance::lock_patiently(&file)? {
+        if !instance::lock_in_time(&file)? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let text = instance::read(&mut file)?;

@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use skep_isolation::DestroyError;
 use skep_telemetry::{Chain, Gauge};
 use skep_types::SandboxId;
@@ -38,7 +39,7 @@ impl Leftovers {
             sandbox = %id, error = %Chain(error),
             "something of a sandbox is left; it is tried again until it is gone"
         );
-        if self.left().insert(id.clone(), slots).is_none() {
+        if self.left.lock().insert(id.clone(), slots).is_none() {
             self.count.enter();
         }
         self.added.notify_one();
@@ -46,13 +47,9 @@ impl Leftovers {
 
     /// Forgets what is gone.
     fn remove(&self, id: &SandboxId) {
-        if self.left().remove(id).is_some() {
+        if self.left.lock().remove(id).is_some() {
             self.count.leave();
         }
-    }
-
-    fn left(&self) -> MutexGuard<'_, HashMap<SandboxId, Vec<Slot>>> {
-        self.left.lock().expect("no holder panics")
     }
 }
 
@@ -62,7 +59,7 @@ pub(crate) async fn retry(host: Arc<Host>, stop: impl Future<Output = ()>) {
     let mut rest = FIRST_REST;
     loop {
         let pause = async {
-            if host.leftovers.left().is_empty() {
+            if host.leftovers.left.lock().is_empty() {
                 host.leftovers.added.notified().await;
                 rest = FIRST_REST;
             }
@@ -83,7 +80,7 @@ pub(crate) async fn retry(host: Arc<Host>, stop: impl Future<Output = ()>) {
 }
 
 fn try_all(host: &Host) {
-    let all: Vec<_> = (host.leftovers.left().iter())
+    let all: Vec<_> = (host.leftovers.left.lock().iter())
         .map(|(id, slots)| (id.clone(), slots.clone()))
         .collect();
     for (id, slots) in all {
@@ -94,7 +91,7 @@ fn try_all(host: &Host) {
                 host.leftovers.remove(&id);
                 // Not before everything is gone: the next sandbox in the slot has its address and
                 // its ids.
-                slots.iter().for_each(|slot| host.move_out(&id, *slot));
+                slots.iter().for_each(|slot| host.unregister(&id, *slot));
             }
             Err(error) => {
                 tracing::debug!(sandbox = %id, error = %Chain(&error), "something is still left");

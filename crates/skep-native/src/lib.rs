@@ -30,7 +30,7 @@ mod probe;
 mod process;
 mod queues;
 mod record;
-mod resident;
+mod sandbox;
 mod slots;
 mod watch;
 mod zygote;

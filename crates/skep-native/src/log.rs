@@ -101,13 +101,13 @@ fn identity_of(file: &File) -> io::Result<Identity> {
 /// The logs of ended sandboxes, a file for each that has logged anything.
 #[derive(Debug)]
 pub(crate) struct KeptLogs {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl KeptLogs {
-    pub(crate) fn open(folder: PathBuf) -> io::Result<Self> {
-        fs::create_dir_all(&folder)?;
-        Ok(Self { folder })
+    pub(crate) fn open(directory: PathBuf) -> io::Result<Self> {
+        fs::create_dir_all(&directory)?;
+        Ok(Self { directory })
     }
 
     pub(crate) fn keep(&self, id: &SandboxId, text: &[u8]) -> io::Result<()> {
@@ -127,7 +127,7 @@ impl KeptLogs {
     /// The kept logs and their sizes in bytes.
     pub(crate) fn list(&self) -> io::Result<Vec<(SandboxId, u64)>> {
         let mut logs = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
+        for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
             let name = entry.file_name();
             let id = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
@@ -147,7 +147,7 @@ impl KeptLogs {
 
     /// The name is an id: it cannot leave the directory.
     fn path(&self, id: &SandboxId) -> PathBuf {
-        self.folder.join(format!("{id}{SUFFIX}"))
+        self.directory.join(format!("{id}{SUFFIX}"))
     }
 }
 
@@ -171,13 +171,13 @@ mod tests {
 
     #[test]
     fn what_was_said_is_kept_until_it_is_forgotten() {
-        let folder = tempfile::tempdir().unwrap();
-        let logs = KeptLogs::open(folder.path().join("logs")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let logs = KeptLogs::open(directory.path().join("logs")).unwrap();
         let id = SandboxId::random();
         assert_eq!(logs.read(&id).unwrap(), b"");
         logs.keep(&id, b"{}\n").unwrap();
         assert_eq!(logs.read(&id).unwrap(), b"{}\n");
-        fs::write(folder.path().join("logs/other"), b"not ours").unwrap();
+        fs::write(directory.path().join("logs/other"), b"not ours").unwrap();
         assert_eq!(logs.list().unwrap(), [(id.clone(), 3)]);
         logs.forget(&id).unwrap();
         logs.forget(&id).unwrap();

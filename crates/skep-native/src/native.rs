@@ -22,14 +22,14 @@ use crate::cgroup::{CgroupError, Cgroups};
 use crate::config::NativeConfig;
 use crate::defence::Defence;
 use crate::firewall::FirewallError;
-use crate::host::{Host, LaunchCounts, Newcomer, failed};
-use crate::instance::{Instance, InstanceError, Names, Slot};
+use crate::host::{Host, LaunchCounts, LaunchedProcess, failed};
+use crate::instance::{Instance, InstanceError, Naming, Slot};
 use crate::kernel_settings::KernelSettings;
 use crate::log::{Identity, Log};
 use crate::pool::PREFIX;
 use crate::process::ProcessHandle;
 use crate::record::{self, Record};
-use crate::resident::{FirstProcess, Resident};
+use crate::sandbox::{FirstProcess, NativeSandbox};
 use crate::zygote::{Client, Holder, ZygoteCounts, ZygoteKey, Zygotes};
 use crate::{dns, firewall, forgotten, gateway, leftovers, zygote};
 
@@ -43,10 +43,10 @@ pub struct Native {
     tasks: Tasks,
 }
 
-/// Why the backend cannot be used. Nothing of it is left running.
+/// Failure to start the backend. Nothing of it is left running.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// No number for this server on this machine.
+    /// No number for this server on this host.
     #[error(transparent)]
     Instance(#[from] InstanceError),
     /// No cgroups to hold the limits.
@@ -55,43 +55,43 @@ pub enum StartError {
     /// The packet filter could not be set.
     #[error("cannot set the packet filter")]
     Firewall(#[source] FirewallError),
-    /// Names cannot be answered, usually because another resolver listens on every address.
+    /// Naming cannot be answered, usually because another resolver listens on every address.
     #[error("cannot listen on {address} for names")]
     Dns {
-        /// Where it was tried.
+        /// Address that was tried.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// Something else on the machine.
+    /// Something else on the host.
     #[error("cannot {operation}")]
     Host {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
-        /// What the system said.
+        /// Error of the system call.
         source: io::Error,
     },
 }
 
 impl Native {
-    /// Makes this machine ready for sandboxes.
+    /// Makes this host ready for sandboxes.
     ///
     /// Call [`Isolation::adopt`] for each recorded sandbox and then [`Isolation::sweep`]
     /// before anything is launched.
     ///
     /// # Errors
     ///
-    /// [`StartError`]; [`crate::probe`] says more about what this machine lacks.
+    /// [`StartError`]; [`crate::probe`] says more about what this host lacks.
     pub async fn start(config: NativeConfig) -> Result<Self, StartError> {
         let tasks = Tasks::default();
         let (host, instance) = tokio::task::spawn_blocking(move || set_up(config))
             .await
             .map_err(|panic| StartError::Host {
-                operation: "set the machine up",
+                operation: "set the host up",
                 source: io::Error::other(panic),
             })??;
         let host = Arc::new(host);
-        let address = SocketAddr::from((host.names.gateway(), dns::PORT));
+        let address = SocketAddr::from((host.naming.gateway(), dns::PORT));
         let config = dns::DnsConfig {
             listen: address,
             upstreams: host.config.resolvers.clone(),
@@ -133,7 +133,7 @@ impl Native {
         }
     }
 
-    /// Takes everything of this installation off the machine: sandboxes, rules, interfaces,
+    /// Takes everything of this installation off the host: sandboxes, rules, interfaces,
     /// groups. For tests, and for people who want it gone.
     ///
     /// # Errors
@@ -143,7 +143,7 @@ impl Native {
         self.stop().await;
         let Self { host, instance, .. } = self;
         let all = tokio::task::spawn_blocking(move || {
-            host.evict_everybody();
+            host.clear();
             let swept = sweep(&host).map(drop);
             let left =
                 |what: &str, source: Box<dyn std::error::Error + Send + Sync>| DestroyError {
@@ -154,12 +154,12 @@ impl Native {
                 host.cgroups
                     .remove_parent()
                     .map_err(|error| left("cgroup", error.into())),
-                gateway::take_down(host.names)
+                gateway::take_down(host.naming)
                     .map_err(|error| left("gateway interface", error.into())),
                 restore_settings(&host, &instance)
                     .map_err(|error| left("the kernel's settings", error.into())),
                 // After forwarding, which it keeps from joining networks.
-                firewall::remove(host.names)
+                firewall::remove(host.naming)
                     .map_err(|error| left("packet filter rules", error.into())),
                 instance
                     .forget()
@@ -173,17 +173,17 @@ impl Native {
         })?
     }
 
-    /// What is counted of forked kernels.
+    /// Metrics of forked kernels.
     pub fn zygotes(&self) -> Arc<ZygoteCounts> {
         Arc::clone(&self.host.zygotes.counts)
     }
 
-    /// What is counted of launches.
+    /// Metrics of launches.
     pub fn launches(&self) -> Arc<LaunchCounts> {
         Arc::clone(&self.host.launches)
     }
 
-    /// How many sandboxes without an owner have something on the machine that could not be
+    /// Number of sandboxes without an owner that have something on the host that could not be
     /// removed and is tried again.
     pub fn leftovers(&self) -> Arc<Gauge> {
         Arc::clone(&self.host.leftovers.count)
@@ -205,8 +205,8 @@ fn set_up(config: NativeConfig) -> Result<(Host, Instance), StartError> {
     let cgroup_error = |error: CgroupError| StartError::Cgroups(error.into());
     let root = config.cgroup_root.clone();
     let instance = Instance::claim(&config.data_dir, |number| sandboxes_live(&root, number))?;
-    let names = instance.names();
-    let mut cgroups = Cgroups::open(&root, &names.cgroup()).map_err(cgroup_error)?;
+    let naming = instance.naming();
+    let mut cgroups = Cgroups::open(&root, &naming.cgroup()).map_err(cgroup_error)?;
     if !config.has(Defence::CountedSockets) {
         cgroups = cgroups.without_counted_sockets();
     }
@@ -218,11 +218,11 @@ fn set_up(config: NativeConfig) -> Result<(Host, Instance), StartError> {
     let settings = KernelSettings::open().map_err(host_error("record the kernel's settings"))?;
     let bystanders = settings.bystanders();
     let bystanders = bystanders.map_err(host_error("record the kernel's settings"))?;
-    firewall::install(names, &config, &bystanders).map_err(StartError::Firewall)?;
-    gateway::set_up(names, &settings).map_err(host_error("set the network up"))?;
+    firewall::install(naming, &config, &bystanders).map_err(StartError::Firewall)?;
+    gateway::set_up(naming, &settings).map_err(host_error("set the network up"))?;
     let boot = record::boot().map_err(host_error("read the boot id"))?;
-    tracing::info!(names = ?names, cgroups = cgroups.version(), "ready for sandboxes");
-    let host = Host::new(config, names, cgroups, boot)
+    tracing::info!(naming = ?naming, cgroups = cgroups.version(), "ready for sandboxes");
+    let host = Host::new(config, naming, cgroups, boot)
         .map_err(host_error("open the data directory or the agent"))?;
     Ok((host, instance))
 }
@@ -243,13 +243,13 @@ fn restore_settings(host: &Host, instance: &Instance) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a server of this number has left sandboxes, as far as cgroups tell.
+/// Returns true if a server of this number has left sandboxes, as far as cgroups tell.
 pub(crate) fn sandboxes_live(root: &Path, number: u8) -> bool {
-    let parent = Names::of(number).cgroup();
+    let parent = Naming::of(number).cgroup();
     // The first hierarchy that a group is made in, and the only one.
     [root.join("memory").join(&parent), root.join(&parent)]
         .iter()
-        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .filter_map(|directory| std::fs::read_dir(directory).ok())
         .flatten()
         .flatten()
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
@@ -261,7 +261,7 @@ pub(crate) fn sandboxes_live(root: &Path, number: u8) -> bool {
 /// later, and the first such thing is reported.
 fn sweep(host: &Host) -> Result<Swept, DestroyError> {
     let deadline = Instant::now() + host.config.kill_deadline;
-    let (ids, links) = host.strangers()?;
+    let (ids, links) = host.find_leftovers()?;
     let mut first = Ok(());
     for slot in links {
         let removed = gateway::remove_link(slot).map_err(|source| DestroyError {
@@ -306,7 +306,7 @@ impl Isolation for Native {
         });
         async move {
             match receiver.await {
-                Ok(launched) => launched.map(|resident| resident as Launched),
+                Ok(launched) => launched.map(|sandbox| sandbox as Launched),
                 Err(error) => Err(failed("launch the sandbox")(error)),
             }
         }
@@ -330,10 +330,10 @@ impl Isolation for Native {
         .boxed()
     }
 
-    fn keep_ready(&self, allowed: bool) -> BoxFuture<'_, ()> {
+    fn allow_pools(&self, allowed: bool) -> BoxFuture<'_, ()> {
         let host = Arc::clone(&self.host);
         async move {
-            let told = tokio::task::spawn_blocking(move || host.keep_ready(allowed)).await;
+            let told = tokio::task::spawn_blocking(move || host.allow_pools(allowed)).await;
             if let Err(panic) = told {
                 tracing::error!(error = %Chain(&panic), "letting go of what was ready panicked");
             }
@@ -366,13 +366,13 @@ impl Isolation for Native {
     }
 
     fn adopt(&self, record: LaunchRecord) -> BoxFuture<'_, Result<Launched, AdoptError>> {
-        async move { adopt(&self.host, &record).map(|resident| resident as Launched) }.boxed()
+        async move { adopt(&self.host, &record).map(|sandbox| sandbox as Launched) }.boxed()
     }
 
     fn log(&self, id: SandboxId) -> BoxFuture<'_, io::Result<Vec<u8>>> {
         let host = Arc::clone(&self.host);
         async move {
-            let read = tokio::task::spawn_blocking(move || host.said(&id)).await;
+            let read = tokio::task::spawn_blocking(move || host.read_log(&id)).await;
             read.map_err(io::Error::other)?
         }
         .boxed()
@@ -409,14 +409,17 @@ impl Isolation for Native {
     }
 }
 
-async fn launch(host: &Arc<Host>, request: LaunchRequest) -> Result<Arc<Resident>, LaunchError> {
+async fn launch(
+    host: &Arc<Host>,
+    request: LaunchRequest,
+) -> Result<Arc<NativeSandbox>, LaunchError> {
     let (slot, holder) = take_slot(host, &request).await?;
     let Some(holder) = holder else {
         return launch_at(host, request, slot, None).await;
     };
     let launched = launch_at(host, request.clone(), slot, Some(Arc::clone(&holder))).await;
     match launched {
-        // A machine may refuse what a sandbox below a zygote takes. It is never worth a sandbox.
+        // A host may refuse what a sandbox below a zygote takes. It is never worth a sandbox.
         Err(error @ LaunchError::Step { .. }) => {
             tracing::warn!(error = %Chain(&error), "no sandbox below a zygote, ending it");
             holder.end();
@@ -433,10 +436,10 @@ async fn launch_at(
     request: LaunchRequest,
     slot: Slot,
     holder: Option<Arc<Holder>>,
-) -> Result<Arc<Resident>, LaunchError> {
+) -> Result<Arc<NativeSandbox>, LaunchError> {
     let id = request.id.clone();
     let egress = request.egress;
-    if !host.move_in(&id, slot, egress) {
+    if !host.register(&id, slot, egress) {
         host.slots.give_back(slot);
         return Err(failed("launch the sandbox")("it runs already"));
     }
@@ -446,17 +449,17 @@ async fn launch_at(
         tokio::task::spawn_blocking(move || working.launch(&request, slot, below.as_deref()));
     let launched = launched.await;
     let launched = launched.unwrap_or_else(|panic| Err(failed("launch the sandbox")(panic)));
-    let settled = launched.and_then(|newcomer| {
-        let Newcomer {
+    let settled = launched.and_then(|launched| {
+        let LaunchedProcess {
             started,
             ready,
-            last_words,
+            agent_stderr,
             log,
             forks,
             meter,
             prepared_in,
             launched_in,
-        } = newcomer;
+        } = launched;
         let launched_at = Instant::now();
         let spawned_at = launched_at - launched_in;
         trace::completed(
@@ -497,39 +500,39 @@ async fn launch_at(
         }
         let first_process = FirstProcess {
             pidfd: started.pidfd,
-            leaving: started.leaving,
+            exiting: started.exiting,
         };
         let host = Arc::clone(host);
-        let resident = Resident::new(
+        let sandbox = NativeSandbox::new(
             host,
             record,
             slot,
             first_process,
-            Some(last_words),
+            Some(agent_stderr),
             Some(log),
         )
         .map_err(failed("watch the first process"))?;
-        Ok((resident, ready))
+        Ok((sandbox, ready))
     });
-    let (resident, ready) = match settled {
+    let (sandbox, ready) = match settled {
         Ok(settled) => settled,
         Err(error) => {
             clean_up(host, &id, slot).await;
             return Err(error);
         }
     };
-    host.settle(&id, &resident);
+    host.attach(&id, &sandbox);
     let waiting = Instant::now();
-    let listening = wait_until_ready(host, &resident, ready);
+    let listening = wait_until_ready(host, &sandbox, ready);
     match trace::step("wait for agent", listening).await {
         Ok(()) => {
             tracing::debug!(sandbox = %id, after = ?waiting.elapsed(), "agent listens");
             drop(launching);
-            Ok(resident)
+            Ok(sandbox)
         }
         Err(error) => {
-            tracing::warn!(sandbox = %id, said = ?resident.last_words(), "agent did not start");
-            resident.dispose().await;
+            tracing::warn!(sandbox = %id, stderr = ?sandbox.agent_stderr(), "agent did not start");
+            sandbox.dispose().await;
             Err(error)
         }
     }
@@ -540,14 +543,14 @@ async fn take_slot(
     host: &Arc<Host>,
     request: &LaunchRequest,
 ) -> Result<(Slot, Option<Arc<Holder>>), LaunchError> {
-    // A sandbox with a wall left out is not what a zygote would expect.
+    // A sandbox with a defence left out is not what a zygote would expect.
     if host.zygotes.is_on() && host.config.without.is_empty() {
         let looking = Arc::clone(host);
         let key = ZygoteKey {
             layers: request.layers.clone(),
             tenant: request.tenant.clone(),
         };
-        let found = tokio::task::spawn_blocking(move || looking.zygotes.place_for(&looking, &key));
+        let found = tokio::task::spawn_blocking(move || looking.zygotes.slot_below(&looking, &key));
         let found = found
             .await
             .map_err(failed("look for the template's zygote"))?;
@@ -573,7 +576,7 @@ async fn clean_up(host: &Arc<Host>, id: &skep_types::SandboxId, slot: Slot) {
     let cleaned = tokio::task::spawn_blocking(move || {
         let deadline = Instant::now() + host.config.kill_deadline;
         match host.remove(&id, Some(slot), deadline) {
-            Ok(()) => host.move_out(&id, slot),
+            Ok(()) => host.unregister(&id, slot),
             Err(error) => host.leftovers.add(&id, vec![slot], &error),
         }
     });
@@ -584,7 +587,7 @@ async fn clean_up(host: &Arc<Host>, id: &skep_types::SandboxId, slot: Slot) {
 
 async fn wait_until_ready(
     host: &Host,
-    resident: &Resident,
+    sandbox: &NativeSandbox,
     ready: std::os::fd::OwnedFd,
 ) -> Result<(), LaunchError> {
     let mut ready = tokio::net::unix::pipe::Receiver::from_owned_fd(ready)
@@ -595,12 +598,12 @@ async fn wait_until_ready(
         read = ready.read_exact(&mut byte) => match read {
             Ok(_) => Ok(()),
             // It let go of the pipe without a word: it is about to end, or will stay silent.
-            Err(_) => match tokio::time::timeout(deadline, resident.exited()).await {
+            Err(_) => match tokio::time::timeout(deadline, sandbox.exited()).await {
                 Ok(exit) => Err(LaunchError::AgentEnded(exit)),
                 Err(_) => Err(LaunchError::AgentSilent(deadline)),
             },
         },
-        exit = resident.exited() => Err(LaunchError::AgentEnded(exit)),
+        exit = sandbox.exited() => Err(LaunchError::AgentEnded(exit)),
         () = tokio::time::sleep(deadline) => Err(LaunchError::AgentSilent(deadline)),
     }
 }
@@ -613,15 +616,15 @@ fn find_log(record: &Record, identity: Identity) -> Option<Log> {
         .ok()
 }
 
-fn adopt(host: &Arc<Host>, record: &LaunchRecord) -> Result<Arc<Resident>, AdoptError> {
+fn adopt(host: &Arc<Host>, record: &LaunchRecord) -> Result<Arc<NativeSandbox>, AdoptError> {
     let record = Record::read(record)?;
     if record.boot != host.boot {
         return Err(AdoptError::HostRestarted);
     }
-    if let Some(resident) = host.resident(&record.id) {
-        return Ok(resident);
+    if let Some(sandbox) = host.sandbox(&record.id) {
+        return Ok(sandbox);
     }
-    let gone = || AdoptError::Gone(host.remains(&record));
+    let gone = || AdoptError::Gone(host.final_usage(&record));
     let pid = Pid::from_raw(record.pid).ok_or_else(gone)?;
     let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|_| gone())?;
     // The descriptor is open, so the id cannot be given to another process any more: if the
@@ -632,24 +635,24 @@ fn adopt(host: &Arc<Host>, record: &LaunchRecord) -> Result<Arc<Resident>, Adopt
     if !host.slots.take_number(record.slot) {
         return Err(AdoptError::Record("its slot is taken".into()));
     }
-    let slot = host.names.slot(record.slot);
+    let slot = host.naming.slot(record.slot);
     let id = record.id.clone();
-    if !host.move_in(&id, slot, record.egress) {
+    if !host.register(&id, slot, record.egress) {
         host.slots.give_back(slot);
         return Err(AdoptError::Record("it is being launched".into()));
     }
     let log = record.log.and_then(|identity| find_log(&record, identity));
     let first_process = FirstProcess {
         pidfd,
-        leaving: None,
+        exiting: None,
     };
-    match Resident::new(Arc::clone(host), record, slot, first_process, None, log) {
-        Ok(resident) => {
-            host.settle(&id, &resident);
-            Ok(resident)
+    match NativeSandbox::new(Arc::clone(host), record, slot, first_process, None, log) {
+        Ok(sandbox) => {
+            host.attach(&id, &sandbox);
+            Ok(sandbox)
         }
         Err(error) => {
-            host.move_out(&id, slot);
+            host.unregister(&id, slot);
             Err(AdoptError::Record(error.into()))
         }
     }

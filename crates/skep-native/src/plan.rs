@@ -1,4 +1,4 @@
-//! A sandbox, as the launcher is told about it.
+//! The launch plan of a sandbox.
 
 use std::path::Path;
 
@@ -13,17 +13,17 @@ use crate::firewall;
 use crate::host::Host;
 use crate::instance::{IDS, Slot};
 
-/// Names in the folder of a sandbox.
+/// Naming in the directory of a sandbox.
 pub(crate) const IMAGE: &str = "disk.img";
 pub(crate) const STAGING: &str = "staging";
 
-/// What programs written for E2B see.
+/// The host name that programs written for E2B see.
 pub(crate) const HOSTNAME: &str = "e2b.local";
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const OPEN_FILES: (u64, u64) = (65_536, 1 << 20);
-/// A machine that is out of memory takes it from sandboxes first.
+/// A host that is out of memory takes it from sandboxes first.
 const OOM_SCORE_ADJUST: i16 = 100;
-/// Where the agent finds what it is passed: its descriptors 3, 4, 5, and 6 and following.
+/// Numbers of the descriptors that the agent is passed: 3, 4, 5, and 6 and following.
 const CONFIG_DESCRIPTOR: usize = 3;
 const READY_DESCRIPTOR: usize = 4;
 pub(crate) const LOG_DESCRIPTOR: usize = 5;
@@ -32,26 +32,26 @@ const FIRST_WORK_DESCRIPTOR: usize = 6;
 /// Descriptors that travel with the plan.
 #[derive(Debug)]
 pub(crate) struct Passed {
-    /// The doors of the cgroup in which the launcher makes namespaces.
+    /// The `cgroup.procs` files of the cgroup in which the launcher makes namespaces.
     pub(crate) join: Vec<Descriptor>,
-    /// The doors of the agent's cgroup, where that is another one.
+    /// The `cgroup.procs` files of the agent's cgroup, where that is another one.
     pub(crate) home: Vec<Descriptor>,
     pub(crate) agent: Descriptor,
-    /// What the sandbox writes to its root goes here.
+    /// Takes what the sandbox writes to its root.
     pub(crate) disk: Descriptor,
-    /// Where the agent's own words go, for the operator.
-    pub(crate) last_words: Descriptor,
-    /// Where what user code says goes, for its owner.
+    /// Standard error of the agent, for the operator.
+    pub(crate) agent_stderr: Descriptor,
+    /// Log of user code, for its owner.
     pub(crate) log: Descriptor,
     pub(crate) config: Descriptor,
     pub(crate) ready: Descriptor,
-    /// The doors of the other cgroup, through which the agent sends what it starts.
+    /// The `cgroup.procs` files of the other cgroup, through which the agent sends what it starts.
     pub(crate) work: Vec<Descriptor>,
-    /// Where the agent reads how many processes were killed for want of memory.
+    /// File in which the agent reads how many processes were killed for want of memory.
     pub(crate) kill_count: Descriptor,
-    /// What the agent makes a cgroup for each kernel with.
+    /// Files with which the agent makes a cgroup for each kernel.
     pub(crate) kernels: Vec<(&'static str, Descriptor)>,
-    /// Below whose user namespace it is, and where the agent asks for kernels.
+    /// The user namespace it is below, and the socket on which the agent asks for kernels.
     pub(crate) zygote: Option<(Parent, Descriptor)>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn plan(
     host: &Host,
     request: &LaunchRequest,
     slot: Slot,
-    folder: &Path,
+    directory: &Path,
     passed: &Passed,
 ) -> LaunchPlan {
     let memory = u64::from(request.resources.memory_mib) << 20;
@@ -83,11 +83,11 @@ pub(crate) fn plan(
                 host_name: slot.interface(),
                 host_group: firewall::group(request.egress),
                 address: slot.address(),
-                gateway: host.names.gateway(),
+                gateway: host.naming.gateway(),
             })
         },
         root: Root {
-            staging: folder.join(STAGING),
+            staging: directory.join(STAGING),
             layers: request.layers.clone(),
             top: Top::Mounted(passed.disk),
         },
@@ -101,7 +101,7 @@ pub(crate) fn plan(
         privileges: Privileges::Sandbox,
         lifetime: Lifetime::Detached,
         fail_at: host.fail_at(),
-        without: config.without.iter().filter_map(launcher_s).collect(),
+        without: config.without.iter().filter_map(of_launcher).collect(),
     }
 }
 
@@ -148,13 +148,13 @@ fn process(host: &Host, passed: &Passed) -> Process {
         group: 0,
         groups: Vec::new(),
         stdin: None,
-        stdout: Some(passed.last_words),
-        stderr: Some(passed.last_words),
+        stdout: Some(passed.agent_stderr),
+        stderr: Some(passed.agent_stderr),
         pass: [passed.config, passed.ready, passed.log]
             .into_iter()
             .chain(passed.work.iter().copied())
             .chain([passed.kill_count])
-            .chain(passed.kernels.iter().map(|(_, folder)| *folder))
+            .chain(passed.kernels.iter().map(|(_, directory)| *directory))
             .chain(passed.zygote.map(|(_, forks)| forks))
             .collect(),
         open_files: OPEN_FILES,
@@ -178,19 +178,19 @@ fn files(host: &Host) -> Vec<PlannedFile> {
         ),
         file(
             "/etc/resolv.conf",
-            format!("nameserver {}\n", host.names.gateway()),
+            format!("nameserver {}\n", host.naming.gateway()),
         ),
     ]
 }
 
-/// The wall, if it is the launcher that puts it up.
-fn launcher_s(defence: &Defence) -> Option<skep_launch::Defence> {
+/// The defence, if it is the launcher that puts it up.
+fn of_launcher(defence: &Defence) -> Option<skep_launch::Defence> {
     match defence {
         Defence::Launch(defence) => Some(*defence),
         Defence::OwnUsers
         | Defence::OwnNetwork
         | Defence::DeniedRanges
-        | Defence::ClosedMachine
+        | Defence::ClosedHost
         | Defence::ClosedNeighbours
         | Defence::CheckedSenders
         | Defence::CheckedNames

@@ -1,11 +1,11 @@
 //! Parts of sandboxes that are made before their sandbox is asked for.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use skep_telemetry::Chain;
-use skep_types::Shelves;
+use skep_types::PoolPolicy;
 
 /// Number of kinds of a part that are kept ready: those that were asked for last.
 const KINDS: usize = 2;
@@ -17,7 +17,7 @@ pub(crate) const PREFIX: &str = "ready-";
 #[derive(Debug)]
 pub(crate) struct Pool<K, T> {
     /// Held only for a look-up or a change.
-    shelves: Mutex<Shelves<K, T>>,
+    policy: Mutex<PoolPolicy<K, T>>,
     number: AtomicU64,
 }
 
@@ -25,7 +25,7 @@ impl<K: Clone + PartialEq, T> Pool<K, T> {
     /// A pool that keeps up to `high` parts of a kind.
     pub(crate) fn new(high: usize) -> Self {
         Self {
-            shelves: Mutex::new(Shelves::new(high, KINDS)),
+            policy: Mutex::new(PoolPolicy::new(high, KINDS)),
             number: AtomicU64::new(0),
         }
     }
@@ -33,12 +33,12 @@ impl<K: Clone + PartialEq, T> Pool<K, T> {
     /// Takes a part of this kind if one is ready, and the parts that had to make place for
     /// this kind: the caller removes those.
     pub(crate) fn take(&self, kind: &K) -> (Option<T>, Vec<T>) {
-        self.shelves().take(kind, Instant::now())
+        self.policy.lock().take(kind, Instant::now())
     }
 
     /// Returns true if another part should be made ahead.
     pub(crate) fn wants_more(&self) -> bool {
-        self.shelves().wanted().is_some()
+        self.policy.lock().next_to_fill().is_some()
     }
 
     /// Makes one part, if one is wanted, by its kind and its name until it has an owner. Gives
@@ -47,15 +47,15 @@ impl<K: Clone + PartialEq, T> Pool<K, T> {
         &self,
         make: impl FnOnce(&K, &str) -> Result<T, E>,
     ) -> Option<T> {
-        let kind = self.shelves().wanted().cloned()?;
+        let kind = self.policy.lock().next_to_fill().cloned()?;
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         // Without the lock, which launches need meanwhile. If the part is not wanted any more when
-        // it is ready, `put` gives it back.
+        // it is ready, `add` gives it back.
         match make(&kind, &format!("{PREFIX}{number}")) {
-            Ok(part) => self.shelves().put(&kind, part).err(),
+            Ok(part) => self.policy.lock().add(&kind, part).err(),
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "cannot keep a part of sandboxes ready");
-                self.shelves().rest(&kind);
+                self.policy.lock().stop_filling(&kind);
                 None
             }
         }
@@ -63,11 +63,7 @@ impl<K: Clone + PartialEq, T> Pool<K, T> {
 
     /// Takes everything that is ready.
     pub(crate) fn clear(&self) -> Vec<T> {
-        self.shelves().clear()
-    }
-
-    fn shelves(&self) -> MutexGuard<'_, Shelves<K, T>> {
-        self.shelves.lock().expect("no holder panics")
+        self.policy.lock().clear()
     }
 }
 
@@ -88,7 +84,7 @@ impl UnderWay {
 
     /// Calls `make_one` while it has something to do and nobody waits for a sandbox. Blocks.
     pub(crate) fn in_quiet_moments(&self, mut make_one: impl FnMut() -> bool) {
-        let Ok(_one_at_a_time) = self.making.try_lock() else {
+        let Some(_one_at_a_time) = self.making.try_lock() else {
             return;
         };
         while self.launches.load(Ordering::SeqCst) == 0 && make_one() {}

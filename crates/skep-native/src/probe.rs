@@ -1,7 +1,7 @@
 //! Checks of this host's abilities, found out by trying.
 
+mod host;
 mod limits;
-mod machine;
 mod network;
 mod trial;
 
@@ -73,22 +73,22 @@ impl Check {
 /// Needs no running server and disturbs none.
 pub fn probe(config: &NativeConfig) -> Vec<Check> {
     let mut checks = vec![
-        machine::kernel(),
-        machine::privileges(),
-        machine::user_namespaces(),
-        machine::user_ids(),
-        machine::cgroups(config),
-        machine::crash_handler(),
-        machine::disk_tool(),
-        machine::disk_quota(&config.data_dir),
+        host::kernel(),
+        host::privileges(),
+        host::user_namespaces(),
+        host::user_ids(),
+        host::cgroups(config),
+        host::crash_handler(),
+        host::disk_tool(),
+        host::disk_quota(&config.data_dir),
         trial::launch(config),
         network::packet_filter(),
         network::other_filters(),
         network::forwarding(),
         network::addresses(),
-        machine::checkpoints(),
-        machine::gvisor(),
-        machine::virtual_machines(),
+        host::checkpoints(),
+        host::gvisor(),
+        host::virtual_machines(),
     ];
     checks.extend(limits::limits(config));
     checks

@@ -13,12 +13,12 @@
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use skep_types::{Capacity, SandboxId};
 
-use crate::capacity::machine_memory;
+use crate::capacity::host_memory;
 
 /// Divisor of a sandbox's memory that yields the limit for its sockets: an eighth for those that
 /// are counted, and as much for the others.
@@ -56,24 +56,24 @@ pub(crate) struct QueueWatch {
 }
 
 impl QueueWatch {
-    /// The sandboxes whose sockets hold too much, of those that `residents` names with their
+    /// The sandboxes whose sockets hold too much, of those that `sandboxes` names with their
     /// first processes, if it is time to look. `memory` is what a sandbox may use.
     pub(crate) fn look(
         &self,
-        residents: impl FnOnce() -> Vec<(SandboxId, i32)>,
+        sandboxes: impl FnOnce() -> Vec<(SandboxId, i32)>,
         memory: impl Fn(&SandboxId) -> io::Result<u64>,
     ) -> io::Result<Vec<SandboxId>> {
-        let memory_now = machine_memory(Path::new("/proc/meminfo"))?;
+        let memory_now = host_memory(Path::new("/proc/meminfo"))?;
         let began = Instant::now();
-        let mut pace = self.pace.lock().expect("no holder panics");
+        let mut pace = self.pace.lock();
         let pace = pace.get_or_insert_with(|| Pace::new(began));
         if !pace.is_due(began, memory_now) {
             return Ok(Vec::new());
         }
-        let machine = Machine::read(Path::new("/proc"))?;
-        let mut residents = residents();
-        residents.retain(|(id, pid)| {
-            let excess = machine.excess(*pid, || memory(id).map(allowed));
+        let host = Host::read(Path::new("/proc"))?;
+        let mut sandboxes = sandboxes();
+        sandboxes.retain(|(id, pid)| {
+            let excess = host.excess(*pid, || memory(id).map(allowed));
             match excess {
                 Ok(Some(bytes)) => {
                     tracing::debug!(sandbox = %id, bytes, "its sockets hold too much memory");
@@ -90,7 +90,7 @@ impl QueueWatch {
             }
         });
         pace.looked(began, Instant::now(), memory_now.available);
-        Ok(residents.into_iter().map(|(id, _)| id).collect())
+        Ok(sandboxes.into_iter().map(|(id, _)| id).collect())
     }
 }
 
@@ -137,14 +137,14 @@ impl Pace {
 
 /// The host, as far as queues are concerned.
 #[derive(Debug, Clone, Copy)]
-struct Machine<'a> {
+struct Host<'a> {
     /// Mount point of procfs, `/proc` outside of tests.
     proc: &'a Path,
     /// Upper bound of the bytes that one socket can hold.
     most_of_one: u64,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> Host<'a> {
     /// Reads what programs may ask for.
     fn read(proc: &'a Path) -> io::Result<Self> {
         let setting = |name: &str| {
@@ -356,8 +356,8 @@ mod tests {
         }
 
         fn excess(&self, allowed: u64) -> Option<u64> {
-            let machine = Machine::read(self.0.path()).unwrap();
-            machine.excess(Self::PID, || Ok(allowed)).unwrap()
+            let host = Host::read(self.0.path()).unwrap();
+            host.excess(Self::PID, || Ok(allowed)).unwrap()
         }
     }
 
@@ -401,13 +401,13 @@ mod tests {
 
     #[test]
     fn the_lists_of_this_kernel_are_understood() {
-        let machine = Machine {
+        let host = Host {
             proc: Path::new("/proc"),
             most_of_one: u64::MAX,
         };
         let pid = i32::try_from(std::process::id()).unwrap();
         let _socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        assert_eq!(machine.excess(pid, || Ok(u64::MAX - 1)).unwrap(), None);
-        assert!(machine.excess(pid, || Ok(0)).unwrap().is_some());
+        assert_eq!(host.excess(pid, || Ok(u64::MAX - 1)).unwrap(), None);
+        assert!(host.excess(pid, || Ok(0)).unwrap().is_some());
     }
 }

@@ -1,14 +1,15 @@
 //! Allocation of slots.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 
-use crate::instance::{Names, SLOTS, Slot};
+use parking_lot::Mutex;
+
+use crate::instance::{Naming, SLOTS, Slot};
 
 /// The slots of one server.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    names: Names,
+    naming: Naming,
     state: Mutex<State>,
 }
 
@@ -47,9 +48,9 @@ struct State {
 }
 
 impl Slots {
-    pub(crate) fn new(names: Names) -> Self {
+    pub(crate) fn new(naming: Naming) -> Self {
         Self {
-            names,
+            naming,
             state: Mutex::new(State {
                 taken: vec![false; usize::from(SLOTS)],
                 reserved: vec![None; usize::from(SLOTS)],
@@ -64,7 +65,7 @@ impl Slots {
     /// Takes a free slot, if there is one. When all that are free are kept for runs, one of those:
     /// a sandbox is worth more than a fast one.
     pub(crate) fn take(&self) -> Option<Slot> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let count = state.taken.len();
         let mut indices = (0..count).map(|step| (state.next + step) % count);
         let index = indices
@@ -73,14 +74,14 @@ impl Slots {
         state.taken[index] = true;
         state.reserved[index] = None;
         state.next = (index + 1) % count;
-        Some(self.names.slot(u16::try_from(index).ok()?))
+        Some(self.naming.slot(u16::try_from(index).ok()?))
     }
 
     /// Keeps so many free slots side by side for who names them, and takes the first. Fewer, but
     /// at least [`LEAST`] or what was asked for, where no gap between those that are taken is so
     /// large.
     pub(crate) fn reserve(&self, count: u16) -> Option<Run> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let counts = std::iter::successors(Some(count), |count| Some(count / 2));
         let mut counts = counts.take_while(|next| *next >= count.min(LEAST) && *next > 0);
         let run = counts.find_map(|count| state.gap(count))?;
@@ -91,7 +92,7 @@ impl Slots {
 
     /// Keeps them no longer. Those that are taken stay so.
     pub(crate) fn release(&self, run: Run) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let kept = state.reserved[run.indices()].iter_mut();
         for reserved in kept.filter(|reserved| **reserved == Some(run.first)) {
             *reserved = None;
@@ -100,7 +101,7 @@ impl Slots {
 
     /// Keeps only those that are taken.
     pub(crate) fn release_free(&self, run: Run) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         for index in run.indices() {
             if state.is_of(index, run) && !state.taken[index] {
                 state.reserved[index] = None;
@@ -110,22 +111,22 @@ impl Slots {
 
     /// Takes the free slot of a run that has rested longest.
     pub(crate) fn take_reserved(&self, run: Run) -> Option<Slot> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let index = state.longest_free(run.indices(), |index| state.is_of(index, run))?;
         state.taken[index] = true;
-        Some(self.names.slot(u16::try_from(index).ok()?))
+        Some(self.naming.slot(u16::try_from(index).ok()?))
     }
 
     /// Number of all slots, and number of the free ones, which [`Self::take`] gives to anybody.
     pub(crate) fn count(&self) -> (usize, usize) {
-        let taken = &self.lock().taken;
+        let taken = &self.state.lock().taken;
         let free = taken.iter().filter(|taken| !**taken);
         (taken.len(), free.count())
     }
 
     /// Number of slots of a run that are taken by those they are kept for.
     pub(crate) fn in_use(&self, run: Run) -> usize {
-        let state = self.lock();
+        let state = self.state.lock();
         let is_in_use = |index: &usize| state.taken[*index] && state.is_of(*index, run);
         run.indices().filter(is_in_use).count()
     }
@@ -133,7 +134,7 @@ impl Slots {
     /// Takes this very slot, whoever it is kept for. False if it is taken or there is none of
     /// that number.
     pub(crate) fn take_number(&self, number: u16) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let index = usize::from(number);
         if state.taken.get(index) != Some(&false) {
             return false;
@@ -145,7 +146,7 @@ impl Slots {
 
     /// Gives a slot back.
     pub(crate) fn give_back(&self, slot: Slot) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let index = usize::from(slot.number());
         if index < state.taken.len() {
             state.taken[index] = false;
@@ -158,7 +159,7 @@ impl Slots {
     /// Takes the slots that were given back since this was last asked, so that nobody has them
     /// while the packet filter is told to forget them. One that somebody has again is left out.
     pub(crate) fn hold_remembered(&self) -> Vec<Slot> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let remembered = std::mem::take(&mut state.remembered);
         let free = remembered.into_iter().filter(|index| !state.taken[*index]);
         let free: Vec<_> = free.collect();
@@ -168,25 +169,21 @@ impl Slots {
         let numbers = free
             .into_iter()
             .filter_map(|index| u16::try_from(index).ok());
-        numbers.map(|number| self.names.slot(number)).collect()
+        numbers.map(|number| self.naming.slot(number)).collect()
     }
 
     /// Gives back what [`Self::hold_remembered`] took, as it was.
     pub(crate) fn let_go(&self, slots: &[Slot]) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         for slot in slots {
             state.taken[usize::from(slot.number())] = false;
         }
     }
 
     pub(crate) fn is_taken(&self, slot: Slot) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let taken = state.taken.get(usize::from(slot.number()));
         taken.copied().unwrap_or(false)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().expect("no holder panics")
     }
 }
 
@@ -220,7 +217,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_of_a_slot_is_forgotten_while_nobody_has_it() {
-        let slots = Slots::new(Names::of(0));
+        let slots = Slots::new(Naming::of(0));
         let (first, second) = (slots.take().unwrap(), slots.take().unwrap());
         assert!(slots.hold_remembered().is_empty());
         slots.give_back(first);
@@ -236,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_slot_that_was_given_back_rests_while_others_are_free() {
-        let slots = Slots::new(Names::of(0));
+        let slots = Slots::new(Naming::of(0));
         let first = slots.take().unwrap();
         slots.give_back(first);
         assert_ne!(slots.take().unwrap(), first);
@@ -244,7 +241,7 @@ mod tests {
 
     #[test]
     fn slots_that_are_kept_go_to_nobody_else_while_there_are_others() {
-        let slots = Slots::new(Names::of(0));
+        let slots = Slots::new(Naming::of(0));
         let run = slots.reserve(3).unwrap();
         for _ in 3..SLOTS {
             assert!(
@@ -269,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_run_that_takes_in_nobody_keeps_only_what_it_uses() {
-        let slots = Slots::new(Names::of(0));
+        let slots = Slots::new(Naming::of(0));
         let former = slots.reserve(SLOTS).unwrap();
         let used = slots.take_reserved(former).unwrap();
         assert_eq!(slots.reserve(LEAST), None);
@@ -286,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_run_is_smaller_where_there_is_no_such_gap() {
-        let slots = Slots::new(Names::of(0));
+        let slots = Slots::new(Naming::of(0));
         for number in (0..SLOTS).step_by(40) {
             assert!(slots.take_number(number));
         }
@@ -300,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_kept_slot_that_was_given_back_rests_while_others_are_free() {
-        let slots = Slots::new(Names::of(0));
+        let slots = Slots::new(Naming::of(0));
         let run = slots.reserve(4).unwrap();
         let take = || slots.take_reserved(run).unwrap();
         let (first, second) = (take(), take());
@@ -313,7 +310,7 @@ mod tests {
 
     #[test]
     fn when_all_are_taken_there_is_none() {
-        let slots = Slots::new(Names::of(0));
+        let slots = Slots::new(Naming::of(0));
         assert!(slots.take_number(7));
         assert!(!slots.take_number(7));
         assert!(!slots.take_number(SLOTS));
@@ -321,7 +318,7 @@ mod tests {
             assert_ne!(slots.take().unwrap().number(), 7);
         }
         assert_eq!(slots.take(), None);
-        slots.give_back(Names::of(0).slot(7));
+        slots.give_back(Naming::of(0).slot(7));
         assert_eq!(slots.take().unwrap().number(), 7);
     }
 }

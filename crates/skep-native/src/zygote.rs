@@ -5,25 +5,26 @@
 //! ([`Holder`]). The tenant's sandboxes of the template get user namespaces below it, so it may
 //! enter them and nobody else on the host may. There are so many at most; the one that
 //! nobody uses makes room for another, and a tenant that has many for one that has few
-//! ([`places`]). Their agents ask for kernels ([`serve`]); each is looked at from
-//! outside before anybody speaks to it ([`likeness`]), because the zygote runs code of the
+//! ([`registry`]). Their agents ask for kernels ([`serve`]); each is looked at from
+//! outside before anybody speaks to it ([`verify_fork`]), because the zygote runs code of the
 //! template and nothing it says is believed.
 //!
 //! Whatever goes wrong here, the sandbox starts its kernel itself, and it is counted.
 
 mod fork;
 mod holder;
-mod likeness;
-mod places;
+mod registry;
 mod serve;
 mod specification;
+mod verify_fork;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
-use skep_launch::MOST_BELOW_ONE;
+use parking_lot::Mutex;
+use skep_launch::MAX_PER_PARENT;
 use skep_telemetry::{Counter, Durations, Gauge, LogLimit, Tasks};
 use tokio::sync::watch;
 
@@ -33,13 +34,13 @@ use crate::instance::{SLOTS, Slot};
 use crate::kernel_settings::{KernelSettings, WATCHES};
 
 pub(crate) use holder::Holder;
-use places::Places;
-pub(crate) use places::ZygoteKey;
+use registry::Registry;
+pub(crate) use registry::ZygoteKey;
 pub(crate) use serve::{Client, serve};
 pub use specification::has_zygote;
 
 /// Time limit, at the server's end, for the removal of its zygotes' remains.
-const LEAVING: Duration = Duration::from_secs(10);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Number of looks within the time that an unused zygote is kept, to see whether it is over.
 const LOOKS: u32 = 30;
@@ -86,7 +87,7 @@ pub(crate) struct Zygotes {
     /// The seccomp filter that a fork is still to be put under, in hexadecimal.
     filter: String,
     /// Held while one is found, and for a look at files when a template is new.
-    places: Mutex<Places>,
+    registry: Mutex<Registry>,
     /// Says that one is ready, or will not be.
     arrivals: watch::Sender<()>,
     /// Number of zygotes that exist, are being made, or leave something that is being removed.
@@ -111,7 +112,7 @@ impl Zygotes {
         Ok(Self {
             config,
             filter: filter.iter().map(|byte| format!("{byte:02x}")).collect(),
-            places: Mutex::default(),
+            registry: Mutex::default(),
             arrivals: watch::Sender::new(()),
             kept: watch::Sender::new(0),
             counts: Arc::default(),
@@ -125,16 +126,16 @@ impl Zygotes {
 
     /// A slot below the zygote of a tenant's template. If there is none yet, it is made for
     /// those who come later; nobody waits for it. Blocks for the time of a look at a file.
-    pub(crate) fn place_for(
+    pub(crate) fn slot_below(
         &self,
         host: &Arc<Host>,
         key: &ZygoteKey,
     ) -> Option<(Arc<Holder>, Slot)> {
         let config = self.config.as_ref()?;
-        let mut places = self.places();
-        places.end_unused(host, config.idle_after);
-        places.specification(&key.layers)?;
-        let current = places.living(key);
+        let mut registry = self.registry.lock();
+        registry.end_unused(host, config.idle_after);
+        registry.specification(&key.layers)?;
+        let current = registry.living(key);
         let is_old = (current.as_ref()).is_none_or(|holder| holder.age() > config.rotate_after);
         let found = current.and_then(|holder| {
             let slot = host.slots.take_reserved(holder.run)?;
@@ -142,7 +143,7 @@ impl Zygotes {
             Some((holder, slot))
         });
         if found.is_none() || is_old {
-            self.make(&mut places, host, key, config);
+            self.make(&mut registry, host, key, config);
         }
         if found.is_none() {
             self.counts.cold.add_one();
@@ -159,45 +160,51 @@ impl Zygotes {
         // Before the look at the registry, so that an arrival in between is not missed.
         let mut arrivals = self.arrivals.subscribe();
         {
-            let mut places = self.places();
-            if places.living(key).is_none() {
-                places.end_unused(host, config.idle_after);
-                self.make(&mut places, host, key, config);
+            let mut registry = self.registry.lock();
+            if registry.living(key).is_none() {
+                registry.end_unused(host, config.idle_after);
+                self.make(&mut registry, host, key, config);
             }
         }
         // The sender lives as long as this does.
-        while self.places().is_warming(key) && arrivals.changed().await.is_ok() {}
+        while self.registry.lock().is_warming(key) && arrivals.changed().await.is_ok() {}
     }
 
     /// Starts to make a zygote, unless the template names none, one is on its way, the last could
     /// not be made, or there are too many.
-    fn make(&self, places: &mut Places, host: &Arc<Host>, key: &ZygoteKey, config: &ZygoteConfig) {
-        let Some(specification) = places.specification(&key.layers).cloned() else {
+    fn make(
+        &self,
+        registry: &mut Registry,
+        host: &Arc<Host>,
+        key: &ZygoteKey,
+        config: &ZygoteConfig,
+    ) {
+        let Some(specification) = registry.specification(&key.layers).cloned() else {
             return;
         };
-        if !places.may_begin(key) {
+        if !registry.may_begin(key) {
             return;
         }
-        if !places.make_room(host, &key.tenant, config.most) {
+        if !registry.make_room(host, &key.tenant, config.most) {
             self.counts.no_room.add_one();
             return;
         }
-        places.begin(key);
+        registry.begin(key);
         let sandboxes = sandboxes_each(config);
         if let Err(error) = holder::warm(host, key.clone(), specification, sandboxes) {
             tracing::warn!(%error, "no thread for a zygote");
-            places.arrived(key, None);
+            registry.arrived(key, None);
         }
     }
 
     /// The process that is to be a zygote runs. `false` if none is wanted any more.
     fn runs(&self, key: &ZygoteKey, process: OwnedFd) -> bool {
-        self.places().runs(key, process)
+        self.registry.lock().runs(key, process)
     }
 
     /// A zygote is ready, or will not be.
     fn arrived(&self, host: &Host, key: &ZygoteKey, holder: Option<Arc<Holder>>) {
-        self.places().arrived(key, holder);
+        self.registry.lock().arrived(key, holder);
         self.end_unused(host);
         self.arrivals.send_replace(());
     }
@@ -212,13 +219,13 @@ impl Zygotes {
     /// last of one that was replaced, and from time to time.
     pub(crate) fn end_unused(&self, host: &Host) {
         if let Some(config) = &self.config {
-            self.places().end_unused(host, config.idle_after);
+            self.registry.lock().end_unused(host, config.idle_after);
         }
     }
 
     /// Ends zygotes that have no sandboxes, however short the time is.
     pub(crate) fn end_without_sandboxes(&self, host: &Host) {
-        self.places().end_unused(host, Duration::ZERO);
+        self.registry.lock().end_unused(host, Duration::ZERO);
     }
 
     /// Ends zygotes whose time without sandboxes is over, until the tasks are to end.
@@ -241,17 +248,13 @@ impl Zygotes {
     /// Ends all zygotes, also those that are being made, and waits until nothing is left of
     /// them. What they forked lives on.
     pub(crate) async fn end(&self) {
-        self.places().end();
+        self.registry.lock().end();
         self.arrivals.send_replace(());
         let mut kept = self.kept.subscribe();
         let all_left = kept.wait_for(|count| *count == 0);
-        if tokio::time::timeout(LEAVING, all_left).await.is_err() {
+        if tokio::time::timeout(END_TIMEOUT, all_left).await.is_err() {
             tracing::warn!("something of a zygote is left; the next start removes it");
         }
-    }
-
-    fn places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().expect("no holder panics")
     }
 }
 
@@ -261,7 +264,7 @@ fn sandboxes_each(config: &ZygoteConfig) -> u16 {
     let slots = (SLOTS / 4 * 3).checked_div(config.most).unwrap_or(0);
     let own = u16::try_from(holder::OWN_SLOTS).expect("one");
     let sandboxes = slots.saturating_sub(own);
-    sandboxes.min(config.sandboxes).min(MOST_BELOW_ONE)
+    sandboxes.min(config.sandboxes).min(MAX_PER_PARENT)
 }
 
 /// Makes room for all sandboxes of a zygote in what the kernel counts for them together.

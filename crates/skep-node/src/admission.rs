@@ -5,10 +5,11 @@
 //! been admitted is counted here, so a burst does not take the same room many times.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use skep_isolation::Isolation;
 use skep_telemetry::Counter;
 use skep_types::{AdmissionPolicy, HostCapacity, HostResource, Promised, Resources, SandboxId};
@@ -16,12 +17,12 @@ use tokio::time::Instant;
 
 /// Interval between two samples of the host's resources.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
-/// Age above which a sample is renewed by whoever asks for room.
+/// Age above which a sample is renewed by the caller that asks for room.
 const OLD: Duration = Duration::from_secs(1);
 /// Age above which nobody is admitted by a sample.
 const TOO_OLD: Duration = Duration::from_secs(10);
 /// Time limit for a sample. A disk that takes longer holds no more sandboxes.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SAMPLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of further sandboxes that spares must leave room for.
 const SPARE_MARGIN: u32 = 8;
 
@@ -91,19 +92,19 @@ impl Admission {
     pub(crate) async fn sample(&self, isolation: &dyn Isolation) -> Option<HostCapacity> {
         // Both before the look: what is started while it lasts may or may not be in it.
         let (began, seen) = {
-            let ledger = self.ledger();
+            let ledger = self.inner.ledger.lock();
             (Instant::now(), ledger.unseen)
         };
-        let looked = tokio::time::timeout(PATIENCE, isolation.capacity()).await;
+        let looked = tokio::time::timeout(SAMPLE_TIMEOUT, isolation.capacity()).await;
         let capacity = match looked {
             Ok(Ok(capacity)) => capacity,
             Ok(Err(error)) => return self.cannot_look(&error),
             Err(_elapsed) => return self.cannot_look(&std::io::ErrorKind::TimedOut.into()),
         };
         if self.inner.is_blind.swap(false, Ordering::Relaxed) {
-            tracing::info!("the machine can be looked at again");
+            tracing::info!("resources of the host can be read again");
         }
-        let mut ledger = self.ledger();
+        let mut ledger = self.inner.ledger.lock();
         // Samples of two who asked at once may end in another order than they began.
         if ledger.sample.is_none_or(|(newest, _)| newest < began) {
             ledger.sample = Some((began, capacity));
@@ -114,7 +115,7 @@ impl Admission {
 
     fn cannot_look(&self, error: &std::io::Error) -> Option<HostCapacity> {
         if !self.inner.is_blind.swap(true, Ordering::Relaxed) {
-            tracing::error!(%error, "cannot find out what the machine has left");
+            tracing::error!(%error, "cannot read the resources of the host");
         }
         None
     }
@@ -143,7 +144,7 @@ impl Admission {
         resources: Resources,
         margin: u32,
     ) -> Result<Reservation, NoRoom> {
-        let mut ledger = self.ledger();
+        let mut ledger = self.inner.ledger.lock();
         let policy = &self.inner.policy;
         if policy.enabled {
             // Without a look there is no telling. What hangs then is the disk, usually.
@@ -165,13 +166,13 @@ impl Admission {
 
     /// Returns true if the last sample is too old to decide by.
     pub(crate) fn is_old(&self) -> bool {
-        let sample = self.ledger().sample;
+        let sample = self.inner.ledger.lock().sample;
         self.inner.policy.enabled && sample.is_none_or(|(began, _)| began.elapsed() > OLD)
     }
 
     /// Counts a sandbox that is there, whether there is room or not.
     pub(crate) fn promise(&self, id: &SandboxId, resources: Resources) -> Promise {
-        self.ledger().promise(id, resources);
+        self.inner.ledger.lock().promise(id, resources);
         Promise {
             admission: self.clone(),
             id: id.clone(),
@@ -193,12 +194,8 @@ impl Admission {
 
     /// The last sample of the host's resources, and the sum of the limits promised to sandboxes.
     pub(crate) fn last(&self) -> (Option<HostCapacity>, Promised) {
-        let ledger = self.ledger();
+        let ledger = self.inner.ledger.lock();
         (ledger.sample.map(|(_, host)| host), ledger.promised)
-    }
-
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.inner.ledger.lock().expect("no holder panics")
     }
 }
 
@@ -226,13 +223,13 @@ impl Ledger {
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        self.admission.ledger().release(&self.id);
+        self.admission.inner.ledger.lock().release(&self.id);
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut ledger = self.promise.admission.ledger();
+        let mut ledger = self.promise.admission.inner.ledger.lock();
         ledger.starting -= 1;
         ledger.unseen += 1;
     }
@@ -305,7 +302,7 @@ mod tests {
         assert_eq!(admission.last().1, Promised::to(resources));
         drop(driver);
         assert_eq!(admission.last().1, Promised::default());
-        assert!(admission.ledger().sandboxes.is_empty());
+        assert!(admission.inner.ledger.lock().sandboxes.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -22,7 +22,7 @@ use crate::node::{CreateError, Inner, KillError};
 use crate::record::DriverRecord;
 use crate::route::NodeRoute;
 
-/// What others ask of a driver.
+/// A request to a driver.
 pub(crate) enum Request {
     /// End the sandbox; answers when nothing of it is left, or something cannot be removed.
     End { reason: EndReason, answer: Killer },
@@ -36,10 +36,10 @@ pub(crate) enum Request {
     Usage { answer: oneshot::Sender<Usage> },
 }
 
-/// Who waits for the end of a sandbox.
+/// A caller who waits for the end of a sandbox.
 pub(crate) type Killer = oneshot::Sender<Result<(), KillError>>;
 
-/// Who waits for a new sandbox.
+/// The caller who waits for a new sandbox.
 pub(crate) type Waiting = oneshot::Sender<Result<SandboxStatus, CreateError>>;
 
 /// One sandbox, its queue, and what is published about it.
@@ -66,7 +66,7 @@ struct Running {
     memory: MemoryMean,
 }
 
-/// Why a driver stops driving.
+/// Reason for which a driver stops driving.
 enum Stop {
     /// The sandbox is to be ended, or has ended, and somebody may wait for that.
     End(EndReason, Option<Killer>),
@@ -106,7 +106,7 @@ impl Driver {
         };
         let running = self.enter_running(launched, record, started_at);
         let status = self.status.borrow().clone();
-        // Whoever was told of a sandbox finds it again after the server was killed.
+        // A caller who was told of a sandbox finds it again after the server was killed.
         let recording = self.journal_started(&running.record, &status);
         trace::child("record start").within(recording).await;
         self.node.metrics.create.record(ordered.elapsed());
@@ -131,13 +131,13 @@ impl Driver {
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(error = %Chain(&error), "a spare sandbox is of no use");
+                    tracing::warn!(error = %Chain(&error), "spare did not take its configuration; launching another sandbox");
                     spare.launched.dispose().await;
                 }
             }
         }
         match self.launch(spec).await {
-            // Whoever asks goes before whoever might.
+            // A caller who waits goes before those who may come.
             Err(LaunchError::NoRoom(_)) if self.node.give_up_spares().await > 0 => {
                 self.launch(spec).await
             }
@@ -248,13 +248,13 @@ impl Driver {
         self.journal_record(&running.record).await;
     }
 
-    /// Writes down what has changed in the record of a running sandbox.
+    /// Journals what has changed in the record of a running sandbox.
     fn journal_record(&self, record: &DriverRecord) -> Noted {
         let status = self.status.borrow();
         self.node.journal.changed(&status.id, record.run(&status))
     }
 
-    /// Says why the first process ended although nobody asked for it.
+    /// Finds the reason for which the first process ended although nobody asked for it.
     async fn explain(&self, running: &Running, exit: Exit) -> EndReason {
         let usage = running.launched.usage().await.unwrap_or_default();
         let reason = reason_of(exit, &usage);
@@ -369,7 +369,7 @@ fn agent_config(spec: &SandboxSpec, control_token: &str) -> AgentConfig {
     }
 }
 
-/// What a running sandbox has used so far.
+/// Resource usage of a running sandbox so far.
 async fn look(running: &mut Running) -> Result<Usage, UsageError> {
     let mut usage = running.launched.usage().await?;
     let memory = &mut running.memory;
@@ -377,7 +377,7 @@ async fn look(running: &mut Running) -> Result<Usage, UsageError> {
     Ok(usage)
 }
 
-/// Why a sandbox is over whose first process ended like this, although nobody asked for it.
+/// Reason of the end of a sandbox whose first process ended like this although nobody asked for it.
 pub(crate) fn reason_of(exit: Exit, usage: &Usage) -> EndReason {
     match exit {
         Exit::Signal(9) | Exit::Unknown if usage.out_of_memory_kills > 0 => EndReason::OutOfMemory,

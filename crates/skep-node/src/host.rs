@@ -1,4 +1,4 @@
-//! The host below the sandboxes: whether there is room, and what happens when there is none.
+//! The host below the sandboxes: its room, and what happens when there is none.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,7 +32,7 @@ impl Node {
     /// Takes room for a sandbox that [`Node::create`] is to make. Hold it until that returns.
     /// `None` if the sandbox is there already, because its name is that of a spare.
     ///
-    /// What is only kept ready gives way first.
+    /// Spares give way first.
     ///
     /// # Errors
     ///
@@ -60,12 +60,12 @@ impl Node {
         admitted.map(Some)
     }
 
-    /// Looks after the host until the node is shut down: knows what it has left, lets go of
-    /// what is kept ready when there is too little, and ends sandboxes whose disk has lost what
+    /// Looks after the host until the node is shut down: samples what it has left, lets go of
+    /// spares and pools when there is too little, and ends sandboxes whose disk has lost what
     /// was written to it or that hold memory which their limits do not count.
     pub fn watch_host(&self) {
         let (node, tasks) = (self.clone(), &self.inner.tasks);
-        tasks.spawn("watch the machine", async move {
+        tasks.spawn("watch host", async move {
             node.repeat(INTERVAL, Self::look_after_host).await;
         });
         let node = self.clone();
@@ -172,11 +172,11 @@ impl Inner {
         }
     }
 
-    /// Lets go of what is kept ready and says whether there was anything.
+    /// Lets go of spares and pools, and returns true if there was anything.
     async fn make_room(&self) -> bool {
         let was_tight = self.is_tight.swap(true, Ordering::Relaxed);
         if !was_tight {
-            self.isolation.keep_ready(false).await;
+            self.isolation.allow_pools(false).await;
         }
         let spares = self.give_up_spares().await;
         spares > 0 || !was_tight
@@ -187,14 +187,14 @@ impl Inner {
         if self.make_room().await && !was_tight {
             let exhausted = exhausted.iter().map(|resource| resource.as_str());
             let exhausted = exhausted.collect::<Vec<_>>().join(", ");
-            tracing::warn!(exhausted, "the machine is full, new sandboxes are refused");
+            tracing::warn!(exhausted, "host is full, new sandboxes are refused");
         }
     }
 
     async fn relax(&self) {
         if self.is_tight.swap(false, Ordering::Relaxed) {
-            self.isolation.keep_ready(true).await;
-            tracing::info!("the machine has room again");
+            self.isolation.allow_pools(true).await;
+            tracing::info!("host has room again");
         }
     }
 }

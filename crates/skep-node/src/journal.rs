@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{self, BoxFuture};
+use parking_lot::Mutex;
 use skep_types::{Ending, Resources, SandboxId, SandboxRun};
 
 /// Resolves when a note would survive the death of the server.
@@ -43,7 +44,10 @@ struct Entry {
 impl MemoryJournal {
     /// The end of the sandbox, if the journal knows it.
     pub fn ending(&self, id: &SandboxId) -> Option<Ending> {
-        self.lock().get(id).and_then(|entry| entry.ending.clone())
+        self.entries
+            .lock()
+            .get(id)
+            .and_then(|entry| entry.ending.clone())
     }
 
     /// The records of the sandboxes that have started and not ended, as a restarted server
@@ -57,29 +61,25 @@ impl MemoryJournal {
                 run: Some(run),
             })
         };
-        self.lock().iter().filter_map(living).collect()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SandboxId, Entry>> {
-        self.entries.lock().expect("no holder panics")
+        self.entries.lock().iter().filter_map(living).collect()
     }
 }
 
 impl Journal for MemoryJournal {
     fn started(&self, id: &SandboxId, run: SandboxRun) -> Noted {
-        self.lock().entry(id.clone()).or_default().run = Some(run);
+        self.entries.lock().entry(id.clone()).or_default().run = Some(run);
         future::ready(()).boxed()
     }
 
     fn changed(&self, id: &SandboxId, run: SandboxRun) -> Noted {
-        if let Some(entry) = self.lock().get_mut(id) {
+        if let Some(entry) = self.entries.lock().get_mut(id) {
             entry.run = Some(run);
         }
         future::ready(()).boxed()
     }
 
     fn ended(&self, id: &SandboxId, ending: &Ending) -> Noted {
-        self.lock().entry(id.clone()).or_default().ending = Some(ending.clone());
+        self.entries.lock().entry(id.clone()).or_default().ending = Some(ending.clone());
         future::ready(()).boxed()
     }
 }

@@ -1,8 +1,8 @@
 //! The node's metrics. Everything it counts is declared here.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
 
+use parking_lot::Mutex;
 use skep_isolation::LaunchError;
 use skep_telemetry::{Counter, Durations};
 use skep_types::EndReason;
@@ -29,7 +29,7 @@ impl Metrics {
 
     /// Number of failed launches, by step.
     pub fn launch_failures(&self) -> BTreeMap<String, u64> {
-        self.failures().clone()
+        self.failures.lock().clone()
     }
 
     pub(crate) fn ended(&self, reason: EndReason) {
@@ -47,11 +47,7 @@ impl Metrics {
             LaunchError::AgentSilent(_) => "agent silent".to_owned(),
             LaunchError::AgentEnded(_) => "agent ended".to_owned(),
         };
-        *self.failures().entry(step).or_default() += 1;
-    }
-
-    fn failures(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
-        self.failures.lock().expect("no holder panics")
+        *self.failures.lock().entry(step).or_default() += 1;
     }
 }
 

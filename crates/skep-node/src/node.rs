@@ -1,13 +1,14 @@
-//! The sandboxes of this machine, by name.
+//! The sandboxes of this host, by id.
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
+use parking_lot::RwLock;
 use skep_isolation::{Isolation, LaunchError};
 use skep_telemetry::Tasks;
 use skep_types::{
@@ -27,34 +28,34 @@ use crate::metrics::Metrics;
 use crate::route::NodeRoute;
 use crate::spares::Spares;
 
-/// How many requests may wait for one driver. A caller beyond that waits its turn.
+/// Limit on the requests that wait for one driver. A caller beyond that waits its turn.
 const QUEUE: usize = 32;
 
-/// How many sandboxes are ended at once when the server stops.
+/// Number of sandboxes that are ended at once when the server stops.
 const KILLS_AT_ONCE: usize = 16;
 
-/// The sandboxes of this machine. Clones share them.
+/// The sandboxes of this host. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Node {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What a node is made of.
+/// Dependencies and settings of a [`Node`].
 #[derive(Debug)]
 pub struct NodeOptions {
-    /// What holds the sandboxes.
+    /// Backend that holds the sandboxes.
     pub isolation: Arc<dyn Isolation>,
-    /// Where the node writes what must outlive the server.
+    /// Journal of what must outlive the server.
     pub journal: Arc<dyn Journal>,
-    /// How the agents of its sandboxes are spoken to.
+    /// Client of the agents in its sandboxes.
     pub agents: Arc<dyn Agents>,
-    /// How many sandboxes of each kind that is asked for are kept ready; 0 is none.
+    /// Number of spares of each kind that is asked for; 0 is none.
     pub spares: usize,
-    /// When the machine has room for another sandbox.
+    /// Rules by which the host has room for another sandbox.
     pub admission: AdmissionPolicy,
 }
 
-/// Why there is no new sandbox. Nothing of it is left.
+/// Failure to create a sandbox. Nothing of it is left.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     /// The id is taken.
@@ -71,18 +72,18 @@ pub enum CreateError {
     Stopping,
 }
 
-/// What became of the sandboxes that were made before anybody asked.
+/// Number of spares, and of those given out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpareCounts {
-    /// Ready now.
+    /// Spares that wait for an owner now.
     pub ready: usize,
-    /// Given to somebody.
+    /// Spares that were given to an owner.
     pub given: u64,
-    /// How often somebody came and none was ready.
+    /// Requests for which there was no spare.
     pub missing: u64,
 }
 
-/// Why a sandbox was not ended by whoever asked.
+/// Failure to end a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KillError {
     /// There is none, or no longer: it may be that somebody else has just ended it.
@@ -101,7 +102,7 @@ pub(crate) struct Inner {
     pub(crate) agents: Arc<dyn Agents>,
     pub(crate) spares: Spares,
     pub(crate) admission: Admission,
-    /// Whether something of the machine is used up.
+    /// True while some resource of the host is used up.
     pub(crate) is_tight: AtomicBool,
     pub(crate) metrics: Metrics,
     /// The sandboxes that are not gone. Held only for a look-up or a change of the map.
@@ -134,8 +135,8 @@ impl Node {
         }
     }
 
-    /// The name a new sandbox is to have: that of one which is ready, if there is one of this
-    /// kind. [`Node::create`] with that name then has little left to do.
+    /// The id for a new sandbox: that of a spare, if there is one of this kind.
+    /// [`Node::create`] with that id then has little left to do.
     pub fn name_for(
         &self,
         template: &TemplateImage,
@@ -146,8 +147,8 @@ impl Node {
         ready.unwrap_or_else(SandboxId::random)
     }
 
-    /// Has sandboxes of a kind made ready before anybody asks for one. Returns at once; the
-    /// work ends with the node.
+    /// Has spares of a kind made before anybody asks for one. Returns at once; the work ends
+    /// with the node.
     pub fn warm(&self, template: TemplateImage, egress: Egress, tenant: TenantId) {
         let inner = Arc::clone(&self.inner);
         self.inner
@@ -155,7 +156,7 @@ impl Node {
             .spawn("warm a template", inner.warm(template, egress, tenant));
     }
 
-    /// How many sandboxes are ready, how many were given away, and how often there was none.
+    /// Number of spares, of those given away, and of requests for which there was none.
     pub fn spares(&self) -> SpareCounts {
         let spares = &self.inner.spares;
         SpareCounts {
@@ -229,7 +230,7 @@ impl Node {
         done.await.map_err(|_| NotHere)
     }
 
-    /// What a running sandbox has used so far.
+    /// Resource usage of a running sandbox so far.
     ///
     /// # Errors
     ///
@@ -266,14 +267,14 @@ impl Node {
         self.inner.isolation.kept_logs().await
     }
 
-    /// Forgets what an ended sandbox said.
+    /// Deletes the log of an ended sandbox.
     pub async fn forget_log(&self, id: &SandboxId) {
         if let Err(error) = self.inner.isolation.forget_log(id.clone()).await {
-            tracing::warn!(sandbox = %id, %error, "what a sandbox said cannot be forgotten");
+            tracing::warn!(sandbox = %id, %error, "cannot delete the log of a sandbox");
         }
     }
 
-    /// What the node counts.
+    /// Metrics of the node.
     pub fn metrics(&self) -> &Metrics {
         &self.inner.metrics
     }
@@ -287,14 +288,14 @@ impl Node {
 
     /// All sandboxes that are not gone, in no order.
     pub fn list(&self) -> Vec<SandboxStatus> {
-        let sandboxes = self.inner.sandboxes.read().expect("no holder panics");
+        let sandboxes = self.inner.sandboxes.read();
         sandboxes
             .values()
             .map(|entry| entry.status.borrow().clone())
             .collect()
     }
 
-    /// How to reach a running sandbox.
+    /// Route to a running sandbox.
     pub fn route(&self, id: &SandboxId) -> Option<NodeRoute> {
         self.entry(id)
             .and_then(|entry| entry.route.borrow().clone())
@@ -302,7 +303,7 @@ impl Node {
 
     /// The first running sandbox whose access token `accepts` says yes to.
     pub fn find_route(&self, accepts: impl Fn(&AccessToken) -> bool) -> Option<NodeRoute> {
-        let sandboxes = self.inner.sandboxes.read().expect("no holder panics");
+        let sandboxes = self.inner.sandboxes.read();
         sandboxes.values().find_map(|entry| {
             let route = entry.route.borrow();
             let accepted = route.as_ref()?.access_token.as_ref().is_some_and(&accepts);
@@ -329,12 +330,7 @@ impl Node {
     }
 
     pub(crate) fn entry(&self, id: &SandboxId) -> Option<Entry> {
-        self.inner
-            .sandboxes
-            .read()
-            .expect("no holder panics")
-            .get(id)
-            .cloned()
+        self.inner.sandboxes.read().get(id).cloned()
     }
 
     /// Enters the sandbox into the map and starts its driver.
@@ -359,7 +355,7 @@ impl Node {
             ending: None,
         });
         {
-            let mut sandboxes = self.inner.sandboxes.write().expect("no holder panics");
+            let mut sandboxes = self.inner.sandboxes.write();
             if sandboxes.contains_key(id) {
                 return Err(Taken);
             }
@@ -410,10 +406,6 @@ struct Forget {
 
 impl Drop for Forget {
     fn drop(&mut self) {
-        self.inner
-            .sandboxes
-            .write()
-            .expect("no holder panics")
-            .remove(&self.id);
+        self.inner.sandboxes.write().remove(&self.id);
     }
 }

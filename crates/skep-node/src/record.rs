@@ -1,4 +1,4 @@
-//! What a restarted server needs to drive a living sandbox again.
+//! The part of a driver that a restarted server needs to drive a living sandbox again.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) struct DriverRecord {
     pub(crate) access_token: Option<AccessToken>,
     pub(crate) control_token: Redacted<String>,
     pub(crate) deadline: Deadline,
-    /// Why it is being ended, from before anything of it is removed.
+    /// Reason for which it is being ended, from before anything of it is removed.
     pub(crate) ending: Option<EndReason>,
 }
 

@@ -1,18 +1,19 @@
-//! Sandboxes that run before anybody has asked for them.
+//! Spares: sandboxes that run before anybody has asked for them.
 //!
 //! A spare has its name already, so that paths, groups and links need not change when it is
 //! given away. It has no route and is in no record: nobody can reach it, and a server that
 //! finds it at its start sweeps it away.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use parking_lot::Mutex;
 use skep_isolation::{LaunchError, Launched};
 use skep_telemetry::{Chain, Counter};
 use skep_types::{
-    AccessToken, Egress, ExecutionId, Redacted, SandboxId, SandboxSpec, Secrets, Shelves,
+    AccessToken, Egress, ExecutionId, PoolPolicy, Redacted, SandboxId, SandboxSpec, Secrets,
     TemplateImage, TenantId,
 };
 use tokio::sync::{Notify, watch};
@@ -22,11 +23,11 @@ use crate::admission::Promise;
 use crate::driver::launch_request;
 use crate::node::Inner;
 
-/// Limit on the kinds of sandboxes that are kept ready at once, for all tenants. Fewer than the
+/// Limit on the kinds of spares that are kept at once, for all tenants. Fewer than the
 /// usual number of zygotes, so that spares alone never hold all of them.
 const KINDS: usize = 6;
 
-/// Time for which a kind that nobody asks for is kept ready.
+/// Time for which spares of a kind that nobody asks for are kept.
 const KEPT: Duration = Duration::from_mins(30);
 
 /// A sandbox that waits for an owner.
@@ -63,7 +64,7 @@ pub(crate) struct Spares {
 
 #[derive(Debug)]
 struct State {
-    shelves: Shelves<Kind, Spare>,
+    pool: PoolPolicy<Kind, Spare>,
     /// Those whose name was given out, until their driver comes for them.
     promised: HashMap<SandboxId, Spare>,
     is_kept: bool,
@@ -73,7 +74,7 @@ impl Spares {
     pub(crate) fn new(count: usize) -> Self {
         Self {
             state: Mutex::new(State {
-                shelves: Shelves::new(count, KINDS),
+                pool: PoolPolicy::new(count, KINDS),
                 promised: HashMap::new(),
                 is_kept: false,
             }),
@@ -86,27 +87,23 @@ impl Spares {
 
     /// Number of spares that are ready.
     pub(crate) fn count(&self) -> usize {
-        self.state().shelves.count()
+        self.state.lock().pool.count()
     }
 
     /// Takes the spare of this name, if its name was given out.
     pub(crate) fn claim(&self, id: &SandboxId) -> Option<Spare> {
-        self.state().promised.remove(id)
+        self.state.lock().promised.remove(id)
     }
 
     /// Returns true if the id is that of a spare which waits for its driver.
     pub(crate) fn is_promised(&self, id: &SandboxId) -> bool {
-        self.state().promised.contains_key(id)
+        self.state.lock().promised.contains_key(id)
     }
 
     /// Says that a sandbox is being made for somebody, until the answer is dropped.
     pub(crate) fn creating(&self) -> Creating<'_> {
         self.creating.send_modify(|count| *count += 1);
         Creating(self)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no holder panics")
     }
 }
 
@@ -120,7 +117,7 @@ impl Drop for Creating<'_> {
 }
 
 impl Inner {
-    /// The name of a sandbox that is ready, if there is one of this kind.
+    /// The id of a spare of this kind, if there is one.
     pub(crate) fn promise_spare(
         &self,
         template: &TemplateImage,
@@ -133,8 +130,8 @@ impl Inner {
             tenant: tenant.clone(),
         };
         let found = {
-            let mut state = self.spares.state();
-            let (found, cleared) = state.shelves.take(&kind, now());
+            let mut state = self.spares.state.lock();
+            let (found, cleared) = state.pool.take(&kind, now());
             self.discard(cleared);
             let found = found.filter(|spare| self.is_alive(spare));
             found.map(|spare| {
@@ -169,7 +166,7 @@ impl Inner {
             egress,
             tenant,
         };
-        let cleared = self.spares.state().shelves.want(&kind, now());
+        let cleared = self.spares.state.lock().pool.demand(&kind, now());
         self.discard(cleared);
         self.tend_spares();
     }
@@ -178,8 +175,8 @@ impl Inner {
     /// sandbox, and not when it was asked for: that one goes first.
     pub(crate) fn tend_spares(self: &Arc<Self>) {
         let keeper_is_needed = {
-            let mut state = self.spares.state();
-            let is_needed = !state.is_kept && state.shelves.next_expiry(KEPT).is_some();
+            let mut state = self.spares.state.lock();
+            let is_needed = !state.is_kept && state.pool.next_expiry(KEPT).is_some();
             state.is_kept |= is_needed;
             is_needed
         };
@@ -193,8 +190,8 @@ impl Inner {
     /// Ends every spare and says how many there were.
     pub(crate) async fn give_up_spares(&self) -> usize {
         let spares = {
-            let mut state = self.spares.state();
-            let mut spares = state.shelves.clear();
+            let mut state = self.spares.state.lock();
+            let mut spares = state.pool.clear();
             // Those that are promised belong to creations under way, until no driver will come for
             // them.
             if self.tasks.stopping().is_cancelled() {
@@ -213,13 +210,13 @@ impl Inner {
         let stop = self.tasks.stopping();
         loop {
             let (wanted, expiry) = {
-                let mut state = self.spares.state();
-                self.discard(state.shelves.expire(now(), KEPT));
-                let expiry = state.shelves.next_expiry(KEPT);
+                let mut state = self.spares.state.lock();
+                self.discard(state.pool.expire(now(), KEPT));
+                let expiry = state.pool.next_expiry(KEPT);
                 // Under the lock under which `tend_spares` looks: whoever wants a spare after this
                 // finds no keeper and starts one.
                 state.is_kept = expiry.is_some();
-                (state.shelves.wanted().cloned(), expiry)
+                (state.pool.next_to_fill().cloned(), expiry)
             };
             let Some(expiry) = expiry else {
                 return;
@@ -253,20 +250,20 @@ impl Inner {
         let _reservation = match self.room_for_spare(&id, kind.template.resources).await {
             Ok(reservation) => reservation,
             Err(no_room) => {
-                tracing::debug!(%no_room, "no sandbox is kept ready");
-                self.spares.state().shelves.rest(&kind);
+                tracing::debug!(%no_room, "no room for a spare");
+                self.spares.state.lock().pool.stop_filling(&kind);
                 return;
             }
         };
         match self.launch_spare(id, &kind).await {
             Ok(spare) => {
-                let returned = self.spares.state().shelves.put(&kind, spare);
+                let returned = self.spares.state.lock().pool.add(&kind, spare);
                 self.discard(returned.err().into_iter().collect());
             }
             Err(error) => {
-                tracing::warn!(error = %Chain(&error), "cannot keep a sandbox ready");
+                tracing::warn!(error = %Chain(&error), "cannot launch spare");
                 self.metrics.launch_failed(&error);
-                self.spares.state().shelves.rest(&kind);
+                self.spares.state.lock().pool.stop_filling(&kind);
             }
         }
     }
@@ -299,7 +296,7 @@ impl Inner {
     fn is_alive(&self, spare: &Spare) -> bool {
         let has_ended = spare.launched.exited().now_or_never().is_some();
         if has_ended {
-            tracing::warn!(sandbox = %spare.id, "a sandbox ended while it waited for an owner");
+            tracing::warn!(sandbox = %spare.id, "spare ended while it waited for an owner");
             self.end_spare(Arc::clone(&spare.launched));
         }
         !has_ended

@@ -186,12 +186,12 @@ impl Mirror {
 
 /// Address and release of a line such as `deb [options] address release component`.
 fn parse_line(line: &str) -> Option<(&str, &str)> {
-    let rest = line.trim().strip_prefix("deb ")?.trim_start();
-    let rest = match rest.strip_prefix('[') {
+    let entry = line.trim().strip_prefix("deb ")?.trim_start();
+    let source = match entry.strip_prefix('[') {
         Some(options) => options.split_once(']')?.1,
-        None => rest,
+        None => entry,
     };
-    let mut words = rest.split_whitespace();
+    let mut words = source.split_whitespace();
     Some((words.next()?, words.next()?))
 }
 

@@ -65,12 +65,10 @@ fn read_file(text: &str, options: &mut BTreeMap<String, String>) {
 }
 
 fn take(options: &mut BTreeMap<String, String>, name: &str, value: &str) {
-    let name = name.to_ascii_lowercase().replace('_', "-");
-    let name = if name == "default-timeout" {
-        "timeout".to_owned()
-    } else {
-        name
-    };
+    let mut name = name.to_ascii_lowercase().replace('_', "-");
+    if name == "default-timeout" {
+        "timeout".clone_into(&mut name);
+    }
     // A directory of the host is not there in a template.
     let local = name == "find-links" && !value.split_whitespace().all(is_web_address);
     if OPTIONS.contains(&name.as_str()) && !local {

@@ -178,8 +178,8 @@ impl PackageSettings {
 
     /// The settings as files of a directory that programs see as `dir`.
     fn files(&self, dir: &Path) -> Vec<(&'static str, String)> {
-        let bundle_path = dir.join("ca.crt");
-        let bundle_path = self.bundle.is_some().then_some(bundle_path.as_path());
+        let own = dir.join("ca.crt");
+        let bundle_path = self.bundle.is_some().then_some(own.as_path());
         let mut apt = self.apt.configuration(bundle_path);
         let mut files = vec![
             ("pip.conf", pip::render(&self.pip, bundle_path)),

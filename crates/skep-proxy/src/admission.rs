@@ -12,20 +12,21 @@
 //! on a connection are let through to whoever knows the key, however many others there are.
 
 mod address;
-mod standing;
+mod request_class;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::FrontConfig;
+use crate::ProxyConfig;
 use address::ClientAddress;
-use standing::{Allowance, Counts};
-pub(crate) use standing::{Shown, Standing, TooManyRequests};
+use request_class::{Allowance, Counts};
+pub(crate) use request_class::{Credentials, RequestClass, TooManyRequests};
 
 /// Limits on connections and on requests of unknown callers.
 #[derive(Debug, Clone, Copy)]
@@ -45,21 +46,21 @@ impl Limits {
         }
     }
 
-    /// Limits on concurrent requests of one standing from an address.
-    fn allowance(&self, standing: Standing, address: ClientAddress) -> Allowance {
+    /// Limits on concurrent requests of one class from an address.
+    fn allowance(&self, class: RequestClass, address: ClientAddress) -> Allowance {
         let of_address = self.of(address);
-        match standing {
-            Standing::Claiming => Allowance {
+        match class {
+            RequestClass::Unverified => Allowance {
                 of_connection: CLAIMS_PER_CONNECTION,
                 of_address: of_address.saturating_mul(CLAIMS_PER_CONNECTION),
                 of_all: self.connections.saturating_mul(CLAIMS_PER_CONNECTION),
             },
-            Standing::Anonymous => Allowance {
+            RequestClass::Anonymous => Allowance {
                 of_connection: 0,
                 of_address,
                 of_all: self.anonymous,
             },
-            Standing::Refused => Allowance {
+            RequestClass::Refused => Allowance {
                 of_connection: 1,
                 of_address,
                 of_all: self.connections,
@@ -68,7 +69,7 @@ impl Limits {
     }
 }
 
-/// The connections of a frontend.
+/// The connections of a proxy.
 #[derive(Debug)]
 pub(crate) struct Admission {
     limits: Limits,
@@ -120,8 +121,8 @@ struct Entry {
 
 impl Entry {
     fn can_go(&self) -> bool {
-        let claims = self.requests.of(Standing::Claiming) > 0 && !self.distrusted;
-        let serves = self.requests.of(Standing::Anonymous) > 0;
+        let claims = self.requests.of(RequestClass::Unverified) > 0 && !self.distrusted;
+        let serves = self.requests.of(RequestClass::Anonymous) > 0;
         !(self.authenticated || claims || serves)
     }
 }
@@ -134,7 +135,7 @@ struct Address {
 }
 
 impl Admission {
-    pub(crate) fn new(config: &FrontConfig) -> Self {
+    pub(crate) fn new(config: &ProxyConfig) -> Self {
         Self {
             limits: Limits {
                 connections: config.connections,
@@ -148,10 +149,10 @@ impl Admission {
     }
 
     /// Lets a connection in, at the cost of an idle one if need be.
-    pub(crate) fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Refused> {
+    pub(crate) fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, Refused> {
         let address = ClientAddress::of(peer);
         let limit = self.limits.of(address);
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         if table.open_from(&address) >= limit && !table.evict_from(&address) {
             return Err(Refused::Address);
         }
@@ -162,7 +163,7 @@ impl Admission {
         let id = table.insert(address, evicted.clone());
         drop(table);
         self.open.send_modify(|open| *open += 1);
-        Ok(Place {
+        Ok(ConnectionPermit {
             admission: Arc::clone(self),
             id,
             evicted,
@@ -176,10 +177,6 @@ impl Admission {
         open.wait_for(|open| *open == 0)
             .await
             .expect("we hold the sender");
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -212,8 +209,11 @@ impl Table {
     }
 
     fn evict_from(&mut self, address: &ClientAddress) -> bool {
-        let idle = self.addresses.get(address).map(|address| &address.idle);
-        let oldest = idle.and_then(BTreeMap::first_key_value).map(|(_, id)| *id);
+        let oldest = self
+            .addresses
+            .get(address)
+            .and_then(|address| address.idle.first_key_value())
+            .map(|(_, id)| *id);
         self.evict(oldest)
     }
 
@@ -247,8 +247,8 @@ impl Table {
         if let Some(entry) = self.connections.get_mut(&id) {
             entry.authenticated = true;
         }
-        for standing in Standing::ALL {
-            self.count(id, standing, |_| 0);
+        for class in RequestClass::ALL {
+            self.count(id, class, |_| 0);
         }
         self.order(id);
     }
@@ -260,16 +260,16 @@ impl Table {
     }
 
     /// Counts the requests of a connection anew.
-    fn count(&mut self, id: u64, standing: Standing, change: impl FnOnce(usize) -> usize) {
+    fn count(&mut self, id: u64, class: RequestClass, change: impl FnOnce(usize) -> usize) {
         let Some(entry) = self.connections.get_mut(&id) else {
             return;
         };
-        let before = entry.requests.of(standing);
+        let before = entry.requests.of(class);
         let after = change(before);
-        entry.requests.replace(standing, before, after);
-        self.requests.replace(standing, before, after);
+        entry.requests.replace(class, before, after);
+        self.requests.replace(class, before, after);
         if let Some(address) = self.addresses.get_mut(&entry.address) {
-            address.requests.replace(standing, before, after);
+            address.requests.replace(class, before, after);
         }
     }
 
@@ -279,8 +279,10 @@ impl Table {
         let Some(entry) = self.connections.get_mut(&id) else {
             return;
         };
-        let address = self.addresses.get_mut(&entry.address);
-        let address = address.expect("an address is there as long as its connections are");
+        let address = self
+            .addresses
+            .get_mut(&entry.address)
+            .expect("an address is there as long as its connections are");
         match (entry.can_go(), entry.idle) {
             (true, None) => {
                 entry.idle = Some(turn);
@@ -300,44 +302,46 @@ impl Table {
     fn enter(
         &mut self,
         id: u64,
-        standing: Standing,
+        class: RequestClass,
         limits: &Limits,
     ) -> Result<(), TooManyRequests> {
         // One that has gone is being closed, and its answer goes nowhere.
-        let entry = self.connections.get(&id);
-        let Some(entry) = entry.filter(|entry| !entry.authenticated) else {
-            return Ok(());
+        let entry = match self.connections.get(&id) {
+            Some(entry) if !entry.authenticated => entry,
+            Some(_) | None => return Ok(()),
         };
-        let allowance = limits.allowance(standing, entry.address);
-        let of_connection = entry.requests.of(standing);
-        let of_address = self.addresses.get(&entry.address);
-        let of_address = of_address.map_or(0, |address| address.requests.of(standing));
-        if !allowance.admits(of_connection, of_address, self.requests.of(standing)) {
+        let allowance = limits.allowance(class, entry.address);
+        let of_connection = entry.requests.of(class);
+        let of_address = self
+            .addresses
+            .get(&entry.address)
+            .map_or(0, |address| address.requests.of(class));
+        if !allowance.admits(of_connection, of_address, self.requests.of(class)) {
             return Err(TooManyRequests);
         }
-        self.count(id, standing, |requests| requests + 1);
+        self.count(id, class, |requests| requests + 1);
         self.order(id);
         Ok(())
     }
 
     /// Counts a request no more.
-    fn leave(&mut self, id: u64, standing: Standing) {
+    fn leave(&mut self, id: u64, class: RequestClass) {
         // Zero if the connection was evicted, or authenticated meanwhile.
-        self.count(id, standing, |requests| requests.saturating_sub(1));
+        self.count(id, class, |requests| requests.saturating_sub(1));
         self.order(id);
     }
 }
 
 /// One connection's place. Dropping it gives the place back.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPermit {
     admission: Arc<Admission>,
     id: u64,
     evicted: CancellationToken,
     authenticated: AtomicBool,
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Fires when the place was given to somebody else.
     pub(crate) fn evicted(&self) -> CancellationToken {
         self.evicted.clone()
@@ -351,75 +355,79 @@ impl Place {
     /// The connection has shown a key or a token that was right.
     pub(crate) fn authenticate(&self) {
         if !self.authenticated.swap(true, Ordering::Relaxed) {
-            self.admission.lock().authenticate(self.id);
+            self.admission.table.lock().authenticate(self.id);
         }
     }
 
     /// A request has arrived, of which nothing is known but whether it shows anything. Says as
     /// what it counts.
-    pub(crate) fn arrive(&self, claims: bool) -> Result<Standing, TooManyRequests> {
-        let standing = if claims {
-            Standing::Claiming
+    pub(crate) fn arrive(&self, claims: bool) -> Result<RequestClass, TooManyRequests> {
+        let class = if claims {
+            RequestClass::Unverified
         } else {
-            Standing::Anonymous
+            RequestClass::Anonymous
         };
-        self.enter(standing)
+        self.enter(class)
     }
 
     /// A request that counts as `before` has shown nothing that is right: it is served as
     /// anybody's, or told that there is no room for it.
-    pub(crate) fn unknown(&self, before: Standing) -> Result<Standing, TooManyRequests> {
+    pub(crate) fn unknown(&self, before: RequestClass) -> Result<RequestClass, TooManyRequests> {
         match before {
-            Standing::Claiming => self.change(before, Standing::Anonymous),
-            Standing::Anonymous | Standing::Refused => Ok(before),
+            RequestClass::Unverified => self.change(before, RequestClass::Anonymous),
+            RequestClass::Anonymous | RequestClass::Refused => Ok(before),
         }
     }
 
     /// The key was wrong, if a request that counts as `before` has shown one. To tell it so is
     /// all that is left to do.
-    pub(crate) fn wrong(&self, before: Standing) -> Result<Standing, TooManyRequests> {
+    pub(crate) fn wrong(&self, before: RequestClass) -> Result<RequestClass, TooManyRequests> {
         match before {
-            Standing::Claiming => {
-                self.admission.lock().distrust(self.id);
-                self.change(before, Standing::Refused)
+            RequestClass::Unverified => {
+                self.admission.table.lock().distrust(self.id);
+                self.change(before, RequestClass::Refused)
             }
-            Standing::Anonymous | Standing::Refused => Ok(before),
+            RequestClass::Anonymous | RequestClass::Refused => Ok(before),
         }
     }
 
     /// A request has been answered.
-    pub(crate) fn end(&self, standing: Standing) {
+    pub(crate) fn end(&self, class: RequestClass) {
         if !self.is_authenticated() {
-            self.admission.lock().leave(self.id, standing);
+            self.admission.table.lock().leave(self.id, class);
         }
     }
 
-    fn change(&self, before: Standing, after: Standing) -> Result<Standing, TooManyRequests> {
+    fn change(
+        &self,
+        before: RequestClass,
+        after: RequestClass,
+    ) -> Result<RequestClass, TooManyRequests> {
         let after = self.enter(after)?;
         self.end(before);
         Ok(after)
     }
 
-    fn enter(&self, standing: Standing) -> Result<Standing, TooManyRequests> {
+    fn enter(&self, class: RequestClass) -> Result<RequestClass, TooManyRequests> {
         if self.is_authenticated() {
-            return Ok(standing);
+            return Ok(class);
         }
         let limits = &self.admission.limits;
-        let mut table = self.admission.lock();
-        match (standing, table.enter(self.id, standing, limits)) {
-            (_, Ok(())) => Ok(standing),
-            (Standing::Anonymous, Err(TooManyRequests)) => {
-                table.enter(self.id, Standing::Refused, limits)?;
-                Ok(Standing::Refused)
+        let mut table = self.admission.table.lock();
+        match (class, table.enter(self.id, class, limits)) {
+            (_, Ok(())) => Ok(class),
+            (RequestClass::Anonymous, Err(TooManyRequests)) => {
+                table.enter(self.id, RequestClass::Refused, limits)?;
+                Ok(RequestClass::Refused)
             }
-            (Standing::Claiming | Standing::Refused, Err(refused)) => Err(refused),
+            (RequestClass::Unverified | RequestClass::Refused, Err(refused)) => Err(refused),
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.admission.lock().remove(self.id);
+        self.admission.table.lock().remove(self.id);
         self.admission.open.send_modify(|open| *open -= 1);
     }
 }

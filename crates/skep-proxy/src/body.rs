@@ -11,11 +11,11 @@ use hyper::body::Incoming;
 use skep_telemetry::trace::Span;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use crate::connection::{Dependence, Serving};
+use crate::connection::{Dependence, RequestGuard};
 use crate::envelope::{self, Boundary};
 use crate::hangup::Hangup;
 use crate::socket::ResetOnClose;
-use crate::upstream::{Lease, Visit};
+use crate::upstream::{InFlight, PooledConnection};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -42,7 +42,7 @@ pub(crate) enum Cut {
 /// carried a hundred of them.
 pub(crate) struct ClientBody {
     source: Source,
-    serving: Serving,
+    serving: RequestGuard,
     /// True while the client has yet to make room for the last frame.
     untaken: bool,
     /// Ends with the body, so that it tells how long the whole answer took.
@@ -56,7 +56,7 @@ pub(crate) enum Source {
 }
 
 impl ClientBody {
-    pub(crate) fn new(source: Source, serving: Serving) -> Self {
+    pub(crate) fn new(source: Source, serving: RequestGuard) -> Self {
         Self {
             source,
             serving,
@@ -137,25 +137,25 @@ pub(crate) struct SandboxBody {
     upstream: Incoming,
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Given back when the answer is complete, closed when it is dropped earlier.
-    lease: Option<Lease>,
+    pooled: Option<PooledConnection>,
     hangup: Hangup,
     /// Set if the stream is to end in words when the sandbox ends.
-    last_words: Option<Boundary>,
+    end_notice: Option<Boundary>,
     /// Armed when the answer is cut, so that HTTP/1.1 clients see a reset.
     reset: Option<ResetOnClose>,
     complete: bool,
-    _visit: Visit,
+    _in_flight: InFlight,
     _dependence: Option<Dependence>,
 }
 
 /// Parts of a [`SandboxBody`] besides the sandbox's answer.
 pub(crate) struct Attendance {
     pub(crate) ended: WaitForCancellationFutureOwned,
-    pub(crate) lease: Lease,
+    pub(crate) pooled: PooledConnection,
     pub(crate) hangup: Hangup,
-    pub(crate) last_words: bool,
+    pub(crate) end_notice: bool,
     pub(crate) reset: Option<ResetOnClose>,
-    pub(crate) visit: Visit,
+    pub(crate) in_flight: InFlight,
     pub(crate) dependence: Option<Dependence>,
 }
 
@@ -166,12 +166,12 @@ impl SandboxBody {
         let mut body = Self {
             upstream,
             ended: Box::pin(attendance.ended),
-            lease: Some(attendance.lease),
+            pooled: Some(attendance.pooled),
             hangup: attendance.hangup,
-            last_words: (attendance.last_words && framed).then(Boundary::default),
+            end_notice: (attendance.end_notice && framed).then(Boundary::default),
             reset: attendance.reset,
             complete: false,
-            _visit: attendance.visit,
+            _in_flight: attendance.in_flight,
             _dependence: attendance.dependence,
         };
         if body.upstream.is_end_stream() {
@@ -187,8 +187,8 @@ impl SandboxBody {
     fn complete(&mut self) {
         self.complete = true;
         self.hangup.answered();
-        if let Some(lease) = self.lease.take() {
-            lease.keep();
+        if let Some(pooled) = self.pooled.take() {
+            pooled.keep();
         }
     }
 
@@ -201,7 +201,7 @@ impl SandboxBody {
         }
         match ready!(Pin::new(&mut self.upstream).poll_frame(context)) {
             Some(Ok(frame)) => {
-                if let (Some(boundary), Some(data)) = (&mut self.last_words, frame.data_ref()) {
+                if let (Some(boundary), Some(data)) = (&mut self.end_notice, frame.data_ref()) {
                     boundary.advance(data);
                 }
                 // Nobody polls again behind the last frame of a body whose length is known, and a
@@ -225,9 +225,9 @@ impl SandboxBody {
         self.complete = true;
         // It was not the caller who left.
         self.hangup.answered();
-        self.lease = None;
+        self.pooled = None;
         if self
-            .last_words
+            .end_notice
             .take()
             .is_some_and(|boundary| boundary.is_open())
         {
@@ -250,19 +250,19 @@ mod tests {
     use http_body_util::{BodyExt as _, StreamBody};
 
     use super::*;
-    use crate::FrontConfig;
+    use crate::ProxyConfig;
     use crate::admission::Admission;
-    use crate::connection::Pulse;
+    use crate::connection::ActivityTracker;
 
     #[tokio::test]
     async fn empty_frames_are_kept_from_the_client() {
         let pieces = ["", "one", "", "", "two", ""];
         let frames = pieces.map(|piece| Ok::<_, BoxError>(Frame::data(Bytes::from(piece))));
         let source = StreamBody::new(futures_util::stream::iter(frames));
-        let admission = Arc::new(Admission::new(&FrontConfig::new("skep.test")));
-        let place = admission.admit(Ipv4Addr::LOCALHOST.into()).unwrap();
-        let pulse = Arc::new(Pulse::new(Instant::now(), place));
-        let serving = pulse.request(true, false).unwrap();
+        let admission = Arc::new(Admission::new(&ProxyConfig::new("skep.test")));
+        let permit = admission.admit(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let activity = Arc::new(ActivityTracker::new(Instant::now(), permit));
+        let serving = activity.request(true, false).unwrap();
         let mut body = ClientBody::new(Source::Api(source.boxed_unsync()), serving);
         let mut seen = Vec::new();
         while let Some(frame) = body.frame().await {

@@ -39,7 +39,7 @@ impl ClientBuffers {
         };
         *self = next;
         if let Err(error) = result {
-            tracing::debug!(%error, ?next, "buffers of a connection stay as they are");
+            tracing::debug!(%error, ?next, "socket buffers could not be resized");
         }
     }
 }

@@ -17,7 +17,7 @@ use http::request::Parts;
 use skep_types::SandboxId;
 use skep_wire::agent::AGENT_PORT;
 
-use crate::FrontConfig;
+use crate::ProxyConfig;
 use crate::authority::Authority;
 
 /// The header that carries an API key.
@@ -83,12 +83,12 @@ pub enum Misaddressed {
 }
 
 /// Says whom a request is for, from its head alone.
-pub fn classify(parts: &Parts, config: &FrontConfig) -> Destination {
+pub fn classify(parts: &Parts, config: &ProxyConfig) -> Destination {
     let Ok(authority) = Authority::of(parts) else {
         return Destination::Misaddressed(Misaddressed::InvalidHost);
     };
     let named = authority.map_or(HostName::Neutral, |authority| {
-        read_host(&authority.host(), &config.domain)
+        read_host(&authority.host(), config.domain.as_str())
     });
     match named {
         HostName::Sandbox(destination) => return destination,
@@ -118,7 +118,7 @@ pub fn classify(parts: &Parts, config: &FrontConfig) -> Destination {
 
 #[derive(Debug, PartialEq, Eq)]
 enum HostName {
-    /// Names a sandbox, or tries to.
+    /// LocalDns a sandbox, or tries to.
     Sandbox(Destination),
     /// A name of the API's own.
     Api,
@@ -153,8 +153,9 @@ fn read_host(host: &str, domain: &str) -> HostName {
 }
 
 fn read_headers(id: &HeaderValue, port: &HeaderValue) -> Destination {
-    let name = id.to_str().unwrap_or_default();
-    let name = name.split('-').next().unwrap_or_default();
+    let (name, _client) = id
+        .to_str()
+        .map_or(("", ""), |id| id.split_once('-').unwrap_or((id, "")));
     target(name, port.to_str().unwrap_or_default(), NamedBy::Headers)
 }
 

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-/// Limits, timeouts and domain of the frontend.
+use skep_types::DomainName;
+
+/// Limits, timeouts and domain of the proxy.
 #[derive(Debug, Clone)]
-pub struct FrontConfig {
-    /// The domain below which sandboxes have names, in lower case and without a port.
-    pub domain: String,
+pub struct ProxyConfig {
+    /// The domain below which sandboxes have names.
+    pub domain: DomainName,
     /// Limit on open client connections. One more takes the place of an idle one that has never
     /// shown a key or a token; if there is none, it is told `503`.
     pub connections: usize,
@@ -40,11 +42,11 @@ pub struct FrontConfig {
     pub drain: Duration,
 }
 
-impl FrontConfig {
+impl ProxyConfig {
     /// The defaults for `domain`, of which a port is cut off.
     pub fn new(domain: &str) -> Self {
         Self {
-            domain: bare_domain(domain),
+            domain: DomainName::new(domain),
             connections: 8192,
             connections_per_address: 1024,
             connections_per_loopback_address: 6144,
@@ -59,10 +61,4 @@ impl FrontConfig {
             drain: Duration::from_secs(5),
         }
     }
-}
-
-/// A domain without the port that users write behind it, in lower case.
-pub(crate) fn bare_domain(domain: &str) -> String {
-    let name = domain.split(':').next().unwrap_or_default();
-    name.trim_matches('.').to_ascii_lowercase()
 }

@@ -1,29 +1,30 @@
 //! One client connection: what it is doing, and what ends it.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::FrontConfig;
-use crate::admission::{Place, Shown, Standing, TooManyRequests};
+use crate::ProxyConfig;
+use crate::admission::{ConnectionPermit, Credentials, RequestClass, TooManyRequests};
 use crate::metrics::Metrics;
 use crate::socket::ResetOnClose;
 
 /// State shared by all requests of a client connection.
 ///
-/// It lives as long as anything of the connection does, and through its pulse it holds the
+/// It lives as long as anything of the connection does, and through its activity it holds the
 /// place among the connections the server allows.
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
     pub(crate) peer: SocketAddr,
     pub(crate) secure: bool,
     pub(crate) reset: ResetOnClose,
-    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) activity: Arc<ActivityTracker>,
     /// Ends the one request that an HTTP/1.1 connection is serving.
     served: watch::Sender<Option<CancellationToken>>,
     metrics: Arc<Metrics>,
@@ -34,7 +35,7 @@ impl ClientConnection {
         peer: SocketAddr,
         secure: bool,
         reset: ResetOnClose,
-        pulse: Arc<Pulse>,
+        activity: Arc<ActivityTracker>,
         metrics: Arc<Metrics>,
     ) -> Self {
         metrics.connections_open.enter();
@@ -42,7 +43,7 @@ impl ClientConnection {
             peer,
             secure,
             reset,
-            pulse,
+            activity,
             served: watch::Sender::new(None),
             metrics,
         }
@@ -100,9 +101,9 @@ impl Drop for Dependence {
 ///                      └───────request───────┘
 /// ```
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct ActivityTracker {
     state: Mutex<State>,
-    place: Place,
+    permit: ConnectionPermit,
     /// Set once it has made a request without valid credentials.
     anonymous: AtomicBool,
 }
@@ -153,7 +154,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    pub(crate) fn of(config: &FrontConfig) -> Self {
+    pub(crate) fn of(config: &ProxyConfig) -> Self {
         Self {
             head: config.head_timeout,
             idle: config.idle_timeout,
@@ -180,9 +181,9 @@ pub(crate) enum Expired {
     Stalled,
 }
 
-impl Pulse {
+impl ActivityTracker {
     /// A connection that was made at `now` and has not asked anything.
-    pub(crate) fn new(now: Instant, place: Place) -> Self {
+    pub(crate) fn new(now: Instant, permit: ConnectionPermit) -> Self {
         Self {
             state: Mutex::new(State {
                 activity: Activity::Asking(now),
@@ -191,14 +192,14 @@ impl Pulse {
                 taken: now,
                 blocked: None,
             }),
-            place,
+            permit,
             anonymous: AtomicBool::new(false),
         }
     }
 
     /// Returns true if the client has ever shown a key or a token that was right.
     pub(crate) fn is_authenticated(&self) -> bool {
-        self.place.is_authenticated()
+        self.permit.is_authenticated()
     }
 
     /// Returns true if the client has ever made a request without a key or token that was right.
@@ -208,7 +209,7 @@ impl Pulse {
 
     /// The client sent something.
     pub(crate) fn bytes_arrived(&self, now: Instant) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // HTTP/2 has frames that ask nothing.
         if let Activity::Idle(_) = state.activity
             && !state.multiplexed
@@ -219,7 +220,7 @@ impl Pulse {
 
     /// The socket takes nothing more, or takes something again.
     pub(crate) fn blocked(&self, blocked: bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !blocked {
             state.blocked = None;
         } else if state.blocked.is_none() {
@@ -237,18 +238,18 @@ impl Pulse {
         self: &Arc<Self>,
         multiplexed: bool,
         claims: bool,
-    ) -> Result<Serving, TooManyRequests> {
-        let standing = self.place.arrive(claims)?;
-        self.note(standing);
-        let mut state = self.lock();
+    ) -> Result<RequestGuard, TooManyRequests> {
+        let class = self.permit.arrive(claims)?;
+        self.note(class);
+        let mut state = self.state.lock();
         state.multiplexed = multiplexed;
         state.activity = match state.activity {
             Activity::Asking(_) | Activity::Idle(_) => Activity::Busy(1),
             Activity::Busy(count) => Activity::Busy(count + 1),
         };
-        Ok(Serving(Arc::new(Served {
-            pulse: Arc::clone(self),
-            standing: Mutex::new(standing),
+        Ok(RequestGuard(Arc::new(RequestState {
+            activity: Arc::clone(self),
+            class: Mutex::new(class),
         })))
     }
 
@@ -260,7 +261,7 @@ impl Pulse {
         } else {
             times.anonymous_idle
         };
-        let state = self.lock();
+        let state = self.state.lock();
         let stalled = state.stalled().filter(|_| !known);
         if stalled.is_some_and(|since| now.duration_since(since) >= times.anonymous_stall) {
             return Some(Expired::Stalled);
@@ -283,17 +284,17 @@ impl Pulse {
         }
     }
 
-    fn note(&self, standing: Standing) {
-        match standing {
-            Standing::Claiming => {}
-            Standing::Anonymous | Standing::Refused => {
+    fn note(&self, class: RequestClass) {
+        match class {
+            RequestClass::Unverified => {}
+            RequestClass::Anonymous | RequestClass::Refused => {
                 self.anonymous.store(true, Ordering::Relaxed);
             }
         }
     }
 
     fn answered(&self, now: Instant) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Activity::Busy(count) = state.activity {
             state.activity = match count {
                 0 | 1 => Activity::Idle(now),
@@ -301,15 +302,11 @@ impl Pulse {
             };
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Decision on a request whose credentials were checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum Decision {
     /// It is served.
     Served,
     /// It has shown nothing, and too many requests like it are served.
@@ -318,32 +315,32 @@ pub(crate) enum Turn {
 
 /// A request that is being answered, until the last copy of this is dropped.
 #[derive(Debug, Clone)]
-pub(crate) struct Serving(Arc<Served>);
+pub(crate) struct RequestGuard(Arc<RequestState>);
 
 #[derive(Debug)]
-struct Served {
-    pulse: Arc<Pulse>,
-    standing: Mutex<Standing>,
+struct RequestState {
+    activity: Arc<ActivityTracker>,
+    class: Mutex<RequestClass>,
 }
 
-impl Serving {
+impl RequestGuard {
     /// It is known what the request has shown. Says whether it is served.
     ///
     /// # Errors
     ///
     /// If there is not even room to tell it that it is not.
-    pub(crate) fn begin(&self, shown: Shown) -> Result<Turn, TooManyRequests> {
-        let place = &self.0.pulse.place;
+    pub(crate) fn begin(&self, shown: Credentials) -> Result<Decision, TooManyRequests> {
+        let permit = &self.0.activity.permit;
         match shown {
-            Shown::Token => place.authenticate(),
-            Shown::Key => {}
-            Shown::Nothing => self.0.become_as(|before| place.unknown(before))?,
+            Credentials::Token => permit.authenticate(),
+            Credentials::Key => {}
+            Credentials::None => self.0.become_as(|before| permit.unknown(before))?,
         }
-        let full = *self.0.standing() == Standing::Refused && !place.is_authenticated();
+        let full = *self.0.class.lock() == RequestClass::Refused && !permit.is_authenticated();
         Ok(if full {
-            Turn::AnonymousFull
+            Decision::AnonymousFull
         } else {
-            Turn::Served
+            Decision::Served
         })
     }
 
@@ -353,21 +350,21 @@ impl Serving {
     ///
     /// If there is no room to tell its client that it was not.
     pub(crate) fn judge(&self, right: bool) -> Result<(), TooManyRequests> {
-        let place = &self.0.pulse.place;
+        let permit = &self.0.activity.permit;
         if right {
-            place.authenticate();
+            permit.authenticate();
             return Ok(());
         }
-        self.0.become_as(|before| place.wrong(before))
+        self.0.become_as(|before| permit.wrong(before))
     }
 
     /// A part of the answer was handed out. Says whether anybody wants to know what becomes of it.
     pub(crate) fn handed_out(&self) -> bool {
-        let pulse = &self.0.pulse;
-        if pulse.is_authenticated() {
+        let activity = &self.0.activity;
+        if activity.is_authenticated() {
             return false;
         }
-        let mut state = pulse.lock();
+        let mut state = activity.state.lock();
         if state.untaken == 0 {
             state.taken = Instant::now();
         }
@@ -377,33 +374,29 @@ impl Serving {
 
     /// The client made room for a part of the answer that was handed out.
     pub(crate) fn taken(&self) {
-        let mut state = self.0.pulse.lock();
+        let mut state = self.0.activity.state.lock();
         state.untaken = state.untaken.saturating_sub(1);
         state.taken = Instant::now();
     }
 }
 
-impl Served {
-    fn standing(&self) -> MutexGuard<'_, Standing> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl RequestState {
     fn become_as(
         &self,
-        change: impl FnOnce(Standing) -> Result<Standing, TooManyRequests>,
+        change: impl FnOnce(RequestClass) -> Result<RequestClass, TooManyRequests>,
     ) -> Result<(), TooManyRequests> {
-        let mut standing = self.standing();
-        *standing = change(*standing)?;
-        self.pulse.note(*standing);
+        let mut class = self.class.lock();
+        *class = change(*class)?;
+        self.activity.note(*class);
         Ok(())
     }
 }
 
-impl Drop for Served {
+impl Drop for RequestState {
     fn drop(&mut self) {
-        let standing = *self.standing();
-        self.pulse.place.end(standing);
-        self.pulse.answered(Instant::now());
+        let class = *self.class.lock();
+        self.activity.permit.end(class);
+        self.activity.answered(Instant::now());
     }
 }
 
@@ -421,102 +414,102 @@ mod tests {
         anonymous_stall: Duration::from_secs(90),
     };
 
-    fn pulse(start: Instant) -> Arc<Pulse> {
-        let admission = Arc::new(Admission::new(&FrontConfig::new("skep.test")));
-        let place = admission.admit(Ipv4Addr::LOCALHOST.into()).unwrap();
-        Arc::new(Pulse::new(start, place))
+    fn activity(start: Instant) -> Arc<ActivityTracker> {
+        let admission = Arc::new(Admission::new(&ProxyConfig::new("skep.test")));
+        let permit = admission.admit(Ipv4Addr::LOCALHOST.into()).unwrap();
+        Arc::new(ActivityTracker::new(start, permit))
     }
 
     #[track_caller]
-    fn check(pulse: &Pulse, now: Instant, expected: Option<Expired>) {
-        assert_eq!(pulse.expired(now, &TIMES), expected, "{pulse:?}");
+    fn check(activity: &ActivityTracker, now: Instant, expected: Option<Expired>) {
+        assert_eq!(activity.expired(now, &TIMES), expected, "{activity:?}");
     }
 
     #[test]
     fn a_head_that_trickles_in_costs_the_connection() {
         let start = Instant::now();
-        let pulse = pulse(start);
-        pulse.bytes_arrived(start + TIMES.head / 2);
-        check(&pulse, start + TIMES.head / 2, None);
-        check(&pulse, start + TIMES.head, Some(Expired::Head));
+        let activity = activity(start);
+        activity.bytes_arrived(start + TIMES.head / 2);
+        check(&activity, start + TIMES.head / 2, None);
+        check(&activity, start + TIMES.head, Some(Expired::Head));
     }
 
     #[test]
     fn a_request_may_take_as_long_as_it_likes() {
         let start = Instant::now();
-        let pulse = pulse(start);
-        let first = pulse.request(true, true).unwrap();
-        first.begin(Shown::Token).unwrap();
-        let second = pulse.request(true, true).unwrap();
-        check(&pulse, start + 2 * TIMES.idle, None);
+        let activity = activity(start);
+        let first = activity.request(true, true).unwrap();
+        first.begin(Credentials::Token).unwrap();
+        let second = activity.request(true, true).unwrap();
+        check(&activity, start + 2 * TIMES.idle, None);
         drop(first);
-        check(&pulse, start + 2 * TIMES.idle, None);
+        check(&activity, start + 2 * TIMES.idle, None);
         drop(second);
-        check(&pulse, Instant::now() + TIMES.anonymous_idle, None);
-        check(&pulse, Instant::now() + TIMES.idle, Some(Expired::Idle));
+        check(&activity, Instant::now() + TIMES.anonymous_idle, None);
+        check(&activity, Instant::now() + TIMES.idle, Some(Expired::Idle));
     }
 
     #[test]
     fn a_stranger_is_not_waited_for_as_long() {
-        let pulse = pulse(Instant::now());
-        pulse
+        let activity = activity(Instant::now());
+        activity
             .request(false, true)
             .unwrap()
-            .begin(Shown::Key)
+            .begin(Credentials::Key)
             .unwrap();
-        check(&pulse, Instant::now() + TIMES.head, None);
+        check(&activity, Instant::now() + TIMES.head, None);
         let later = Instant::now() + TIMES.anonymous_idle;
-        check(&pulse, later, Some(Expired::Idle));
-        pulse.place.authenticate();
-        check(&pulse, later, None);
+        check(&activity, later, Some(Expired::Idle));
+        activity.permit.authenticate();
+        check(&activity, later, None);
     }
 
     #[test]
     fn the_next_head_is_timed_from_its_first_byte() {
-        let pulse = pulse(Instant::now());
-        pulse
+        let activity = activity(Instant::now());
+        activity
             .request(false, true)
             .unwrap()
-            .begin(Shown::Token)
+            .begin(Credentials::Token)
             .unwrap();
         let later = Instant::now() + TIMES.idle / 2;
-        pulse.bytes_arrived(later);
-        check(&pulse, later + TIMES.head / 2, None);
-        check(&pulse, later + TIMES.head, Some(Expired::Head));
+        activity.bytes_arrived(later);
+        check(&activity, later + TIMES.head / 2, None);
+        check(&activity, later + TIMES.head, Some(Expired::Head));
     }
 
     #[test]
     fn frames_that_ask_nothing_do_not_start_a_head() {
-        let pulse = pulse(Instant::now());
-        pulse
+        let activity = activity(Instant::now());
+        activity
             .request(true, false)
             .unwrap()
-            .begin(Shown::Nothing)
+            .begin(Credentials::None)
             .unwrap();
-        pulse.bytes_arrived(Instant::now());
-        check(&pulse, Instant::now() + TIMES.head, None);
+        activity.bytes_arrived(Instant::now());
+        check(&activity, Instant::now() + TIMES.head, None);
     }
 
     #[test]
     fn a_stranger_that_reads_nothing_is_not_waited_for() {
-        let pulse = pulse(Instant::now());
-        let serving = pulse.request(true, false).unwrap();
-        serving.begin(Shown::Nothing).unwrap();
+        let activity = activity(Instant::now());
+        let serving = activity.request(true, false).unwrap();
+        serving.begin(Credentials::None).unwrap();
         let (soon, later) = (Instant::now(), Instant::now() + 2 * TIMES.anonymous_stall);
-        check(&pulse, later, None);
+        check(&activity, later, None);
         assert!(serving.handed_out() && serving.handed_out());
-        check(&pulse, soon + TIMES.anonymous_stall / 2, None);
-        check(&pulse, later, Some(Expired::Stalled));
+        check(&activity, soon + TIMES.anonymous_stall / 2, None);
+        check(&activity, later, Some(Expired::Stalled));
         serving.taken();
         serving.taken();
-        check(&pulse, later, None);
-        pulse.blocked(true);
-        check(&pulse, later, Some(Expired::Stalled));
-        pulse.blocked(false);
-        check(&pulse, later, None);
+        check(&activity, later, None);
+        activity.blocked(true);
+        check(&activity, later, Some(Expired::Stalled));
+        activity.blocked(false);
+        check(&activity, later, None);
         // Whoever is known may take as long as they like.
-        pulse.blocked(true);
+        activity.blocked(true);
         serving.judge(true).unwrap();
-        check(&pulse, later, None);
+        check(&activity, later, None);
     }
 }

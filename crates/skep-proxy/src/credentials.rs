@@ -3,9 +3,8 @@
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use skep_types::AccessToken;
 
-use crate::admission::Shown;
+use crate::admission::Credentials;
 use crate::classify::{ACCESS_TOKEN, API_KEY};
 use crate::headers::TRAFFIC_TOKEN;
 use crate::route::Route;
@@ -17,16 +16,16 @@ pub(crate) fn shows_any(headers: &HeaderMap) -> bool {
 }
 
 /// Credentials of a request to the API. Only the API knows if a key is right.
-pub(crate) fn shown_to_api(headers: &HeaderMap) -> Shown {
+pub(crate) fn shown_to_api(headers: &HeaderMap) -> Credentials {
     if headers.contains_key(API_KEY) || headers.contains_key(AUTHORIZATION) {
-        Shown::Key
+        Credentials::Key
     } else {
-        Shown::Nothing
+        Credentials::None
     }
 }
 
 /// Credentials of a request to a port of a sandbox.
-pub(crate) fn shown_to_sandbox(route: &Route, parts: &Parts) -> Shown {
+pub(crate) fn shown_to_sandbox(route: &Route, parts: &Parts) -> Credentials {
     let text = |name: &str| {
         let shown = parts.headers.get(name);
         shown.and_then(|value| value.to_str().ok())
@@ -35,31 +34,28 @@ pub(crate) fn shown_to_sandbox(route: &Route, parts: &Parts) -> Shown {
         let known = route.access_token.as_ref().zip(text(ACCESS_TOKEN));
         known.is_some_and(|(token, shown)| token.matches(shown))
     };
-    // Of every sandbox there is one for the interpreter, and of some for all ports.
     let traffic = || {
-        text(TRAFFIC_TOKEN).is_some_and(|shown| {
-            let of_interpreter = route.access_token.as_ref().map(AccessToken::traffic);
-            let mut tokens = route.traffic_token.iter().chain(&of_interpreter);
-            tokens.any(|token| token.matches(shown))
-        })
+        let known = route.access_token.as_ref().zip(text(TRAFFIC_TOKEN));
+        known.is_some_and(|(token, shown)| token.traffic().matches(shown))
     };
     // A signed link says nothing about its caller: links are made to be passed on, and whether one
     // still counts only the agent knows.
     if access() || traffic() {
-        Shown::Token
+        Credentials::Token
     } else {
-        Shown::Nothing
+        Credentials::None
     }
 }
 
 #[cfg(test)]
 mod tests {
     use http::Request;
+    use skep_types::AccessToken;
 
     use super::*;
     use crate::fake::FakeRoutes;
 
-    fn shown(uri: &str, header: Option<(&str, &str)>) -> Shown {
+    fn shown(uri: &str, header: Option<(&str, &str)>) -> Credentials {
         let route = FakeRoutes::default().publish_as(|route| {
             route.access_token = Some(AccessToken::from_record("secret"));
         });
@@ -74,11 +70,11 @@ mod tests {
     fn a_token_is_shown_and_a_signed_link_is_not_one() {
         assert_eq!(
             shown("/files", Some((ACCESS_TOKEN, "secret"))),
-            Shown::Token
+            Credentials::Token
         );
         assert_eq!(
             shown("/files", Some((ACCESS_TOKEN, "other"))),
-            Shown::Nothing
+            Credentials::None
         );
         // `a:read:user:secret`, hashed as the contract says.
         let signature = "v1_";
@@ -91,6 +87,6 @@ mod tests {
         let parts = Request::get(&link).body(()).unwrap().into_parts().0;
         let url = crate::signed_url::SignedUrl::read(&parts).unwrap();
         assert!(url.is_signed_with(&AccessToken::from_record("secret")));
-        assert_eq!(shown(&link, None), Shown::Nothing);
+        assert_eq!(shown(&link, None), Credentials::None);
     }
 }

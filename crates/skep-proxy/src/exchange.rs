@@ -11,10 +11,10 @@ use skep_telemetry::{Chain, trace};
 use skep_wire::agent::AGENT_PORT;
 
 use crate::INTERPRETER_PORT;
-use crate::admission::Shown;
+use crate::admission::Credentials;
 use crate::body::{Attendance, Cut, SandboxBody, Source};
 use crate::classify::Target;
-use crate::connection::{ClientConnection, Dependence, Serving};
+use crate::connection::{ClientConnection, Dependence, RequestGuard};
 use crate::hangup::{Hangup, REQUEST_HEADER};
 use crate::headers::{self, Passage};
 use crate::metrics::RequestKind;
@@ -22,8 +22,8 @@ use crate::refusal::Refusal;
 use crate::request_body::RequestBody;
 use crate::route::Route;
 use crate::shared::Shared;
-use crate::switch;
-use crate::upstream::{DialError, Lease, Visit};
+use crate::upgrade;
+use crate::upstream::{DialError, InFlight, PooledConnection};
 
 /// Time to wait, after a broken connection, for the news that the sandbox has ended.
 const NEWS_DELAY: Duration = Duration::from_millis(250);
@@ -40,16 +40,16 @@ pub(crate) enum Failure {
 pub(crate) struct Exchange {
     pub(crate) shared: Arc<Shared>,
     pub(crate) connection: Arc<ClientConnection>,
-    pub(crate) serving: Serving,
+    pub(crate) serving: RequestGuard,
     pub(crate) target: Target,
     pub(crate) route: Arc<Route>,
     pub(crate) arrived: Instant,
     /// Credentials of the request.
-    pub(crate) shown: Shown,
+    pub(crate) shown: Credentials,
     /// True if the client only wants to know if the sandbox lives.
     pub(crate) probe: bool,
     /// True if the client is to get an error envelope when the sandbox ends.
-    pub(crate) last_words: bool,
+    pub(crate) end_notice: bool,
     /// True if the client's connection serves other requests meanwhile.
     pub(crate) multiplexed: bool,
 }
@@ -60,17 +60,17 @@ impl Exchange {
         &self,
         mut request: Request<RequestBody>,
     ) -> Result<Response<Source>, Failure> {
-        let visit = self.enter()?;
+        let in_flight = self.enter()?;
         let (mut parts, body) = request.into_parts();
         let protocol = headers::upgrade(&parts);
         headers::towards_sandbox(&mut parts, &self.passage());
         request = Request::from_parts(parts, body);
         if let Some(protocol) = protocol {
-            return switch::run(self, request, protocol, visit).await;
+            return upgrade::run(self, request, protocol, in_flight).await;
         }
         let upstreams = &self.shared.upstreams;
-        let leasing = upstreams.lease(&self.route, self.target.port);
-        let lease = self.reached(trace::step("connect", leasing).await)?;
+        let acquiring = upstreams.acquire(&self.route, self.target.port);
+        let pooled = self.reached(trace::step("connect", acquiring).await)?;
         // Not before there is a connection: dropped, it tells the interpreter to stop a request,
         // which must have got there.
         let mut hangup = Hangup::watch(&self.shared, &self.route, self.target.port);
@@ -78,14 +78,16 @@ impl Exchange {
             request.headers_mut().insert(REQUEST_HEADER, name.clone());
         }
         let dependence = self.tie();
-        match self.send(lease, request).await {
+        match self.send(pooled, request).await {
             // Who asks for a switch is served above. To everybody else the service may not speak
             // something that is not HTTP.
             Ok((_, response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 hangup.answered();
                 Err(Failure::Refused(self.no_answer()))
             }
-            Ok((lease, response)) => Ok(self.pass_on(response, lease, hangup, visit, dependence)),
+            Ok((pooled, response)) => {
+                Ok(self.pass_on(response, pooled, hangup, in_flight, dependence))
+            }
             Err(failure) => {
                 hangup.answered();
                 Err(failure)
@@ -100,9 +102,11 @@ impl Exchange {
             RequestKind::Execute => "execute",
             RequestKind::Other => "proxy",
         };
-        let caller = parts.headers.get("traceparent");
-        let caller = caller.filter(|_| self.shown == Shown::Token);
-        let caller = caller.and_then(|value| value.to_str().ok());
+        let caller = parts
+            .headers
+            .get("traceparent")
+            .filter(|_| self.shown == Credentials::Token)
+            .and_then(|value| value.to_str().ok());
         let mut span = trace::request(|| name.to_owned(), caller);
         span.note_text("skep.sandbox.id", &self.route.id);
         span.note("skep.sandbox.port", self.target.port);
@@ -127,7 +131,7 @@ impl Exchange {
     /// Makes the end of the sandbox the end of the client's connection. From here on the sandbox
     /// may act on the request; until now the client could be told that it is gone.
     pub(crate) fn tie(&self) -> Option<Dependence> {
-        let tied = !(self.multiplexed || self.probe || self.last_words);
+        let tied = !(self.multiplexed || self.probe || self.end_notice);
         tied.then(|| self.connection.depend_on(self.route.ended.clone()))
     }
 
@@ -135,20 +139,20 @@ impl Exchange {
     pub(crate) fn pass_on(
         &self,
         response: Response<Incoming>,
-        lease: Lease,
+        pooled: PooledConnection,
         hangup: Hangup,
-        visit: Visit,
+        in_flight: InFlight,
         dependence: Option<Dependence>,
     ) -> Response<Source> {
         let (mut parts, upstream) = response.into_parts();
         headers::towards_client(&mut parts, self.target.named_by);
         let attendance = Attendance {
             ended: self.route.ended.clone().cancelled_owned(),
-            lease,
+            pooled,
             hangup,
-            last_words: self.last_words,
+            end_notice: self.end_notice,
             reset: (!self.multiplexed).then(|| self.connection.reset.clone()),
-            visit,
+            in_flight,
             dependence,
         };
         let body = SandboxBody::new(upstream, attendance);
@@ -156,12 +160,15 @@ impl Exchange {
     }
 
     /// Translates a failed dial into the answer for the client.
-    pub(crate) fn reached(&self, dialled: Result<Lease, DialError>) -> Result<Lease, Failure> {
+    pub(crate) fn reached(
+        &self,
+        dialled: Result<PooledConnection, DialError>,
+    ) -> Result<PooledConnection, Failure> {
         let elapsed = self.arrived.elapsed();
         match dialled {
-            Ok(lease) => {
+            Ok(pooled) => {
                 self.shared.metrics.time_to_upstream.record(elapsed);
-                Ok(lease)
+                Ok(pooled)
             }
             Err(DialError::Ended) => Err(Failure::Refused(self.not_found())),
             Err(DialError::Closed) => Err(Failure::Refused(Refusal::PortClosed {
@@ -169,7 +176,7 @@ impl Exchange {
                 port: self.target.port,
             })),
             Err(error @ DialError::Handshake(_)) => {
-                tracing::debug!(sandbox = %self.route.id, error = %Chain(&error), "sandbox not reached");
+                tracing::debug!(sandbox = %self.route.id, error = %Chain(&error), "handshake with sandbox failed");
                 Err(Failure::Refused(self.no_answer()))
             }
         }
@@ -178,7 +185,7 @@ impl Exchange {
     /// One try to get an answer, given up when the sandbox ends.
     pub(crate) async fn attempt(
         &self,
-        lease: &mut Lease,
+        pooled: &mut PooledConnection,
         request: Request<RequestBody>,
     ) -> Result<Result<Response<Incoming>, Broken>, Failure> {
         tokio::select! {
@@ -186,7 +193,7 @@ impl Exchange {
             // not be told as a service that gave no answer.
             biased;
             () = self.route.ended.cancelled() => Err(self.ended()),
-            result = lease.send(request) => Ok(result),
+            result = pooled.send(request) => Ok(result),
         }
     }
 
@@ -198,36 +205,36 @@ impl Exchange {
             return self.ended();
         }
         let error = broken.into_error();
-        tracing::debug!(sandbox = %self.route.id, error = %Chain(&error), "sandbox gave no answer");
+        tracing::debug!(sandbox = %self.route.id, error = %Chain(&error), "sandbox closed the connection without an answer");
         Failure::Refused(self.no_answer())
     }
 
     async fn send(
         &self,
-        mut lease: Lease,
+        mut pooled: PooledConnection,
         request: Request<RequestBody>,
-    ) -> Result<(Lease, Response<Incoming>), Failure> {
+    ) -> Result<(PooledConnection, Response<Incoming>), Failure> {
         // A service may close a kept connection just when we use it. A request that did not
         // leave, or that may be made twice, is made again on a new one.
-        let spare = lease.reused.then(|| copy(&request)).flatten();
-        let mut broken = match self.attempt(&mut lease, request).await? {
-            Ok(response) => return Ok((lease, response)),
+        let spare = pooled.reused.then(|| copy(&request)).flatten();
+        let mut broken = match self.attempt(&mut pooled, request).await? {
+            Ok(response) => return Ok((pooled, response)),
             Err(broken) => broken,
         };
         let again = broken.take_message().or(spare);
-        if let Some(request) = again.filter(|_| lease.reused) {
+        if let Some(request) = again.filter(|_| pooled.reused) {
             let upstreams = &self.shared.upstreams;
-            lease = self.reached(upstreams.connect(&self.route, self.target.port).await)?;
-            broken = match self.attempt(&mut lease, request).await? {
-                Ok(response) => return Ok((lease, response)),
+            pooled = self.reached(upstreams.connect(&self.route, self.target.port).await)?;
+            broken = match self.attempt(&mut pooled, request).await? {
+                Ok(response) => return Ok((pooled, response)),
                 Err(broken) => broken,
             };
         }
-        drop(lease);
+        drop(pooled);
         Err(self.broken(broken).await)
     }
 
-    fn enter(&self) -> Result<Visit, Failure> {
+    fn enter(&self) -> Result<InFlight, Failure> {
         let config = &self.shared.config;
         let run = self.shared.upstreams.run(&self.route);
         let refused = |limit| {
@@ -237,13 +244,16 @@ impl Exchange {
             })
         };
         let limit = config.requests_per_sandbox;
-        let visit = run.enter(limit, &self.shared.metrics);
-        let visit = visit.ok_or_else(|| refused(limit))?;
-        if self.connection.pulse.is_authenticated() {
-            return Ok(visit);
+        let in_flight = run
+            .enter(limit, &self.shared.metrics)
+            .ok_or_else(|| refused(limit))?;
+        if self.connection.activity.is_authenticated() {
+            return Ok(in_flight);
         }
         let limit = config.anonymous_requests_per_sandbox;
-        visit.of_stranger(limit).ok_or_else(|| refused(limit))
+        in_flight
+            .into_anonymous(limit)
+            .ok_or_else(|| refused(limit))
     }
 
     fn passage(&self) -> Passage<'_> {
@@ -258,7 +268,7 @@ impl Exchange {
     }
 
     fn ended(&self) -> Failure {
-        if self.probe || self.last_words {
+        if self.probe || self.end_notice {
             Failure::Refused(self.not_found())
         } else {
             Failure::Cut(Cut::SandboxEnded)

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use skep_types::{AccessToken, ExecutionId, Redacted, SandboxId};
 use tokio_util::sync::CancellationToken;
 
-use crate::{HostMask, Route, Routes};
+use crate::{Route, Routes};
 
 /// Routes kept in a map.
 #[derive(Debug, Default)]
@@ -28,45 +29,32 @@ impl FakeRoutes {
             execution: ExecutionId::random(),
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             access_token: None,
-            traffic_token: None,
-            mask_host: None,
             control_token: Redacted::new("control".to_owned()),
             ended: CancellationToken::new(),
         };
         change(&mut route);
         let route = Arc::new(route);
-        self.lock().insert(route.id.clone(), Arc::clone(&route));
+        self.routes
+            .lock()
+            .insert(route.id.clone(), Arc::clone(&route));
         route
     }
 
     /// Ends a sandbox as a kill does: it is gone from the table and its token has fired.
     pub fn kill(&self, id: &SandboxId) {
-        if let Some(route) = self.lock().remove(id) {
+        if let Some(route) = self.routes.lock().remove(id) {
             route.ended.cancel();
         }
-    }
-
-    /// A mask for [`Route::mask_host`].
-    ///
-    /// # Panics
-    ///
-    /// If `text` is no mask.
-    pub fn mask(text: &str) -> Option<HostMask> {
-        Some(HostMask::new(text).expect("the test gives a valid mask"))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SandboxId, Arc<Route>>> {
-        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Routes for FakeRoutes {
     fn find(&self, id: &SandboxId) -> Option<Arc<Route>> {
-        self.lock().get(id).cloned()
+        self.routes.lock().get(id).cloned()
     }
 
     fn find_by_signature(&self, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<Arc<Route>> {
         let accepted = |route: &&Arc<Route>| route.access_token.as_ref().is_some_and(accepts);
-        self.lock().values().find(accepted).cloned()
+        self.routes.lock().values().find(accepted).cloned()
     }
 }

@@ -16,16 +16,16 @@ use skep_wire::agent::AGENT_PORT;
 use tower::ServiceExt as _;
 
 use crate::INTERPRETER_PORT;
-use crate::admission::{Shown, TooManyRequests};
-use crate::audience::Audience;
+use crate::admission::{Credentials, TooManyRequests};
 use crate::body::{ClientBody, Cut, Source};
 use crate::classify::{ACCESS_TOKEN, Destination, Target, classify};
-use crate::connection::{ClientConnection, Serving, Turn};
+use crate::connection::{ClientConnection, Decision, RequestGuard};
 use crate::control_path::{is_reserved, is_reserved_for_interpreter};
 use crate::credentials::{shown_to_api, shown_to_sandbox, shows_any};
+use crate::end_notice;
+use crate::error_format::ErrorFormat;
 use crate::exchange::{Exchange, Failure};
-use crate::headers::{self, TRAFFIC_TOKEN};
-use crate::last_words;
+use crate::headers;
 use crate::metrics::RequestKind;
 use crate::refusal::Refusal;
 use crate::request_body::RequestBody;
@@ -34,7 +34,7 @@ use crate::shared::Shared;
 use crate::signed_url::SignedUrl;
 
 /// Time limit for the turn of a request to look for the sandbox that signed it.
-const SEARCH_PATIENCE: Duration = Duration::from_secs(2);
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Answers one request, or says that it must be cut.
 ///
@@ -47,7 +47,7 @@ pub(crate) fn answer(
 ) -> impl Future<Output = Result<Response<ClientBody>, Cut>> + Send + use<> {
     let multiplexed = request.version() == Version::HTTP_2;
     match connection
-        .pulse
+        .activity
         .request(multiplexed, shows_any(request.headers()))
     {
         Ok(serving) => {
@@ -64,26 +64,26 @@ pub(crate) fn answer(
 async fn serve(
     shared: Arc<Shared>,
     connection: Arc<ClientConnection>,
-    serving: Serving,
+    serving: RequestGuard,
     request: Request<Incoming>,
 ) -> Result<Response<ClientBody>, Cut> {
     let multiplexed = request.version() == Version::HTTP_2;
     let arrived = Instant::now();
     let request = request.map(|body| RequestBody::new(body, multiplexed, &shared.tasks));
     let (parts, body) = request.into_parts();
-    let audience = Audience::of(&parts);
+    let format = ErrorFormat::of(&parts);
     let admitted = admit(&shared, &parts).await;
     let shown = match &admitted {
         Ok(Admitted::Api) => shown_to_api(&parts.headers),
         Ok(Admitted::Sandbox(_, _, shown)) => *shown,
-        Err(_) => Shown::Nothing,
+        Err(_) => Credentials::None,
     };
     let turn = serving.begin(shown);
-    if turn != Ok(Turn::Served) {
+    if turn != Ok(Decision::Served) {
         shared.metrics.anonymous_refused.add_one();
     }
-    if turn.map_err(|TooManyRequests| Cut::TooManyRequests)? == Turn::AnonymousFull {
-        let mut response = refused(&shared, &Refusal::AnonymousFull, &audience, serving);
+    if turn.map_err(|TooManyRequests| Cut::TooManyRequests)? == Decision::AnonymousFull {
+        let mut response = refused(&shared, &Refusal::AnonymousFull, &format, serving);
         if !multiplexed {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
@@ -96,7 +96,7 @@ async fn serve(
             return answer_by_api(&shared, request, serving).await;
         }
         Ok(Admitted::Sandbox(target, route, _)) => (target, route),
-        Err(refusal) => return Ok(refused(&shared, &refusal, &audience, serving)),
+        Err(refusal) => return Ok(refused(&shared, &refusal, &format, serving)),
     };
     shared.metrics.sandbox_requests.add_one();
     let kind = match (target.port, parts.uri.path()) {
@@ -109,7 +109,7 @@ async fn serve(
         arrived,
         shown,
         probe: parts.uri.path() == "/health" && target.port == AGENT_PORT,
-        last_words: last_words::wanted(&parts),
+        end_notice: end_notice::wanted(&parts),
         multiplexed,
         target,
         route,
@@ -125,7 +125,7 @@ async fn serve(
             Ok(response.map(|source| ClientBody::new(source, serving).traced(span)))
         }
         Err(Failure::Refused(refusal)) => {
-            let response = refused(&exchange.shared, &refusal, &audience, serving);
+            let response = refused(&exchange.shared, &refusal, &format, serving);
             note_status(&mut span, &response);
             Ok(response)
         }
@@ -139,7 +139,7 @@ async fn serve(
 async fn answer_by_api(
     shared: &Shared,
     request: Request<RequestBody>,
-    serving: Serving,
+    serving: RequestGuard,
 ) -> Result<Response<ClientBody>, Cut> {
     shared.metrics.api_requests.add_one();
     let answered = shared.api.clone().oneshot(request).await;
@@ -163,17 +163,17 @@ fn note_status<B>(span: &mut trace::Span, response: &Response<B>) {
 fn refused(
     shared: &Shared,
     refusal: &Refusal,
-    audience: &Audience,
-    serving: Serving,
+    format: &ErrorFormat,
+    serving: RequestGuard,
 ) -> Response<ClientBody> {
     shared.metrics.refusals.add_one();
-    let response = refusal.render(audience);
+    let response = refusal.render(format);
     response.map(|body: Bytes| ClientBody::new(Source::Proxy(Full::new(body)), serving))
 }
 
 enum Admitted {
     Api,
-    Sandbox(Target, Arc<Route>, Shown),
+    Sandbox(Target, Arc<Route>, Credentials),
 }
 
 /// Finds out whom a request is for and whether it may go there.
@@ -205,7 +205,6 @@ async fn admit(shared: &Shared, parts: &Parts) -> Result<Admitted, Refusal> {
         let path = path.to_owned();
         return Err(Refusal::Reserved { path });
     }
-    check_traffic_token(&route, target.port, parts)?;
     let shown = shown_to_sandbox(&route, parts);
     Ok(Admitted::Sandbox(target, route, shown))
 }
@@ -235,7 +234,7 @@ async fn signer(shared: &Shared, parts: &Parts) -> Result<Option<Arc<Route>>, Re
         return Ok(None);
     };
     let turn = Arc::clone(&shared.searches).acquire_owned();
-    let Ok(Ok(turn)) = tokio::time::timeout(SEARCH_PATIENCE, turn).await else {
+    let Ok(Ok(turn)) = tokio::time::timeout(SEARCH_TIMEOUT, turn).await else {
         return Err(Refusal::ServerFull);
     };
     let routes = Arc::clone(&shared.routes);
@@ -245,18 +244,7 @@ async fn signer(shared: &Shared, parts: &Parts) -> Result<Option<Arc<Route>>, Re
         drop(turn);
         found
     };
-    let found = tokio::task::spawn_blocking(search).await;
-    found.map_err(|_panicked_or_stopping| Refusal::ServerFull)
-}
-
-fn check_traffic_token(route: &Route, port: u16, parts: &Parts) -> Result<(), Refusal> {
-    let Some(token) = route.traffic_token.as_ref().filter(|_| port != AGENT_PORT) else {
-        return Ok(());
-    };
-    let id = route.id.clone();
-    match parts.headers.get(TRAFFIC_TOKEN) {
-        None => Err(Refusal::TrafficTokenMissing { id }),
-        Some(shown) if shown.to_str().is_ok_and(|shown| token.matches(shown)) => Ok(()),
-        Some(_) => Err(Refusal::TrafficTokenInvalid { id }),
-    }
+    tokio::task::spawn_blocking(search)
+        .await
+        .map_err(|_panicked_or_stopping| Refusal::ServerFull)
 }

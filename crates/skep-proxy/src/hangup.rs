@@ -27,7 +27,7 @@ pub const REQUEST_HEADER: HeaderName = HeaderName::from_static("x-skep-request")
 pub const CANCEL_PATH: &str = "/skep/cancel";
 
 /// Time limit for an interpreter to take that notice.
-const CANCEL_DEADLINE: Duration = Duration::from_secs(5);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Notices a caller that leaves.
 ///
@@ -88,19 +88,19 @@ async fn cancel(shared: Arc<Shared>, route: Arc<Route>, name: HeaderValue) {
         .body(RequestBody::empty())
         .expect("every part is valid");
     let send = async {
-        let mut lease = shared
+        let mut pooled = shared
             .upstreams
-            .lease(&route, INTERPRETER_PORT)
+            .acquire(&route, INTERPRETER_PORT)
             .await
             .ok()?;
-        lease.send(request).await.ok()
+        pooled.send(request).await.ok()
     };
-    match tokio::time::timeout(CANCEL_DEADLINE, send).await {
+    match tokio::time::timeout(CANCEL_TIMEOUT, send).await {
         Ok(Some(response)) => {
-            tracing::debug!(sandbox = %route.id, status = %response.status(), "interpreter heard that its caller left");
+            tracing::debug!(sandbox = %route.id, status = %response.status(), "execution cancelled, its caller hung up");
         }
         Ok(None) | Err(_) => {
-            tracing::debug!(sandbox = %route.id, "interpreter did not hear that its caller left");
+            tracing::debug!(sandbox = %route.id, "execution could not be cancelled after its caller hung up");
         }
     }
 }

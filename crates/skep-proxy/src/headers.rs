@@ -42,7 +42,7 @@ pub(crate) struct Passage<'a> {
     pub(crate) peer: IpAddr,
     pub(crate) secure: bool,
     /// True if callers without a token may make contexts; see
-    /// [`crate::FrontConfig::contexts_without_token`].
+    /// [`crate::ProxyConfig::contexts_without_token`].
     pub(crate) contexts_without_token: bool,
 }
 
@@ -70,8 +70,10 @@ pub(crate) fn offers(asked: &HeaderValue, chosen: &HeaderValue) -> bool {
 
 /// Turns a client's head into the one the sandbox sees.
 pub(crate) fn towards_sandbox(parts: &mut request::Parts, passage: &Passage<'_>) {
-    let host = Authority::of(parts).ok().flatten().map(Authority::as_str);
-    let host = host.and_then(|host| HeaderValue::try_from(host).ok());
+    let named = Authority::of(parts)
+        .ok()
+        .flatten()
+        .and_then(|authority| HeaderValue::try_from(authority.as_str()).ok());
     strip_connection(&mut parts.headers);
     parts.headers.remove(EXPECT);
     // None are passed on, see `RequestBody`.
@@ -79,15 +81,9 @@ pub(crate) fn towards_sandbox(parts: &mut request::Parts, passage: &Passage<'_>)
     drop_odd_length(&mut parts.headers);
     withhold(&mut parts.headers, passage);
     lend_traffic_token(parts, passage);
-    forwarded(&mut parts.headers, passage, host.clone());
+    forwarded(&mut parts.headers, passage, named.clone());
 
-    let own = |port| port == AGENT_PORT || port == INTERPRETER_PORT;
-    let masked = passage.route.mask_host.as_ref();
-    let host = match masked.filter(|_| !own(passage.port)) {
-        Some(mask) => Some(mask.for_port(passage.port)),
-        None => host,
-    };
-    let host = host.unwrap_or_else(|| HeaderValue::from_static("localhost"));
+    let host = named.unwrap_or_else(|| HeaderValue::from_static("localhost"));
     parts.headers.insert(HOST, host);
     parts.uri = origin_form(&parts.uri);
     parts.version = Version::HTTP_11;
@@ -118,8 +114,11 @@ pub(crate) fn forbid_guessing(headers: &mut HeaderMap) {
 /// A link to a file of a sandbox may name the server's own host. What it shows there would be
 /// of the same origin as the API, and a server that asks for no key would take it for its own.
 fn is_active(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let kind = kind.unwrap_or_default().to_ascii_lowercase();
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .map(HeaderValue::as_bytes)
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     // Without a type browsers guess.
     kind.is_empty()
         || [&b"html"[..], b"xml"]
@@ -133,9 +132,11 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 
 fn origin_form(uri: &Uri) -> Uri {
     // `http://host#part` has a path that reads as `/` but would be written as nothing.
-    let path = uri.path_and_query().filter(|path| path.as_str() != "/");
-    let path = path.cloned();
-    Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")))
+    uri.path_and_query()
+        .filter(|path| path.as_str() != "/")
+        .cloned()
+        .unwrap_or_else(|| PathAndQuery::from_static("/"))
+        .into()
 }
 
 /// Removes a length that services could read differently: HTTP/2 clients may send an empty one,
@@ -169,8 +170,7 @@ fn withhold(headers: &mut HeaderMap, passage: &Passage<'_>) {
     headers.remove(if own { API_KEY } else { ACCESS_TOKEN });
     let access = passage.route.access_token.as_ref().filter(|_| !own);
     let traffic = access.map(AccessToken::traffic);
-    let closed = passage.route.traffic_token.as_ref().filter(|_| !own);
-    let tokens = access.into_iter().chain(&traffic).chain(closed).collect();
+    let tokens = access.into_iter().chain(&traffic).collect();
     Withheld { tokens }.remove_from(headers);
 }
 
@@ -194,13 +194,14 @@ fn lend_traffic_token(parts: &mut request::Parts, passage: &Passage<'_>) {
 }
 
 fn forwarded(headers: &mut HeaderMap, passage: &Passage<'_>, host: Option<HeaderValue>) {
-    let peer = passage.peer.to_canonical();
+    let peer = passage.peer.to_canonical().to_string();
     let before = headers.get_all(FORWARDED_FOR).iter();
-    let mut hops: Vec<&str> = before.filter_map(|value| value.to_str().ok()).collect();
-    let peer = peer.to_string();
-    hops.push(&peer);
-    let hops = HeaderValue::try_from(hops.join(", ")).expect("visible text joined by commas");
-    headers.insert(FORWARDED_FOR, hops);
+    let hops: Vec<&str> = before
+        .filter_map(|value| value.to_str().ok())
+        .chain([peer.as_str()])
+        .collect();
+    let list = HeaderValue::try_from(hops.join(", ")).expect("visible text joined by commas");
+    headers.insert(FORWARDED_FOR, list);
     let scheme = if passage.secure { "https" } else { "http" };
     headers.insert(FORWARDED_PROTO, HeaderValue::from_static(scheme));
     match host {

@@ -6,9 +6,9 @@ use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 use skep_types::SandboxId;
 
-use crate::audience::Audience;
 use crate::classify::Misaddressed;
 use crate::envelope;
+use crate::error_format::ErrorFormat;
 use crate::headers;
 
 /// Reason for which a request was not passed on.
@@ -21,8 +21,6 @@ pub(crate) enum Refusal {
     SandboxNotFound { name: String },
     PortClosed { id: SandboxId, port: u16 },
     NoAnswer { id: SandboxId, port: u16 },
-    TrafficTokenMissing { id: SandboxId },
-    TrafficTokenInvalid { id: SandboxId },
     TooManyConnections { id: SandboxId, limit: usize },
     Reserved { path: String },
     Unsupported,
@@ -54,8 +52,8 @@ struct Details<'a> {
 
 impl Refusal {
     /// The answer, for whoever reads it.
-    pub(crate) fn render(&self, audience: &Audience) -> Response<Bytes> {
-        let mut response = self.render_for(audience);
+    pub(crate) fn render(&self, format: &ErrorFormat) -> Response<Bytes> {
+        let mut response = self.render_for(format);
         headers::forbid_guessing(response.headers_mut());
         match self {
             Self::ServerFull | Self::AddressFull | Self::AnonymousFull => {
@@ -66,8 +64,6 @@ impl Refusal {
             | Self::SandboxNotFound { .. }
             | Self::PortClosed { .. }
             | Self::NoAnswer { .. }
-            | Self::TrafficTokenMissing { .. }
-            | Self::TrafficTokenInvalid { .. }
             | Self::TooManyConnections { .. }
             | Self::Reserved { .. }
             | Self::Unsupported
@@ -76,18 +72,18 @@ impl Refusal {
         response
     }
 
-    fn render_for(&self, audience: &Audience) -> Response<Bytes> {
+    fn render_for(&self, format: &ErrorFormat) -> Response<Bytes> {
         let status = self.status();
-        match audience {
-            Audience::Person => answer(status, "text/html; charset=utf-8", self.page()),
-            Audience::Program => answer(status, JSON, self.json(status.as_u16())),
-            Audience::Call => answer(status, JSON, self.json(self.procedure_code())),
+        match format {
+            ErrorFormat::Html => answer(status, "text/html; charset=utf-8", self.page()),
+            ErrorFormat::Json => answer(status, JSON, self.json(status.as_u16())),
+            ErrorFormat::ConnectUnary => answer(status, JSON, self.json(self.procedure_code())),
             // A stream reads nothing but envelopes, and JavaScript loses the text of a plain
             // status. The 502s stay plain: every SDK takes them for what they are.
-            Audience::Stream(_) if status == StatusCode::BAD_GATEWAY => {
+            ErrorFormat::ConnectStream(_) if status == StatusCode::BAD_GATEWAY => {
                 answer(status, JSON, self.json(self.procedure_code()))
             }
-            Audience::Stream(kind) => {
+            ErrorFormat::ConnectStream(kind) => {
                 let body = envelope::end_with_error(self.procedure_code(), &self.message());
                 let mut response = answer(StatusCode::OK, JSON, body);
                 response.headers_mut().insert(CONTENT_TYPE, kind.clone());
@@ -102,9 +98,6 @@ impl Refusal {
             Self::Misaddressed(_) | Self::NotTls => StatusCode::BAD_REQUEST,
             Self::SandboxNotFound { .. } | Self::PortClosed { .. } | Self::NoAnswer { .. } => {
                 StatusCode::BAD_GATEWAY
-            }
-            Self::TrafficTokenMissing { .. } | Self::TrafficTokenInvalid { .. } => {
-                StatusCode::FORBIDDEN
             }
             Self::TooManyConnections { .. } | Self::AddressFull => StatusCode::TOO_MANY_REQUESTS,
             Self::Reserved { .. } => StatusCode::NOT_FOUND,
@@ -121,9 +114,6 @@ impl Refusal {
             | Self::NoAnswer { .. }
             | Self::ServerFull
             | Self::AnonymousFull => "unavailable",
-            Self::TrafficTokenMissing { .. } | Self::TrafficTokenInvalid { .. } => {
-                "permission_denied"
-            }
             Self::TooManyConnections { .. } | Self::AddressFull => "resource_exhausted",
             Self::Reserved { .. } => "not_found",
             Self::Unsupported => "unimplemented",
@@ -147,12 +137,6 @@ impl Refusal {
             Self::NoAnswer { .. } => {
                 "The service in the sandbox closed the connection without an answer".to_owned()
             }
-            Self::TrafficTokenMissing { .. } => "Sandbox is secured with traffic access token. \
-                 Token header 'e2b-traffic-access-token' is missing"
-                .to_owned(),
-            Self::TrafficTokenInvalid { .. } => "Sandbox is secured with traffic access token. \
-                 Provided token in header 'e2b-traffic-access-token' is invalid"
-                .to_owned(),
             Self::TooManyConnections { limit, .. } => {
                 format!("The sandbox already serves {limit} requests; wait until one has ended")
             }
@@ -186,9 +170,6 @@ impl Refusal {
                 port: Some(*port),
                 ..sandbox(id.as_str())
             },
-            Self::TrafficTokenMissing { id } | Self::TrafficTokenInvalid { id } => {
-                sandbox(id.as_str())
-            }
             Self::TooManyConnections { id, limit } => Details {
                 connection_limit: Some(*limit),
                 ..sandbox(id.as_str())
@@ -223,8 +204,6 @@ impl Refusal {
             Self::SandboxNotFound { .. } => "Sandbox Not Found",
             Self::PortClosed { .. } => "Closed Port",
             Self::NoAnswer { .. } => "No Answer",
-            Self::TrafficTokenMissing { .. } => "Missing Traffic Access Token",
-            Self::TrafficTokenInvalid { .. } => "Invalid Traffic Access Token",
             Self::TooManyConnections { .. } => "Too Many Connections",
             Self::Reserved { .. } => "Not Found",
             Self::Unsupported => "Not Supported",
@@ -245,8 +224,6 @@ impl Refusal {
             Self::Misaddressed(_)
             | Self::SandboxNotFound { .. }
             | Self::NoAnswer { .. }
-            | Self::TrafficTokenMissing { .. }
-            | Self::TrafficTokenInvalid { .. }
             | Self::TooManyConnections { .. }
             | Self::Reserved { .. }
             | Self::Unsupported
@@ -293,8 +270,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(refusal: &Refusal, audience: &Audience, expected: &str) {
-        let response = refusal.render(audience);
+    fn check(refusal: &Refusal, format: &ErrorFormat, expected: &str) {
+        let response = refusal.render(format);
         let body = String::from_utf8_lossy(response.body());
         assert_eq!(format!("{} {body}", response.status().as_u16()), expected);
     }
@@ -304,34 +281,29 @@ mod tests {
         let name = id().to_string();
         check(
             &Refusal::SandboxNotFound { name },
-            &Audience::Program,
+            &ErrorFormat::Json,
             r#"502 {"message":"The sandbox was not found","code":502,"sandboxId":"i0123456789abcdefghij"}"#,
         );
         check(
             &Refusal::PortClosed { id: id(), port: 80 },
-            &Audience::Program,
+            &ErrorFormat::Json,
             r#"502 {"message":"The sandbox is running but port is not open","code":502,"sandboxId":"i0123456789abcdefghij","port":80}"#,
         );
         check(
-            &Refusal::TrafficTokenMissing { id: id() },
-            &Audience::Program,
-            r#"403 {"message":"Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing","code":403,"sandboxId":"i0123456789abcdefghij"}"#,
-        );
-        check(
             &Refusal::TooManyConnections { id: id(), limit: 7 },
-            &Audience::Program,
+            &ErrorFormat::Json,
             r#"429 {"message":"The sandbox already serves 7 requests; wait until one has ended","code":429,"sandboxId":"i0123456789abcdefghij","connectionLimit":7}"#,
         );
         check(
             &Refusal::Reserved {
                 path: "/init".to_owned(),
             },
-            &Audience::Program,
+            &ErrorFormat::Json,
             r#"404 {"message":"This endpoint is reserved for the E2B control plane and is not reachable through the sandbox URL","code":404,"path":"/init"}"#,
         );
         check(
             &Refusal::Misaddressed(Misaddressed::MissingHeader("E2b-Sandbox-Port")),
-            &Audience::Program,
+            &ErrorFormat::Json,
             r#"400 {"message":"Missing header: E2b-Sandbox-Port","code":400}"#,
         );
     }
@@ -341,8 +313,9 @@ mod tests {
         let name = "gone".to_owned();
         let not_found = Refusal::SandboxNotFound { name };
         let plain = r#"502 {"message":"The sandbox was not found","code":"unavailable","sandboxId":"gone"}"#;
-        check(&not_found, &Audience::Call, plain);
-        let stream = Audience::Stream(HeaderValue::from_static("application/connect+json"));
+        check(&not_found, &ErrorFormat::ConnectUnary, plain);
+        let stream =
+            ErrorFormat::ConnectStream(HeaderValue::from_static("application/connect+json"));
         check(&not_found, &stream, plain);
         let full = Refusal::TooManyConnections { id: id(), limit: 7 };
         let response = full.render(&stream);
@@ -355,7 +328,7 @@ mod tests {
     #[test]
     fn people_read_a_page_that_names_sandbox_and_port() {
         let page = |refusal: Refusal| {
-            let response = refusal.render(&Audience::Person);
+            let response = refusal.render(&ErrorFormat::Html);
             assert_eq!(response.headers()[CONTENT_TYPE], "text/html; charset=utf-8");
             let page = String::from_utf8(response.body().to_vec()).unwrap();
             assert!(
@@ -380,14 +353,6 @@ mod tests {
             "{closed}"
         );
         assert!(closed.contains(id().as_str()), "{closed}");
-        assert!(
-            page(Refusal::TrafficTokenMissing { id: id() })
-                .contains("Missing Traffic Access Token")
-        );
-        assert!(
-            page(Refusal::TrafficTokenInvalid { id: id() })
-                .contains("Invalid Traffic Access Token")
-        );
         let reserved = page(Refusal::Reserved {
             path: "/init<script>".to_owned(),
         });

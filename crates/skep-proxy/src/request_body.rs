@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use skep_telemetry::Tasks;
 
 /// Time for which the rest of a body is read after it was answered.
-const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client's request body, or none.
 ///
@@ -55,8 +55,8 @@ impl Drop for RequestBody {
         }
         tasks.spawn("drain request", async move {
             let all = async { while let Some(Ok(_)) = rest.frame().await {} };
-            if tokio::time::timeout(DRAIN_DEADLINE, all).await.is_err() {
-                tracing::debug!("client went on sending after it was answered");
+            if tokio::time::timeout(DRAIN_TIMEOUT, all).await.is_err() {
+                tracing::debug!("client kept sending after the answer");
             }
         });
     }

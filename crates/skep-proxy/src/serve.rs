@@ -1,4 +1,4 @@
-//! Serving one client connection from its first byte to its last.
+//! RequestGuard one client connection from its first byte to its last.
 
 use std::future::Future;
 use std::io;
@@ -17,9 +17,9 @@ use tokio::net::TcpStream;
 use tokio::time::{MissedTickBehavior, interval, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
-use crate::admission::Place;
-use crate::audience::Audience;
-use crate::connection::{ClientConnection, Expired, Pulse, Times};
+use crate::admission::ConnectionPermit;
+use crate::connection::{ActivityTracker, ClientConnection, Expired, Times};
+use crate::error_format::ErrorFormat;
 use crate::forward::answer;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
@@ -41,7 +41,7 @@ const SEND_BUFFER: usize = 64 * 1024;
 const PING_INTERVAL: Duration = Duration::from_secs(60);
 const PING_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit for a client that does not speak TLS to say something and to be told so.
-const NOT_TLS_DEADLINE: Duration = Duration::from_secs(2);
+const NOT_TLS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves a connection that was just accepted, until it ends or its place is given away.
 pub(crate) async fn serve(
@@ -49,14 +49,14 @@ pub(crate) async fn serve(
     stream: TcpStream,
     peer: SocketAddr,
     tls: Option<TlsAcceptor>,
-    place: Place,
+    permit: ConnectionPermit,
 ) {
-    let evicted = place.evicted();
+    let evicted = permit.evicted();
     let metrics = Arc::clone(&shared.metrics);
     tokio::select! {
         biased;
         () = evicted.cancelled() => metrics.connections_evicted.add_one(),
-        () = serve_accepted(shared, stream, peer, tls, place) => {}
+        () = serve_accepted(shared, stream, peer, tls, permit) => {}
     }
 }
 
@@ -65,7 +65,7 @@ async fn serve_accepted(
     stream: TcpStream,
     peer: SocketAddr,
     tls: Option<TlsAcceptor>,
-    place: Place,
+    permit: ConnectionPermit,
 ) {
     let accepted = Instant::now();
     let deadline = tokio::time::Instant::from_std(accepted + shared.config.head_timeout);
@@ -74,8 +74,8 @@ async fn serve_accepted(
         return answer_in_clear_text(stream, &Refusal::NotTls).await;
     }
     let reset = ResetOnClose::default();
-    let pulse = Arc::new(Pulse::new(accepted, place));
-    let socket = match ClientSocket::new(stream, reset.clone(), Arc::clone(&pulse)) {
+    let activity = Arc::new(ActivityTracker::new(accepted, permit));
+    let socket = match ClientSocket::new(stream, reset.clone(), Arc::clone(&activity)) {
         Ok(socket) => socket,
         Err(error) => {
             // The client left between the handshake of TCP and now.
@@ -85,7 +85,9 @@ async fn serve_accepted(
     };
     let metrics = Arc::clone(&shared.metrics);
     let secure = tls.is_some();
-    let connection = Arc::new(ClientConnection::new(peer, secure, reset, pulse, metrics));
+    let connection = Arc::new(ClientConnection::new(
+        peer, secure, reset, activity, metrics,
+    ));
     let Some(tls) = tls else {
         return speak(shared, connection, socket).await;
     };
@@ -113,20 +115,20 @@ async fn speaks_tls(stream: &TcpStream, deadline: tokio::time::Instant) -> bool 
 
 /// Refuses a connection before anything was read from it, if it asks anything.
 async fn answer_in_clear_text(mut stream: TcpStream, refusal: &Refusal) {
-    let told = timeout(NOT_TLS_DEADLINE, async {
+    let told = timeout(NOT_TLS_TIMEOUT, async {
         // Closing with the request unread would destroy the answer on its way.
         let mut request = [0; 4096];
         if stream.read(&mut request).await? == 0 {
             return Ok(());
         }
-        let answer = in_clear_text(&refusal.render(&Audience::Program));
+        let answer = in_clear_text(&refusal.render(&ErrorFormat::Json));
         stream.write_all(&answer).await?;
         stream.shutdown().await?;
         while stream.read(&mut request).await? > 0 {}
         io::Result::Ok(())
     });
     if !matches!(told.await, Ok(Ok(()))) {
-        tracing::debug!("client did not hear why it was refused");
+        tracing::debug!("client gone before the refusal was delivered");
     }
 }
 
@@ -184,7 +186,7 @@ where
                 leaving = true;
                 http.as_mut().graceful_shutdown();
             }
-            _ = clock.tick() => match connection.pulse.expired(Instant::now(), &times) {
+            _ = clock.tick() => match connection.activity.expired(Instant::now(), &times) {
                 Some(Expired::Head) => {
                     shared.metrics.connections_expired.add_one();
                     return;
@@ -213,7 +215,7 @@ where
 
 pub(crate) fn builder() -> auto::Builder<TrackedExecutor> {
     let mut builder = auto::Builder::new(TrackedExecutor);
-    // How long a head may take is decided by the pulse of the connection: hyper's own clock
+    // How long a head may take is decided by the activity of the connection: hyper's own clock
     // would also run while the connection is idle.
     builder
         .http1()

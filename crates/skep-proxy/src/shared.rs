@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::util::BoxCloneSyncService;
 
-use crate::FrontConfig;
+use crate::ProxyConfig;
 use crate::body::BoxError;
 use crate::metrics::Metrics;
 use crate::request_body::RequestBody;
@@ -24,7 +24,7 @@ pub(crate) type Api =
 
 /// State shared by all connections and requests.
 pub(crate) struct Shared {
-    pub(crate) config: FrontConfig,
+    pub(crate) config: ProxyConfig,
     pub(crate) api: Api,
     pub(crate) routes: Arc<dyn Routes>,
     pub(crate) upstreams: Arc<Upstreams>,

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::buffers::ClientBuffers;
-use crate::connection::Pulse;
+use crate::connection::ActivityTracker;
 
 /// Says whether a socket is to be closed with a reset, whoever owns it by then.
 #[derive(Debug, Clone, Default)]
@@ -39,7 +39,7 @@ impl ResetOnClose {
 pub(crate) struct ClientSocket {
     stream: TcpStream,
     reset: ResetOnClose,
-    pulse: Arc<Pulse>,
+    activity: Arc<ActivityTracker>,
     buffers: ClientBuffers,
 }
 
@@ -51,7 +51,7 @@ impl ClientSocket {
     pub(crate) fn new(
         stream: TcpStream,
         reset: ResetOnClose,
-        pulse: Arc<Pulse>,
+        activity: Arc<ActivityTracker>,
     ) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         // A client that vanished without a word would otherwise hold its stream for ever.
@@ -60,16 +60,16 @@ impl ClientSocket {
         Ok(Self {
             stream,
             reset,
-            pulse,
+            activity,
             buffers: ClientBuffers::Kernel,
         })
     }
 
     /// Fits the buffers to what has become known of the client, before they are used again.
     fn fit_buffers(&mut self) {
-        let known = self.pulse.is_authenticated();
+        let known = self.activity.is_authenticated();
         self.buffers
-            .fit(&self.stream, self.pulse.is_anonymous(), known);
+            .fit(&self.stream, self.activity.is_anonymous(), known);
     }
 
     fn reset_error() -> io::Error {
@@ -102,7 +102,7 @@ impl AsyncRead for ClientSocket {
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
-            self.pulse.bytes_arrived(Instant::now());
+            self.activity.bytes_arrived(Instant::now());
         }
         result
     }
@@ -119,7 +119,7 @@ impl AsyncWrite for ClientSocket {
         }
         self.fit_buffers();
         let written = Pin::new(&mut self.stream).poll_write(context, buffer);
-        self.pulse.blocked(written.is_pending());
+        self.activity.blocked(written.is_pending());
         written
     }
 
@@ -133,7 +133,7 @@ impl AsyncWrite for ClientSocket {
         }
         self.fit_buffers();
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, buffers);
-        self.pulse.blocked(written.is_pending());
+        self.activity.blocked(written.is_pending());
         written
     }
 

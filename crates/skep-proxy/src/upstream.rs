@@ -6,7 +6,7 @@ mod socket;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use http::{Request, Response};
@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use skep_telemetry::Tasks;
 use skep_types::ExecutionId;
 use skep_wire::agent::AGENT_PORT;
@@ -55,9 +56,9 @@ pub(crate) struct Upstreams {
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     ports: Mutex<HashMap<u16, Port>>,
-    visitors: AtomicUsize,
+    requests: AtomicUsize,
     /// Those of them that have shown neither a key nor a token.
-    strangers: AtomicUsize,
+    anonymous_requests: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -85,7 +86,7 @@ impl Upstreams {
 
     /// Returns the state of this execution of a sandbox, which is kept until it ends.
     pub(crate) fn run(self: &Arc<Self>, route: &Route) -> Arc<Run> {
-        let mut runs = lock(&self.runs);
+        let mut runs = self.runs.lock();
         if let Some(run) = runs.get(&route.execution) {
             return Arc::clone(run);
         }
@@ -109,15 +110,15 @@ impl Upstreams {
     }
 
     /// A connection to a port of a sandbox, kept or new.
-    pub(crate) async fn lease(
+    pub(crate) async fn acquire(
         self: &Arc<Self>,
         route: &Route,
         port: u16,
-    ) -> Result<Lease, DialError> {
+    ) -> Result<PooledConnection, DialError> {
         let run = self.run(route);
-        if let Some(lease) = run.take_idle(port) {
+        if let Some(pooled) = run.take_idle(port) {
             self.metrics.upstream_reused.add_one();
-            return Ok(lease);
+            return Ok(pooled);
         }
         self.connect(route, port).await
     }
@@ -127,9 +128,9 @@ impl Upstreams {
         self: &Arc<Self>,
         route: &Route,
         port: u16,
-    ) -> Result<Lease, DialError> {
+    ) -> Result<PooledConnection, DialError> {
         let run = self.run(route);
-        let known = lock(&run.ports).get(&port).and_then(|port| port.way);
+        let known = run.ports.lock().get(&port).and_then(|port| port.way);
         let reset = ResetOnClose::default();
         let dialled = dial::dial(route, port, known, &reset).await?;
         // The address may have been given to another sandbox while we were connecting.
@@ -144,9 +145,9 @@ impl Upstreams {
                 (Way::Tunnel, self.attach(TokioIo::new(io), route).await?)
             }
         };
-        lock(&run.ports).entry(port).or_default().way = Some(way);
+        run.ports.lock().entry(port).or_default().way = Some(way);
         reset.arm();
-        Ok(Lease {
+        Ok(PooledConnection {
             reset,
             sender,
             cut,
@@ -185,19 +186,19 @@ impl Upstreams {
 
 fn forget(upstreams: &Weak<Upstreams>, execution: ExecutionId) {
     if let Some(upstreams) = upstreams.upgrade() {
-        lock(&upstreams.runs).remove(&execution);
+        upstreams.runs.lock().remove(&execution);
     }
 }
 
 impl Run {
     /// Takes a place among the requests this sandbox serves at a time.
-    pub(crate) fn enter(self: Arc<Self>, limit: usize, metrics: &Arc<Metrics>) -> Option<Visit> {
-        take_place(&self.visitors, limit)?;
+    pub(crate) fn enter(self: Arc<Self>, limit: usize, metrics: &Arc<Metrics>) -> Option<InFlight> {
+        count_up(&self.requests, limit)?;
         metrics.sandbox_requests_open.enter();
-        Some(Visit {
+        Some(InFlight {
             run: self,
             metrics: Arc::clone(metrics),
-            stranger: false,
+            anonymous: false,
         })
     }
 
@@ -206,14 +207,14 @@ impl Run {
     async fn sweep(&self) {
         loop {
             tokio::time::sleep(SWEEP_INTERVAL).await;
-            for (number, port) in lock(&self.ports).iter_mut() {
+            for (number, port) in self.ports.lock().iter_mut() {
                 port.drop_expired(*number);
             }
         }
     }
 
-    fn take_idle(self: &Arc<Self>, port: u16) -> Option<Lease> {
-        let mut ports = lock(&self.ports);
+    fn take_idle(self: &Arc<Self>, port: u16) -> Option<PooledConnection> {
+        let mut ports = self.ports.lock();
         let known = ports.get_mut(&port)?;
         known.drop_expired(port);
         let idle = &mut known.idle;
@@ -224,7 +225,7 @@ impl Run {
         } = idle.remove(ready);
         drop(ports);
         reset.arm();
-        Some(Lease {
+        Some(PooledConnection {
             reset,
             sender,
             cut,
@@ -256,34 +257,34 @@ fn idle_time(port: u16) -> Duration {
     }
 }
 
-fn take_place(places: &AtomicUsize, limit: usize) -> Option<()> {
+fn count_up(count: &AtomicUsize, limit: usize) -> Option<()> {
     let take = |taken: usize| (taken < limit).then_some(taken + 1);
     let order = Ordering::Relaxed;
-    places.fetch_update(order, order, take).ok().map(drop)
+    count.fetch_update(order, order, take).ok().map(drop)
 }
 
 /// One request's place among those its sandbox serves.
 #[derive(Debug)]
-pub(crate) struct Visit {
+pub(crate) struct InFlight {
     run: Arc<Run>,
     metrics: Arc<Metrics>,
-    stranger: bool,
+    anonymous: bool,
 }
 
-impl Visit {
+impl InFlight {
     /// The same, also among those that have shown neither a key nor a token.
-    pub(crate) fn of_stranger(mut self, limit: usize) -> Option<Self> {
-        take_place(&self.run.strangers, limit)?;
-        self.stranger = true;
+    pub(crate) fn into_anonymous(mut self, limit: usize) -> Option<Self> {
+        count_up(&self.run.anonymous_requests, limit)?;
+        self.anonymous = true;
         Some(self)
     }
 }
 
-impl Drop for Visit {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        self.run.visitors.fetch_sub(1, Ordering::Relaxed);
-        if self.stranger {
-            self.run.strangers.fetch_sub(1, Ordering::Relaxed);
+        self.run.requests.fetch_sub(1, Ordering::Relaxed);
+        if self.anonymous {
+            self.run.anonymous_requests.fetch_sub(1, Ordering::Relaxed);
         }
         self.metrics.sandbox_requests_open.leave();
     }
@@ -292,7 +293,7 @@ impl Drop for Visit {
 /// A connection in use. Dropped, it is reset at once, so that the sandbox notices and nothing
 /// of the request is left.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(crate) struct PooledConnection {
     /// Armed as long as it is in use: whatever ends the connection then, ends it unfinished.
     reset: ResetOnClose,
     sender: BoundedSender,
@@ -303,7 +304,7 @@ pub(crate) struct Lease {
     pub(crate) reused: bool,
 }
 
-impl Lease {
+impl PooledConnection {
     /// Sends a request and waits for the head of its answer.
     pub(crate) async fn send(
         &mut self,
@@ -327,7 +328,7 @@ impl Lease {
         if sender.is_closed() {
             return;
         }
-        let mut ports = lock(&home.ports);
+        let mut ports = home.ports.lock();
         let idle = &mut ports.entry(port).or_default().idle;
         if idle.len() < IDLE_MAX {
             let since = Instant::now();
@@ -344,8 +345,4 @@ impl Lease {
     pub(crate) fn hand_over(self) {
         self.reset.disarm();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

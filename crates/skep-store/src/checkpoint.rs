@@ -45,7 +45,7 @@ impl Drop for Checkpointer {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the checkpointer of the record panicked");
+            tracing::error!("the checkpointer of the database panicked");
         }
     }
 }
@@ -68,7 +68,7 @@ fn run(
         if let Err(error) = &checkpointed
             && !was_failing
         {
-            tracing::warn!(error = %Chain(error), "checkpoint of the record failed, will try again");
+            tracing::warn!(error = %Chain(error), "checkpoint of the database failed, will try again");
         }
         was_failing = checkpointed.is_err();
         reserve.top_up();
@@ -83,7 +83,7 @@ pub(crate) enum Mode {
 }
 
 pub(crate) fn checkpoint(connection: &Connection, mode: Mode) -> Result<(), StoreError> {
-    let operation = "bring the record to the disk";
+    let operation = "bring the database to the disk";
     let statement = match mode {
         Mode::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
         Mode::Full => "PRAGMA wal_checkpoint(FULL)",

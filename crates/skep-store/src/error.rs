@@ -9,7 +9,7 @@ use rusqlite::ErrorCode;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// The file cannot be used at all: no such directory, no permission, not a database.
-    #[error("cannot open the record `{}`", path.display())]
+    #[error("cannot open the database `{}`", path.display())]
     Open {
         /// The database file.
         path: PathBuf,
@@ -18,7 +18,7 @@ pub enum StoreError {
     },
     /// A newer server wrote the file. Only that one, or a newer one still, can use it.
     #[error(
-        "record `{}` is of version {found}, and this server knows versions up to {known}",
+        "database `{}` is of version {found}, and this server knows versions up to {known}",
         path.display()
     )]
     TooNew {
@@ -30,7 +30,7 @@ pub enum StoreError {
         known: u32,
     },
     /// The file is of an older version and could not be brought up to date. It is unchanged.
-    #[error("cannot bring the record to version {version}")]
+    #[error("cannot bring the database to version {version}")]
     Migrate {
         /// The version that was tried.
         version: u32,
@@ -54,7 +54,7 @@ pub enum StoreError {
         source: Arc<rusqlite::Error>,
     },
     /// Another process holds the database for longer than we wait. The same call may work later.
-    #[error("cannot {operation}: the record is held by another process")]
+    #[error("cannot {operation}: the database is held by another process")]
     Busy {
         /// The operation, as a verb and its object.
         operation: &'static str,
@@ -72,7 +72,7 @@ pub enum StoreError {
         operation: &'static str,
     },
     /// The store has been closed, or its writer died.
-    #[error("cannot {operation}: the record is closed")]
+    #[error("cannot {operation}: the database is closed")]
     Closed {
         /// The operation, as a verb and its object.
         operation: &'static str,

@@ -49,7 +49,7 @@ fn migrate_with(
 fn version(connection: &Connection) -> Result<u32, StoreError> {
     connection
         .query_row("PRAGMA user_version", [], |row| row.get(0))
-        .map_err(|source| StoreError::of("read the version of the record", source))
+        .map_err(|source| StoreError::of("read the version of the database", source))
 }
 
 fn apply(connection: &mut Connection, next: u32, script: &str) -> rusqlite::Result<()> {

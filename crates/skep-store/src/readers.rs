@@ -1,8 +1,8 @@
 //! Connections that only read.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
@@ -36,17 +36,13 @@ impl Readers {
         &self,
         query: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let idle = self
-            .idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let idle = self.idle.lock().pop();
         let connection = match idle {
             Some(connection) => connection,
             None => self.connect()?,
         };
         let result = query(&connection);
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         if idle.len() < READERS {
             idle.push(connection);
         }
@@ -57,7 +53,7 @@ impl Readers {
         let connection = store::connect(&self.path)?;
         connection
             .pragma_update(None, "query_only", true)
-            .map_err(|source| StoreError::of("open the record for reading", source))?;
+            .map_err(|source| StoreError::of("open the database for reading", source))?;
         Ok(connection)
     }
 }

@@ -47,9 +47,9 @@ impl Reserve {
     pub(crate) fn top_up(&mut self) {
         let topped_up = self.claim();
         match &topped_up {
-            Ok(()) if !self.is_whole => tracing::info!("the record has its reserve on the disk"),
+            Ok(()) if !self.is_whole => tracing::info!("the database has its reserve on the disk"),
             Err(error) if self.is_whole => {
-                tracing::warn!(%error, "the record has no reserve on the disk");
+                tracing::warn!(%error, "the database has no reserve on the disk");
             }
             Ok(()) | Err(_) => {}
         }

@@ -14,7 +14,7 @@ use crate::{Idempotency, IdempotentRequest, Receipt, Store, StoreError, idempote
 
 /// The sandboxes in the database.
 ///
-/// Whoever orders a sandbox inserts it; from then on its node owns the row: it says when it has
+/// Control inserts a sandbox that it orders; from then on its node owns the row: it says when it has
 /// started, when it will end and how it ended. Writes to one sandbox happen in the order of the
 /// calls.
 ///

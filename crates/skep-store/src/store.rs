@@ -16,7 +16,7 @@ use crate::writer::{Metrics, WhenFull, Writer};
 use crate::{Keys, Receipt, Sandboxes, StoreError, Teams, migrations};
 
 /// Time that SQLite waits for another process (`skep key`, say) to finish its own write.
-const PATIENCE: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The database. Cheap to clone; the last clone to go closes it, after all queued writes.
 #[derive(Debug, Clone)]
@@ -106,7 +106,7 @@ impl Store {
     /// Any [`StoreError`]; what is not on the disk then is still in the log.
     pub async fn flush(&self) -> Result<(), StoreError> {
         self.written().recorded().await?;
-        self.read("bring the record to the disk", |connection| {
+        self.read("bring the database to the disk", |connection| {
             checkpoint::checkpoint(connection, Mode::Full)
         })
         .await
@@ -180,7 +180,7 @@ impl Store {
 pub(crate) fn connect(path: &Path) -> Result<Connection, StoreError> {
     let prepare = || {
         let connection = Connection::open(path)?;
-        connection.busy_timeout(PATIENCE)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update(None, "journal_mode", "wal")?;
         // With a write-ahead log this commits without an fsync: a write survives the process at
         // once, and the host after the next checkpoint.

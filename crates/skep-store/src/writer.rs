@@ -1,8 +1,8 @@
 //! The one thread that writes.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ pub(crate) enum WhenFull {
 }
 
 /// Time limit for a caller's receipt. A disk that takes longer is treated as broken.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RECEIPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Answer<T> = oneshot::Receiver<Result<T, StoreError>>;
 
@@ -95,7 +95,7 @@ impl<T> Receipt<T> {
     pub async fn recorded(mut self) -> Result<T, StoreError> {
         let operation = self.operation;
         let answer = self.answer.take().expect("taken only here");
-        match tokio::time::timeout(PATIENCE, answer?).await {
+        match tokio::time::timeout(RECEIPT_TIMEOUT, answer?).await {
             Ok(Ok(result)) => result,
             Ok(Err(_closed)) => Err(StoreError::Closed { operation }),
             Err(_elapsed) => Err(StoreError::Late { operation }),
@@ -171,7 +171,7 @@ where
 pub(crate) struct Writer {
     queue: Option<SyncSender<Box<dyn Job>>>,
     metrics: Arc<Metrics>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Writer {
@@ -188,7 +188,7 @@ impl Writer {
         Ok(Self {
             queue: Some(queue),
             metrics,
-            thread: Mutex::new(Some(thread)),
+            thread: Some(thread),
         })
     }
 
@@ -245,11 +245,10 @@ impl Drop for Writer {
     /// Waits until everything queued is written.
     fn drop(&mut self) {
         drop(self.queue.take());
-        let thread = self.thread.get_mut().map(Option::take);
-        if let Ok(Some(thread)) = thread
+        if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the writer of the record panicked");
+            tracing::error!("the writer of the database panicked");
         }
     }
 }
@@ -342,18 +341,18 @@ fn note(metrics: &Metrics, commit: &Result<(), StoreError>) {
             if !was_failing {
                 tracing::error!(
                     error = %Chain(error),
-                    "the disk does not take the record; what happened is kept in memory and \
+                    "the disk does not take the database; what happened is kept in memory and \
                      written when it does"
                 );
             }
         }
-        None if was_failing => tracing::info!("the disk takes the record again"),
+        None if was_failing => tracing::info!("the disk takes the database again"),
         None => {}
     }
 }
 
 fn commit(connection: &mut Connection, batch: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
-    let failed = |source| StoreError::of("commit to the record", source);
+    let failed = |source| StoreError::of("commit to the database", source);
     // Takes the lock for writing now, for which SQLite waits. A transaction that begins as a reader
     // would be refused at once when it first writes after somebody else has.
     let mut transaction = connection

@@ -1,7 +1,8 @@
-//! Log lines that somebody else can cause as often as he likes.
+//! Log lines that somebody else can cause as often as they like.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Lets one line pass in each period, and counts those that it does not.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ impl LogLimit {
     }
 
     fn admit_at(&self, now: Instant) -> Option<u64> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let is_early = |last: Instant| now.saturating_duration_since(last) < self.period;
         if state.last.is_some_and(is_early) {
             state.held_back += 1;
@@ -40,10 +41,6 @@ impl LogLimit {
         }
         state.last = Some(now);
         Some(std::mem::take(&mut state.held_back))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

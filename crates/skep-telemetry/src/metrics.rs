@@ -167,9 +167,9 @@ impl Exposition {
         values: impl IntoIterator<Item = (L, u64)>,
     ) {
         for (value, number) in values {
-            let value = value.to_string();
-            // What the format asks for, so that no value can end its own quotes.
+            // Escaped as the format asks, so that no value can end its own quotes.
             let value = value
+                .to_string()
                 .replace('\\', r"\\")
                 .replace('"', r#"\""#)
                 .replace('\n', r"\n");

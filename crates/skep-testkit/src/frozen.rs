@@ -15,7 +15,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 pub struct Frozen(PathBuf);
 
 impl Frozen {
-    /// Freezes processes; `None` on a machine whose freezer is not of that kind: on v2 what is
+    /// Freezes processes; `None` on a host whose freezer is not of that kind: on v2 what is
     /// frozen dies.
     ///
     /// # Panics
@@ -36,8 +36,8 @@ impl Frozen {
         }
         frozen.set("FROZEN");
         wait_for(DEADLINE, || {
-            let state = fs::read_to_string(frozen.0.join("freezer.state"));
-            let state = state.expect("the group is there");
+            let state =
+                fs::read_to_string(frozen.0.join("freezer.state")).expect("the group is there");
             (state.trim() == "FROZEN").then_some(()).ok_or(state)
         });
         Some(frozen)

@@ -1,7 +1,9 @@
-//! Names of things, as they appear in URLs, on disk and in the record.
+//! Names of things, as they appear in URLs, on disk and in the database.
 
 use std::fmt;
 use std::str::FromStr;
+
+use crate::random_bytes;
 
 const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 const RANDOM_LENGTH: usize = 20;
@@ -83,7 +85,7 @@ id!(TeamId, "team", "");
 impl ExecutionId {
     /// A new execution.
     pub fn random() -> Self {
-        Self(getrandom::u64().expect("the kernel's random source is always there"))
+        Self(u64::from_ne_bytes(random_bytes()))
     }
 }
 
@@ -112,9 +114,8 @@ fn random_text(prefix: &str) -> String {
     // Bytes of 252 and above would make the first letters of the alphabet likelier.
     let limit = u8::try_from(256 - 256 % ALPHABET.len()).expect("below 256");
     let wanted = prefix.len() + RANDOM_LENGTH;
-    let mut bytes = [0; 2 * RANDOM_LENGTH];
     while text.len() < wanted {
-        getrandom::fill(&mut bytes).expect("the kernel's random source is always there");
+        let bytes: [u8; 2 * RANDOM_LENGTH] = random_bytes();
         for byte in bytes.into_iter().filter(|byte| *byte < limit) {
             if text.len() < wanted {
                 text.push(char::from(ALPHABET[usize::from(byte) % ALPHABET.len()]));

@@ -10,6 +10,16 @@ pub enum Egress {
     None,
 }
 
+impl Egress {
+    /// The rule for an owner's choice of internet access; without one, all of it.
+    pub fn of_choice(internet: Option<bool>) -> Self {
+        match internet {
+            Some(false) => Self::None,
+            Some(true) | None => Self::Internet,
+        }
+    }
+}
+
 /// Address ranges no sandbox reaches, whatever its owner allows: private networks, link-local
 /// (where cloud metadata lives), carrier-grade NAT, loopback, multicast and reserved.
 pub const PLATFORM_DENIED: &[&str] = &[

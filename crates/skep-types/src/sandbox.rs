@@ -7,6 +7,7 @@ use subtle::ConstantTimeEq;
 
 use crate::{
     Egress, Ending, ExecutionId, Phase, Redacted, SandboxId, Secrets, TemplateImage, TenantId,
+    random_bytes,
 };
 
 /// Token that opens a sandbox's agent: 64 hexadecimal characters.
@@ -16,9 +17,7 @@ pub struct AccessToken(Redacted<Box<str>>);
 impl AccessToken {
     /// A new token that nobody can guess.
     pub fn random() -> Self {
-        let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes).expect("the kernel's random source is always there");
-        Self::from_bytes(&bytes)
+        Self::from_bytes(&random_bytes::<32>())
     }
 
     /// The token that goes with this one and opens less: the sandbox's contexts, and ports whose
@@ -32,16 +31,10 @@ impl AccessToken {
     }
 
     fn from_bytes(bytes: &[u8]) -> Self {
-        use std::fmt::Write as _;
-
-        let mut text = String::with_capacity(2 * bytes.len());
-        for byte in bytes {
-            write!(text, "{byte:02x}").expect("writing to a string cannot fail");
-        }
-        Self(Redacted::new(text.into()))
+        Self(Redacted::new(hex::encode(bytes).into()))
     }
 
-    /// A token kept earlier, from the record.
+    /// A token kept earlier, from the database.
     pub fn from_record(text: &str) -> Self {
         Self(Redacted::new(text.into()))
     }

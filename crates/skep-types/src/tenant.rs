@@ -5,8 +5,8 @@ use crate::TeamId;
 /// A circle of sandboxes that trust each other with a common zygote and with sandboxes that are
 /// ready before anybody asks. Sandboxes of two tenants share neither.
 ///
-/// Whoever starts sandboxes only compares it: that a tenant is a team is known to whoever made
-/// the order. It needs no record, because what is shared ends with the server.
+/// Services that start sandboxes only compare it: that a tenant is a team is known to control,
+/// which made the order. It needs no row in the database, because what is shared ends with the server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TenantId(Circle);
 

@@ -31,9 +31,9 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), CliError> {
         .iter()
         .map(|(name, number)| Ok((name.clone(), take(*number)?)))
         .collect::<Result<_, CliError>>()?;
-    options.forks = args.fork_fd.map(take).transpose()?;
+    options.fork_socket = args.fork_fd.map(take).transpose()?;
     options.kill_count = args.kill_count_fd.map(take).transpose()?;
     options.listen = Listen::At(args.listen);
-    options.companion = Some(interpreter::companion());
+    options.side_service = Some(interpreter::side_service());
     skep_agent::run(options).map_err(CliError::failure)
 }

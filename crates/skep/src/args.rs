@@ -52,31 +52,30 @@ fn environment() -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Build what is missing, serve, and print how to connect
+    /// Build missing templates, start the server, and print how to connect
     Up(ServeArgs),
-    /// Run a file or a piece of code in a sandbox, as if it ran here
+    /// Run a file or a snippet of code in a sandbox
     ///
-    /// Its output, its pictures and its exit code come back. Without a server on this machine it
-    /// starts one of its own for as long as the code runs, which needs root. Exit codes: the code's
-    /// own, 1 for an error in it, 124 out of time, 130 interrupted, 137 out of memory, 125 if it
-    /// could not be run.
+    /// Passes on its output, its pictures and its exit code. If no server runs on this host, it
+    /// starts a temporary one, which needs root. Exit codes: the code's own, 1 for an exception,
+    /// 124 timeout, 130 interrupted, 137 out of memory, 125 if it could not be run.
     Run {
         #[command(flatten)]
         server: ChosenServerArgs,
         #[command(flatten)]
         run: Box<RunArgs>,
     },
-    /// Run code interactively, at a prompt that keeps variables
+    /// Start an interactive prompt (REPL) in a sandbox
     Repl {
         #[command(flatten)]
         server: ChosenServerArgs,
         #[command(flatten)]
         repl: Box<ReplArgs>,
     },
-    /// Run notebooks in a sandbox, and write what was run in one as a notebook
+    /// Run notebooks in a sandbox, and export a session as a notebook
     #[command(subcommand)]
     Notebook(NotebookCommand),
-    /// Serve without building anything
+    /// Start the server without building templates
     Serve(ServeArgs),
     /// Check whether this host can run sandboxes, and print remedies
     Doctor(OutputArgs),
@@ -92,15 +91,16 @@ pub(crate) enum Command {
     /// Manage teams and their limits
     #[command(subcommand)]
     Team(TeamCommand),
-    /// Measure performance, beside floors and rivals
+    /// Measure performance, and compare it with baselines and other systems
     Bench(BenchArgs),
     /// Remove this installation from the host: sandboxes, network, cgroups, settings, data
     ///
-    /// Shows what goes and asks first. Safe to run again, also after a failure. Templates stay if
-    /// another installation is on this machine. Exit codes: 0 nothing is left, 1 there is something
-    /// to decide first (a server runs, nobody said yes), 2 something could not be removed.
+    /// Lists what will be removed and asks for confirmation. Safe to run again, also after a
+    /// failure. Keeps the templates if there is another installation on this host. Exit codes: 0
+    /// everything is removed, 1 a server still runs or the confirmation is missing, 2 something
+    /// could not be removed.
     Uninstall(UninstallArgs),
-    /// Print completions for a shell
+    /// Print shell completions
     Completions {
         /// Shell to print completions for
         shell: clap_complete::Shell,
@@ -125,7 +125,7 @@ pub(crate) struct UninstallArgs {
     #[arg(long)]
     pub(crate) stop: bool,
 
-    /// Keep the database, keys, logs and templates, for a server that is started again
+    /// Keep the database, keys, logs and templates
     #[arg(long)]
     pub(crate) keep_data: bool,
 
@@ -133,7 +133,7 @@ pub(crate) struct UninstallArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) cache_dir: Option<PathBuf>,
 
-    /// Print what is removed as JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -165,11 +165,11 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Stop when standard input ends, and leave nothing on the machine
+    /// Stop when standard input ends, and leave nothing on the host
     #[arg(long, hide = true)]
     pub(crate) private: bool,
 
-    /// Let everybody who reaches the port in, without a key; only on a loopback address
+    /// Accept requests without an API key; only on a loopback address
     #[arg(long)]
     pub(crate) no_auth: bool,
 }
@@ -199,7 +199,7 @@ impl ServeArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TemplateCommand {
-    /// Build a built-in template, reusing every layer that is there
+    /// Build a built-in template, reusing cached layers
     Build {
         /// Name of the template, such as `base`
         name: String,

@@ -12,7 +12,7 @@ use skep_cli::{CliError, ExitKind, print_json, print_line, print_note};
 
 use crate::dismantle;
 
-/// Measures, prints, and removes what the bench's own server left on the machine.
+/// Measures, prints, and removes what the bench's own server left on the host.
 ///
 /// # Errors
 ///
@@ -22,7 +22,7 @@ pub(crate) fn run(
     config: Option<&Path>,
     cache_dir: PathBuf,
 ) -> Result<ExitCode, CliError> {
-    let folder = tempfile::Builder::new()
+    let directory = tempfile::Builder::new()
         .prefix("skep-bench-")
         .tempdir()
         .map_err(CliError::failure)?;
@@ -30,7 +30,7 @@ pub(crate) fn run(
         executable: std::env::current_exe().map_err(CliError::failure)?,
         config: config.map(Path::to_owned),
         cache_dir,
-        folder: folder.path().to_owned(),
+        directory: directory.path().to_owned(),
     };
     let data_dir = server.data_dir();
     // One thread: a client that hands every answer from thread to thread measures itself.
@@ -46,7 +46,7 @@ pub(crate) fn run(
         let dismantled = dismantle::everything(&data_dir).await;
         report.and_then(|report| dismantled.map(|()| report))
     })?;
-    folder.close().map_err(CliError::failure)?;
+    directory.close().map_err(CliError::failure)?;
     show(args, &report)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -18,7 +18,7 @@ use crate::{build_template, environment, local_key};
 /// Body of the answer to `GET /health`, of our servers and of E2B's.
 const HEALTHY: &str = "Health check successful";
 /// Time limit for the health check of a server on this host. Something else may listen there.
-const PATIENCE: Duration = Duration::from_secs(3);
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(3);
 /// The name that the SDKs ask for. Smaller templates stand in for it.
 const USUAL_TEMPLATE: &str = "code-interpreter-v1";
 
@@ -161,7 +161,7 @@ async fn running(config: &Config, server: &ChosenServerArgs) -> Result<Option<Cl
     }
     let url = format!("http://{}", reachable(config.listen));
     let stranger = Client::new(&url, "")?;
-    let answer = timeout(PATIENCE, stranger.get_text(&["health"])).await;
+    let answer = timeout(HEALTH_TIMEOUT, stranger.get_text(&["health"])).await;
     if !matches!(answer, Ok(Ok(text)) if text == HEALTHY) {
         return Ok(None);
     }
@@ -219,8 +219,9 @@ fn ensure_template(config: &Config, name: &str) -> Result<(), CliError> {
 }
 
 fn is_built(cache_dir: &Path, name: &str) -> Result<bool, CliError> {
-    let listed = Catalog::open(cache_dir).and_then(|catalog| catalog.list());
-    let listed = listed.map_err(CliError::failure)?;
+    let listed = Catalog::open(cache_dir)
+        .and_then(|catalog| catalog.list())
+        .map_err(CliError::failure)?;
     Ok(listed.iter().any(|template| template.image.name == name))
 }
 

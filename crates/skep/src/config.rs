@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
-use skep_proxy::FrontConfig;
+use skep_proxy::ProxyConfig;
 use skep_types::{AdmissionPolicy, Reserve, Resources, Sharing, WhenStopped};
 
 use crate::env_vars;
@@ -225,10 +225,10 @@ impl Default for Server {
 
 impl Server {
     /// The proxy's configuration, for names below `domain`.
-    pub(crate) fn front(&self, domain: &str) -> FrontConfig {
+    pub(crate) fn front(&self, domain: &str) -> ProxyConfig {
         let count = |number: NonZeroU32| usize::try_from(number.get()).unwrap_or(usize::MAX);
         let seconds = |number: NonZeroU32| Duration::from_secs(number.get().into());
-        FrontConfig {
+        ProxyConfig {
             connections: count(self.connections),
             connections_per_address: count(self.connections_per_address),
             connections_per_loopback_address: count(self.connections_per_loopback_address),
@@ -239,7 +239,7 @@ impl Server {
             idle_timeout: seconds(self.idle_seconds),
             anonymous_idle_timeout: seconds(self.anonymous_idle_seconds),
             anonymous_stall_timeout: seconds(self.anonymous_stall_seconds),
-            ..FrontConfig::new(domain)
+            ..ProxyConfig::new(domain)
         }
     }
 }

@@ -50,14 +50,17 @@ pub(crate) fn run(config: &Config, json: bool) -> Result<ExitCode, CliError> {
 /// Checks how many more sandboxes this host can hold.
 fn capacity(config: &Config, native: &NativeConfig) -> Check {
     // The data directory may not be there before the first start.
-    let existing = config.data_dir.ancestors().find(|folder| folder.exists());
-    let folder = existing.unwrap_or_else(|| Path::new("/"));
-    match host_capacity(folder, &native.cgroup_root) {
+    let existing = config
+        .data_dir
+        .ancestors()
+        .find(|directory| directory.exists());
+    let directory = existing.unwrap_or_else(|| Path::new("/"));
+    match host_capacity(directory, &native.cgroup_root) {
         Ok(host) => room(config, &host),
         Err(error) => Check {
             name: "capacity",
             status: CheckStatus::Limited,
-            detail: format!("cannot find out what this machine has left: {error}"),
+            detail: format!("cannot find out what this host has left: {error}"),
             cure: None,
         },
     }
@@ -67,9 +70,10 @@ fn room(config: &Config, host: &HostCapacity) -> Check {
     let size = config.limits.bound(Resources::default());
     let policy = config.admission.policy();
     let (count, bound) = policy.room(host, Promised::default(), size);
-    let unbounded = match policy.enabled {
-        true => "",
-        false => ", but `admission.enabled` is off and nothing is refused",
+    let unbounded = if policy.enabled {
+        ""
+    } else {
+        ", but `admission.enabled` is off and nothing is refused"
     };
     Check {
         name: "capacity",
@@ -78,7 +82,7 @@ fn room(config: &Config, host: &HostCapacity) -> Check {
             1.. => CheckStatus::Good,
         },
         detail: format!(
-            "this machine can hold about {count} more sandboxes of the default size, then it is \
+            "this host can hold about {count} more sandboxes of the default size, then it is \
              short of {bound}{unbounded}"
         ),
         cure: (count == 0)
@@ -122,7 +126,7 @@ mod tests {
         let check = room(&config, &memory(20 << 30));
         assert_eq!(
             check.detail,
-            "this machine can hold about 601 more sandboxes of the default size, then it is short \
+            "this host can hold about 601 more sandboxes of the default size, then it is short \
              of memory"
         );
         let check = room(&config, &memory(1 << 30));

@@ -167,7 +167,7 @@ pub(crate) const ALL: &[EnvVar] = &[
     EnvVar {
         name: "SKEP_POOL_READY",
         key: "pool.ready",
-        help: "running sandboxes of each template that are kept ready for whoever comes next; 0 is none",
+        help: "spares: running sandboxes of each template that wait for an owner; 0 is none",
     },
     EnvVar {
         name: "SKEP_POOL_DISKS",

@@ -64,11 +64,11 @@ mod tests {
 
     #[test]
     fn the_key_is_made_once_and_only_its_owner_can_read_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let first = read_or_create(folder.path(), || "e2b_1".to_owned()).unwrap();
-        let second = read_or_create(folder.path(), || "e2b_2".to_owned()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let first = read_or_create(directory.path(), || "e2b_1".to_owned()).unwrap();
+        let second = read_or_create(directory.path(), || "e2b_2".to_owned()).unwrap();
         assert_eq!((first.as_str(), second.as_str()), ("e2b_1", "e2b_1"));
-        let mode = fs::metadata(path(folder.path()))
+        let mode = fs::metadata(path(directory.path()))
             .unwrap()
             .permissions()
             .mode();

@@ -17,7 +17,7 @@ pub(crate) struct Metrics {
     pub(crate) launches: Arc<LaunchCounts>,
     pub(crate) zygotes: Arc<ZygoteCounts>,
     pub(crate) leftovers: Arc<Gauge>,
-    /// Set when the frontend is there, which is made last.
+    /// Set when the proxy is there, which is made last.
     pub(crate) proxy: OnceLock<Arc<skep_proxy::Metrics>>,
 }
 
@@ -51,7 +51,7 @@ impl ServerMetrics for Metrics {
         let unwritten = record.is_failing().then(|| Problem {
             code: "record_not_written",
             message: format!(
-                "the disk does not take the record; {} changes are kept in memory until it does, \
+                "the disk does not take the database; {} changes are kept in memory until it does, \
                  and nothing new is taken",
                 record.retained.get()
             ),
@@ -129,18 +129,18 @@ impl Metrics {
         );
         text.durations(
             "skep_sandbox_create_seconds",
-            "From the order of a sandbox until it runs and the record knows.",
+            "From the order of a sandbox until it runs and the database knows.",
             &metrics.create,
         );
         let spares = self.node.spares();
         text.gauge(
             "skep_pool_ready",
-            "Sandboxes that run and wait for an owner.",
+            "Spares: sandboxes that run and wait for an owner.",
             u64::try_from(spares.ready).unwrap_or(u64::MAX),
         );
         text.counters(
             "skep_pool_requests_total",
-            "Sandboxes that were asked for, by whether one was ready.",
+            "Sandboxes that were asked for, by whether there was a spare.",
             "found",
             [("ready", spares.given), ("none", spares.missing)],
         );
@@ -167,17 +167,17 @@ impl Metrics {
         let metrics = self.store.metrics();
         text.gauge(
             "skep_store_queue",
-            "Writes to the record that wait.",
+            "Writes to the database that wait.",
             metrics.queued.get(),
         );
         text.counter(
             "skep_store_refused_total",
-            "Writes to the record that were refused because too many waited.",
+            "Writes to the database that were refused because too many waited.",
             metrics.refused.get(),
         );
         text.gauge(
             "skep_store_failing",
-            "1 while the disk does not take the record.",
+            "1 while the disk does not take the database.",
             u64::from(metrics.is_failing()),
         );
         text.gauge(
@@ -192,7 +192,7 @@ impl Metrics {
         );
         text.durations(
             "skep_store_commit_seconds",
-            "Transactions of the record.",
+            "Transactions of the database.",
             &metrics.commits,
         );
     }

@@ -1,4 +1,4 @@
-//! A server for one command, on a machine where none runs.
+//! A server for one command, on a host where none runs.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
@@ -19,7 +19,7 @@ use crate::env_vars;
 
 /// How long it may take until it is ready.
 const START: Duration = Duration::from_secs(60);
-/// How long it may take to leave the machine as it was.
+/// How long it may take to leave the host as it was.
 const STOP: Duration = Duration::from_secs(30);
 
 /// A server that is gone, with all it made, when its standard input ends: when this is stopped or
@@ -28,7 +28,7 @@ const STOP: Duration = Duration::from_secs(30);
 pub(crate) struct PrivateServer {
     process: Child,
     /// Its data, which it removes itself.
-    folder: TempDir,
+    directory: TempDir,
     /// What it says, for the case that it fails. It has no name, so nothing of it is left.
     log: File,
     ready: Ready,
@@ -52,8 +52,8 @@ impl PrivateServer {
         config_file: Option<&Path>,
         config: &Config,
     ) -> Result<Self, CliError> {
-        let folder = tempfile::Builder::new().prefix("skep-run-").tempdir();
-        let folder = folder.map_err(CliError::failure)?;
+        let directory = tempfile::Builder::new().prefix("skep-run-").tempdir();
+        let directory = directory.map_err(CliError::failure)?;
         let mut log = tempfile::tempfile().map_err(CliError::failure)?;
         let stderr = log.try_clone().map_err(CliError::failure)?;
         let executable = std::env::current_exe().map_err(CliError::failure)?;
@@ -61,7 +61,7 @@ impl PrivateServer {
         command
             .args(["serve", "--private", "--json", "--listen", "127.0.0.1:0"])
             .arg("--data-dir")
-            .arg(folder.path())
+            .arg(directory.path())
             .arg("--cache-dir")
             .arg(&config.cache_dir)
             .env(env_vars::SKEP_LOG, "warn")
@@ -82,7 +82,7 @@ impl PrivateServer {
             Ok(Ok(_)) => match serde_json::from_str(&line) {
                 Ok(ready) => Ok(Self {
                     process,
-                    folder,
+                    directory,
                     log,
                     ready,
                 }),
@@ -111,8 +111,8 @@ impl PrivateServer {
         let ended = timeout(STOP, self.process.wait()).await;
         match ended {
             Ok(Ok(status)) if status.success() => {
-                // It has removed its data, and the folder was that.
-                let _gone = self.folder.keep();
+                // It has removed its data, and the directory was that.
+                let _gone = self.directory.keep();
                 Ok(())
             }
             Ok(Ok(status)) => Err(failed(&format!("ended with {status}"), &mut self.log)),
@@ -134,5 +134,5 @@ fn failed(what: &str, log: &mut File) -> CliError {
         (Ok(_), said) => said,
     };
     CliError::failure(format!("the server of this command {what}: {text}"))
-        .hint("`skep doctor` says what this machine lacks")
+        .hint("`skep doctor` says what this host lacks")
 }

@@ -2,21 +2,23 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use skep_api::Access;
 use skep_cli::CliError;
 use skep_control::{ApiKey, Control, Parts, TeamLimits};
+use skep_domain::{DnsSockets, Domain, LocalDns};
 use skep_image::Catalog;
 use skep_native::Native;
 use skep_node::{Node, NodeOptions};
-use skep_proxy::{Front, FrontConfig, Listener, Names};
+use skep_proxy::{Listener, Proxy, ProxyConfig};
 use skep_store::Store;
 use skep_types::TemplateReference;
 use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
 use tokio::net::unix::pipe;
-use tokio::net::{TcpListener, UdpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -27,14 +29,11 @@ use crate::housekeeping::forget_old_records;
 use crate::isolation;
 use crate::local_key;
 use crate::metrics::Metrics;
-use crate::tls::{self, Tls};
+use crate::tls;
 use crate::traces::Traces;
 use crate::wiring::{CatalogTemplates, HttpAgents, LocalNodes, NodeRoutes, StoreJournal};
 
-/// Where names below the domain are answered, if nobody else is there.
-const NAMES_PORT: u16 = 5354;
-
-/// What a client needs to know to connect.
+/// Everything that a client needs to connect.
 #[derive(Debug, Clone)]
 pub(crate) struct Ready {
     /// The URL of the API and, by headers, of every sandbox.
@@ -45,11 +44,11 @@ pub(crate) struct Ready {
     pub(crate) api_key: String,
     /// The certificate authority to trust, if it is our own.
     pub(crate) authority: Option<std::path::PathBuf>,
-    /// Where names below the domain are resolved.
+    /// Address at which names below the domain are resolved.
     pub(crate) names: Option<SocketAddr>,
 }
 
-/// What is chosen for one run, beside the configuration.
+/// Choices for one run, beside the configuration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Choices {
     pub(crate) access: Access,
@@ -57,10 +56,10 @@ pub(crate) struct Choices {
     pub(crate) ends: Ends,
 }
 
-/// What ends a server, beside a failure.
+/// Event that ends a server, beside a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ends {
-    /// A signal.
+    /// A signal of the operator or the service manager.
     BySignal,
     /// A signal, or the end of its standard input: whoever holds the other end has gone, however
     /// that came.
@@ -167,7 +166,7 @@ struct Server {
     isolation: Arc<Native>,
     node: Node,
     control: Control,
-    front: Front,
+    front: Proxy,
     listeners: Vec<Listener>,
     ready: Ready,
 }
@@ -212,8 +211,8 @@ impl Server {
             ))
         })?;
         let address = listener.local_addr().map_err(CliError::failure)?;
-        let tls = tls::open(config, choices.local_tls, address)?;
-        let domain = tls.as_ref().map(Tls::domain).or(config.domain.as_deref());
+        let tls = tls::open(config, choices.local_tls)?;
+        let domain = tls.as_ref().map(Domain::name).or(config.domain.as_deref());
         let public_domain = domain.map(|domain| with_port(domain, address.port(), tls.is_some()));
         let metrics = Arc::new(Metrics {
             node: node.clone(),
@@ -231,11 +230,11 @@ impl Server {
             metrics: Arc::<Metrics>::clone(&metrics),
         });
         let routes = Arc::new(NodeRoutes(node.clone()));
-        let front_config = FrontConfig {
+        let front_config = ProxyConfig {
             contexts_without_token: config.security.contexts_without_token,
             ..config.server.front(domain.unwrap_or("localhost"))
         };
-        let front = Front::new(front_config, api, routes);
+        let front = Proxy::new(front_config, api, routes);
         // The API shows the proxy's metrics, and the proxy is made with the API inside.
         metrics.proxy.get_or_init(|| front.metrics());
         let names = match (&tls, domain) {
@@ -249,11 +248,14 @@ impl Server {
             },
             domain: public_domain,
             api_key,
-            authority: tls.as_ref().and_then(Tls::authority),
+            authority: tls.as_ref().and_then(Domain::authority).map(Path::to_owned),
             names,
         };
         let listener = match tls {
-            Some(tls) => Listener::tls(listener, tls.into_config()),
+            Some(domain) => {
+                let config = domain.server_config().map_err(CliError::failure)?;
+                Listener::tls(listener, config)
+            }
             None => Listener::plain(listener),
         };
         Ok(Self {
@@ -269,9 +271,10 @@ impl Server {
 }
 
 async fn open_control(config: &Config, store: &Store, node: &Node) -> Result<Control, CliError> {
-    let host = match config.share_host_package_settings {
-        true => Some(Arc::new(crate::host_settings()?)),
-        false => None,
+    let host = if config.share_host_package_settings {
+        Some(Arc::new(crate::host_settings()?))
+    } else {
+        None
     };
     let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
     if let Err(error) = cache_users::register(&config.cache_dir, &config.data_dir) {
@@ -296,7 +299,7 @@ async fn open_control(config: &Config, store: &Store, node: &Node) -> Result<Con
     .map_err(CliError::failure)
 }
 
-/// The key in the data directory, made on the first start and known to the record.
+/// The key in the data directory, made on the first start and known to the database.
 async fn local_key(config: &Config, control: &Control) -> Result<String, CliError> {
     let make = || ApiKey::random().reveal().to_owned();
     let text = local_key::read_or_create(&config.data_dir, make).map_err(CliError::failure)?;
@@ -314,25 +317,15 @@ async fn local_key(config: &Config, control: &Control) -> Result<String, CliErro
 
 /// Answers names below `domain` on the address that the server listens on.
 async fn serve_names(domain: &str, address: SocketAddr) -> Result<SocketAddr, CliError> {
-    let names = Names::new(domain, vec![address.ip()]).map_err(CliError::failure)?;
-    // A resolver that was told the usual port finds it again after a restart; a second server
-    // on this machine takes another and says which.
-    let udp = match UdpSocket::bind((address.ip(), NAMES_PORT)).await {
-        Ok(socket) => socket,
-        Err(_) => UdpSocket::bind((address.ip(), 0))
-            .await
-            .map_err(CliError::failure)?,
-    };
-    let names_address = udp.local_addr().map_err(CliError::failure)?;
-    let tcp = TcpListener::bind(names_address)
+    let dns = LocalDns::new(domain, vec![address.ip()]).map_err(CliError::failure)?;
+    let sockets = DnsSockets::bind(address.ip())
         .await
         .map_err(CliError::failure)?;
+    let dns_address = sockets.address().map_err(CliError::failure)?;
     // It ends with the process: a question that is cut off is asked again.
-    drop(skep_telemetry::spawn(
-        "names",
-        names.serve(udp, tcp, CancellationToken::new()),
-    ));
-    Ok(names_address)
+    let serving = dns.serve(sockets, CancellationToken::new());
+    drop(skep_telemetry::spawn("local DNS", serving));
+    Ok(dns_address)
 }
 
 fn with_port(domain: &str, port: u16, tls: bool) -> String {

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config;
 
 /// Time limit for the collector to take one batch.
-const PATIENCE: Duration = Duration::from_secs(10);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Headers as a list `name=value,…`. They open the collector, so they are never printed.
 #[derive(Clone, PartialEq, Default, serde::Deserialize)]
@@ -73,7 +73,7 @@ impl Traces {
         drop(rustls::crypto::ring::default_provider().install_default());
         let client = reqwest::Client::builder()
             .default_headers(headers)
-            .timeout(PATIENCE)
+            .timeout(EXPORT_TIMEOUT)
             .build()
             .map_err(|error| CliError::failure(TracesError::Setup(error)))?;
         let (tracer, outbox) = trace::tracer(TraceOptions {
@@ -96,7 +96,7 @@ impl Traces {
     pub(crate) async fn finish(self) {
         self.stop.cancel();
         if self.sending.await.is_err() {
-            tracing::error!("the last spans were not sent");
+            tracing::error!("trace exporter panicked, last spans were not sent");
         }
     }
 }

@@ -40,7 +40,7 @@ END
     }
 }
 
-/// Tells a host, in one line.
+/// Prints the connection details as one line of JSON.
 pub(crate) fn announce_json(ready: &Ready) {
     let line = serde_json::json!({
         "apiUrl": ready.url,
@@ -53,7 +53,7 @@ pub(crate) fn announce_json(ready: &Ready) {
     print_line(&line.to_string());
 }
 
-/// Tells a person, ready to paste.
+/// Prints the connection details for a person, ready to paste.
 pub(crate) fn announce(ready: &Ready, example: Example) {
     print_note(&format!(
         "\nserving on {} — Ctrl-C stops it; sandboxes live on\n",

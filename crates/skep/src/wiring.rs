@@ -1,4 +1,4 @@
-//! How the parts are put together: each adapter fills the port of one part with another.
+//! Adapters between the parts: each fills the port of one part with another.
 
 mod agents;
 mod journal;

@@ -14,10 +14,10 @@ use answer::{Verdict, judge};
 use hickory_proto::op::{Message, MessageType};
 use hickory_proto::rr::RData;
 use ipnet::Ipv4Net;
-use skep_proxy::Names;
+use skep_domain::LocalDns;
 
-static NAMES: LazyLock<Names> = LazyLock::new(|| {
-    Names::new("skep.test", vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]).expect("a domain name")
+static LOCAL_DNS: LazyLock<LocalDns> = LazyLock::new(|| {
+    LocalDns::new("skep.test", vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]).expect("a domain name")
 });
 
 /// Ranges that answers must not lead to, and the exception.
@@ -65,7 +65,7 @@ pub(super) fn check(data: &[u8]) {
 }
 
 fn local_domain(question: &[u8]) {
-    if let Some(answer) = NAMES.answer(question) {
+    if let Some(answer) = LOCAL_DNS.answer(question) {
         is_answer_to(question, &answer);
         let read = Message::from_vec(&answer).expect("we write what can be read");
         for record in &read.answers {

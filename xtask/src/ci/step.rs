@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -15,7 +14,7 @@ use super::counts::Counts;
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) is_quick: bool,
-    command: Mutex<Command>,
+    command: Command,
 }
 
 /// Result of a step.
@@ -40,7 +39,7 @@ impl Step {
         Self {
             name,
             is_quick: false,
-            command: Mutex::new(command),
+            command,
         }
     }
 
@@ -56,10 +55,10 @@ impl Step {
     ///
     /// A command that succeeds without counting anything counts as one; one that fails without
     /// saying what failed counts as one failure.
-    pub(crate) fn run(&self, root: &Path, console: &mut impl Write) -> anyhow::Result<Outcome> {
+    pub(crate) fn run(&mut self, root: &Path, console: &mut impl Write) -> anyhow::Result<Outcome> {
         let start = Instant::now();
-        let mut command = self.command.lock().expect("nobody panics with it");
-        let mut child = command
+        let mut child = self
+            .command
             .current_dir(root)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

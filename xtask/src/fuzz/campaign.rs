@@ -65,17 +65,17 @@ impl fmt::Display for Outcome {
 
 impl Campaign {
     pub(crate) fn new(root: &Path, program: &Path, name: &str) -> Self {
-        let folder = root.join("target/fuzz");
+        let directory = root.join("target/fuzz");
         Self {
             name: name.to_owned(),
             program: program.to_owned(),
             seeds: root.join("fuzz/seeds").join(name),
             corpus: Corpus::new(
                 root.join("fuzz/corpus").join(format!("{name}.tar.gz")),
-                folder.join("corpus").join(name),
+                directory.join("corpus").join(name),
             ),
-            found: folder.join("found").join(name),
-            crashes: folder.join("crashes").join(name),
+            found: directory.join("found").join(name),
+            crashes: directory.join("crashes").join(name),
         }
     }
 
@@ -86,8 +86,8 @@ impl Campaign {
     /// Tries the corpus, and then whatever comes of it, for as long as it is given.
     pub(crate) fn run(&self, duration: Duration, is_root: bool) -> anyhow::Result<Outcome> {
         let start = Instant::now();
-        for folder in [&self.found, &self.crashes] {
-            make(folder)?;
+        for directory in [&self.found, &self.crashes] {
+            make(directory)?;
         }
         let corpus = self.corpus.unpack()?;
         let mut command = self.command(is_root);
@@ -117,8 +117,8 @@ impl Campaign {
     pub(crate) fn minimise(&self, is_root: bool) -> anyhow::Result<String> {
         let merged = self.found.with_extension("merged");
         remove(&merged)?;
-        for folder in [&self.found, &merged] {
-            make(folder)?;
+        for directory in [&self.found, &merged] {
+            make(directory)?;
         }
         let corpus = self.corpus.unpack()?;
         // libFuzzer leaves out what the first directory reaches already.
@@ -193,14 +193,15 @@ fn edges(log: &str) -> u64 {
     last.unwrap_or(0)
 }
 
-pub(super) fn make(folder: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make `{}`", folder.display()))
+pub(super) fn make(directory: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(directory)
+        .with_context(|| format!("cannot make `{}`", directory.display()))
 }
 
-pub(super) fn remove(folder: &Path) -> anyhow::Result<()> {
-    match std::fs::remove_dir_all(folder) {
+pub(super) fn remove(directory: &Path) -> anyhow::Result<()> {
+    match std::fs::remove_dir_all(directory) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove `{}`", folder.display()))
+            Err(error).with_context(|| format!("cannot remove `{}`", directory.display()))
         }
         Ok(()) | Err(_) => Ok(()),
     }
@@ -220,9 +221,9 @@ fn copy_files(from: &Path, to: &Path) -> anyhow::Result<Vec<OsString>> {
     copied().with_context(|| format!("cannot copy `{}`", from.display()))
 }
 
-fn count(folder: &Path) -> anyhow::Result<usize> {
-    let entries =
-        std::fs::read_dir(folder).with_context(|| format!("cannot list `{}`", folder.display()))?;
+fn count(directory: &Path) -> anyhow::Result<usize> {
+    let entries = std::fs::read_dir(directory)
+        .with_context(|| format!("cannot list `{}`", directory.display()))?;
     Ok(entries.count())
 }
 
@@ -253,10 +254,10 @@ mod tests {
 
     #[test]
     fn a_program_that_fails_is_a_failure() {
-        let folder = std::env::temp_dir().join(format!("skep-xtask-{}", std::process::id()));
-        let campaign = Campaign::new(&folder, Path::new("/bin/false"), "dns");
+        let directory = std::env::temp_dir().join(format!("skep-xtask-{}", std::process::id()));
+        let campaign = Campaign::new(&directory, Path::new("/bin/false"), "dns");
         let outcome = campaign.run(Duration::from_secs(1), true).unwrap();
-        remove(&folder).unwrap();
+        remove(&directory).unwrap();
         assert!(outcome.failure.is_some());
     }
 }

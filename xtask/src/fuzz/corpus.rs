@@ -81,16 +81,16 @@ mod tests {
 
     #[test]
     fn a_corpus_comes_out_of_its_archive_as_it_went_in() {
-        let folder = tempfile::tempdir().unwrap();
-        let inputs = folder.path().join("inputs");
+        let directory = tempfile::tempdir().unwrap();
+        let inputs = directory.path().join("inputs");
         fs::create_dir(&inputs).unwrap();
         for (name, content) in [("a", &b"\0\xff"[..]), ("b", b""), ("-c", b"--help")] {
             fs::write(inputs.join(name), content).unwrap();
         }
         let corpus = |name: &str| {
             Corpus::new(
-                folder.path().join(format!("archives/{name}.tar.gz")),
-                folder.path().join(name),
+                directory.path().join(format!("archives/{name}.tar.gz")),
+                directory.path().join(name),
             )
         };
         let first = corpus("first");
@@ -113,10 +113,10 @@ mod tests {
 
     #[test]
     fn a_target_without_an_archive_has_an_empty_corpus() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let corpus = Corpus::new(
-            folder.path().join("none.tar.gz"),
-            folder.path().join("none"),
+            directory.path().join("none.tar.gz"),
+            directory.path().join("none"),
         );
         assert_eq!(fs::read_dir(corpus.unpack().unwrap()).unwrap().count(), 0);
     }

@@ -105,22 +105,22 @@ struct Exception {
 
 const EXCEPTIONS: &[Exception] = &[
     Exception {
-        file: "process/groups.rs",
+        file: "process/cgroups.rs",
         name: "rustix::fs::openat",
         reason: "names that the kernel or this file chose, in a cgroup that only the agent has",
     },
     Exception {
-        file: "process/groups.rs",
+        file: "process/cgroups.rs",
         name: "rustix::fs::mkdirat",
         reason: "`kernel-<number>`, with a bound, in a cgroup that only the agent has",
     },
     Exception {
-        file: "household.rs",
+        file: "handle.rs",
         name: "std::path::Path",
         reason: "a type of its interface; what it names is opened by `rootfs`",
     },
     Exception {
-        file: "household.rs",
+        file: "handle.rs",
         name: "std::path::PathBuf",
         reason: "a type of its interface; what it names is opened by `rootfs`",
     },

@@ -22,7 +22,7 @@ fn complaint(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.split('/').collect();
     let stem = parts.last()?.strip_suffix(".rs")?;
     if stem == "mod" {
-        return Some("no mod.rs: write `foo.rs` beside the folder `foo`".to_owned());
+        return Some("no mod.rs: write `foo.rs` beside the directory `foo`".to_owned());
     }
     let empty = parts
         .iter()

@@ -103,6 +103,7 @@ const TABLE: &[Entry] = &[
         Place::Server,
         &["axum", "skep-isolation", "skep-native"],
     ),
+    entry("skep-domain", Row::Mechanism, Place::Server, HTTP),
     entry(
         "skep-packages",
         Row::Mechanism,

@@ -63,12 +63,14 @@ fn collect_routes(stream: TokenStream, found: &mut BTreeSet<String>) {
             let Some(TokenTree::Literal(path)) = inner.first() else {
                 continue;
             };
-            let path = path.to_string();
-            let path = path.trim_matches('"');
+            let quoted = path.to_string();
+            let path = quoted.trim_matches('"');
             // `post(create).get(list)`; what they call is in brackets of its own.
-            let methods = calls(&inner).map(|(name, _)| name);
-            let methods = methods.filter(|name| METHODS.contains(&name.as_str()));
-            found.extend(methods.map(|method| format!("{method} {path}")));
+            let routes = calls(&inner)
+                .map(|(name, _)| name)
+                .filter(|name| METHODS.contains(&name.as_str()))
+                .map(|method| format!("{method} {path}"));
+            found.extend(routes);
         }
     }
     for tree in trees {

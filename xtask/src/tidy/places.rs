@@ -1,4 +1,4 @@
-//! Rule that nothing in the repository names the machine somebody worked on, or a mirror only they
+//! Rule that nothing in the repository names the host somebody worked on, or a mirror only they
 //! have.
 
 use std::net::IpAddr;
@@ -100,11 +100,11 @@ fn hosts(line: &str) -> impl Iterator<Item = &str> {
             .map_or(authority, |(_, host)| host);
         // What is put together at run time is nobody's host.
         let is_pattern = host.contains(['{', '$', '<', '*', '%']);
-        let host = host
+        let name = host
             .split_once(':')
-            .map_or(host, |(host, _)| host)
+            .map_or(host, |(name, _)| name)
             .trim_end_matches('.');
-        (!is_pattern && !host.is_empty()).then_some(host)
+        (!is_pattern && !name.is_empty()).then_some(name)
     })
 }
 

@@ -16,7 +16,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut listed_by_members = BTreeSet::new();
     for file in &tree.files {
-        let Some(folder) = member_folder(&file.path) else {
+        let Some(directory) = member_folder(&file.path) else {
             continue;
         };
         let Ok(manifest) = file.text.parse::<toml::Table>() else {
@@ -25,11 +25,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         };
         let product = heads_below(
             tree,
-            &[format!("{folder}/src/"), format!("{folder}/build.rs")],
+            &[format!("{directory}/src/"), format!("{directory}/build.rs")],
         );
         let tests = heads_below(
             tree,
-            &[format!("{folder}/tests/"), format!("{folder}/benches/")],
+            &[
+                format!("{directory}/tests/"),
+                format!("{directory}/benches/"),
+            ],
         );
         for name in names(&manifest, "dependencies") {
             let identifier = name.replace('-', "_");
@@ -64,8 +67,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
 
 /// The directory of the member whose manifest is at `path`.
 fn member_folder(path: &str) -> Option<&str> {
-    let folder = path.strip_suffix("/Cargo.toml")?;
-    (folder == "xtask" || folder.starts_with("crates/")).then_some(folder)
+    let directory = path.strip_suffix("/Cargo.toml")?;
+    (directory == "xtask" || directory.starts_with("crates/")).then_some(directory)
 }
 
 fn unused_by_all(tree: &Tree, listed: &BTreeSet<String>) -> Vec<Violation> {

@@ -42,7 +42,7 @@ pub(crate) async fn compose(
     if request.destination.is_empty() {
         return Err(RestError::bad_request("destination is required"));
     }
-    let (config, accounts) = (agent.settings.current(), agent.place.accounts.clone());
+    let (config, accounts) = (agent.settings.current(), agent.spawner.accounts.clone());
     let paths = blocking(move || {
         let username = request.username.as_deref().filter(|name| !name.is_empty());
         let view = View::of(&accounts, &config, username)?;

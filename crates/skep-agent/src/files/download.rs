@@ -57,7 +57,7 @@ pub(crate) async fn download(
     let coding = choose(text(ACCEPT_ENCODING), conditional)
         .ok_or_else(|| RestError::new(StatusCode::NOT_ACCEPTABLE, "no acceptable encoding"))?;
 
-    let (config, accounts) = (agent.settings.current(), agent.place.accounts.clone());
+    let (config, accounts) = (agent.settings.current(), agent.spawner.accounts.clone());
     let opened = blocking(move || {
         let view = View::of(&accounts, &config, query.username())?;
         open_file(&view.resolve(&query.path)?)

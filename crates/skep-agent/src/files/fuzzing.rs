@@ -1,4 +1,4 @@
-//! Doors to the readers of `/files`.
+//! Entry points to the readers of `/files`.
 
 use super::range::{self, Wanted};
 use super::{content, metadata};

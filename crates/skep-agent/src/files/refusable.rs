@@ -15,7 +15,7 @@ use futures_util::{Stream, StreamExt};
 use tokio::sync::oneshot;
 
 /// Time for which a refused client may go on sending before it is cut off.
-const PATIENCE: Duration = Duration::from_secs(30);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A body that comes back to its [`Refusal`] if it is dropped before its end.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Refusal {
         };
         skep_telemetry::spawn("drain refused upload", async move {
             let read_all = async { while let Some(Ok(_)) = body.next().await {} };
-            if tokio::time::timeout(PATIENCE, read_all).await.is_err() {
+            if tokio::time::timeout(DRAIN_TIMEOUT, read_all).await.is_err() {
                 tracing::debug!("a refused client goes on sending and is cut off");
             }
         });

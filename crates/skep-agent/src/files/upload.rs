@@ -85,7 +85,7 @@ async fn write_files(
     let metadata = metadata::from_headers(headers)
         .map_err(|error| RestError::bad_request(error.to_string()))?;
     let body = decoded(headers, body)?;
-    let (config, accounts) = (agent.settings.current(), agent.place.accounts.clone());
+    let (config, accounts) = (agent.settings.current(), agent.spawner.accounts.clone());
     let (query, view) = blocking(move || {
         let view = View::of(&accounts, &config, query.username())?;
         Ok((query, view))

@@ -10,14 +10,14 @@ use skep_wire::rpc::filesystem::{EntryInfo, FileType as WireType};
 
 use super::FileError;
 use crate::rootfs::{Directory, Location, Name};
-use crate::users::Names;
+use crate::users::OwnerNames;
 use crate::{path, rootfs};
 
 /// The extended attributes in which clients keep what they want to know about a file.
 pub(crate) const METADATA_PREFIX: &str = "user.e2b.";
 
 /// Describes what `path` names, without following it if it is a link.
-pub(crate) fn describe(path: &str, names: &Names) -> Result<EntryInfo, FileError> {
+pub(crate) fn describe(path: &str, names: &OwnerNames) -> Result<EntryInfo, FileError> {
     Location::find(path)
         .and_then(|found| describe_in(&found.directory, &found.name, path, names))
         .map_err(|source| FileError::io("stat", path, source))
@@ -28,7 +28,7 @@ pub(crate) fn describe_in(
     directory: &Directory,
     name: &Name,
     path: &str,
-    names: &Names,
+    names: &OwnerNames,
 ) -> io::Result<EntryInfo> {
     let stat = directory.stat(name)?;
     let kind = FileType::from_raw_mode(stat.st_mode);
@@ -191,14 +191,14 @@ mod tests {
 
     #[test]
     fn a_link_shows_what_it_leads_to_and_a_broken_one_where_it_would() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
         std::fs::create_dir(at("real")).unwrap();
         std::os::unix::fs::symlink("real", at("link")).unwrap();
         std::os::unix::fs::symlink("link", at("chain")).unwrap();
         std::os::unix::fs::symlink("gone/./x", at("broken")).unwrap();
         std::os::unix::fs::symlink("loop", at("loop")).unwrap();
-        let names = Names::default();
+        let names = OwnerNames::default();
         let real = std::fs::canonicalize(at("real"))
             .unwrap()
             .to_str()

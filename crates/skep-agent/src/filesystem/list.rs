@@ -13,7 +13,7 @@ use skep_wire::rpc::filesystem::EntryInfo;
 use super::{FileError, entry, size};
 use crate::path;
 use crate::rootfs::{Directory, Entry};
-use crate::users::Names;
+use crate::users::OwnerNames;
 
 /// The entries that one answer may hold.
 const MAX_ENTRIES: usize = 50_000;
@@ -28,7 +28,7 @@ const MAX_BYTES: usize = 16 << 20;
 pub(crate) fn list(
     directory: &str,
     depth: u32,
-    names: &Names,
+    names: &OwnerNames,
 ) -> Result<Vec<EntryInfo>, FileError> {
     let room = Room {
         entries: MAX_ENTRIES,
@@ -41,7 +41,7 @@ fn list_within(
     room: Room,
     directory: &str,
     depth: u32,
-    names: &Names,
+    names: &OwnerNames,
 ) -> Result<Vec<EntryInfo>, FileError> {
     let failed = |error: io::Error| match Errno::from_io_error(&error) {
         Some(Errno::NOTDIR) => FileError::NotADirectory {
@@ -99,7 +99,7 @@ impl Room {
 
 struct Listing<'a> {
     shown_as: &'a str,
-    names: &'a Names,
+    names: &'a OwnerNames,
     left: Room,
 }
 

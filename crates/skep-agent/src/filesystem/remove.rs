@@ -45,8 +45,8 @@ mod tests {
 
     #[test]
     fn a_tree_deeper_than_any_path_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().join("top");
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().join("top");
         plant(&top, 5000, &["side"]);
         remove(top.to_str().unwrap()).unwrap();
         assert!(!top.exists());
@@ -54,8 +54,8 @@ mod tests {
 
     #[test]
     fn a_deep_tree_needs_few_descriptors_and_little_stack() {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().join("top");
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().join("top");
         plant(&top, 5000, &[]);
         let most = std::sync::atomic::AtomicUsize::new(0);
         let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
@@ -76,8 +76,8 @@ mod tests {
 
     #[test]
     fn what_a_removal_that_broke_off_has_left_is_no_obstacle() {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().join("top");
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().join("top");
         plant(&top, 100, &[".removing-1", ".removing-2"]);
         remove(top.to_str().unwrap()).unwrap();
         assert!(!top.exists());
@@ -85,26 +85,26 @@ mod tests {
 
     #[test]
     fn a_link_is_removed_and_not_what_it_leads_to() {
-        let folder = tempfile::tempdir().unwrap();
-        let kept = folder.path().join("kept");
+        let directory = tempfile::tempdir().unwrap();
+        let kept = directory.path().join("kept");
         std::fs::create_dir(&kept).unwrap();
         std::fs::write(kept.join("file"), "x").unwrap();
-        let tree = folder.path().join("tree");
+        let tree = directory.path().join("tree");
         std::fs::create_dir(&tree).unwrap();
-        for place in [folder.path().join("link"), tree.join("link")] {
+        for place in [directory.path().join("link"), tree.join("link")] {
             std::os::unix::fs::symlink(&kept, place).unwrap();
         }
-        remove(folder.path().join("link").to_str().unwrap()).unwrap();
+        remove(directory.path().join("link").to_str().unwrap()).unwrap();
         remove(tree.to_str().unwrap()).unwrap();
         assert!(!tree.exists() && kept.join("file").exists());
     }
 
     #[test]
     fn a_directory_that_cannot_be_removed_keeps_what_is_in_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
         std::fs::write(&file, "x").unwrap();
-        let here = folder.path().to_str().unwrap();
+        let here = directory.path().to_str().unwrap();
         for path in [
             format!("{here}/."),
             format!("{here}/x/.."),

@@ -57,7 +57,7 @@ pub(crate) async fn with_view<T: Send + 'static>(
     work: impl FnOnce(&View) -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, FileError> {
     let username = caller::username(context.headers());
-    let (config, accounts) = (agent.settings.current(), agent.place.accounts.clone());
+    let (config, accounts) = (agent.settings.current(), agent.spawner.accounts.clone());
     blocking(move || work(&View::of(&accounts, &config, username.as_deref())?)).await
 }
 

@@ -15,14 +15,15 @@ pub(crate) mod service;
 mod tree;
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rustix::fs::inotify;
 use rustix::io::Errno;
 
 use super::{FileError, blocking};
-use crate::channel::{Channel, MAX_PIECE};
+use crate::pipe_end::{MAX_PIECE, PipeEnd};
 use crate::rootfs::Directory;
 use crate::users::Accounts;
 use memory::Memory;
@@ -52,7 +53,7 @@ pub(super) enum Gap {
 /// A directory under watch.
 #[derive(Debug)]
 pub(super) struct Watch {
-    channel: Channel,
+    channel: PipeEnd,
     /// Protects the order of events: held while the kernel's queue is read and interpreted, on
     /// the blocking pool only.
     tree: Mutex<Tree>,
@@ -84,7 +85,7 @@ impl Watch {
         let mut tree = Tree::new(directory, wanted, accounts, memory);
         tree.plant(&queue).map_err(failed)?;
         let channel =
-            Channel::new(queue).map_err(|source| FileError::io("watch", &path, source))?;
+            PipeEnd::new(queue).map_err(|source| FileError::io("watch", &path, source))?;
         Ok(Self {
             channel,
             tree: Mutex::new(tree),
@@ -126,7 +127,7 @@ impl Watch {
     }
 
     fn with_tree<T>(&self, then: impl FnOnce(&mut Tree) -> T) -> T {
-        let mut tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tree = self.tree.lock();
         let mut left = MAX_PIECES;
         loop {
             let Ok(Some(piece)) = self.channel.read_now(MAX_PIECE) else {

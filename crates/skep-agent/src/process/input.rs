@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::channel::Channel;
+use crate::pipe_end::PipeEnd;
 
 /// Writes that wait for their turn; callers beyond wait to be queued.
 const QUEUE: usize = 8;
@@ -38,16 +38,16 @@ pub(super) enum Request {
 }
 
 impl Input {
-    pub(super) fn stdin(channel: Channel) -> Self {
+    pub(super) fn stdin(channel: PipeEnd) -> Self {
         Self::Stdin(start(Arc::new(channel)))
     }
 
-    pub(super) fn terminal(channel: Arc<Channel>) -> Self {
+    pub(super) fn terminal(channel: Arc<PipeEnd>) -> Self {
         Self::Terminal(start(channel))
     }
 }
 
-fn start(channel: Arc<Channel>) -> mpsc::Sender<Request> {
+fn start(channel: Arc<PipeEnd>) -> mpsc::Sender<Request> {
     let (sender, receiver) = mpsc::channel(QUEUE);
     skep_telemetry::spawn("process input", feed(channel, receiver));
     sender
@@ -77,7 +77,7 @@ async fn ask(
 }
 
 /// Ends, and with it closes the channel, when asked to or when the process is forgotten.
-async fn feed(channel: Arc<Channel>, mut queue: mpsc::Receiver<Request>) {
+async fn feed(channel: Arc<PipeEnd>, mut queue: mpsc::Receiver<Request>) {
     while let Some(request) = queue.recv().await {
         match request {
             Request::Write { data, mut done } => {

@@ -16,14 +16,14 @@ use skep_wire::rpc::process as wire;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::audience::Audience;
 use super::input::Input;
 use super::owner::{Outputs, own};
-use super::place::{Ties, WorkPlace};
+use super::spawner::{Attachments, Spawner};
 use super::starting::Starting;
+use super::subscribers::Subscribers;
 use super::{Process, Processes, window};
-use crate::channel::Channel;
 use crate::path::PathError;
+use crate::pipe_end::PipeEnd;
 use crate::rootfs;
 use crate::users::{User, UserError};
 
@@ -57,14 +57,14 @@ pub(crate) enum StartError {
     NotADirectory { path: String },
     #[error("cannot start '{command}'")]
     Spawn { command: String, source: SpawnError },
-    #[error("'{command}' did not start within {} s; something in the sandbox stops it", patience.as_secs())]
-    Stuck { command: String, patience: Duration },
+    #[error("'{command}' did not start within {} s; something in the sandbox stops it", timeout.as_secs())]
+    Stuck { command: String, timeout: Duration },
     #[error("cannot make a cgroup for the process")]
-    Group(#[source] io::Error),
+    Cgroup(#[source] io::Error),
     #[error("cannot have a kernel forked")]
     Fork(#[source] io::Error),
-    #[error("cannot make the channels of the process")]
-    Channels(#[source] io::Error),
+    #[error("cannot make the pipes of the process")]
+    Stdio(#[source] io::Error),
 }
 
 /// Starts a process and listens to it from its first byte.
@@ -73,13 +73,13 @@ pub(crate) enum StartError {
 /// process that is known and has its deadline, not one that nobody knows.
 pub(super) async fn start(
     processes: Arc<Processes>,
-    place: Arc<WorkPlace>,
+    spawner: Arc<Spawner>,
     config: Arc<AgentConfig>,
     launch: Launch,
 ) -> Result<
     (
         Arc<Process>,
-        tokio::sync::mpsc::Receiver<super::audience::Output>,
+        tokio::sync::mpsc::Receiver<super::subscribers::Output>,
     ),
     StartError,
 > {
@@ -87,15 +87,15 @@ pub(super) async fn start(
         let deadline = launch.deadline;
         let forked = {
             let processes = Arc::clone(&processes);
-            tokio::task::spawn_blocking(move || fork(&processes, &place, &config, launch))
+            tokio::task::spawn_blocking(move || fork(&processes, &spawner, &config, launch))
         };
         let forked = forked
             .await
-            .map_err(|panic| StartError::Channels(io::Error::other(panic)))??;
+            .map_err(|panic| StartError::Stdio(io::Error::other(panic)))??;
         forked.starting.run().await?;
         let process = Arc::new(forked.process);
         // Before anything is read from the process, so that the caller gets its first byte.
-        let listener = process.audience.join();
+        let output = process.subscribers.subscribe();
         processes.add(Arc::clone(&process));
         skep_telemetry::spawn(
             "own process",
@@ -107,11 +107,11 @@ pub(super) async fn start(
                 deadline,
             ),
         );
-        Ok((process, listener))
+        Ok((process, output))
     });
     match task.await {
         Ok(Some(answer)) => answer,
-        Ok(None) | Err(_) => Err(StartError::Channels(io::Error::other("starting panicked"))),
+        Ok(None) | Err(_) => Err(StartError::Stdio(io::Error::other("starting panicked"))),
     }
 }
 
@@ -124,29 +124,29 @@ struct Forked {
 
 fn fork(
     processes: &Processes,
-    place: &WorkPlace,
+    spawner: &Spawner,
     config: &AgentConfig,
     launch: Launch,
 ) -> Result<Forked, StartError> {
-    let user = place.user(launch.username.as_deref(), config)?;
-    let channels = match &launch.terminal {
-        Some(size) => Channels::terminal(size, &user),
-        None => Channels::pipes(launch.stdin),
+    let user = spawner.user(launch.username.as_deref(), config)?;
+    let stdio = match &launch.terminal {
+        Some(size) => Stdio::terminal(size, &user),
+        None => Stdio::pipes(launch.stdin),
     };
-    let channels = channels.map_err(StartError::Channels)?;
-    let (starting, exit) = place.fork(
+    let stdio = stdio.map_err(StartError::Stdio)?;
+    let (starting, exit) = spawner.fork(
         processes.reaper(),
         config,
         &user,
         &launch.process,
-        &Ties {
-            standard: channels.standard(),
+        &Attachments {
+            standard: stdio.standard(),
             has_terminal: launch.terminal.is_some(),
-            group: None,
+            cgroup: None,
         },
     )?;
     // Closes the child's ends: its output only ends when no copy of them is open any more.
-    let (input, outputs) = channels.into_ours();
+    let (input, outputs) = stdio.into_ours();
     let process = Process {
         pid: starting.pid,
         config: launch.process,
@@ -156,7 +156,7 @@ fn fork(
             Outputs::Terminal(terminal) => Some(Arc::clone(terminal)),
             Outputs::Pipes { .. } => None,
         },
-        audience: Audience::default(),
+        subscribers: Subscribers::default(),
         released: CancellationToken::new(),
         gone: CancellationToken::new(),
     };
@@ -169,29 +169,29 @@ fn fork(
 }
 
 /// The two ends of everything between the agent and a process.
-enum Channels {
+enum Stdio {
     Pipes {
         stdin: Stdin,
-        stdout: (Channel, OwnedFd),
-        stderr: (Channel, OwnedFd),
+        stdout: (PipeEnd, OwnedFd),
+        stderr: (PipeEnd, OwnedFd),
     },
     Terminal {
-        ours: Channel,
+        ours: PipeEnd,
         theirs: OwnedFd,
     },
 }
 
 enum Stdin {
-    Pipe { ours: Channel, theirs: OwnedFd },
+    Pipe { ours: PipeEnd, theirs: OwnedFd },
     Null(OwnedFd),
 }
 
-impl Channels {
+impl Stdio {
     fn pipes(stdin: bool) -> io::Result<Self> {
         let stdin = if stdin {
             let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
             Stdin::Pipe {
-                ours: Channel::new(ours)?,
+                ours: PipeEnd::new(ours)?,
                 theirs,
             }
         } else {
@@ -199,7 +199,7 @@ impl Channels {
         };
         let output = || -> io::Result<_> {
             let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
-            Ok((Channel::new(ours)?, theirs))
+            Ok((PipeEnd::new(ours)?, theirs))
         };
         Ok(Self::Pipes {
             stdin,
@@ -219,7 +219,7 @@ impl Channels {
         let owner = rustix::fs::Uid::from_raw(user.uid);
         rustix::fs::fchown(&theirs, Some(owner), None)?;
         Ok(Self::Terminal {
-            ours: Channel::new(ours)?,
+            ours: PipeEnd::new(ours)?,
             theirs,
         })
     }

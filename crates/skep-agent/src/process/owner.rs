@@ -8,14 +8,14 @@ use rustix::process::{Signal, WaitStatus};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::audience::Output;
+use super::subscribers::Output;
 use super::{Process, Processes};
-use crate::channel::{Channel, MAX_PIECE};
 use crate::exit_status::Ended;
 use crate::log::{Lines, SandboxLog, Stream};
+use crate::pipe_end::{MAX_PIECE, PipeEnd};
 
 /// Limit for output that others still write after the end of a signalled process: a full pipe.
-const LAST_WORDS: usize = 1 << 20;
+const TAIL: usize = 1 << 20;
 
 /// A terminal gives less at once than a pipe.
 const TERMINAL_PIECE: usize = 16 << 10;
@@ -23,8 +23,8 @@ const TERMINAL_PIECE: usize = 16 << 10;
 /// Sources of the output of a process.
 #[derive(Debug)]
 pub(super) enum Outputs {
-    Pipes { stdout: Channel, stderr: Channel },
-    Terminal(Arc<Channel>),
+    Pipes { stdout: PipeEnd, stderr: PipeEnd },
+    Terminal(Arc<PipeEnd>),
 }
 
 /// Sees a process to its end: until it has exited, and its output has come to an end or
@@ -69,7 +69,7 @@ pub(super) async fn own(
     log.ended(process.pid(), &ended);
     // First forgotten, then told: who has seen the end no longer finds the process in a list.
     processes.retire(&process, ended.clone());
-    process.audience.end(ended);
+    process.subscribers.end(ended);
     process.gone.cancel();
 }
 
@@ -123,7 +123,7 @@ async fn drain(process: &Process, outputs: &Outputs, log: &SandboxLog, finish: &
 
 /// One output of a process, on its way to whoever listens.
 struct Source<'a> {
-    channel: &'a Channel,
+    channel: &'a PipeEnd,
     limit: usize,
     output: fn(Bytes) -> Output,
     /// Missing for what is not kept in the log.
@@ -136,7 +136,7 @@ impl Source<'_> {
             let piece = tokio::select! {
                 biased;
                 piece = self.channel.read(self.limit) => piece,
-                () = finish.cancelled() => return self.last_words(process).await,
+                () = finish.cancelled() => return self.publish_tail(process).await,
             };
             match piece {
                 Ok(Some(piece)) => self.publish(process, piece).await,
@@ -147,15 +147,15 @@ impl Source<'_> {
                 }
             }
             if finish.is_cancelled() {
-                return self.last_words(process).await;
+                return self.publish_tail(process).await;
             }
         }
     }
 
     /// Publishes the output that is in the pipe already, and not more than fits into one: others
     /// may go on writing.
-    async fn last_words(mut self, process: &Process) {
-        let mut left = LAST_WORDS;
+    async fn publish_tail(mut self, process: &Process) {
+        let mut left = TAIL;
         while left > 0
             && let Ok(Some(piece)) = self.channel.read_now(self.limit)
         {
@@ -168,6 +168,6 @@ impl Source<'_> {
         if let Some(lines) = &mut self.lines {
             lines.take(&piece);
         }
-        process.audience.publish((self.output)(piece)).await;
+        process.subscribers.publish((self.output)(piece)).await;
     }
 }

@@ -1,9 +1,10 @@
 //! The processes that callers can name.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use skep_wire::rpc::process::process_selector::Selector;
 
 use super::Process;
@@ -76,7 +77,7 @@ impl Processes {
     }
 
     pub(super) fn add(&self, process: Arc<Process>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // The kernel gives numbers again; the older bearer can no longer be meant.
         let pid = process.pid();
         state.retired.retain(|retired| retired.pid != pid);
@@ -85,7 +86,7 @@ impl Processes {
 
     /// Moves a process from the living to those whose end is remembered.
     pub(super) fn retire(&self, process: &Arc<Process>, ended: Ended) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let pid = process.pid();
         // The number may belong to a younger process by now: the kernel is free to give it
         // again as soon as the reaper has seen the end.
@@ -107,12 +108,12 @@ impl Processes {
     }
 
     pub(super) fn list(&self) -> Vec<Arc<Process>> {
-        self.lock().live.values().cloned().collect()
+        self.state.lock().live.values().cloned().collect()
     }
 
     /// Finds a living process, or else one whose end is still remembered.
     pub(super) fn find(&self, selector: Option<&Selector>) -> Result<Found, SelectError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.forget();
         match selector {
             None => Err(SelectError::Missing),
@@ -145,10 +146,6 @@ impl Processes {
                 None => SelectError::Missing,
             }),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -18,16 +18,16 @@ use skep_wire::rpc::process::process_selector::Selector;
 use tokio::sync::mpsc;
 
 use super::Process;
-use super::audience::Output;
 use super::input::{self, Input};
 use super::launch::{Launch, StartError, start};
 use super::registry::{Found, SelectError};
+use super::subscribers::Output;
 use crate::agent::Agent;
 use crate::caller;
 use crate::exit_status::Ended;
 
 /// Time for which the answer to a kill waits for the end of the process.
-const KILL_PATIENCE: Duration = Duration::from_secs(1);
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl From<SelectError> for ConnectError {
     fn from(error: SelectError) -> Self {
@@ -65,7 +65,7 @@ impl From<StartError> for ConnectError {
                 | SpawnStep::Credentials => ErrorCode::Internal,
             },
             StartError::Stuck { .. } => ErrorCode::Internal,
-            StartError::Group(source) | StartError::Fork(source) | StartError::Channels(source) => {
+            StartError::Cgroup(source) | StartError::Fork(source) | StartError::Stdio(source) => {
                 match Errno::from_io_error(source) {
                     Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
                         ErrorCode::ResourceExhausted
@@ -117,9 +117,9 @@ pub(crate) async fn start_process(
         username: caller::username(context.headers()),
         deadline: context.deadline(),
     };
-    let (processes, place) = (Arc::clone(&agent.processes), Arc::clone(&agent.place));
-    let (process, listener) = start(processes, place, agent.settings.current(), launch).await?;
-    let events = follow(process, listener, &context);
+    let (processes, spawner) = (Arc::clone(&agent.processes), Arc::clone(&agent.spawner));
+    let (process, outputs) = start(processes, spawner, agent.settings.current(), launch).await?;
+    let events = follow(process, outputs, &context);
     Ok(Box::pin(events.map(|event| {
         event.map(|event| wire::StartResponse {
             event: event.into(),
@@ -143,8 +143,8 @@ pub(crate) async fn connect(
         .and_then(|selector| selector.selector);
     match agent.processes.find(selector.as_ref())? {
         Found::Live(process) => {
-            let listener = process.audience.join();
-            Ok(Box::pin(follow(process, listener, &context).map(answer)))
+            let outputs = process.subscribers.subscribe();
+            Ok(Box::pin(follow(process, outputs, &context).map(answer)))
         }
         Found::Retired(retired) => {
             let events = [started(retired.pid), ended(&retired.ended)];
@@ -243,7 +243,7 @@ pub(crate) async fn send_signal(
     }
     if signal == Signal::KILL {
         // Who asks next should find it gone. One that the kernel cannot end now is not waited for.
-        let gone = tokio::time::timeout(KILL_PATIENCE, process.gone.cancelled()).await;
+        let gone = tokio::time::timeout(KILL_TIMEOUT, process.gone.cancelled()).await;
         tracing::debug!(gone = gone.is_ok(), "process was killed");
     }
     Ok(wire::SendSignalResponse::default())
@@ -308,12 +308,12 @@ async fn write(process: &Process, data: Option<wire::ProcessInput>) -> Result<()
 /// there is nothing to say.
 fn follow(
     process: Arc<Process>,
-    listener: mpsc::Receiver<Output>,
+    outputs: mpsc::Receiver<Output>,
     context: &RequestContext,
 ) -> impl futures_util::Stream<Item = Result<wire::ProcessEvent, ConnectError>> + Send + use<> {
     let state = Follow {
         process,
-        listener,
+        outputs,
         keepalive: caller::keepalive(context.headers()),
         deadline: context.deadline(),
     };
@@ -330,7 +330,7 @@ fn follow(
 
 struct Follow {
     process: Arc<Process>,
-    listener: mpsc::Receiver<Output>,
+    outputs: mpsc::Receiver<Output>,
     keepalive: Duration,
     deadline: Option<Instant>,
 }
@@ -350,7 +350,7 @@ impl Follow {
                 let text = "the deadline of the stream has passed";
                 (Err(ConnectError::new(ErrorCode::DeadlineExceeded, text)), false)
             }
-            output = self.listener.recv() => match output {
+            output = self.outputs.recv() => match output {
                 Some(output) => (Ok(data(output)), true),
                 None => (self.finish(), false),
             },
@@ -365,7 +365,7 @@ impl Follow {
     }
 
     fn finish(&self) -> Result<wire::ProcessEvent, ConnectError> {
-        match self.process.audience.ended() {
+        match self.process.subscribers.ended() {
             Some(end) => Ok(ended(&end)),
             None => Err(ConnectError::new(
                 ErrorCode::Aborted,

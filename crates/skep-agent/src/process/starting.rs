@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal};
 use skep_linux::spawn_as::{REPORT_LENGTH, Spawning, outcome};
 
 use super::launch::StartError;
-use crate::channel::Channel;
+use crate::pipe_end::PipeEnd;
 use crate::reaper::Reaper;
 
 /// A child that is killed unless it is seen to run.
@@ -20,9 +20,9 @@ use crate::reaper::Reaper;
 pub(crate) struct Starting {
     pub(super) pid: Pid,
     command: String,
-    report: Channel,
+    report: PipeEnd,
     reaper: Arc<Reaper>,
-    patience: Duration,
+    timeout: Duration,
     is_running: bool,
 }
 
@@ -32,16 +32,16 @@ impl Starting {
         spawning: Spawning,
         command: &str,
         reaper: &Arc<Reaper>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, StartError> {
-        let report = Channel::new(spawning.report);
+        let report = PipeEnd::new(spawning.report);
         let report = report.inspect_err(|_| kill(reaper, spawning.pid));
         Ok(Self {
             pid: spawning.pid,
             command: command.to_owned(),
-            report: report.map_err(StartError::Channels)?,
+            report: report.map_err(StartError::Stdio)?,
             reaper: Arc::clone(reaper),
-            patience,
+            timeout,
             is_running: false,
         })
     }
@@ -52,12 +52,12 @@ impl Starting {
     ///
     /// Dropping this kills the child.
     pub(crate) async fn run(mut self) -> Result<Pid, StartError> {
-        let report = tokio::time::timeout(self.patience, self.read()).await;
+        let report = tokio::time::timeout(self.timeout, self.read()).await;
         let report = report.map_err(|_elapsed| StartError::Stuck {
             command: self.command.clone(),
-            patience: self.patience,
+            timeout: self.timeout,
         })?;
-        let report = report.map_err(StartError::Channels)?;
+        let report = report.map_err(StartError::Stdio)?;
         outcome(&report).map_err(|source| StartError::Spawn {
             command: self.command.clone(),
             source,

@@ -25,7 +25,7 @@ const MAX_DEPTH: usize = 32;
 const MAX_FIXED_DEPTH: usize = 1024;
 
 /// Number of times that a directory may turn out not to be empty, because others write into it.
-const PATIENCE: usize = 100;
+const MAX_ATTEMPTS: usize = 100;
 
 impl Location {
     /// Removes what is here and everything below it. What does not exist is removed already.
@@ -73,7 +73,7 @@ fn empty(root: OwnedFd) -> Result<(), Errno> {
         name: CString::default(),
     }];
     let mut lift = Lift::new();
-    let mut patience = PATIENCE;
+    let mut attempts = MAX_ATTEMPTS;
     while let Some(mut level) = way.pop() {
         match next_directory(&mut level.directory)? {
             Some(name) => {
@@ -99,8 +99,8 @@ fn empty(root: OwnedFd) -> Result<(), Errno> {
                 };
                 match unlinkat(above.directory.fd()?, &level.name, AtFlags::REMOVEDIR) {
                     Ok(()) | Err(Errno::NOENT) => {}
-                    Err(Errno::NOTEMPTY) if patience > 0 => {
-                        patience -= 1;
+                    Err(Errno::NOTEMPTY) if attempts > 0 => {
+                        attempts -= 1;
                         level.directory.rewind();
                         way.push(level);
                     }

@@ -21,7 +21,7 @@ type BoxBody = http_body_util::combinators::BoxBody<Bytes, std::convert::Infalli
 /// An agent on its own port, whose users `user` and `root` have homes in a directory of its own.
 pub(crate) struct TestAgent {
     pub(crate) address: SocketAddr,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     client: Client<HttpConnector, BoxBody>,
     pub(crate) headers: HeaderMap,
 }
@@ -60,21 +60,21 @@ impl TestAgent {
         client: Client<HttpConnector, BoxBody>,
         change: impl FnOnce(&mut Options),
     ) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        open_to_all(folder.path());
-        let home = folder.path().join("home");
+        let directory = tempfile::tempdir().unwrap();
+        open_to_all(directory.path());
+        let home = directory.path().join("home");
         std::fs::create_dir(&home).unwrap();
         std::os::unix::fs::chown(&home, Some(USER_ID), Some(USER_ID)).unwrap();
-        let root_home = folder.path().join("root");
+        let root_home = directory.path().join("root");
         std::fs::create_dir(&root_home).unwrap();
         let passwd = format!(
             "root:x:0:0::{}:/bin/bash\nuser:x:{USER_ID}:{USER_ID}::{}:/bin/bash\n",
             root_home.display(),
             home.display()
         );
-        std::fs::write(folder.path().join("passwd"), passwd).unwrap();
+        std::fs::write(directory.path().join("passwd"), passwd).unwrap();
         let group = format!("root:x:0:\nuser:x:{USER_ID}:\nextra:x:4242:user\n");
-        std::fs::write(folder.path().join("group"), group).unwrap();
+        std::fs::write(directory.path().join("group"), group).unwrap();
 
         let mut config = json!({
             "controlToken": CONTROL_TOKEN,
@@ -89,15 +89,15 @@ impl TestAgent {
         let address = listener.local_addr().unwrap();
         let mut options = Options::new(descriptor_with(config.to_string().as_bytes()));
         options.listen = Listen::On(listener);
-        options.passwd = folder.path().join("passwd");
-        options.group = folder.path().join("group");
-        options.identity_folder = folder.path().join("run").to_str().unwrap().to_owned();
+        options.passwd = directory.path().join("passwd");
+        options.group = directory.path().join("group");
+        options.identity_directory = directory.path().join("run").to_str().unwrap().to_owned();
         options.orphans = Orphans::Leave;
         change(&mut options);
         std::thread::spawn(move || skep_agent::run(options).unwrap());
         Self {
             address,
-            folder,
+            directory,
             client,
             headers: HeaderMap::new(),
         }
@@ -108,7 +108,7 @@ impl TestAgent {
         let client = Client::builder(TokioExecutor::new()).build_http();
         Self {
             address,
-            folder: tempfile::tempdir().unwrap(),
+            directory: tempfile::tempdir().unwrap(),
             client,
             headers: HeaderMap::new(),
         }
@@ -121,7 +121,7 @@ impl TestAgent {
     }
 
     pub(crate) fn home(&self) -> PathBuf {
-        self.folder.path().join("home")
+        self.directory.path().join("home")
     }
 
     /// A path in the user's home, as text.
@@ -129,8 +129,8 @@ impl TestAgent {
         self.home().join(name).to_str().unwrap().to_owned()
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     pub(crate) async fn send(
@@ -212,9 +212,9 @@ pub(crate) fn streamed(pieces: impl Stream<Item = Bytes> + Send + Sync + 'static
     BodyExt::boxed(StreamBody::new(pieces.map(|piece| Ok(Frame::data(piece)))))
 }
 
-fn open_to_all(folder: &Path) {
+fn open_to_all(directory: &Path) {
     use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 pub(crate) fn descriptor_with(content: &[u8]) -> std::os::fd::OwnedFd {

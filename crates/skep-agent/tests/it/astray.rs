@@ -110,22 +110,22 @@ enum Needs {
 
 /// A directory with a file and a directory in it, held open by this process.
 struct Outside {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     held: File,
 }
 
 impl Outside {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let held = File::open(folder.path()).unwrap();
-        let outside = Self { folder, held };
+        let directory = tempfile::tempdir().unwrap();
+        let held = File::open(directory.path()).unwrap();
+        let outside = Self { directory, held };
         std::fs::write(outside.path().join("file"), "secret").unwrap();
         std::fs::create_dir(outside.path().join("inner")).unwrap();
         outside
     }
 
     fn path(&self) -> &Path {
-        self.folder.path()
+        self.directory.path()
     }
 
     /// The link that leads there.

@@ -427,7 +427,7 @@ async fn what_cannot_be_done_is_the_callers_mistake_and_leaves_nothing_behind() 
         ),
         (
             MOVE,
-            json!({"source": "file", "destination": agent.at("new/folder/")}),
+            json!({"source": "file", "destination": agent.at("new/directory/")}),
             "400 invalid_argument",
         ),
         (

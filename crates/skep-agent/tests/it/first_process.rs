@@ -20,7 +20,7 @@ fn be_the_first_process() {
     let mut options = Options::new(descriptor_with(br#"{"defaultUser":"root"}"#));
     options.listen = Listen::On(TcpListener::from(listener));
     let here = std::env::current_dir().unwrap();
-    options.identity_folder = here.join("run").to_str().unwrap().to_owned();
+    options.identity_directory = here.join("run").to_str().unwrap().to_owned();
     skep_agent::run(options).unwrap();
 }
 
@@ -37,7 +37,7 @@ impl Sandbox {
         // This process is killed, so what it writes goes where its starter cleans up.
         let agent = TestAgent::at_address(address);
         let outer = Command::new("unshare")
-            .current_dir(agent.folder())
+            .current_dir(agent.directory())
             .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
             .arg(std::env::current_exe().unwrap())
             .args([

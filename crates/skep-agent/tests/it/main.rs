@@ -11,6 +11,6 @@ mod connect;
 mod files;
 mod filesystem;
 mod first_process;
-mod household;
+mod handle;
 mod process;
 mod routes;

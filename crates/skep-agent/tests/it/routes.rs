@@ -171,7 +171,7 @@ async fn control_routes_do_not_exist_without_the_control_token() {
         (&json!("b"), &json!("i9"))
     );
     assert_eq!(
-        std::fs::read_to_string(agent.folder().join("run/.E2B_SANDBOX_ID")).unwrap(),
+        std::fs::read_to_string(agent.directory().join("run/.E2B_SANDBOX_ID")).unwrap(),
         "i9"
     );
     assert_eq!(

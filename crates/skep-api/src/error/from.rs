@@ -40,17 +40,17 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         // A full disk is told once, by whoever writes, and lasts.
         if error.is_of_disk() {
-            tracing::debug!(error = %Chain(&error), "the disk does not take a change");
+            tracing::debug!(error = %Chain(&error), "database write refused, the disk is full");
             let message =
                 "the server's disk is full and it records no changes now; try again later";
             return Self::unavailable("server_disk_full", message).retry(NO_ROOM);
         }
-        tracing::error!(error = %Chain(&error), "the record failed");
-        match error.is_transient() {
-            true => Self::unavailable("record_busy", "the server is busy; try again in a moment")
-                .retry(Retry::After(1)),
-            false => Self::internal("the server cannot read or write its record"),
+        tracing::error!(error = %Chain(&error), "database operation failed");
+        if error.is_transient() {
+            return Self::unavailable("record_busy", "the server is busy; try again in a moment")
+                .retry(Retry::After(1));
         }
+        Self::internal("the server cannot read or write its database")
     }
 }
 
@@ -67,7 +67,7 @@ impl From<ResolveError> for ApiError {
                 Self::unavailable("template_not_ready", message).retry(Retry::After(5))
             }
             ResolveError::Failed(_) => {
-                tracing::error!(error = %Chain(&error), "templates failed");
+                tracing::error!(error = %Chain(&error), "templates cannot be read");
                 Self::internal("the server cannot read its templates")
             }
         }
@@ -109,7 +109,7 @@ impl From<CreateError> for ApiError {
             )
             .retry(Retry::Never),
             CreateError::Late(_) => {
-                tracing::error!(error = %Chain(&error), "creation took too long");
+                tracing::error!(error = %Chain(&error), "sandbox creation timed out");
                 Self::new(
                     StatusCode::GATEWAY_TIMEOUT,
                     "sandbox_placement_timeout",
@@ -118,7 +118,7 @@ impl From<CreateError> for ApiError {
                 .retry(Retry::Never)
             }
             CreateError::BrokeOff => {
-                tracing::error!(error = %Chain(&error), "creation broke off");
+                tracing::error!(error = %Chain(&error), "sandbox creation was interrupted");
                 Self::internal("the sandbox could not be started")
             }
         }
@@ -145,7 +145,7 @@ impl From<NodeCreateError> for ApiError {
                 Self::unavailable("sandbox_capacity_unavailable", message).retry(NO_ROOM)
             }
             NodeCreateError::Failed(_) => {
-                tracing::error!(error = %Chain(&error), "sandbox did not come up");
+                tracing::error!(error = %Chain(&error), "sandbox failed to start");
                 Self::unavailable(
                     "sandbox_create_failed",
                     "the sandbox did not come up; try again",
@@ -153,7 +153,7 @@ impl From<NodeCreateError> for ApiError {
                 .retry(Retry::After(1))
             }
             NodeCreateError::Refused(_) => {
-                tracing::error!(error = %Chain(&error), "sandbox cannot come up");
+                tracing::error!(error = %Chain(&error), "sandbox cannot be started");
                 Self::new(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "sandbox_create_refused",
@@ -227,7 +227,7 @@ impl From<StopError> for ApiError {
         match error {
             StopError::NotFound(error) => error.into(),
             StopError::Node(_) => {
-                tracing::error!(error = %Chain(&error), "kill failed");
+                tracing::error!(error = %Chain(&error), "sandbox could not be killed");
                 let message = "the sandbox is out of reach, but something of it could not be removed; the server keeps trying";
                 // Asking again at once waits as long for the same answer.
                 Self::unavailable("sandbox_stuck", message).retry(Retry::Never)

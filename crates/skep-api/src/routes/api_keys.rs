@@ -66,8 +66,8 @@ pub(crate) async fn revoke(
 
 fn name(body: rest::ApiKeyName) -> Result<String, ApiError> {
     let name = body.name.trim();
-    match (1..=LONGEST_NAME).contains(&name.chars().count()) {
-        true => Ok(name.to_owned()),
-        false => Err(ApiError::validation("name must have 1 to 128 characters")),
+    if (1..=LONGEST_NAME).contains(&name.chars().count()) {
+        return Ok(name.to_owned());
     }
+    Err(ApiError::validation("name must have 1 to 128 characters"))
 }

@@ -124,10 +124,10 @@ fn size(pairs: &BTreeMap<String, String>) -> usize {
 
 /// Metadata is kept in memory for as long as the sandbox lives, so there is an end to it.
 fn metadata(pairs: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, ApiError> {
-    match size(&pairs) <= METADATA_LIMIT {
-        true => Ok(pairs),
-        false => Err(ApiError::validation("metadata is larger than 64 KiB")),
+    if size(&pairs) > METADATA_LIMIT {
+        return Err(ApiError::validation("metadata is larger than 64 KiB"));
     }
+    Ok(pairs)
 }
 
 /// No process can have a variable with an empty name, an equals sign in its name, or a zero
@@ -139,12 +139,12 @@ fn environment(variables: BTreeMap<String, String>) -> Result<Vec<(String, Strin
             && !value.contains('\0')
             && name.len() + value.len() + 2 <= VARIABLE_LIMIT
     };
-    match variables.iter().all(possible) && size(&variables) <= ENVIRONMENT_LIMIT {
-        true => Ok(variables.into_iter().collect()),
-        false => Err(ApiError::validation(
-            "envVars has a variable with a name, value or size that no process can have",
-        )),
+    if variables.iter().all(possible) && size(&variables) <= ENVIRONMENT_LIMIT {
+        return Ok(variables.into_iter().collect());
     }
+    Err(ApiError::validation(
+        "envVars has a variable with a name, value or size that no process can have",
+    ))
 }
 
 /// Names of secret variables in a header: the SDKs send headers of their users, and no fields.

@@ -15,18 +15,21 @@ use crate::router::Edge;
 /// all is well, and the operator what is not.
 pub(crate) async fn health(State(edge): State<Edge>, request: Request) -> Response {
     let (mut parts, _body) = request.into_parts();
-    let accepted = parts.headers.get(header::ACCEPT);
-    let accepted = accepted.and_then(|value| value.to_str().ok());
-    if !accepted.is_some_and(|text| text.starts_with("application/json")) {
+    let accepts_json = parts
+        .headers
+        .get(header::ACCEPT)
+        .is_some_and(|value| value.as_bytes().starts_with(b"application/json"));
+    if !accepts_json {
         return "Health check successful".into_response();
     }
     let problems = edge.metrics().problems();
     // The text above must not wait for the database, where keys are.
     let authorized = Authorized::from_request_parts(&mut parts, &edge).await;
     let is_operator = authorized.is_ok_and(|authorized| authorized.caller.team.is_default);
-    let status = match problems.is_empty() {
-        true => rest::HealthStatus::Ok,
-        false => rest::HealthStatus::Degraded,
+    let status = if problems.is_empty() {
+        rest::HealthStatus::Ok
+    } else {
+        rest::HealthStatus::Degraded
     };
     let told = is_operator.then(|| {
         let problems = problems.into_iter().map(|problem| rest::HealthProblem {

@@ -64,8 +64,9 @@ fn read(params: &Params) -> Result<ListQuery, ApiError> {
         ("desc", SortOrder::NewestFirst),
         ("asc", SortOrder::OldestFirst),
     ];
-    let order = params.word("order", &orders)?;
-    let order = order.unwrap_or(SortOrder::NewestFirst);
+    let order = params
+        .word("order", &orders)?
+        .unwrap_or(SortOrder::NewestFirst);
     let after = params.text("nextToken");
     Ok(ListQuery {
         metadata: metadata(params)?,
@@ -99,13 +100,11 @@ fn template(params: &Params) -> Result<Option<TemplateReference>, ApiError> {
         return Ok(None);
     };
     let reference: TemplateReference = text.parse()?;
-    match text.contains(':') {
-        false => Ok(Some(reference)),
-        true => Err(ApiError::bad_request(
-            "invalid_template",
-            format!(
-                "Invalid template: '{reference}' has a tag, and sandboxes are not listed by tag"
-            ),
-        )),
+    if text.contains(':') {
+        let message = format!(
+            "Invalid template: '{reference}' has a tag, and sandboxes are not listed by tag"
+        );
+        return Err(ApiError::bad_request("invalid_template", message));
     }
+    Ok(Some(reference))
 }

@@ -51,13 +51,17 @@ pub(crate) async fn many(
             "Too many sandboxes requested, maximum is 100",
         ));
     }
-    let paths = names.into_iter().map(SandboxPath::parse);
-    let paths = paths.collect::<Result<Vec<_>, _>>()?;
-    let ids = paths.iter().filter_map(|path| path.id().ok());
-    let latest = ids.map(|id| latest(&authorized, &edge, id));
-    let latest = futures_util::future::join_all(latest).await;
+    let paths = names
+        .into_iter()
+        .map(SandboxPath::parse)
+        .collect::<Result<Vec<_>, _>>()?;
+    let latest = paths
+        .iter()
+        .filter_map(|path| path.id().ok())
+        .map(|id| latest(&authorized, &edge, id));
+    let sandboxes = futures_util::future::join_all(latest).await;
     Ok(Json(rest::Metrics {
-        sandboxes: latest.into_iter().flatten().collect(),
+        sandboxes: sandboxes.into_iter().flatten().collect(),
     }))
 }
 

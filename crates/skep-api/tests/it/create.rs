@@ -561,14 +561,14 @@ async fn an_idempotency_key_has_a_form() {
 async fn a_sandbox_that_cannot_be_recorded_is_not_left_running() {
     let server = Server::new().await;
     // Whatever is wrong with the database, nothing can be written into this table any more.
-    let vandal = rusqlite::Connection::open(server.folder().join("skep.db")).unwrap();
+    let vandal = rusqlite::Connection::open(server.directory().join("skep.db")).unwrap();
     vandal
         .execute_batch("ALTER TABLE sandboxes RENAME TO elsewhere")
         .unwrap();
     server
         .check(
             r#"POST /v2/sandboxes {"templateID":"base"}"#,
-            r#"500 {"code":500,"error_code":"internal_server_error","message":"the server cannot read or write its record"}"#,
+            r#"500 {"code":500,"error_code":"internal_server_error","message":"the server cannot read or write its database"}"#,
         )
         .await;
     assert_eq!(server.nodes.count(), 0);

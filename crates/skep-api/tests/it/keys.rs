@@ -59,7 +59,7 @@ async fn no_part_of_a_key_is_in_the_record() {
         .json();
     let key = made["key"].as_str().unwrap();
     server.store.flush().await.unwrap();
-    let file = std::fs::read(server.folder().join("skep.db")).unwrap();
+    let file = std::fs::read(server.directory().join("skep.db")).unwrap();
     let contains = |text: &str| {
         let mut windows = file.windows(text.len());
         windows.any(|window| window == text.as_bytes())

@@ -30,7 +30,7 @@ pub(crate) struct Server {
     pub(crate) key: String,
     templates: Arc<dyn Templates>,
     limits: TeamLimits,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 pub(crate) struct Answer {
@@ -54,8 +54,8 @@ impl Server {
         access: Access,
         templates: FakeTemplates,
     ) -> Self {
-        let folder = TempDir::new().unwrap();
-        let store = Store::open(&folder.path().join("skep.db")).unwrap();
+        let directory = TempDir::new().unwrap();
+        let store = Store::open(&directory.path().join("skep.db")).unwrap();
         let nodes = FakeNodes::new(store.clone());
         let templates: Arc<dyn Templates> = Arc::new(templates);
         let control = open(&store, &nodes, &templates, limits).await;
@@ -71,7 +71,7 @@ impl Server {
             key: key.reveal().to_owned(),
             templates,
             limits,
-            folder,
+            directory,
         }
     }
 
@@ -194,8 +194,8 @@ impl Server {
         answer.ids()
     }
 
-    pub(crate) fn folder(&self) -> &std::path::Path {
-        self.folder.path()
+    pub(crate) fn directory(&self) -> &std::path::Path {
+        self.directory.path()
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) const SHELL: &str = driver!("shell.py");
 pub(super) const JUPYTER_SERVER: &str = driver!("jupyter_server.py");
 
 /// Time limit for one answer.
-const PATIENCE: Duration = Duration::from_secs(90);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A rival that runs.
 #[derive(Debug)]
@@ -114,15 +114,17 @@ impl Rival {
         drop(self.orders);
         let late = |_| BenchError::Late {
             what: "the end of a rival",
-            limit: PATIENCE,
+            limit: ANSWER_TIMEOUT,
         };
-        let ended = timeout(PATIENCE, self.process.wait()).await.map_err(late)?;
+        let ended = timeout(ANSWER_TIMEOUT, self.process.wait())
+            .await
+            .map_err(late)?;
         ended.map(drop).map_err(local("end", self.log))
     }
 
     async fn next_answer(&mut self) -> Result<Answer, BenchError> {
         let mut line = String::new();
-        match timeout(PATIENCE, self.answers.read_line(&mut line)).await {
+        match timeout(ANSWER_TIMEOUT, self.answers.read_line(&mut line)).await {
             Err(_) => Err(self.failed("it is silent")),
             Ok(Err(error)) => Err(self.failed(&error.to_string())),
             Ok(Ok(_)) => serde_json::from_str(&line).map_err(|_| self.failed("it has ended")),

@@ -13,16 +13,16 @@ use crate::progress::Progress;
 /// Every package, with its version.
 const REQUIREMENTS: &str = include_str!("../../drivers/requirements.txt");
 
-/// The Python of an environment in `folder` that has exactly what is required.
-pub(super) fn prepare(folder: &Path, progress: &dyn Progress) -> Result<PathBuf, BenchError> {
-    fs::create_dir_all(folder).map_err(local("make", folder))?;
-    let lock = folder.join("lock");
+/// The Python of an environment in `directory` that has exactly what is required.
+pub(super) fn prepare(directory: &Path, progress: &dyn Progress) -> Result<PathBuf, BenchError> {
+    fs::create_dir_all(directory).map_err(local("make", directory))?;
+    let lock = directory.join("lock");
     let held = File::create(&lock).map_err(local("lock", &lock))?;
     // Another bench may be making it; it is there when that has finished.
     rustix::fs::flock(&held, FlockOperation::LockExclusive)
         .map_err(|error| local("lock", &lock)(error.into()))?;
-    let python = folder.join("venv/bin/python");
-    let installed = folder.join("installed.txt");
+    let python = directory.join("venv/bin/python");
+    let installed = directory.join("installed.txt");
     if fs::read_to_string(&installed).is_ok_and(|text| text == REQUIREMENTS) {
         return Ok(python);
     }
@@ -31,11 +31,11 @@ pub(super) fn prepare(folder: &Path, progress: &dyn Progress) -> Result<PathBuf,
         .filter(|line| line.contains("=="))
         .count();
     progress.begin("rivals", packages as u64);
-    let wanted = folder.join("requirements.txt");
+    let wanted = directory.join("requirements.txt");
     fs::write(&wanted, REQUIREMENTS).map_err(local("write", &wanted))?;
     let mut venv = Command::new("python3");
     venv.args(["-m", "venv", "--clear"])
-        .arg(folder.join("venv"));
+        .arg(directory.join("venv"));
     follow(venv, progress)?;
     let mut pip = Command::new(&python);
     pip.args([

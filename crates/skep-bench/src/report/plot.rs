@@ -61,10 +61,14 @@ enum Scale {
 
 impl Scale {
     fn over(group: &[&Measurement]) -> Self {
-        let longest = group.iter().map(|measurement| measurement.summary.p95);
-        let longest = longest.fold(f64::MIN_POSITIVE, f64::max);
-        let medians = group.iter().map(|measurement| measurement.summary.p50);
-        let shortest = medians.fold(f64::INFINITY, f64::min);
+        let longest = group
+            .iter()
+            .map(|measurement| measurement.summary.p95)
+            .fold(f64::MIN_POSITIVE, f64::max);
+        let shortest = group
+            .iter()
+            .map(|measurement| measurement.summary.p50)
+            .fold(f64::INFINITY, f64::min);
         if shortest <= 0.0 || longest / shortest < FAR_APART {
             return Self::Linear { longest };
         }

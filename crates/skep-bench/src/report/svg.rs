@@ -111,8 +111,8 @@ impl Scale {
     }
 
     fn x(&self, sample: f64) -> f64 {
-        let place = (sample.log10() - self.low) / (self.high - self.low);
-        LEFT + PLOT * place.clamp(0.0, 1.0)
+        let position = (sample.log10() - self.low) / (self.high - self.low);
+        LEFT + PLOT * position.clamp(0.0, 1.0)
     }
 
     fn decades(&self) -> Vec<f64> {

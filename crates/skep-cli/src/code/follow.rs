@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use skep_client::{Interpreter, Place, RunOptions};
+use skep_client::{ContextRef, Interpreter, RunOptions};
 use skep_wire::interpreter::{AnswerLine, RaisedError, Usage};
 use tokio::time::{Instant, sleep_until};
 
@@ -11,7 +11,7 @@ use super::{Language, Session, Signalled, Signals};
 use crate::CliError;
 
 /// Time after which a person who pressed Ctrl-C is told what else there is.
-const IMPATIENCE: Duration = Duration::from_secs(1);
+const HINT_AFTER: Duration = Duration::from_secs(1);
 
 /// The end of an execution.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Job<'a> {
     /// The source text that is run.
     pub(crate) code: &'a str,
     /// Context or language of the sandbox that it runs in.
-    pub(crate) place: Place<'a>,
+    pub(crate) context: ContextRef<'a>,
     /// Environment and limits of the execution.
     pub(crate) options: &'a RunOptions,
     /// Selection of results shown beside the output.
@@ -51,11 +51,12 @@ pub(crate) async fn follow(
     signals: &mut Signals,
 ) -> Result<Ending, CliError> {
     let interpreter = session.interpreter();
-    let execution = interpreter.execute(job.code, job.place, job.options);
-    let mut execution = execution.await?;
+    let mut execution = interpreter
+        .execute(job.code, job.context, job.options)
+        .await?;
     let mut raised = None;
     let mut usage = Usage::default();
-    let mut impatience = None;
+    let mut hint_at = None;
     loop {
         tokio::select! {
             line = execution.next() => {
@@ -82,13 +83,13 @@ pub(crate) async fn follow(
                 painter.line(&line, job.shows)?;
             }
             signal = signals.next() => match (signal, &execution.id) {
-                (Signalled::Interrupt, Some(id)) if impatience.is_none() => {
-                    impatience = Some(Instant::now() + IMPATIENCE);
+                (Signalled::Interrupt, Some(id)) if hint_at.is_none() => {
+                    hint_at = Some(Instant::now() + HINT_AFTER);
                     interrupt(interpreter, id).await?;
                 }
                 (signal, _) => return Ok(Ending::Left(signal)),
             },
-            () = until(impatience), if impatience.is_some_and(|at| at > Instant::now()) => {
+            () = until(hint_at), if hint_at.is_some_and(|at| at > Instant::now()) => {
                 painter.note("the code is being interrupted; Ctrl-C again leaves it")?;
             }
         }

@@ -166,9 +166,10 @@ impl<Output: Write, Errors: Write> Painter<Output, Errors> {
     /// Says something that is not the code's, on standard error.
     pub(crate) fn note(&mut self, note: &str) -> Result<(), CliError> {
         self.begin_line()?;
-        let text = match self.screen.colours_errors {
-            true => format!("\x1b[2mskep: {note}\x1b[0m\n"),
-            false => format!("skep: {note}\n"),
+        let text = if self.screen.colours_errors {
+            format!("\x1b[2mskep: {note}\x1b[0m\n")
+        } else {
+            format!("skep: {note}\n")
         };
         self.print_error(&text)
     }
@@ -216,8 +217,10 @@ impl<Output: Write, Errors: Write> Painter<Output, Errors> {
 
     fn picture(&mut self, result: &ResultLine) -> Result<(), CliError> {
         self.begin_line()?;
-        let shown = self.screen.pictures;
-        let shown = shown.and_then(|protocol| inline(result, protocol));
+        let shown = self
+            .screen
+            .pictures
+            .and_then(|protocol| inline(result, protocol));
         if let Some(shown) = &shown {
             self.print(shown)?;
         }

@@ -16,7 +16,7 @@ const PIECE: usize = 4096;
 /// Keeps what cannot be printed, under names that are counted.
 #[derive(Debug, Default)]
 pub(crate) struct Pictures {
-    folder: Option<PathBuf>,
+    directory: Option<PathBuf>,
     plots: u32,
     pages: u32,
 }
@@ -29,22 +29,22 @@ struct Attachment<'a> {
 }
 
 impl Pictures {
-    /// Keeps them in `folder`, which is made when the first one comes; `None` keeps nothing.
-    pub(crate) fn new(folder: Option<PathBuf>) -> Self {
+    /// Keeps them in `directory`, which is made when the first one comes; `None` keeps nothing.
+    pub(crate) fn new(directory: Option<PathBuf>) -> Self {
         Self {
-            folder,
+            directory,
             ..Self::default()
         }
     }
 
     /// Returns true if pictures are saved.
     pub(crate) fn keeps(&self) -> bool {
-        self.folder.is_some()
+        self.directory.is_some()
     }
 
     /// Writes what `result` has of files, and returns where.
     pub(crate) fn keep(&mut self, result: &ResultLine) -> Result<Vec<PathBuf>, CliError> {
-        let Some(folder) = &self.folder else {
+        let Some(directory) = &self.directory else {
             return Ok(Vec::new());
         };
         let pictures = attachments(result);
@@ -60,9 +60,9 @@ impl Pictures {
             }
             (true, None) => return Ok(Vec::new()),
         };
-        fs::create_dir_all(folder).map_err(FileError::on("make", folder))?;
+        fs::create_dir_all(directory).map_err(FileError::on("make", directory))?;
         let write = |attachment: &Attachment<'_>| {
-            let path = folder.join(format!("{name}.{}", attachment.extension));
+            let path = directory.join(format!("{name}.{}", attachment.extension));
             let bytes = attachment.bytes()?;
             fs::write(&path, bytes).map_err(FileError::on("write", &path))?;
             Ok(path)
@@ -174,20 +174,20 @@ mod tests {
 
     #[test]
     fn pictures_are_counted_and_every_form_of_one_has_its_number() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("plots");
-        let mut pictures = Pictures::new(Some(place.clone()));
+        let directory = tempfile::tempdir().unwrap();
+        let plots = directory.path().join("plots");
+        let mut pictures = Pictures::new(Some(plots.clone()));
         let first = pictures.keep(&plot()).unwrap();
-        assert_eq!(first, [place.join("plot-1.png"), place.join("plot-1.svg")]);
+        assert_eq!(first, [plots.join("plot-1.png"), plots.join("plot-1.svg")]);
         assert_eq!(fs::read(&first[0]).unwrap(), b"hello");
         let page = ResultLine {
             text: Some("<IPython.core.display.HTML object>".to_owned()),
             html: Some("<b>hi</b>".to_owned()),
             ..ResultLine::default()
         };
-        assert_eq!(pictures.keep(&page).unwrap(), [place.join("output-1.html")]);
+        assert_eq!(pictures.keep(&page).unwrap(), [plots.join("output-1.html")]);
         let second = pictures.keep(&plot()).unwrap();
-        assert_eq!(second[0], place.join("plot-2.png"));
+        assert_eq!(second[0], plots.join("plot-2.png"));
     }
 
     #[test]
@@ -197,8 +197,8 @@ mod tests {
             html: Some("<table/>".to_owned()),
             ..ResultLine::default()
         };
-        let folder = tempfile::tempdir().unwrap();
-        let mut pictures = Pictures::new(Some(folder.path().to_owned()));
+        let directory = tempfile::tempdir().unwrap();
+        let mut pictures = Pictures::new(Some(directory.path().to_owned()));
         assert!(pictures.keep(&table).unwrap().is_empty());
         assert!(Pictures::new(None).keep(&plot()).unwrap().is_empty());
     }

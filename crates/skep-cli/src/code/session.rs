@@ -25,7 +25,7 @@ const FAREWELL: Duration = Duration::from_secs(15);
 /// The sandbox in which code runs.
 #[derive(Debug, Clone, Default, Args)]
 pub struct SessionArgs {
-    /// Language [default: what the file is written in, or python]
+    /// Language [default: by the file name, or python]
     #[arg(long, short = 'l', value_name = "NAME")]
     pub lang: Option<String>,
 
@@ -33,7 +33,7 @@ pub struct SessionArgs {
     #[arg(long, short = 't', value_name = "NAME", conflicts_with = "sandbox")]
     pub template: Option<String>,
 
-    /// Run in this sandbox, beside whatever runs there, and leave it alive
+    /// Run in this existing sandbox, and keep it
     #[arg(long, short = 's', value_name = "ID")]
     pub sandbox: Option<String>,
 
@@ -41,7 +41,7 @@ pub struct SessionArgs {
     #[arg(long, conflicts_with = "sandbox")]
     pub keep: bool,
 
-    /// Set a variable for the code; without a value it is copied from here
+    /// Set an environment variable; without a value it is copied from this shell
     #[arg(long, short = 'e', value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
 
@@ -53,7 +53,7 @@ pub struct SessionArgs {
     #[arg(long, short = 'w', value_name = "PATH")]
     pub with: Vec<PathBuf>,
 
-    /// Save pictures and pages that the code shows in this directory
+    /// Save images and HTML that the code displays in this directory
     #[arg(long, value_name = "DIR")]
     pub save_dir: Option<PathBuf>,
 }
@@ -140,10 +140,13 @@ impl Session {
             }
             None => {
                 let template = args.template_for(language);
-                let made = create(&client, &template, &variables).await;
-                let made = made.map_err(|error| no_sandbox(error, &template))?;
-                let heartbeat = keep_alive(client.clone(), made.sandbox_id.clone());
-                let heartbeat = skep_telemetry::spawn("keep a sandbox alive", heartbeat);
+                let made = create(&client, &template, &variables)
+                    .await
+                    .map_err(|error| no_sandbox(error, &template))?;
+                let heartbeat = skep_telemetry::spawn(
+                    "keep a sandbox alive",
+                    keep_alive(client.clone(), made.sandbox_id.clone()),
+                );
                 let token = made.envd_access_token;
                 (made.sandbox_id, token, Ownership::Ours { heartbeat })
             }
@@ -192,8 +195,8 @@ impl Session {
         }
     }
 
-    /// The folder in the sandbox that code runs in.
-    pub(crate) fn folder(&self, cwd: Option<&str>) -> String {
+    /// The directory in the sandbox that code runs in.
+    pub(crate) fn directory(&self, cwd: Option<&str>) -> String {
         match cwd {
             None => self.home.clone(),
             Some(path) if path.starts_with('/') => path.to_owned(),
@@ -201,19 +204,19 @@ impl Session {
         }
     }
 
-    /// A context of its own in `folder`, or `None` for the usual one of the language.
+    /// A context of its own in `directory`, or `None` for the usual one of the language.
     pub(crate) async fn context(
         &self,
         language: &Language,
-        folder: &str,
+        directory: &str,
     ) -> Result<Option<String>, CliError> {
-        if folder == self.home {
+        if directory == self.home {
             return Ok(None);
         }
         let options = ContextOptions::default();
         let made = self
             .interpreter
-            .create_context(language.name(), Some(folder), &options);
+            .create_context(language.name(), Some(directory), &options);
         Ok(Some(made.await?.id))
     }
 
@@ -320,8 +323,8 @@ mod tests {
     #[test]
     fn a_variable_has_a_value_or_the_one_it_has_here() {
         let found = variables(&["A=1=2", "B=", "HERE"]).unwrap();
-        let expected = [("A", "1=2"), ("B", ""), ("HERE", "here")];
-        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let expected = [("A", "1=2"), ("B", ""), ("HERE", "here")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(found, BTreeMap::from(expected));
         assert!(variables(&["=x"]).is_err() && variables(&["MISSING"]).is_err());
     }

@@ -33,12 +33,14 @@ impl Cells {
 
     /// The places of the cells that are to be run.
     pub(super) fn runnable(&self) -> Vec<usize> {
-        let cells = self.notebook.cells().iter().enumerate();
-        let cells = cells.filter(|(_, cell)| {
-            let is_code = cell.kind() == CellKind::Code && !cell.source().trim().is_empty();
-            is_code && !has_tag(cell, "skip-execution")
-        });
-        cells.map(|(index, _)| index).collect()
+        self.notebook
+            .cells()
+            .iter()
+            .enumerate()
+            .filter(|(_, cell)| cell.kind() == CellKind::Code && !cell.source().trim().is_empty())
+            .filter(|(_, cell)| !has_tag(cell, "skip-execution"))
+            .map(|(index, _)| index)
+            .collect()
     }
 
     pub(super) fn cell(&self, index: usize) -> &Cell {

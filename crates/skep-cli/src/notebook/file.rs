@@ -20,16 +20,19 @@ impl NotebookFile {
     ///
     /// # Errors
     ///
-    /// If its folder is not there, which is better known before an hour of work than after.
+    /// If its directory is not there, which is better known before an hour of work than after.
     pub(super) fn at(path: &Path) -> Result<Self, CliError> {
         if path == Path::new("-") {
             return Ok(Self::StandardOutput);
         }
         let path = fs::canonicalize(path).unwrap_or_else(|_not_there| path.to_owned());
-        let folder = folder(&path);
-        if !folder.is_dir() {
+        let directory = directory(&path);
+        if !directory.is_dir() {
             return Err(CliError::input(
-                format!("there is no folder `{}` to write to", folder.display()),
+                format!(
+                    "there is no directory `{}` to write to",
+                    directory.display()
+                ),
                 "make it, or name another file with `--output`",
             ));
         }
@@ -53,7 +56,7 @@ impl NotebookFile {
             return Ok(());
         };
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let draft = folder(path).join(format!(".{name}.{}", std::process::id()));
+        let draft = directory(path).join(format!(".{name}.{}", std::process::id()));
         let written = write_draft(&draft, path, text).and_then(|()| fs::rename(&draft, path));
         if written.is_err() {
             // What failed is told; that a piece of it is left would not help.
@@ -72,9 +75,9 @@ fn write_draft(draft: &Path, path: &Path, text: &str) -> std::io::Result<()> {
     file.sync_all()
 }
 
-fn folder(path: &Path) -> &Path {
+fn directory(path: &Path) -> &Path {
     match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
+        Some(directory) if directory != Path::new("") => directory,
         Some(_) | None => Path::new("."),
     }
 }

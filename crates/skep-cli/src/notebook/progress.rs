@@ -41,7 +41,7 @@ pub(super) enum Told<'a> {
     },
 }
 
-/// A bar for a person, a line per cell for a log, or JSON for a machine.
+/// A bar for a person, a line per cell for a log, or JSON for a program.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
     is_json: bool,
@@ -122,8 +122,11 @@ fn tell(told: &Told<'_>) {
 
 /// The first line that says something, cut to fit.
 fn first_line(source: &str) -> String {
-    let line = source.lines().map(str::trim).find(|line| !line.is_empty());
-    let line = line.unwrap_or_default();
+    let line = source
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default();
     // What would move the cursor is no text.
     let mut visible = line.chars().filter(|character| !character.is_control());
     let mut shown: String = visible.by_ref().take(LONGEST).collect();

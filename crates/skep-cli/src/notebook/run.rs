@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use jiff::Timestamp;
-use skep_client::{Client, Execution, InterpreterError, Place, RunOptions};
+use skep_client::{Client, ContextRef, Execution, InterpreterError, RunOptions};
 use skep_jupyter::Output;
 use skep_notebook::{Notebook, NotebookError, Parameter, read_output};
 use skep_wire::interpreter::{AnswerLine, ContextOptions, OutputForm};
@@ -27,7 +27,7 @@ pub struct NotebookRunArgs {
     #[arg(value_name = "NOTEBOOK")]
     notebook: PathBuf,
 
-    /// File to write; `-` is standard output [default: NOTEBOOK with the end `.run.ipynb`]
+    /// File to write; `-` is standard output [default: NOTEBOOK with the suffix `.run.ipynb`]
     #[arg(long, short = 'o', value_name = "FILE", conflicts_with = "inplace")]
     output: Option<PathBuf>,
 
@@ -39,7 +39,7 @@ pub struct NotebookRunArgs {
     #[arg(long)]
     allow_errors: bool,
 
-    /// Interrupt a cell after this time, such as 30, 90s, 5m or 1h
+    /// Interrupt a cell after this time, such as 30, 90s, 5m or 1h 30m
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 
@@ -47,11 +47,11 @@ pub struct NotebookRunArgs {
     #[arg(long = "param", short = 'p', value_name = "NAME=VALUE")]
     parameters: Vec<Parameter>,
 
-    /// Write the notebook after every cell, and not only every two seconds
+    /// Save the notebook after every cell instead of every two seconds
     #[arg(long)]
     save_every_cell: bool,
 
-    /// Language [default: what the notebook says, or python]
+    /// Language [default: the notebook's, or python]
     #[arg(long, short = 'l', value_name = "NAME")]
     lang: Option<String>,
 
@@ -59,11 +59,11 @@ pub struct NotebookRunArgs {
     #[arg(long, short = 't', value_name = "NAME", conflicts_with = "sandbox")]
     template: Option<String>,
 
-    /// Run in this sandbox, in a context of its own, and leave it alive
+    /// Run in this existing sandbox, in a new context, and keep the sandbox
     #[arg(long, short = 's', value_name = "ID")]
     sandbox: Option<String>,
 
-    /// Set a variable of the environment; without a value it is copied from here
+    /// Set an environment variable; without a value it is copied from this shell
     #[arg(long, short = 'e', value_name = "NAME[=VALUE]")]
     env: Vec<String>,
 
@@ -75,7 +75,7 @@ pub struct NotebookRunArgs {
     #[arg(long, short = 'w', value_name = "PATH")]
     with: Vec<PathBuf>,
 
-    /// Print one line of JSON for every cell
+    /// Print one line of JSON per cell
     #[arg(long)]
     json: bool,
 }
@@ -111,8 +111,11 @@ impl NotebookRunArgs {
     /// If it is none, or cannot be written where it shall be.
     pub fn prepare(self) -> Result<PreparedNotebook, CliError> {
         let mut notebook = read(&self.notebook)?;
-        let told = self.lang.as_deref().map(skep_notebook::Language::named);
-        let told = told.or_else(|| notebook.language());
+        let told = self
+            .lang
+            .as_deref()
+            .map(skep_notebook::Language::named)
+            .or_else(|| notebook.language());
         let language = Language::named(
             told.as_ref()
                 .map_or("python", skep_notebook::Language::name),
@@ -220,7 +223,7 @@ impl PreparedNotebook {
         let copies = Copies::of(&wanted.with, None)?;
         let session = Session::open(client, &wanted, &language, &screen, environment).await?;
         let cells = Cells::new(notebook);
-        let mut course = Course {
+        let mut notebook_run = NotebookRun {
             progress: Progress::new(cells.runnable().len(), args.json),
             saved: Instant::now(),
             args: &args,
@@ -229,10 +232,10 @@ impl PreparedNotebook {
             session: &session,
             signals: &mut signals,
         };
-        let ran = course.run(&copies, &language).await;
+        let ran = notebook_run.run(&copies, &language).await;
         // Whatever happened, what there is is kept.
-        let written = file.write(&course.cells.text());
-        let code = course.conclude(ran.as_ref().ok());
+        let written = file.write(&notebook_run.cells.text());
+        let code = notebook_run.conclude(ran.as_ref().ok());
         let closed = session.close(false).await;
         ran?;
         written?;
@@ -242,7 +245,7 @@ impl PreparedNotebook {
 }
 
 /// A notebook on its way.
-struct Course<'a> {
+struct NotebookRun<'a> {
     args: &'a NotebookRunArgs,
     file: &'a NotebookFile,
     cells: Cells,
@@ -252,40 +255,40 @@ struct Course<'a> {
     saved: Instant,
 }
 
-impl Course<'_> {
+impl NotebookRun<'_> {
     async fn run(&mut self, copies: &Copies, language: &Language) -> Result<Ending, CliError> {
-        let folder = self.session.folder(self.args.cwd.as_deref());
+        let directory = self.session.directory(self.args.cwd.as_deref());
         tokio::select! {
-            copied = copies.send(self.session.agent(), &folder) => copied?,
+            copied = copies.send(self.session.agent(), &directory) => copied?,
             signal = self.signals.next() => return Ok(Ending::Left(signal)),
         }
         if self.args.sandbox.is_none() {
-            let context = self.session.context(language, &folder).await?;
-            let place = match &context {
-                Some(id) => Place::Context(id),
-                None => Place::Language(language.name()),
+            let own_context = self.session.context(language, &directory).await?;
+            let context = match &own_context {
+                Some(id) => ContextRef::Id(id),
+                None => ContextRef::Language(language.name()),
             };
-            return self.run_cells(place).await;
+            return self.run_cells(context).await;
         }
         // What others do in their sandbox and what we do must not meet.
         let interpreter = self.session.interpreter();
         let options = ContextOptions::default();
-        let made = interpreter.create_context(language.name(), Some(&folder), &options);
+        let made = interpreter.create_context(language.name(), Some(&directory), &options);
         let context = made.await?.id;
-        let ran = self.run_cells(Place::Context(&context)).await;
+        let ran = self.run_cells(ContextRef::Id(&context)).await;
         let removed = interpreter.remove_context(&context).await;
         let ending = ran?;
         removed?;
         Ok(ending)
     }
 
-    async fn run_cells(&mut self, place: Place<'_>) -> Result<Ending, CliError> {
+    async fn run_cells(&mut self, context: ContextRef<'_>) -> Result<Ending, CliError> {
         let mut options = self.session.options();
         let timeout = self.args.timeout;
         options.skep.limits.time_seconds = timeout.map(|timeout| timeout.as_secs_f64());
         options.skep.outputs = OutputForm::Jupyter;
         for index in self.cells.runnable() {
-            match self.run_cell(index, place, &options).await? {
+            match self.run_cell(index, context, &options).await? {
                 Ending::Done => {}
                 Ending::Failed {
                     is_final: false, ..
@@ -299,14 +302,14 @@ impl Course<'_> {
     async fn run_cell(
         &mut self,
         index: usize,
-        place: Place<'_>,
+        context: ContextRef<'_>,
         options: &RunOptions,
     ) -> Result<Ending, CliError> {
         let source = self.cells.cell(index).source().to_owned();
         self.progress.begin(&source);
         let (started, began) = (Instant::now(), now());
         let interpreter = self.session.interpreter();
-        let execution = interpreter.execute(&source, place, options).await?;
+        let execution = interpreter.execute(&source, context, options).await?;
         self.cells.begin(index, began);
         let followed = self.follow(execution).await;
         self.cells.end(now());

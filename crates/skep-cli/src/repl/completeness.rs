@@ -88,9 +88,12 @@ fn open(text: &str, lexis: &Lexis) -> Open {
             }
             continue;
         }
-        let quotes = lexis.long_quotes.iter().map(|quote| (quote, true));
-        let quotes = quotes.chain(lexis.short_quotes.iter().map(|quote| (quote, false)));
-        let mut quotes = quotes;
+        let short_quotes = lexis.short_quotes.iter().map(|quote| (quote, false));
+        let mut quotes = lexis
+            .long_quotes
+            .iter()
+            .map(|quote| (quote, true))
+            .chain(short_quotes);
         if let Some((quote, is_long)) = quotes.find(|(quote, _)| rest.starts_with(**quote)) {
             match after_quote(&rest[quote.len()..], quote, is_long) {
                 Some(after) => rest = after,

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -112,7 +113,7 @@ impl Editor {
         }
         self.keep_history()?;
         self.language = language.clone();
-        lock(&self.memory).language = language.clone();
+        self.memory.lock().language = language.clone();
         // The editor stays: it has what was typed ahead.
         if let Some(line) = &mut self.line {
             line.clear_history().map_err(CliError::failure)?;
@@ -122,8 +123,8 @@ impl Editor {
     }
 
     fn load_history(&mut self) {
-        if let (Some(folder), Some(line)) = (&self.histories, &mut self.line) {
-            let path = history::file(folder, &self.language);
+        if let (Some(directory), Some(line)) = (&self.histories, &mut self.line) {
+            let path = history::file(directory, &self.language);
             // There is none before the first session.
             drop(line.load_history(&path));
         }
@@ -137,9 +138,10 @@ impl Editor {
         };
         let name = self.language.prompt();
         let plain = format!("{name}> ");
-        let styled = match self.is_coloured {
-            true => format!("\x1b[1;32m{name}>\x1b[0m "),
-            false => plain.clone(),
+        let styled = if self.is_coloured {
+            format!("\x1b[1;32m{name}>\x1b[0m ")
+        } else {
+            plain.clone()
         };
         let reading = tokio::task::spawn_blocking(move || {
             let read = line.readline(&(plain, styled));
@@ -150,7 +152,7 @@ impl Editor {
             Ok(text) => {
                 line.add_history_entry(text.trim_end())
                     .map_err(CliError::failure)?;
-                lock(&self.memory).learn(&text);
+                self.memory.lock().learn(&text);
                 Ok(Entered::Text(text))
             }
             Err(ReadlineError::Interrupted) => Ok(Entered::Nothing),
@@ -163,17 +165,13 @@ impl Editor {
 
     /// Writes the history, for its owner alone.
     pub(super) fn keep_history(&mut self) -> Result<(), CliError> {
-        let (Some(folder), Some(line)) = (&self.histories, &mut self.line) else {
+        let (Some(directory), Some(line)) = (&self.histories, &mut self.line) else {
             return Ok(());
         };
-        std::fs::create_dir_all(folder).map_err(CliError::failure)?;
-        let path = history::file(folder, &self.language);
+        std::fs::create_dir_all(directory).map_err(CliError::failure)?;
+        let path = history::file(directory, &self.language);
         line.append_history(&path).map_err(CliError::failure)
     }
-}
-
-fn lock(memory: &Mutex<Memory>) -> std::sync::MutexGuard<'_, Memory> {
-    memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn is_word(character: char) -> bool {
@@ -298,7 +296,7 @@ impl ConditionalEventHandler for Enter {
         _positive: bool,
         context: &EventContext<'_>,
     ) -> Option<Cmd> {
-        let memory = lock(&self.0);
+        let memory = self.0.lock();
         match completeness(context.line(), &memory.language) {
             Completeness::Complete => Some(Cmd::AcceptLine),
             Completeness::Incomplete { indent } => {
@@ -348,7 +346,7 @@ impl Completer for Assistant {
             let indent = is_indent.then(|| pair("    ".to_owned()));
             return Ok((position, indent.into_iter().collect()));
         }
-        let words = lock(&self.memory).candidates(&before[start..]);
+        let words = self.memory.lock().candidates(&before[start..]);
         Ok((start, words.into_iter().map(pair).collect()))
     }
 }
@@ -371,9 +369,10 @@ impl Hinter for Assistant {
 
 impl Highlighter for Assistant {
     fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
-        match self.is_coloured {
-            true => Cow::Owned(format!("\x1b[2m{hint}\x1b[0m")),
-            false => Cow::Borrowed(hint),
+        if self.is_coloured {
+            Cow::Owned(format!("\x1b[2m{hint}\x1b[0m"))
+        } else {
+            Cow::Borrowed(hint)
         }
     }
 }

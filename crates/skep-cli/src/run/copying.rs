@@ -21,7 +21,7 @@ impl Copies {
     pub(crate) fn of(with: &[PathBuf], script: Option<&Path>) -> Result<Self, CliError> {
         let mut copies = Self::default();
         for path in with {
-            copies.add(path, &place(path)?)?;
+            copies.add(path, &destination(path)?)?;
         }
         if let Some(path) = script {
             copies.0.push((path.to_owned(), last_part(path)?));
@@ -29,12 +29,12 @@ impl Copies {
         Ok(copies)
     }
 
-    fn add(&mut self, path: &Path, place: &str) -> Result<(), CliError> {
+    fn add(&mut self, path: &Path, destination: &str) -> Result<(), CliError> {
         if !fs::metadata(path)
             .map_err(FileError::on("copy", path))?
             .is_dir()
         {
-            self.0.push((path.to_owned(), place.to_owned()));
+            self.0.push((path.to_owned(), destination.to_owned()));
             return Ok(());
         }
         for entry in fs::read_dir(path).map_err(FileError::on("copy", path))? {
@@ -45,28 +45,29 @@ impl Copies {
                 continue;
             }
             let name = last_part(&entry.path())?;
-            self.add(&entry.path(), &format!("{place}/{name}"))?;
+            self.add(&entry.path(), &format!("{destination}/{name}"))?;
         }
         Ok(())
     }
 
-    /// Copies them into `folder` of the sandbox.
+    /// Copies them into `directory` of the sandbox.
     ///
     /// # Errors
     ///
     /// The first one that cannot be read or written.
-    pub(crate) async fn send(&self, agent: &Agent, folder: &str) -> Result<(), CliError> {
-        for (path, place) in &self.0 {
-            let content = tokio::fs::read(path).await;
-            let content = content.map_err(FileError::on("copy", path))?;
-            let target = format!("{folder}/{place}");
+    pub(crate) async fn send(&self, agent: &Agent, directory: &str) -> Result<(), CliError> {
+        for (path, destination) in &self.0 {
+            let content = tokio::fs::read(path)
+                .await
+                .map_err(FileError::on("copy", path))?;
+            let target = format!("{directory}/{destination}");
             agent.write_file(&target, content).await?;
         }
         Ok(())
     }
 }
 
-fn place(path: &Path) -> Result<String, CliError> {
+fn destination(path: &Path) -> Result<String, CliError> {
     let parts: Vec<Component<'_>> = path.components().collect();
     let is_below = parts
         .iter()
@@ -74,10 +75,11 @@ fn place(path: &Path) -> Result<String, CliError> {
     if !is_below {
         return last_part(path);
     }
-    let names = parts
+    let names: Option<Vec<&str>> = parts
         .iter()
-        .filter(|part| matches!(part, Component::Normal(_)));
-    let names: Option<Vec<&str>> = names.map(|part| part.as_os_str().to_str()).collect();
+        .filter(|part| matches!(part, Component::Normal(_)))
+        .map(|part| part.as_os_str().to_str())
+        .collect();
     match names {
         Some(names) if !names.is_empty() => Ok(names.join("/")),
         // The very directory we are in: its content, not itself.
@@ -103,7 +105,7 @@ fn last_part(path: &Path) -> Result<String, CliError> {
 fn no_text(path: &Path) -> CliError {
     CliError::input(
         format!("the name of `{}` is not UTF-8", path.display()),
-        "rename it, or a folder above it",
+        "rename it, or a directory above it",
     )
 }
 
@@ -113,17 +115,17 @@ mod tests {
 
     #[test]
     fn what_lies_below_us_keeps_its_path_and_the_rest_its_name() {
-        assert_eq!(place(Path::new("data/a.csv")).unwrap(), "data/a.csv");
-        assert_eq!(place(Path::new("./data/./b")).unwrap(), "data/b");
-        assert_eq!(place(Path::new("../other/a.csv")).unwrap(), "a.csv");
-        assert_eq!(place(Path::new("/tmp/a.csv")).unwrap(), "a.csv");
-        assert_eq!(place(Path::new(".")).unwrap(), ".");
+        assert_eq!(destination(Path::new("data/a.csv")).unwrap(), "data/a.csv");
+        assert_eq!(destination(Path::new("./data/./b")).unwrap(), "data/b");
+        assert_eq!(destination(Path::new("../other/a.csv")).unwrap(), "a.csv");
+        assert_eq!(destination(Path::new("/tmp/a.csv")).unwrap(), "a.csv");
+        assert_eq!(destination(Path::new(".")).unwrap(), ".");
     }
 
     #[test]
     fn a_folder_is_copied_with_everything_below_and_links_are_not_followed() {
-        let folder = tempfile::tempdir().unwrap();
-        let data = folder.path().join("data");
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("data");
         fs::create_dir_all(data.join("deep")).unwrap();
         fs::write(data.join("a"), "").unwrap();
         fs::write(data.join("deep/b"), "").unwrap();

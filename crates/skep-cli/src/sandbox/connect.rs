@@ -10,7 +10,7 @@ use crate::terminal::Terminal;
 use crate::{CliError, print_note};
 
 /// Time limit for finding a shell again whose server is gone: servers are replaced in a second.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Opens a shell and returns its exit code.
@@ -30,8 +30,9 @@ pub(super) async fn connect(
     let detail: SandboxDetail = client.get(&["sandboxes", id]).await?;
     let agent = client.agent(id, detail.envd_access_token.as_deref());
     let login = ["-i".to_owned(), "-l".to_owned()];
-    let stream = agent.open_terminal("/bin/bash", &login, options, size);
-    let mut stream = stream.await?;
+    let mut stream = agent
+        .open_terminal("/bin/bash", &login, options, size)
+        .await?;
     let Some(ExecEvent::Started(pid)) = stream.next().await? else {
         return Err(CliError::failure("the shell did not say that it started"));
     };
@@ -86,7 +87,7 @@ impl Shell<'_> {
         loop {
             match self.agent.attach(self.pid).await {
                 Ok(stream) => return Ok(stream),
-                Err(ClientError::Unreachable { .. }) if start.elapsed() < PATIENCE => {}
+                Err(ClientError::Unreachable { .. }) if start.elapsed() < RECONNECT_TIMEOUT => {}
                 Err(error) => return Err(error.into()),
             }
             tokio::time::sleep(INTERVAL).await;

@@ -55,13 +55,13 @@ impl Level {
 /// Position of the last entry shown: entries come in the order of time, and several may have the
 /// same.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Place {
+struct LogPosition {
     at: Option<Timestamp>,
     /// Number of entries of that time that were shown.
     shown: usize,
 }
 
-impl Place {
+impl LogPosition {
     /// The entries of a page that were not shown yet; the next page starts after them.
     fn advance(&mut self, page: Vec<LogEntry>) -> Vec<LogEntry> {
         let mut same = 0;
@@ -93,12 +93,12 @@ pub(super) async fn logs(
     args: &LogArgs,
     output: OutputArgs,
 ) -> Result<u8, CliError> {
-    let mut place = Place::default();
+    let mut position = LogPosition::default();
     let mut shown = 0;
     loop {
         // Asked before the entries, so that the last ones of a sandbox that ends are shown.
         let runs = args.follow && runs(client, id).await?;
-        shown += show_new(client, id, args, output, &mut place).await?;
+        shown += show_new(client, id, args, output, &mut position).await?;
         if !runs {
             break;
         }
@@ -125,21 +125,21 @@ async fn show_new(
     id: &str,
     args: &LogArgs,
     output: OutputArgs,
-    place: &mut Place,
+    position: &mut LogPosition,
 ) -> Result<usize, CliError> {
     let mut shown = 0;
     loop {
-        let cursor = place.at.map_or(0, Timestamp::as_millisecond).to_string();
+        let cursor = position.at.map_or(0, Timestamp::as_millisecond).to_string();
         let mut query = vec![("direction", "forward"), ("level", args.level.word())];
         query.extend(args.search.as_deref().map(|text| ("search", text)));
-        if place.at.is_some() {
+        if position.at.is_some() {
             query.push(("cursor", &cursor));
         }
         let page: LogsV2 = client
             .get_with(&["v2", "sandboxes", id, "logs"], &query)
             .await?;
         let full = page.logs.len() == PAGE;
-        let fresh = place.advance(page.logs);
+        let fresh = position.advance(page.logs);
         for entry in &fresh {
             print_line(&render(entry, output)?);
         }
@@ -162,8 +162,10 @@ fn render(entry: &LogEntry, output: OutputArgs) -> Result<String, CliError> {
         LogLevel::Error => "error",
     };
     let time = entry.timestamp.strftime("%Y-%m-%d %H:%M:%S%.3f");
-    let fields = entry.fields.iter().filter(|(name, _)| *name != "logger");
-    let fields: String = fields
+    let fields: String = entry
+        .fields
+        .iter()
+        .filter(|(name, _)| *name != "logger")
         .map(|(name, value)| format!(" {name}={value}"))
         .collect();
     let line = format!("{time} {level:5} {}{fields}", entry.message);
@@ -196,9 +198,12 @@ mod tests {
             vec![entry(1, "a"), entry(1, "b"), entry(1, "c"), entry(2, "d")],
             vec![entry(2, "d")],
         ];
-        let mut place = Place::default();
-        let shown = pages.into_iter().flat_map(|page| place.advance(page));
-        let shown: Vec<_> = shown.map(|entry| entry.message).collect();
+        let mut position = LogPosition::default();
+        let shown: Vec<_> = pages
+            .into_iter()
+            .flat_map(|page| position.advance(page))
+            .map(|entry| entry.message)
+            .collect();
         assert_eq!(shown, ["a", "b", "c", "d"]);
     }
 

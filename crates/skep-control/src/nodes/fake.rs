@@ -1,12 +1,13 @@
 //! Sandboxes that exist in memory alone.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use skep_store::Store;
 use skep_types::{
     DeadlineMode, Egress, EndReason, Ending, ExecutionId, HostResource, LogEntry, NotHere, Phase,
@@ -57,76 +58,80 @@ impl FakeNodes {
 
     /// Lets the next creation fail; several are used up in the order of the calls.
     pub fn refuse_next(&self, error: NodeCreateError) {
-        self.lock().refusals.push_back(error);
+        self.state.lock().refusals.push_back(error);
     }
 
     /// Sets the resource for want of which there is no room; `None` makes room again.
     pub fn lack(&self, resource: Option<HostResource>) {
-        self.lock().lacking = resource;
+        self.state.lock().lacking = resource;
     }
 
     /// Lets creations wait until [`FakeNodes::release`].
     pub fn hold(&self) {
-        self.lock().holding = true;
+        self.state.lock().holding = true;
     }
 
     /// Lets waiting and future creations through.
     pub fn release(&self) {
-        self.lock().holding = false;
+        self.state.lock().holding = false;
         self.released.notify_waiters();
     }
 
     /// Number of creations that wait.
     pub fn waiting(&self) -> usize {
-        self.lock().waiting
+        self.state.lock().waiting
     }
 
     /// The templates that were to be made ready, and for whom.
     pub fn warmed(&self) -> Vec<(TemplateId, TenantId)> {
-        self.lock().warmed.clone()
+        self.state.lock().warmed.clone()
     }
 
     /// Number of sandboxes on the node.
     pub fn count(&self) -> usize {
-        self.lock().sandboxes.len()
+        self.state.lock().sandboxes.len()
     }
 
     /// Specification that a sandbox was created with.
     pub fn spec(&self, id: &SandboxId) -> Option<SandboxSpec> {
-        self.lock().sandboxes.get(id).map(|held| held.spec.clone())
+        self.state
+            .lock()
+            .sandboxes
+            .get(id)
+            .map(|held| held.spec.clone())
     }
 
     /// Says what a sandbox has used from now on.
     pub fn set_usage(&self, id: &SandboxId, usage: Usage) {
-        if let Some(held) = self.lock().sandboxes.get_mut(id) {
+        if let Some(held) = self.state.lock().sandboxes.get_mut(id) {
             held.usage = usage;
         }
     }
 
     /// Says when a sandbox started, so that tests of lists need not wait.
     pub fn set_started_at(&self, id: &SandboxId, started_at: Timestamp) {
-        if let Some(held) = self.lock().sandboxes.get_mut(id) {
+        if let Some(held) = self.state.lock().sandboxes.get_mut(id) {
             held.status.started_at = started_at;
         }
     }
 
     /// Says which phase a sandbox has published.
     pub fn set_phase(&self, id: &SandboxId, phase: Phase) {
-        if let Some(held) = self.lock().sandboxes.get_mut(id) {
+        if let Some(held) = self.state.lock().sandboxes.get_mut(id) {
             held.status.phase = phase;
         }
     }
 
     /// Lets a sandbox say something.
     pub fn log(&self, id: &SandboxId, entry: LogEntry) {
-        if let Some(held) = self.lock().sandboxes.get_mut(id) {
+        if let Some(held) = self.state.lock().sandboxes.get_mut(id) {
             held.logs.push(entry);
         }
     }
 
     /// Ends a sandbox for a reason of its own; says whether it was there.
     pub async fn end(&self, id: &SandboxId, reason: EndReason) -> bool {
-        let held = self.lock().sandboxes.remove(id);
+        let held = self.state.lock().sandboxes.remove(id);
         let Some(held) = held else {
             return false;
         };
@@ -145,7 +150,7 @@ impl FakeNodes {
 
     async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus, NodeCreateError> {
         self.wait_for_release().await;
-        let refusal = self.lock().refusals.pop_front();
+        let refusal = self.state.lock().refusals.pop_front();
         if let Some(error) = refusal {
             return Err(error);
         }
@@ -170,24 +175,20 @@ impl FakeNodes {
             usage: Usage::default(),
             logs: Vec::new(),
         };
-        self.lock().sandboxes.insert(status.id.clone(), held);
+        self.state.lock().sandboxes.insert(status.id.clone(), held);
         Ok(status)
     }
 
     async fn wait_for_release(&self) {
-        self.lock().waiting += 1;
+        self.state.lock().waiting += 1;
         loop {
             let released = self.released.notified();
-            if !self.lock().holding {
+            if !self.state.lock().holding {
                 break;
             }
             released.await;
         }
-        self.lock().waiting -= 1;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no holder panics")
+        self.state.lock().waiting -= 1;
     }
 }
 
@@ -197,7 +198,7 @@ impl Nodes for FakeNodes {
     }
 
     fn warm(&self, template: TemplateImage, _egress: Egress, tenant: TenantId) {
-        self.lock().warmed.push((template.id, tenant));
+        self.state.lock().warmed.push((template.id, tenant));
     }
 
     fn admit<'a>(
@@ -205,7 +206,7 @@ impl Nodes for FakeNodes {
         _id: &'a SandboxId,
         _resources: Resources,
     ) -> BoxFuture<'a, Result<Admitted, NodeCreateError>> {
-        let admitted = match self.lock().lacking {
+        let admitted = match self.state.lock().lacking {
             Some(resource) => Err(NodeCreateError::NoRoom(resource)),
             None => Ok(Box::new(()) as Admitted),
         };
@@ -219,7 +220,12 @@ impl Nodes for FakeNodes {
     fn kill(&self, id: SandboxId) -> BoxFuture<'_, Result<(), KillError>> {
         async move {
             // Somebody else ends it: a node waits for that, and then has nothing to kill.
-            let held = self.lock().sandboxes.get(&id).map(|held| held.status.phase);
+            let held = self
+                .state
+                .lock()
+                .sandboxes
+                .get(&id)
+                .map(|held| held.status.phase);
             if held != Some(Phase::Stopping) && self.end(&id, EndReason::Killed).await {
                 Ok(())
             } else {
@@ -238,7 +244,7 @@ impl Nodes for FakeNodes {
         async move {
             let wanted = later(now(), lifetime);
             let status = {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 let held = state.sandboxes.get_mut(&id).ok_or(NotHere)?;
                 held.status.ends_at = match mode {
                     DeadlineMode::Set => wanted,
@@ -258,19 +264,25 @@ impl Nodes for FakeNodes {
     }
 
     fn status(&self, id: &SandboxId) -> Option<SandboxStatus> {
-        self.lock()
+        self.state
+            .lock()
             .sandboxes
             .get(id)
             .map(|held| held.status.clone())
     }
 
     fn usage(&self, id: SandboxId) -> BoxFuture<'_, Result<Usage, NotHere>> {
-        let usage = self.lock().sandboxes.get(&id).map(|held| held.usage);
+        let usage = self.state.lock().sandboxes.get(&id).map(|held| held.usage);
         async move { usage.ok_or(NotHere) }.boxed()
     }
 
     fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>> {
-        let logs = self.lock().sandboxes.get(&id).map(|held| held.logs.clone());
+        let logs = self
+            .state
+            .lock()
+            .sandboxes
+            .get(&id)
+            .map(|held| held.logs.clone());
         async move { logs.unwrap_or_default() }.boxed()
     }
 }

@@ -86,8 +86,8 @@ impl Nodes for Broken {
 
 #[tokio::test]
 async fn a_machine_that_panics_fails_one_request_and_keeps_no_place() {
-    let folder = TempDir::new().unwrap();
-    let store = store(folder.path());
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path());
     let nodes = Broken {
         fault: Fault::PanicsOnCreate,
         whole: fake(&store),
@@ -103,8 +103,8 @@ async fn a_machine_that_panics_fails_one_request_and_keeps_no_place() {
 
 #[tokio::test]
 async fn a_sandbox_that_cannot_be_killed_is_still_shown() {
-    let folder = TempDir::new().unwrap();
-    let store = store(folder.path());
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path());
     let nodes = Broken {
         fault: Fault::CannotKill,
         whole: fake(&store),
@@ -122,8 +122,8 @@ async fn a_sandbox_that_cannot_be_killed_is_still_shown() {
 
 #[tokio::test]
 async fn a_sandbox_of_which_something_is_left_keeps_its_place_in_the_quota() {
-    let folder = TempDir::new().unwrap();
-    let store = store(folder.path());
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path());
     let whole = fake(&store);
     let nodes = Broken {
         fault: Fault::CannotKill,
@@ -156,8 +156,8 @@ async fn a_sandbox_of_which_something_is_left_keeps_its_place_in_the_quota() {
 
 #[tokio::test]
 async fn a_machine_that_takes_too_long_is_given_up_and_leaves_nothing() {
-    let folder = TempDir::new().unwrap();
-    let store = store(folder.path());
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path());
     let nodes = fake(&store);
     let control = control(&store, nodes.clone()).await;
     let caller = anybody(&control).await;

@@ -33,8 +33,8 @@ async fn control(store: &Store, nodes: Arc<dyn Nodes>) -> Control {
     Control::open(parts).await.unwrap()
 }
 
-fn store(folder: &Path) -> Store {
-    Store::open(&folder.join("skep.db")).unwrap()
+fn store(directory: &Path) -> Store {
+    Store::open(&directory.join("skep.db")).unwrap()
 }
 
 fn fake(store: &Store) -> Arc<FakeNodes> {

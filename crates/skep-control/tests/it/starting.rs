@@ -12,8 +12,8 @@ use crate::{anybody, control, fake, request, store};
 
 #[tokio::test]
 async fn the_default_team_is_made_once_however_many_servers_start() {
-    let folder = TempDir::new().unwrap();
-    let (one, two) = (store(folder.path()), store(folder.path()));
+    let directory = TempDir::new().unwrap();
+    let (one, two) = (store(directory.path()), store(directory.path()));
     let (one, two) = tokio::join!(control(&one, fake(&one)), control(&two, fake(&two)));
     let (one, two) = (
         one.default_team().await.unwrap(),
@@ -24,8 +24,8 @@ async fn the_default_team_is_made_once_however_many_servers_start() {
 
 #[tokio::test]
 async fn living_sandboxes_are_known_and_counted_after_a_restart() {
-    let folder = TempDir::new().unwrap();
-    let store = store(folder.path());
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path());
     let nodes = fake(&store);
     let before = control(&store, nodes.clone()).await;
     let caller = anybody(&before).await;
@@ -48,8 +48,8 @@ async fn living_sandboxes_are_known_and_counted_after_a_restart() {
 
 #[tokio::test]
 async fn templates_are_made_ready_as_far_as_they_are_built() {
-    let folder = TempDir::new().unwrap();
-    let store = store(folder.path());
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path());
     let nodes = fake(&store);
     let control = control(&store, nodes.clone()).await;
     let references = ["not-built", "base"].map(|name| name.parse().unwrap());
@@ -63,8 +63,8 @@ async fn templates_are_made_ready_as_far_as_they_are_built() {
 
 #[tokio::test]
 async fn stopping_waits_for_creations_that_are_under_way() {
-    let folder = TempDir::new().unwrap();
-    let store = store(folder.path());
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path());
     let nodes = fake(&store);
     let control = control(&store, nodes.clone()).await;
     let caller = anybody(&control).await;
@@ -89,8 +89,8 @@ async fn stopping_waits_for_creations_that_are_under_way() {
 
 #[tokio::test]
 async fn a_key_that_is_registered_again_still_works_and_stays_with_its_team() {
-    let folder = TempDir::new().unwrap();
-    let store = store(folder.path());
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path());
     let control = control(&store, fake(&store)).await;
     let team = control.default_team().await.unwrap();
     let other = Team {
@@ -122,8 +122,8 @@ async fn a_key_that_is_registered_again_still_works_and_stays_with_its_team() {
 
 #[tokio::test]
 async fn clones_are_the_same_control() {
-    let folder = TempDir::new().unwrap();
-    let store = store(folder.path());
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path());
     let first = control(&store, fake(&store)).await;
     let second = first.clone();
     let caller = anybody(&first).await;

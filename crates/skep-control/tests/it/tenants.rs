@@ -24,8 +24,8 @@ struct Launched {
 
 /// Creates them where templates that belong to everybody are shared like this.
 async fn launch(sharing: Sharing) -> Launched {
-    let folder = TempDir::new().unwrap();
-    let store = store(folder.path());
+    let directory = TempDir::new().unwrap();
+    let store = store(directory.path());
     let nodes = fake(&store);
     let owner = TeamId::random();
     let brought = TemplateInfo {
@@ -73,7 +73,7 @@ async fn launch(sharing: Sharing) -> Launched {
         nodes,
         base,
         brought,
-        _folder: folder,
+        _folder: directory,
     }
 }
 

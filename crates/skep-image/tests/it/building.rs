@@ -1,9 +1,9 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use skep_image::fake::FakeRunner;
 use skep_image::{BuildError, BuildEvent, Progress, StepError};
 
@@ -180,7 +180,7 @@ fn two_builders_make_each_layer_once_and_the_waiting_one_says_so() {
         if launch.command.last().map(String::as_str) == Some("first") {
             entered.send(()).unwrap();
             let deadline = Duration::from_secs(60);
-            left.lock().unwrap().recv_timeout(deadline).unwrap();
+            left.lock().recv_timeout(deadline).unwrap();
         }
         write_done(launch)
     });

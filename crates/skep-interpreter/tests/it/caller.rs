@@ -8,7 +8,7 @@ use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use skep_interpreter::Door;
+use skep_interpreter::Authorizer;
 use skep_kernels::Contexts;
 use skep_kernels::fake::{FakeKernels, FakeSurroundings};
 use tower::ServiceExt;
@@ -18,9 +18,9 @@ pub(crate) const TOKEN: &str = "sandbox-token";
 /// Token that opens its contexts alone.
 pub(crate) const TRAFFIC_TOKEN: &str = "traffic-token";
 
-struct TokenDoor;
+struct TokenAuthorizer;
 
-impl Door for TokenDoor {
+impl Authorizer for TokenAuthorizer {
     fn admits(&self, token: Option<&[u8]>) -> bool {
         token == Some(TOKEN.as_bytes())
     }
@@ -31,9 +31,9 @@ impl Door for TokenDoor {
 }
 
 /// Authorization in a sandbox that has no tokens.
-struct OpenDoor;
+struct OpenAuthorizer;
 
-impl Door for OpenDoor {
+impl Authorizer for OpenAuthorizer {
     fn admits(&self, _token: Option<&[u8]>) -> bool {
         true
     }
@@ -50,22 +50,22 @@ pub(crate) struct Interpreter {
 }
 
 pub(crate) fn interpreter() -> Interpreter {
-    behind(Arc::new(TokenDoor))
+    behind(Arc::new(TokenAuthorizer))
 }
 
 /// One that asks for nothing: what an attack does there is what tokens hold elsewhere.
 pub(crate) fn open_interpreter() -> Interpreter {
-    behind(Arc::new(OpenDoor))
+    behind(Arc::new(OpenAuthorizer))
 }
 
-fn behind(door: Arc<dyn Door>) -> Interpreter {
+fn behind(authorizer: Arc<dyn Authorizer>) -> Interpreter {
     let kernels = Arc::new(FakeKernels::default());
     let launcher = Arc::new(Arc::clone(&kernels));
     let surroundings = Arc::new(FakeSurroundings::default());
     let contexts = Contexts::new(launcher, surroundings, &["python"]);
     Interpreter {
         kernels,
-        routes: skep_interpreter::routes(contexts, door),
+        routes: skep_interpreter::routes(contexts, authorizer),
     }
 }
 

@@ -108,7 +108,7 @@ async fn what_runs_can_be_looked_at_by_whoever_has_the_token() {
     let mut body = running.into_body();
     piece(&mut body).await;
     let waiting = interpreter.execute(json!({"code": "wait"}), None).await;
-    *interpreter.kernels.meter.usage.lock().unwrap() = Usage {
+    *interpreter.kernels.meter.usage.lock() = Usage {
         processor: Duration::from_millis(250),
         memory: Some(77),
         ..Usage::default()

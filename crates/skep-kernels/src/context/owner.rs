@@ -1,9 +1,10 @@
 //! The task that owns a context and its kernel.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use skep_jupyter::frame::{Layer, Request};
 use skep_telemetry::Chain;
 use skep_types::Secrets;
@@ -12,7 +13,7 @@ use tokio::time::timeout;
 
 use super::sink::{Record, Sink};
 use super::{Control, FirstKernel, Job};
-use crate::contexts::{ContextInfo, Shared, Surroundings};
+use crate::contexts::{ContextInfo, SandboxSettings, Shared};
 use crate::execution::{Execution, Failure, Loss, Receipt, Update};
 use crate::history::SharedHistory;
 use crate::kernel::{Event, Exit, Kernel, Launcher, StartError};
@@ -21,7 +22,7 @@ use crate::outcome::Outcome;
 use crate::secrets::Patterns;
 
 /// Time limit for the exit of a kernel that announced it or was killed.
-pub(super) const EXIT_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Number of executions kept that ended after their callers were lost.
 pub(super) const MAX_RECORDS: usize = 4;
@@ -29,7 +30,7 @@ pub(super) const MAX_RECORDS: usize = 4;
 /// Owns one context.
 pub(super) struct Owner {
     launcher: Arc<dyn Launcher>,
-    pub(super) surroundings: Arc<dyn Surroundings>,
+    pub(super) settings: Arc<dyn SandboxSettings>,
     language: String,
     /// Directory into which the kernel changes once it has started; `None` if it starts there.
     directory: Option<String>,
@@ -81,7 +82,7 @@ impl Owner {
     ) -> Self {
         Self {
             launcher: Arc::clone(&shared.launcher),
-            surroundings: Arc::clone(&shared.surroundings),
+            settings: Arc::clone(&shared.settings),
             language: info.language.clone(),
             directory: (info.directory != default_directory).then(|| info.directory.clone()),
             secrets,
@@ -167,7 +168,7 @@ impl Owner {
             return Ok(());
         }
         // Read before the start: a change meanwhile is then seen as one before the next execution.
-        let environment = self.surroundings.environment();
+        let environment = self.settings.environment();
         let mut kernel = self.launcher.start(&self.language).await?;
         if let Some(path) = &self.directory {
             // By contract a directory that cannot be entered is no failure: the code starts in
@@ -195,9 +196,8 @@ impl Owner {
 
     /// Returns the patterns to mask in the output of an execution that begins now.
     pub(super) fn patterns(&mut self) -> Option<Arc<Patterns>> {
-        let own = self.secrets.lock();
-        let own = own.unwrap_or_else(PoisonError::into_inner).clone();
-        let secrets = [self.surroundings.secrets(), own];
+        let own = self.secrets.lock().clone();
+        let secrets = [self.settings.secrets(), own];
         if secrets != self.patterns.0 {
             let patterns = Patterns::new(&secrets);
             self.patterns = (secrets, patterns);
@@ -208,7 +208,7 @@ impl Owner {
     async fn close(mut self) {
         self.jobs.close();
         while let Ok(job) = self.jobs.try_recv() {
-            let mut sink = Sink::new(job.id, job.updates, job.order.on_loss);
+            let mut sink = Sink::new(job.id, job.updates, job.request.on_loss);
             let failure = Failure::Removed;
             let receipt = Receipt {
                 outcome: Outcome::of_failure(&failure),
@@ -222,7 +222,7 @@ impl Owner {
         }
         if let Some(mut running) = self.kernel.take() {
             running.kernel.kill();
-            drop(timeout(EXIT_PATIENCE, ended(&mut running.kernel)).await);
+            drop(timeout(EXIT_TIMEOUT, ended(&mut running.kernel)).await);
         }
     }
 }

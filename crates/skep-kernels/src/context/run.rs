@@ -11,9 +11,9 @@ use skep_telemetry::Chain;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::course::{Cause, Course, End, Stage};
 use super::masks::Masks;
-use super::owner::{EXIT_PATIENCE, MAX_RECORDS, Owner, ended, recorded};
+use super::owner::{EXIT_TIMEOUT, MAX_RECORDS, Owner, ended, recorded};
+use super::running::{Cause, End, RunningExecution, State};
 use super::sink::Sink;
 use super::{Control, Job};
 use crate::execution::{Failure, Loss, Receipt, Update};
@@ -25,18 +25,18 @@ use crate::secrets::Patterns;
 
 impl Owner {
     pub(super) async fn execute(&mut self, job: Job) {
-        let mut sink = Sink::new(job.id.clone(), job.updates.clone(), job.order.on_loss);
+        let mut sink = Sink::new(job.id.clone(), job.updates.clone(), job.request.on_loss);
         // Whoever cancels has left: no receipt is read, and code that never ran is not history.
-        if job.order.cancel.is_cancelled() {
+        if job.request.cancel.is_cancelled() {
             return;
         }
         // Once for the whole execution, so that its code, its errors and its output are masked
         // alike; and now, not when it was queued, since others may have marked secrets meanwhile.
         let patterns = self.patterns();
-        if job.posting.interrupt.is_cancelled() {
+        if job.registration.interrupt.is_cancelled() {
             let failure = Failure::Interrupted { state_lost: false };
             self.history
-                .begin(&masked(patterns.as_ref(), &job.order.code));
+                .begin(&masked(patterns.as_ref(), &job.request.code));
             refuse(&self.history, sink, &job, failure).await;
             return;
         }
@@ -45,7 +45,7 @@ impl Owner {
             let reason = Chain(&error).to_string();
             let reason = masked(patterns.as_ref(), &reason).into_owned();
             self.history
-                .begin(&masked(patterns.as_ref(), &job.order.code));
+                .begin(&masked(patterns.as_ref(), &job.request.code));
             refuse(&self.history, sink, &job, Failure::NoKernel { reason }).await;
             return;
         }
@@ -56,11 +56,11 @@ impl Owner {
             sink.deliver(Update::StateLost(loss));
         }
         self.history
-            .begin(&masked(patterns.as_ref(), &job.order.code));
+            .begin(&masked(patterns.as_ref(), &job.request.code));
         let running = self.kernel.as_mut().expect("it was just ensured");
         let meter = Arc::clone(&running.meter);
         // Before the code is sent, which would have a moment without a limit otherwise.
-        let limited = job.order.limits.memory.map(|limit| {
+        let limited = job.request.limits.memory.map(|limit| {
             let set = MemoryLimit::set(&meter, limit);
             set.map_err(|error| unlimited(limit, &error))
         });
@@ -75,19 +75,19 @@ impl Owner {
         let id = format!("e{}", self.requests);
         // Not waited for: a kernel takes its requests in order, so the code finds the new
         // variables.
-        running.renew_environment(self.surroundings.environment());
+        running.renew_environment(self.settings.environment());
         // From here on the end of the kernel is a loss, even if it comes before the first output.
         running.has_state = true;
         // Last, so that threads that ran on between two executions are not charged to this one.
         meter.reset_peak();
         let before = meter.usage();
-        job.posting.start(&meter, before);
+        job.registration.start(&meter, before);
         running.kernel.send(&Request::Execute {
             id: &id,
-            code: &job.order.code,
-            env: &job.order.variables,
+            code: &job.request.code,
+            env: &job.request.variables,
         });
-        let mut course = Course {
+        let mut execution = RunningExecution {
             id,
             sink,
             history: self.history.clone(),
@@ -97,29 +97,33 @@ impl Owner {
             meter,
             before,
             heap_limit: running.kernel.heap_limit(),
-            limits: job.order.limits,
+            limits: job.request.limits,
             memory_limit,
-            next_look: None,
-            stage: Stage::Running,
+            next_sample: None,
+            state: State::Running,
             fold: Fold::default(),
             outcome: Outcome::Ok,
         };
-        course.begin_looking();
+        execution.schedule_sample();
         // The sink has the only sender now: the caller's stream ends when `finish` lets go of it,
         // and not only after the wait for a kernel that exits.
         drop(job.updates);
         // A kernel that took code is worth replacing before the next caller comes.
         self.may_start_unasked = true;
         let end = self
-            .follow(&mut course, &job.order.cancel, &job.posting.interrupt)
+            .follow(
+                &mut execution,
+                &job.request.cancel,
+                &job.registration.interrupt,
+            )
             .await;
-        self.finish(course, end).await;
+        self.finish(execution, end).await;
     }
 
     /// Listens to the kernel until the execution has ended in some way.
     async fn follow(
         &mut self,
-        course: &mut Course,
+        execution: &mut RunningExecution,
         cancel: &CancellationToken,
         interrupt: &CancellationToken,
     ) -> End {
@@ -127,12 +131,12 @@ impl Owner {
         loop {
             // A token stays cancelled; without the guard, the select below would return at once for
             // ever.
-            let is_running = matches!(course.stage, Stage::Running);
-            let deadline = course.deadline();
+            let is_running = matches!(execution.state, State::Running);
+            let deadline = execution.deadline();
             // A caller that does not read keeps us from reading, and with that the kernel from
             // writing: output never piles up here. But when it has left, output is drained, because
             // the end of the code comes behind it.
-            let may_read = course.sink.has_room() || course.stage.discards();
+            let may_read = execution.sink.has_room() || execution.state.discards();
             // In this order, so that no flood of output keeps a restart, an interrupt or a limit
             // waiting.
             tokio::select! {
@@ -144,7 +148,7 @@ impl Owner {
                         }
                     }
                     Some(Control::Attach(id, answer)) => {
-                        let found = course.sink.is_lost(&id).then(|| course.sink.attach());
+                        let found = execution.sink.is_lost(&id).then(|| execution.sink.attach());
                         if answer.send(found.or_else(|| recorded(&mut self.records, &id))).is_err() {
                             tracing::debug!("nobody waits for the record any more");
                         }
@@ -159,18 +163,18 @@ impl Owner {
                     }
                     None => return End::Failed(Failure::Removed),
                 },
-                () = cancel.cancelled(), if is_running => course.interrupt(Cause::HangUp, &mut running.kernel),
-                () = interrupt.cancelled(), if is_running => course.interrupt(Cause::Asked, &mut running.kernel),
-                () = course.sink.abandoned(), if is_running => course.interrupt(Cause::HangUp, &mut running.kernel),
+                () = cancel.cancelled(), if is_running => execution.interrupt(Cause::HangUp, &mut running.kernel),
+                () = interrupt.cancelled(), if is_running => execution.interrupt(Cause::Asked, &mut running.kernel),
+                () = execution.sink.abandoned(), if is_running => execution.interrupt(Cause::HangUp, &mut running.kernel),
                 () = until(deadline) => {
-                    if let Some(end) = course.late(&mut running.kernel) {
+                    if let Some(end) = execution.deadline_passed(&mut running.kernel) {
                         return end;
                     }
                 }
-                () = course.sink.room(), if !may_read => {}
+                () = execution.sink.room(), if !may_read => {}
                 event = running.kernel.receive(), if may_read => match event {
                     Event::Message(envelope) => {
-                        if let Some(end) = course.on(envelope) {
+                        if let Some(end) = execution.on(envelope) {
                             return end;
                         }
                     }
@@ -180,13 +184,13 @@ impl Owner {
         }
     }
 
-    async fn finish(&mut self, mut course: Course, end: End) {
+    async fn finish(&mut self, mut execution: RunningExecution, end: End) {
         let exiting = matches!(end, End::Ended { exiting: true });
-        let usage = course.meter.usage();
+        let usage = execution.meter.usage();
         // Before the last word, so that whoever heard it finds the context as it was.
-        drop(course.memory_limit.take());
-        self.tell_end(&mut course, end, usage).await;
-        if let Some(record) = course.sink.into_record() {
+        drop(execution.memory_limit.take());
+        self.tell_end(&mut execution, end, usage).await;
+        if let Some(record) = execution.sink.into_record() {
             if self.records.len() >= MAX_RECORDS {
                 self.records.pop_front();
             }
@@ -197,9 +201,9 @@ impl Owner {
         }
     }
 
-    async fn tell_end(&mut self, course: &mut Course, end: End, usage: Option<Usage>) {
+    async fn tell_end(&mut self, execution: &mut RunningExecution, end: End, usage: Option<Usage>) {
         let over_limit = |state_lost| {
-            let limit = course.over_limit()?;
+            let limit = execution.over_limit()?;
             Some(Failure::OverLimit { limit, state_lost })
         };
         let failure = match end {
@@ -208,7 +212,7 @@ impl Owner {
                 self.lose(Loss::Stuck);
                 match over_limit(true) {
                     Some(failure) => Some(failure),
-                    None if course.was_asked_to_end() => {
+                    None if execution.was_asked_to_end() => {
                         Some(Failure::Interrupted { state_lost: true })
                     }
                     // The caller has left; nobody hears of it but the next one.
@@ -220,30 +224,32 @@ impl Owner {
                 }
             }
             End::Died(exit) => {
-                let exit = course.explained(exit, usage);
+                let exit = execution.explained(exit, usage);
                 self.lose(Loss::Died(exit));
                 Some(Failure::Died(exit))
             }
             End::Failed(failure) => Some(failure),
         };
-        for output in course.masks.iter_mut().flat_map(Masks::rest) {
+        for output in execution.masks.iter_mut().flat_map(Masks::rest) {
             self.history.output(&output, None);
             let update = Update::Output { time: None, output };
-            course.sink.deliver_last(update).await;
+            execution.sink.deliver_last(update).await;
         }
         self.history.end(failure.clone());
-        let outcome = failure.as_ref().map_or(course.outcome, Outcome::of_failure);
-        let receipt = course.receipt(outcome, usage);
+        let outcome = failure
+            .as_ref()
+            .map_or(execution.outcome, Outcome::of_failure);
+        let receipt = execution.receipt(outcome, usage);
         if let Some(failure) = failure {
-            course.sink.deliver_last(Update::Failed(failure)).await;
+            execution.sink.deliver_last(Update::Failed(failure)).await;
         }
-        course.sink.deliver_last(Update::Ended(receipt)).await;
+        execution.sink.deliver_last(Update::Ended(receipt)).await;
     }
 
     /// The code asked its kernel to end; the next execution must not be sent to it.
     async fn await_exit(&mut self) {
         if let Some(running) = self.kernel.as_mut() {
-            drop(timeout(EXIT_PATIENCE, ended(&mut running.kernel)).await);
+            drop(timeout(EXIT_TIMEOUT, ended(&mut running.kernel)).await);
         }
         self.lose(Loss::Exited);
     }

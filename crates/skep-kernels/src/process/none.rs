@@ -3,11 +3,11 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::SystemTime;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use rustix::process::Signal;
 
 use super::{Command, Inherited, Processes, Started};
@@ -19,7 +19,7 @@ pub(crate) struct NoProcesses(Mutex<Vec<Signal>>);
 
 impl NoProcesses {
     pub(crate) fn signals(&self) -> Vec<Signal> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().clone()
     }
 }
 
@@ -33,11 +33,11 @@ impl Processes for NoProcesses {
     }
 
     fn signal(&self, _pid: u32, signal: Signal) -> io::Result<()> {
-        self.0.lock().unwrap().push(signal);
+        self.0.lock().push(signal);
         Ok(())
     }
 
-    fn make_folder(&self) -> io::Result<PathBuf> {
+    fn make_directory(&self) -> io::Result<PathBuf> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -45,7 +45,7 @@ impl Processes for NoProcesses {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn remove_folder(&self, _folder: &Path) -> io::Result<()> {
+    fn remove_directory(&self, _directory: &Path) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -57,8 +57,8 @@ impl Processes for NoProcesses {
         Ok(content)
     }
 
-    fn names_in(&self, folder: &Path, most: usize) -> io::Result<Vec<String>> {
-        plain_files::names_in(folder, most)
+    fn names_in(&self, directory: &Path, most: usize) -> io::Result<Vec<String>> {
+        plain_files::names_in(directory, most)
     }
 
     fn is_file(&self, path: &Path) -> bool {

@@ -6,9 +6,10 @@
 //! from which on nothing is read any more.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use skep_jupyter::zmtp::Received;
 use tokio::sync::Notify;
@@ -94,7 +95,7 @@ impl Output {
 
     /// Lets a stopped kernel go on, so that it can hear an interrupt.
     pub(super) fn release(&self) {
-        let mut queue = self.shared.lock();
+        let mut queue = self.shared.queue.lock();
         queue.is_released = true;
         self.shared.go_on(&mut queue);
     }
@@ -126,14 +127,14 @@ impl Shared {
                 },
             }
         }
-        self.lock().ended = true;
+        self.queue.lock().ended = true;
         self.added.notify_one();
     }
 
     async fn room(&self) {
         loop {
             let taken = self.taken.notified();
-            if self.lock().bytes < LAST_MARK {
+            if self.queue.lock().bytes < LAST_MARK {
                 return;
             }
             taken.await;
@@ -141,7 +142,7 @@ impl Shared {
     }
 
     fn add(&self, message: Received) {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         let bytes = MESSAGE_COST + weight(&message);
         queue.bytes += bytes;
         queue.messages.push_back((message, bytes));
@@ -155,7 +156,7 @@ impl Shared {
 
     /// The next message if there is one, `Some(None)` if there will be no more.
     fn take(&self) -> Option<Option<Received>> {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         let Some((message, bytes)) = queue.messages.pop_front() else {
             return queue.ended.then_some(None);
         };
@@ -180,10 +181,6 @@ impl Shared {
             tracing::debug!(%error, "kernel cannot be stopped or continued");
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 fn weight(message: &Received) -> usize {
@@ -206,8 +203,8 @@ mod tests {
 
     /// The output of a peer that has said hello, and that peer.
     async fn connected(processes: &Arc<NoProcesses>) -> (Output, UnixStream) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("k");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("k");
         let listener = UnixListener::bind(&path).unwrap();
         let socket = Socket::connect(&path, Role::Subscriber).await.unwrap();
         let (mut peer, _) = listener.accept().await.unwrap();
@@ -237,7 +234,7 @@ mod tests {
         assert!(taken >= LAST_MARK - PIECE, "only {taken} bytes are taken");
         assert!(taken < LAST_MARK + (2 << 20), "{taken} bytes are taken");
         assert_eq!(processes.signals(), [Signal::STOP]);
-        while output.shared.lock().bytes >= LOW_MARK {
+        while output.shared.queue.lock().bytes >= LOW_MARK {
             assert!(output.next().await.is_some());
         }
         assert_eq!(processes.signals(), [Signal::STOP, Signal::CONT]);

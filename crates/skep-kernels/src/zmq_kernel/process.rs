@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rustix::process::Signal;
 use tokio::sync::oneshot;
 
-use crate::expendable::Expendable;
 use crate::kernel::Exit;
+use crate::oom_score::OomFirst;
 use crate::process::{Processes, Started};
 
 /// A process that is killed, with what it started, when this is dropped.
@@ -17,7 +17,7 @@ pub(super) struct Process {
     exit: oneshot::Receiver<Exit>,
     pub(super) ended: Option<Exit>,
     /// Set as long as it is a spare.
-    expendable: Option<Expendable>,
+    oom_first: Option<OomFirst>,
 }
 
 impl Process {
@@ -27,20 +27,20 @@ impl Process {
             pid: started.pid,
             exit: started.exit,
             ended: None,
-            expendable: None,
+            oom_first: None,
         }
     }
 
     /// Makes it a spare.
     pub(super) fn mark(&mut self) -> io::Result<()> {
-        self.expendable = Some(Expendable::mark(self.pid)?);
+        self.oom_first = Some(OomFirst::mark(self.pid)?);
         Ok(())
     }
 
     /// Makes a spare a process like any other.
     pub(super) fn keep(&mut self) -> io::Result<()> {
-        match self.expendable.take() {
-            Some(expendable) => expendable.spare(),
+        match self.oom_first.take() {
+            Some(oom_first) => oom_first.spare(),
             None => Ok(()),
         }
     }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 /// Time limit for the reply to a request after the end of its output, and for the end of the output
 /// after the reply of a request that the kernel threw away.
-const PATIENCE: Duration = Duration::from_secs(2);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Number of attempts at a request that must succeed: an interrupt that comes late may end it
 /// half-way.
@@ -117,7 +117,7 @@ impl Requests {
             return Some(envelope);
         }
         current.idle = Some(envelope);
-        current.until = Some(now + PATIENCE);
+        current.until = Some(now + REPLY_TIMEOUT);
         None
     }
 
@@ -129,7 +129,7 @@ impl Requests {
         // What was thrown away has no output, and some kernels do not say its end.
         let is_thrown_away = reply.message == Message::Reply(Reply::Aborted) && !current.is_begun;
         if is_thrown_away {
-            current.until = Some(now + PATIENCE);
+            current.until = Some(now + REPLY_TIMEOUT);
         }
         current.reply = Some(reply);
     }
@@ -326,7 +326,7 @@ mod tests {
         requests.push(asked("cell", Purpose::Cell));
         requests.next();
         requests.replied(said("cell", aborted()), now);
-        assert_eq!(requests.deadline(), Some(now + PATIENCE));
+        assert_eq!(requests.deadline(), Some(now + REPLY_TIMEOUT));
         let end = vec![said("cell", aborted()), said("cell", Message::Idle)];
         assert_eq!(requests.give_up(), Some(end));
     }

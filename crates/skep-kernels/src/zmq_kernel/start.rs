@@ -10,18 +10,18 @@ use skep_jupyter::signed::{Connection, KernelInfo, Session};
 use skep_jupyter::zmtp::{Received, Role};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::folder::Folder;
 use super::output::Output;
 use super::process::Process;
 use super::requests::{Purpose, Requests};
+use super::runtime_directory::RuntimeDirectory;
 use super::socket::Socket;
 use super::{CONNECTION_FILE, DATE, Foreign, InterruptMode, ZmqKernel};
 use crate::kernel::{Exit, StartError};
-use crate::last_words::LastWords;
+use crate::kernel_stderr::KernelStderr;
 use crate::process::{Command, Processes};
 
 /// Time limit from the start of a kernel to its first answer.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Interval at which a starting kernel is asked for its info. Its output socket tells nothing to
 /// those who come too late, so the question is repeated until the answer is seen on both sockets.
@@ -37,11 +37,11 @@ impl ZmqKernel {
         foreign: Foreign,
     ) -> Result<Self, StartError> {
         let key = uuid::Uuid::new_v4().to_string();
-        let folder = Folder::new(&processes).map_err(StartError::Process)?;
-        let connection = Connection::at(&folder.sockets(), &key);
-        let file = folder.write_connection(&connection);
+        let directory = RuntimeDirectory::new(&processes).map_err(StartError::Process)?;
+        let connection = Connection::at(&directory.sockets(), &key);
+        let file = directory.write_connection(&connection);
         let file = file.map_err(StartError::Process)?;
-        let (last_words, errors) = LastWords::new().map_err(StartError::Process)?;
+        let (kernel_stderr, errors) = KernelStderr::new().map_err(StartError::Process)?;
         let nowhere = || processes.null_device().map_err(StartError::Process);
         let standard = [nowhere()?, nowhere()?, errors];
         // Read before the start: a kill that is counted from here on can explain the end of the
@@ -58,18 +58,18 @@ impl ZmqKernel {
         if is_spare {
             beginning.process.mark().map_err(StartError::Process)?;
         }
-        let beginning_ends = timeout(START_PATIENCE, beginning.reach(&connection)).await;
+        let beginning_ends = timeout(START_TIMEOUT, beginning.reach(&connection)).await;
         let reached = match beginning_ends {
             Ok(Ok(reached)) => reached,
             Ok(Err(exit)) => {
                 return Err(StartError::Ended {
                     exit,
-                    last_words: last_words.read(),
+                    kernel_stderr: kernel_stderr.read(),
                 });
             }
             Err(_elapsed) => {
                 return Err(StartError::Silent {
-                    seconds: START_PATIENCE.as_secs(),
+                    seconds: START_TIMEOUT.as_secs(),
                 });
             }
         };
@@ -88,8 +88,8 @@ impl ZmqKernel {
             requests: Requests::default(),
             own_requests: 0,
             give_up: None,
-            _words: last_words.pass_over().map_err(StartError::Process)?,
-            _folder: folder,
+            _words: kernel_stderr.pass_over().map_err(StartError::Process)?,
+            _directory: directory,
         };
         if let Some(preparation) = preparation(&reached.info.implementation) {
             kernel.run_silently(&preparation, Purpose::Must);
@@ -218,8 +218,8 @@ impl Beginning {
 
     /// It closed a socket, or does not speak ZMTP: it is ending, or is no kernel.
     async fn killed(&mut self) -> Exit {
-        const PATIENCE: Duration = Duration::from_secs(2);
-        if let Ok(exit) = timeout(PATIENCE, self.process.end()).await {
+        const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+        if let Ok(exit) = timeout(EXIT_TIMEOUT, self.process.end()).await {
             return exit;
         }
         self.process.kill();

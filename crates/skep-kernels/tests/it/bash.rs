@@ -6,15 +6,15 @@ use std::process::Command;
 use std::sync::Arc;
 
 use skep_kernels::fake::FakeSurroundings;
-use skep_kernels::{Contexts, Installed, Order};
+use skep_kernels::{Contexts, ExecuteRequest, KernelSpecs};
 
 use crate::processes::Children;
-use crate::talk::{all, next, order, run};
+use crate::talk::{all, next, request, run};
 
 pub(crate) struct World {
     pub(crate) contexts: Contexts,
     pub(crate) bash: String,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 fn kernels() -> PathBuf {
@@ -22,33 +22,33 @@ fn kernels() -> PathBuf {
 }
 
 pub(crate) fn world() -> World {
-    let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().join("bash");
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("bash");
     std::fs::create_dir(&place).unwrap();
     let specification = serde_json::json!({
         "argv": ["/usr/bin/python3", "-I", "-S", kernels().join("bash/skep_bash/__main__.py")],
         "language": "bash",
-        "env": {"HOME": folder.path()},
+        "env": {"HOME": directory.path()},
     });
     std::fs::write(place.join("kernel.json"), specification.to_string()).unwrap();
-    let folders = vec![folder.path().to_owned()];
-    let installed = Installed::new(move || folders.clone(), Arc::new(Children::default()));
-    let surroundings = Arc::new(FakeSurroundings::default());
-    let contexts = Contexts::new(Arc::new(installed), surroundings, &["bash"]);
+    let directories = vec![directory.path().to_owned()];
+    let installed = KernelSpecs::new(move || directories.clone(), Arc::new(Children::default()));
+    let settings = Arc::new(FakeSurroundings::default());
+    let contexts = Contexts::new(Arc::new(installed), settings, &["bash"]);
     let bash = contexts.default_of("bash").unwrap();
     World {
         contexts,
         bash,
-        _folder: folder,
+        _directory: directory,
     }
 }
 
 #[tokio::test]
 async fn bash_keeps_its_state_and_tells_its_status() {
     let world = world();
-    let with_variables = Order {
+    let with_variables = ExecuteRequest {
         variables: BTreeMap::from([("A".to_owned(), "'\"\n😀".to_owned())]),
-        ..order("kept=$A; echo \"${A//$'\\n'/|}\"")
+        ..request("kept=$A; echo \"${A//$'\\n'/|}\"")
     };
     let execution = world.contexts.execute(&world.bash, with_variables).unwrap();
     assert_eq!(all(execution).await, ["accepted 1", "'\"|😀", "ended ok"]);
@@ -70,7 +70,7 @@ async fn an_interrupt_ends_a_loop_of_bash_and_keeps_the_state() {
         "echo go; while :; do sleep 1000; done",
         "(trap '' INT; echo go; sleep 1000)",
     ] {
-        let mut execution = world.contexts.execute(&world.bash, order(code)).unwrap();
+        let mut execution = world.contexts.execute(&world.bash, request(code)).unwrap();
         while next(&mut execution).await.expect("the code says go first") != "go" {}
         drop(execution);
         let words = run(&world.contexts, &world.bash, "echo ${kept-lost}").await;

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use skep_kernels::fake::{FakeKernels, FakeSurroundings};
-use skep_kernels::{ContextError, Contexts, Order};
+use skep_kernels::{ContextError, Contexts, ExecuteRequest};
 use skep_testkit::wait_until;
 
-use crate::talk::{all, next, order, run, world};
+use crate::talk::{all, next, request, run, world};
 
 #[tokio::test]
 async fn code_runs_and_its_outputs_come_in_order() {
@@ -61,8 +61,8 @@ async fn the_default_context_of_a_language_is_made_on_first_use_and_once() {
 async fn later_defaults_are_listed_from_the_start_and_get_a_kernel_when_they_are_used() {
     let kernels = Arc::new(FakeKernels::default());
     let launcher = Arc::new(Arc::clone(&kernels));
-    let surroundings = Arc::new(FakeSurroundings::default());
-    let contexts = Contexts::new(launcher, surroundings, &["python", "bash"]);
+    let settings = Arc::new(FakeSurroundings::default());
+    let contexts = Contexts::new(launcher, settings, &["python", "bash"]);
     let listed = contexts.list();
     let languages: Vec<_> = listed.iter().map(|context| &context.language).collect();
     assert_eq!(languages, ["python", "bash"]);
@@ -108,9 +108,9 @@ async fn one_context_runs_one_execution_after_another_and_two_run_beside_each_ot
     let world = world();
     let mut first = world
         .contexts
-        .execute(&world.python, order("wait"))
+        .execute(&world.python, request("wait"))
         .unwrap();
-    let second = world.contexts.execute(&world.python, order("say b"));
+    let second = world.contexts.execute(&world.python, request("say b"));
     assert_eq!(next(&mut first).await.as_deref(), Some("accepted 1"));
     let other = world.contexts.create("python", None).await.unwrap();
     assert_eq!(
@@ -124,7 +124,9 @@ async fn one_context_runs_one_execution_after_another_and_two_run_beside_each_ot
 #[tokio::test]
 async fn a_kernel_is_not_read_while_its_caller_does_not_read() {
     let world = world();
-    let execution = world.contexts.execute(&world.python, order("flood 10000"));
+    let execution = world
+        .contexts
+        .execute(&world.python, request("flood 10000"));
     let taken = || world.kernels.taken.load(Ordering::SeqCst);
     wait_until(Duration::from_secs(10), || async {
         if taken() > 10 {
@@ -134,7 +136,7 @@ async fn a_kernel_is_not_read_while_its_caller_does_not_read() {
         }
     })
     .await;
-    // Another context's whole course shows that the owner had its chance to read on.
+    // Another context's whole run shows that the owner had its chance to read on.
     let other = world.contexts.create("python", None).await.unwrap();
     let before = taken();
     run(&world.contexts, &other.id, "say a").await;
@@ -147,7 +149,7 @@ async fn variables_of_the_sandbox_may_change_and_those_of_an_execution_win() {
     let world = world();
     let set = |value: &str| {
         let variables = BTreeMap::from([("A".to_owned(), value.to_owned())]);
-        *world.surroundings.environment.lock().unwrap() = variables;
+        *world.settings.environment.lock() = variables;
     };
     assert_eq!(
         run(&world.contexts, &world.python, "env A").await[1],
@@ -157,9 +159,9 @@ async fn variables_of_the_sandbox_may_change_and_those_of_an_execution_win() {
     assert_eq!(run(&world.contexts, &world.python, "env A").await[1], "old");
     set("new");
     assert_eq!(run(&world.contexts, &world.python, "env A").await[1], "new");
-    let own = Order {
+    let own = ExecuteRequest {
         variables: BTreeMap::from([("A".to_owned(), "own".to_owned())]),
-        ..order("env A")
+        ..request("env A")
     };
     let execution = world.contexts.execute(&world.python, own).unwrap();
     assert_eq!(all(execution).await[1], "own");
@@ -172,7 +174,7 @@ async fn a_restart_ends_what_runs_and_forgets_what_was_known() {
     run(&world.contexts, &world.python, "remember me").await;
     let mut running = world
         .contexts
-        .execute(&world.python, order("wait"))
+        .execute(&world.python, request("wait"))
         .unwrap();
     assert_eq!(next(&mut running).await.as_deref(), Some("accepted 2"));
     world.contexts.restart(&world.python).await.unwrap();
@@ -188,18 +190,18 @@ async fn removing_a_context_ends_what_runs_and_what_waits_in_it() {
     let world = world();
     let mut running = world
         .contexts
-        .execute(&world.python, order("wait"))
+        .execute(&world.python, request("wait"))
         .unwrap();
     let waiting = world
         .contexts
-        .execute(&world.python, order("say a"))
+        .execute(&world.python, request("say a"))
         .unwrap();
     assert_eq!(next(&mut running).await.as_deref(), Some("accepted 1"));
     world.contexts.remove(&world.python).await.unwrap();
     assert_eq!(all(running).await, ["failed Removed", "ended killed"]);
     assert_eq!(all(waiting).await, ["failed Removed", "ended killed"]);
     assert!(matches!(
-        world.contexts.execute(&world.python, order("say a")),
+        world.contexts.execute(&world.python, request("say a")),
         Err(ContextError::NotFound { .. })
     ));
 }
@@ -208,7 +210,7 @@ async fn removing_a_context_ends_what_runs_and_what_waits_in_it() {
 async fn there_is_a_last_place_in_the_queue() {
     let world = world();
     let held: Vec<_> =
-        std::iter::repeat_with(|| world.contexts.execute(&world.python, order("wait")))
+        std::iter::repeat_with(|| world.contexts.execute(&world.python, request("wait")))
             .take(2000)
             .collect();
     let refused = held.iter().filter(|held| held.is_err()).count();

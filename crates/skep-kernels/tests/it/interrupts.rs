@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use skep_kernels::{Limits, OnLoss, Order};
+use skep_kernels::{ExecuteRequest, Limits, OnLoss};
 use skep_testkit::wait_until;
 
-use crate::talk::{all, next, order, run, world};
+use crate::talk::{all, next, request, run, world};
 
-fn lasting(code: &str) -> Order {
-    Order {
+fn lasting(code: &str) -> ExecuteRequest {
+    ExecuteRequest {
         on_loss: OnLoss::Continue,
-        ..order(code)
+        ..request(code)
     }
 }
 
@@ -22,7 +22,7 @@ async fn a_caller_that_leaves_interrupts_its_code_and_keeps_the_variables() {
     run(&world.contexts, &world.python, "remember me").await;
     let mut execution = world
         .contexts
-        .execute(&world.python, order("wait"))
+        .execute(&world.python, request("wait"))
         .unwrap();
     next(&mut execution).await;
     drop(execution);
@@ -36,9 +36,9 @@ async fn a_caller_that_leaves_interrupts_its_code_and_keeps_the_variables() {
 #[tokio::test]
 async fn a_broken_connection_does_not_interrupt_and_a_cancellation_does() {
     let world = world();
-    let order = lasting("wait\nsay never");
-    let cancel = Arc::clone(&order.cancel);
-    let mut execution = world.contexts.execute(&world.python, order).unwrap();
+    let request = lasting("wait\nsay never");
+    let cancel = Arc::clone(&request.cancel);
+    let mut execution = world.contexts.execute(&world.python, request).unwrap();
     next(&mut execution).await;
     drop(execution);
     let mut behind = world
@@ -61,10 +61,10 @@ async fn an_execution_that_is_cancelled_while_it_waits_is_never_run() {
     let world = world();
     let mut first = world
         .contexts
-        .execute(&world.python, order("wait"))
+        .execute(&world.python, request("wait"))
         .unwrap();
     next(&mut first).await;
-    let second = order("remember second");
+    let second = request("remember second");
     second.cancel.cancel();
     let second = world.contexts.execute(&world.python, second).unwrap();
     drop(first);
@@ -80,7 +80,7 @@ async fn code_that_ignores_an_interrupt_loses_its_kernel_and_the_next_caller_hea
     let world = world();
     let mut execution = world
         .contexts
-        .execute(&world.python, order("stuck"))
+        .execute(&world.python, request("stuck"))
         .unwrap();
     next(&mut execution).await;
     drop(execution);
@@ -95,13 +95,13 @@ async fn an_interrupt_that_was_asked_for_is_told_to_whoever_listens() {
     let world = world();
     let mut execution = world
         .contexts
-        .execute(&world.python, order("say a\nwait"))
+        .execute(&world.python, request("say a\nwait"))
         .unwrap();
     let id = execution.id.clone();
     assert_eq!(next(&mut execution).await.as_deref(), Some("accepted 1"));
     let behind = world
         .contexts
-        .execute(&world.python, order("remember me"))
+        .execute(&world.python, request("remember me"))
         .unwrap();
     assert!(world.contexts.interrupt(&behind.id));
     assert!(world.contexts.interrupt(&id));
@@ -124,7 +124,7 @@ async fn whoever_asks_for_an_interrupt_hears_that_the_kernel_is_lost() {
     let world = world();
     let mut execution = world
         .contexts
-        .execute(&world.python, order("stuck"))
+        .execute(&world.python, request("stuck"))
         .unwrap();
     next(&mut execution).await;
     assert!(world.contexts.interrupt(&execution.id));
@@ -140,12 +140,12 @@ async fn whoever_asks_for_an_interrupt_hears_that_the_kernel_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_time_limit_ends_code_with_one_error() {
     let world = world();
-    let limited = |code: &str| Order {
+    let limited = |code: &str| ExecuteRequest {
         limits: Limits {
             time: Some(Duration::from_secs(2)),
             ..Limits::default()
         },
-        ..order(code)
+        ..request(code)
     };
     let execution = world
         .contexts

@@ -8,14 +8,14 @@ mod hostile;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, LazyLock, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use skep_jupyter::Output;
 use skep_kernels::fake::FakeSurroundings;
-use skep_kernels::{Contexts, Execution, Installed, Order, Update};
+use skep_kernels::{Contexts, ExecuteRequest, Execution, KernelSpecs, Update};
 
 use crate::processes::Children;
-use crate::talk::{all, next, order, run};
+use crate::talk::{all, next, request, run};
 
 /// The version in the templates.
 const USUAL: &str = "6.31.0";
@@ -29,34 +29,34 @@ static NEW_ENVIRONMENT: LazyLock<PathBuf> = LazyLock::new(|| environment(NEW));
 /// An environment with this version, which is made once and kept in the target directory.
 fn environment(version: &str) -> PathBuf {
     let targets = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let folder = targets.join(format!("kernels-{version}"));
-    let lock = std::fs::File::create(folder.with_extension("lock")).unwrap();
+    let directory = targets.join(format!("kernels-{version}"));
+    let lock = std::fs::File::create(directory.with_extension("lock")).unwrap();
     lock.lock().unwrap();
-    let is_whole = folder.join("is-whole");
+    let is_whole = directory.join("is-whole");
     if !is_whole.exists() {
         let run = |program: &Path, arguments: &[&str]| {
             let output = Command::new(program).args(arguments).output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{program:?} {arguments:?}: {said}");
         };
-        let path = folder.to_str().unwrap();
+        let path = directory.to_str().unwrap();
         run(Path::new("python3"), &["-m", "venv", "--clear", path]);
         let wanted = format!("ipykernel=={version}");
         let wanted = ["install", "--quiet", &wanted, foreign::PACKAGE];
-        run(&folder.join("bin/pip"), &wanted);
+        run(&directory.join("bin/pip"), &wanted);
         let install = ["-m", "bash_kernel.install", "--prefix", path];
-        run(&folder.join("bin/python"), &install);
+        run(&directory.join("bin/python"), &install);
         std::fs::write(&is_whole, "").unwrap();
     }
-    folder
+    directory
 }
 
 struct World {
     children: Arc<Children>,
-    surroundings: Arc<FakeSurroundings>,
+    settings: Arc<FakeSurroundings>,
     contexts: Contexts,
     python: String,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 fn world() -> World {
@@ -72,25 +72,25 @@ fn world_of(environment: &Path, interrupt_mode: &str) -> World {
 }
 
 fn world_with(specification: &serde_json::Value) -> World {
-    let folder = tempfile::tempdir().unwrap();
-    let python = folder.path().join("python");
+    let directory = tempfile::tempdir().unwrap();
+    let python = directory.path().join("python");
     std::fs::create_dir(&python).unwrap();
     let mut specification = specification.clone();
-    specification["env"] = serde_json::json!({"IPYTHONDIR": folder.path().join("ipython")});
+    specification["env"] = serde_json::json!({"IPYTHONDIR": directory.path().join("ipython")});
     std::fs::write(python.join("kernel.json"), specification.to_string()).unwrap();
     let children = Arc::new(Children::default());
-    let folders = vec![folder.path().to_owned()];
-    let installed = Installed::new(move || folders.clone(), Arc::clone(&children) as _);
-    let surroundings = Arc::new(FakeSurroundings::default());
-    let around = Arc::clone(&surroundings) as _;
+    let directories = vec![directory.path().to_owned()];
+    let installed = KernelSpecs::new(move || directories.clone(), Arc::clone(&children) as _);
+    let settings = Arc::new(FakeSurroundings::default());
+    let around = Arc::clone(&settings) as _;
     let contexts = Contexts::new(Arc::new(installed), around, &["python"]);
     let python = contexts.default_of("python").unwrap();
     World {
         children,
-        surroundings,
+        settings,
         contexts,
         python,
-        folder,
+        directory,
     }
 }
 
@@ -100,18 +100,18 @@ impl World {
     }
 
     fn start(&self, code: &str) -> Execution {
-        self.contexts.execute(&self.python, order(code)).unwrap()
+        self.contexts.execute(&self.python, request(code)).unwrap()
     }
 
     async fn run_with(&self, variables: &[(&str, &str)], code: &str) -> Vec<String> {
         let owned = variables
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let order = Order {
+        let request = ExecuteRequest {
             variables: owned.collect(),
-            ..order(code)
+            ..request(code)
         };
-        all(self.contexts.execute(&self.python, order).unwrap()).await
+        all(self.contexts.execute(&self.python, request).unwrap()).await
     }
 }
 
@@ -187,13 +187,13 @@ async fn tracebacks_have_no_colours_and_values_are_whole() {
 #[tokio::test]
 async fn a_line_arrives_while_the_code_runs() {
     let world = world();
-    let folder = world.folder.path().join("go on");
+    let directory = world.directory.path().join("go on");
     let code = format!(
-        "import os, time\nprint('first')\nwhile not os.path.exists({folder:?}): time.sleep(0.01)\nprint('second')"
+        "import os, time\nprint('first')\nwhile not os.path.exists({directory:?}): time.sleep(0.01)\nprint('second')"
     );
     let mut execution = world.start(&code);
     until_said(&mut execution, "first").await;
-    std::fs::write(&folder, "").unwrap();
+    std::fs::write(&directory, "").unwrap();
     until_said(&mut execution, "second").await;
     assert_eq!(all(execution).await, ["ended ok"]);
 }
@@ -224,8 +224,7 @@ async fn variables_of_the_sandbox_follow_its_changes() {
         let owned = entries
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let environment = world.surroundings.environment.lock();
-        *environment.unwrap_or_else(PoisonError::into_inner) = owned.collect::<BTreeMap<_, _>>();
+        *world.settings.environment.lock() = owned.collect::<BTreeMap<_, _>>();
     };
     let code = "import os\nprint(os.environ.get('S'), os.environ.get('T'))";
     assert_eq!(world.run(code).await[1], "None None");
@@ -237,9 +236,9 @@ async fn variables_of_the_sandbox_follow_its_changes() {
 }
 
 #[tokio::test]
-async fn a_context_starts_in_its_folder() {
+async fn a_context_starts_in_its_directory() {
     let world = world();
-    let place = world.folder.path().join("it's \"here\" \\ {}");
+    let place = world.directory.path().join("it's \"here\" \\ {}");
     std::fs::create_dir(&place).unwrap();
     let place = place.to_str().unwrap();
     let made = world.contexts.create("python", Some(place.to_owned()));

@@ -6,30 +6,30 @@ use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
 use skep_kernels::fake::FakeSurroundings;
-use skep_kernels::{Contexts, Installed, Order};
+use skep_kernels::{Contexts, ExecuteRequest, KernelSpecs};
 
 use crate::processes::Children;
-use crate::talk::{all, next, order, run};
+use crate::talk::{all, next, request, run};
 
 /// The kernel with its packages, which are installed once and kept in the target directory.
 static KERNEL: LazyLock<PathBuf> = LazyLock::new(|| {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/javascript");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("javascript-kernel");
-    let lock = std::fs::File::create(folder.with_extension("lock")).unwrap();
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("javascript-kernel");
+    let lock = std::fs::File::create(directory.with_extension("lock")).unwrap();
     lock.lock().unwrap();
-    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::create_dir_all(&directory).unwrap();
     let packages = "package-lock.json";
     let wanted = std::fs::read(source.join(packages)).unwrap();
-    let has_packages = std::fs::read(folder.join(packages)).is_ok_and(|lock| lock == wanted)
-        && folder.join("node_modules/acorn").is_dir();
+    let has_packages = std::fs::read(directory.join(packages)).is_ok_and(|lock| lock == wanted)
+        && directory.join("node_modules/acorn").is_dir();
     let sources = ["skep-javascript-kernel", "package.json", packages, "src"];
     let copy = sources.map(|name| source.join(name));
-    succeed(Command::new("cp").arg("-r").args(copy).arg(&folder));
+    succeed(Command::new("cp").arg("-r").args(copy).arg(&directory));
     if !has_packages {
         let arguments = ["ci", "--no-audit", "--no-fund", "--loglevel", "error"];
-        succeed(Command::new("npm").args(arguments).current_dir(&folder));
+        succeed(Command::new("npm").args(arguments).current_dir(&directory));
     }
-    folder.join("skep-javascript-kernel")
+    directory.join("skep-javascript-kernel")
 });
 
 fn succeed(command: &mut Command) {
@@ -41,13 +41,13 @@ fn succeed(command: &mut Command) {
 pub(crate) struct World {
     pub(crate) contexts: Contexts,
     pub(crate) javascript: String,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 pub(crate) fn world() -> World {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for language in ["javascript", "typescript"] {
-        let place = folder.path().join(language);
+        let place = directory.path().join(language);
         std::fs::create_dir(&place).unwrap();
         let specification = serde_json::json!({
             "argv": [&*KERNEL, "--language", language],
@@ -55,24 +55,24 @@ pub(crate) fn world() -> World {
         });
         std::fs::write(place.join("kernel.json"), specification.to_string()).unwrap();
     }
-    let folders = vec![folder.path().to_owned()];
-    let installed = Installed::new(move || folders.clone(), Arc::new(Children::default()));
-    let surroundings = Arc::new(FakeSurroundings::default());
-    let contexts = Contexts::new(Arc::new(installed), surroundings, &["javascript"]);
+    let directories = vec![directory.path().to_owned()];
+    let installed = KernelSpecs::new(move || directories.clone(), Arc::new(Children::default()));
+    let settings = Arc::new(FakeSurroundings::default());
+    let contexts = Contexts::new(Arc::new(installed), settings, &["javascript"]);
     let javascript = contexts.default_of("javascript").unwrap();
     World {
         contexts,
         javascript,
-        _folder: folder,
+        _directory: directory,
     }
 }
 
 #[tokio::test]
 async fn javascript_keeps_what_it_declares_and_takes_it_anew() {
     let world = world();
-    let with_variables = Order {
+    let with_variables = ExecuteRequest {
         variables: BTreeMap::from([("A".to_owned(), "'\"\n😀".to_owned())]),
-        ..order("const kept = process.env.A; console.log(kept)")
+        ..request("const kept = process.env.A; console.log(kept)")
     };
     let execution = world
         .contexts
@@ -110,7 +110,7 @@ async fn an_interrupt_ends_a_loop_of_javascript_and_keeps_the_state() {
     ] {
         let mut execution = world
             .contexts
-            .execute(&world.javascript, order(code))
+            .execute(&world.javascript, request(code))
             .unwrap();
         while next(&mut execution).await.expect("the code says go first") != "go" {}
         drop(execution);

@@ -3,25 +3,25 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use skep_kernels::{Limits, Moved, Order, Receipt, Spent, Update, Usage};
+use skep_kernels::{ExecuteRequest, Limits, Moved, Receipt, Spent, Update, Usage};
 use skep_testkit::wait_until;
 use tokio::sync::mpsc::error::TryRecvError;
 
-use crate::talk::{World, all, next, order, run, world};
+use crate::talk::{World, all, next, request, run, world};
 
-fn limited(limits: Limits, code: &str) -> Order {
-    Order {
+fn limited(limits: Limits, code: &str) -> ExecuteRequest {
+    ExecuteRequest {
         limits,
-        ..order(code)
+        ..request(code)
     }
 }
 
 fn seen(world: &World, usage: Usage) {
-    *world.kernels.meter.usage.lock().unwrap() = usage;
+    *world.kernels.meter.usage.lock() = usage;
 }
 
-async fn receipt(world: &World, order: Order) -> Receipt {
-    let mut execution = world.contexts.execute(&world.python, order).unwrap();
+async fn receipt(world: &World, request: ExecuteRequest) -> Receipt {
+    let mut execution = world.contexts.execute(&world.python, request).unwrap();
     loop {
         match execution.updates.recv().await {
             Some(Update::Ended(receipt)) => return receipt,
@@ -38,8 +38,8 @@ async fn processor_time_over_its_limit_ends_code_with_one_error() {
         processor: Some(Duration::from_secs(3)),
         ..Limits::default()
     };
-    let order = limited(limits, "wait");
-    let mut execution = world.contexts.execute(&world.python, order).unwrap();
+    let request = limited(limits, "wait");
+    let mut execution = world.contexts.execute(&world.python, request).unwrap();
     assert_eq!(next(&mut execution).await.as_deref(), Some("accepted 1"));
     // An hour in which it sleeps is no processor time.
     tokio::time::sleep(Duration::from_secs(3600)).await;
@@ -93,9 +93,9 @@ async fn memory_is_limited_while_an_execution_runs_and_no_longer() {
         memory: Some(1000),
         ..Limits::default()
     };
-    let limit = || *world.kernels.meter.limit.lock().unwrap();
-    let order = limited(limits, "wait");
-    let mut execution = world.contexts.execute(&world.python, order).unwrap();
+    let limit = || *world.kernels.meter.limit.lock();
+    let request = limited(limits, "wait");
+    let mut execution = world.contexts.execute(&world.python, request).unwrap();
     next(&mut execution).await;
     assert_eq!(limit(), Some(1000));
     drop(execution);
@@ -136,7 +136,7 @@ async fn code_that_could_never_have_its_memory_is_not_run() {
 #[tokio::test]
 async fn a_kernel_that_the_machine_killed_for_memory_ran_out_of_memory() {
     let world = world();
-    let execution = world.contexts.execute(&world.python, order("wait"));
+    let execution = world.contexts.execute(&world.python, request("wait"));
     let mut execution = execution.unwrap();
     next(&mut execution).await;
     seen(
@@ -154,7 +154,7 @@ async fn a_kernel_that_the_machine_killed_for_memory_ran_out_of_memory() {
     );
     let mut execution = world
         .contexts
-        .execute(&world.python, order("wait"))
+        .execute(&world.python, request("wait"))
         .unwrap();
     while next(&mut execution).await.as_deref() != Some("accepted 1") {}
     seen(
@@ -186,7 +186,7 @@ async fn a_receipt_has_what_was_used_meanwhile_even_of_a_kernel_that_died() {
     };
     seen(&world, usage);
     for code in ["say a", "die 1"] {
-        let receipt = receipt(&world, order(code)).await;
+        let receipt = receipt(&world, request(code)).await;
         assert_eq!(
             receipt.spent,
             Some(Spent {
@@ -205,12 +205,12 @@ async fn what_waits_and_what_runs_can_be_looked_at() {
     let world = world();
     let mut first = world
         .contexts
-        .execute(&world.python, order("wait"))
+        .execute(&world.python, request("wait"))
         .unwrap();
     next(&mut first).await;
     let second = world
         .contexts
-        .execute(&world.python, order("say a"))
+        .execute(&world.python, request("say a"))
         .unwrap();
     seen(
         &world,

@@ -6,20 +6,22 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use skep_kernels::fake::{FakeSurroundings, plain_files};
 use skep_kernels::{
-    Command, ContextError, Contexts, Exit, Inherited, Installed, Order, Processes, Started,
+    Command, ContextError, Contexts, ExecuteRequest, Exit, Inherited, KernelSpecs, Processes,
+    Started,
 };
 use skep_testkit::wait_until;
 
-use crate::talk::{all, next, order, run};
+use crate::talk::{all, next, request, run};
 
 /// Ordinary children of the test.
 #[derive(Debug, Default)]
@@ -64,7 +66,7 @@ impl Processes for Children {
     }
 
     fn fork(&self, _command: Command, standard: [OwnedFd; 3]) -> BoxFuture<'_, Option<Started>> {
-        self.stolen.lock().unwrap().push(standard);
+        self.stolen.lock().push(standard);
         async { None }.boxed()
     }
 
@@ -73,7 +75,7 @@ impl Processes for Children {
         Ok(kill_process_group(leader, signal)?)
     }
 
-    fn make_folder(&self) -> io::Result<PathBuf> {
+    fn make_directory(&self) -> io::Result<PathBuf> {
         Ok(tempfile::tempdir()?.keep())
     }
 
@@ -82,8 +84,8 @@ impl Processes for Children {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
     }
 
-    fn remove_folder(&self, folder: &Path) -> io::Result<()> {
-        std::fs::remove_dir_all(folder)
+    fn remove_directory(&self, directory: &Path) -> io::Result<()> {
+        std::fs::remove_dir_all(directory)
     }
 
     fn read_file(&self, path: &Path, longest: u64) -> io::Result<Vec<u8>> {
@@ -92,8 +94,8 @@ impl Processes for Children {
         Ok(content)
     }
 
-    fn names_in(&self, folder: &Path, most: usize) -> io::Result<Vec<String>> {
-        plain_files::names_in(folder, most)
+    fn names_in(&self, directory: &Path, most: usize) -> io::Result<Vec<String>> {
+        plain_files::names_in(directory, most)
     }
 
     fn is_file(&self, path: &Path) -> bool {
@@ -119,7 +121,7 @@ impl Processes for Children {
     }
 
     fn inherited(&self) -> Inherited {
-        self.inherited.lock().unwrap().clone()
+        self.inherited.lock().clone()
     }
 }
 
@@ -127,7 +129,7 @@ struct World {
     children: Arc<Children>,
     contexts: Contexts,
     python: String,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 /// Contexts whose kernels are processes of the simple kernel, in one of its modes.
@@ -137,9 +139,9 @@ fn world(mode: &str) -> World {
 
 /// The same, with what their template says about its zygote.
 fn world_with(mode: &str, zygote: serde_json::Value) -> World {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/simple_kernel.py");
-    let python = folder.path().join("python");
+    let python = directory.path().join("python");
     std::fs::create_dir(&python).unwrap();
     let specification = serde_json::json!({
         "argv": ["python3", script, mode],
@@ -148,25 +150,28 @@ fn world_with(mode: &str, zygote: serde_json::Value) -> World {
     });
     std::fs::write(python.join("kernel.json"), specification.to_string()).unwrap();
     let children = Arc::new(Children::default());
-    let folders = vec![folder.path().join("missing"), folder.path().to_owned()];
-    let installed = Installed::new(move || folders.clone(), Arc::clone(&children) as _);
-    let surroundings = Arc::new(FakeSurroundings::default());
-    let contexts = Contexts::new(Arc::new(installed), surroundings, &["python"]);
+    let directories = vec![
+        directory.path().join("missing"),
+        directory.path().to_owned(),
+    ];
+    let installed = KernelSpecs::new(move || directories.clone(), Arc::clone(&children) as _);
+    let settings = Arc::new(FakeSurroundings::default());
+    let contexts = Contexts::new(Arc::new(installed), settings, &["python"]);
     let python = contexts.default_of("python").unwrap();
     World {
         children,
         contexts,
         python,
-        _folder: folder,
+        _directory: directory,
     }
 }
 
 #[tokio::test]
 async fn a_kernel_is_started_and_runs_code() {
     let world = world("good");
-    let with_variables = Order {
+    let with_variables = ExecuteRequest {
         variables: BTreeMap::from([("A".to_owned(), "'\"\n😀".to_owned())]),
-        ..order("say(env['A']); say(os.environ['FROM_SPECIFICATION'])")
+        ..request("say(env['A']); say(os.environ['FROM_SPECIFICATION'])")
     };
     let execution = world
         .contexts
@@ -183,7 +188,7 @@ async fn what_was_offered_to_a_fork_that_failed_is_never_used_again() {
     let world = world_with("good", serde_json::json!({"argv": ["zygote"]}));
     let words = run(&world.contexts, &world.python, "say('hello')").await;
     assert_eq!(words, ["accepted 1", "hello", "ended ok"]);
-    let stolen = std::mem::take(&mut *world.children.stolen.lock().unwrap());
+    let stolen = std::mem::take(&mut *world.children.stolen.lock());
     assert!(!stolen.is_empty(), "a fork was asked for");
     for [socket, ..] in stolen {
         // Whoever kept it hears nothing, and is not heard.
@@ -262,12 +267,15 @@ async fn a_kill_for_want_of_memory_is_told_apart_from_other_kills() {
     assert_eq!(words[1..], ["failed Died(Signal(9))", "ended killed"]);
     // The count is compared with what it was when the kernel started, so it must rise while
     // the code runs.
-    let folder = tempfile::tempdir().unwrap();
-    let flag = folder.path().join("go on");
+    let directory = tempfile::tempdir().unwrap();
+    let flag = directory.path().join("go on");
     let code = format!(
         "say('go')\nwhile not os.path.exists({flag:?}): time.sleep(0.01)\nos.kill(os.getpid(), 9)"
     );
-    let mut execution = world.contexts.execute(&world.python, order(&code)).unwrap();
+    let mut execution = world
+        .contexts
+        .execute(&world.python, request(&code))
+        .unwrap();
     while next(&mut execution).await.expect("the code says go first") != "go" {}
     let kills = &world.children.out_of_memory_kills;
     kills.store(1, Ordering::SeqCst);
@@ -284,7 +292,10 @@ async fn an_interrupt_reaches_the_code_and_what_it_started() {
     let world = world("good");
     run(&world.contexts, &world.python, "kept = 'kept'").await;
     let code = "say('go'); os.system('sleep 1000')\ntime.sleep(1000)";
-    let mut execution = world.contexts.execute(&world.python, order(code)).unwrap();
+    let mut execution = world
+        .contexts
+        .execute(&world.python, request(code))
+        .unwrap();
     next(&mut execution).await;
     assert_eq!(next(&mut execution).await.as_deref(), Some("go"));
     drop(execution);
@@ -345,7 +356,10 @@ async fn a_removed_context_leaves_no_process() {
 async fn an_execution_is_measured_from_outside() {
     let world = world("good");
     let code = "end = time.process_time() + 0.3\nwhile time.process_time() < end: pass\nkept = bytearray(64 << 20)";
-    let mut execution = world.contexts.execute(&world.python, order(code)).unwrap();
+    let mut execution = world
+        .contexts
+        .execute(&world.python, request(code))
+        .unwrap();
     let mut receipt = None;
     while let Some(update) = execution.updates.recv().await {
         if let skep_kernels::Update::Ended(ended) = update {

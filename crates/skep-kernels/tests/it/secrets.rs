@@ -1,26 +1,26 @@
 //! Values that must not be shown.
 
 use skep_jupyter::{Output, Raised};
-use skep_kernels::{ContextError, Order, Update};
+use skep_kernels::{ContextError, ExecuteRequest, Update};
 use skep_types::Secrets;
 
-use crate::talk::{all, next, order, run, world};
+use crate::talk::{all, next, request, run, world};
 
 fn secrets(values: &[&str]) -> Secrets {
     Secrets::new(values.iter().map(|value| (*value).to_owned())).unwrap()
 }
 
-fn with(values: &[&str], code: &str) -> Order {
-    Order {
+fn with(values: &[&str], code: &str) -> ExecuteRequest {
+    ExecuteRequest {
         secrets: secrets(values),
-        ..order(code)
+        ..request(code)
     }
 }
 
 #[tokio::test]
 async fn secrets_of_the_sandbox_the_context_and_the_execution_are_masked() {
     let world = world();
-    *world.surroundings.secrets.lock().unwrap() = secrets(&["sandbox-secret"]);
+    *world.settings.secrets.lock() = secrets(&["sandbox-secret"]);
     let other = world.contexts.create("python", None).await.unwrap().id;
     let marked = secrets(&["context-secret"]);
     world.contexts.mark(&other, &marked).unwrap();
@@ -124,7 +124,7 @@ async fn more_secrets_than_can_be_looked_for_are_refused_and_nothing_runs() {
     let world = world();
     let long = |first: char| format!("{first}{}", "x".repeat(Secrets::LONGEST - 1));
     let most: Vec<String> = "abcd".chars().map(long).collect();
-    *world.surroundings.secrets.lock().unwrap() = Secrets::new(most).unwrap();
+    *world.settings.secrets.lock() = Secrets::new(most).unwrap();
     let refused = world
         .contexts
         .execute(&world.python, with(&["hunter22"], "remember me"));

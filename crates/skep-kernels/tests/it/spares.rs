@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use skep_kernels::fake::FakeSurroundings;
-use skep_kernels::{Contexts, Inherited, Installed};
+use skep_kernels::{Contexts, Inherited, KernelSpecs};
 use skep_testkit::wait_until;
 
 use crate::processes::Children;
@@ -15,16 +15,16 @@ use crate::talk::run;
 struct World {
     children: Arc<Children>,
     contexts: Contexts,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 /// Contexts of the simple kernel, which may have spares; each writes down that it has started.
 fn world() -> World {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/simple_kernel.py");
-    let starts = folder.path().join("starts");
+    let starts = directory.path().join("starts");
     std::fs::write(&starts, "").unwrap();
-    let kernel = folder.path().join("kernels/simple");
+    let kernel = directory.path().join("kernels/simple");
     std::fs::create_dir_all(&kernel).unwrap();
     let command = format!("echo $$ >> {}; exec python3 \"$@\"", starts.display());
     let specification = serde_json::json!({
@@ -33,17 +33,17 @@ fn world() -> World {
     });
     std::fs::write(kernel.join("kernel.json"), specification.to_string()).unwrap();
     let children = Arc::new(Children::default());
-    *children.inherited.lock().unwrap() = Inherited {
-        directory: folder.path().to_string_lossy().into_owned(),
+    *children.inherited.lock() = Inherited {
+        directory: directory.path().to_string_lossy().into_owned(),
         ..Inherited::default()
     };
-    let folders = vec![folder.path().join("kernels")];
-    let installed = Installed::new(move || folders.clone(), Arc::clone(&children) as _);
-    let surroundings = Arc::new(FakeSurroundings::default());
+    let directories = vec![directory.path().join("kernels")];
+    let installed = KernelSpecs::new(move || directories.clone(), Arc::clone(&children) as _);
+    let settings = Arc::new(FakeSurroundings::default());
     World {
         children,
-        contexts: Contexts::new(Arc::new(installed), surroundings, &[]),
-        folder,
+        contexts: Contexts::new(Arc::new(installed), settings, &[]),
+        directory,
     }
 }
 
@@ -51,7 +51,7 @@ impl World {
     /// The processes that were started until now, once there are so many.
     async fn started(&self, count: usize) -> Vec<u32> {
         wait_until(Duration::from_secs(20), || async {
-            let text = std::fs::read_to_string(self.folder.path().join("starts")).unwrap();
+            let text = std::fs::read_to_string(self.directory.path().join("starts")).unwrap();
             let pids: Vec<u32> = text.lines().map(|pid| pid.parse().unwrap()).collect();
             match pids.len() {
                 found if found == count => Ok(pids),
@@ -110,7 +110,7 @@ async fn a_spare_is_not_used_when_another_kernel_would_be_started() {
     world.create().await;
     world.started(2).await;
     let changed = || {
-        let mut inherited = world.children.inherited.lock().unwrap();
+        let mut inherited = world.children.inherited.lock();
         let variable = ("TOKEN".to_owned(), "new".to_owned());
         inherited.environment.extend([variable]);
     };
@@ -118,7 +118,7 @@ async fn a_spare_is_not_used_when_another_kernel_would_be_started() {
     let context = world.create().await;
     let fresh = world.started(4).await[2];
     assert_eq!(world.process_of(&context).await, fresh);
-    std::fs::write(world.folder.path().join(".profile"), "new").unwrap();
+    std::fs::write(world.directory.path().join(".profile"), "new").unwrap();
     let context = world.create().await;
     let fresh = world.started(6).await[4];
     assert_eq!(world.process_of(&context).await, fresh);

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use skep_jupyter::{JsonText, Output};
 use skep_kernels::fake::{FakeKernels, FakeSurroundings};
-use skep_kernels::{Contexts, Execution, Limits, OnLoss, Order, Update};
+use skep_kernels::{Contexts, ExecuteRequest, Execution, Limits, OnLoss, Update};
 use skep_types::Secrets;
 use tokio_util::sync::CancellationToken;
 
 /// Contexts over fake kernels.
 pub(crate) struct World {
     pub(crate) kernels: Arc<FakeKernels>,
-    pub(crate) surroundings: Arc<FakeSurroundings>,
+    pub(crate) settings: Arc<FakeSurroundings>,
     pub(crate) contexts: Contexts,
     /// The default context.
     pub(crate) python: String,
@@ -21,20 +21,20 @@ pub(crate) struct World {
 
 pub(crate) fn world() -> World {
     let kernels = Arc::new(FakeKernels::default());
-    let surroundings = Arc::new(FakeSurroundings::default());
+    let settings = Arc::new(FakeSurroundings::default());
     let launcher = Arc::new(Arc::clone(&kernels));
-    let contexts = Contexts::new(launcher, Arc::clone(&surroundings) as _, &["python"]);
+    let contexts = Contexts::new(launcher, Arc::clone(&settings) as _, &["python"]);
     let python = contexts.default_of("python").unwrap();
     World {
         kernels,
-        surroundings,
+        settings,
         contexts,
         python,
     }
 }
 
-pub(crate) fn order(code: &str) -> Order {
-    Order {
+pub(crate) fn request(code: &str) -> ExecuteRequest {
+    ExecuteRequest {
         code: code.to_owned(),
         variables: BTreeMap::new(),
         limits: Limits::default(),
@@ -64,7 +64,7 @@ pub(crate) async fn all(mut execution: Execution) -> Vec<String> {
 
 /// Runs code to its end.
 pub(crate) async fn run(contexts: &Contexts, id: &str, code: &str) -> Vec<String> {
-    all(contexts.execute(id, order(code)).unwrap()).await
+    all(contexts.execute(id, request(code)).unwrap()).await
 }
 
 fn word(update: &Update) -> String {

@@ -9,9 +9,9 @@ use proptest::collection::btree_map;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use skep_kernels::{Contexts, Order};
+use skep_kernels::{Contexts, ExecuteRequest};
 
-use crate::talk::{all, order};
+use crate::talk::{all, request};
 use crate::{bash, javascript};
 
 /// Each case is one execution, and is as good as its characters.
@@ -41,9 +41,9 @@ async fn check(contexts: &Contexts, context: &str, code: &str) {
         let named = values
             .iter()
             .map(|(number, value)| (format!("V{number}"), value.clone()));
-        let with_variables = Order {
+        let with_variables = ExecuteRequest {
             variables: named.collect(),
-            ..order(code)
+            ..request(code)
         };
         let shown = (0..8).map(|number| match values.get(&number) {
             Some(value) => {
@@ -56,13 +56,13 @@ async fn check(contexts: &Contexts, context: &str, code: &str) {
         let seen = printed(contexts, context, with_variables).await;
         assert_eq!(seen, shown.join(","), "{values:?}");
     }
-    let seen = printed(contexts, context, order(code)).await;
+    let seen = printed(contexts, context, request(code)).await;
     assert_eq!(seen, "-,-,-,-,-,-,-,-");
 }
 
 /// Returns the whole output of an execution that must succeed.
-async fn printed(contexts: &Contexts, context: &str, order: Order) -> String {
-    let words = all(contexts.execute(context, order).unwrap()).await;
+async fn printed(contexts: &Contexts, context: &str, request: ExecuteRequest) -> String {
+    let words = all(contexts.execute(context, request).unwrap()).await;
     assert_eq!(words.last().unwrap(), "ended ok", "{words:?}");
     words[1..words.len() - 1].concat()
 }

@@ -7,7 +7,7 @@ use rustix::mount::MountAttrFlags;
 
 use super::root::memory_mount;
 use super::tree::{self, FsOption};
-use crate::trouble::{On, Trouble};
+use crate::step_error::{About, StepError};
 use crate::{Defence, LaunchPlan, Privileges, Users};
 
 /// Devices that are only a behaviour of the kernel: name, major and minor number.
@@ -36,7 +36,7 @@ const TERMINALS: u32 = 64;
 
 /// Makes `/dev`, `/dev/pts` and `/dev/shm`. Terminals and shared memory are mounts of their own,
 /// which can be written to also where `/dev` cannot.
-pub(super) fn make(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
+pub(super) fn make(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), StepError> {
     if !plan.has(Defence::MinimalDev) {
         return take_over(root, plan.users);
     }
@@ -64,7 +64,7 @@ pub(super) fn make(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
             Some(Gid::from_raw(first)),
             AtFlags::SYMLINK_NOFOLLOW,
         )
-        .on(|| format!("/dev/{name}"))
+        .about(|| format!("/dev/{name}"))
     };
     for (name, major, minor) in DEVICES {
         let mode = Mode::from_raw_mode(0o666);
@@ -75,11 +75,11 @@ pub(super) fn make(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
             mode,
             makedev(major, minor),
         )
-        .on(|| format!("/dev/{name}"))?;
+        .about(|| format!("/dev/{name}"))?;
         own(name)?;
     }
     for (name, target) in LINKS {
-        rustix::fs::symlinkat(target, &devices, name).on(|| format!("/dev/{name}"))?;
+        rustix::fs::symlinkat(target, &devices, name).about(|| format!("/dev/{name}"))?;
         own(name)?;
     }
     for name in ["pts", "shm"] {
@@ -113,11 +113,11 @@ pub(super) fn make(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
 }
 
 /// The host's own devices and shared memory, for the controls of the attack suite.
-fn take_over(root: &OwnedFd, users: Users) -> Result<(), Trouble> {
+fn take_over(root: &OwnedFd, users: Users) -> Result<(), StepError> {
     for path in ["/dev", "/dev/pts", "/dev/shm"] {
         let mount = tree::copy_mount(CWD, path)?;
         let place = tree::ensure_directory(root.as_fd(), path, users)?;
-        tree::attach(mount.as_fd(), place.as_fd()).on(|| path.into())?;
+        tree::attach(mount.as_fd(), place.as_fd()).about(|| path.into())?;
     }
     Ok(())
 }

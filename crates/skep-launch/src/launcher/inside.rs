@@ -10,10 +10,10 @@ use rustix::process::{Gid, Signal, Uid};
 use rustix::thread::UnshareFlags;
 use skep_linux::{Executable, Execution};
 
-use super::{Launch, Machine, Word, root, tree};
+use super::{ChildMessage, HostProc, Launch, root, tree};
 use crate::channel::Channel;
-use crate::steps::{Failure, Steps};
-use crate::trouble::{On, Trouble};
+use crate::step_error::{About, StepError};
+use crate::step_runner::{Failure, StepRunner};
 use crate::{
     Defence, Descriptor, LaunchPlan, Lifetime, PlannedFile, Privileges, Process, Program, Step,
     Users, capabilities, filter,
@@ -39,15 +39,15 @@ const SHARED_LIMITS: [(&str, &str); 2] = [
 ];
 
 /// Becomes the planned program, or says why not.
-pub(super) fn run(launch: Launch<'_>, machine: &Machine, channel: &Channel) -> ! {
-    let mut steps = Steps::new(launch.plan.fail_at);
-    match prepare(launch, machine, channel, &mut steps) {
+pub(super) fn run(launch: Launch<'_>, host: &HostProc, channel: &Channel) -> ! {
+    let mut steps = StepRunner::new(launch.plan.fail_at);
+    match prepare(launch, host, channel, &mut steps) {
         Ok(prepared) => prepared.execute(channel, &mut steps, launch.plan.fail_at),
-        Err(Failure { step, trouble }) => {
-            let word = Word::Failed {
+        Err(Failure { step, error }) => {
+            let word = ChildMessage::Failed {
                 step,
-                errno: trouble.errno,
-                thing: trouble.thing,
+                errno: error.errno,
+                thing: error.thing,
             };
             // The launcher sees this process end in any case.
             channel.send(&word, &[]).ok();
@@ -58,9 +58,9 @@ pub(super) fn run(launch: Launch<'_>, machine: &Machine, channel: &Channel) -> !
 
 fn prepare<'a>(
     launch: Launch<'a>,
-    machine: &Machine,
+    host: &HostProc,
     channel: &Channel,
-    steps: &mut Steps,
+    steps: &mut StepRunner,
 ) -> Result<Prepared<'a>, Failure> {
     let plan = launch.plan;
     // From here on a launcher that is killed takes this process along. One that was killed before
@@ -69,7 +69,7 @@ fn prepare<'a>(
     // The launcher is busy mounting, so there is time for this.
     let filter = filter::filter(plan.privileges);
     let at_home = launch.join(&plan.home_cgroups);
-    steps.carry_out(Step::OwnMounts, || {
+    steps.run(Step::OwnMounts, || {
         tied?;
         at_home?;
         // Waits until the launcher has put all mounts in place: the copy of its namespace is the
@@ -85,14 +85,14 @@ fn prepare<'a>(
         rustix::process::chdir("/")?;
         Ok(())
     })?;
-    steps.carry_out(Step::BecomeRoot, || become_root(plan.users))?;
-    steps.carry_out(Step::LimitNamespaces, || limit_namespaces(plan, machine))?;
+    steps.run(Step::BecomeRoot, || become_root(plan.users))?;
+    steps.run(Step::LimitNamespaces, || limit_namespaces(plan, host))?;
     // As root of the new users and in the new root: the files are theirs, and links of the template
     // lead nowhere else.
-    steps.carry_out(Step::WriteFiles, || {
+    steps.run(Step::WriteFiles, || {
         plan.files.iter().try_for_each(write_file)
     })?;
-    let prepared = steps.carry_out(Step::SetUpProcess, || {
+    let prepared = steps.run(Step::SetUpProcess, || {
         rustix::system::sethostname(plan.hostname.as_bytes())?;
         rustix::process::setsid()?;
         if plan.has(Defence::OwnKeyring) {
@@ -105,19 +105,19 @@ fn prepare<'a>(
     // In this order: cutting the bounding set takes `CAP_SETPCAP`, and a filter without
     // `no_new_privs`, under which `sudo` works, takes `CAP_SYS_ADMIN`. Only then are both given up;
     // the filter therefore has to allow the calls of the last step.
-    steps.carry_out(Step::DropCapabilities, || {
+    steps.run(Step::DropCapabilities, || {
         if plan.has(Defence::Capabilities) {
             capabilities::cut_bounding_set(plan.privileges)?;
         }
         Ok(())
     })?;
-    steps.carry_out(Step::InstallFilter, || {
+    steps.run(Step::InstallFilter, || {
         if plan.has(Defence::Filter) {
             skep_linux::install_filter(&filter?)?;
         }
         Ok(())
     })?;
-    steps.carry_out(Step::BecomeUser, || {
+    steps.run(Step::BecomeUser, || {
         if plan.has(Defence::Capabilities) {
             capabilities::keep_only(plan.privileges)?;
         }
@@ -127,18 +127,18 @@ fn prepare<'a>(
         }
         die_with_launcher(plan.lifetime == Lifetime::Tied)?;
         let directory = plan.process.working_directory.as_str();
-        rustix::process::chdir(directory).on(|| directory.into())
+        rustix::process::chdir(directory).about(|| directory.into())
     })?;
     Ok(prepared)
 }
 
 /// The kernel forgets this wish whenever the process changes its user.
-fn die_with_launcher(wanted: bool) -> Result<(), Trouble> {
+fn die_with_launcher(wanted: bool) -> Result<(), StepError> {
     rustix::process::set_parent_process_death_signal(wanted.then_some(Signal::KILL))?;
     Ok(())
 }
 
-fn become_root(users: Users) -> Result<(), Trouble> {
+fn become_root(users: Users) -> Result<(), StepError> {
     if users == Users::Host {
         return Ok(());
     }
@@ -151,7 +151,7 @@ fn become_root(users: Users) -> Result<(), Trouble> {
 /// Sets the limits of namespaces to zero: in a user namespace of one's own all capabilities come
 /// back. Nobody inside may make one, and only a capability that nobody inside will have could raise
 /// the limit again.
-fn limit_namespaces(plan: &LaunchPlan, machine: &Machine) -> Result<(), Trouble> {
+fn limit_namespaces(plan: &LaunchPlan, host: &HostProc) -> Result<(), StepError> {
     if plan.users == Users::Host || !plan.has(Defence::NamespaceLimits) {
         return Ok(());
     }
@@ -161,25 +161,25 @@ fn limit_namespaces(plan: &LaunchPlan, machine: &Machine) -> Result<(), Trouble>
     }
     if plan.parent.is_some() {
         for (limit, number) in SHARED_LIMITS {
-            machine.write(&format!("sys/user/{limit}"), number)?;
+            host.write(&format!("sys/user/{limit}"), number)?;
         }
     }
     for limit in NAMESPACE_LIMITS {
-        machine.write(&format!("sys/user/{limit}"), "0")?;
+        host.write(&format!("sys/user/{limit}"), "0")?;
     }
     Ok(())
 }
 
-fn leave_session_keyring() -> Result<(), Trouble> {
+fn leave_session_keyring() -> Result<(), StepError> {
     match skep_linux::leave_session_keyring() {
         Ok(()) => Ok(()),
         // A kernel without keys has no keyring to leave.
         Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(()),
-        Err(error) => Err(error).on(|| "session keyring".into()),
+        Err(error) => Err(error).about(|| "session keyring".into()),
     }
 }
 
-fn write_file(file: &PlannedFile) -> Result<(), Trouble> {
+fn write_file(file: &PlannedFile) -> Result<(), StepError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open("/", flags, Mode::empty())?;
     let (parent, name) = tree::split(&file.path)?;
@@ -187,17 +187,17 @@ fn write_file(file: &PlannedFile) -> Result<(), Trouble> {
     let parent = tree::ensure_directory(root.as_fd(), parent, Users::Host)?;
     match rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
-        Err(error) => return Err(error).on(|| file.path.clone()),
+        Err(error) => return Err(error).about(|| file.path.clone()),
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let made = rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(file.mode))
-        .on(|| file.path.clone())?;
+        .about(|| file.path.clone())?;
     std::fs::File::from(made)
         .write_all(file.content.as_bytes())
-        .on(|| file.path.clone())
+        .about(|| file.path.clone())
 }
 
-fn become_user(process: &Process) -> Result<(), Trouble> {
+fn become_user(process: &Process) -> Result<(), StepError> {
     let groups: Vec<Gid> = process
         .groups
         .iter()
@@ -222,7 +222,7 @@ struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    fn new(launch: Launch<'a>) -> Result<Self, Trouble> {
+    fn new(launch: Launch<'a>) -> Result<Self, StepError> {
         let process = &launch.plan.process;
         let path = match &process.program {
             Program::Descriptor(_) => None,
@@ -233,7 +233,7 @@ impl<'a> Prepared<'a> {
         let environment = process.environment.iter();
         let environment = environment.map(|(name, value)| CString::new(format!("{name}={value}")));
         let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-            .on(|| "/dev/null".into())?;
+            .about(|| "/dev/null".into())?;
         Ok(Self {
             launch,
             path,
@@ -243,13 +243,13 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    fn execute(&self, channel: &Channel, steps: &mut Steps, fail_at: Option<Step>) -> ! {
+    fn execute(&self, channel: &Channel, steps: &mut StepRunner, fail_at: Option<Step>) -> ! {
         let failure = |error: std::io::Error| {
-            let trouble = Trouble::from(error);
-            let word = Word::Failed {
+            let error = StepError::from(error);
+            let word = ChildMessage::Failed {
                 step: Step::Execute,
-                errno: trouble.errno,
-                thing: trouble.thing,
+                errno: error.errno,
+                thing: error.thing,
             };
             serde_json::to_vec(&word).unwrap_or_default()
         };
@@ -280,7 +280,7 @@ impl<'a> Prepared<'a> {
             (Program::Path(_), Some(path)) => Executable::Path(path),
             (Program::Path(_), None) => refuse(Errno::NOENT.into()),
         };
-        let ready = Word::Ready {
+        let ready = ChildMessage::Ready {
             timings: std::mem::take(&mut steps.timings),
         };
         if let Err(error) = channel.send(&ready, &[]) {

@@ -2,8 +2,8 @@
 
 use skep_linux::route::{Routes, VethPair};
 
-use super::Machine;
-use crate::trouble::{On, Trouble};
+use super::HostProc;
+use crate::step_error::{About, StepError};
 use crate::{Defence, LaunchPlan, Network, Users};
 
 /// Name of the interface inside.
@@ -27,7 +27,7 @@ const SOCKET_GROUPS: &str = "4";
 pub(super) struct Outside(Option<Routes>);
 
 impl Outside {
-    pub(super) fn open(network: &Network) -> Result<Self, Trouble> {
+    pub(super) fn open(network: &Network) -> Result<Self, StepError> {
         Ok(Self(match network {
             Network::Host | Network::Loopback => None,
             Network::Link(_) => Some(Routes::open()?),
@@ -35,18 +35,17 @@ impl Outside {
     }
 
     /// Makes the pair of interfaces, and the host's route to the inner one.
-    pub(super) fn make_link(self, plan: &LaunchPlan, machine: &Machine) -> Result<(), Trouble> {
+    pub(super) fn make_link(self, plan: &LaunchPlan, host: &HostProc) -> Result<(), StepError> {
         let (Some(mut routes), Network::Link(link)) = (self.0, &plan.network) else {
             return Ok(());
         };
         // The default is for interfaces to come, so the loopback keeps its address.
         if plan.has(Defence::NoIpv6) {
-            machine
-                .write("sys/net/ipv6/conf/default/disable_ipv6", "1")
+            host.write("sys/net/ipv6/conf/default/disable_ipv6", "1")
                 .or_else(missing_is_fine)?;
         }
         // The launcher is in the sandbox's namespace by now; `routes` still speaks to the host's.
-        let namespace = machine.open_file("self/ns/net")?;
+        let namespace = host.open_file("self/ns/net")?;
         routes
             .make_veth_pair(VethPair {
                 name: &link.host_name,
@@ -54,20 +53,20 @@ impl Outside {
                 peer_name: INTERFACE,
                 peer_namespace: std::os::fd::AsFd::as_fd(&namespace),
             })
-            .on(|| link.host_name.clone())?;
+            .about(|| link.host_name.clone())?;
         let index = routes.index_of(&link.host_name)?;
         routes
             .add_route((link.address, 32), index)
-            .on(|| link.address.to_string())
+            .about(|| link.address.to_string())
     }
 }
 
 /// A kernel without the protocol has nothing to switch off.
-fn missing_is_fine(trouble: Trouble) -> Result<(), Trouble> {
-    if trouble.errno == rustix::io::Errno::NOENT.raw_os_error() {
+fn missing_is_fine(error: StepError) -> Result<(), StepError> {
+    if error.errno == rustix::io::Errno::NOENT.raw_os_error() {
         Ok(())
     } else {
-        Err(trouble)
+        Err(error)
     }
 }
 
@@ -75,48 +74,46 @@ fn missing_is_fine(trouble: Trouble) -> Result<(), Trouble> {
 ///
 /// The namespace belongs to the host's user namespace, so root inside has no power over
 /// it. What programs expect of root is allowed to everybody instead: low ports and `ping`.
-pub(super) fn configure(plan: &LaunchPlan, machine: &Machine) -> Result<(), Trouble> {
+pub(super) fn configure(plan: &LaunchPlan, host: &HostProc) -> Result<(), StepError> {
     let network = &plan.network;
     if *network == Network::Host {
         return Ok(());
     }
     let mut routes = Routes::open()?;
     let loopback = routes.index_of("lo")?;
-    routes.bring_up(loopback).on(|| "lo".into())?;
-    machine.write("sys/net/ipv4/ip_unprivileged_port_start", "0")?;
+    routes.bring_up(loopback).about(|| "lo".into())?;
+    host.write("sys/net/ipv4/ip_unprivileged_port_start", "0")?;
     let (first, last) = match plan.users {
         Users::Host => (0, 65_535),
         Users::Range { first, count } => (first, first + (count - 1)),
     };
-    machine.write("sys/net/ipv4/ping_group_range", &format!("{first} {last}"))?;
+    host.write("sys/net/ipv4/ping_group_range", &format!("{first} {last}"))?;
     if plan.has(Defence::NoCopies) {
         // What is sent would be kept for whoever asks when it left, for a message alone, too,
         // where the filter does not see it. Older kernels have one such setting for all networks.
-        machine
-            .write("sys/net/core/tstamp_allow_data", "0")
+        host.write("sys/net/core/tstamp_allow_data", "0")
             .or_else(missing_is_fine)?;
     }
     if plan.has(Defence::SocketLimits) {
-        limit_sockets(machine)?;
+        limit_sockets(host)?;
     }
     let Network::Link(link) = network else {
         return Ok(());
     };
     let index = routes.index_of(INTERFACE)?;
-    routes.bring_up(index).on(|| INTERFACE.into())?;
+    routes.bring_up(index).about(|| INTERFACE.into())?;
     routes
         .add_address(index, link.address, 32)
-        .on(|| link.address.to_string())?;
+        .about(|| link.address.to_string())?;
     routes
         .add_default_route(link.gateway, index)
-        .on(|| link.gateway.to_string())
+        .about(|| link.gateway.to_string())
 }
 
-fn limit_sockets(machine: &Machine) -> Result<(), Trouble> {
+fn limit_sockets(host: &HostProc) -> Result<(), StepError> {
     // Before Linux 6.8 there is one such number for all networks.
-    machine
-        .write("sys/net/core/optmem_max", SOCKET_EXTRAS)
+    host.write("sys/net/core/optmem_max", SOCKET_EXTRAS)
         .or_else(missing_is_fine)?;
-    machine.write("sys/net/ipv4/tcp_rmem", CONNECTION_BUFFER)?;
-    machine.write("sys/net/ipv4/igmp_max_memberships", SOCKET_GROUPS)
+    host.write("sys/net/ipv4/tcp_rmem", CONNECTION_BUFFER)?;
+    host.write("sys/net/ipv4/igmp_max_memberships", SOCKET_GROUPS)
 }

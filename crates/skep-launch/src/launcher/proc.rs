@@ -8,10 +8,10 @@ use rustix::process::{WaitId, WaitIdOptions};
 use rustix::thread::{ThreadNameSpaceType, UnshareFlags};
 use skep_linux::{Child, Cloned};
 
-use super::Machine;
+use super::HostProc;
 use super::root::{EMPTY_DIRECTORY, locked_down};
 use super::tree::{self, FsOption};
-use crate::trouble::{On, Trouble};
+use crate::step_error::{About, StepError};
 use crate::{Defence, LaunchPlan, Privileges};
 
 /// Files that tell about the host or its other sandboxes, or change it. Below `sys` they are
@@ -71,14 +71,14 @@ const READ_ONLY: [&str; 4] = ["bus", "irq", "mtrr", "sys"];
 const BOOT_ID: &str = "sys/kernel/random/boot_id";
 
 /// Makes a boot id in the staging directory, which is the current one, and returns it as a mount.
-pub(super) fn make_boot_id(machine: &Machine) -> Result<OwnedFd, Trouble> {
+pub(super) fn make_boot_id(host: &HostProc) -> Result<OwnedFd, StepError> {
     let mut id = [0; 64];
     // A new one with every reading, in the same form.
-    let source = machine.open_file("sys/kernel/random/uuid")?;
+    let source = host.open_file("sys/kernel/random/uuid")?;
     let length = rustix::io::read(source, &mut id)?;
     let name = "boot-id";
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file = rustix::fs::open(name, flags, Mode::from_raw_mode(0o444)).on(|| name.into())?;
+    let file = rustix::fs::open(name, flags, Mode::from_raw_mode(0o444)).about(|| name.into())?;
     rustix::io::write(file, &id[..length])?;
     tree::copy_mount(CWD, name)
 }
@@ -86,13 +86,13 @@ pub(super) fn make_boot_id(machine: &Machine) -> Result<OwnedFd, Trouble> {
 /// Mounts `/proc` for the pid namespace of `child`, and masks it.
 pub(super) fn mount(
     child: &Child,
-    machine: &Machine,
+    host: &HostProc,
     boot_id: &OwnedFd,
     plan: &LaunchPlan,
-) -> Result<(), Trouble> {
+) -> Result<(), StepError> {
     let root = open_directory("/")?;
     let place = tree::ensure_directory(root.as_fd(), "/proc", plan.users)?;
-    mount_for(child, machine, &place, plan.privileges)?;
+    mount_for(child, host, &place, plan.privileges)?;
 
     let proc = tree::open_inside(root.as_fd(), "/proc", OFlags::PATH | OFlags::DIRECTORY)?;
     if plan.has(Defence::ReadOnlyProc) {
@@ -118,12 +118,12 @@ pub(super) fn mount(
 /// By the older call, which makes and attaches a mount at once. The newer ones take half as long
 /// again for each, and this is the greater part of all mounts of a sandbox. Nobody else is in
 /// this root yet, and the kernel alone decides what is in `/proc`.
-fn cover(names: &[&str], mask: &str) -> Result<(), Trouble> {
+fn cover(names: &[&str], mask: &str) -> Result<(), StepError> {
     for name in names {
         match rustix::mount::mount_bind(mask, format!("/proc/{name}")) {
             // Kernels are built without one or the other.
             Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => return Err(error).on(|| format!("/proc/{name}")),
+            Err(error) => return Err(error).about(|| format!("/proc/{name}")),
         }
     }
     Ok(())
@@ -131,25 +131,25 @@ fn cover(names: &[&str], mask: &str) -> Result<(), Trouble> {
 
 fn mount_for(
     child: &Child,
-    machine: &Machine,
+    host: &HostProc,
     place: &OwnedFd,
     privileges: Privileges,
-) -> Result<(), Trouble> {
+) -> Result<(), StepError> {
     let options: &[FsOption<'_>] = match privileges {
         Privileges::Build | Privileges::Sandbox => &[],
         // Among the host's processes it sees only its own.
         Privileges::Enter => &[FsOption::Value("hidepid", "ptraceable".into())],
     };
-    let processes = machine.open_file(&format!("{}/ns/pid", child.pid))?;
+    let processes = host.open_file(&format!("{}/ns/pid", child.pid))?;
     let of_child = FsOption::File("pidns", processes.as_fd());
     let all: Vec<_> = options.iter().cloned().chain([of_child]).collect();
     match tree::new_mount("proc", &all, locked_down()) {
         Ok(proc) => tree::attach(proc.as_fd(), place.as_fd()),
         // Kernels before 6.17 do not know that option.
-        Err(Trouble { errno, .. }) if errno == Errno::INVAL.raw_os_error() => {
+        Err(StepError { errno, .. }) if errno == Errno::INVAL.raw_os_error() => {
             mount_from_inside(child, place, options)
         }
-        Err(trouble) => Err(trouble),
+        Err(error) => Err(error),
     }
 }
 
@@ -160,7 +160,7 @@ fn mount_from_inside(
     child: &Child,
     place: &OwnedFd,
     options: &[FsOption<'_>],
-) -> Result<(), Trouble> {
+) -> Result<(), StepError> {
     rustix::thread::move_into_thread_name_spaces(
         child.pidfd.as_fd(),
         ThreadNameSpaceType::PROCESS_ID,
@@ -170,7 +170,7 @@ fn mount_from_inside(
         Cloned::Child => {
             let result = tree::new_mount("proc", options, locked_down())
                 .and_then(|proc| tree::attach(proc.as_fd(), place.as_fd()));
-            skep_linux::exit_now(result.err().map_or(0, |trouble| trouble.errno))
+            skep_linux::exit_now(result.err().map_or(0, |error| error.errno))
         }
         Cloned::Parent(helper) => {
             let helper = WaitId::PidFd(helper.pidfd.as_fd());
@@ -179,14 +179,14 @@ fn mount_from_inside(
             })?;
             match ended.and_then(|ended| ended.exit_status()) {
                 Some(0) => Ok(()),
-                Some(errno) => Err(Trouble { errno, thing: None }),
+                Some(errno) => Err(StepError { errno, thing: None }),
                 None => Err(Errno::CHILD.into()),
             }
         }
     }
 }
 
-fn open_directory(path: &str) -> Result<OwnedFd, Trouble> {
+fn open_directory(path: &str) -> Result<OwnedFd, StepError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).on(|| path.into())
+    rustix::fs::open(path, flags, Mode::empty()).about(|| path.into())
 }

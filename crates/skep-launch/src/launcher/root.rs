@@ -7,8 +7,8 @@ use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, MountFlags, UnmountFlags};
 
 use super::tree::{self, FsOption};
-use crate::steps::{Failure, Steps};
-use crate::trouble::{On, Trouble};
+use crate::step_error::{About, StepError};
+use crate::step_runner::{Failure, StepRunner};
 use crate::{Defence, Descriptors, LaunchPlan, Root, Step, Top, Users, disk};
 
 /// Parts of `/sys` that programs look for. Everything else there is about the host: its devices,
@@ -32,19 +32,19 @@ pub(super) fn build(
     owner: Users,
     users: Option<&OwnedFd>,
     descriptors: &Descriptors,
-    steps: &mut Steps,
+    steps: &mut StepRunner,
 ) -> Result<OwnedFd, Failure> {
     let users = users.map(AsFd::as_fd);
-    steps.carry_out(Step::MountImage, || {
+    steps.run(Step::MountImage, || {
         stage(root)?;
         mount_top(root, users, descriptors)
     })?;
-    steps.carry_out(Step::MapLayers, || map_layers(root, users))?;
-    steps.carry_out(Step::MountOverlay, || mount_overlay(root, owner))
+    steps.run(Step::MapLayers, || map_layers(root, users))?;
+    steps.run(Step::MountOverlay, || mount_overlay(root, owner))
 }
 
 /// A small filesystem of the launcher's own, so that everything has a short name.
-fn stage(root: &Root) -> Result<(), Trouble> {
+fn stage(root: &Root) -> Result<(), StepError> {
     let staging = tree::new_mount(
         "tmpfs",
         &[
@@ -59,8 +59,8 @@ fn stage(root: &Root) -> Result<(), Trouble> {
         OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
         Mode::empty(),
     )
-    .on(|| root.staging.display().to_string())?;
-    tree::attach(staging.as_fd(), place.as_fd()).on(|| root.staging.display().to_string())?;
+    .about(|| root.staging.display().to_string())?;
+    tree::attach(staging.as_fd(), place.as_fd()).about(|| root.staging.display().to_string())?;
     rustix::process::fchdir(&staging)?;
     for name in ["top", "root", "sys"] {
         make_directory(CWD, name)?;
@@ -73,7 +73,7 @@ fn mount_top(
     root: &Root,
     users: Option<BorrowedFd<'_>>,
     descriptors: &Descriptors,
-) -> Result<(), Trouble> {
+) -> Result<(), StepError> {
     let mount = match &root.top {
         Top::Directories { upper, work } => {
             // Both have to be on one mount to be an overlay's top, so it is their parent's.
@@ -81,25 +81,25 @@ fn mount_top(
                 .parent()
                 .filter(|parent| work.parent() == Some(parent))
                 .ok_or(Errno::XDEV)
-                .on(|| upper.display().to_string())?;
+                .about(|| upper.display().to_string())?;
             tree::copy_mount(CWD, parent)?
         }
         Top::Image(path) => disk::mount(path)?,
         Top::Mounted(mount) => descriptors.get(*mount)?.try_clone_to_owned()?,
     };
     if let Some(users) = users {
-        skep_linux::map_ids(mount.as_fd(), users).on(|| "top".into())?;
+        skep_linux::map_ids(mount.as_fd(), users).about(|| "top".into())?;
     }
     tree::attach_at(mount.as_fd(), "top")
 }
 
 /// Attaches every layer under its number.
-fn map_layers(root: &Root, users: Option<BorrowedFd<'_>>) -> Result<(), Trouble> {
+fn map_layers(root: &Root, users: Option<BorrowedFd<'_>>) -> Result<(), StepError> {
     for (number, layer) in root.layers.iter().enumerate() {
         let mount = tree::copy_mount(CWD, layer)?;
         if let Some(users) = users {
             // The kernel maps the ids only of a mount that is attached nowhere yet.
-            skep_linux::map_ids(mount.as_fd(), users).on(|| layer.display().to_string())?;
+            skep_linux::map_ids(mount.as_fd(), users).about(|| layer.display().to_string())?;
         }
         skep_linux::add_mount_attributes(mount.as_fd(), libc::MOUNT_ATTR_RDONLY)?;
         let name = number.to_string();
@@ -109,15 +109,17 @@ fn map_layers(root: &Root, users: Option<BorrowedFd<'_>>) -> Result<(), Trouble>
     Ok(())
 }
 
-fn mount_overlay(root: &Root, owner: Users) -> Result<OwnedFd, Trouble> {
+fn mount_overlay(root: &Root, owner: Users) -> Result<OwnedFd, StepError> {
     // An overlay names the highest layer first, a plan the lowest.
     let layers: Vec<_> = (0..root.layers.len())
         .rev()
         .map(|number| number.to_string())
         .collect();
-    let top = |path: &std::path::Path| -> Result<String, Trouble> {
+    let top = |path: &std::path::Path| -> Result<String, StepError> {
         let name = path.file_name().and_then(|name| name.to_str());
-        let name = name.ok_or(Errno::INVAL).on(|| path.display().to_string())?;
+        let name = name
+            .ok_or(Errno::INVAL)
+            .about(|| path.display().to_string())?;
         Ok(format!("top/{name}"))
     };
     let (upper, work, redirects) = match &root.top {
@@ -154,7 +156,7 @@ fn mount_overlay(root: &Root, owner: Users) -> Result<OwnedFd, Trouble> {
 }
 
 /// Mounts `/run` and `/sys`.
-pub(super) fn mount_system(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
+pub(super) fn mount_system(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), StepError> {
     if let Some(bytes) = plan.run_bytes {
         let run = memory_mount(bytes, "755", plan.users)?;
         let lock = "lock";
@@ -183,7 +185,7 @@ pub(super) fn mount_system(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trou
             continue;
         };
         let place = tree::ensure_directory(view.as_fd(), &format!("/{part}"), plan.users)?;
-        tree::attach(mount.as_fd(), place.as_fd()).on(|| part.into())?;
+        tree::attach(mount.as_fd(), place.as_fd()).about(|| part.into())?;
     }
     let (_, empty) = EMPTY_DIRECTORY.split_at("/sys".len());
     tree::ensure_directory(view.as_fd(), empty, plan.users)?;
@@ -198,7 +200,7 @@ pub(super) fn mount_system(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trou
 }
 
 /// A filesystem in memory that belongs to root of the new users.
-pub(super) fn memory_mount(bytes: u64, mode: &str, users: Users) -> Result<OwnedFd, Trouble> {
+pub(super) fn memory_mount(bytes: u64, mode: &str, users: Users) -> Result<OwnedFd, StepError> {
     let owner = match users {
         Users::Host => 0,
         Users::Range { first, .. } => first,
@@ -227,7 +229,7 @@ pub(super) fn staged(root: &Root) -> std::path::PathBuf {
 }
 
 /// Makes the new root the root, and lets go of the host's.
-pub(super) fn pivot(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
+pub(super) fn pivot(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), StepError> {
     rustix::process::fchdir(root)?;
     if !plan.has(Defence::OwnRoot) {
         rustix::process::chroot(".")?;
@@ -242,12 +244,12 @@ pub(super) fn pivot(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), Trouble> {
 
 /// Makes a directory that everybody may enter, whatever the umask is: the server makes some, too,
 /// and its umask is for its own files.
-pub(crate) fn make_directory(directory: BorrowedFd<'_>, name: &str) -> Result<(), Trouble> {
+pub(crate) fn make_directory(directory: BorrowedFd<'_>, name: &str) -> Result<(), StepError> {
     let mode = Mode::from_raw_mode(0o755);
     let made = match rustix::fs::mkdirat(directory, name, mode) {
         Ok(()) => rustix::fs::chmodat(directory, name, mode, AtFlags::empty()),
         Err(Errno::EXIST) => Ok(()),
         Err(error) => Err(error),
     };
-    made.on(|| name.into())
+    made.about(|| name.into())
 }

@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
 
-use crate::trouble::{On, Trouble};
+use crate::step_error::{About, StepError};
 use crate::{Bind, Users};
 
 /// One option of a filesystem.
@@ -24,38 +24,38 @@ pub(crate) fn new_mount(
     filesystem: &str,
     options: &[FsOption<'_>],
     attributes: MountAttrFlags,
-) -> Result<OwnedFd, Trouble> {
-    let context =
-        rustix::mount::fsopen(filesystem, FsOpenFlags::FSOPEN_CLOEXEC).on(|| filesystem.into())?;
+) -> Result<OwnedFd, StepError> {
+    let context = rustix::mount::fsopen(filesystem, FsOpenFlags::FSOPEN_CLOEXEC)
+        .about(|| filesystem.into())?;
     for option in options {
         match option {
             FsOption::Flag(name) => rustix::mount::fsconfig_set_flag(context.as_fd(), *name)
-                .on(|| format!("{filesystem} {name}"))?,
+                .about(|| format!("{filesystem} {name}"))?,
             FsOption::Value(name, value) => {
                 rustix::mount::fsconfig_set_string(context.as_fd(), *name, value.as_str())
-                    .on(|| format!("{filesystem} {name}={value}"))?;
+                    .about(|| format!("{filesystem} {name}={value}"))?;
             }
             FsOption::File(name, file) => {
                 rustix::mount::fsconfig_set_fd(context.as_fd(), *name, *file)
-                    .on(|| format!("{filesystem} {name}"))?;
+                    .about(|| format!("{filesystem} {name}"))?;
             }
         }
     }
-    rustix::mount::fsconfig_create(context.as_fd()).on(|| filesystem.into())?;
+    rustix::mount::fsconfig_create(context.as_fd()).about(|| filesystem.into())?;
     rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
-        .on(|| filesystem.into())
+        .about(|| filesystem.into())
 }
 
 /// A copy of what is mounted at `path`, mounted nowhere yet.
 pub(super) fn copy_mount(
     directory: BorrowedFd<'_>,
     path: impl AsRef<Path>,
-) -> Result<OwnedFd, Trouble> {
+) -> Result<OwnedFd, StepError> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
     rustix::mount::open_tree(directory, path.as_ref(), flags)
-        .on(|| path.as_ref().display().to_string())
+        .about(|| path.as_ref().display().to_string())
 }
 
 /// Mounts at a path below a directory of a filesystem that the kernel itself has filled. False
@@ -64,26 +64,26 @@ pub(super) fn attach_if_there(
     mount: BorrowedFd<'_>,
     directory: BorrowedFd<'_>,
     path: &str,
-) -> Result<bool, Trouble> {
+) -> Result<bool, StepError> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     match rustix::mount::move_mount(mount, c"", directory, path, flags) {
         Ok(()) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
-        Err(error) => Err(error).on(|| path.into()),
+        Err(error) => Err(error).about(|| path.into()),
     }
 }
 
 /// Mounts at an open place.
-pub(super) fn attach(mount: BorrowedFd<'_>, place: BorrowedFd<'_>) -> Result<(), Trouble> {
+pub(super) fn attach(mount: BorrowedFd<'_>, place: BorrowedFd<'_>) -> Result<(), StepError> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(mount, c"", place, c"", flags)?;
     Ok(())
 }
 
 /// Mounts at a path that the launcher itself has made.
-pub(super) fn attach_at(mount: BorrowedFd<'_>, path: &str) -> Result<(), Trouble> {
+pub(super) fn attach_at(mount: BorrowedFd<'_>, path: &str) -> Result<(), StepError> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    rustix::mount::move_mount(mount, c"", CWD, path, flags).on(|| path.into())?;
+    rustix::mount::move_mount(mount, c"", CWD, path, flags).about(|| path.into())?;
     Ok(())
 }
 
@@ -108,12 +108,12 @@ pub(super) fn ensure_directory(
     root: BorrowedFd<'_>,
     path: &str,
     users: Users,
-) -> Result<OwnedFd, Trouble> {
+) -> Result<OwnedFd, StepError> {
     let open = |path: &str| open_inside(root, path, OFlags::PATH | OFlags::DIRECTORY);
     match open(path) {
         Ok(directory) => return Ok(directory),
         Err(Errno::NOENT) => {}
-        Err(error) => return Err(error).on(|| path.into()),
+        Err(error) => return Err(error).about(|| path.into()),
     }
     let (parent, name) = split(path)?;
     let parent = ensure_directory(root, parent, users)?;
@@ -121,8 +121,8 @@ pub(super) fn ensure_directory(
         let mode = Mode::from_raw_mode(0o755);
         Ok(rustix::fs::mkdirat(&parent, name, mode)?)
     })
-    .on(|| path.into())?;
-    open(path).on(|| path.into())
+    .about(|| path.into())?;
+    open(path).about(|| path.into())
 }
 
 /// Runs `work` as root of the new users, to whom what it makes will belong.
@@ -134,18 +134,18 @@ pub(super) fn as_owner<T>(users: Users, work: impl FnOnce() -> io::Result<T>) ->
 }
 
 /// Splits an absolute path into the directory and the last name.
-pub(super) fn split(path: &str) -> Result<(&str, &str), Trouble> {
+pub(super) fn split(path: &str) -> Result<(&str, &str), StepError> {
     let (parent, name) = path
         .trim_end_matches('/')
         .rsplit_once('/')
         .filter(|(_, name)| !name.is_empty() && *name != "." && *name != "..")
         .ok_or(Errno::INVAL)
-        .on(|| path.into())?;
+        .about(|| path.into())?;
     Ok((if parent.is_empty() { "/" } else { parent }, name))
 }
 
 /// Makes a file or directory of the host appear in the root.
-pub(super) fn bind(root: &OwnedFd, bind: &Bind, users: Users) -> Result<(), Trouble> {
+pub(super) fn bind(root: &OwnedFd, bind: &Bind, users: Users) -> Result<(), StepError> {
     let mount = copy_mount(CWD, &bind.source)?;
     let mut attributes = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
     if !bind.writable {
@@ -158,14 +158,14 @@ pub(super) fn bind(root: &OwnedFd, bind: &Bind, users: Users) -> Result<(), Trou
     } else {
         ensure_file(root.as_fd(), &bind.target, users)?
     };
-    attach(mount.as_fd(), place.as_fd()).on(|| bind.target.clone())
+    attach(mount.as_fd(), place.as_fd()).about(|| bind.target.clone())
 }
 
-fn ensure_file(root: BorrowedFd<'_>, path: &str, users: Users) -> Result<OwnedFd, Trouble> {
+fn ensure_file(root: BorrowedFd<'_>, path: &str, users: Users) -> Result<OwnedFd, StepError> {
     match open_inside(root, path, OFlags::PATH) {
         Ok(file) => return Ok(file),
         Err(Errno::NOENT) => {}
-        Err(error) => return Err(error).on(|| path.into()),
+        Err(error) => return Err(error).about(|| path.into()),
     }
     let (parent, name) = split(path)?;
     let parent = ensure_directory(root, parent, users)?;
@@ -179,8 +179,8 @@ fn ensure_file(root: BorrowedFd<'_>, path: &str, users: Users) -> Result<OwnedFd
         rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(0o644))?;
         Ok(())
     })
-    .on(|| path.into())?;
-    open_inside(root, path, OFlags::PATH).on(|| path.into())
+    .about(|| path.into())?;
+    open_inside(root, path, OFlags::PATH).about(|| path.into())
 }
 
 #[cfg(test)]

@@ -8,14 +8,14 @@
     reason = "these are tests, but clippy knows only those of the usual harness"
 )]
 
-mod below;
 mod build;
 mod faults;
+mod fork_server;
 mod measure;
+mod nested_users;
 mod plan;
 mod probe;
 mod sandbox;
-mod standing;
 
 use std::process::ExitCode;
 
@@ -26,14 +26,14 @@ fn main() -> ExitCode {
     match arguments.get(1).map(String::as_str) {
         Some("launch") => skep_launch::run(),
         Some("probe") => probe::run(&arguments[2..]),
-        Some("server") => standing::serve(),
+        Some("server") => fork_server::serve(),
         _ => {
             let tests = [
                 sandbox::TESTS,
-                below::TESTS,
+                nested_users::TESTS,
                 build::TESTS,
                 faults::TESTS,
-                standing::TESTS,
+                fork_server::TESTS,
             ];
             let trials = tests.concat().into_iter().map(trial);
             let measured = measure::TESTS.iter().copied();

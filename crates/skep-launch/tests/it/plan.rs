@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use skep_launch::{
-    CarriedOutBy, Descriptors, Ended, LaunchPlan, Launcher, Lifetime, Network, Privileges, Process,
-    Program, Root, SpawnError, StandingLauncher, Top, Users,
+    Descriptors, Ended, ForkServer, LaunchPlan, LaunchedBy, Launcher, Lifetime, Network,
+    Privileges, Process, Program, Root, SpawnError, Top, Users,
 };
 use tempfile::TempDir;
 
@@ -115,7 +115,7 @@ impl Bench {
         let (mut started, carried_out_by) = standing_launcher()
             .launch(&self.plan, self.descriptors, DEADLINE)
             .unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)));
-        assert_eq!(carried_out_by, CarriedOutBy::Fork);
+        assert_eq!(carried_out_by, LaunchedBy::Fork);
         let mut said = String::new();
         self.output.read_to_string(&mut said).unwrap();
         let ended = started.wait(Some(DEADLINE)).unwrap().expect("it ends");
@@ -130,9 +130,9 @@ impl Bench {
 }
 
 /// The launcher that all tests share which do not hurt it.
-pub(crate) fn standing_launcher() -> &'static StandingLauncher {
-    static SHARED: OnceLock<StandingLauncher> = OnceLock::new();
-    SHARED.get_or_init(|| StandingLauncher::new(launcher()))
+pub(crate) fn standing_launcher() -> &'static ForkServer {
+    static SHARED: OnceLock<ForkServer> = OnceLock::new();
+    SHARED.get_or_init(|| ForkServer::new(launcher()))
 }
 
 pub(crate) fn launcher() -> Launcher {

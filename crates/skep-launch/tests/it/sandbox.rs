@@ -243,9 +243,10 @@ fn a_tied_process_dies_with_its_handle() {
     assert!(std::fs::exists(&process).unwrap());
     drop(started);
     skep_testkit::wait_for(crate::plan::DEADLINE, || {
-        match std::fs::exists(&process).unwrap() {
-            true => Err("the process still lives"),
-            false => Ok(()),
+        if std::fs::exists(&process).unwrap() {
+            Err("the process still lives")
+        } else {
+            Ok(())
         }
     });
     drop(hold);

@@ -21,21 +21,25 @@ const HELD: usize = 256;
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 const LONGEST_WAIT: Duration = Duration::from_millis(16);
 
-/// Kills every process in the groups `name` of all `folders` and removes the groups, with
+/// Kills every process in the groups `name` of all `directories` and removes the groups, with
 /// everything below them. A group that is not there is no error. Blocks until `deadline` at the
 /// latest, and tries once whenever that is.
 ///
-/// What can be removed is removed whatever else cannot.
+/// Goes on with the rest when something cannot be removed.
 ///
 /// # Errors
 ///
 /// The first group that is left, and why.
-pub(super) fn destroy(folders: &[&Path], name: &str, deadline: Instant) -> Result<(), CgroupError> {
+pub(super) fn destroy(
+    directories: &[&Path],
+    name: &str,
+    deadline: Instant,
+) -> Result<(), CgroupError> {
     let mut first_error = None;
     let mut left = Vec::new();
-    for folder in folders {
-        match File::open(folder).map_err(file("open", folder)) {
-            Ok(open) => left.push((*folder, open)),
+    for directory in directories {
+        match File::open(directory).map_err(file("open", directory)) {
+            Ok(open) => left.push((*directory, open)),
             Err(error) => {
                 first_error.get_or_insert(error);
             }
@@ -44,21 +48,23 @@ pub(super) fn destroy(folders: &[&Path], name: &str, deadline: Instant) -> Resul
     let mut wait = FIRST_WAIT;
     loop {
         let mut still_left = Vec::new();
-        for (folder, open) in left {
+        for (directory, open) in left {
             match walk::remove(open.as_fd(), name, kill_in) {
                 Ok(Left::Nothing) => {}
-                Ok(outcome @ (Left::Busy | Left::Many)) => still_left.push((folder, open, outcome)),
+                Ok(outcome @ (Left::Busy | Left::Many)) => {
+                    still_left.push((directory, open, outcome))
+                }
                 Err(error) => {
-                    let error = file("remove", &folder.join(name))(error);
+                    let error = file("remove", &directory.join(name))(error);
                     first_error.get_or_insert(error);
                 }
             }
         }
         let now = Instant::now();
-        if let Some((folder, _, outcome)) = still_left.first()
+        if let Some((directory, _, outcome)) = still_left.first()
             && now >= deadline
         {
-            let path = folder.join(name);
+            let path = directory.join(name);
             return Err(match outcome {
                 Left::Busy => CgroupError::Undead { path },
                 Left::Nothing | Left::Many => CgroupError::Many { path },
@@ -69,7 +75,7 @@ pub(super) fn destroy(folders: &[&Path], name: &str, deadline: Instant) -> Resul
         }
         left = still_left
             .into_iter()
-            .map(|(folder, open, _)| (folder, open))
+            .map(|(directory, open, _)| (directory, open))
             .collect();
         #[expect(
             clippy::disallowed_methods,
@@ -82,9 +88,9 @@ pub(super) fn destroy(folders: &[&Path], name: &str, deadline: Instant) -> Resul
 
 /// Kills the whole tree of a group at once, forks in flight included, where the kernel can:
 /// v2 since Linux 5.14.
-pub(super) fn kill_tree(folder: &Path, name: &str) {
-    let killed =
-        File::open(folder.join(name)).and_then(|group| write(group.as_fd(), c"cgroup.kill", b"1"));
+pub(super) fn kill_tree(directory: &Path, name: &str) {
+    let killed = File::open(directory.join(name))
+        .and_then(|group| write(group.as_fd(), c"cgroup.kill", b"1"));
     match killed {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}

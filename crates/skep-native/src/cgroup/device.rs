@@ -14,11 +14,11 @@ pub(crate) struct IoLimit {
 }
 
 impl IoLimit {
-    /// A limit on the disk that `folder` is on.
+    /// A limit on the disk that `directory` is on.
     ///
     /// `None` if that is not one disk: network filesystems, btrfs and the like hide theirs.
-    pub(crate) fn on_disk_of(folder: &Path, bytes_per_second: u64) -> Option<Self> {
-        let device = fs::metadata(folder).ok()?.dev();
+    pub(crate) fn on_disk_of(directory: &Path, bytes_per_second: u64) -> Option<Self> {
+        let device = fs::metadata(directory).ok()?.dev();
         let numbers = (rustix::fs::major(device), rustix::fs::minor(device));
         let disk = whole_disk(Path::new("/sys/dev/block"), numbers)?;
         Some(Self {
@@ -31,9 +31,10 @@ impl IoLimit {
 /// The disk of a partition; a disk is its own. Limits are set on whole disks only.
 fn whole_disk(devices: &Path, (major, minor): (u32, u32)) -> Option<(u32, u32)> {
     let device = fs::canonicalize(devices.join(format!("{major}:{minor}"))).ok()?;
-    let disk = match device.join("partition").exists() {
-        true => device.parent()?.to_owned(),
-        false => device,
+    let disk = if device.join("partition").exists() {
+        device.parent()?.to_owned()
+    } else {
+        device
     };
     let text = fs::read_to_string(disk.join("dev")).ok()?;
     let (major, minor) = text.trim().split_once(':')?;
@@ -46,14 +47,14 @@ mod tests {
 
     #[test]
     fn a_partition_is_limited_by_its_disk() {
-        let folder = tempfile::tempdir().unwrap();
-        let disk = folder.path().join("devices/vda");
+        let directory = tempfile::tempdir().unwrap();
+        let disk = directory.path().join("devices/vda");
         let partition = disk.join("vda1");
         fs::create_dir_all(&partition).unwrap();
         fs::write(disk.join("dev"), "254:0\n").unwrap();
         fs::write(partition.join("dev"), "254:1\n").unwrap();
         fs::write(partition.join("partition"), "1\n").unwrap();
-        let devices = folder.path().join("block");
+        let devices = directory.path().join("block");
         fs::create_dir(&devices).unwrap();
         std::os::unix::fs::symlink(&disk, devices.join("254:0")).unwrap();
         std::os::unix::fs::symlink(&partition, devices.join("254:1")).unwrap();

@@ -8,14 +8,14 @@ use std::time::Instant;
 
 use skep_types::Resources;
 
-use super::{CgroupError, Cgroups, Doors, Group, IoLimit};
+use super::{CgroupError, Cgroups, Group, IoLimit, JoinFds};
 use crate::pool::{PREFIX, Pool};
 
 /// A group that has its limits, and no sandbox yet.
 #[derive(Debug)]
 struct ReadyGroup {
     group: Group,
-    doors: Doors,
+    join_fds: JoinFds,
 }
 
 /// The groups that are made ahead, and how all of them are made.
@@ -57,12 +57,12 @@ impl ReadyGroups {
         cgroups: &Cgroups,
         group: &Group,
         resources: &Resources,
-    ) -> Result<Doors, CgroupError> {
+    ) -> Result<JoinFds, CgroupError> {
         let (ready, cleared) = self.ready.take(resources);
         cleared.iter().for_each(|ready| remove(cgroups, ready));
         if let Some(ready) = ready {
             match cgroups.rename(&ready.group, group) {
-                Ok(()) => return Ok(ready.doors),
+                Ok(()) => return Ok(ready.join_fds),
                 Err(error) => {
                     tracing::warn!(%error, "a cgroup that was ready is gone; another is made");
                     remove(cgroups, &ready);
@@ -71,7 +71,7 @@ impl ReadyGroups {
             }
         }
         cgroups.create(group, resources, self.io)?;
-        cgroups.open_doors(group)
+        cgroups.open_join_fds(group)
     }
 
     /// Returns true if another group should be made ahead.
@@ -84,13 +84,13 @@ impl ReadyGroups {
         let unwanted = self.ready.make_one(|resources, name| {
             let group = Group::ready(name);
             cgroups.create(&group, resources, self.io)?;
-            let doors = cgroups.open_doors(&group);
-            let doors = doors.inspect_err(|_| {
+            let join_fds = cgroups.open_join_fds(&group);
+            let join_fds = join_fds.inspect_err(|_| {
                 if let Err(error) = cgroups.destroy(&group, Instant::now()) {
                     tracing::warn!(%error, "a cgroup is left");
                 }
             })?;
-            Ok::<_, CgroupError>(ReadyGroup { group, doors })
+            Ok::<_, CgroupError>(ReadyGroup { group, join_fds })
         });
         unwanted.iter().for_each(|ready| remove(cgroups, ready));
     }

@@ -53,8 +53,8 @@ fn limits_hold_a_process_and_the_end_leaves_nothing() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    for mut door in real.cgroups.doors(&group, Child::Work).unwrap() {
-        door.write_all(shell.id().to_string().as_bytes()).unwrap();
+    for mut procs in real.cgroups.join_fds(&group, Child::Work).unwrap() {
+        procs.write_all(shell.id().to_string().as_bytes()).unwrap();
     }
     shell.stdin.take().unwrap().write_all(b"go\n").unwrap();
     skep_testkit::wait_for(Duration::from_secs(10), || {
@@ -81,18 +81,20 @@ fn a_group_that_was_ready_has_its_limits_and_open_doors() {
     };
     let all = [(); 4].map(|()| Group::new(&SandboxId::random()));
     for group in &all {
-        let doors = groups.make(&real.cgroups, group, &resources).unwrap();
+        let join_fds = groups.make(&real.cgroups, group, &resources).unwrap();
         let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
-        for mut door in doors.work {
-            door.write_all(sleeper.id().to_string().as_bytes()).unwrap();
+        for mut procs in join_fds.work {
+            procs
+                .write_all(sleeper.id().to_string().as_bytes())
+                .unwrap();
         }
         assert_eq!(real.cgroups.usage(group).unwrap().pids, 1);
         if let Cgroups::V1(_) = &real.cgroups {
-            let [folder, ..] = &real.cgroups.folders(group, Child::Work)[..] else {
+            let [directory, ..] = &real.cgroups.directories(group, Child::Work)[..] else {
                 panic!("no hierarchy");
             };
             assert_eq!(
-                read_number(folder, "memory.limit_in_bytes").unwrap(),
+                read_number(directory, "memory.limit_in_bytes").unwrap(),
                 64 << 20
             );
         }
@@ -136,9 +138,9 @@ fn a_group_that_was_ready_and_is_gone_is_made_again() {
 
 /// A directory that looks like the unified tree of a real host, as far as files go: the
 /// kernel makes the files of a group with the group, so the test does.
-fn recorded_tree(folder: &Path, group: &Group) -> Cgroups {
-    let files = |folder: &Path| {
-        fs::create_dir_all(folder).unwrap();
+fn recorded_tree(directory: &Path, group: &Group) -> Cgroups {
+    let files = |directory: &Path| {
+        fs::create_dir_all(directory).unwrap();
         for (name, content) in [
             (
                 "cgroup.controllers",
@@ -159,11 +161,11 @@ fn recorded_tree(folder: &Path, group: &Group) -> Cgroups {
             ("io.max", ""),
             ("cpu.stat", "usage_usec 1500000\nuser_usec 1000000"),
         ] {
-            fs::write(folder.join(name), content).unwrap();
+            fs::write(directory.join(name), content).unwrap();
         }
     };
-    files(folder);
-    let parent = folder.join("skep");
+    files(directory);
+    let parent = directory.join("skep");
     for name in [
         "",
         "agent",
@@ -175,14 +177,14 @@ fn recorded_tree(folder: &Path, group: &Group) -> Cgroups {
         files(&parent.join(&group.name).join(name));
     }
     files(&parent);
-    Cgroups::open(folder, "skep").unwrap()
+    Cgroups::open(directory, "skep").unwrap()
 }
 
 #[test]
 fn the_unified_tree_gets_limits_with_a_reserve_for_the_agent() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let group = Group::new(&SandboxId::random());
-    let cgroups = recorded_tree(folder.path(), &group);
+    let cgroups = recorded_tree(directory.path(), &group);
     assert_eq!(cgroups.version(), "v2");
     let io = IoLimit {
         disk: (254, 0),
@@ -192,7 +194,7 @@ fn the_unified_tree_gets_limits_with_a_reserve_for_the_agent() {
         .create(&group, &Resources::default(), Some(io))
         .unwrap();
 
-    let sandbox = folder.path().join("skep").join(&group.name);
+    let sandbox = directory.path().join("skep").join(&group.name);
     let written = |path: &str| fs::read_to_string(sandbox.join(path)).unwrap();
     assert_eq!(written("work/memory.max"), (1024_u64 << 20).to_string());
     assert_eq!(written("memory.max"), (1088_u64 << 20).to_string());
@@ -206,16 +208,16 @@ fn the_unified_tree_gets_limits_with_a_reserve_for_the_agent() {
 }
 
 #[test]
-fn on_the_unified_tree_the_agent_owns_the_folder_of_its_groups_and_no_limit() {
+fn on_the_unified_tree_the_agent_owns_the_directory_of_its_groups_and_no_limit() {
     use std::os::unix::fs::MetadataExt as _;
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let group = Group::new(&SandboxId::random());
-    let cgroups = recorded_tree(folder.path(), &group);
+    let cgroups = recorded_tree(directory.path(), &group);
     let given = cgroups.delegate(&group, Some(100_000)).unwrap();
     let names: Vec<_> = given.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, ["unified", "entry"]);
 
-    let work = folder.path().join("skep").join(&group.name).join("work");
+    let work = directory.path().join("skep").join(&group.name).join("work");
     let owner = |path: &str| fs::metadata(work.join(path)).unwrap().uid();
     for theirs in [
         "kernels",
@@ -247,8 +249,8 @@ fn groups_that_others_made_are_killed_counted_and_removed_with_the_sandbox() {
         .unwrap();
     let given = real.cgroups.delegate(&group, None).unwrap();
     let mut shell = Command::new("sleep").arg("60").spawn().unwrap();
-    for (_, folder) in given.iter().filter(|(name, _)| *name != "entry") {
-        move_into(&make_group(folder, "made"), shell.id());
+    for (_, directory) in given.iter().filter(|(name, _)| *name != "entry") {
+        move_into(&make_group(directory, "made"), shell.id());
     }
     destroy(&real, &group);
     shell.wait().unwrap();
@@ -257,9 +259,11 @@ fn groups_that_others_made_are_killed_counted_and_removed_with_the_sandbox() {
 
 #[test]
 fn the_unified_tree_tells_what_was_used() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let group = Group::new(&SandboxId::random());
-    let usage = recorded_tree(folder.path(), &group).usage(&group).unwrap();
+    let usage = recorded_tree(directory.path(), &group)
+        .usage(&group)
+        .unwrap();
     assert_eq!(usage.cpu_time, Duration::from_millis(1500));
     assert_eq!((usage.memory_bytes, usage.memory_peak_bytes), (8192, 16384));
     assert_eq!(
@@ -285,9 +289,9 @@ fn reading_and_writing_is_limited_on_a_real_disk() {
 
 #[test]
 fn a_machine_without_the_controllers_is_refused_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("cgroup.controllers"), "cpu io").unwrap();
-    let error = Cgroups::open(folder.path(), "skep").unwrap_err();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("cgroup.controllers"), "cpu io").unwrap();
+    let error = Cgroups::open(directory.path(), "skep").unwrap_err();
     assert_eq!(error.to_string(), "no cgroup hierarchy offers memory, pids");
 }
 
@@ -296,17 +300,17 @@ fn long_name() -> String {
     "n".repeat(240)
 }
 
-fn make_group(folder: &impl std::os::fd::AsFd, name: &str) -> OwnedFd {
+fn make_group(directory: &impl std::os::fd::AsFd, name: &str) -> OwnedFd {
     use rustix::fs::{Mode, OFlags};
-    rustix::fs::mkdirat(folder, name, Mode::from_raw_mode(0o755)).unwrap();
+    rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(0o755)).unwrap();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::openat(folder, name, flags, Mode::empty()).unwrap()
+    rustix::fs::openat(directory, name, flags, Mode::empty()).unwrap()
 }
 
-fn move_into(folder: &impl std::os::fd::AsFd, process: u32) {
+fn move_into(directory: &impl std::os::fd::AsFd, process: u32) {
     use rustix::fs::{Mode, OFlags};
-    let door = rustix::fs::openat(folder, "cgroup.procs", OFlags::WRONLY, Mode::empty());
-    rustix::io::write(door.unwrap(), process.to_string().as_bytes()).unwrap();
+    let procs = rustix::fs::openat(directory, "cgroup.procs", OFlags::WRONLY, Mode::empty());
+    rustix::io::write(procs.unwrap(), process.to_string().as_bytes()).unwrap();
 }
 
 #[test]
@@ -318,9 +322,9 @@ fn groups_that_no_path_can_name_are_counted_killed_and_removed() {
         .unwrap();
     let given = real.cgroups.delegate(&group, None).unwrap();
     let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
-    for (_, folder) in given.iter().filter(|(name, _)| *name != "entry") {
+    for (_, directory) in given.iter().filter(|(name, _)| *name != "entry") {
         // 17 are longer than a path may be, 40 are deeper than a walk that only looks goes.
-        let mut lowest = make_group(folder, &long_name());
+        let mut lowest = make_group(directory, &long_name());
         for _ in 0..40 {
             lowest = make_group(&lowest, &long_name());
         }
@@ -340,9 +344,9 @@ fn thousands_of_groups_are_removed() {
         .create(&group, &Resources::default(), None)
         .unwrap();
     let given = real.cgroups.delegate(&group, None).unwrap();
-    let (_, folder) = given.first().unwrap();
+    let (_, directory) = given.first().unwrap();
     for number in 0..1000 {
-        let outer = make_group(folder, &format!("{number}-{}", "x".repeat(200)));
+        let outer = make_group(directory, &format!("{number}-{}", "x".repeat(200)));
         make_group(&outer, "inner");
     }
     real.cgroups.usage(&group).unwrap();
@@ -360,8 +364,10 @@ fn a_process_that_does_not_die_keeps_its_limits_and_is_named() {
     };
     real.cgroups.create(&group, &resources, None).unwrap();
     let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
-    for mut door in real.cgroups.doors(&group, Child::Work).unwrap() {
-        door.write_all(sleeper.id().to_string().as_bytes()).unwrap();
+    for mut procs in real.cgroups.join_fds(&group, Child::Work).unwrap() {
+        procs
+            .write_all(sleeper.id().to_string().as_bytes())
+            .unwrap();
     }
     let Some(frozen) = Frozen::new(&[sleeper.id().cast_signed()]) else {
         destroy(&real, &group);
@@ -373,7 +379,7 @@ fn a_process_that_does_not_die_keeps_its_limits_and_is_named() {
     let error = real.cgroups.destroy(&group, deadline).unwrap_err();
     assert!(matches!(error, CgroupError::Undead { .. }), "{error:?}");
     assert!(start.elapsed() >= Duration::from_millis(300));
-    let [work, ..] = &real.cgroups.folders(&group, Child::Work)[..] else {
+    let [work, ..] = &real.cgroups.directories(&group, Child::Work)[..] else {
         panic!("no hierarchy");
     };
     let limit = read_number(work, "memory.limit_in_bytes").unwrap();
@@ -395,12 +401,12 @@ fn a_group_that_was_frozen_is_killed_all_the_same() {
         .create(&group, &Resources::default(), None)
         .unwrap();
     let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
-    let folders = real.cgroups.folders(&group, Child::Work);
-    for folder in &folders {
-        fs::write(folder.join("cgroup.procs"), sleeper.id().to_string()).unwrap();
+    let directories = real.cgroups.directories(&group, Child::Work);
+    for directory in &directories {
+        fs::write(directory.join("cgroup.procs"), sleeper.id().to_string()).unwrap();
     }
-    for folder in &folders {
-        let state = folder.join("freezer.state");
+    for directory in &directories {
+        let state = directory.join("freezer.state");
         if state.exists() {
             fs::write(state, "FROZEN").unwrap();
         }
@@ -420,18 +426,20 @@ fn a_sandbox_with_its_agent_has_a_little_more_of_a_processor_than_its_work() {
     real.cgroups.create(&group, &resources, None).unwrap();
     let quota = |child: Option<Child>| match &real.cgroups {
         Cgroups::V1(_) => {
-            let folders = real.cgroups.folders(&group, child.unwrap_or(Child::Work));
-            let folder = folders
+            let directories = real
+                .cgroups
+                .directories(&group, child.unwrap_or(Child::Work));
+            let directory = directories
                 .iter()
-                .find(|folder| folder.starts_with("/sys/fs/cgroup/cpu"));
-            let folder = folder.unwrap();
-            let folder = child.map_or(folder.parent().unwrap(), |_| folder);
-            read(folder, "cpu.cfs_quota_us").unwrap()
+                .find(|directory| directory.starts_with("/sys/fs/cgroup/cpu"));
+            let directory = directory.unwrap();
+            let directory = child.map_or(directory.parent().unwrap(), |_| directory);
+            read(directory, "cpu.cfs_quota_us").unwrap()
         }
         Cgroups::V2(tree) => {
-            let folder = tree.folder(&group);
-            let folder = child.map_or(folder.clone(), |child| folder.join(child.name()));
-            read(&folder, "cpu.max").unwrap()
+            let directory = tree.directory(&group);
+            let directory = child.map_or(directory.clone(), |child| directory.join(child.name()));
+            read(&directory, "cpu.max").unwrap()
         }
     };
     assert!(quota(None).starts_with("225000"), "{}", quota(None));
@@ -473,8 +481,8 @@ fn mebibytes_in_sockets(cgroups: &Cgroups, child: Child) -> u32 {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    for mut door in cgroups.doors(&group, child).unwrap() {
-        door.write_all(python.id().to_string().as_bytes()).unwrap();
+    for mut procs in cgroups.join_fds(&group, child).unwrap() {
+        procs.write_all(python.id().to_string().as_bytes()).unwrap();
     }
     python.stdin.take().unwrap().write_all(b"go\n").unwrap();
     let output = python.wait_with_output().unwrap();

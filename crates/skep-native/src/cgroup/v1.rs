@@ -9,8 +9,8 @@ use skep_types::{Resources, Usage};
 
 use super::{
     CgroupError, Child, Group, IoLimit, MOST_COUNTED, RESERVED_MEMORY, RESERVED_PIDS, SOCKETS_PART,
-    destroy, field, file, folders_in, give_to, make_folder, memory, open_folder, quota, read_field,
-    read_number, remove_folder, walk, whole_quota, write,
+    destroy, directories_in, field, file, give_to, make_directory, memory, open_directory, quota,
+    read_field, read_number, remove_directory, walk, whole_quota, write,
 };
 
 /// Controllers without which a limit or a counter would not be there.
@@ -43,9 +43,9 @@ impl Hierarchies {
         let used = NEEDED.iter().chain(&WELCOME).filter(|name| there(name));
         let mut controllers = Vec::new();
         for name in used {
-            let folder = root.join(name).join(parent);
-            make_folder(&folder)?;
-            controllers.push((*name, folder));
+            let directory = root.join(name).join(parent);
+            make_directory(&directory)?;
+            controllers.push((*name, directory));
         }
         let hierarchies = Self {
             controllers,
@@ -74,20 +74,22 @@ impl Hierarchies {
     }
 
     fn parent(&self, controller: &str) -> &Path {
-        let (_, folder) = self
+        let (_, directory) = self
             .controllers
             .iter()
             .find(|(name, _)| *name == controller)
             .expect("needed controllers were found when the hierarchies were opened");
-        folder
+        directory
     }
 
     pub(super) fn kill_count(&self, group: &Group) -> PathBuf {
-        let folder = self.parent("memory").join(&group.name);
-        folder.join(Child::Work.name()).join("memory.oom_control")
+        let directory = self.parent("memory").join(&group.name);
+        directory
+            .join(Child::Work.name())
+            .join("memory.oom_control")
     }
 
-    pub(super) fn folders(&self, group: &Group, child: Child) -> Vec<PathBuf> {
+    pub(super) fn directories(&self, group: &Group, child: Child) -> Vec<PathBuf> {
         self.controllers
             .iter()
             .map(|(_, parent)| parent.join(&group.name).join(child.name()))
@@ -104,7 +106,7 @@ impl Hierarchies {
             .map(|(name, parent)| {
                 let work = parent.join(&group.name).join(Child::Work.name());
                 give_to(owner, &work)?;
-                Ok((*name, open_folder(&work)?))
+                Ok((*name, open_directory(&work)?))
             })
             .collect()
     }
@@ -116,10 +118,10 @@ impl Hierarchies {
         io: Option<IoLimit>,
     ) -> Result<(), CgroupError> {
         for (_, parent) in &self.controllers {
-            let folder = parent.join(&group.name);
-            make_folder(&folder)?;
+            let directory = parent.join(&group.name);
+            make_directory(&directory)?;
             for child in Child::ALL {
-                make_folder(&folder.join(child.name()))?;
+                make_directory(&directory.join(child.name()))?;
             }
         }
         self.limit_memory(group, memory(resources))?;
@@ -128,10 +130,11 @@ impl Hierarchies {
         write(&pids.join(Child::Work.name()), "pids.max", resources.pids)?;
         let cpu = self.parent("cpu").join(&group.name);
         let work = cpu.join(Child::Work.name());
-        for (folder, (quota, period)) in [(&cpu, whole_quota(resources)), (&work, quota(resources))]
+        for (directory, (quota, period)) in
+            [(&cpu, whole_quota(resources)), (&work, quota(resources))]
         {
-            write(folder, "cpu.cfs_period_us", period)?;
-            write(folder, "cpu.cfs_quota_us", quota)?;
+            write(directory, "cpu.cfs_period_us", period)?;
+            write(directory, "cpu.cfs_quota_us", quota)?;
         }
         // The agent comes first when both want the processor.
         write(&cpu.join(Child::Agent.name()), "cpu.shares", 10 * 1024)?;
@@ -142,22 +145,22 @@ impl Hierarchies {
         let whole = self.parent("memory").join(&group.name);
         let agent = whole.join(Child::Agent.name());
         let work = whole.join(Child::Work.name());
-        for (folder, limit) in [(&whole, limit + RESERVED_MEMORY), (&work, limit)] {
-            write(folder, "memory.limit_in_bytes", limit)?;
+        for (directory, limit) in [(&whole, limit + RESERVED_MEMORY), (&work, limit)] {
+            write(directory, "memory.limit_in_bytes", limit)?;
             // Swap would let a sandbox use the host's disk instead of its memory. Without swap
             // accounting there is no such file, and nothing to limit it by.
-            if folder.join("memory.memsw.limit_in_bytes").exists() {
-                write(folder, "memory.memsw.limit_in_bytes", limit)?;
+            if directory.join("memory.memsw.limit_in_bytes").exists() {
+                write(directory, "memory.memsw.limit_in_bytes", limit)?;
             }
         }
         // Kernels are built without that file, too.
         if self.counts_sockets && whole.join(SOCKETS).exists() {
-            for (folder, limit) in [
+            for (directory, limit) in [
                 (&whole, limit + RESERVED_MEMORY),
                 (&agent, RESERVED_MEMORY),
                 (&work, limit),
             ] {
-                write(folder, SOCKETS, limit / SOCKETS_PART)?;
+                write(directory, SOCKETS, limit / SOCKETS_PART)?;
             }
         }
         Ok(())
@@ -166,9 +169,9 @@ impl Hierarchies {
     /// Renames the group in every hierarchy. Files opened below it stay valid.
     pub(super) fn rename(&self, group: &Group, to: &Group) -> Result<(), CgroupError> {
         for (_, parent) in &self.controllers {
-            let folder = parent.join(&group.name);
-            let renamed = std::fs::rename(&folder, parent.join(&to.name));
-            renamed.map_err(file("rename", &folder))?;
+            let directory = parent.join(&group.name);
+            let renamed = std::fs::rename(&directory, parent.join(&to.name));
+            renamed.map_err(file("rename", &directory))?;
         }
         Ok(())
     }
@@ -203,7 +206,7 @@ impl Hierarchies {
         let cpu = self.parent("cpuacct").join(&group.name);
         // v1 counts kills for each group alone, not for the tree below it.
         let mut kills = 0;
-        let counted = walk::visit(open_folder(&memory)?, MOST_COUNTED, |group| {
+        let counted = walk::visit(open_directory(&memory)?, MOST_COUNTED, |group| {
             let text = walk::read(group, c"memory.oom_control")?.unwrap_or_default();
             let count: u64 = field(&text, "oom_kill").parse().map_err(io::Error::other)?;
             kills += count;
@@ -222,7 +225,7 @@ impl Hierarchies {
         })
     }
 
-    pub(super) fn memory_folder(&self, group: &Group) -> PathBuf {
+    pub(super) fn memory_directory(&self, group: &Group) -> PathBuf {
         self.parent("memory").join(&group.name)
     }
 
@@ -245,7 +248,7 @@ impl Hierarchies {
     pub(super) fn list(&self) -> Result<Vec<String>, CgroupError> {
         let mut names = Vec::new();
         for (_, parent) in &self.controllers {
-            names.extend(folders_in(parent)?);
+            names.extend(directories_in(parent)?);
         }
         names.sort();
         names.dedup();
@@ -255,6 +258,6 @@ impl Hierarchies {
     pub(super) fn remove_parent(&self) -> Result<(), CgroupError> {
         self.controllers
             .iter()
-            .try_for_each(|(_, folder)| remove_folder(folder))
+            .try_for_each(|(_, directory)| remove_directory(directory))
     }
 }

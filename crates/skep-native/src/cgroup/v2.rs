@@ -9,8 +9,8 @@ use skep_types::{Resources, Usage};
 
 use super::{
     CgroupError, Child, Group, IoLimit, RESERVED_MEMORY, RESERVED_PIDS, destroy, file, give_to,
-    make_folder, memory, open_door, open_folder, quota, read, read_field, read_number, whole_quota,
-    write,
+    make_directory, memory, open_directory, open_procs, quota, read, read_field, read_number,
+    whole_quota, write,
 };
 
 /// Controllers without which a limit would not be there.
@@ -60,7 +60,7 @@ impl Tree {
             .collect();
         let parent = root.join(parent);
         enable(root, &used)?;
-        make_folder(&parent)?;
+        make_directory(&parent)?;
         enable(&parent, &used)?;
         let huge_pages = huge_page_limits(&parent)?;
         Ok(Some(Self { parent, huge_pages }))
@@ -70,22 +70,22 @@ impl Tree {
         &self.parent
     }
 
-    pub(super) fn folder(&self, group: &Group) -> PathBuf {
+    pub(super) fn directory(&self, group: &Group) -> PathBuf {
         self.parent.join(&group.name)
     }
 
     /// The directory in which processes of a child of the group live. Only leaves hold processes.
     pub(super) fn leaf(&self, group: &Group, child: Child) -> PathBuf {
-        let folder = self.folder(group).join(child.name());
+        let directory = self.directory(group).join(child.name());
         match child {
-            Child::Agent => folder,
-            Child::Work => folder.join(REST),
+            Child::Agent => directory,
+            Child::Work => directory.join(REST),
         }
     }
 
     /// The directory in which the agent makes groups.
     pub(super) fn kernels(&self, group: &Group) -> PathBuf {
-        self.folder(group).join(Child::Work.name()).join(KERNELS)
+        self.directory(group).join(Child::Work.name()).join(KERNELS)
     }
 
     pub(super) fn delegate(
@@ -98,9 +98,9 @@ impl Tree {
         for name in ["cgroup.procs", "cgroup.subtree_control"] {
             give_to(owner, &kernels.join(name))?;
         }
-        let entry = open_door(&kernels.join(ENTRY))?;
+        let entry = open_procs(&kernels.join(ENTRY))?;
         Ok(vec![
-            ("unified", open_folder(&kernels)?),
+            ("unified", open_directory(&kernels)?),
             ("entry", entry.into()),
         ])
     }
@@ -111,33 +111,38 @@ impl Tree {
         resources: &Resources,
         io: Option<IoLimit>,
     ) -> Result<(), CgroupError> {
-        let folder = self.folder(group);
-        make_folder(&folder)?;
-        let offered = read(&folder, "cgroup.controllers")?;
+        let directory = self.directory(group);
+        make_directory(&directory)?;
+        let offered = read(&directory, "cgroup.controllers")?;
         let there = |name: &&&str| offered.split_whitespace().any(|offered| offered == **name);
         let used: Vec<_> = NEEDED.iter().chain(WELCOME.iter().filter(there)).collect();
-        enable(&folder, &used)?;
+        enable(&directory, &used)?;
         for child in Child::ALL {
-            make_folder(&folder.join(child.name()))?;
+            make_directory(&directory.join(child.name()))?;
         }
-        let work = folder.join(Child::Work.name());
+        let work = directory.join(Child::Work.name());
         enable(&work, &used)?;
-        make_folder(&work.join(REST))?;
+        make_directory(&work.join(REST))?;
         // Nothing is enabled below this one yet, so that the launcher can pass through it.
-        make_folder(&work.join(KERNELS))?;
-        make_folder(&work.join(KERNELS).join(ENTRY))?;
-        write(&folder, "memory.max", memory(resources) + RESERVED_MEMORY)?;
-        write(&folder, "pids.max", resources.pids + RESERVED_PIDS)?;
+        make_directory(&work.join(KERNELS))?;
+        make_directory(&work.join(KERNELS).join(ENTRY))?;
+        write(
+            &directory,
+            "memory.max",
+            memory(resources) + RESERVED_MEMORY,
+        )?;
+        write(&directory, "pids.max", resources.pids + RESERVED_PIDS)?;
         write(&work, "memory.max", memory(resources))?;
         write(&work, "pids.max", resources.pids)?;
-        for (folder, (quota, period)) in
-            [(&folder, whole_quota(resources)), (&work, quota(resources))]
-        {
-            write(folder, "cpu.max", format!("{quota} {period}"))?;
+        for (directory, (quota, period)) in [
+            (&directory, whole_quota(resources)),
+            (&work, quota(resources)),
+        ] {
+            write(directory, "cpu.max", format!("{quota} {period}"))?;
         }
-        self.forbid_huge_pages(&folder)?;
+        self.forbid_huge_pages(&directory)?;
         // The agent comes first when both want the processor.
-        write(&folder.join(Child::Agent.name()), "cpu.weight", 1000)?;
+        write(&directory.join(Child::Agent.name()), "cpu.weight", 1000)?;
         if let Some(IoLimit {
             disk: (major, minor),
             bytes_per_second,
@@ -148,48 +153,48 @@ impl Tree {
             write(&work, "io.max", format!("{major}:{minor} {speed}"))?;
         }
         // Swap would let a sandbox use the host's disk instead of its memory.
-        for folder in [&folder, &work] {
-            if folder.join("memory.swap.max").exists() {
-                write(folder, "memory.swap.max", 0)?;
+        for directory in [&directory, &work] {
+            if directory.join("memory.swap.max").exists() {
+                write(directory, "memory.swap.max", 0)?;
             }
         }
         Ok(())
     }
 
     /// They are the operator's, and no other limit counts them. The filter refuses them, too.
-    fn forbid_huge_pages(&self, folder: &Path) -> Result<(), CgroupError> {
+    fn forbid_huge_pages(&self, directory: &Path) -> Result<(), CgroupError> {
         self.huge_pages
             .iter()
-            .try_for_each(|file| write(folder, file, 0))
+            .try_for_each(|file| write(directory, file, 0))
     }
 
     pub(super) fn usage(&self, group: &Group) -> Result<Usage, CgroupError> {
-        let folder = self.folder(group);
-        let micros = read_field(&folder, "cpu.stat", "usage_usec")?;
+        let directory = self.directory(group);
+        let micros = read_field(&directory, "cpu.stat", "usage_usec")?;
         // `memory.peak` is there since Linux 5.19.
-        let memory_bytes = read_number(&folder, "memory.current")?;
-        let peak = if folder.join("memory.peak").exists() {
-            read_number(&folder, "memory.peak")?
+        let memory_bytes = read_number(&directory, "memory.current")?;
+        let peak = if directory.join("memory.peak").exists() {
+            read_number(&directory, "memory.peak")?
         } else {
             memory_bytes
         };
         Ok(Usage {
             cpu_time: Duration::from_micros(micros),
             memory_bytes,
-            cache_bytes: read_field(&folder, "memory.stat", "file")?,
+            cache_bytes: read_field(&directory, "memory.stat", "file")?,
             memory_peak_bytes: peak,
-            pids: u32::try_from(read_number(&folder, "pids.current")?).unwrap_or(u32::MAX),
-            out_of_memory_kills: read_field(&folder, "memory.events", "oom_kill")?,
+            pids: u32::try_from(read_number(&directory, "pids.current")?).unwrap_or(u32::MAX),
+            out_of_memory_kills: read_field(&directory, "memory.events", "oom_kill")?,
             // The rest is counted elsewhere.
             ..Usage::default()
         })
     }
 
     pub(super) fn in_use(&self, group: &Group) -> Result<(u64, u64), CgroupError> {
-        let folder = self.folder(group);
+        let directory = self.directory(group);
         Ok((
-            read_number(&folder, "memory.current")?,
-            read_number(&folder, "pids.current")?,
+            read_number(&directory, "memory.current")?,
+            read_number(&directory, "pids.current")?,
         ))
     }
 
@@ -200,19 +205,19 @@ impl Tree {
 }
 
 /// The files by which the huge pages of a group are limited: `hugetlb.2MB.max` and the like.
-fn huge_page_limits(folder: &Path) -> Result<Vec<String>, CgroupError> {
+fn huge_page_limits(directory: &Path) -> Result<Vec<String>, CgroupError> {
     let is_limit = |name: &String| name.starts_with("hugetlb.") && name.ends_with(".max");
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder).map_err(file("list", folder))? {
-        let entry = entry.map_err(file("list", folder))?;
+    for entry in fs::read_dir(directory).map_err(file("list", directory))? {
+        let entry = entry.map_err(file("list", directory))?;
         names.extend(entry.file_name().into_string().ok().filter(is_limit));
     }
     Ok(names)
 }
 
-/// Lets the children of `folder` use `controllers`.
-fn enable(folder: &Path, controllers: &[&&str]) -> Result<(), CgroupError> {
-    let path = folder.join("cgroup.subtree_control");
+/// Lets the children of `directory` use `controllers`.
+fn enable(directory: &Path, controllers: &[&&str]) -> Result<(), CgroupError> {
+    let path = directory.join("cgroup.subtree_control");
     let enabled = fs::read_to_string(&path).map_err(file("read", &path))?;
     let missing: Vec<_> = controllers
         .iter()
@@ -231,7 +236,7 @@ mod tests {
 
     #[test]
     fn huge_pages_of_every_size_are_forbidden() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for name in [
             "hugetlb.1GB.max",
             "hugetlb.2MB.max",
@@ -239,14 +244,14 @@ mod tests {
             "hugetlb.2MB.current",
             "memory.max",
         ] {
-            fs::write(folder.path().join(name), "max").unwrap();
+            fs::write(directory.path().join(name), "max").unwrap();
         }
         let tree = Tree {
-            parent: folder.path().to_owned(),
-            huge_pages: huge_page_limits(folder.path()).unwrap(),
+            parent: directory.path().to_owned(),
+            huge_pages: huge_page_limits(directory.path()).unwrap(),
         };
-        tree.forbid_huge_pages(folder.path()).unwrap();
-        let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        tree.forbid_huge_pages(directory.path()).unwrap();
+        let text = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
         for name in ["hugetlb.1GB.max", "hugetlb.2MB.max", "hugetlb.2MB.rsvd.max"] {
             assert_eq!(text(name), "0", "{name}");
         }

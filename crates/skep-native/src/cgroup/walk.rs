@@ -1,6 +1,6 @@
 //! Trees of cgroups that somebody else has made, walked by descriptor.
 //!
-//! Whoever holds a directory of cgroups chooses the names in it and how deep they lie. A path to
+//! The holder of a directory of cgroups chooses the names in it and their depth. A path to
 //! such a group can be longer than the kernel takes, so none is ever built: a group is opened by
 //! its name in the directory above it, and left by `..`. A walk has a bound; what lies beyond it is
 //! the next walk's.
@@ -32,12 +32,12 @@ pub(super) enum Left {
 /// Removes the group `name` of a directory and all groups below it, the lowest first, and calls
 /// `on_busy` for each that cannot be removed because processes are in it. Waits for nothing.
 pub(super) fn remove(
-    folder: BorrowedFd<'_>,
+    directory: BorrowedFd<'_>,
     name: &str,
     mut on_busy: impl FnMut(BorrowedFd<'_>),
 ) -> io::Result<Left> {
     let name = CString::new(name)?;
-    let mut here = rustix::fs::openat(folder, c".", FOLDER, Mode::empty())?;
+    let mut here = rustix::fs::openat(directory, c".", FOLDER, Mode::empty())?;
     let mut levels = vec![Level::new(CString::default(), vec![name])];
     let mut steps = 0;
     while let Some(level) = levels.last_mut() {
@@ -168,16 +168,16 @@ enum Removed {
     Busy,
 }
 
-fn remove_one(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<Removed> {
-    match rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR) {
+fn remove_one(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Removed> {
+    match rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(Removed::Yes),
         Err(Errno::BUSY | Errno::NOTEMPTY) => Ok(Removed::Busy),
         Err(error) => Err(error.into()),
     }
 }
 
-fn open_in(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<OwnedFd>> {
-    match rustix::fs::openat(folder, name, FOLDER, Mode::empty()) {
+fn open_in(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<OwnedFd>> {
+    match rustix::fs::openat(directory, name, FOLDER, Mode::empty()) {
         Ok(group) => Ok(Some(group)),
         Err(Errno::NOENT | Errno::NODEV) => Ok(None),
         Err(error) => Err(error.into()),

@@ -6,14 +6,14 @@ use std::path::Path;
 use super::{Bound, COUNTERS, Counter, Needs};
 
 const HEAD: &str = "\
-# Limits of the machine
+# Limits of the host
 
-What the kernel counts for the machine as a whole is a way from one sandbox to all others: whoever uses it up takes it from
+What the kernel counts for the host as a whole is a way from one sandbox to all others: whoever uses it up takes it from
 everybody. This is every such number that code in a sandbox can reach, with what bounds one sandbox. `skep doctor` says which of
-them a machine cannot bound as it is, and what to do. The page is written from `skep-native/src/counters/rows.rs` by
+them a host cannot bound as it is, and what to do. The page is written from `skep-native/src/counters/rows.rs` by
 `SKEP_BLESS=1 cargo test -p skep-native counters`.
 
-| what | the kernel's number | one sandbox | held by | a machine needs |
+| what | the kernel's number | one sandbox | held by | a host needs |
 |---|---|---|---|---|
 ";
 

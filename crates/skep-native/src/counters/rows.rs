@@ -48,7 +48,7 @@ pub(crate) const COUNTERS: &[Counter] = &[
     // Memory.
     most(
         "memory",
-        "the machine's",
+        "the host's",
         "its limit, and 64 MiB for the agent",
         "the memory controller",
         Needs::NotStartedWith("nokmem"),
@@ -64,9 +64,9 @@ pub(crate) const COUNTERS: &[Counter] = &[
     most(
         "what else waits in sockets: connections that nobody has accepted, answers about routes, pings, errors",
         "memory, `net.ipv4.tcp_mem`",
-        "a quarter of its memory and at least 64 MiB, with what is counted, and what it takes until it is seen: a 64th of the machine's memory, or \
+        "a quarter of its memory and at least 64 MiB, with what is counted, and what it takes until it is seen: a 64th of the host's memory, or \
          256 MiB, and what it takes in a tenth of a second and while somebody looks (160 MiB for each processor were seen)",
-        "the server, which reads the lists of its sockets when the machine's memory shrinks and ends it (`out_of_memory`). \
+        "the server, which reads the lists of its sockets when the host's memory shrinks and ends it (`out_of_memory`). \
          The higher `net.core.rmem_max` is, the more sandboxes it has to look at",
         Needs::AtMost("net.core.rmem_max", 1_048_576),
     ),
@@ -79,7 +79,7 @@ pub(crate) const COUNTERS: &[Counter] = &[
     ),
     most(
         "swap",
-        "the machine's",
+        "the host's",
         "none beyond its memory",
         "the memory controller",
         Needs::CountedSwap,
@@ -91,7 +91,7 @@ pub(crate) const COUNTERS: &[Counter] = &[
     ),
     most(
         "locked memory",
-        "the machine's memory",
+        "the host's memory",
         "8 MiB",
         "`RLIMIT_MEMLOCK`, for all its users together",
         Needs::Nothing,
@@ -100,7 +100,7 @@ pub(crate) const COUNTERS: &[Counter] = &[
         "groups of the memory controller",
         "65,535 numbers",
         "three, and at most 288 for kernels",
-        "the agent, whose folder nobody else reaches, and the server, which makes at most 1,900 sandboxes; a removed group \
+        "the agent, whose directory nobody else reaches, and the server, which makes at most 1,900 sandboxes; a removed group \
          has no number",
         Needs::Nothing,
     ),
@@ -166,7 +166,7 @@ pub(crate) const COUNTERS: &[Counter] = &[
     ),
     most(
         "processor time",
-        "the machine's",
+        "the host's",
         "its limit, and a quarter of a processor for the agent",
         "the cpu controller, for the sandbox as a whole",
         Needs::Nothing,
@@ -223,7 +223,7 @@ pub(crate) const COUNTERS: &[Counter] = &[
     ),
     most(
         "terminals",
-        "`kernel.pty.max` for all, of which `kernel.pty.reserve` are the machine's",
+        "`kernel.pty.max` for all, of which `kernel.pty.reserve` are the host's",
         "64",
         "an own `devpts` with `max=64`",
         Needs::AtLeast("kernel.pty.max", 122_880),
@@ -244,7 +244,7 @@ pub(crate) const COUNTERS: &[Counter] = &[
     ),
     most(
         "space and inodes on the disk",
-        "the machine's disk",
+        "the host's disk",
         "the size of its disk",
         "a file system of its own",
         Needs::Nothing,
@@ -259,7 +259,7 @@ pub(crate) const COUNTERS: &[Counter] = &[
         Needs::AtLeast("net.netfilter.nf_conntrack_max", 262_144),
     ),
     most(
-        "ports of the machine's address",
+        "ports of the host's address",
         "65,535 for each service in the world",
         "8,192",
         "the same meter",
@@ -301,7 +301,7 @@ pub(crate) const COUNTERS: &[Counter] = &[
         "memory: `net.core.optmem_max` for each socket",
         "4 KiB and four groups for each socket",
         "its network's own `net.core.optmem_max` and `net.ipv4.igmp_max_memberships`; before Linux 6.8 the first is the \
-         machine's, and was 20 KiB",
+         host's, and was 20 KiB",
         Needs::Nothing,
     ),
     none(
@@ -311,15 +311,15 @@ pub(crate) const COUNTERS: &[Counter] = &[
     ),
     unbounded(
         "fragments of packets",
-        "`net.ipv4.ipfrag_high_thresh` of the machine's network",
-        "A sandbox that sends pieces without an end fills the 4 MiB in which the machine puts packets together, and other \
+        "`net.ipv4.ipfrag_high_thresh` of the host's network",
+        "A sandbox that sends pieces without an end fills the 4 MiB in which the host puts packets together, and other \
          sandboxes' UDP datagrams of more than 1,472 bytes are lost meanwhile. TCP never sends pieces. Dropping them all \
          would take large datagrams from everybody for good.",
     ),
     unbounded(
         "closed connections with unsent data",
         "`net.ipv4.tcp_max_orphans`",
-        "Their buffers are counted to the sandbox, so there are some ten thousand at most. Were the machine's number \
+        "Their buffers are counted to the sandbox, so there are some ten thousand at most. Were the host's number \
          reached, closed connections of others that still have data to send would be reset.",
     ),
     unbounded(
@@ -330,13 +330,13 @@ pub(crate) const COUNTERS: &[Counter] = &[
     ),
     unbounded(
         "buckets of futexes and other tables of fixed size",
-        "set at the machine's start",
+        "set at the host's start",
         "Nothing runs out: whoever fills a bucket makes others that fall into the same one search longer. The sandbox's \
          own processes and memory limit how full it gets.",
     ),
     unbounded(
         "writing of everybody's dirty pages (`sync`)",
-        "the machine's disks",
+        "the host's disks",
         "`sync` waits until what all have written is on disk, not only the sandbox's own. That comes within half a minute \
          anyway, and who calls waits for it. Four threads that called it 48,000 times in 40 s made launches no slower. \
          Answering without doing it would lie to whoever asks for their data to be safe.",
@@ -344,7 +344,7 @@ pub(crate) const COUNTERS: &[Counter] = &[
     unbounded(
         "dirty pages on cgroup v1",
         "`vm.dirty_ratio`",
-        "v1 does not count them to the one who wrote, so a sandbox can keep the machine's disk busy within the size of its \
+        "v1 does not count them to the one who wrote, so a sandbox can keep the host's disk busy within the size of its \
          own disk, and others wait. cgroup v2 counts them and slows down who wrote.",
     ),
 ];

@@ -20,8 +20,8 @@ pub(crate) struct ReadyDisk {
 
 impl Disks {
     /// Removes what an earlier server had ready. Its mounts went with it.
-    pub(super) fn forget_ready(folder: &Path) -> io::Result<()> {
-        let entries = match fs::read_dir(folder) {
+    pub(super) fn forget_ready(directory: &Path) -> io::Result<()> {
+        let entries = match fs::read_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             entries => entries?,
         };
@@ -54,7 +54,7 @@ impl Disks {
     /// Makes a disk ready, if one is wanted. Blocks.
     pub(crate) fn make_one_ready(&self) {
         let unwanted = self.ready.make_one(|mebibytes, name| {
-            let path = self.folder.join(format!("{name}.ext4"));
+            let path = self.directory.join(format!("{name}.ext4"));
             let made = self.make(&path, *mebibytes).and_then(|()| {
                 let mount = skep_launch::mount_disk(&path).map_err(file("mount", &path))?;
                 let path = path.clone();
@@ -86,26 +86,29 @@ mod tests {
 
     const HIGH: usize = 4;
 
-    fn loop_devices_below(folder: &Path) -> usize {
+    fn loop_devices_below(directory: &Path) -> usize {
         let devices = fs::read_dir("/sys/block").unwrap();
         let backing = devices.filter_map(|device| {
             fs::read_to_string(device.unwrap().path().join("loop/backing_file")).ok()
         });
         backing
-            .filter(|path| Path::new(path.trim()).starts_with(folder))
+            .filter(|path| Path::new(path.trim()).starts_with(directory))
             .count()
     }
 
     #[test]
     fn the_second_disk_of_a_size_is_ready_and_moves_to_its_owner() {
-        let folder = tempfile::tempdir().unwrap();
-        let disks = Disks::new(folder.path().join("disks"), HIGH).unwrap();
-        let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+        let directory = tempfile::tempdir().unwrap();
+        let disks = Disks::new(directory.path().join("disks"), HIGH).unwrap();
+        let (first, second) = (
+            directory.path().join("first"),
+            directory.path().join("second"),
+        );
         drop(disks.mount(&first, 32).unwrap());
         while disks.ready.wants_more() {
             disks.make_one_ready();
         }
-        assert_eq!(loop_devices_below(folder.path()), HIGH);
+        assert_eq!(loop_devices_below(directory.path()), HIGH);
 
         let mount = disks.mount(&second, 32).unwrap();
         assert!(!disks.ready.wants_more(), "enough are left");
@@ -115,7 +118,7 @@ mod tests {
         disks.clear_ready();
         skep_testkit::wait_for(
             std::time::Duration::from_secs(10),
-            || match loop_devices_below(folder.path()) {
+            || match loop_devices_below(directory.path()) {
                 0 => Ok(()),
                 left => Err(format!("{left} loop devices are left")),
             },
@@ -124,14 +127,14 @@ mod tests {
 
     #[test]
     fn what_an_earlier_server_had_ready_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let disks = Disks::new(folder.path().to_owned(), HIGH).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let disks = Disks::new(directory.path().to_owned(), HIGH).unwrap();
         disks.ready.take(&32);
         disks.make_one_ready();
         drop(disks);
-        let count = || fs::read_dir(folder.path()).unwrap().count();
+        let count = || fs::read_dir(directory.path()).unwrap().count();
         assert_eq!(count(), 2, "an empty one and one that is ready");
-        Disks::new(folder.path().to_owned(), HIGH).unwrap();
+        Disks::new(directory.path().to_owned(), HIGH).unwrap();
         assert_eq!(count(), 1);
     }
 }

@@ -12,7 +12,7 @@ use super::LONGEST_UDP;
 use super::answer::Question;
 
 /// Time limit for one resolver before the next is asked.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Transport that a query came over and is passed on over: TCP is asked for when UDP was too small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Upstreams {
                     Way::Tcp => over_tcp(*address, question).await,
                 }
             };
-            match tokio::time::timeout(PATIENCE, asked).await {
+            match tokio::time::timeout(ANSWER_TIMEOUT, asked).await {
                 Ok(Ok(answer)) => return Some(answer),
                 Ok(Err(error)) => tracing::debug!(%address, %error, "resolver failed"),
                 Err(_) => tracing::debug!(%address, "resolver did not answer"),

@@ -4,25 +4,25 @@ use super::*;
 
 /// A host whose kernel is a directory. Unlike a kernel it does not set all interfaces when the
 /// one switch is written, so tests do that.
-struct Machine {
-    folder: TempDir,
+struct Host {
+    directory: TempDir,
 }
 
-impl Machine {
+impl Host {
     fn new(forwarding: &[(&str, u64)]) -> Self {
-        let machine = Self {
-            folder: tempfile::tempdir().unwrap(),
+        let host = Self {
+            directory: tempfile::tempdir().unwrap(),
         };
-        machine.set(FORWARDING.path, 0);
-        machine.set(NEIGHBOURS[0].path, 128);
+        host.set(FORWARDING.path, 0);
+        host.set(NEIGHBOURS[0].path, 128);
         for (name, value) in forwarding {
-            machine.set(&forwarding_of(name), *value);
+            host.set(&forwarding_of(name), *value);
         }
-        machine
+        host
     }
 
     fn set(&self, path: &str, value: u64) {
-        let path = self.folder.path().join("sys").join(path);
+        let path = self.directory.path().join("sys").join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, format!("{value}\n")).unwrap();
     }
@@ -33,8 +33,8 @@ impl Machine {
 
     fn settings_of(&self, boot: &str, network: &str) -> KernelSettings {
         KernelSettings {
-            root: self.folder.path().join("sys"),
-            record: self.folder.path().join("run/settings"),
+            root: self.directory.path().join("sys"),
+            record: self.directory.path().join("run/settings"),
             boot: boot.to_owned(),
             network: network.to_owned(),
         }
@@ -73,23 +73,23 @@ const USUAL: [(&str, u64); 5] = [
 
 #[test]
 fn what_was_is_put_back_when_the_last_installation_goes() {
-    let machine = Machine::new(&USUAL);
-    machine.start();
-    machine.start();
-    assert_eq!(machine.get(FORWARDING.path), Some(1));
-    assert_eq!(machine.get(NEIGHBOURS[0].path), Some(8_192));
-    let settings = machine.settings();
+    let host = Host::new(&USUAL);
+    host.start();
+    host.start();
+    assert_eq!(host.get(FORWARDING.path), Some(1));
+    assert_eq!(host.get(NEIGHBOURS[0].path), Some(8_192));
+    let settings = host.settings();
     assert!(settings.restore(|| Ok(true)).unwrap().is_empty());
-    assert_eq!(machine.get(FORWARDING.path), Some(1), "another needs it");
+    assert_eq!(host.get(FORWARDING.path), Some(1), "another needs it");
 
     let changed = settings.changed(false).unwrap();
     assert_eq!(settings.restore(|| Ok(false)).unwrap(), changed);
     let all: Vec<_> = changed.iter().map(|one| one.path.as_str()).collect();
     assert_eq!(all, [FORWARDING.path, NEIGHBOURS[0].path]);
     assert!(changed.iter().all(|one| one.kept.is_none()));
-    assert_eq!(machine.get(FORWARDING.path), Some(0));
-    assert_eq!(machine.get(NEIGHBOURS[0].path), Some(128));
-    assert_eq!(machine.get(&forwarding_of("eth1")), Some(1));
+    assert_eq!(host.get(FORWARDING.path), Some(0));
+    assert_eq!(host.get(NEIGHBOURS[0].path), Some(128));
+    assert_eq!(host.get(&forwarding_of("eth1")), Some(1));
     assert!(
         settings.restore(|| Ok(false)).unwrap().is_empty(),
         "only once"
@@ -98,48 +98,48 @@ fn what_was_is_put_back_when_the_last_installation_goes() {
 
 #[test]
 fn a_setting_that_somebody_changed_since_stays() {
-    let machine = Machine::new(&USUAL);
-    machine.start();
-    machine.set(NEIGHBOURS[0].path, 9_000);
-    let kept = machine.settings().restore(|| Ok(false)).unwrap();
+    let host = Host::new(&USUAL);
+    host.start();
+    host.set(NEIGHBOURS[0].path, 9_000);
+    let kept = host.settings().restore(|| Ok(false)).unwrap();
     assert_eq!(kept[1].kept, Some(KeptSetting::Changed));
-    assert_eq!(machine.get(NEIGHBOURS[0].path), Some(9_000));
+    assert_eq!(host.get(NEIGHBOURS[0].path), Some(9_000));
 }
 
 #[test]
 fn forwarding_stays_for_whoever_came_later_and_forwards() {
-    let machine = Machine::new(&USUAL);
-    machine.start();
-    machine.set(&forwarding_of("skep0-1"), 1);
-    machine.set(&forwarding_of("docker0"), 1);
-    let kept = machine.settings().restore(|| Ok(false)).unwrap();
+    let host = Host::new(&USUAL);
+    host.start();
+    host.set(&forwarding_of("skep0-1"), 1);
+    host.set(&forwarding_of("docker0"), 1);
+    let kept = host.settings().restore(|| Ok(false)).unwrap();
     let later = vec!["docker0".to_owned()];
     assert_eq!(kept[0].kept, Some(KeptSetting::ReliedOn(later)));
-    assert_eq!(machine.get(FORWARDING.path), Some(1));
+    assert_eq!(host.get(FORWARDING.path), Some(1));
 }
 
 #[test]
 fn bystanders_are_the_interfaces_that_did_not_forward_before_us() {
-    let machine = Machine::new(&USUAL);
-    let bystanders = machine.start();
+    let host = Host::new(&USUAL);
+    let bystanders = host.start();
     assert_eq!(bystanders.closed, names(&["eth0"]));
     assert_eq!(bystanders.all, names(&["eth0", "eth1"]));
-    machine.set(&forwarding_of("docker0"), 1);
-    assert_eq!(machine.start(), bystanders, "also after a restart");
+    host.set(&forwarding_of("docker0"), 1);
+    assert_eq!(host.start(), bystanders, "also after a restart");
     // Where packets were forwarded before us nobody is kept from it.
-    let router = Machine::new(&USUAL);
+    let router = Host::new(&USUAL);
     router.set(FORWARDING.path, 1);
     assert_eq!(router.start(), Bystanders::default());
     assert_eq!(router.settings().changed(false).unwrap().len(), 1);
 }
 
 #[test]
-fn a_record_of_another_run_of_the_machine_or_network_is_none() {
-    let machine = Machine::new(&USUAL);
-    machine.start();
-    let later = machine.settings_of("another boot", "net:1:1");
+fn a_record_of_another_run_of_the_host_or_network_is_none() {
+    let host = Host::new(&USUAL);
+    host.start();
+    let later = host.settings_of("another boot", "net:1:1");
     assert!(later.changed(false).unwrap().is_empty());
-    let beside = machine.settings_of("boot", "net:1:2");
+    let beside = host.settings_of("boot", "net:1:2");
     let changed = beside.changed(false).unwrap();
-    assert_eq!(changed.len(), 1, "only what is the machine's: {changed:?}");
+    assert_eq!(changed.len(), 1, "only what is the host's: {changed:?}");
 }

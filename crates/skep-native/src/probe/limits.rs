@@ -4,22 +4,22 @@ use std::path::Path;
 
 use super::{Check, CheckStatus};
 use crate::config::NativeConfig;
-use crate::counters::{Bound, COUNTERS, Counter, Lack, Machine};
+use crate::counters::{Bound, COUNTERS, Counter, Host, Lack};
 
 /// One check for each number that is too low or not counted, or one for all.
 pub(super) fn limits(config: &NativeConfig) -> Vec<Check> {
-    let machine = Machine {
+    let host = Host {
         proc: Path::new("/proc"),
         cgroups: &config.cgroup_root,
     };
     let lacks: Vec<_> = COUNTERS
         .iter()
-        .filter_map(|counter| Some(check(counter, counter.lack(machine)?)))
+        .filter_map(|counter| Some(check(counter, counter.lack(host)?)))
         .collect();
     if lacks.is_empty() {
         let count = COUNTERS.len();
         let detail = format!("{count} numbers that all sandboxes share are as they should be");
-        return vec![Check::good("limits of the machine", detail)];
+        return vec![Check::good("limits of the host", detail)];
     }
     lacks
 }
@@ -44,9 +44,9 @@ mod tests {
 
     #[test]
     fn a_machine_without_counts_hears_of_each() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut config = NativeConfig::new(folder.path(), "/nothing");
-        config.cgroup_root = folder.path().to_owned();
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = NativeConfig::new(directory.path(), "/nothing");
+        config.cgroup_root = directory.path().to_owned();
         let checks = limits(&config);
         let sockets = checks
             .iter()

@@ -100,7 +100,7 @@ pub(super) fn addresses() -> Check {
             "{ours} is for sandboxes, but there is {}",
             foreign.join(", ")
         ),
-        "what is there is out of reach of this machine while a sandbox has the same address",
+        "what is there is out of reach of this host while a sandbox has the same address",
     )
 }
 

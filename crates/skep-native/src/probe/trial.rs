@@ -62,20 +62,20 @@ enum Trial {
 fn try_launch(config: &NativeConfig) -> Result<(), Trial> {
     let prepare = |error: io::Error| Trial::Prepare(error.into());
     std::fs::create_dir_all(&config.data_dir).map_err(prepare)?;
-    let folder = Scratch::new(
+    let directory = Scratch::new(
         config
             .data_dir
             .join(format!("probe-{}", std::process::id())),
     );
     for part in ["", "layer", "staging"] {
-        std::fs::create_dir(folder.0.join(part)).map_err(prepare)?;
+        std::fs::create_dir(directory.0.join(part)).map_err(prepare)?;
     }
-    let image = folder.0.join("disk.img");
-    Disks::new(folder.0.join("disks"), 0)
+    let image = directory.0.join("disk.img");
+    Disks::new(directory.0.join("disks"), 0)
         .map_err(prepare)?
         .make(&image, DISK_MIB)
         .map_err(|error| Trial::Prepare(error.into()))?;
-    let plan = plan(&folder.0, image);
+    let plan = plan(&directory.0, image);
     let launched = config
         .launcher
         .launch(&plan, Descriptors::default(), DEADLINE);
@@ -91,7 +91,7 @@ fn try_launch(config: &NativeConfig) -> Result<(), Trial> {
     }
 }
 
-fn plan(folder: &std::path::Path, image: std::path::PathBuf) -> LaunchPlan {
+fn plan(directory: &std::path::Path, image: std::path::PathBuf) -> LaunchPlan {
     LaunchPlan {
         cgroups: Vec::new(),
         home_cgroups: Vec::new(),
@@ -107,8 +107,8 @@ fn plan(folder: &std::path::Path, image: std::path::PathBuf) -> LaunchPlan {
             gateway: GATEWAY,
         }),
         root: Root {
-            staging: folder.join("staging"),
-            layers: vec![folder.join("layer")],
+            staging: directory.join("staging"),
+            layers: vec![directory.join("layer")],
             top: Top::Image(image),
         },
         binds: Vec::new(),
@@ -138,11 +138,11 @@ fn plan(folder: &std::path::Path, image: std::path::PathBuf) -> LaunchPlan {
     }
 }
 
-/// What usually stands behind the failure of a step.
+/// The usual cure for the failure of a step.
 fn cure(step: Step) -> &'static str {
     match step {
         Step::LeaveNamespaces | Step::CloneProcess | Step::OwnMounts => {
-            "run on the machine itself, or in a container that may make namespaces"
+            "run on the host itself, or in a container that may make namespaces"
         }
         Step::MapUsers | Step::BecomeRoot | Step::LimitNamespaces => {
             "use a kernel with CONFIG_USER_NS, and sysctl user.max_user_namespaces above 0"
@@ -171,7 +171,7 @@ fn cure(step: Step) -> &'static str {
     }
 }
 
-/// A folder that is gone when the trial is over.
+/// A directory that is gone when the trial is over.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {
@@ -183,7 +183,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            tracing::warn!(%error, folder = %self.0.display(), "a folder of the probe is left");
+            tracing::warn!(%error, directory = %self.0.display(), "a directory of the probe is left");
         }
     }
 }

@@ -16,8 +16,8 @@ use skep_wire::agent::fork::{FIRST_DOOR, ForkRequest, MAX_REQUEST};
 use tokio::io::unix::AsyncFd;
 
 use super::holder::{self, Holder};
-use super::likeness::{self, Difference, Expected};
 use super::serve::{Client, receive};
+use super::verify_fork::{self, Difference, Expected};
 use crate::cgroup::{Child, Group};
 use crate::host::Host;
 use crate::instance::{IDS, Slot};
@@ -25,7 +25,7 @@ use crate::process::ProcessHandle;
 use crate::watch::watch;
 
 /// Time limit for a fork, including those that were asked for before it.
-const DEADLINE: Duration = Duration::from_secs(5);
+const FORK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Most other groups a user can have here.
 const MAX_GROUPS: usize = 64;
@@ -47,18 +47,18 @@ pub(super) struct Forked {
 pub(super) enum ForkError {
     /// The request is not one that an agent of ours sends.
     #[error("the question makes no sense: {0}")]
-    Nonsense(&'static str),
+    Malformed(&'static str),
     /// Something on the host is not there any more, usually the sandbox.
     #[error("cannot prepare the fork")]
-    Machine(#[source] io::Error),
+    Host(#[source] io::Error),
     /// The zygote does not read.
     #[error("the zygote has ended or does not listen")]
     Dead(#[source] io::Error),
     /// The zygote has not begun when the time was over.
-    #[error("the zygote has forked nothing within {} s", DEADLINE.as_secs())]
+    #[error("the zygote has forked nothing within {} s", FORK_TIMEOUT.as_secs())]
     Slow,
     /// The fork was there, in the sandbox's cgroups, and did not become a kernel in time.
-    #[error("the fork is no kernel within {} s", DEADLINE.as_secs())]
+    #[error("the fork is no kernel within {} s", FORK_TIMEOUT.as_secs())]
     Stalled,
     /// The fork ended by itself: the sandbox is not what the zygote was prepared for.
     #[error("the fork declined")]
@@ -71,8 +71,10 @@ pub(super) enum ForkError {
 /// Instructions for the fork while it still has its privileges.
 #[derive(Serialize)]
 struct Plan<'a> {
-    /// Number of cgroup files that are the server's own; the rest are the sandbox's.
-    first_doors: usize,
+    /// Number of cgroup files that are the server's own; the rest are the sandbox's. Zygotes of
+    /// templates that are built know it by this name.
+    #[serde(rename = "first_doors")]
+    own_join_fds: usize,
     /// The bounding set.
     capabilities: u64,
     filters: [&'a str; 1],
@@ -111,15 +113,15 @@ pub(super) async fn fork(
     if holder.has_ended() {
         return Err(ForkError::Dead(io::ErrorKind::NotConnected.into()));
     }
-    let deadline = Instant::now() + DEADLINE;
+    let deadline = Instant::now() + FORK_TIMEOUT;
     let asking = (Arc::clone(host), Arc::clone(holder), client.clone());
     let (request, reply) = in_a_thread(move || {
         let (host, holder, client) = asking;
         ask(&host, &holder, &client, &question)
     })
     .await?;
-    let reply = watch(reply).map_err(ForkError::Machine)?;
-    let zygote = host.names.slot(holder.run.first);
+    let reply = watch(reply).map_err(ForkError::Host)?;
+    let zygote = host.naming.slot(holder.run.first);
     // The first word comes from the process outside of the sandbox, before it joins any cgroup. A
     // delay until then is the zygote's or the host's. What comes later the sandbox can delay
     // itself, so `Stalled` is never held against the zygote.
@@ -142,7 +144,7 @@ async fn in_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ForkError> + Send + 'static,
 ) -> Result<T, ForkError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|panic| ForkError::Machine(io::Error::other(panic)))?
+    done.map_err(|panic| ForkError::Host(io::Error::other(panic)))?
 }
 
 /// Tells the zygote what is wanted, and answers that and where the fork will be heard. Blocks.
@@ -153,10 +155,10 @@ fn ask(
     question: &Packet,
 ) -> Result<(ForkRequest, OwnedFd), ForkError> {
     let request = read(question)?;
-    let own_doors = host.cgroups.doors(&Group::new(&client.id), Child::Work);
-    let own_doors = own_doors.map_err(|error| ForkError::Machine(io::Error::other(error)))?;
+    let own_join_fds = host.cgroups.join_fds(&Group::new(&client.id), Child::Work);
+    let own_join_fds = own_join_fds.map_err(|error| ForkError::Host(io::Error::other(error)))?;
     let plan = Plan {
-        first_doors: own_doors.len(),
+        own_join_fds: own_join_fds.len(),
         capabilities: skep_launch::sandbox_capabilities(),
         filters: [&host.zygotes.filter],
         uid: request.uid,
@@ -167,23 +169,23 @@ fn ask(
         environment: &request.environment,
         directory: &request.directory,
     };
-    let plan = sealed_file("fork", &lines(&plan, &wanted)).map_err(ForkError::Machine)?;
-    let (reply, theirs) = packet::pair_with_senders().map_err(ForkError::Machine)?;
+    let plan = sealed_file("fork", &lines(&plan, &wanted)).map_err(ForkError::Host)?;
+    let (reply, theirs) = packet::pair_with_senders().map_err(ForkError::Host)?;
     let namespaces: Vec<File> = NAMESPACES
         .iter()
         .map(|name| client.process.namespace(name))
         .collect::<io::Result<_>>()
-        .map_err(ForkError::Machine)?;
-    let (standard, doors) = question.descriptors[1..].split_at(FIRST_DOOR - 1);
+        .map_err(ForkError::Host)?;
+    let (standard, join_fds) = question.descriptors[1..].split_at(FIRST_DOOR - 1);
     let mut descriptors = vec![plan.as_fd(), theirs.as_fd()];
     descriptors.extend(namespaces.iter().map(AsFd::as_fd));
     descriptors.extend(standard.iter().map(AsFd::as_fd));
     // The server's own cgroup files first. The fork joins those at once, so that all it does is
     // counted for the sandbox, and writes to the agent's, which the sandbox chose, only when no
     // capability is in effect.
-    descriptors.extend(own_doors.iter().map(AsFd::as_fd));
-    descriptors.extend(doors.iter().map(AsFd::as_fd));
-    let control = holder.control.lock().expect("no holder panics");
+    descriptors.extend(own_join_fds.iter().map(AsFd::as_fd));
+    descriptors.extend(join_fds.iter().map(AsFd::as_fd));
+    let control = holder.control.lock();
     packet::send(&*control, b"f", &descriptors).map_err(ForkError::Dead)?;
     Ok((request, reply))
 }
@@ -204,7 +206,7 @@ async fn hear(
             Err(ForkError::Dead(io::ErrorKind::BrokenPipe.into()))
         }
         Ok(Ok(None)) => Err(ForkError::Declined),
-        Ok(Err(error)) => Err(ForkError::Machine(error)),
+        Ok(Err(error)) => Err(ForkError::Host(error)),
         Err(_elapsed) => Err(late),
     }
 }
@@ -213,7 +215,7 @@ async fn hear(
 /// somebody else's by now, who must not be killed for it.
 fn open(pid: Pid, slots: [Slot; 2]) -> Option<ProcessHandle> {
     let process = ProcessHandle::open(pid).ok()?;
-    let user = process.look(likeness::user).ok()?;
+    let user = process.look(verify_fork::user).ok()?;
     let has = |slot: Slot| (slot.first_id()..slot.first_id() + IDS).contains(&user);
     slots.into_iter().any(has).then_some(process)
 }
@@ -225,29 +227,29 @@ fn inspect(
     client: &Client,
     request: &ForkRequest,
 ) -> Result<i32, ForkError> {
-    let machine = |id: u32| client.slot.first_id() + id;
+    let host = |id: u32| client.slot.first_id() + id;
     let expected = Expected {
         agent: client.process.pid(),
         sandbox: client.id.as_str(),
-        uid: machine(request.uid),
-        gid: machine(request.gid),
-        groups: request.groups.iter().map(|group| machine(*group)).collect(),
+        uid: host(request.uid),
+        gid: host(request.gid),
+        groups: request.groups.iter().map(|group| host(*group)).collect(),
         capabilities: skep_launch::sandbox_capabilities(),
         filters: skep_launch::FILTERS + 1,
     };
-    let inspected = likeness::inspect(process.pid(), &expected);
+    let inspected = verify_fork::inspect(process.pid(), &expected);
     // Both go by their numbers there. Whoever may kill in the sandbox can kill it at this moment,
     // too, and whoever may end the sandbox can take away what it is compared with; that is no
     // cheat.
     for looked_at in [process, &client.process] {
-        if looked_at.has_ended().map_err(ForkError::Machine)? {
+        if looked_at.has_ended().map_err(ForkError::Host)? {
             return Err(ForkError::Declined);
         }
     }
     match inspected {
         Ok(inner) => Ok(inner),
-        Err(_) if likeness::is_ending(process.pid()) => Err(ForkError::Declined),
-        Err(_) if likeness::is_ending(client.process.pid()) => Err(ForkError::Declined),
+        Err(_) if verify_fork::is_ending(process.pid()) => Err(ForkError::Declined),
+        Err(_) if verify_fork::is_ending(client.process.pid()) => Err(ForkError::Declined),
         Err(difference) => {
             holder::kill(process.pidfd());
             Err(ForkError::Different(difference))
@@ -266,30 +268,30 @@ fn lines(plan: &Plan<'_>, wanted: &Wanted<'_>) -> Vec<u8> {
 /// The request in a question. All of it was chosen inside of the sandbox.
 fn read(question: &Packet) -> Result<ForkRequest, ForkError> {
     if question.descriptors.len() < FIRST_DOOR {
-        return Err(ForkError::Nonsense("descriptors are missing"));
+        return Err(ForkError::Malformed("descriptors are missing"));
     }
     let file = &question.descriptors[0];
     // Only a file in memory has seals. A sealed one does not change and is read without waiting.
     let seals = rustix::fs::fcntl_get_seals(file).unwrap_or(SealFlags::empty());
     if !seals.contains(SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW) {
-        return Err(ForkError::Nonsense("the request is not sealed"));
+        return Err(ForkError::Malformed("the request is not sealed"));
     }
-    let file = File::from(file.try_clone().map_err(ForkError::Machine)?);
-    if file.metadata().map_err(ForkError::Machine)?.len() > MAX_REQUEST {
-        return Err(ForkError::Nonsense("the request is too large"));
+    let file = File::from(file.try_clone().map_err(ForkError::Host)?);
+    if file.metadata().map_err(ForkError::Host)?.len() > MAX_REQUEST {
+        return Err(ForkError::Malformed("the request is too large"));
     }
     let mut text = Vec::new();
     rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))
-        .map_err(|errno| ForkError::Machine(errno.into()))?;
+        .map_err(|errno| ForkError::Host(errno.into()))?;
     file.take(MAX_REQUEST)
         .read_to_end(&mut text)
-        .map_err(ForkError::Machine)?;
+        .map_err(ForkError::Host)?;
     let request: ForkRequest = serde_json::from_slice(&text)
-        .map_err(|_| ForkError::Nonsense("the request is not readable"))?;
+        .map_err(|_| ForkError::Malformed("the request is not readable"))?;
     let ids = [request.uid, request.gid];
     let mut ids = ids.iter().chain(&request.groups);
     if request.uid == 0 || request.groups.len() > MAX_GROUPS || ids.any(|id| *id >= IDS) {
-        return Err(ForkError::Nonsense("there is no such user"));
+        return Err(ForkError::Malformed("there is no such user"));
     }
     Ok(request)
 }

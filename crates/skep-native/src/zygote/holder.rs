@@ -4,13 +4,14 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use skep_launch::{
-    Descriptor, Descriptors, LaunchPlan, Lifetime, MOST_BELOW_ONE, Network, Privileges, Process,
+    Descriptor, Descriptors, LaunchPlan, Lifetime, MAX_PER_PARENT, Network, Privileges, Process,
     Program, Root, Started, Top, Users,
 };
 use skep_linux::packet;
@@ -19,7 +20,7 @@ use skep_types::{Egress, Resources, SandboxId};
 use super::ZygoteKey;
 use super::specification::Specification;
 use crate::cgroup::{Child, Group};
-use crate::host::{Host, last_words_file, read_last_words};
+use crate::host::{Host, read_stderr, stderr_file};
 use crate::instance::{IDS, Slot};
 use crate::plan;
 use crate::process::ProcessHandle;
@@ -28,29 +29,29 @@ use crate::slots::Run;
 /// Slots of its run that a zygote has for itself: its ids.
 pub(super) const OWN_SLOTS: usize = 1;
 
-/// How long a zygote may take to import what its template names.
-const WARMING: Duration = Duration::from_secs(120);
-/// How long what it has forked may take to end after it: a little longer than a fork may take.
-const ORPHANS: Duration = Duration::from_secs(6);
-const LAUNCHER_DEADLINE: Duration = Duration::from_secs(30);
+/// Time limit for a zygote to import what its template names.
+const WARM_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time limit for its forks to end after it: a little longer than a fork may take.
+const ORPHANS_TIMEOUT: Duration = Duration::from_secs(6);
+const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a zygote may use; its kernels use their sandboxes'. Of processes it has one for every
+/// Limits of a zygote; its kernels use their sandboxes'. Of processes it has one for every
 /// sandbox that asks at the same time, until that has joined the sandbox's cgroups.
 const RESOURCES: Resources = Resources {
     cpus: 1,
     memory_mib: 2048,
     disk_mib: 256,
-    pids: 2 * MOST_BELOW_ONE as u32,
+    pids: 2 * MAX_PER_PARENT as u32,
 };
 
-/// What a zygote says when it is ready. One of an earlier version says something else: its
+/// Message of a zygote that is ready. One of an earlier version sends another: its
 /// forks entered sandboxes while they had rights, so it is not used.
 const READY: &[u8] = b"2";
 
-/// Who it is, as sandboxes' own code is.
+/// User of a zygote, as of sandboxes' own code.
 const USER: u32 = 1000;
 const OPEN_FILES: (u64, u64) = (65_536, 1 << 20);
-/// What the agent gives to everything that it starts.
+/// Score that the agent gives to everything that it starts.
 pub(super) const OOM_SCORE_ADJUST: i16 = 500;
 const ENVIRONMENT: [(&str, &str); 4] = [
     (
@@ -72,15 +73,15 @@ pub(crate) struct Holder {
     pub(super) control: Mutex<OwnedFd>,
     pidfd: OwnedFd,
     born: Instant,
-    /// When a sandbox was last put below it.
+    /// Time at which a sandbox was last put below it.
     used: Mutex<Instant>,
-    /// When it last did its work.
+    /// Time at which it last did its work.
     answered: Mutex<Instant>,
     ended: AtomicBool,
 }
 
 impl Holder {
-    /// What the holder's namespace calls the first id of a slot of its run.
+    /// The first id of a slot of its run, as the holder's namespace numbers it.
     pub(crate) fn first_id(&self, slot: Slot) -> u32 {
         u32::from(slot.number().saturating_sub(self.run.first)) * IDS
     }
@@ -95,22 +96,22 @@ impl Holder {
 
     /// A sandbox is put below it.
     pub(super) fn is_used(&self) {
-        *self.used.lock().expect("no holder panics") = Instant::now();
+        *self.used.lock() = Instant::now();
     }
 
-    /// How long ago that was.
+    /// Time since then.
     pub(super) fn idle(&self) -> Duration {
-        self.used.lock().expect("no holder panics").elapsed()
+        self.used.lock().elapsed()
     }
 
     /// It did its work just now.
     pub(super) fn has_answered(&self) {
-        *self.answered.lock().expect("no holder panics") = Instant::now();
+        *self.answered.lock() = Instant::now();
     }
 
-    /// How long ago that was.
+    /// Time since then.
     pub(super) fn silence(&self) -> Duration {
-        self.answered.lock().expect("no holder panics").elapsed()
+        self.answered.lock().elapsed()
     }
 
     /// Ends the zygote.
@@ -162,10 +163,10 @@ fn keep(host: &Arc<Host>, key: &ZygoteKey, specification: &Specification, sandbo
     };
     // Named as a sandbox is, so that what is left of it is swept away with theirs.
     let id = SandboxId::random();
-    let slot = host.names.slot(run.first);
-    host.move_in(&id, slot, Egress::None);
-    let mut words = None;
-    let made = make(host, &id, run, key, specification, &mut words);
+    let slot = host.naming.slot(run.first);
+    host.register(&id, slot, Egress::None);
+    let mut stderr = None;
+    let made = make(host, &id, run, key, specification, &mut stderr);
     let mut started = match made {
         Ok((holder, started)) => {
             tracing::info!(zygote = %id, after = ?start.elapsed(), "zygote is ready");
@@ -176,7 +177,7 @@ fn keep(host: &Arc<Host>, key: &ZygoteKey, specification: &Specification, sandbo
             Some((holder, started))
         }
         Err(error) => {
-            tracing::warn!(zygote = %id, %error, said = said(&words), "no zygote");
+            tracing::warn!(zygote = %id, %error, stderr = stderr_text(&stderr), "no zygote");
             counts.not_made.add_one();
             host.zygotes.arrived(host, key, None);
             None
@@ -184,7 +185,7 @@ fn keep(host: &Arc<Host>, key: &ZygoteKey, specification: &Specification, sandbo
     };
     if let Some((holder, started)) = &mut started {
         let ended = started.wait(None);
-        tracing::info!(zygote = %id, ?ended, said = said(&words), "zygote has ended");
+        tracing::info!(zygote = %id, ?ended, stderr = stderr_text(&stderr), "zygote has ended");
         holder.ended.store(true, Ordering::Release);
         counts.alive.leave();
     }
@@ -194,7 +195,7 @@ fn keep(host: &Arc<Host>, key: &ZygoteKey, specification: &Specification, sandbo
     host.slots.release(run);
     let deadline = Instant::now() + host.config.kill_deadline;
     match host.remove(&id, None, deadline) {
-        Ok(()) => host.move_out(&id, slot),
+        Ok(()) => host.unregister(&id, slot),
         Err(error) => host.leftovers.add(&id, vec![slot], &error),
     }
 }
@@ -203,18 +204,17 @@ fn keep(host: &Arc<Host>, key: &ZygoteKey, specification: &Specification, sandbo
 /// gone, and for forks that are under way in sandboxes. The launcher reaps them; after it they
 /// would be left to this process, for ever.
 fn see_out(id: &SandboxId, started: &mut Started) {
-    match started.wait_for_orphans(ORPHANS) {
+    match started.wait_for_orphans(ORPHANS_TIMEOUT) {
         Ok(true) => {}
         Ok(false) => tracing::warn!(zygote = %id, "forks of a zygote do not end"),
         Err(error) => tracing::warn!(zygote = %id, %error, "cannot wait for a zygote's forks"),
     }
 }
 
-/// What the zygote wrote, for the operator.
-fn said(words: &Option<OwnedFd>) -> String {
-    let said = words.as_ref().map(read_last_words);
-    let said = said.and_then(Result::ok).unwrap_or_default();
-    said.trim().to_owned()
+/// Text that the zygote wrote, for the operator.
+fn stderr_text(stderr: &Option<OwnedFd>) -> String {
+    let text = stderr.as_ref().and_then(|stderr| read_stderr(stderr).ok());
+    text.unwrap_or_default().trim().to_owned()
 }
 
 fn make(
@@ -223,34 +223,34 @@ fn make(
     run: Run,
     key: &ZygoteKey,
     specification: &Specification,
-    words: &mut Option<OwnedFd>,
+    stderr: &mut Option<OwnedFd>,
 ) -> io::Result<(Holder, Started)> {
-    let folder = host.folder(id);
-    fs::create_dir(&folder)?;
-    fs::create_dir(folder.join(plan::STAGING))?;
+    let directory = host.directory(id);
+    fs::create_dir(&directory)?;
+    fs::create_dir(directory.join(plan::STAGING))?;
     let disk = host
         .disks
-        .mount(&folder.join(plan::IMAGE), RESOURCES.disk_mib);
+        .mount(&directory.join(plan::IMAGE), RESOURCES.disk_mib);
     let disk = disk.map_err(io::Error::other)?;
     let group = Group::new(id);
     let created = host.cgroups.create(&group, &RESOURCES, None);
     created.map_err(io::Error::other)?;
-    let doors = host.cgroups.doors(&group, Child::Work);
-    let doors = doors.map_err(io::Error::other)?;
-    let last_words = words.insert(last_words_file()?);
+    let join_fds = host.cgroups.join_fds(&group, Child::Work);
+    let join_fds = join_fds.map_err(io::Error::other)?;
+    let agent_stderr = stderr.insert(stderr_file()?);
     let (control, theirs) = packet::pair()?;
     let mut descriptors = Descriptors::default();
     let passed = Passed {
-        doors: descriptors.add_all(doors),
+        join_fds: descriptors.add_all(join_fds),
         disk: descriptors.add(disk),
         control: descriptors.add(theirs),
-        last_words: descriptors.add(last_words.try_clone()?),
+        agent_stderr: descriptors.add(agent_stderr.try_clone()?),
     };
-    let plan = plan(host, run, &folder, &key.layers, specification, &passed);
+    let plan = plan(host, run, &directory, &key.layers, specification, &passed);
     let started = host
         .config
         .launcher
-        .launch(&plan, descriptors, LAUNCHER_DEADLINE)
+        .launch(&plan, descriptors, LAUNCHER_TIMEOUT)
         .map_err(io::Error::other)?;
     if !host.zygotes.runs(key, started.pidfd.try_clone()?) {
         return Err(io::Error::other("the server is stopping"));
@@ -266,8 +266,8 @@ fn make(
         answered: Mutex::new(Instant::now()),
         ended: AtomicBool::new(false),
     };
-    let control = holder.control.lock().expect("nobody else has it yet");
-    let ready = packet::receive(&*control, 1, Instant::now() + WARMING)?;
+    let control = holder.control.lock();
+    let ready = packet::receive(&*control, 1, Instant::now() + WARM_TIMEOUT)?;
     drop(control);
     match ready {
         Some(word) if word.bytes == READY => Ok((holder, started)),
@@ -279,16 +279,16 @@ fn make(
 }
 
 struct Passed {
-    doors: Vec<Descriptor>,
+    join_fds: Vec<Descriptor>,
     disk: Descriptor,
     control: Descriptor,
-    last_words: Descriptor,
+    agent_stderr: Descriptor,
 }
 
 fn plan(
     host: &Host,
     run: Run,
-    folder: &Path,
+    directory: &Path,
     layers: &[PathBuf],
     specification: &Specification,
     passed: &Passed,
@@ -298,16 +298,16 @@ fn plan(
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
         .chain(specification.env.clone());
     LaunchPlan {
-        cgroups: passed.doors.clone(),
+        cgroups: passed.join_fds.clone(),
         home_cgroups: Vec::new(),
         users: Users::Range {
-            first: host.names.slot(run.first).first_id(),
+            first: host.naming.slot(run.first).first_id(),
             count: u32::from(run.count) * IDS,
         },
         parent: None,
         network: Network::Loopback,
         root: Root {
-            staging: folder.join(plan::STAGING),
+            staging: directory.join(plan::STAGING),
             layers: layers.to_vec(),
             top: Top::Mounted(passed.disk),
         },
@@ -325,8 +325,8 @@ fn plan(
             group: USER,
             groups: Vec::new(),
             stdin: Some(passed.control),
-            stdout: Some(passed.last_words),
-            stderr: Some(passed.last_words),
+            stdout: Some(passed.agent_stderr),
+            stderr: Some(passed.agent_stderr),
             pass: Vec::new(),
             open_files: OPEN_FILES,
             oom_score_adjust: OOM_SCORE_ADJUST,

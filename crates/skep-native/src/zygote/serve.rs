@@ -89,12 +89,12 @@ async fn answer(
         }
         Err(error) => {
             let counter = match &error {
-                ForkError::Dead(_) | ForkError::Machine(_) => &counts.dead,
+                ForkError::Dead(_) | ForkError::Host(_) => &counts.dead,
                 ForkError::Slow => &counts.slow,
                 ForkError::Stalled => &counts.stalled,
                 ForkError::Declined => &counts.declined,
                 ForkError::Different(_) => &counts.different,
-                ForkError::Nonsense(_) => &counts.nonsense,
+                ForkError::Malformed(_) => &counts.nonsense,
             };
             counter.add_one();
             // A sandbox can cause it as often as it likes.
@@ -107,10 +107,10 @@ async fn answer(
                 ForkError::Slow => host.zygotes.gives_up_after(holder.silence()),
                 ForkError::Different(difference) => !difference.may_be_of_the_sandbox(),
                 ForkError::Dead(_)
-                | ForkError::Machine(_)
+                | ForkError::Host(_)
                 | ForkError::Stalled
                 | ForkError::Declined
-                | ForkError::Nonsense(_) => false,
+                | ForkError::Malformed(_) => false,
             };
             if is_useless {
                 // It does not do its work, or not honestly. The next one may.

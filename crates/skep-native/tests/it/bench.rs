@@ -108,23 +108,23 @@ impl Bench {
     /// Everything that sandboxes of this backend have on the host right now.
     pub(crate) fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
-        let mut list = |what: &str, folder: &Path, matches: &dyn Fn(&str) -> bool| {
-            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let mut list = |what: &str, directory: &Path, matches: &dyn Fn(&str) -> bool| {
+            for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
                 let name = entry.file_name().into_string().unwrap();
                 if entry.path().is_dir() && matches(&name) {
                     left.push(format!("{what} {name}"));
                 }
             }
         };
-        list("folder", &self.sandboxes(), &|_| true);
+        list("directory", &self.sandboxes(), &|_| true);
         let number = fs::read_to_string(self.config.data_dir.join("instance")).unwrap();
         let prefix = format!("skep{number}-");
         list("link", Path::new("/sys/class/net"), &|name| {
             name.starts_with(&prefix)
         });
         for hierarchy in ["memory", "pids", "cpu", "cpuacct", "freezer", "blkio"] {
-            let folder = format!("/sys/fs/cgroup/{hierarchy}/skep-{number}");
-            list(hierarchy, Path::new(&folder), &|_| true);
+            let directory = format!("/sys/fs/cgroup/{hierarchy}/skep-{number}");
+            list(hierarchy, Path::new(&directory), &|_| true);
         }
         let data = self.config.data_dir.to_str().unwrap();
         for device in fs::read_dir("/sys/block").unwrap().flatten() {

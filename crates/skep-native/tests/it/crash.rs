@@ -65,7 +65,7 @@ pub(crate) fn next_line(output: &mut impl BufRead) -> String {
 async fn whatever_a_killed_server_was_doing_the_next_one_leaves_nothing() {
     let mut bench = Bench::new().await;
     // Each is seen a little later in a launch than the one before.
-    let moments = ["", "folder", "memory", "freezer", "link", "loop device"];
+    let moments = ["", "directory", "memory", "freezer", "link", "loop device"];
     for moment in moments.repeat(3) {
         bench.stop().await;
         let (mut server, mut output) = start_server(&bench);

@@ -47,14 +47,14 @@ fn delegated(bench: &Bench, id: &str) -> OwnedFd {
     let number = fs::read_to_string(bench.config.data_dir.join("instance")).unwrap();
     let v1 = PathBuf::from(format!("/sys/fs/cgroup/memory/skep-{number}/{id}/work"));
     let v2 = PathBuf::from(format!("/sys/fs/cgroup/skep-{number}/{id}/work/kernels"));
-    let folder = if v1.exists() { v1 } else { v2 };
-    File::open(folder).unwrap().into()
+    let directory = if v1.exists() { v1 } else { v2 };
+    File::open(directory).unwrap().into()
 }
 
-fn make_group(folder: &OwnedFd, name: &str) -> OwnedFd {
-    rustix::fs::mkdirat(folder, name, Mode::from_raw_mode(0o755)).unwrap();
+fn make_group(directory: &OwnedFd, name: &str) -> OwnedFd {
+    rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(0o755)).unwrap();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::openat(folder, name, flags, Mode::empty()).unwrap()
+    rustix::fs::openat(directory, name, flags, Mode::empty()).unwrap()
 }
 
 fn freeze(sandbox: &Launched) -> Option<Frozen> {
@@ -81,9 +81,9 @@ async fn thousands_of_groups_keep_no_sandbox_alive() {
     let bench = Bench::new().await;
     let sandbox = bench.launch().await;
     let (id, pid) = identity(&sandbox.record());
-    let folder = delegated(&bench, &id);
+    let directory = delegated(&bench, &id);
     for number in 0..2000 {
-        make_group(&folder, &format!("{number}-{}", "n".repeat(200)));
+        make_group(&directory, &format!("{number}-{}", "n".repeat(200)));
     }
     sandbox.usage().await.unwrap();
     let destroying = sandbox.destroy();
@@ -118,12 +118,12 @@ async fn a_process_that_does_not_die_is_told_and_keeps_what_it_has() {
     assert!(lives(pid));
     let left = bench.left();
     let has = |what: &str| left.contains(&format!("{what} {id}"));
-    assert!(has("folder") && has("memory") && has("pids"), "{left:?}");
+    assert!(has("directory") && has("memory") && has("pids"), "{left:?}");
     let links = left.iter().filter(|thing| thing.starts_with("link"));
     assert_eq!(links.count(), 1, "only the neighbour has a link: {left:?}");
 
-    let newcomer = bench.launch().await;
-    for other in [&neighbour, &newcomer] {
+    let launched = bench.launch().await;
+    for other in [&neighbour, &launched] {
         assert_ne!(other.address(), sandbox.address());
         assert_eq!(ask(other, "agent pid").await, "1");
         other.destroy().await.unwrap();
@@ -131,7 +131,7 @@ async fn a_process_that_does_not_die_is_told_and_keeps_what_it_has() {
     frozen.thaw();
     sandbox.destroy().await.unwrap();
     assert!(!lives(pid));
-    drop((sandbox, neighbour, newcomer));
+    drop((sandbox, neighbour, launched));
     bench.finish().await;
 }
 
@@ -171,12 +171,12 @@ async fn a_server_starts_beside_what_it_cannot_remove_and_removes_it_when_it_can
     bench.native().sweep().await.unwrap_err();
     let leftovers = bench.native().leftovers();
     assert_eq!(leftovers.get(), 1);
-    let newcomer = bench.launch().await;
-    assert_ne!(newcomer.address(), address, "its ids are still its own");
-    newcomer.destroy().await.unwrap();
+    let launched = bench.launch().await;
+    assert_ne!(launched.address(), address, "its ids are still its own");
+    launched.destroy().await.unwrap();
     frozen.thaw();
     bench.wait_until_empty().await;
-    drop(newcomer);
+    drop(launched);
     bench.finish().await;
 }
 
@@ -235,11 +235,11 @@ struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let flags = rustix::mount::MountFlags::empty();
         let size = Some(c"size=48m");
-        rustix::mount::mount(c"none", folder.path(), c"tmpfs", flags, size).unwrap();
-        Self(folder)
+        rustix::mount::mount(c"none", directory.path(), c"tmpfs", flags, size).unwrap();
+        Self(directory)
     }
 
     /// Leaves no byte.

@@ -70,7 +70,7 @@ impl Cheat {
 /// The first line of a plan.
 #[derive(Deserialize)]
 struct Plan {
-    first_doors: usize,
+    first_join_fds: usize,
     capabilities: u64,
     filters: Vec<String>,
     uid: u32,
@@ -160,14 +160,14 @@ fn begin(question: Packet, cheat: Cheat) {
 
 /// The reply is all that is left of the question, but for the cheat.
 fn give_up_rights(question: Packet, plan: &Plan, cheat: Cheat) -> (OwnedFd, Option<OwnedFd>) {
-    let doors = &question.descriptors[12..];
+    let join_fds = &question.descriptors[12..];
     if cheat != Cheat::StaysInCgroup {
-        join(&doors[..plan.first_doors]);
+        join(&join_fds[..plan.first_join_fds]);
     }
     enter(&question, cheat);
     rustix::thread::set_thread_groups(&[]).unwrap();
     become_user(0, 0);
-    join(&doors[plan.first_doors..]);
+    join(&join_fds[plan.first_join_fds..]);
     let (reply, mounts) = arrange(question);
     let extra = (cheat == Cheat::KeepsDescriptor).then(|| reply.try_clone().unwrap());
     if cheat != Cheat::NoBounds {
@@ -218,9 +218,9 @@ fn become_kernel(wanted: &Wanted, cheat: Cheat, reply: OwnedFd, extra: Option<Ow
     output.flush().unwrap();
 }
 
-fn join(doors: &[OwnedFd]) {
-    for door in doors {
-        rustix::io::write(door, b"0").unwrap();
+fn join(join_fds: &[OwnedFd]) {
+    for procs in join_fds {
+        rustix::io::write(procs, b"0").unwrap();
     }
 }
 

@@ -163,16 +163,16 @@ async fn a_sandbox_outlives_its_server_and_is_adopted_by_the_next() {
     let swept = bench.native().sweep().await.unwrap();
     assert!(swept.sandboxes.is_empty(), "{swept:?}");
     assert_eq!(ask(&adopted, "work read=/tmp/kept").await, "written");
-    let newcomer = bench.launch().await;
-    assert_ne!(newcomer.address(), address, "its slot is still taken");
+    let launched = bench.launch().await;
+    assert_ne!(launched.address(), address, "its slot is still taken");
 
     adopted.destroy().await.unwrap();
-    newcomer.destroy().await.unwrap();
+    launched.destroy().await.unwrap();
     assert!(matches!(
         bench.native().adopt(record).await,
         Err(AdoptError::Gone(_))
     ));
-    drop((adopted, newcomer));
+    drop((adopted, launched));
     bench.finish().await;
 }
 

@@ -70,7 +70,7 @@ fn trial((name, test): Test) -> Trial {
 /// A test: the sentence it checks, and how.
 type Test = (&'static str, fn());
 
-/// Names each function, so that none is forgotten: one that is not listed is dead code.
+/// Naming each function, so that none is forgotten: one that is not listed is dead code.
 macro_rules! tests {
     ($($name:ident),+ $(,)?) => {
         pub(crate) const TESTS: &[crate::Test] =

@@ -21,7 +21,7 @@ crate::tests![
     a_sandbox_cannot_speak_as_another,
     without_internet_nothing_is_reached_and_the_machine_still_reaches_it,
     names_are_resolved_without_denied_addresses,
-    questions_for_names_fill_no_table_of_the_machine,
+    questions_for_names_fill_no_table_of_the_host,
 ];
 
 /// Number of names a sandbox asks for at once, each from a port of its own. Others on the host
@@ -95,7 +95,7 @@ async fn neighbours_do_not_reach_each_other() {
         "{answer}"
     );
     for other in [&neighbour, &stranger] {
-        assert_eq!(ask(other, "agent pid").await, "1", "the machine reaches it");
+        assert_eq!(ask(other, "agent pid").await, "1", "the host reaches it");
     }
     for sandbox in [&sandbox, &neighbour, &stranger] {
         sandbox.destroy().await.unwrap();
@@ -192,7 +192,7 @@ async fn names_are_resolved_without_denied_addresses() {
     bench.finish().await;
 }
 
-async fn questions_for_names_fill_no_table_of_the_machine() {
+async fn questions_for_names_fill_no_table_of_the_host() {
     let kept = table_after_questions(Vec::new()).await;
     assert!(kept < QUESTIONS / 4, "{kept} entries");
     // Where they are tracked, each leaves an entry.

@@ -24,7 +24,7 @@ pub(crate) fn answer(question: &str) -> String {
     let (word, argument) = question.split_once('=').unwrap_or((question, ""));
     match word {
         "pid" => std::process::id().to_string(),
-        "likeness" => likeness(),
+        "verify_fork" => verify_fork(),
         "processes" => processes(),
         "rights" => rights(argument.parse().unwrap()),
         "read" => said(fs::read_to_string(argument).map(|text| text.trim().to_owned())),
@@ -51,7 +51,7 @@ pub(crate) fn answer(question: &str) -> String {
 }
 
 /// Everything by which two processes of a sandbox could be told apart that should be the same.
-fn likeness() -> String {
+fn verify_fork() -> String {
     const FIELDS: [&str; 16] = [
         "Umask",
         "Uid",
@@ -130,7 +130,7 @@ fn processes() -> String {
 /// Looks at all processes that come until so many have been seen, and says what one of them had
 /// that this one does not have.
 fn rights(count: usize) -> String {
-    const PATIENCE: Duration = Duration::from_secs(25);
+    const SEARCH_TIMEOUT: Duration = Duration::from_secs(25);
     let field = |status: &str, name: &str| -> Option<u64> {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         u64::from_str_radix(line.trim(), 16).ok()
@@ -140,7 +140,7 @@ fn rights(count: usize) -> String {
     let before: BTreeSet<String> = numbers().collect();
     let mut seen = BTreeSet::new();
     let start = Instant::now();
-    while seen.len() < count && start.elapsed() < PATIENCE {
+    while seen.len() < count && start.elapsed() < SEARCH_TIMEOUT {
         for number in numbers().filter(|number| !before.contains(number)) {
             let Ok(status) = fs::read_to_string(format!("/proc/{number}/status")) else {
                 continue;

@@ -39,13 +39,13 @@ pub(crate) fn route(arguments: &[String]) -> ExitCode {
 }
 
 /// A host with two networks, and one neighbour in each; all are namespaces of the test.
-struct Machine {
+struct Host {
     name: String,
     neighbour: Child,
     port: u16,
 }
 
-impl Machine {
+impl Host {
     fn new(name: &str) -> Self {
         let name = format!("skt-{name}{}", std::process::id());
         let names = [name.clone(), format!("{name}a"), format!("{name}b")];
@@ -68,13 +68,13 @@ impl Machine {
         }
         let mut neighbour = serve_in(&names[2]);
         let port = read_port(&mut neighbour);
-        let machine = Self {
+        let host = Self {
             name,
             neighbour,
             port,
         };
-        machine.set_forwarding("0");
-        machine
+        host.set_forwarding("0");
+        host
     }
 
     fn set_forwarding(&self, value: &str) {
@@ -127,7 +127,7 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for Host {
     fn drop(&mut self) {
         self.neighbour.kill().unwrap();
         self.neighbour.wait().unwrap();
@@ -138,22 +138,22 @@ impl Drop for Machine {
 }
 
 async fn two_networks_of_a_machine_stay_apart() {
-    let machine = Machine::new("two");
-    assert!(!machine.is_router(), "it was none before");
-    let look = |machine: &Machine| (machine.forwarding(), machine.is_router());
-    let apart = machine.with_backend(APART, look);
+    let host = Host::new("two");
+    assert!(!host.is_router(), "it was none before");
+    let look = |host: &Host| (host.forwarding(), host.is_router());
+    let apart = host.with_backend(APART, look);
     assert_eq!(apart, ("1".to_owned(), false));
     // Others may run on this host, and what is put back depends on that; apart from that it
     // is as it was.
-    machine.set_forwarding("0");
-    let joined = machine.with_backend(JOINED, look);
+    host.set_forwarding("0");
+    let joined = host.with_backend(JOINED, look);
     assert_eq!(joined, ("1".to_owned(), true), "the control");
 }
 
 async fn a_machine_that_is_a_router_stays_one() {
-    let machine = Machine::new("rou");
-    machine.set_forwarding("1");
-    assert!(machine.is_router());
-    assert!(machine.with_backend(APART, Machine::is_router));
-    assert_eq!(machine.forwarding(), "1");
+    let host = Host::new("rou");
+    host.set_forwarding("1");
+    assert!(host.is_router());
+    assert!(host.with_backend(APART, Host::is_router));
+    assert_eq!(host.forwarding(), "1");
 }

@@ -39,7 +39,7 @@ fn parent(sandbox: &Launched) -> u64 {
 }
 
 /// The user namespace of the host.
-fn machine() -> u64 {
+fn host() -> u64 {
     fs::metadata("/proc/self/ns/user").unwrap().ino()
 }
 
@@ -68,14 +68,14 @@ async fn sandboxes_of_two_tenants_are_never_below_one_zygote() {
     let mine = [launch(&bench, 1).await, launch(&bench, 1).await];
     // The template's zygote is warm, but it is another's.
     let early = launch(&bench, 2).await;
-    assert_eq!(parent(&early), machine());
+    assert_eq!(parent(&early), host());
     assert!(!is_forked(&early).await);
     warm(&bench, 2).await;
     let theirs = launch(&bench, 2).await;
     // The control: those of one tenant do share one.
     assert_eq!(parent(&mine[0]), parent(&mine[1]));
     assert_ne!(parent(&mine[0]), parent(&theirs));
-    assert!(![parent(&mine[0]), parent(&theirs)].contains(&machine()));
+    assert!(![parent(&mine[0]), parent(&theirs)].contains(&host()));
     for sandbox in mine.iter().chain([&theirs]) {
         assert!(is_forked(sandbox).await);
     }

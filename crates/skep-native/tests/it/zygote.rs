@@ -42,10 +42,10 @@ async fn bench(cheat: &str) -> Bench {
 
 pub(crate) async fn bench_with(cheat: &str, config: ZygoteConfig) -> Bench {
     let bench = Bench::with(|native| native.zygotes = Some(config)).await;
-    let folder = bench.layer().join("usr/local/share/skep/kernels/python");
-    fs::create_dir_all(&folder).unwrap();
+    let directory = bench.layer().join("usr/local/share/skep/kernels/python");
+    fs::create_dir_all(&directory).unwrap();
     let zygote = format!(r#"{{"zygote": {{"argv": ["/probe", "be-zygote", "{cheat}"]}}}}"#);
-    fs::write(folder.join("kernel.json"), zygote).unwrap();
+    fs::write(directory.join("kernel.json"), zygote).unwrap();
     bench
 }
 
@@ -85,8 +85,8 @@ pub(crate) async fn finish(bench: Bench, sandboxes: impl IntoIterator<Item = Lau
 async fn a_forked_kernel_is_what_a_started_one_is() {
     let bench = bench("none").await;
     let (sandbox, cold) = below_a_zygote(&bench).await;
-    let started = ask(&sandbox, "work likeness").await;
-    let forked = ask(&sandbox, "fork likeness").await;
+    let started = ask(&sandbox, "work verify_fork").await;
+    let forked = ask(&sandbox, "fork verify_fork").await;
     // All that may differ is in how many filters the same is said.
     let filters = |text: &str, count: u8| text.replace(&format!("Seccomp_filters: {count}\n"), "");
     assert_eq!(filters(&forked, 2), filters(&started, 1));
@@ -94,8 +94,8 @@ async fn a_forked_kernel_is_what_a_started_one_is() {
     assert!(started.contains("entering Err(Os { code: 1,"), "{started}");
     assert_eq!(counts(&bench).forked.get(), 1);
     // A sandbox that is not below the zygote has nobody to ask.
-    assert_eq!(ask(&cold, "fork likeness").await, "nobody to ask");
-    let of_cold = ask(&cold, "work likeness").await;
+    assert_eq!(ask(&cold, "fork verify_fork").await, "nobody to ask");
+    let of_cold = ask(&cold, "work verify_fork").await;
     // Below a zygote the namespaces are others, and what the kernel counts for the creators of
     // all namespaces above is shared where the host's root may not raise its own limits.
     let own = ["ns ", "map ", "Max locked", "Max pending", "Max msgqueue"];
@@ -139,9 +139,12 @@ async fn a_server_that_stops_leaves_nothing_of_a_zygote_that_is_being_made() {
     let warming = skep_telemetry::spawn("warm", async move {
         native.warm(&request.layers, &request.tenant).await;
     });
-    skep_testkit::wait_until(DEADLINE, async || match bench.left().is_empty() {
-        true => Err("there is nothing of a zygote yet"),
-        false => Ok(()),
+    skep_testkit::wait_until(DEADLINE, async || {
+        if bench.left().is_empty() {
+            Err("there is nothing of a zygote yet")
+        } else {
+            Ok(())
+        }
     })
     .await;
     bench.native().stop().await;

@@ -10,18 +10,17 @@ use skep_types::{EndReason, Event, NotHere, Usage};
 use super::{Driver, Killer, Request, Running, answer};
 use crate::node::KillError;
 
-/// How long the kill waits for the record to know of it. A disk that is full or broken keeps
-/// nobody alive.
-const PATIENCE_WITH_RECORD: Duration = Duration::from_secs(1);
+/// Time limit for the journal before a kill. A disk that is full or broken keeps nobody alive.
+const JOURNAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a sandbox of which something is left is left alone, first and at most.
-const FIRST_REST: Duration = Duration::from_secs(1);
-const LONGEST_REST: Duration = Duration::from_mins(1);
+/// Pause between two attempts to remove what is left of a sandbox, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// How many may wait for one attempt. Others wait in the queue.
+/// Limit on the callers that wait for one attempt. Others wait in the queue.
 const MOST_KILLERS: usize = 32;
 
-/// Why the next attempt is made, or none.
+/// Reason for the next attempt, or for none.
 enum Next {
     /// Somebody asked, or it is time.
     Attempt(Option<Killer>),
@@ -46,13 +45,10 @@ impl Driver {
         // A server that is killed in the middle is not to find a sandbox that seems to have
         // crashed.
         let noted = self.journal_record(&running.record);
-        if tokio::time::timeout(PATIENCE_WITH_RECORD, noted)
-            .await
-            .is_err()
-        {
-            tracing::warn!("a sandbox is killed before the record knows");
+        if tokio::time::timeout(JOURNAL_TIMEOUT, noted).await.is_err() {
+            tracing::warn!("sandbox is killed before its end is journalled");
         }
-        let mut rest = FIRST_REST;
+        let mut pause = FIRST_PAUSE;
         let mut failures = 0_u32;
         loop {
             let (destroyed, others) = self.destroy(&running).await;
@@ -75,14 +71,14 @@ impl Driver {
                     all.for_each(|killer| answer(killer, Err(KillError::Stuck)));
                 }
             }
-            match self.rest(rest).await {
+            match self.pause(pause).await {
                 Next::Attempt(asking) => killer = asking,
                 Next::Leave => {
-                    tracing::warn!("what is left of a sandbox is left to the next server");
+                    tracing::warn!("leftovers of sandbox are left to the next server");
                     return;
                 }
             }
-            rest = (rest * 2).min(LONGEST_REST);
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
@@ -103,8 +99,8 @@ impl Driver {
     }
 
     /// Waits until the next attempt is due.
-    async fn rest(&mut self, rest: Duration) -> Next {
-        let due = tokio::time::Instant::now() + rest;
+    async fn pause(&mut self, pause: Duration) -> Next {
+        let due = tokio::time::Instant::now() + pause;
         loop {
             tokio::select! {
                 biased;
@@ -120,8 +116,8 @@ impl Driver {
     }
 }
 
-/// Who asks for the end. Whoever asks for something else learns from a dropped answer that the
-/// sandbox is no longer there.
+/// The caller who asks for the end. One that asks for something else learns from a dropped answer
+/// that the sandbox is no longer there.
 fn killer_in(request: Request) -> Option<Killer> {
     match request {
         Request::End { answer, .. } => Some(answer),
@@ -129,14 +125,14 @@ fn killer_in(request: Request) -> Option<Killer> {
     }
 }
 
-/// Tells the operator, once: somebody has to look at the machine.
+/// Tells the operator, once: somebody has to look at the host.
 fn report(error: &DestroyError, failures: u32) {
     if failures == 1 {
         tracing::error!(
             error = %Chain(error),
-            "a sandbox could not be removed; it is out of reach and is tried again"
+            "cannot remove sandbox; nobody can reach it, and removal is retried"
         );
     } else {
-        tracing::debug!(error = %Chain(error), failures, "a sandbox could still not be removed");
+        tracing::debug!(error = %Chain(error), failures, "still cannot remove sandbox");
     }
 }

@@ -7,21 +7,21 @@ use futures_util::future;
 use skep_node::{Adoption, Journal, KillError, Living, MemoryJournal, Node, NodeOptions, Noted};
 use skep_types::{EndReason, Ending, Phase, SandboxId, SandboxRun, Usage, WhenStopped};
 
-use crate::{Machine, spec};
+use crate::{TestHost, spec};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[tokio::test]
 async fn a_living_sandbox_is_adopted_with_its_token_and_deadline() {
-    let machine = Machine::default();
-    let first = machine.node();
+    let host = TestHost::default();
+    let first = host.node();
     let spec = spec(HOUR);
     let token = spec.access_token.clone().unwrap();
     let status = first.create(spec).await.unwrap();
     first.shut_down(WhenStopped::Leave).await;
 
-    let second = machine.node();
-    let adoption = second.adopt(machine.journal.living()).await;
+    let second = host.node();
+    let adoption = second.adopt(host.journal.living()).await;
 
     assert_eq!(
         adoption,
@@ -37,34 +37,34 @@ async fn a_living_sandbox_is_adopted_with_its_token_and_deadline() {
         status.id
     );
     second.kill(&status.id, EndReason::Killed).await.unwrap();
-    assert!(machine.isolation.living().is_empty());
+    assert!(host.isolation.living().is_empty());
 }
 
 #[tokio::test]
 async fn a_sandbox_that_died_in_between_is_recorded_as_crashed() {
-    let machine = Machine::default();
-    let first = machine.node();
+    let host = TestHost::default();
+    let first = host.node();
     let status = first.create(spec(HOUR)).await.unwrap();
     first.shut_down(WhenStopped::Leave).await;
-    machine.isolation.crash(&status.id);
+    host.isolation.crash(&status.id);
 
-    let adoption = machine.node().adopt(machine.journal.living()).await;
+    let adoption = host.node().adopt(host.journal.living()).await;
 
     assert_eq!(adoption.lost, [(status.id.clone(), EndReason::Crashed)]);
     assert_eq!(
-        machine.journal.ending(&status.id).unwrap().reason,
+        host.journal.ending(&status.id).unwrap().reason,
         EndReason::Crashed
     );
     assert!(
-        machine.isolation.living().is_empty(),
+        host.isolation.living().is_empty(),
         "the sweep removed what it left"
     );
 }
 
 #[tokio::test]
 async fn a_sandbox_that_starved_without_a_server_is_recorded_so_with_its_bill() {
-    let machine = Machine::default();
-    let first = machine.node();
+    let host = TestHost::default();
+    let first = host.node();
     let status = first.create(spec(HOUR)).await.unwrap();
     first.shut_down(WhenStopped::Leave).await;
     let usage = Usage {
@@ -72,13 +72,13 @@ async fn a_sandbox_that_starved_without_a_server_is_recorded_so_with_its_bill() 
         memory_peak_bytes: 7,
         ..Usage::default()
     };
-    machine.isolation.set_usage(&status.id, usage);
-    machine.isolation.crash(&status.id);
+    host.isolation.set_usage(&status.id, usage);
+    host.isolation.crash(&status.id);
 
-    let adoption = machine.node().adopt(machine.journal.living()).await;
+    let adoption = host.node().adopt(host.journal.living()).await;
 
     assert_eq!(adoption.lost, [(status.id.clone(), EndReason::OutOfMemory)]);
-    let ending = machine.journal.ending(&status.id).unwrap();
+    let ending = host.journal.ending(&status.id).unwrap();
     assert_eq!(
         (ending.reason, ending.usage),
         (EndReason::OutOfMemory, usage)
@@ -87,19 +87,19 @@ async fn a_sandbox_that_starved_without_a_server_is_recorded_so_with_its_bill() 
 
 #[tokio::test]
 async fn the_bill_has_the_memory_on_average() {
-    let machine = Machine::default();
-    let node = machine.node();
+    let host = TestHost::default();
+    let node = host.node();
     let status = node.create(spec(HOUR)).await.unwrap();
     let memory_bytes = 1 << 20;
     let usage = Usage {
         memory_bytes,
         ..Usage::default()
     };
-    machine.isolation.set_usage(&status.id, usage);
+    host.isolation.set_usage(&status.id, usage);
     let average = node.usage(&status.id).await.unwrap().memory_average_bytes;
     assert!((1..=memory_bytes).contains(&average), "{average}");
     node.kill(&status.id, EndReason::Killed).await.unwrap();
-    let bill = machine.journal.ending(&status.id).unwrap().usage;
+    let bill = host.journal.ending(&status.id).unwrap().usage;
     let range = average..=memory_bytes;
     assert!(range.contains(&bill.memory_average_bytes), "{bill:?}");
 }
@@ -124,37 +124,37 @@ impl Journal for CutShort {
 
 #[tokio::test]
 async fn a_sandbox_that_was_being_killed_with_its_server_was_killed_and_did_not_crash() {
-    let machine = Machine::default();
+    let host = TestHost::default();
     let first = Node::new(NodeOptions {
-        isolation: std::sync::Arc::new(machine.isolation.clone()),
-        journal: std::sync::Arc::new(CutShort(machine.journal.clone())),
-        agents: std::sync::Arc::new(machine.agents.clone()),
+        isolation: std::sync::Arc::new(host.isolation.clone()),
+        journal: std::sync::Arc::new(CutShort(host.journal.clone())),
+        agents: std::sync::Arc::new(host.agents.clone()),
         spares: 0,
         admission: skep_types::AdmissionPolicy::default(),
     });
     let status = first.create(spec(HOUR)).await.unwrap();
     first.kill(&status.id, EndReason::Killed).await.unwrap();
 
-    let adoption = machine.node().adopt(machine.journal.living()).await;
+    let adoption = host.node().adopt(host.journal.living()).await;
 
     assert_eq!(adoption.lost, [(status.id.clone(), EndReason::Killed)]);
-    let ending = machine.journal.ending(&status.id).unwrap();
+    let ending = host.journal.ending(&status.id).unwrap();
     assert_eq!(ending.reason, EndReason::Killed);
 }
 
 #[tokio::test]
 async fn a_sandbox_that_does_not_die_is_the_next_servers_too() {
-    let machine = Machine::default();
-    let first = machine.node();
+    let host = TestHost::default();
+    let first = host.node();
     let status = first.create(spec(HOUR)).await.unwrap();
-    machine.isolation.stick(&status.id);
+    host.isolation.stick(&status.id);
     let stuck = Err(KillError::Stuck);
     assert_eq!(first.kill(&status.id, EndReason::Killed).await, stuck);
     first.shut_down(WhenStopped::Leave).await;
-    assert_eq!(machine.journal.ending(&status.id), None);
+    assert_eq!(host.journal.ending(&status.id), None);
 
-    let second = machine.node();
-    let adoption = second.adopt(machine.journal.living()).await;
+    let second = host.node();
+    let adoption = second.adopt(host.journal.living()).await;
 
     let expected = Adoption {
         stuck: vec![status.id.clone()],
@@ -163,9 +163,9 @@ async fn a_sandbox_that_does_not_die_is_the_next_servers_too() {
     assert_eq!(adoption, expected);
     assert_eq!(second.status(&status.id).unwrap().phase, Phase::Stuck);
     assert!(second.route(&status.id).is_none());
-    machine.isolation.unstick(&status.id);
+    host.isolation.unstick(&status.id);
     assert_eq!(second.kill(&status.id, EndReason::Killed).await, Ok(()));
-    let ending = machine.journal.ending(&status.id).unwrap();
+    let ending = host.journal.ending(&status.id).unwrap();
     assert_eq!(ending.reason, EndReason::Killed);
 }
 
@@ -189,11 +189,11 @@ impl Journal for Hanging {
 
 #[tokio::test(start_paused = true)]
 async fn a_record_that_hangs_keeps_nobody_alive() {
-    let machine = Machine::default();
+    let host = TestHost::default();
     let node = Node::new(NodeOptions {
-        isolation: std::sync::Arc::new(machine.isolation.clone()),
+        isolation: std::sync::Arc::new(host.isolation.clone()),
         journal: std::sync::Arc::new(Hanging),
-        agents: std::sync::Arc::new(machine.agents.clone()),
+        agents: std::sync::Arc::new(host.agents.clone()),
         spares: 0,
         admission: skep_types::AdmissionPolicy::default(),
     });
@@ -201,12 +201,12 @@ async fn a_record_that_hangs_keeps_nobody_alive() {
     let killed = node.kill(&status.id, EndReason::Killed);
     let killed = tokio::time::timeout(Duration::from_secs(5), killed).await;
     assert_eq!(killed, Ok(Ok(())));
-    assert!(machine.isolation.living().is_empty());
+    assert!(host.isolation.living().is_empty());
 }
 
 #[tokio::test]
 async fn a_sandbox_whose_launch_was_cut_short_never_started() {
-    let machine = Machine::default();
+    let host = TestHost::default();
     let id = SandboxId::random();
     let living = Living {
         id: id.clone(),
@@ -214,7 +214,7 @@ async fn a_sandbox_whose_launch_was_cut_short_never_started() {
         run: None,
     };
 
-    let adoption = machine.node().adopt(vec![living]).await;
+    let adoption = host.node().adopt(vec![living]).await;
 
     assert_eq!(adoption.lost, [(id, EndReason::StartFailed)]);
 }

@@ -7,14 +7,14 @@ use skep_node::{CreateError, KillError};
 use skep_testkit::wait_until;
 use skep_types::{DeadlineMode, EndReason, NotHere, Phase, WhenStopped};
 
-use crate::{Machine, spec};
+use crate::{TestHost, spec};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[tokio::test]
 async fn a_created_sandbox_is_listed_routed_and_opened_by_its_token() {
-    let machine = Machine::default();
-    let node = machine.node();
+    let host = TestHost::default();
+    let node = host.node();
     let spec = spec(HOUR);
     let token = spec.access_token.clone().unwrap();
 
@@ -33,8 +33,8 @@ async fn a_created_sandbox_is_listed_routed_and_opened_by_its_token() {
 
 #[tokio::test]
 async fn a_kill_is_complete_when_it_returns_and_the_second_finds_nothing() {
-    let machine = Machine::default();
-    let node = machine.node();
+    let host = TestHost::default();
+    let node = host.node();
     let status = node.create(spec(HOUR)).await.unwrap();
     let ended = node.route(&status.id).unwrap().ended;
 
@@ -53,9 +53,9 @@ async fn a_kill_is_complete_when_it_returns_and_the_second_finds_nothing() {
     assert!(ended.is_cancelled());
     assert!(node.route(&status.id).is_none());
     assert!(node.status(&status.id).is_none());
-    assert!(machine.isolation.living().is_empty());
+    assert!(host.isolation.living().is_empty());
     assert_eq!(
-        machine.journal.ending(&status.id).unwrap().reason,
+        host.journal.ending(&status.id).unwrap().reason,
         EndReason::Killed
     );
     let gone = Err(KillError::NotHere(NotHere));
@@ -64,10 +64,10 @@ async fn a_kill_is_complete_when_it_returns_and_the_second_finds_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_does_not_die_is_told_so_and_tried_until_it_does() {
-    let machine = Machine::default();
-    let node = machine.node();
+    let host = TestHost::default();
+    let node = host.node();
     let status = node.create(spec(HOUR)).await.unwrap();
-    machine.isolation.stick(&status.id);
+    host.isolation.stick(&status.id);
 
     let (first, second) = tokio::join!(
         node.kill(&status.id, EndReason::Killed),
@@ -77,59 +77,57 @@ async fn a_sandbox_that_does_not_die_is_told_so_and_tried_until_it_does() {
     assert_eq!([first, second], [Err(KillError::Stuck); 2]);
     assert!(node.route(&status.id).is_none(), "nobody reaches it");
     assert_eq!(node.status(&status.id).unwrap().phase, Phase::Stuck);
-    assert_eq!(machine.journal.ending(&status.id), None);
+    assert_eq!(host.journal.ending(&status.id), None);
     node.usage(&status.id).await.unwrap_err();
 
-    let tried = machine.isolation.failed_destroys();
+    let tried = host.isolation.failed_destroys();
     tokio::time::sleep(Duration::from_secs(600)).await;
-    let tries = machine.isolation.failed_destroys() - tried;
+    let tries = host.isolation.failed_destroys() - tried;
     assert!((8..20).contains(&tries), "{tries} attempts in ten minutes");
 
-    machine.isolation.unstick(&status.id);
+    host.isolation.unstick(&status.id);
     wait_until(Duration::from_secs(120), async || {
-        machine.journal.ending(&status.id).ok_or("no ending yet")
+        host.journal.ending(&status.id).ok_or("no ending yet")
     })
     .await;
-    let ending = machine.journal.ending(&status.id).unwrap();
+    let ending = host.journal.ending(&status.id).unwrap();
     assert_eq!(ending.reason, EndReason::Killed);
-    assert!(machine.isolation.living().is_empty());
+    assert!(host.isolation.living().is_empty());
 }
 
 #[tokio::test]
 async fn whoever_kills_a_stuck_sandbox_again_has_it_tried_at_once() {
-    let machine = Machine::default();
-    let node = machine.node();
+    let host = TestHost::default();
+    let node = host.node();
     let status = node.create(spec(HOUR)).await.unwrap();
-    machine.isolation.stick(&status.id);
+    host.isolation.stick(&status.id);
     let stuck = Err(KillError::Stuck);
     assert_eq!(node.kill(&status.id, EndReason::Killed).await, stuck);
     assert_eq!(node.kill(&status.id, EndReason::Killed).await, stuck);
-    machine.isolation.unstick(&status.id);
+    host.isolation.unstick(&status.id);
     assert_eq!(node.kill(&status.id, EndReason::Killed).await, Ok(()));
-    assert!(machine.isolation.living().is_empty());
+    assert!(host.isolation.living().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_that_finds_an_undying_sandbox_is_kept_in_the_end() {
-    let machine = Machine::default();
-    let node = machine.node();
+    let host = TestHost::default();
+    let node = host.node();
     let status = node.create(spec(Duration::from_secs(10))).await.unwrap();
-    machine.isolation.stick(&status.id);
+    host.isolation.stick(&status.id);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(node.status(&status.id).unwrap().phase, Phase::Stuck);
-    machine.isolation.unstick(&status.id);
+    host.isolation.unstick(&status.id);
     tokio::time::sleep(Duration::from_secs(120)).await;
-    let ending = machine.journal.ending(&status.id).unwrap();
+    let ending = host.journal.ending(&status.id).unwrap();
     assert_eq!(ending.reason, EndReason::Timeout);
 }
 
 #[tokio::test]
 async fn a_launch_that_fails_leaves_nothing_but_its_reason() {
-    let machine = Machine::default();
-    let node = machine.node();
-    machine
-        .isolation
-        .fail_next_launch(LaunchError::NoRoom("slot"));
+    let host = TestHost::default();
+    let node = host.node();
+    host.isolation.fail_next_launch(LaunchError::NoRoom("slot"));
     let spec = spec(HOUR);
     let id = spec.id.clone();
 
@@ -140,7 +138,7 @@ async fn a_launch_that_fails_leaves_nothing_but_its_reason() {
         "{error:?}"
     );
     assert_eq!(
-        machine.journal.ending(&id).unwrap().reason,
+        host.journal.ending(&id).unwrap().reason,
         EndReason::StartFailed
     );
     wait_until(Duration::from_secs(5), async || match node.list().len() {
@@ -152,7 +150,7 @@ async fn a_launch_that_fails_leaves_nothing_but_its_reason() {
 
 #[tokio::test]
 async fn the_same_id_is_never_run_twice() {
-    let node = Machine::default().node();
+    let node = TestHost::default().node();
     let spec = spec(HOUR);
     node.create(spec.clone()).await.unwrap();
     assert!(matches!(
@@ -163,8 +161,8 @@ async fn the_same_id_is_never_run_twice() {
 
 #[tokio::test]
 async fn a_caller_that_hangs_up_does_not_stop_the_creation() {
-    let machine = Machine::default();
-    let node = machine.node();
+    let host = TestHost::default();
+    let node = host.node();
     let spec = spec(HOUR);
     let id = spec.id.clone();
     {
@@ -196,8 +194,8 @@ async fn futures_poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_fires_when_it_is_due_and_not_a_millisecond_early() {
-    let machine = Machine::default();
-    let node = machine.node();
+    let host = TestHost::default();
+    let node = host.node();
     let status = node.create(spec(Duration::from_secs(10))).await.unwrap();
     let start = tokio::time::Instant::now();
 
@@ -210,18 +208,18 @@ async fn a_deadline_fires_when_it_is_due_and_not_a_millisecond_early() {
         "{lived:?}"
     );
     wait_until(Duration::from_secs(5), async || {
-        machine.journal.ending(&status.id).ok_or("no ending yet")
+        host.journal.ending(&status.id).ok_or("no ending yet")
     })
     .await;
     assert_eq!(
-        machine.journal.ending(&status.id).unwrap().reason,
+        host.journal.ending(&status.id).unwrap().reason,
         EndReason::Timeout
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn extending_never_shortens_and_setting_does() {
-    let node = Machine::default().node();
+    let node = TestHost::default().node();
     let status = node.create(spec(HOUR)).await.unwrap();
     let minute = Duration::from_secs(60);
 
@@ -250,19 +248,19 @@ async fn extending_never_shortens_and_setting_does() {
 
 #[tokio::test]
 async fn a_crash_is_noticed_cleaned_up_and_named() {
-    let machine = Machine::default();
-    let node = machine.node();
+    let host = TestHost::default();
+    let node = host.node();
     let status = node.create(spec(HOUR)).await.unwrap();
 
-    machine.isolation.crash(&status.id);
+    host.isolation.crash(&status.id);
 
     let ending = wait_until(Duration::from_secs(5), async || {
-        machine.journal.ending(&status.id).ok_or("no ending yet")
+        host.journal.ending(&status.id).ok_or("no ending yet")
     })
     .await;
     assert_eq!(ending.reason, EndReason::Crashed);
     wait_until(Duration::from_secs(5), async || {
-        if machine.isolation.living().is_empty() {
+        if host.isolation.living().is_empty() {
             Ok(())
         } else {
             Err("still there")
@@ -273,14 +271,14 @@ async fn a_crash_is_noticed_cleaned_up_and_named() {
 
 #[tokio::test]
 async fn stopping_ends_the_sandboxes_if_so_configured_and_takes_no_more() {
-    let machine = Machine::default();
-    let node = machine.node();
+    let host = TestHost::default();
+    let node = host.node();
     let status = node.create(spec(HOUR)).await.unwrap();
 
     node.shut_down(WhenStopped::End).await;
 
     assert_eq!(
-        machine.journal.ending(&status.id).unwrap().reason,
+        host.journal.ending(&status.id).unwrap().reason,
         EndReason::ServerStopped
     );
     assert!(matches!(

@@ -6,12 +6,13 @@ mod life;
 mod spares;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use skep_isolation::FakeIsolation;
 use skep_node::{Agents, ConfigureError, MemoryJournal, Node, NodeOptions};
 use skep_types::{
@@ -22,7 +23,7 @@ use skep_wire::agent::AgentConfig;
 
 /// A host that outlives its server: new nodes find the sandboxes of the last one.
 #[derive(Default)]
-struct Machine {
+struct TestHost {
     isolation: FakeIsolation,
     journal: MemoryJournal,
     agents: FakeAgents,
@@ -46,17 +47,14 @@ impl Agents for FakeAgents {
                 let source = "refused".into();
                 return Err(ConfigureError { address, source });
             }
-            self.told
-                .lock()
-                .expect("nobody panics")
-                .push(config.clone());
+            self.told.lock().push(config.clone());
             Ok(())
         }
         .boxed()
     }
 }
 
-impl Machine {
+impl TestHost {
     fn node(&self) -> Node {
         self.node_with_spares(0)
     }

@@ -8,10 +8,10 @@ use skep_node::Node;
 use skep_testkit::wait_until;
 use skep_types::{EndReason, SandboxSpec, SandboxStatus, WhenStopped};
 
-use super::{Machine, spec};
+use super::{TestHost, spec};
 
 const HOUR: Duration = Duration::from_hours(1);
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Creates a sandbox of this kind, as control does.
 async fn create(node: &Node, kind: &SandboxSpec) -> SandboxStatus {
@@ -22,7 +22,7 @@ async fn create(node: &Node, kind: &SandboxSpec) -> SandboxStatus {
 
 /// Waits until so many are ready.
 async fn ready(node: &Node, count: usize) {
-    wait_until(PATIENCE, async || match node.spares().ready {
+    wait_until(WAIT_TIMEOUT, async || match node.spares().ready {
         ready if ready == count => Ok(()),
         ready => Err(format!("{ready} are ready")),
     })
@@ -31,8 +31,8 @@ async fn ready(node: &Node, count: usize) {
 
 #[tokio::test]
 async fn the_second_of_a_kind_is_ready_and_learns_whose_it_is() {
-    let machine = Machine::default();
-    let node = machine.node_with_spares(2);
+    let host = TestHost::default();
+    let node = host.node_with_spares(2);
     let mut kind = spec(HOUR);
     create(&node, &kind).await;
     ready(&node, 2).await;
@@ -42,7 +42,7 @@ async fn the_second_of_a_kind_is_ready_and_learns_whose_it_is() {
     kind.env = skep_types::Redacted::new(vec![variable.clone()]);
     let status = create(&node, &kind).await;
 
-    let told = machine.agents.told.lock().unwrap().pop().unwrap();
+    let told = host.agents.told.lock().pop().unwrap();
     assert_eq!(told.sandbox_id, status.id.to_string());
     assert_eq!(told.env.into_iter().collect::<Vec<_>>(), [variable]);
     let route = node.route(&status.id).unwrap();
@@ -55,8 +55,8 @@ async fn the_second_of_a_kind_is_ready_and_learns_whose_it_is() {
 
 #[tokio::test]
 async fn of_a_kind_that_was_warmed_the_first_is_ready() {
-    let machine = Machine::default();
-    let node = machine.node_with_spares(2);
+    let host = TestHost::default();
+    let node = host.node_with_spares(2);
     let kind = spec(HOUR);
     node.warm(kind.template.clone(), kind.egress, kind.tenant.clone());
     ready(&node, 2).await;
@@ -67,8 +67,8 @@ async fn of_a_kind_that_was_warmed_the_first_is_ready() {
 
 #[tokio::test]
 async fn another_kind_is_never_given_in_its_place() {
-    let machine = Machine::default();
-    let node = machine.node_with_spares(1);
+    let host = TestHost::default();
+    let node = host.node_with_spares(1);
     let kind = spec(HOUR);
     create(&node, &kind).await;
     ready(&node, 1).await;
@@ -83,8 +83,8 @@ async fn another_kind_is_never_given_in_its_place() {
 
 #[tokio::test]
 async fn a_spare_of_one_tenant_is_never_given_to_another() {
-    let machine = Machine::default();
-    let node = machine.node_with_spares(1);
+    let host = TestHost::default();
+    let node = host.node_with_spares(1);
     let (mine, theirs) = (spec(HOUR), spec(HOUR));
     let theirs = SandboxSpec {
         template: mine.template.clone(),
@@ -95,7 +95,7 @@ async fn a_spare_of_one_tenant_is_never_given_to_another() {
     let first = create(&node, &theirs).await;
     assert_eq!(node.spares().given, 0);
     assert_eq!(
-        machine.isolation.tenant(&first.id).as_ref(),
+        host.isolation.tenant(&first.id).as_ref(),
         Some(&theirs.tenant)
     );
     // From now on both have their own.
@@ -103,28 +103,28 @@ async fn a_spare_of_one_tenant_is_never_given_to_another() {
     for (kind, given) in [(&theirs, 1), (&mine, 2)] {
         let status = create(&node, kind).await;
         assert_eq!(node.spares().given, given);
-        let tenant = machine.isolation.tenant(&status.id);
+        let tenant = host.isolation.tenant(&status.id);
         assert_eq!(tenant.as_ref(), Some(&kind.tenant));
     }
 }
 
 #[tokio::test]
 async fn a_spare_that_died_or_does_not_listen_is_replaced_without_a_word() {
-    let machine = Machine::default();
-    let node = machine.node_with_spares(2);
+    let host = TestHost::default();
+    let node = host.node_with_spares(2);
     let kind = spec(HOUR);
     let first = create(&node, &kind).await;
     ready(&node, 2).await;
-    for spare in machine.isolation.living() {
+    for spare in host.isolation.living() {
         if spare != first.id {
-            machine.isolation.crash(&spare);
+            host.isolation.crash(&spare);
         }
     }
     create(&node, &kind).await;
 
     create(&node, &kind).await;
     ready(&node, 2).await;
-    machine.agents.refuse.store(true, Ordering::SeqCst);
+    host.agents.refuse.store(true, Ordering::SeqCst);
     let status = create(&node, &kind).await;
     assert!(node.route(&status.id).is_some());
     assert_eq!(node.list().len(), 4);
@@ -132,29 +132,25 @@ async fn a_spare_that_died_or_does_not_listen_is_replaced_without_a_word() {
 
 #[tokio::test]
 async fn whoever_asks_goes_before_whoever_might() {
-    let machine = Machine::default();
-    let node = machine.node_with_spares(2);
+    let host = TestHost::default();
+    let node = host.node_with_spares(2);
     create(&node, &spec(HOUR)).await;
     ready(&node, 2).await;
-    machine
-        .isolation
-        .fail_next_launch(LaunchError::NoRoom("slot"));
+    host.isolation.fail_next_launch(LaunchError::NoRoom("slot"));
     create(&node, &spec(HOUR)).await;
     assert_eq!(node.list().len(), 2);
 }
 
 #[tokio::test]
 async fn a_failed_spare_is_not_tried_again_and_again() {
-    let machine = Machine::default();
-    let node = machine.node_with_spares(2);
+    let host = TestHost::default();
+    let node = host.node_with_spares(2);
     let kind = spec(HOUR);
     create(&node, &kind).await;
     ready(&node, 2).await;
-    machine
-        .isolation
-        .fail_next_launch(LaunchError::NoRoom("slot"));
+    host.isolation.fail_next_launch(LaunchError::NoRoom("slot"));
     create(&node, &kind).await;
-    wait_until(PATIENCE, async || {
+    wait_until(WAIT_TIMEOUT, async || {
         let failures = node.metrics().launch_failures();
         (!failures.is_empty()).then_some(()).ok_or("no failure")
     })
@@ -166,10 +162,10 @@ async fn a_failed_spare_is_not_tried_again_and_again() {
 
 #[tokio::test]
 async fn a_server_that_stops_leaves_its_sandboxes_but_no_spare() {
-    let machine = Machine::default();
-    let node = machine.node_with_spares(3);
+    let host = TestHost::default();
+    let node = host.node_with_spares(3);
     let owned = create(&node, &spec(HOUR)).await;
     ready(&node, 3).await;
     node.shut_down(WhenStopped::Leave).await;
-    assert_eq!(machine.isolation.living(), [owned.id]);
+    assert_eq!(host.isolation.living(), [owned.id]);
 }

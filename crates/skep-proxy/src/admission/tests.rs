@@ -1,7 +1,7 @@
 use super::*;
 
-fn admission(change: impl FnOnce(&mut FrontConfig)) -> Arc<Admission> {
-    let mut config = FrontConfig::new("skep.test");
+fn admission(change: impl FnOnce(&mut ProxyConfig)) -> Arc<Admission> {
+    let mut config = ProxyConfig::new("skep.test");
     change(&mut config);
     Arc::new(Admission::new(&config))
 }
@@ -11,13 +11,13 @@ fn peer(last: u8) -> IpAddr {
 }
 
 /// A connection begins to serve a request that shows nothing.
-fn visit(place: &Place) -> Standing {
-    place.arrive(false).unwrap()
+fn anonymous_request(permit: &ConnectionPermit) -> RequestClass {
+    permit.arrive(false).unwrap()
 }
 
 /// A connection begins to serve a request that shows a key.
-fn claim(place: &Place) -> Standing {
-    place.arrive(true).unwrap()
+fn claim(permit: &ConnectionPermit) -> RequestClass {
+    permit.arrive(true).unwrap()
 }
 
 #[test]
@@ -25,8 +25,8 @@ fn the_longest_idle_stranger_makes_room() {
     let admission = admission(|config| config.connections = 2);
     let first = admission.admit(peer(1)).unwrap();
     let second = admission.admit(peer(2)).unwrap();
-    // Serving a request makes it the younger of the two.
-    first.end(visit(&first));
+    // RequestGuard a request makes it the younger of the two.
+    first.end(anonymous_request(&first));
     let third = admission.admit(peer(3)).unwrap();
     assert!(second.evicted().is_cancelled());
     assert!(!first.evicted().is_cancelled() && !third.evicted().is_cancelled());
@@ -38,13 +38,13 @@ fn whoever_is_served_or_known_keeps_the_place() {
     let known = admission.admit(peer(1)).unwrap();
     known.authenticate();
     let served = admission.admit(peer(1)).unwrap();
-    visit(&served);
-    let claiming = admission.admit(peer(1)).unwrap();
-    let claim = claim(&claiming);
+    anonymous_request(&served);
+    let unverified = admission.admit(peer(1)).unwrap();
+    let claim = claim(&unverified);
     assert_eq!(admission.admit(peer(2)).unwrap_err(), Refused::Server);
-    claiming.end(claim);
+    unverified.end(claim);
     admission.admit(peer(2)).unwrap();
-    assert!(claiming.evicted().is_cancelled());
+    assert!(unverified.evicted().is_cancelled());
     assert!(known.is_authenticated() && !known.evicted().is_cancelled());
 }
 
@@ -54,7 +54,7 @@ fn a_wrong_key_does_not_keep_a_place_until_its_answer_is_read() {
     let wrong = admission.admit(peer(1)).unwrap();
     let before = claim(&wrong);
     assert_eq!(admission.admit(peer(2)).unwrap_err(), Refused::Server);
-    assert_eq!(wrong.wrong(before), Ok(Standing::Refused));
+    assert_eq!(wrong.wrong(before), Ok(RequestClass::Refused));
     // Nor does another key that may be wrong as well.
     claim(&wrong);
     let next = admission.admit(peer(2)).unwrap();
@@ -84,13 +84,17 @@ fn this_machine_has_a_bound_of_its_own() {
         config.connections_per_loopback_address = 2;
     });
     let local = [127, 0, 0, 1].into();
-    let places = [
+    let permits = [
         admission.admit(local).unwrap(),
         admission.admit(local).unwrap(),
     ];
-    assert!(places.iter().all(|place| !place.evicted().is_cancelled()));
+    assert!(
+        permits
+            .iter()
+            .all(|permit| !permit.evicted().is_cancelled())
+    );
     drop(admission.admit(local).unwrap());
-    assert!(places[0].evicted().is_cancelled());
+    assert!(permits[0].evicted().is_cancelled());
 }
 
 #[test]
@@ -100,15 +104,15 @@ fn strangers_that_are_served_leave_room_for_others() {
         config.anonymous_connections = 1;
     });
     let first = admission.admit(peer(1)).unwrap();
-    assert_eq!(visit(&first), Standing::Anonymous);
+    assert_eq!(anonymous_request(&first), RequestClass::Anonymous);
     let second = admission.admit(peer(1)).unwrap();
-    assert_eq!(visit(&second), Standing::Refused);
+    assert_eq!(anonymous_request(&second), RequestClass::Refused);
     // On a connection with several requests a key does not hide what has none.
     let claim = claim(&second);
-    assert_eq!(second.unknown(claim), Ok(Standing::Refused));
+    assert_eq!(second.unknown(claim), Ok(RequestClass::Refused));
     // Once known, it does not count any more.
     first.authenticate();
-    assert_eq!(visit(&second), Standing::Anonymous);
+    assert_eq!(anonymous_request(&second), RequestClass::Anonymous);
 }
 
 #[test]
@@ -118,7 +122,7 @@ fn strangers_leave_room_for_requests_with_a_key() {
         config.connections = 3;
         config.anonymous_connections = 2;
     });
-    let fill = |place: &Place, claims| while place.arrive(claims).is_ok() {};
+    let fill = |permit: &ConnectionPermit, claims| while permit.arrive(claims).is_ok() {};
     let stranger = admission.admit(peer(1)).unwrap();
     fill(&stranger, false);
     fill(&stranger, true);
@@ -149,31 +153,39 @@ fn a_connection_does_not_carry_more_than_its_address_may() {
     let stranger = admission.admit(peer(1)).unwrap();
     let same = admission.admit(peer(1)).unwrap();
     let other = admission.admit(peer(2)).unwrap();
-    let served = [visit(&stranger), visit(&stranger)];
-    assert_eq!(served, [Standing::Anonymous; 2]);
-    assert_eq!(visit(&same), Standing::Refused, "its address is full");
-    assert_eq!(visit(&other), Standing::Anonymous);
-    assert_eq!(visit(&other), Standing::Refused, "the server is full");
+    let served = [anonymous_request(&stranger), anonymous_request(&stranger)];
+    assert_eq!(served, [RequestClass::Anonymous; 2]);
+    assert_eq!(
+        anonymous_request(&same),
+        RequestClass::Refused,
+        "its address is full"
+    );
+    assert_eq!(anonymous_request(&other), RequestClass::Anonymous);
+    assert_eq!(
+        anonymous_request(&other),
+        RequestClass::Refused,
+        "the server is full"
+    );
     // One that is answered makes room.
-    stranger.end(Standing::Anonymous);
-    assert_eq!(visit(&same), Standing::Anonymous);
+    stranger.end(RequestClass::Anonymous);
+    assert_eq!(anonymous_request(&same), RequestClass::Anonymous);
     // Those that are told so are no flood either.
-    assert_eq!(visit(&same), Standing::Refused);
+    assert_eq!(anonymous_request(&same), RequestClass::Refused);
     assert_eq!(same.arrive(false), Err(TooManyRequests));
 }
 
 #[test]
 fn places_that_are_given_back_leave_nothing_behind() {
     let admission = admission(|config| config.connections = 2);
-    let places: Vec<_> = (0..5).map(|last| admission.admit(peer(last))).collect();
+    let permits: Vec<_> = (0..5).map(|last| admission.admit(peer(last))).collect();
     assert_eq!(*admission.open.borrow(), 5, "those that went still close");
-    for place in places.iter().flatten() {
-        visit(place);
-        claim(place);
+    for permit in permits.iter().flatten() {
+        anonymous_request(permit);
+        claim(permit);
     }
-    drop(places);
+    drop(permits);
     assert_eq!(*admission.open.borrow(), 0);
-    let table = admission.lock();
+    let table = admission.table.lock();
     assert!(table.connections.is_empty() && table.addresses.is_empty() && table.idle.is_empty());
     assert_eq!(table.requests, Counts::default());
 }

@@ -20,8 +20,8 @@ fn check(path: &str, headers: &[(&str, &str)], expected: Destination) {
     assert_eq!(classify(&parts, &config()), expected, "{path} {headers:?}");
 }
 
-fn config() -> FrontConfig {
-    FrontConfig::new("skep.test")
+fn config() -> ProxyConfig {
+    ProxyConfig::new("skep.test")
 }
 
 fn by(named_by: NamedBy, port: u16) -> Destination {

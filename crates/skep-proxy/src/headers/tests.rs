@@ -19,7 +19,6 @@ fn seen_of(
     contexts_without_token: bool,
 ) -> Vec<String> {
     let route = FakeRoutes::default().publish_as(|route| {
-        route.mask_host = FakeRoutes::mask("localhost:${PORT}");
         route.access_token = Some(AccessToken::from_record("secret"));
     });
     for (name, value) in headers {
@@ -175,7 +174,7 @@ fn a_token_is_lent_only_to_make_a_context_and_only_if_the_operator_says_so() {
 }
 
 #[test]
-fn a_service_sees_its_mask_and_where_the_request_came_from() {
+fn a_service_sees_its_name_and_where_the_request_came_from() {
     let headers = [
         ("host", "8080-x.skep.test"),
         ("x-forwarded-for", "203.0.113.1"),
@@ -184,7 +183,7 @@ fn a_service_sees_its_mask_and_where_the_request_came_from() {
         seen("/a?b=c", &headers, 8080, NamedBy::Host),
         [
             "/a?b=c",
-            "host: localhost:8080",
+            "host: 8080-x.skep.test",
             "x-forwarded-for: 203.0.113.1, 192.0.2.7",
             "x-forwarded-host: 8080-x.skep.test",
             "x-forwarded-proto: https",

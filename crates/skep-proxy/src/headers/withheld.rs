@@ -37,11 +37,11 @@ impl Withheld<'_> {
 
     fn other_cookies(&self, value: &HeaderValue) -> Option<HeaderValue> {
         let cookies = value.as_bytes().split(|byte| *byte == b';');
-        let others: Vec<&[u8]> = cookies
+        let others = cookies
             .map(<[u8]>::trim_ascii)
             .filter(|cookie| !cookie.is_empty() && !self.is_in(cookie))
-            .collect();
-        let others = others.join(&b"; "[..]);
+            .collect::<Vec<_>>()
+            .join(&b"; "[..]);
         (!others.is_empty()).then(|| HeaderValue::from_bytes(&others).ok())?
     }
 
@@ -53,8 +53,8 @@ impl Withheld<'_> {
     /// Returns true if one of the tokens stands in a text. Words are compared as wholes, in
     /// constant time.
     fn holds_token(&self, text: &[u8]) -> bool {
-        let words = text.split(|byte| !byte.is_ascii_alphanumeric());
-        let mut words = words.filter_map(|word| std::str::from_utf8(word).ok());
-        words.any(|word| self.tokens.iter().any(|token| token.matches(word)))
+        text.split(|byte| !byte.is_ascii_alphanumeric())
+            .filter_map(|word| std::str::from_utf8(word).ok())
+            .any(|word| self.tokens.iter().any(|token| token.matches(word)))
     }
 }

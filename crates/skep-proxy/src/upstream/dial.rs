@@ -29,7 +29,7 @@ const TRIES: u32 = 5;
 /// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Time limit for a sandbox to answer one attempt. Its addresses are on this host.
-const DEADLINE: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Ways to reach a port of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub(super) async fn dial(
             match dialled {
                 Ok(dialled) => return Ok(dialled),
                 Err(error) => {
-                    tracing::debug!(sandbox = %route.id, port, ?way, %error, "port not reached");
+                    tracing::debug!(sandbox = %route.id, port, ?way, %error, "sandbox port unreachable");
                 }
             }
         }
@@ -107,13 +107,13 @@ async fn direct(route: &Route, port: u16, reset: &ResetOnClose) -> io::Result<Up
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
     bound_upstream(&socket)?;
-    let stream = timeout(DEADLINE, socket.connect(address)).await??;
+    let stream = timeout(CONNECT_TIMEOUT, socket.connect(address)).await??;
     stream.set_nodelay(true)?;
     Ok(UpstreamSocket::new(stream, reset.clone()))
 }
 
 async fn tunnel(route: &Route, port: u16, reset: &ResetOnClose) -> io::Result<Upgraded> {
-    timeout(DEADLINE, open_tunnel(route, port, reset)).await?
+    timeout(CONNECT_TIMEOUT, open_tunnel(route, port, reset)).await?
 }
 
 async fn open_tunnel(route: &Route, port: u16, reset: &ResetOnClose) -> io::Result<Upgraded> {

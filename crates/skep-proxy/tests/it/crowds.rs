@@ -23,7 +23,7 @@ use crate::stage::{
 pub(crate) const CALLER: Ipv4Addr = Ipv4Addr::LOCALHOST;
 pub(crate) const CROWD: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 
-/// A frontend with room for a hundred connections, sixty of them from one address.
+/// A proxy with room for a hundred connections, sixty of them from one address.
 async fn small_stage() -> Stage {
     Stage::with(|config| {
         config.connections = 100;
@@ -103,14 +103,14 @@ async fn strangers_that_are_served_leave_room_for_callers() {
     let token = AccessToken::random();
     let route = stage.sandbox_as(|route| route.access_token = Some(token.clone()));
     let (listener, port) = listen(&route).await;
-    let visit = format!("GET / HTTP/1.1\r\nhost: {}\r\n\r\n", host(&route, port));
+    let in_flight = format!("GET / HTTP/1.1\r\nhost: {}\r\n\r\n", host(&route, port));
     let mut visitors = Vec::new();
     for last in 0..20 {
         let address = Ipv4Addr::new(127, 0, 1, last + 1);
-        let client = say_from(&stage, address, &visit).await;
+        let client = say_from(&stage, address, &in_flight).await;
         visitors.push((client, accept_head(&listener).await));
     }
-    let mut refused = say_from(&stage, CROWD, &visit).await;
+    let mut refused = say_from(&stage, CROWD, &in_flight).await;
     let heard = read_until(&mut refused, "}").await;
     assert!(heard.starts_with("HTTP/1.1 503"), "{heard}");
     assert!(heard.contains(r#""code":503"#), "{heard}");
@@ -134,7 +134,7 @@ async fn strangers_that_are_served_leave_room_for_callers() {
     // A visitor that leaves makes room for another.
     drop(visitors.pop());
     wait_until(DEADLINE, || async {
-        let mut again = say_from(&stage, CROWD, &visit).await;
+        let mut again = say_from(&stage, CROWD, &in_flight).await;
         let served = tokio::time::timeout(Duration::from_millis(200), listener.accept());
         let heard = read_until_either(&mut again, served).await;
         if heard { Ok(()) } else { Err("refused") }

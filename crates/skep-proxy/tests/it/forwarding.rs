@@ -4,7 +4,6 @@ use axum::extract::Request;
 use axum::routing::any;
 use http::HeaderMap;
 use http_body_util::{BodyExt as _, Full};
-use skep_proxy::FakeRoutes;
 
 use crate::stage::{KEY, Stage, accept_head, get, host, listen, read_until, serve_app};
 
@@ -32,21 +31,6 @@ async fn a_service_sees_who_asked_and_under_which_name() {
          x-forwarded-host: {name}\nx-forwarded-proto: http"
     );
     assert_eq!(answer.body(), &expected);
-}
-
-#[tokio::test]
-async fn a_masked_host_replaces_the_name_and_keeps_it_aside() {
-    let stage = Stage::new().await;
-    let route = stage.sandbox_as(|route| route.mask_host = FakeRoutes::mask("localhost:${PORT}"));
-    let port = serve_app(&route, mirror()).await;
-    let answer = stage.get(&route, port, "/").await;
-    let lines: Vec<&str> = answer.body().lines().collect();
-    assert!(
-        lines.contains(&format!("host: localhost:{port}").as_str()),
-        "{answer:?}"
-    );
-    let original = format!("x-forwarded-host: {}", host(&route, port));
-    assert!(lines.contains(&original.as_str()), "{answer:?}");
 }
 
 #[tokio::test]

@@ -1,10 +1,11 @@
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::routing::any;
+use parking_lot::Mutex;
 use skep_proxy::{CANCEL_PATH, INTERPRETER_PORT, REQUEST_HEADER};
 use skep_testkit::wait_until;
 use tokio::io::AsyncWriteExt as _;
@@ -126,7 +127,7 @@ async fn interpreter(stage: &Stage) -> (Arc<skep_proxy::Route>, Arc<Mutex<Vec<St
     let app = Router::new().fallback(any(move |request: Request| async move {
         let name = request.headers().get(REQUEST_HEADER).cloned().unwrap();
         let line = format!("{} {}", request.uri().path(), name.to_str().unwrap());
-        log.lock().unwrap().push(line);
+        log.lock().push(line);
         if request.uri().path() != "/execute" {
             return Body::empty();
         }
@@ -155,7 +156,7 @@ async fn an_interpreter_is_told_which_execution_lost_its_caller() {
     let (route, asked) = interpreter(&stage).await;
     drop(execute(&stage, &route).await);
     let lines = wait_until(DEADLINE, || async {
-        let asked = asked.lock().unwrap().clone();
+        let asked = asked.lock().clone();
         if asked.len() == 2 {
             Ok(asked)
         } else {
@@ -174,7 +175,7 @@ async fn callers_cannot_cancel_for_one_another() {
     let (route, asked) = interpreter(&stage).await;
     let answer = stage.get(&route, INTERPRETER_PORT, CANCEL_PATH).await;
     assert_eq!(answer.status(), 404);
-    assert_eq!(*asked.lock().unwrap(), Vec::<String>::new());
+    assert_eq!(*asked.lock(), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -185,6 +186,6 @@ async fn a_server_that_stops_cancels_nothing() {
     stage.shutdown.cancel();
     ending(&mut client).await;
     stage.served.await.unwrap();
-    let asked = asked.lock().unwrap().clone();
+    let asked = asked.lock().clone();
     assert_eq!(asked.len(), 1, "{asked:?}");
 }

@@ -71,8 +71,8 @@ async fn strangers_leave_room_in_a_sandbox_for_its_owner() {
     let route = stage.sandbox_as(|route| route.access_token = Some(token.clone()));
     let (listener, port) = listen(&route).await;
     let host = host(&route, port);
-    let visit = format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n");
-    let stranger = stage.say(&visit).await;
+    let in_flight = format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n");
+    let stranger = stage.say(&in_flight).await;
     let service = accept_head(&listener).await;
     let refused = stage.get(&route, port, "/").await;
     assert_eq!(refused.status(), 429);
@@ -85,7 +85,7 @@ async fn strangers_leave_room_in_a_sandbox_for_its_owner() {
     }
     drop((stranger, service));
     wait_until(DEADLINE, || async {
-        let stranger = stage.say(&visit).await;
+        let stranger = stage.say(&in_flight).await;
         let reached = tokio::time::timeout(Duration::from_millis(200), listener.accept()).await;
         drop(stranger);
         reached.map(drop).map_err(|_| "refused")
@@ -150,7 +150,7 @@ async fn only_who_has_shown_a_key_or_token_is_waited_for() {
     let token = AccessToken::random();
     let route = stage.sandbox_as(|route| route.access_token = Some(token.clone()));
     let port = serve_app(&route, Router::new().fallback(any(|| async { "hello" }))).await;
-    let visit = |token: &str| {
+    let in_flight = |token: &str| {
         let host = host(&route, port);
         format!("GET / HTTP/1.1\r\nhost: {host}\r\nx-access-token: {token}\r\n\r\n")
     };
@@ -158,9 +158,9 @@ async fn only_who_has_shown_a_key_or_token_is_waited_for() {
     let anonymous = [
         "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),
         with_key().replace(KEY, "e2b_wrong"),
-        visit(wrong.reveal()),
+        in_flight(wrong.reveal()),
     ];
-    let known = [with_key(), visit(token.reveal())];
+    let known = [with_key(), in_flight(token.reveal())];
     let mut kept = Vec::new();
     for request in &known {
         let mut client = stage.say(request).await;

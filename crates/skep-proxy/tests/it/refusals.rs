@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::routing::any;
 use http::Response;
-use skep_types::{AccessToken, SandboxId};
+use skep_types::SandboxId;
 
 use tokio::io::AsyncWriteExt as _;
 
@@ -101,38 +101,6 @@ async fn a_service_that_closes_without_an_answer_is_said_to_do_so() {
     let (answer, ()) = tokio::join!(stage.get(&route, port, "/"), close);
     assert_eq!(answer.status(), 502);
     assert!(answer.body().contains("without an answer"), "{answer:?}");
-}
-
-#[tokio::test]
-async fn a_closed_sandbox_wants_its_traffic_token_on_every_port_but_the_agents() {
-    let stage = Stage::new().await;
-    let token = AccessToken::random();
-    let route = stage.sandbox_as(|route| route.traffic_token = Some(token.clone()));
-    let app = || Router::new().fallback(any(|| async { "open" }));
-    let port = serve_app(&route, app()).await;
-    serve_app_at(&route, AGENT_PORT, app()).await;
-
-    let ask = |token: Option<&str>| {
-        let mut request = get(&route, port, "/");
-        if let Some(token) = token {
-            let token = token.parse().unwrap();
-            request
-                .headers_mut()
-                .insert("e2b-traffic-access-token", token);
-        }
-        stage.ask(request)
-    };
-    let missing = ask(None).await;
-    assert_eq!(missing.status(), 403);
-    assert!(missing.body().contains("is missing"), "{missing:?}");
-    let wrong = ask(Some("wrong")).await;
-    assert_eq!(wrong.status(), 403);
-    assert!(wrong.body().contains("is invalid"), "{wrong:?}");
-    assert_eq!(ask(Some(token.reveal())).await.body(), "open");
-    assert_eq!(
-        stage.get(&route, AGENT_PORT, "/health").await.body(),
-        "open"
-    );
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A frontend, a fake API and fake sandboxes, each test with its own.
+//! A proxy, a fake API and fake sandboxes, each test with its own.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use http::{HeaderValue, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use skep_proxy::{FakeRoutes, Front, FrontConfig, Listener, Metrics, Route};
+use skep_proxy::{FakeRoutes, Listener, Metrics, Proxy, ProxyConfig, Route};
 use skep_testkit::wait_until;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -37,7 +37,7 @@ impl Stage {
         Self::with(|_| {}).await
     }
 
-    pub(crate) async fn with(change: impl FnOnce(&mut FrontConfig)) -> Self {
+    pub(crate) async fn with(change: impl FnOnce(&mut ProxyConfig)) -> Self {
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = tcp.local_addr().unwrap();
         Self::listening(Listener::plain(tcp), address, change)
@@ -46,14 +46,14 @@ impl Stage {
     pub(crate) fn listening(
         listener: Listener,
         address: SocketAddr,
-        change: impl FnOnce(&mut FrontConfig),
+        change: impl FnOnce(&mut ProxyConfig),
     ) -> Self {
-        let mut config = FrontConfig::new(DOMAIN);
+        let mut config = ProxyConfig::new(DOMAIN);
         config.drain = Duration::from_millis(200);
         change(&mut config);
         let api = Router::new().fallback(any(fake_api));
         let routes = Arc::new(FakeRoutes::default());
-        let front = Front::new(config, api, Arc::clone(&routes) as _);
+        let front = Proxy::new(config, api, Arc::clone(&routes) as _);
         let metrics = front.metrics();
         let shutdown = CancellationToken::new();
         let served = skep_telemetry::spawn("front", front.serve(vec![listener], shutdown.clone()));

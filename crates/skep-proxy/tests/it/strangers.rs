@@ -16,7 +16,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::crowds::{CALLER, CROWD, call};
 use crate::stage::{DEADLINE, Ending, KEY, Stage, accept_head, ending, host, listen, outlast};
-use crate::switching::switched;
+use crate::upgrades::switched;
 
 const WRONG_KEY: &str = "e2b_ffffffffffffffffffffffffffffffffffffffff";
 

@@ -38,10 +38,7 @@ pub struct Order {
 impl Order {
     /// Destinations that it may reach.
     pub fn egress(&self) -> Egress {
-        match self.internet {
-            Some(false) => Egress::None,
-            Some(true) | None => Egress::Internet,
-        }
+        Egress::of_choice(self.internet)
     }
 }
 
@@ -57,7 +54,7 @@ pub struct SandboxRecord {
 }
 
 impl SandboxRecord {
-    /// Phase of the sandbox when the record was last written.
+    /// Phase of the sandbox when its row was last written.
     pub fn phase(&self) -> Phase {
         match (&self.run, &self.ending) {
             (_, Some(_)) => Phase::Gone,

@@ -11,9 +11,9 @@ use skep_testkit::wait_until;
 use crate::{Record, team};
 
 /// Copies the files as they are now, which is what a new process finds after `kill -9`.
-fn as_left_by_a_killed_process(folder: &Path) -> tempfile::TempDir {
+fn as_left_by_a_killed_process(directory: &Path) -> tempfile::TempDir {
     let copy = tempfile::TempDir::new().unwrap();
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
         // The index of the log is rebuilt by whoever opens the database first.
         if !entry.file_name().to_string_lossy().ends_with("-shm") {
@@ -30,7 +30,7 @@ async fn what_was_recorded_is_there_after_the_process_was_killed() {
     let inserting = record.store.sandboxes().insert(sandbox.clone(), None);
     inserting.recorded().await.unwrap();
 
-    let copy = as_left_by_a_killed_process(record.folder.path());
+    let copy = as_left_by_a_killed_process(record.directory.path());
     let reopened = Store::open(&copy.path().join("skep.db")).unwrap();
     let found = reopened.sandboxes().find(sandbox.id).await.unwrap();
     assert_eq!(found.unwrap().order.access_token, sandbox.access_token);
@@ -43,7 +43,7 @@ async fn closing_writes_what_nobody_waited_for() {
     for sandbox in &sandboxes {
         drop(record.store.sandboxes().insert(sandbox.clone(), None));
     }
-    let path = record.folder.path().join("skep.db");
+    let path = record.directory.path().join("skep.db");
     drop(record.store);
     let reopened = Store::open(&path).unwrap();
     assert_eq!(reopened.sandboxes().living().await.unwrap().len(), 1000);
@@ -58,7 +58,7 @@ async fn a_flushed_record_needs_no_log() {
 
     let copy = tempfile::TempDir::new().unwrap();
     let path = copy.path().join("skep.db");
-    fs::copy(record.folder.path().join("skep.db"), &path).unwrap();
+    fs::copy(record.directory.path().join("skep.db"), &path).unwrap();
     let reopened = Store::open(&path).unwrap();
     let found = reopened.sandboxes().find(sandbox.id).await.unwrap();
     assert!(found.is_some());
@@ -70,7 +70,7 @@ async fn the_log_reaches_the_file_by_itself() {
     let sandbox = record.sandbox();
     let inserting = record.store.sandboxes().insert(sandbox.clone(), None);
     inserting.recorded().await.unwrap();
-    let file = record.folder.path().join("skep.db");
+    let file = record.directory.path().join("skep.db");
     wait_until(Duration::from_secs(20), async || {
         let copy = tempfile::TempDir::new().unwrap();
         let path = copy.path().join("skep.db");
@@ -114,7 +114,7 @@ async fn many_writers_at_once_lose_nothing() {
 #[tokio::test]
 async fn another_process_may_write_too() {
     let record = Record::new().await;
-    let other = Store::open(&record.folder.path().join("skep.db")).unwrap();
+    let other = Store::open(&record.directory.path().join("skep.db")).unwrap();
     other
         .teams()
         .insert(team("second", false))
@@ -136,7 +136,7 @@ async fn another_process_may_write_too() {
 async fn a_full_queue_refuses_at_once_and_empties_again() {
     let record = Record::new().await;
     // Another connection holds the write lock, so that nothing can be committed.
-    let blocker = rusqlite::Connection::open(record.folder.path().join("skep.db")).unwrap();
+    let blocker = rusqlite::Connection::open(record.directory.path().join("skep.db")).unwrap();
     blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut receipts = Vec::new();
     let refused = loop {
@@ -165,7 +165,7 @@ async fn a_full_queue_refuses_at_once_and_empties_again() {
 #[tokio::test]
 async fn a_lock_held_by_another_process_is_named() {
     let record = Record::new().await;
-    let blocker = rusqlite::Connection::open(record.folder.path().join("skep.db")).unwrap();
+    let blocker = rusqlite::Connection::open(record.directory.path().join("skep.db")).unwrap();
     blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
     let inserting = record.store.sandboxes().insert(record.sandbox(), None);
     let error = inserting.recorded().await.unwrap_err();
@@ -194,8 +194,8 @@ async fn one_failed_write_does_not_undo_its_neighbours() {
 
 #[test]
 fn a_full_disk_is_named_and_leaves_the_record_as_it_was() {
-    let folder = tempfile::TempDir::new().unwrap();
-    let small = small_filesystem(folder.path());
+    let directory = tempfile::TempDir::new().unwrap();
+    let small = small_filesystem(directory.path());
     let store = Store::open(&small.path.join("skep.db")).unwrap();
     let home = team("home", true);
     store
@@ -232,8 +232,8 @@ impl Drop for SmallFilesystem {
     }
 }
 
-fn small_filesystem(folder: &Path) -> SmallFilesystem {
-    let path = folder.join("small");
+fn small_filesystem(directory: &Path) -> SmallFilesystem {
+    let path = directory.join("small");
     fs::create_dir(&path).unwrap();
     let mounted = std::process::Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=2m", "skep-store-test"])
@@ -251,22 +251,22 @@ fn small_filesystem(folder: &Path) -> SmallFilesystem {
 async fn the_file_is_for_its_owner_alone() {
     let record = Record::new().await;
     for name in ["skep.db", "skep.db-wal", "skep.db-shm"] {
-        let mode = fs::metadata(record.folder.path().join(name)).unwrap();
+        let mode = fs::metadata(record.directory.path().join(name)).unwrap();
         assert_eq!(mode.permissions().mode() & 0o777, 0o600, "{name}");
     }
 }
 
 #[test]
 fn what_is_no_record_is_named_and_not_touched() {
-    let folder = tempfile::TempDir::new().unwrap();
-    let path = folder.path().join("skep.db");
+    let directory = tempfile::TempDir::new().unwrap();
+    let path = directory.path().join("skep.db");
     fs::write(&path, "a letter to the editor, long enough to be read").unwrap();
     let error = Store::open(&path).unwrap_err();
     assert!(matches!(error, StoreError::Open { .. }), "{error:?}");
     assert!(error.to_string().contains("skep.db"), "{error}");
     assert!(fs::read_to_string(&path).unwrap().starts_with("a letter"));
 
-    let missing = folder.path().join("no such folder").join("skep.db");
+    let missing = directory.path().join("no such directory").join("skep.db");
     let error = Store::open(&missing).unwrap_err();
     assert!(matches!(error, StoreError::Open { .. }), "{error:?}");
 }

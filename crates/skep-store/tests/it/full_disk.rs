@@ -13,30 +13,30 @@ use tempfile::TempDir;
 
 use crate::{Record, at, team};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A file system of its own, of a certain size. Gone when it is dropped.
 struct SmallDisk {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl SmallDisk {
     fn new(mebibytes: u32) -> Self {
-        let folder = TempDir::new().unwrap();
+        let directory = TempDir::new().unwrap();
         let size = format!("size={mebibytes}m");
         run(Command::new("mount")
             .args(["-t", "tmpfs", "-o", &size, "skep-test"])
-            .arg(folder.path()));
-        Self { folder }
+            .arg(directory.path()));
+        Self { directory }
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.path().join("skep.db")
+        self.directory.path().join("skep.db")
     }
 
     /// Takes all the room there is.
     fn fill(&self) {
-        let path = self.folder.path().join("filler");
+        let path = self.directory.path().join("filler");
         let mut file = OpenOptions::new()
             .create(true)
             .append(true)
@@ -48,13 +48,13 @@ impl SmallDisk {
     }
 
     fn free(&self) {
-        fs::remove_file(self.folder.path().join("filler")).unwrap();
+        fs::remove_file(self.directory.path().join("filler")).unwrap();
     }
 }
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        run(Command::new("umount").arg("-l").arg(self.folder.path()));
+        run(Command::new("umount").arg("-l").arg(self.directory.path()));
     }
 }
 
@@ -136,7 +136,7 @@ async fn without_a_reserve_ends_are_kept_until_there_is_room_and_new_ones_are_re
     let (order, ending) = loop {
         let order = orders.next().expect("the disk is full");
         let ending = store.sandboxes().ended(order.id.clone(), killed());
-        let is_kept = wait_until(PATIENCE, async || {
+        let is_kept = wait_until(WAIT_TIMEOUT, async || {
             let found = store.sandboxes().find(order.id.clone()).await.unwrap();
             match (store.metrics().retained.get(), found.unwrap().ending) {
                 (1, _) => Ok(true),
@@ -175,7 +175,7 @@ async fn a_disk_that_was_full_is_found_to_have_room_although_nobody_writes() {
     {}
     assert!(!store.is_writable());
     disk.free();
-    wait_until(PATIENCE, async || match store.is_writable() {
+    wait_until(WAIT_TIMEOUT, async || match store.is_writable() {
         true => Ok(()),
         false => Err("it still fails"),
     })
@@ -185,6 +185,6 @@ async fn a_disk_that_was_full_is_found_to_have_room_although_nobody_writes() {
 #[tokio::test]
 async fn the_reserve_does_not_show_in_the_size_of_the_record() {
     let record = Record::new().await;
-    let path = record.folder.path().join("skep.db");
+    let path = record.directory.path().join("skep.db");
     assert!(fs::metadata(path).unwrap().len() < 1 << 20);
 }

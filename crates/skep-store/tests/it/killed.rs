@@ -40,7 +40,7 @@ async fn writes_until_killed() {
 #[tokio::test]
 async fn nothing_that_was_acknowledged_is_lost_when_the_process_is_killed() {
     let record = Record::new().await;
-    let folder = record.folder.path();
+    let directory = record.directory.path();
     record.store.flush().await.unwrap();
     let mut acknowledged = BTreeSet::new();
     for killed_after in [1, 17, 150, 400] {
@@ -51,7 +51,7 @@ async fn nothing_that_was_acknowledged_is_lost_when_the_process_is_killed() {
                 "--ignored",
                 "--nocapture",
             ])
-            .current_dir(folder)
+            .current_dir(directory)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -65,7 +65,7 @@ async fn nothing_that_was_acknowledged_is_lost_when_the_process_is_killed() {
     }
     assert!(acknowledged.len() >= 568, "{}", acknowledged.len());
 
-    let reopened = Store::open(&folder.join("skep.db")).unwrap();
+    let reopened = Store::open(&directory.join("skep.db")).unwrap();
     for id in acknowledged {
         let found = reopened.sandboxes().find(id.clone()).await.unwrap();
         let found = found.unwrap_or_else(|| panic!("{id} is lost"));

@@ -20,19 +20,19 @@ use tempfile::TempDir;
 
 /// A database in a directory of its own, with one team in it.
 struct Record {
-    folder: TempDir,
+    directory: TempDir,
     store: Store,
     team: TeamId,
 }
 
 impl Record {
     async fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        let store = Store::open(&folder.path().join("skep.db")).unwrap();
+        let directory = TempDir::new().unwrap();
+        let store = Store::open(&directory.path().join("skep.db")).unwrap();
         let team = team("home", true);
         store.teams().insert(team.clone()).recorded().await.unwrap();
         Self {
-            folder,
+            directory,
             store,
             team: team.id,
         }

@@ -81,7 +81,10 @@ impl Outbox {
         if !batch.is_empty() {
             let last = self.send(&batch, &deliver);
             if tokio::time::timeout(FAREWELL, last).await.is_err() {
-                tracing::warn!(spans = batch.len(), "the last spans were not delivered");
+                tracing::warn!(
+                    spans = batch.len(),
+                    "trace export timed out at shutdown, spans dropped"
+                );
             }
         }
     }
@@ -107,13 +110,13 @@ impl Outbox {
             Ok(()) => {
                 self.metrics.sent.add(count);
                 if std::mem::take(&mut self.is_failing) {
-                    tracing::info!("spans are delivered again");
+                    tracing::info!("trace export works again");
                 }
             }
             Err(error) => {
                 self.metrics.undelivered.add(count);
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    tracing::warn!(error = %Chain(&error), "spans cannot be delivered");
+                    tracing::warn!(error = %Chain(&error), "trace export failed");
                 }
             }
         }

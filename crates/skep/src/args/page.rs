@@ -32,12 +32,15 @@ fn page(mut root: Command) -> String {
 /// Appends what is to be said about a command; `inherited` is what its parents have said.
 fn section(page: &mut String, command: &Command, level: usize, inherited: &[&Arg]) {
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
-    let about = command.get_long_about().or(command.get_about());
-    let about = about.cloned().unwrap_or_default();
+    let about = command
+        .get_long_about()
+        .or(command.get_about())
+        .cloned()
+        .unwrap_or_default();
     write!(page, "\n{} `{name}`\n\n{about}\n", "#".repeat(level)).unwrap();
     if !command.is_subcommand_required_set() {
-        let usage = command.clone().render_usage().to_string();
-        let usage = usage.trim_start_matches("Usage: ");
+        let rendered = command.clone().render_usage().to_string();
+        let usage = rendered.trim_start_matches("Usage: ");
         write!(page, "\n```text\n{usage}\n```\n").unwrap();
     }
     let arguments = shown(command, inherited);
@@ -80,13 +83,13 @@ fn table(arguments: &[&Arg]) -> String {
 /// The argument as it is typed.
 fn spelling(argument: &Arg) -> String {
     let short = argument.get_short().map(|short| format!("`-{short}`"));
-    let values = argument.get_value_names().unwrap_or_default();
-    let values: String = values.iter().map(|name| format!(" {name}")).collect();
-    let values = if argument.get_action().takes_values() {
-        values.as_str()
-    } else {
-        ""
-    };
+    let values: String = argument
+        .get_value_names()
+        .filter(|_| argument.get_action().takes_values())
+        .unwrap_or_default()
+        .iter()
+        .map(|name| format!(" {name}"))
+        .collect();
     let long = match argument.get_long() {
         Some(long) => format!("`--{long}{values}`"),
         None => format!("`{}`", values.trim_start()),

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use skep_agent::{Child, Household, Program};
+use skep_agent::{AgentHandle, Child, Program};
 use skep_telemetry::Chain;
 
 /// Variables that a program looks at only when it starts, and a fork has started already.
@@ -22,24 +22,24 @@ const SHAPING: &[&str] = &[
     "NUMEXPR_",
 ];
 
-/// What templates set, and zygotes are warmed with.
+/// The value that templates set and zygotes are warmed with.
 const USUAL: (&str, &str) = ("LANG", "C.UTF-8");
 
 /// Has a kernel forked, where that comes to the same as starting it and can be done. Blocks.
 pub(super) fn fork(
-    household: &Household,
+    agent: &AgentHandle,
     program: &Program,
     standard: [OwnedFd; 3],
 ) -> Option<Child> {
-    if !household.has_forks() {
+    if !agent.can_fork() {
         return None;
     }
-    let environment = household.environment();
+    let environment = agent.environment();
     if let Some((name, _)) = environment.iter().find(|(name, value)| shapes(name, value)) {
         tracing::debug!(name, "a variable asks for a kernel of its own start");
         return None;
     }
-    let forked = household.fork(program, standard);
+    let forked = agent.fork(program, standard);
     forked
         .inspect_err(|error| tracing::info!(error = %Chain(error), "no kernel was forked"))
         .ok()

@@ -16,8 +16,8 @@ use skep_node::{Agents, ConfigureError};
 use skep_wire::agent::{AGENT_PORT, AgentConfig, CONTROL_HEADER};
 use tokio::net::TcpStream;
 
-/// How long an agent may take. One that is well needs a millisecond.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time limit for an agent. One that is well needs a millisecond.
+const CONFIGURE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Agents at the addresses of their sandboxes.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Agents for HttpAgents {
         config: &'a AgentConfig,
     ) -> BoxFuture<'a, Result<(), ConfigureError>> {
         async move {
-            let told = tokio::time::timeout(PATIENCE, init(address, config)).await;
+            let told = tokio::time::timeout(CONFIGURE_TIMEOUT, init(address, config)).await;
             told.map_err(anyhow::Error::from)
                 .flatten()
                 .map_err(|error| ConfigureError {

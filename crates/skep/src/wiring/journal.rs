@@ -1,16 +1,16 @@
-//! The node's journal, in the record.
+//! The node's journal, in the database.
 
 use skep_node::{Journal, Living, Noted};
 use skep_store::{Receipt, SandboxRecord, Store};
 use skep_telemetry::Chain;
 use skep_types::{Ending, SandboxId, SandboxRun};
 
-/// Writes the node's notes into the record.
+/// Writes the node's notes into the database.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreJournal(pub(crate) Store);
 
 impl StoreJournal {
-    /// The sandbox of a record as the node wants it for adoption.
+    /// The sandbox of a row as the node wants it for adoption.
     pub(crate) fn living(record: SandboxRecord) -> Living {
         Living {
             id: record.order.id,
@@ -37,7 +37,7 @@ impl Journal for StoreJournal {
 fn noted<T: Send + 'static>(receipt: Receipt<T>) -> Noted {
     Box::pin(async move {
         if let Err(error) = receipt.recorded().await {
-            tracing::error!(error = %Chain(&error), "the record missed a change");
+            tracing::error!(error = %Chain(&error), "the database missed a change");
         }
     })
 }

@@ -1,4 +1,4 @@
-//! Control's machines: this one.
+//! Control's hosts: this one.
 
 use std::time::Duration;
 

@@ -32,8 +32,6 @@ fn route(route: NodeRoute) -> Arc<Route> {
         execution: route.execution,
         address: route.address,
         access_token: route.access_token,
-        traffic_token: None,
-        mask_host: None,
         control_token: route.control_token,
         ended: route.ended,
     })

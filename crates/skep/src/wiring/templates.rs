@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use skep_control::{ResolveError, Team, TemplateInfo, Templates};
 use skep_image::{Catalog, CatalogError, Listed};
 use skep_packages::PackageSettings;
@@ -16,36 +17,36 @@ use skep_types::{Sharing, TeamId, TemplateImage, TemplateReference};
 
 use crate::config::{Limits, Pool};
 
-/// Whose the templates of the catalog are: everybody's.
+/// Owner of the templates of the catalog: everybody.
 const OWNER: Option<&TeamId> = None;
 
 /// The templates in the catalog. They belong to everybody and have one tag, the default.
 ///
-/// Looking one up reads files. What was found is remembered for as long as the folder of the
-/// manifests does not change, so that the creation of a sandbox costs one look at that folder.
+/// Looking one up reads files. What was found is remembered for as long as the directory of the
+/// manifests does not change, so that the creation of a sandbox costs one look at that directory.
 #[derive(Debug, Clone)]
 pub(crate) struct CatalogTemplates {
     catalog: Arc<Catalog>,
-    /// Where the manifests are.
+    /// Directory of the manifests.
     manifests: PathBuf,
-    /// What sandboxes are told about package registries, if the operator wants that.
+    /// Package registry settings for sandboxes, if the operator wants that.
     host: Option<Arc<PackageSettings>>,
-    /// What sandboxes get at most.
+    /// Largest limits of a sandbox.
     limits: Limits,
-    /// What is warmed, and who shares it.
+    /// Settings of pools and sharing.
     pool: Pool,
     /// Held only for a look-up or a change.
     remembered: Arc<Mutex<Remembered>>,
 }
 
-/// What was found in the catalog, by name or id.
+/// Images found in the catalog, by name or id.
 #[derive(Debug, Default)]
 struct Remembered {
     as_of: Option<Version>,
     images: HashMap<String, TemplateImage>,
 }
 
-/// A state of the folder of manifests: a template that is built or removed makes another one.
+/// A state of the directory of manifests: a template that is built or removed makes another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Version {
     inode: u64,
@@ -57,8 +58,8 @@ impl Version {
     /// believed to be the last of its time when that time is over for long.
     const SETTLED: Duration = Duration::from_millis(500);
 
-    fn of(folder: &Path) -> Option<Self> {
-        let metadata = folder.metadata().ok()?;
+    fn of(directory: &Path) -> Option<Self> {
+        let metadata = directory.metadata().ok()?;
         let changed = metadata.modified().ok()?;
         let settled = changed.elapsed().is_ok_and(|age| age > Self::SETTLED);
         settled.then(|| Self {
@@ -128,8 +129,8 @@ impl CatalogTemplates {
         Ok(Some(image))
     }
 
-    /// Who shares what is warmed of a template. Where nobody knows whether it has a zygote, it
-    /// is taken to have one.
+    /// The rule for sharing what is warmed of a template. One of which it cannot be told whether
+    /// it has a zygote is taken to have one.
     fn sharing(&self, image: &TemplateImage) -> Sharing {
         let has_zygote = skep_native::has_zygote(&image.layers).unwrap_or_else(|error| {
             tracing::warn!(%error, template = image.name, "cannot look for its zygote");
@@ -139,22 +140,18 @@ impl CatalogTemplates {
     }
 
     fn recall(&self, version: Version, name: &str) -> Option<TemplateImage> {
-        let remembered = self.remembered();
+        let remembered = self.remembered.lock();
         let same = remembered.as_of == Some(version);
         same.then(|| remembered.images.get(name).cloned())?
     }
 
     fn remember(&self, version: Version, name: String, image: TemplateImage) {
-        let mut remembered = self.remembered();
+        let mut remembered = self.remembered.lock();
         if remembered.as_of != Some(version) {
             remembered.as_of = Some(version);
             remembered.images.clear();
         }
         remembered.images.insert(name, image);
-    }
-
-    fn remembered(&self) -> MutexGuard<'_, Remembered> {
-        self.remembered.lock().expect("no holder panics")
     }
 }
 
@@ -247,20 +244,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_has_just_changed_has_no_version_yet_and_then_another_one() {
-        let folder = tempfile::tempdir().unwrap();
+    fn a_directory_that_has_just_changed_has_no_version_yet_and_then_another_one() {
+        let directory = tempfile::tempdir().unwrap();
         let long_ago = SystemTime::now() - Duration::from_secs(60);
         let set = |time| {
-            let folder = fs::File::open(folder.path()).unwrap();
-            folder.set_modified(time).unwrap();
+            let directory = fs::File::open(directory.path()).unwrap();
+            directory.set_modified(time).unwrap();
         };
         set(long_ago);
-        let before = Version::of(folder.path());
+        let before = Version::of(directory.path());
         assert!(before.is_some());
-        assert_eq!(Version::of(folder.path()), before);
-        fs::write(folder.path().join("new.json"), "").unwrap();
-        assert_eq!(Version::of(folder.path()), None);
+        assert_eq!(Version::of(directory.path()), before);
+        fs::write(directory.path().join("new.json"), "").unwrap();
+        assert_eq!(Version::of(directory.path()), None);
         set(long_ago + Duration::from_secs(1));
-        assert_ne!(Version::of(folder.path()), before);
+        assert_ne!(Version::of(directory.path()), before);
     }
 }

@@ -17,7 +17,7 @@ use crate::sentinels::Sentinels;
 use crate::target::{Target, Verdict, command};
 
 /// Time limit for an agent's health check.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Size of a flood of output, and of the part of it that is read.
 const FLOOD: u64 = 1 << 30;
 const READ_OF_FLOOD: u64 = 32 << 20;
@@ -100,7 +100,7 @@ pub(crate) async fn flood(product: &Product, sentinels: &Sentinels) -> Result<St
     };
     let waits = !is_over().await;
     drop(events);
-    skep_testkit::wait_until(PATIENCE * 6, async || match is_over().await {
+    skep_testkit::wait_until(TIMEOUT * 6, async || match is_over().await {
         true => Ok(()),
         false => Err("the command still prints"),
     })
@@ -239,7 +239,7 @@ async fn latencies(target: &Target, count: usize) -> Vec<Duration> {
     times
 }
 
-/// Asks the agent whether it is well, through the frontend.
+/// Asks the agent whether it is well, through the proxy.
 async fn health(product: &Product, target: &Target) -> Result<(), String> {
     let asked = async {
         let mut stream = TcpStream::connect(&product.address).await?;
@@ -252,7 +252,7 @@ async fn health(product: &Product, target: &Target) -> Result<(), String> {
         stream.read_to_end(&mut answer).await?;
         std::io::Result::Ok(String::from_utf8_lossy(&answer).into_owned())
     };
-    match tokio::time::timeout(PATIENCE, asked).await {
+    match tokio::time::timeout(TIMEOUT, asked).await {
         Ok(Ok(answer)) if answer.starts_with("HTTP/1.1 204") => Ok(()),
         Ok(Ok(answer)) => Err(answer.lines().next().unwrap_or_default().to_owned()),
         Ok(Err(error)) => Err(error.to_string()),

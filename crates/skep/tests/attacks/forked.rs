@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use skep_client::{InterpreterError, Place, RunOptions};
+use skep_client::{ContextRef, InterpreterError, RunOptions};
 use skep_wire::interpreter::AnswerLine;
 
 use crate::attack::{Attack, helper};
@@ -12,7 +12,7 @@ use crate::sentinels::Sentinels;
 use crate::target::{Target, Verdict, read_verdict};
 
 /// A zygote is warm, and code has run, within this time.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Verdicts of attacks in a kernel of one team while a kernel of another plays along.
 pub(crate) async fn against(
@@ -60,7 +60,7 @@ async fn run(target: &Target, code: &str) -> Result<String, InterpreterError> {
             env: target.surroundings.clone(),
             ..RunOptions::default()
         };
-        let place = Place::Language("python");
+        let place = ContextRef::Language("python");
         let mut execution = interpreter.execute(code, place, &options).await?;
         let mut said = String::new();
         while let Some(line) = execution.next().await? {
@@ -70,6 +70,6 @@ async fn run(target: &Target, code: &str) -> Result<String, InterpreterError> {
         }
         Ok(said)
     };
-    let ran = tokio::time::timeout(PATIENCE, running).await;
+    let ran = tokio::time::timeout(TIMEOUT, running).await;
     ran.expect("code ends in time")
 }

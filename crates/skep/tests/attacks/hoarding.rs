@@ -16,7 +16,7 @@ use crate::product::Product;
 use crate::sentinels::Sentinels;
 use crate::target::{Target, Verdict, command};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const LIBRARY: &str = include_str!("queues/queue.py");
 
 /// One kind of queue, or of lock.
@@ -99,7 +99,7 @@ impl Queue {
 /// Waits for the end of a sandbox and returns its reason.
 async fn end_reason(product: &Product, target: &Target) -> String {
     let (path, all) = (["skep", "sandboxes"], [("all", "true")]);
-    skep_testkit::wait_until(PATIENCE, async || {
+    skep_testkit::wait_until(TIMEOUT, async || {
         let records: Vec<SandboxRecord> = product.client.get_with(&path, &all).await.unwrap();
         let mut records = records.into_iter();
         let record = records.find(|record| record.sandbox_id == target.id);

@@ -15,7 +15,7 @@ use crate::target::Target;
 
 const CYCLES: usize = 240;
 const AT_A_TIME: usize = 6;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Time without change after which everything made ahead is there, as it is made one by one.
 const STEADY: Duration = Duration::from_secs(1);
 
@@ -106,7 +106,7 @@ async fn cycle(product: &Product, sentinels: &Sentinels, end: End, delay: Durati
         }
         End::AgentKilled => {
             kill_agent(product, &target);
-            skep_testkit::wait_until(PATIENCE, async || {
+            skep_testkit::wait_until(TIMEOUT, async || {
                 let answer = product
                     .client
                     .get::<serde_json::Value>(&["sandboxes", &target.id])
@@ -135,7 +135,7 @@ type Count = BTreeMap<&'static str, usize>;
 fn at_rest(product: &Product) -> Count {
     let mut seen = Count::new();
     let mut since = Instant::now();
-    skep_testkit::wait_for(PATIENCE, || {
+    skep_testkit::wait_for(TIMEOUT, || {
         let now = count(product);
         if now != seen {
             seen.clone_from(&now);
@@ -158,7 +158,7 @@ fn at_rest(product: &Product) -> Count {
 /// Waits until there is as much of everything as there was: the kernel lets go of some things a
 /// moment after the last process, and what nobody wanted may still have started.
 async fn settled(product: &Product, before: &Count) -> Count {
-    skep_testkit::wait_until(PATIENCE, async || {
+    skep_testkit::wait_until(TIMEOUT, async || {
         let listed: Vec<Listed> = product.client.get(&["sandboxes"]).await.unwrap();
         for sandbox in listed {
             product.try_kill(&sandbox.id).await;

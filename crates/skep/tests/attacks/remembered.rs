@@ -12,7 +12,7 @@ use crate::target::Target;
 
 const TABLE: &str = "/proc/net/nf_conntrack";
 const CONNECTIONS: usize = 50;
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Connects to somebody in the world, hears what they say, and closes.
 const CONNECT: &str = "import socket\nfor _ in range(50):\n \
     with socket.create_connection((\"93.184.216.34\", 80), 5) as connection:\n  \
@@ -26,7 +26,7 @@ pub(crate) async fn check(product: &Product, sentinels: &Sentinels) -> Result<St
     let (address, other) = (connect(&target).await, connect(&neighbour).await);
     let closed = remembered(&address);
     product.kill(&target).await;
-    skep_testkit::wait_until(PATIENCE, async || match remembered(&address) {
+    skep_testkit::wait_until(TIMEOUT, async || match remembered(&address) {
         0 => Ok(()),
         left => Err(format!("{left} are remembered after the end")),
     })

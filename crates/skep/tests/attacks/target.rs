@@ -9,7 +9,7 @@ use skep_client::{Client, ClientError, ExecEvent, ExecOptions};
 use crate::attack::helper;
 
 /// No attack takes longer, and one that does has found something.
-const PATIENCE: Duration = Duration::from_secs(40);
+const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// A variable in the environment of an attacker's neighbour that nobody else may read.
 pub(crate) fn secret() -> (String, String) {
@@ -62,7 +62,7 @@ impl Target {
     /// Runs a program and reads its verdict.
     pub(crate) async fn judge(&self, user: &str, command: &[String]) -> Verdict {
         let (program, arguments) = command.split_first().expect("a command has a program");
-        let ran = tokio::time::timeout(PATIENCE, self.run(user, program, arguments)).await;
+        let ran = tokio::time::timeout(TIMEOUT, self.run(user, program, arguments)).await;
         match ran {
             Ok(Ok(ran)) if ran.stdout.lines().count() == 1 => read_verdict(&ran.stdout),
             Ok(Ok(ran)) => Verdict::Unclear(format!("{ran:?}")),

@@ -16,7 +16,7 @@ use crate::product::Product;
 use crate::sentinels::Sentinels;
 use crate::target::Target;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Longer together than a path may be.
 const LEVELS: usize = 17;
 const LONG_NAME: usize = 240;
@@ -72,7 +72,7 @@ pub(crate) async fn undead(product: &Product, sentinels: &Sentinels) -> Result<S
     let while_frozen = look(product, &target).await;
     frozen.thaw();
     let start = Instant::now();
-    skep_testkit::wait_until(PATIENCE, async || match stuck(product).await.as_deref() {
+    skep_testkit::wait_until(TIMEOUT, async || match stuck(product).await.as_deref() {
         Some("0") => Ok(()),
         other => Err(format!("{other:?} are stuck")),
     })

@@ -7,7 +7,7 @@ const NAMES: [(&str, Defence); 24] = [
     ("own users", Defence::OwnUsers),
     ("own network", Defence::OwnNetwork),
     ("denied ranges", Defence::DeniedRanges),
-    ("closed machine", Defence::ClosedMachine),
+    ("closed machine", Defence::ClosedHost),
     ("closed neighbours", Defence::ClosedNeighbours),
     ("checked senders", Defence::CheckedSenders),
     ("checked names", Defence::CheckedNames),

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use hickory_proto::op::Message;
 use hickory_proto::rr::rdata::{A, CNAME};
 use hickory_proto::rr::{Name, RData, Record};
+use parking_lot::Mutex;
 use rustix::thread::UnshareFlags;
 
 /// The first argument that makes this executable the world.
@@ -137,14 +138,14 @@ fn remember(words: &UdpSocket, seen: &Seen) {
     loop {
         let (length, sender) = words.recv_from(&mut buffer).unwrap();
         let word = String::from_utf8_lossy(&buffer[..length]).into_owned();
-        seen.lock().unwrap().insert(word, sender.ip().to_string());
+        seen.lock().insert(word, sender.ip().to_string());
     }
 }
 
 fn tell(stream: TcpStream, seen: &Seen) {
     let mut word = String::new();
     BufReader::new(&stream).read_line(&mut word).ok();
-    let sender = seen.lock().unwrap().get(word.trim()).cloned();
+    let sender = seen.lock().get(word.trim()).cloned();
     let answer = sender.unwrap_or_else(|| "nobody".into());
     (&stream).write_all(answer.as_bytes()).ok();
 }

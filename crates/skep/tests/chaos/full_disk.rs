@@ -11,7 +11,7 @@ use skep_wire::rest::{NewSandbox, Sandbox, SandboxRecord};
 
 use crate::installation::Installation;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const MIB: u64 = 1 << 20;
 /// The server's whole disk. Sandboxes may write more than that.
 const DISK: u64 = 600;
@@ -100,7 +100,7 @@ async fn a_disk_that_fills_up_refuses_new_sandboxes_and_loses_nothing_of_the_rec
     assert_eq!(run(&client, &quiet, own).await.unwrap(), 0);
 
     let filler = Filler::leaving(&installation.data_dir(), LITTLE);
-    let refused = wait_until(PATIENCE, async || match create(&client).await {
+    let refused = wait_until(TIMEOUT, async || match create(&client).await {
         Ok(sandbox) => Err(format!("{} was admitted", sandbox.sandbox_id)),
         Err(error) => Ok(error),
     })
@@ -115,7 +115,7 @@ async fn a_disk_that_fills_up_refuses_new_sandboxes_and_loses_nothing_of_the_rec
     let write = "head -c 100M /dev/urandom > /var/tmp/lost; sync";
     // It may be cut off by its end.
     let _wrote = run(&client, &writer, write).await;
-    wait_until(PATIENCE, async || {
+    wait_until(TIMEOUT, async || {
         let reason = reason(&client, &writer).await;
         match reason.as_deref() {
             Some("disk_full") => Ok(()),
@@ -138,7 +138,7 @@ async fn a_disk_that_fills_up_refuses_new_sandboxes_and_loses_nothing_of_the_rec
     assert_eq!(reason(&client, &writer).await.as_deref(), Some("disk_full"));
 
     drop(filler);
-    let again = wait_until(PATIENCE, async || {
+    let again = wait_until(TIMEOUT, async || {
         let created = create(&client).await;
         created.map_err(|error| skep_telemetry::Chain(&error).to_string())
     })

@@ -1,11 +1,12 @@
 //! The server is killed at random moments under load, and nothing is lost.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use skep_client::Client;
 use skep_telemetry::Chain;
 use skep_testkit::{wait_for, wait_until};
@@ -50,7 +51,9 @@ async fn a_server_that_is_killed_at_any_moment_loses_nothing() {
     let asked = Timestamp::now();
     let mut witness = Witness::start(&client).await;
     let ends = ends_after(asked, Duration::from_secs(7200));
-    load::lock(&ledger).created(NOBODY, &witness.id, witness.token.clone(), ends);
+    ledger
+        .lock()
+        .created(NOBODY, &witness.id, witness.token.clone(), ends);
 
     let (mut slowest, mut most) = (Duration::ZERO, 0);
     for _ in 0..rounds() {
@@ -82,7 +85,7 @@ async fn a_server_that_is_killed_at_any_moment_loses_nothing() {
 /// Asks every sandbox that should live for an answer, all at once; says how many there are.
 async fn everybody_answers(client: &Client, ledger: &Shared) -> usize {
     let living: Vec<_> = {
-        let ledger = load::lock(ledger);
+        let ledger = ledger.lock();
         let all = (0..3).chain([NOBODY]);
         all.flat_map(|owner| ledger.living(owner)).collect()
     };
@@ -114,7 +117,7 @@ async fn settled(installation: &Installation, client: &Client, ledger: &Shared) 
         }
     })
     .await;
-    let foundlings = load::lock(ledger).check(&records);
+    let foundlings = ledger.lock().check(&records);
     for id in &foundlings {
         client.delete(&["sandboxes", id]).await.unwrap();
     }
@@ -127,9 +130,10 @@ async fn settled(installation: &Installation, client: &Client, ledger: &Shared) 
     tokio::task::block_in_place(|| {
         wait_for(ENDING, || {
             let found = Traces::find(installation);
-            match found == expected {
-                true => Ok(()),
-                false => Err(format!("{found:#?} is not {expected:#?}")),
+            if found == expected {
+                Ok(())
+            } else {
+                Err(format!("{found:#?} is not {expected:#?}"))
             }
         });
     });

@@ -11,7 +11,9 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use reqwest::Method;
-use skep_client::{Agent, Client, ExecEvent, ExecOptions, Interpreter, Place, Port, RunOptions};
+use skep_client::{
+    Agent, Client, ContextRef, ExecEvent, ExecOptions, Interpreter, Port, RunOptions,
+};
 use skep_testkit::wait_until;
 use skep_wire::interpreter::{AnswerLine, ContextOptions, ExecuteOptions, LimitOptions};
 use skep_wire::rest::{NewSandbox, Sandbox};
@@ -24,7 +26,7 @@ use rows::{ROWS, Row};
 /// A template with kernels for all of them.
 const TEMPLATE: &str = "code-interpreter-languages";
 /// Time limit for one wait on a busy host.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 /// Processor time, in microseconds, that a waiting kernel may use from look to look.
 const STILL: u64 = 20_000;
 /// No kernel needs as much for itself.
@@ -113,7 +115,7 @@ async fn failures_of(client: &Client, row: Row) -> Vec<String> {
     let mut failures = Vec::new();
     for (name, guarantee) in GUARANTEES {
         let began = std::time::Instant::now();
-        let outcome = tokio::time::timeout(PATIENCE, guarantee(&stage)).await;
+        let outcome = tokio::time::timeout(TIMEOUT, guarantee(&stage)).await;
         let outcome = outcome.unwrap_or_else(|_| Err("it takes too long".to_owned()));
         eprintln!(
             "{}: {name}: {outcome:?} after {:?}",
@@ -168,7 +170,7 @@ impl Stage {
     async fn run(&self, code: &str) -> Result<Answer, String> {
         self.run_with(
             code,
-            Place::Language(self.row.language),
+            ContextRef::Language(self.row.language),
             &RunOptions::default(),
         )
         .await
@@ -177,7 +179,7 @@ impl Stage {
     async fn run_with(
         &self,
         code: &str,
-        place: Place<'_>,
+        place: ContextRef<'_>,
         options: &RunOptions,
     ) -> Result<Answer, String> {
         let execution = self.interpreter.execute(code, place, options).await;
@@ -209,7 +211,7 @@ impl Stage {
             env: of_execution.iter().map(owned).collect::<BTreeMap<_, _>>(),
             ..RunOptions::default()
         };
-        let place = Place::Language(self.row.language);
+        let place = ContextRef::Language(self.row.language);
         let during = self.run_with(self.row.variables, place, &options).await?;
         of_execution.push(of_sandbox[0]);
         ensure(during.stdout.trim() == shown(&of_execution), &during)?;
@@ -220,7 +222,7 @@ impl Stage {
     }
 
     async fn folder(&self) -> Outcome {
-        let place = Place::Context(&self.other);
+        let place = ContextRef::Id(&self.other);
         let usual = RunOptions::default();
         let seen = self.run_with(self.row.folder, place, &usual).await?;
         ensure(seen.stdout.trim() == FOLDER, &seen)?;
@@ -235,7 +237,7 @@ impl Stage {
 
     async fn interrupt(&self) -> Outcome {
         self.run(self.row.keep).await?;
-        let place = Place::Language(self.row.language);
+        let place = ContextRef::Language(self.row.language);
         let options = RunOptions::default();
         let started = self
             .interpreter
@@ -290,7 +292,7 @@ impl Stage {
                 ..ExecuteOptions::default()
             },
         };
-        let place = Place::Language(self.row.language);
+        let place = ContextRef::Language(self.row.language);
         let answer = self.run_with(self.row.secret, place, &options).await?;
         ensure(answer.stdout.trim() == "***", &answer)
     }
@@ -309,17 +311,17 @@ impl Stage {
     async fn flood(&self) -> Outcome {
         let file = "/tmp/flooded";
         let code = self.row.flood.replace("FILE", file);
-        let place = Place::Language(self.row.language);
+        let place = ContextRef::Language(self.row.language);
         let options = RunOptions::default();
         let started = self.interpreter.execute(&code, place, &options).await;
         let execution = started.map_err(|error| format!("{error:?}"))?;
         let id = execution.id.clone().ok_or("an execution has an id")?;
         // Nobody reads: when hardly any processor time is used, the kernel waits. Some have
         // threads that are never quite still.
-        let last = std::sync::Mutex::new(None);
-        wait_until(PATIENCE, || async {
+        let last = parking_lot::Mutex::new(None);
+        wait_until(TIMEOUT, || async {
             let used = self.processor_time(&id).await?;
-            let before = last.lock().unwrap().replace(used);
+            let before = last.lock().replace(used);
             tokio::time::sleep(Duration::from_millis(300)).await;
             match before {
                 Some(before) if used > 0 && used.saturating_sub(before) < STILL => Ok(()),
@@ -360,7 +362,7 @@ impl Stage {
         let options = RunOptions::default();
         let waiting = self
             .interpreter
-            .execute(&wait, Place::Context(&self.other), &options)
+            .execute(&wait, ContextRef::Id(&self.other), &options)
             .await;
         let waiting = waiting.map_err(|error| format!("{error:?}"))?;
         let made = self.run(&make).await?;
@@ -370,7 +372,7 @@ impl Stage {
     }
 
     async fn memory(&self) -> Outcome {
-        let place = Place::Context(&self.other);
+        let place = ContextRef::Id(&self.other);
         let usual = RunOptions::default();
         let limited = RunOptions {
             skep: ExecuteOptions {

@@ -1,9 +1,10 @@
 //! Callers that keep the server busy until it is gone.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use skep_client::{Client, ClientError, ExecOptions};
 use skep_telemetry::Chain;
 use skep_wire::rest::{NewSandbox, Sandbox, SetTimeout};
@@ -36,10 +37,6 @@ impl Dice {
 
 /// A ledger that several callers write.
 pub(crate) type Shared = Arc<Mutex<Ledger>>;
-
-pub(crate) fn lock(ledger: &Shared) -> MutexGuard<'_, Ledger> {
-    ledger.lock().expect("a caller that panics fails the test")
-}
 
 /// Starts callers, each of which goes on until the server no longer answers.
 pub(crate) fn start(client: &Client, ledger: &Shared, seeds: &[u64]) -> JoinSet<()> {
@@ -79,7 +76,7 @@ impl Caller {
     }
 
     async fn call(&mut self) -> Result<(), ClientError> {
-        let living = lock(&self.ledger).living(self.owner);
+        let living = self.ledger.lock().living(self.owner);
         let chosen = match living.len() {
             0 => return self.create(LONG).await,
             count => usize::try_from(self.dice.below(count.try_into().unwrap())).unwrap(),
@@ -108,19 +105,19 @@ impl Caller {
             envd_access_token: token,
             ..
         } = sandbox;
-        lock(&self.ledger).created(self.owner, &id, token, ends);
+        self.ledger.lock().created(self.owner, &id, token, ends);
         Ok(())
     }
 
     async fn kill(&self, id: &str) -> Result<(), ClientError> {
-        lock(&self.ledger).kill_asked(id);
+        self.ledger.lock().kill_asked(id);
         self.client.delete(&["sandboxes", id]).await?;
-        lock(&self.ledger).kill_answered(id);
+        self.ledger.lock().kill_answered(id);
         Ok(())
     }
 
     async fn set_timeout(&self, id: &str) -> Result<(), ClientError> {
-        lock(&self.ledger).deadline_asked(id);
+        self.ledger.lock().deadline_asked(id);
         let asked = Timestamp::now();
         let body = SetTimeout {
             timeout: i64::try_from(LONG.as_secs()).unwrap() + 7,
@@ -128,12 +125,12 @@ impl Caller {
         let path = ["sandboxes", id, "timeout"];
         self.client.post_silent(&path, &body).await?;
         let ends = ends_after(asked, LONG + Duration::from_secs(7));
-        lock(&self.ledger).deadline_answered(id, ends);
+        self.ledger.lock().deadline_answered(id, ends);
         Ok(())
     }
 
     async fn run(&self, id: &str) -> Result<(), ClientError> {
-        let token = lock(&self.ledger).token(id);
+        let token = self.ledger.lock().token(id);
         let agent = self.client.agent(id, token.as_deref());
         let ran = async {
             let mut command = agent.exec("true", &[], &ExecOptions::default()).await?;
@@ -143,7 +140,9 @@ impl Caller {
         match ran.await {
             // Its second was over in the middle.
             Err(_)
-                if !lock(&self.ledger)
+                if !self
+                    .ledger
+                    .lock()
                     .living(self.owner)
                     .contains(&id.to_owned()) =>
             {

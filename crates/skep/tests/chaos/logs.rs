@@ -8,7 +8,7 @@ use skep_wire::rest::{LogEntry, LogLevel, LogsV2, NewSandbox, Sandbox};
 
 use crate::installation::Installation;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 async fn create(client: &Client) -> (String, Agent) {
     let body = NewSandbox {
@@ -77,14 +77,15 @@ async fn a_flood_ends_in_a_log_of_bounded_size_that_tells_of_its_loss() {
     let (id, agent) = create(&client).await;
     run(&agent, "yes flood | head -c 20000000").await;
     // The note comes with the next entry that is slow enough.
-    wait_until(PATIENCE, || async {
+    wait_until(TIMEOUT, || async {
         run(&agent, "true").await;
         let path = ["v2", "sandboxes", &id, "logs"];
         let query = [("search", "too fast"), ("level", "warn")];
         let logs: LogsV2 = client.get_with(&path, &query).await.unwrap();
-        match logs.logs.is_empty() {
-            true => Err("the loss is not told"),
-            false => Ok(()),
+        if logs.logs.is_empty() {
+            Err("the loss is not told")
+        } else {
+            Ok(())
         }
     })
     .await;

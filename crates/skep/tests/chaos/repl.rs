@@ -6,7 +6,7 @@ use serde_json::Value;
 use skep_testkit::wait_for;
 
 use crate::installation::{INTERPRETER, Installation};
-use crate::terminal::{PATIENCE, Screen};
+use crate::terminal::{Screen, TERMINAL_TIMEOUT};
 
 #[test]
 fn a_prompt_remembers_waits_for_whole_code_and_survives_ctrl_c() {
@@ -49,7 +49,7 @@ fn a_prompt_remembers_waits_for_whole_code_and_survives_ctrl_c() {
     screen.type_in("answer\r");
     screen.expect("NameError");
     screen.type_in("\u{4}");
-    let ended = wait_for(PATIENCE, || {
+    let ended = wait_for(TERMINAL_TIMEOUT, || {
         screen.program.try_wait().unwrap().ok_or("it goes on")
     });
     assert_eq!(ended.code(), Some(0));

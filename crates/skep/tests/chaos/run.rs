@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::installation::{INTERPRETER, Installation};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 struct World {
     installation: Installation,
@@ -197,7 +197,7 @@ fn output_streams_and_ctrl_c_interrupts_the_code_and_shows_where_it_was() {
         assert_eq!(out.next().unwrap().unwrap(), word);
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     }
-    let ended = wait_for(PATIENCE, || child.try_wait().unwrap().ok_or("it goes on"));
+    let ended = wait_for(TIMEOUT, || child.try_wait().unwrap().ok_or("it goes on"));
     assert_eq!(ended.code(), Some(130));
     assert_eq!(world.sandboxes(), serde_json::json!([]), "none is left");
 }

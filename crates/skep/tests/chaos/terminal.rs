@@ -3,9 +3,10 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 use skep_testkit::wait_for;
@@ -13,7 +14,7 @@ use skep_wire::rest::{NewSandbox, Sandbox};
 
 use crate::installation::Installation;
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TERMINAL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A terminal with a program in it, as a person would have it.
 pub(crate) struct Screen {
@@ -57,7 +58,7 @@ impl Screen {
             let mut bytes = [0; 4096];
             while let Ok(length @ 1..) = screen.read(&mut bytes) {
                 let text = String::from_utf8_lossy(&bytes[..length]);
-                written.lock().unwrap().push_str(&text);
+                written.lock().push_str(&text);
             }
         });
         Self {
@@ -75,22 +76,23 @@ impl Screen {
     /// Types until there is an answer: what is typed while nobody listens is lost.
     pub(crate) fn insist(&mut self, keys: &str, text: &str) {
         let mut typed: Option<Instant> = None;
-        wait_for(PATIENCE, || {
+        wait_for(TERMINAL_TIMEOUT, || {
             if typed.is_none_or(|typed| typed.elapsed() > Duration::from_secs(1)) {
                 self.type_in(keys);
                 typed = Some(Instant::now());
             }
-            let shown = self.shown.lock().unwrap();
+            let shown = self.shown.lock();
             shown.contains(text).then_some(()).ok_or("no answer yet")
         });
     }
 
     pub(crate) fn expect(&self, text: &str) {
-        wait_for(PATIENCE, || {
-            let shown = self.shown.lock().unwrap();
-            match shown.contains(text) {
-                true => Ok(()),
-                false => Err(format!("no {text:?} in {shown:?}")),
+        wait_for(TERMINAL_TIMEOUT, || {
+            let shown = self.shown.lock();
+            if shown.contains(text) {
+                Ok(())
+            } else {
+                Err(format!("no {text:?} in {shown:?}"))
             }
         });
     }
@@ -137,7 +139,7 @@ async fn a_shell_in_a_sandbox_has_the_size_and_the_keys_and_outlives_the_server(
     screen.expect("trying again");
     screen.insist("echo a''gain\r", "again\r\n");
     screen.type_in("exit 7\r");
-    let ended = wait_for(PATIENCE, || {
+    let ended = wait_for(TERMINAL_TIMEOUT, || {
         screen.program.try_wait().unwrap().ok_or("it goes on")
     });
     assert_eq!(ended.code(), Some(7));

@@ -1,7 +1,7 @@
 //! Traces as a collector receives them, decoded by OpenTelemetry's own types.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -11,6 +11,7 @@ use axum::routing::post;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use parking_lot::Mutex;
 use prost::Message as _;
 use skep_client::{Client, ExecOptions};
 use skep_testkit::wait_until;
@@ -19,7 +20,7 @@ use tokio::net::TcpListener;
 
 use crate::installation::Installation;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const STRANGER: &str = "1bf7651916cd43dd8448eb211c80319d";
 const CALLER: &str = "b7ad6b7169203331";
@@ -45,7 +46,7 @@ impl Collector {
     }
 
     fn spans(&self) -> Vec<Span> {
-        let batches = self.batches.lock().unwrap();
+        let batches = self.batches.lock();
         let requests =
             (batches.iter()).map(|bytes| ExportTraceServiceRequest::decode(bytes.clone()).unwrap());
         let resources = requests.flat_map(|request| request.resource_spans);
@@ -70,7 +71,7 @@ async fn take(State(collector): State<Collector>, headers: HeaderMap, body: Byte
     {
         return StatusCode::UNAUTHORIZED;
     }
-    collector.batches.lock().unwrap().push(body);
+    collector.batches.lock().push(body);
     StatusCode::OK
 }
 
@@ -144,14 +145,15 @@ async fn the_way_of_a_create_is_told_to_the_collector() {
         assert!(visit.send().await.unwrap().status().is_success());
     }
 
-    let spans = wait_until(PATIENCE, async || {
+    let spans = wait_until(TIMEOUT, async || {
         let spans = collector.spans();
         let told = |name: &str| spans.iter().any(|span| span.name == name);
         let listings = spans.iter().filter(|span| span.name == "GET /v2/sandboxes");
         let visits = spans.iter().filter(|span| span.name == "proxy");
-        match told("POST /v2/sandboxes") && listings.count() == 2 && visits.count() == 3 {
-            true => Ok(spans),
-            false => Err(format!("{spans:?}")),
+        if told("POST /v2/sandboxes") && listings.count() == 2 && visits.count() == 3 {
+            Ok(spans)
+        } else {
+            Err(format!("{spans:?}"))
         }
     })
     .await;
@@ -169,10 +171,10 @@ async fn the_way_of_a_create_is_told_to_the_collector() {
     for (parent, child) in [
         ("POST /v2/sandboxes", "create sandbox"),
         ("create sandbox", "resolve template"),
-        ("create sandbox", "start on machine"),
+        ("create sandbox", "start on host"),
         ("create sandbox", "record order"),
-        ("start on machine", "launch"),
-        ("start on machine", "record start"),
+        ("start on host", "launch"),
+        ("start on host", "record start"),
         ("launch", "prepare disk and cgroups"),
         ("launch", "run launcher"),
         ("launch", "wait for agent"),
@@ -203,7 +205,7 @@ async fn the_way_of_a_create_is_told_to_the_collector() {
     assert!(paths.contains(&start), "{paths:?}");
 
     let token = sandbox.envd_access_token.clone().unwrap();
-    let everything = collector.batches.lock().unwrap().concat();
+    let everything = collector.batches.lock().concat();
     for secret in ["a-hidden-word", token.as_str(), key.as_str()] {
         let secret = secret.as_bytes();
         let told = everything.windows(secret.len()).any(|part| part == secret);
@@ -228,12 +230,13 @@ async fn a_collector_that_is_away_or_silent_changes_nothing() {
         let sandbox: Sandbox = client.post(&["v2", "sandboxes"], &body).await.unwrap();
         say(&client, &sandbox, "word").await;
         let lost = "skep_trace_spans_dropped_total{reason=\"not_delivered\"} ";
-        wait_until(PATIENCE, async || {
+        wait_until(TIMEOUT, async || {
             let text = client.get_text(&["skep", "metrics"]).await.unwrap();
             let count = text.lines().find_map(|line| line.strip_prefix(lost));
-            match count.is_some_and(|count| count != "0") {
-                true => Ok(()),
-                false => Err(format!("{count:?}")),
+            if count.is_some_and(|count| count != "0") {
+                Ok(())
+            } else {
+                Err(format!("{count:?}"))
             }
         })
         .await;

@@ -8,7 +8,7 @@ use skep_wire::rest::{NewSandbox, Sandbox};
 /// Counts in lines, some twenty a second.
 const COUNT: &str = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done";
 /// Time limit for any answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 const SIZE: TerminalSize = TerminalSize { cols: 80, rows: 24 };
 
 /// A sandbox with running state, and the expected progress of that state.
@@ -58,7 +58,7 @@ impl Witness {
     pub(crate) async fn check_cut(&mut self) {
         let mut stream = self.stream.take().expect("it is put back by each check");
         let cut = loop {
-            let event = tokio::time::timeout(PATIENCE, stream.next());
+            let event = tokio::time::timeout(EVENT_TIMEOUT, stream.next());
             match event.await.expect("a cut stream does not hang") {
                 Ok(Some(ExecEvent::Stdout(_))) => {}
                 other => break other,
@@ -97,7 +97,7 @@ impl Witness {
 }
 
 async fn next(stream: &mut ExecStream) -> ExecEvent {
-    let event = tokio::time::timeout(PATIENCE, stream.next()).await;
+    let event = tokio::time::timeout(EVENT_TIMEOUT, stream.next()).await;
     let event = event.expect("nothing comes").unwrap();
     event.expect("the stream goes on")
 }

@@ -23,7 +23,7 @@ fn hostile_tree(names: usize) -> tempfile::TempDir {
 
 fn listed(room: Room, tree: &tempfile::TempDir) -> Result<Vec<EntryInfo>, String> {
     let path = tree.path().to_str().unwrap();
-    list_within(room, path, 100, &Names::default()).map_err(|error| error.to_string())
+    list_within(room, path, 100, &OwnerNames::default()).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn names_alone_are_counted_before_anything_is_described() {
         fs::write(tree.path().join(format!("{number}")), "").unwrap();
     }
     let directory = Directory::find(tree.path()).unwrap();
-    let names = Names::default();
+    let names = OwnerNames::default();
     let mut listing = Listing {
         shown_as: "/",
         names: &names,

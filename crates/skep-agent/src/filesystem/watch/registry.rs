@@ -1,8 +1,9 @@
 //! Watches that are asked from time to time instead of streamed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Watch;
@@ -28,7 +29,7 @@ struct Registered {
 impl Watchers {
     /// Keeps a watch; answers the name by which it can be asked. `None` if there are too many.
     pub(super) fn add(&self, watch: Arc<Watch>) -> Option<String> {
-        let mut watchers = self.lock();
+        let mut watchers = self.watchers.lock();
         if watchers.len() >= MAX_WATCHERS {
             return None;
         }
@@ -51,18 +52,15 @@ impl Watchers {
     }
 
     pub(super) fn find(&self, id: &str) -> Option<Arc<Watch>> {
-        self.lock()
+        self.watchers
+            .lock()
             .get(id)
             .map(|registered| Arc::clone(&registered.watch))
     }
 
     /// Ends a watch; answers whether there was one.
     pub(super) fn remove(&self, id: &str) -> bool {
-        self.lock().remove(id).is_some()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Registered>> {
-        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watchers.lock().remove(id).is_some()
     }
 }
 

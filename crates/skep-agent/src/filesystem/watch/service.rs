@@ -31,7 +31,7 @@ async fn open(
 ) -> Result<Arc<Watch>, FileError> {
     let requested = wanted.path.clone();
     let path = with_view(agent, context, move |view| view.resolve(&requested)).await?;
-    let (accounts, memory) = (agent.place.accounts.clone(), agent.watchers.memory());
+    let (accounts, memory) = (agent.spawner.accounts.clone(), agent.watchers.memory());
     Watch::start(Wanted { path, ..wanted }, accounts, memory).await
 }
 

@@ -7,9 +7,9 @@ use super::*;
 const FILES: usize = 200;
 const SCARCE: usize = 32 << 10;
 
-fn watch(folder: &Path, bytes: usize) -> (Result<Arc<Watch>, FileError>, Arc<Memory>) {
+fn watch(directory: &Path, bytes: usize) -> (Result<Arc<Watch>, FileError>, Arc<Memory>) {
     let wanted = Wanted {
-        path: folder.to_str().unwrap().to_owned(),
+        path: directory.to_str().unwrap().to_owned(),
         recursive: true,
         include_entry: true,
         allow_network_mounts: false,
@@ -24,8 +24,8 @@ fn watch(folder: &Path, bytes: usize) -> (Result<Arc<Watch>, FileError>, Arc<Mem
 }
 
 /// Makes a directory with many long names in it, before it can be watched.
-fn make(folder: &Path) {
-    let new = folder.join("new");
+fn make(directory: &Path) {
+    let new = directory.join("new");
     fs::create_dir(&new).unwrap();
     for number in 0..FILES {
         fs::write(new.join(format!("{number}{}", "x".repeat(200))), "").unwrap();
@@ -39,17 +39,17 @@ async fn take(watch: &Arc<Watch>) -> Result<usize, Gap> {
 
 #[tokio::test]
 async fn what_a_watch_keeps_is_bounded_and_what_is_lost_is_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let (hungry, memory) = watch(folder.path(), SCARCE);
-    let (control, plenty) = watch(folder.path(), 64 << 20);
+    let directory = tempfile::tempdir().unwrap();
+    let (hungry, memory) = watch(directory.path(), SCARCE);
+    let (control, plenty) = watch(directory.path(), 64 << 20);
     let (hungry, control) = (hungry.unwrap(), control.unwrap());
     let (before, plenty_before) = (memory.left(), plenty.left());
-    make(folder.path());
+    make(directory.path());
 
     assert_eq!(take(&control).await, Ok(FILES + 1));
     hungry.absorb().await.unwrap();
     assert_eq!(take(&hungry).await, Err(Gap::Overflow));
-    fs::write(folder.path().join("later"), "").unwrap();
+    fs::write(directory.path().join("later"), "").unwrap();
     hungry.absorb().await.unwrap();
     take(&hungry).await.unwrap();
     // The new directory is watched, and nothing else is kept of what happened.
@@ -62,13 +62,13 @@ async fn what_a_watch_keeps_is_bounded_and_what_is_lost_is_told() {
 
 #[tokio::test]
 async fn what_was_announced_is_forgotten_when_the_kernel_has_told_all() {
-    let folder = tempfile::tempdir().unwrap();
-    let (watch, memory) = watch(folder.path(), 64 << 20);
+    let directory = tempfile::tempdir().unwrap();
+    let (watch, memory) = watch(directory.path(), 64 << 20);
     let watch = watch.unwrap();
-    make(folder.path());
+    make(directory.path());
     // One reading to find the directory, and all that was in it.
     let batch = watch.take().await.unwrap().unwrap();
-    assert!(watch.tree.lock().unwrap().has_settled());
+    assert!(watch.tree.lock().has_settled());
     let kept = memory.left();
     drop(batch);
     assert!(memory.left() > kept, "a batch that is not sent yet counts");
@@ -76,14 +76,14 @@ async fn what_was_announced_is_forgotten_when_the_kernel_has_told_all() {
 
 #[tokio::test]
 async fn a_tree_of_too_many_directories_is_not_watched() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for number in 0..FILES {
         let name = format!("{number}{}", "x".repeat(200));
-        fs::create_dir(folder.path().join(name)).unwrap();
+        fs::create_dir(directory.path().join(name)).unwrap();
     }
-    let (refused, memory) = watch(folder.path(), SCARCE);
+    let (refused, memory) = watch(directory.path(), SCARCE);
     assert!(matches!(refused, Err(FileError::TooManyWatches)));
     assert_eq!(memory.left(), SCARCE);
-    let (control, _) = watch(folder.path(), 64 << 20);
+    let (control, _) = watch(directory.path(), 64 << 20);
     control.unwrap();
 }

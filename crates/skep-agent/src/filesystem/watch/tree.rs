@@ -16,7 +16,7 @@ use super::{Gap, Wanted};
 use crate::filesystem::{entry, size};
 use crate::path;
 use crate::rootfs::{Directory, Name};
-use crate::users::{Accounts, Names};
+use crate::users::{Accounts, OwnerNames};
 
 /// Events that wait to be taken; the kernel's own queue is as long.
 const MAX_PENDING: usize = 16_384;
@@ -31,7 +31,7 @@ pub(super) struct Tree {
     wanted: Wanted,
     accounts: Accounts,
     /// The parsed account files, from the first time they are needed to the end of a reading.
-    names: Option<Names>,
+    names: Option<OwnerNames>,
     /// Paths by the kernel's number, relative to the watched directory, which is empty itself.
     directories: HashMap<i32, String>,
     directories_share: Share,

@@ -169,8 +169,8 @@ async fn an_upload_that_is_cut_off_leaves_what_was_there() {
 #[tokio::test]
 async fn a_cut_upload_is_removed_where_it_is_and_not_where_its_path_leads_by_then() {
     let agent = TestAgent::start();
-    for folder in ["place", "victim"] {
-        std::fs::create_dir(agent.at(folder)).unwrap();
+    for directory in ["place", "victim"] {
+        std::fs::create_dir(agent.at(directory)).unwrap();
     }
     std::fs::write(agent.at("victim/file"), "precious").unwrap();
     let swap_when_begun = || {
@@ -279,7 +279,11 @@ async fn what_a_full_disk_has_no_room_for_leaves_nothing_behind() {
         .post("/files/compose", &[json], body.to_string())
         .await;
     assert_eq!(told(&answer), "507 507 not enough disk space available");
-    assert_eq!(names(), before, "no torn file, no folder, and both sources");
+    assert_eq!(
+        names(),
+        before,
+        "no torn file, no directory, and both sources"
+    );
 
     // A directory takes an inode, of which there are few here; those above it go again.
     let deep = "d/".repeat(40);

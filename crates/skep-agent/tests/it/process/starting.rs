@@ -24,7 +24,7 @@ fn stuck(patience: Duration) -> (TestAgent, File) {
     fill(&full);
     let agent = TestAgent::with_options(&json!({}), |options| {
         options.work_cgroups = vec![full];
-        options.start_patience = patience;
+        options.start_timeout = patience;
     });
     (agent, File::from(read))
 }

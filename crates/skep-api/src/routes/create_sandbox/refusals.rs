@@ -1,7 +1,10 @@
 //! Refusal of options that a sandbox cannot have yet, in the contract's own words where it has
 //! some. None is accepted and ignored.
 
+use std::collections::BTreeMap;
+
 use axum::http::StatusCode;
+use serde_json::Value;
 use skep_wire::rest::{Network, NewSandbox};
 
 use crate::error::ApiError;
@@ -9,27 +12,57 @@ use crate::error::ApiError;
 pub(super) fn check(body: &NewSandbox, secure: bool) -> Result<(), ApiError> {
     lifecycle(body)?;
     if let Some(network) = &body.network {
-        self::network(network, secure)?;
+        public_access(network, secure)?;
+        egress_proxy(network)?;
+        let refusals = [
+            (
+                asks(&network.rules, BTreeMap::is_empty),
+                "Network transform rules are not available for your team.",
+            ),
+            (
+                asks(&network.allow_out, Vec::is_empty)
+                    || asks(&network.deny_out, Vec::is_empty)
+                    || network.dns_servers.is_some(),
+                "Egress rules (network.allowOut, network.denyOut, network.dnsServers) are not \
+                 available for your team; allow_internet_access is.",
+            ),
+            (
+                asks(&network.mask_request_host, String::is_empty),
+                "Host masking (network.maskRequestHost) is not available for your team.",
+            ),
+            (
+                asks(&network.https_ports, Vec::is_empty),
+                "HTTPS ports (network.httpsPorts) are not available for your team.",
+            ),
+        ];
+        refuse_first(&refusals)?;
     }
-    if body.mcp.as_ref().is_some_and(|mcp| !mcp.is_null()) {
-        return Err(unavailable(
+    refuse_first(&[
+        (
+            asks(&body.mcp, Value::is_null),
             "MCP servers (mcp) are not available for your team.",
-        ));
-    }
-    let tokens = body.iam.as_ref().and_then(|iam| iam.tokens.as_ref());
-    if tokens.is_some_and(|tokens| !tokens.is_empty()) {
-        return Err(unavailable(
+        ),
+        (
+            (body.iam.as_ref()).is_some_and(|iam| asks(&iam.tokens, BTreeMap::is_empty)),
             "Sandbox IAM workload tokens are not available for your team.",
-        ));
+        ),
+        (
+            asks(&body.volume_mounts, Vec::is_empty),
+            "Volume mounts are not enabled.",
+        ),
+    ])
+}
+
+/// Returns true if an option has a value that asks for something.
+fn asks<T>(option: &Option<T>, is_empty: impl FnOnce(&T) -> bool) -> bool {
+    option.as_ref().is_some_and(|value| !is_empty(value))
+}
+
+fn refuse_first(refusals: &[(bool, &str)]) -> Result<(), ApiError> {
+    match refusals.iter().find(|(asked, _)| *asked) {
+        Some((_, message)) => Err(unavailable(message)),
+        None => Ok(()),
     }
-    if body
-        .volume_mounts
-        .as_ref()
-        .is_some_and(|mounts| !mounts.is_empty())
-    {
-        return Err(unavailable("Volume mounts are not enabled."));
-    }
-    Ok(())
 }
 
 fn lifecycle(body: &NewSandbox) -> Result<(), ApiError> {
@@ -58,65 +91,31 @@ fn lifecycle(body: &NewSandbox) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn network(network: &Network, secure: bool) -> Result<(), ApiError> {
-    if network.allow_public_traffic == Some(false) {
-        return Err(match secure {
-            false => ApiError::bad_request(
-                "secure_required",
-                "You cannot create a sandbox without public access unless you enable secure \
-                 envd access via 'secure' flag.",
-            ),
-            true => unavailable(
-                "Private ingress (network.allowPublicTraffic) is not available for your team.",
-            ),
-        });
+fn public_access(network: &Network, secure: bool) -> Result<(), ApiError> {
+    if network.allow_public_traffic != Some(false) {
+        return Ok(());
     }
-    if network
-        .egress_proxy
-        .as_ref()
-        .is_some_and(|proxy| !proxy.is_null())
-    {
-        return Err(ApiError::new(
-            StatusCode::FORBIDDEN,
-            "feature_unavailable",
-            "Egress proxy (network.egressProxy) is not enabled for this team.",
+    if !secure {
+        return Err(ApiError::bad_request(
+            "secure_required",
+            "You cannot create a sandbox without public access unless you enable secure \
+             envd access via 'secure' flag.",
         ));
     }
-    if network
-        .rules
-        .as_ref()
-        .is_some_and(|rules| !rules.is_empty())
-    {
-        return Err(unavailable(
-            "Network transform rules are not available for your team.",
-        ));
+    Err(unavailable(
+        "Private ingress (network.allowPublicTraffic) is not available for your team.",
+    ))
+}
+
+fn egress_proxy(network: &Network) -> Result<(), ApiError> {
+    if !asks(&network.egress_proxy, Value::is_null) {
+        return Ok(());
     }
-    let given = |list: &Option<Vec<String>>| list.as_ref().is_some_and(|list| !list.is_empty());
-    if given(&network.allow_out) || given(&network.deny_out) || network.dns_servers.is_some() {
-        return Err(unavailable(
-            "Egress rules (network.allowOut, network.denyOut, network.dnsServers) are not \
-             available for your team; allow_internet_access is.",
-        ));
-    }
-    if network
-        .mask_request_host
-        .as_ref()
-        .is_some_and(|host| !host.is_empty())
-    {
-        return Err(unavailable(
-            "Host masking (network.maskRequestHost) is not available for your team.",
-        ));
-    }
-    if network
-        .https_ports
-        .as_ref()
-        .is_some_and(|ports| !ports.is_empty())
-    {
-        return Err(unavailable(
-            "HTTPS ports (network.httpsPorts) are not available for your team.",
-        ));
-    }
-    Ok(())
+    Err(ApiError::new(
+        StatusCode::FORBIDDEN,
+        "feature_unavailable",
+        "Egress proxy (network.egressProxy) is not enabled for this team.",
+    ))
 }
 
 fn unavailable(message: &str) -> ApiError {

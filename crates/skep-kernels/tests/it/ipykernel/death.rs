@@ -43,7 +43,7 @@ async fn what_was_printed_before_the_death_is_heard() {
 #[tokio::test]
 async fn a_kill_for_want_of_memory_is_told_apart() {
     let world = world();
-    let flag = world.folder.path().join("go on");
+    let flag = world.directory.path().join("go on");
     let code = format!(
         "import os, time\nprint('go', flush=True)\nwhile not os.path.exists({flag:?}): time.sleep(0.01)\nos.kill(os.getpid(), 9)"
     );

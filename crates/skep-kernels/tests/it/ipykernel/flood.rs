@@ -59,7 +59,7 @@ async fn no_message_is_lost_when_nobody_is_there_to_read() {
         let world = world_of(environment, "signal");
         // So many messages that the kernel's socket is full, while this whole process does
         // not get to run.
-        let mark = world.folder.path().join("mark");
+        let mark = world.directory.path().join("mark");
         let code = format!(
             "print('go', flush=True)\nfor n in range(20_000):\n    display({{'text/plain': str(n)}}, raw=True)\n    if n == 3000: open({mark:?}, 'w')"
         );

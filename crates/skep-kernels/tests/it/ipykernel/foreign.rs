@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use skep_kernels::fake::FakeSurroundings;
-use skep_kernels::{Contexts, Installed, Order};
+use skep_kernels::{Contexts, ExecuteRequest, KernelSpecs};
 
 use super::{USUAL_ENVIRONMENT, until_said};
 use crate::processes::Children;
-use crate::talk::{all, order, run};
+use crate::talk::{all, request, run};
 
 /// Somebody else's kernel for a language without an encoder, with a `kernel.json` of its own.
 pub(super) const PACKAGE: &str = "bash_kernel==0.10.0";
@@ -15,9 +15,9 @@ pub(super) const PACKAGE: &str = "bash_kernel==0.10.0";
 #[tokio::test]
 async fn any_kernel_that_is_installed_runs_by_its_name() {
     let kernels = USUAL_ENVIRONMENT.join("share/jupyter/kernels");
-    let installed = Installed::new(move || vec![kernels.clone()], Arc::new(Children::default()));
-    let surroundings = Arc::new(FakeSurroundings::default());
-    let contexts = Contexts::new(Arc::new(installed), surroundings, &[]);
+    let installed = KernelSpecs::new(move || vec![kernels.clone()], Arc::new(Children::default()));
+    let settings = Arc::new(FakeSurroundings::default());
+    let contexts = Contexts::new(Arc::new(installed), settings, &[]);
     let bash = contexts.default_of("bash").unwrap();
     let words = run(&contexts, &bash, "kept=kept; echo $kept").await;
     assert_eq!(words, ["accepted 1", "kept", "ended ok"]);
@@ -27,7 +27,7 @@ async fn any_kernel_that_is_installed_runs_by_its_name() {
 
     // The word comes when the shell waits: this kernel may miss an interrupt while it reads a line.
     let mut execution = contexts
-        .execute(&bash, order("(sleep 0.5; echo go) & sleep 1000"))
+        .execute(&bash, request("(sleep 0.5; echo go) & sleep 1000"))
         .unwrap();
     until_said(&mut execution, "go").await;
     drop(execution);
@@ -35,9 +35,9 @@ async fn any_kernel_that_is_installed_runs_by_its_name() {
     assert_eq!(words[words.len() - 2..], ["kept", "ended ok"]);
 
     // What cannot be said in its language is not silently left out.
-    let with_variables = Order {
+    let with_variables = ExecuteRequest {
         variables: [("A".to_owned(), "a".to_owned())].into(),
-        ..order("echo ${A-unset}")
+        ..request("echo ${A-unset}")
     };
     let words = all(contexts.execute(&bash, with_variables).unwrap()).await;
     let untold = "[env_vars are not set: nobody knows how to tell that to a kernel for 'bash']";
@@ -49,7 +49,7 @@ async fn any_kernel_that_is_installed_runs_by_its_name() {
         .unwrap();
     let words = run(&contexts, &other.id, "echo here").await;
     assert!(
-        words[0].starts_with("[the folder of the context is not entered"),
+        words[0].starts_with("[the directory of the context is not entered"),
         "{words:?}"
     );
 }

@@ -10,7 +10,7 @@ use skep_wire::agent::fork::{ForkAnswer, ForkRequest, GO, MAX_ANSWER};
 
 use crate::double::QUESTION;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn request(uid: u32, question: &str) -> Vec<u8> {
     let request = ForkRequest {
@@ -29,7 +29,7 @@ fn sealed(content: &[u8]) -> OwnedFd {
 
 fn exchange(server: &OwnedFd, descriptors: &[std::os::fd::BorrowedFd<'_>]) -> Option<Packet> {
     packet::send(server, b"f", descriptors).ok()?;
-    packet::receive(server, MAX_ANSWER, Instant::now() + PATIENCE)
+    packet::receive(server, MAX_ANSWER, Instant::now() + ANSWER_TIMEOUT)
         .ok()
         .flatten()
 }

@@ -15,5 +15,5 @@ files = [os.memfd_create("locked") for _ in range(LOCKS // 500)]
 for file in files:
     for at in range(500):
         lock(file, at)
-time.sleep(PATIENCE)
+time.sleep(HOLD_SECONDS)
 escaped(f"{LOCKS} locks")

@@ -15,7 +15,7 @@ def lock():
         for at in range(500):
             wanted = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 2 * at, 1, 0)
             fcntl.fcntl(file, F_OFD_SETLK, wanted)
-    time.sleep(PATIENCE)
+    time.sleep(HOLD_SECONDS)
 
 
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

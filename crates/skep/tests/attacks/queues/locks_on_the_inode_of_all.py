@@ -7,5 +7,5 @@ LOCKS = 3_000
 event = os.eventfd(0)
 for at in range(LOCKS):
     fcntl.lockf(event, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 2 * at)
-time.sleep(PATIENCE)
+time.sleep(HOLD_SECONDS)
 escaped(f"{LOCKS} locks")

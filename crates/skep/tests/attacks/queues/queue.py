@@ -6,7 +6,7 @@ import time
 # More than the sockets of any sandbox that the suite makes may hold.
 ENOUGH = 400 << 20
 # Whoever ends sandboxes for it has done so in this time.
-PATIENCE = 10
+HOLD_SECONDS = 10
 SO_RCVBUF = 8
 
 
@@ -34,6 +34,6 @@ def hoard(fill):
     while len(kept) < 8000:
         kept.append(fill())
         if len(kept) % 8 == 0 and waiting() >= ENOUGH:
-            time.sleep(PATIENCE)
+            time.sleep(HOLD_SECONDS)
             escaped(f"{waiting() >> 20} MiB in {len(kept)} sockets")
     held(f"no more than {waiting() >> 20} MiB in {len(kept)} sockets")

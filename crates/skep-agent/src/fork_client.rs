@@ -1,0 +1,162 @@
+//! Kernels that the server forks into this sandbox, so that they need not be started.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::process::Pid;
+use skep_linux::packet;
+use skep_wire::agent::fork::{ForkAnswer, ForkRequest, GO, MAX_ANSWER};
+
+/// Time limit for an answer of the server. Starting a kernel takes about as long.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// The server, as far as it forks kernels.
+#[derive(Debug)]
+pub(crate) struct ForkClient {
+    /// Held from a question to its answer. Empty when an answer did not come: a late one would
+    /// be taken for that to the next question.
+    server: Mutex<Option<OwnedFd>>,
+}
+
+/// A kernel that waits for its first word.
+#[derive(Debug)]
+pub(crate) struct Forked {
+    pub(crate) pid: Pid,
+    go: OwnedFd,
+}
+
+impl ForkClient {
+    pub(crate) fn new(server: OwnedFd) -> Self {
+        Self {
+            server: Mutex::new(Some(server)),
+        }
+    }
+
+    /// Asks for a kernel with these standard descriptors, which are nobody else's afterwards:
+    /// others have had them, whatever the answer. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// If there is none to be had; the caller starts one.
+    pub(crate) fn ask(
+        &self,
+        request: &ForkRequest,
+        standard: [OwnedFd; 3],
+        join_fds: &[OwnedFd],
+    ) -> io::Result<Forked> {
+        // The server takes no other: a sealed file neither changes after it was checked nor makes
+        // its reader wait.
+        let file = sealed_file(&serde_json::to_vec(request)?)?;
+        let mut descriptors = vec![file.as_fd()];
+        descriptors.extend(standard.iter().map(AsFd::as_fd));
+        descriptors.extend(join_fds.iter().map(AsFd::as_fd));
+        let mut slot = self.server.lock();
+        let server = slot.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let answer = packet::send(server, b"f", &descriptors)
+            .and_then(|()| packet::receive(server, MAX_ANSWER, Instant::now() + ANSWER_TIMEOUT));
+        let answer = match answer {
+            Ok(Some(answer)) => answer,
+            Ok(None) => {
+                *slot = None;
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            Err(error) => {
+                *slot = None;
+                return Err(error);
+            }
+        };
+        drop(slot);
+        match serde_json::from_slice(&answer.bytes)? {
+            ForkAnswer::Forked { pid } => Ok(Forked {
+                pid: Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidData)?,
+                go: answer
+                    .descriptors
+                    .into_iter()
+                    .next()
+                    .ok_or(io::ErrorKind::InvalidData)?,
+            }),
+            ForkAnswer::Refused => Err(io::Error::other("the server forks no kernel")),
+        }
+    }
+}
+
+impl Forked {
+    /// Lets the kernel begin.
+    ///
+    /// # Errors
+    ///
+    /// If it has ended.
+    pub(crate) fn go(self) -> io::Result<()> {
+        packet::send(&self.go, GO, &[])
+    }
+}
+
+/// A file in memory that nobody can change any more.
+fn sealed_file(content: &[u8]) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("fork-request", flags)?;
+    let mut rest = content;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = &rest[written..];
+    }
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> ForkRequest {
+        ForkRequest {
+            uid: 1000,
+            gid: 1000,
+            groups: Vec::new(),
+            environment: std::collections::BTreeMap::new(),
+            directory: "/".into(),
+        }
+    }
+
+    fn ask(client: &ForkClient) -> io::Result<Forked> {
+        let null = || std::fs::File::open("/dev/null").unwrap().into();
+        client.ask(&request(), [null(), null(), null()], &[])
+    }
+
+    #[test]
+    fn a_server_that_is_gone_is_asked_once() {
+        let (server, ours) = packet::pair().unwrap();
+        drop(server);
+        let client = ForkClient::new(ours);
+        assert_eq!(ask(&client).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(
+            ask(&client).unwrap_err().kind(),
+            io::ErrorKind::NotConnected
+        );
+    }
+
+    #[test]
+    fn a_kernel_begins_when_it_is_told_to() {
+        let (server, ours) = packet::pair().unwrap();
+        let (go, kernel) = packet::pair().unwrap();
+        let answer = ForkAnswer::Forked { pid: 42 };
+        packet::send(
+            &server,
+            &serde_json::to_vec(&answer).unwrap(),
+            &[go.as_fd()],
+        )
+        .unwrap();
+        let forked = ask(&ForkClient::new(ours)).unwrap();
+        assert_eq!(forked.pid.as_raw_nonzero().get(), 42);
+        forked.go().unwrap();
+        let soon = Instant::now() + ANSWER_TIMEOUT;
+        assert_eq!(
+            packet::receive(&kernel, 8, soon).unwrap().unwrap().bytes,
+            GO
+        );
+    }
+}

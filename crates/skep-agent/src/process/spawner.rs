@@ -1,0 +1,299 @@
+//! Settings common to all processes of a sandbox, and starting one with them.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Rlimit, WaitStatus};
+use skep_linux::spawn_as::SpawnAs;
+use skep_wire::agent::AgentConfig;
+use skep_wire::agent::fork::ForkRequest;
+use skep_wire::rpc::process as wire;
+use tokio::sync::oneshot;
+
+use super::cgroups::{Cgroup, CgroupPool};
+use super::launch::StartError;
+use super::starting::Starting;
+use crate::fork_client::ForkClient;
+use crate::path;
+use crate::reaper::Reaper;
+use crate::rootfs;
+use crate::settings;
+use crate::users::{Accounts, User};
+
+/// Settings common to all processes of this sandbox.
+#[derive(Debug)]
+pub(crate) struct Spawner {
+    pub(crate) accounts: Accounts,
+    /// Search path for programs.
+    pub(crate) path: String,
+    /// `cgroup.procs` files of the cgroups for the sandbox's own work.
+    pub(crate) cgroups: Vec<OwnedFd>,
+    /// Pool of cgroups for kernels; without it kernels run in those of all work.
+    pub(crate) kernel_cgroups: Option<Arc<CgroupPool>>,
+    /// Server to ask for kernels that need not be started.
+    pub(crate) fork_client: Option<ForkClient>,
+    /// Counts the processes that were killed for want of memory.
+    pub(crate) kill_count: Option<OwnedFd>,
+    /// The limit that the agent had before it raised its own.
+    pub(crate) open_files: Option<Rlimit>,
+    /// True if, under memory pressure, started processes are to be killed before the agent.
+    pub(crate) raise_oom_score: bool,
+    /// Time limit for a child to execute its program.
+    pub(crate) start_timeout: Duration,
+}
+
+/// Descriptors and cgroups of a new process.
+pub(super) struct Attachments<'a> {
+    /// Its standard descriptors.
+    pub(super) standard: [BorrowedFd<'a>; 3],
+    /// True if they are a terminal that is to control it.
+    pub(super) has_terminal: bool,
+    /// A cgroup beside those of all work.
+    pub(super) cgroup: Option<&'a Cgroup>,
+}
+
+impl Spawner {
+    /// Looks up the user that the caller named, or the default user.
+    pub(crate) fn user(
+        &self,
+        name: Option<&str>,
+        config: &AgentConfig,
+    ) -> Result<User, StartError> {
+        let name = name.unwrap_or_else(|| settings::default_user(config));
+        self.accounts.find(name).map_err(|source| StartError::User {
+            name: name.to_owned(),
+            source,
+        })
+    }
+
+    /// Forks the child that becomes the program. Must be called within the runtime.
+    pub(super) fn fork(
+        &self,
+        reaper: &Arc<Reaper>,
+        config: &AgentConfig,
+        user: &User,
+        process: &wire::ProcessConfig,
+        attachments: &Attachments<'_>,
+    ) -> Result<(Starting, oneshot::Receiver<WaitStatus>), StartError> {
+        let directory = directory(process, user, config)?;
+        let environment = environment(process, user, config, &self.path)?;
+        let command = &process.cmd;
+        if command.is_empty() {
+            return Err(StartError::NoCommand);
+        }
+        let programs = programs(command, environment.get("PATH").map_or("", String::as_str))?;
+        let arguments = [command]
+            .into_iter()
+            .chain(&process.args)
+            .map(|argument| c_string(argument, "argument"))
+            .collect::<Result<Vec<_>, _>>()?;
+        let variables = environment
+            .iter()
+            .map(|(name, value)| c_string(&format!("{name}={value}"), "environment"))
+            .collect::<Result<Vec<_>, _>>()?;
+        let own = attachments.cgroup.map_or(Ok(Vec::new()), Cgroup::join_fds);
+        let own = own.map_err(StartError::Cgroup)?;
+        // On v1 there is a hierarchy per controller, so a kernel also joins those cgroups of all
+        // work for which it has none of its own, and joins its own, which lie below, last. On v2 a
+        // process is in one cgroup only.
+        let cgroups: Vec<_> = self
+            .cgroups
+            .iter()
+            .filter(|_| attachments.cgroup.is_none_or(Cgroup::is_beside_work))
+            .chain(&own)
+            .map(AsFd::as_fd)
+            .collect();
+        let forked = reaper.fork(&SpawnAs {
+            programs: &programs,
+            arguments: &arguments,
+            environment: &variables,
+            directory: &directory,
+            credentials: &user.credentials(),
+            standard: attachments.standard,
+            controlling_terminal: attachments.has_terminal,
+            cgroups: &cgroups,
+            open_files: self.open_files,
+            raise_oom_score: self.raise_oom_score,
+        });
+        let (spawning, exit) = forked.map_err(|source| StartError::Spawn {
+            command: command.clone(),
+            source,
+        })?;
+        let starting = Starting::new(spawning, command, reaper, self.start_timeout)?;
+        Ok((starting, exit))
+    }
+
+    /// Forks a child that becomes a program of the sandbox's default user, with the given standard
+    /// descriptors and in a cgroup of its own if there are such. Must be called within the runtime.
+    pub(crate) fn fork_plain(
+        &self,
+        reaper: &Arc<Reaper>,
+        config: &AgentConfig,
+        process: &wire::ProcessConfig,
+        standard: [BorrowedFd<'_>; 3],
+    ) -> Result<(Starting, oneshot::Receiver<WaitStatus>, Option<Cgroup>), StartError> {
+        let user = self.user(None, config)?;
+        let cgroup = self
+            .kernel_cgroups
+            .as_ref()
+            .map(CgroupPool::take)
+            .transpose();
+        let cgroup = cgroup.map_err(StartError::Cgroup)?;
+        let (starting, exit) = self.fork(
+            reaper,
+            config,
+            &user,
+            process,
+            &Attachments {
+                standard,
+                has_terminal: false,
+                cgroup: cgroup.as_ref(),
+            },
+        )?;
+        Ok((starting, exit, cgroup))
+    }
+
+    /// Has a kernel of the sandbox's default user forked by the server that is what
+    /// [`Self::fork_plain`] leads to. Blocks.
+    pub(crate) fn fork_kernel(
+        &self,
+        reaper: &Reaper,
+        config: &AgentConfig,
+        process: &wire::ProcessConfig,
+        standard: [OwnedFd; 3],
+    ) -> Result<(Pid, oneshot::Receiver<WaitStatus>, Option<Cgroup>), StartError> {
+        let fork_client = self.fork_client.as_ref();
+        let fork_client =
+            fork_client.ok_or_else(|| StartError::Fork(io::ErrorKind::Unsupported.into()))?;
+        let user = self.user(None, config)?;
+        let directory = directory(process, &user, config)?;
+        let directory = directory.into_string();
+        let directory = directory.map_err(|error| StartError::Fork(io::Error::other(error)))?;
+        let cgroup = self
+            .kernel_cgroups
+            .as_ref()
+            .map(CgroupPool::take)
+            .transpose();
+        let cgroup = cgroup.map_err(StartError::Cgroup)?;
+        let join_fds = cgroup.as_ref().map_or(Ok(Vec::new()), Cgroup::join_fds);
+        let join_fds = join_fds.map_err(StartError::Cgroup)?;
+        let credentials = user.credentials();
+        let request = ForkRequest {
+            uid: credentials.uid,
+            gid: credentials.gid,
+            groups: credentials.groups,
+            environment: environment(process, &user, config, &self.path)?,
+            directory,
+        };
+        let forked = fork_client.ask(&request, standard, &join_fds);
+        let forked = forked.map_err(StartError::Fork)?;
+        let pid = forked.pid;
+        // Known before it does anything, so that its end is not missed.
+        let exit = reaper.adopt(pid).map_err(StartError::Fork)?;
+        forked.go().map_err(StartError::Fork)?;
+        Ok((pid, exit, cgroup))
+    }
+
+    /// Returns the number of processes that the OOM killer has taken, if that can be seen.
+    pub(crate) fn out_of_memory_kills(&self) -> Option<u64> {
+        let mut text = [0; 1024];
+        // Read at its start again and again: the kernel writes it anew each time.
+        let length = rustix::io::pread(self.kill_count.as_ref()?, &mut text, 0).ok()?;
+        kills(std::str::from_utf8(&text[..length]).ok()?)
+    }
+
+    /// Returns the working directory of the sandbox's default user when a request names none.
+    pub(crate) fn default_directory(&self, config: &AgentConfig) -> Result<String, StartError> {
+        let user = self.user(None, config)?;
+        path::resolve("", &user, config.default_workdir.as_deref()).map_err(StartError::Path)
+    }
+}
+
+fn c_string(text: &str, what: &'static str) -> Result<CString, StartError> {
+    CString::new(text).map_err(|_zero| StartError::ZeroByte { what })
+}
+
+fn directory(
+    process: &wire::ProcessConfig,
+    user: &User,
+    config: &AgentConfig,
+) -> Result<CString, StartError> {
+    let requested = process.cwd.as_deref().unwrap_or_default();
+    let path = path::resolve(requested, user, config.default_workdir.as_deref())
+        .map_err(StartError::Path)?;
+    match rootfs::kind_of(&path) {
+        Ok(kind) if kind.is_dir() => c_string(&path, "cwd"),
+        Ok(_) => Err(StartError::NotADirectory { path }),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::NOENT | Errno::NOTDIR) => Err(StartError::NoDirectory { path }),
+            // Another error comes again when the user tries to enter, and is told then.
+            _ => c_string(&path, "cwd"),
+        },
+    }
+}
+
+/// Merges the environment; later wins: who the user is, what the sandbox was given, what the caller
+/// wants.
+fn environment(
+    process: &wire::ProcessConfig,
+    user: &User,
+    config: &AgentConfig,
+    path: &str,
+) -> Result<BTreeMap<String, String>, StartError> {
+    let mut environment = BTreeMap::from([
+        ("PATH".to_owned(), path.to_owned()),
+        ("HOME".to_owned(), user.home.clone()),
+        ("USER".to_owned(), user.name.clone()),
+        ("LOGNAME".to_owned(), user.name.clone()),
+    ]);
+    environment.extend(settings::environment(config));
+    environment.extend(process.envs.clone());
+    match environment
+        .keys()
+        .find(|name| name.is_empty() || name.contains('='))
+    {
+        Some(name) => Err(StartError::VariableName { name: name.clone() }),
+        None => Ok(environment),
+    }
+}
+
+/// Returns the paths at which a command may be. One with a slash is a path and is not looked for.
+fn programs(command: &str, path: &str) -> Result<Vec<CString>, StartError> {
+    if command.contains('/') {
+        return Ok(vec![c_string(command, "command")?]);
+    }
+    path.split(':')
+        .map(|directory| if directory.is_empty() { "." } else { directory })
+        .map(|directory| c_string(&path::join(directory, command), "command"))
+        .collect()
+}
+
+fn kills(text: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("oom_kill "))?;
+    line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kills_are_counted_in_the_words_of_both_kinds_of_cgroups() {
+        assert_eq!(
+            kills("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
+            Some(3)
+        );
+        assert_eq!(
+            kills("low 0\nhigh 1\nmax 2\noom 4\noom_kill 5\noom_group_kill 0\n"),
+            Some(5)
+        );
+        assert_eq!(kills("under_oom 0\n"), None);
+    }
+}

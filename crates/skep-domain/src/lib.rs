@@ -1,0 +1,15 @@
+//! A domain of this host: its certificate authority, certificates for every name below it, and
+//! DNS answers that lead them here.
+//!
+//! [`Domain`] holds the certificates that the proxy shows, [`LocalCa`] is the authority behind
+//! them where no public one vouches, and [`LocalDns`] resolves names that no public DNS knows.
+
+mod certificates;
+mod domain;
+mod local_ca;
+mod local_dns;
+
+pub use certificates::{CertificateError, CertificateSource, Certificates};
+pub use domain::{Domain, LOCAL_DOMAIN};
+pub use local_ca::{LocalCa, LocalCaError};
+pub use local_dns::{DnsSockets, LocalDns, LocalDnsError};
