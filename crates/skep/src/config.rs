@@ -503,9 +503,10 @@ fn parse_reserve(text: &str) -> Option<Reserve> {
 /// Deserializes a finite factor that is more than 0.
 fn factor<'de, D: serde::Deserializer<'de>>(source: D) -> Result<f64, D::Error> {
     let factor = f64::deserialize(source)?;
-    match factor.is_finite() && factor > 0.0 {
-        true => Ok(factor),
-        false => Err(serde::de::Error::custom("it must be more than 0")),
+    if factor.is_finite() && factor > 0.0 {
+        Ok(factor)
+    } else {
+        Err(serde::de::Error::custom("it must be more than 0"))
     }
 }
 
