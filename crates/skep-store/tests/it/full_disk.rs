@@ -175,9 +175,12 @@ async fn a_disk_that_was_full_is_found_to_have_room_although_nobody_writes() {
     {}
     assert!(!store.is_writable());
     disk.free();
-    wait_until(WAIT_TIMEOUT, async || match store.is_writable() {
-        true => Ok(()),
-        false => Err("it still fails"),
+    wait_until(WAIT_TIMEOUT, async || {
+        if store.is_writable() {
+            Ok(())
+        } else {
+            Err("it still fails")
+        }
     })
     .await;
 }

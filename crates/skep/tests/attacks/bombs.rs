@@ -100,9 +100,12 @@ pub(crate) async fn flood(product: &Product, sentinels: &Sentinels) -> Result<St
     };
     let waits = !is_over().await;
     drop(events);
-    skep_testkit::wait_until(TIMEOUT * 6, async || match is_over().await {
-        true => Ok(()),
-        false => Err("the command still prints"),
+    skep_testkit::wait_until(TIMEOUT * 6, async || {
+        if is_over().await {
+            Ok(())
+        } else {
+            Err("the command still prints")
+        }
     })
     .await;
     let report = format!(

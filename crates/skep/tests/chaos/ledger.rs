@@ -143,10 +143,9 @@ impl Promise {
                 None => Some("nobody asked for its end"),
             },
             (State::Ended, Some("timeout")) if self.unsure_of_end => None,
-            (State::Ended, Some("timeout")) => match end >= self.ends.0 {
-                true => None,
-                false => Some("it ended before its time"),
-            },
+            (State::Ended, Some("timeout")) => {
+                (end < self.ends.0).then_some("it ended before its time")
+            }
             // The server may be killed in the middle of ending a sandbox; that is no reason to
             // tell its owner that it crashed.
             (_, _) => Some("nobody asked for such an end"),
