@@ -40,9 +40,8 @@ mod signature;
 mod tunnel;
 mod users;
 
-pub use handle::{AgentHandle, Child, Program, ProgramError, SideService};
+pub use handle::{AgentHandle, SideService};
 pub use options::{Listen, Options};
-pub use process::cgroups::{Bytes, Cgroup, CgroupUsage};
 pub use reaper::Orphans;
 pub use run::{RunError, run};
 

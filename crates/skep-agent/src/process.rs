@@ -29,7 +29,7 @@ use subscribers::Subscribers;
 
 pub(crate) use launch::StartError;
 pub(crate) use registry::Processes;
-pub(crate) use spawner::Spawner;
+pub(crate) use spawner::{Child, Program, Spawner};
 
 /// A process that was started through the agent and has not ended.
 #[derive(Debug)]

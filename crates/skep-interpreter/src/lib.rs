@@ -17,9 +17,13 @@ mod timestamp;
 use std::sync::Arc;
 
 use axum::Router;
-use skep_kernels::Contexts;
+use skep_kernels::{Contexts, Launcher, SandboxSettings};
 
 use cancellation::Cancellations;
+
+/// Languages whose contexts are listed from the start: by contract, where there are kernels for
+/// them.
+const DEFAULT_LANGUAGES: [&str; 2] = ["python", "javascript"];
 
 /// Authorization of the interpreter's callers, which its sandbox decides.
 pub trait Authorizer: Send + Sync + 'static {
@@ -44,6 +48,17 @@ pub(crate) struct Interpreter {
 /// port, and any program that listened there instead would be given them.
 pub fn absent() -> Router {
     routes::absent()
+}
+
+/// Makes the contexts of a sandbox, with those that callers expect from the start. Must be called
+/// within the runtime.
+pub fn contexts(launcher: Arc<dyn Launcher>, settings: Arc<dyn SandboxSettings>) -> Contexts {
+    let installed = launcher.languages();
+    let defaults: Vec<&str> = DEFAULT_LANGUAGES
+        .into_iter()
+        .filter(|language| installed.iter().any(|name| name == language))
+        .collect();
+    Contexts::new(launcher, settings, &defaults)
 }
 
 /// The routes of an interpreter.

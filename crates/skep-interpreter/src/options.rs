@@ -119,7 +119,7 @@ mod tests {
         });
         let read = read(&options).unwrap();
         assert_eq!(
-            read.limits,
+            read.request.limits,
             Limits {
                 time: Some(Duration::from_millis(1500)),
                 processor: Some(Duration::from_secs(2)),
@@ -127,15 +127,15 @@ mod tests {
             }
         );
         let secrets = ["another-one", "hunter22"].map(str::to_owned);
-        assert_eq!(read.secrets, Secrets::new(secrets).unwrap());
+        assert_eq!(read.request.secrets, Secrets::new(secrets).unwrap());
     }
 
     #[test]
     fn nothing_is_no_limit_and_no_secret() {
         for options in [json!(null), json!({}), json!({"limits": {}})] {
             let read = read(&options).unwrap();
-            assert_eq!(read.limits, Limits::default());
-            assert!(read.secrets.is_empty());
+            assert_eq!(read.request.limits, Limits::default());
+            assert!(read.request.secrets.is_empty());
         }
     }
 

@@ -6,20 +6,19 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use skep_kernels::Limits;
+use skep_kernels::ExecuteRequest;
 use skep_types::Secrets;
 use skep_wire::interpreter as wire;
 
 use crate::options;
 
 /// Code to run, and where.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Execute {
-    pub(crate) code: String,
     pub(crate) target: Target,
-    pub(crate) variables: BTreeMap<String, String>,
-    pub(crate) limits: Limits,
-    pub(crate) secrets: Secrets,
+    /// The code and what belongs to it. What its connection has to do with it is for the route
+    /// to add.
+    pub(crate) request: ExecuteRequest,
     pub(crate) form: wire::OutputForm,
 }
 
@@ -68,12 +67,14 @@ impl Execute {
         };
         let variables = variables(&mut fields)?;
         Ok(Self {
-            code,
             target,
-            limits: options::limits(&options.limits)?,
+            request: ExecuteRequest {
+                limits: options::limits(&options.limits)?,
+                secrets: options::secrets(options.secrets, &options.secret_envs, &variables)?,
+                variables,
+                ..ExecuteRequest::new(code)
+            },
             form: options.outputs,
-            secrets: options::secrets(options.secrets, &options.secret_envs, &variables)?,
-            variables,
         })
     }
 }
@@ -233,10 +234,8 @@ mod tests {
     #[test]
     fn a_context_and_a_language_exclude_each_other() {
         let body = json!({"code": "", "context_id": "a", "language": "python"});
-        assert_eq!(
-            Execute::parse(body.to_string().as_bytes()),
-            Err(Refusal::Both)
-        );
+        let refused = Execute::parse(body.to_string().as_bytes()).unwrap_err();
+        assert_eq!(refused, Refusal::Both);
     }
 
     #[test]
@@ -271,7 +270,10 @@ mod tests {
     fn unknown_fields_are_ignored() {
         let body = json!({"code": "1", "unheard_of": {"a": 1}});
         assert_eq!(
-            Execute::parse(body.to_string().as_bytes()).unwrap().code,
+            Execute::parse(body.to_string().as_bytes())
+                .unwrap()
+                .request
+                .code,
             "1"
         );
     }

@@ -12,9 +12,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use serde_json::json;
-use skep_kernels::{
-    ContextError, ContextInfo, ExecuteRequest, Execution, ExecutionInfo, OnLoss, StartError,
-};
+use skep_kernels::{ContextError, ContextInfo, Execution, ExecutionInfo, OnLoss, StartError};
 use skep_telemetry::Chain;
 use skep_wire::interpreter::{
     self as wire, CANCEL_PATH, EXECUTION_HEADER, OutputForm, REQUEST_HEADER,
@@ -113,28 +111,23 @@ async fn execute(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Failed> {
-    let asked = Execute::parse(&body)?;
-    let id = match asked.target {
+    let Execute {
+        target,
+        mut request,
+        form,
+    } = Execute::parse(&body)?;
+    let id = match target {
         Target::Context(id) => id,
         Target::Language(language) => interpreter.contexts.default_of(&language)?,
     };
-    let name = headers
-        .get(REQUEST_HEADER)
-        .and_then(|value| value.to_str().ok())
-        .filter(|name| is_name(name));
-    let request = ExecuteRequest {
-        code: asked.code,
-        variables: asked.variables,
-        limits: asked.limits,
-        secrets: asked.secrets,
-        // Only the proxy can tell a caller that has left from a server that was killed.
-        on_loss: match name {
-            Some(_) => OnLoss::Continue,
-            None => OnLoss::Interrupt,
-        },
-        cancel: interpreter.cancellations.register(name),
-    };
-    let form = asked.form;
+    let name = request_name(&headers);
+    if name.is_some() {
+        // Only the proxy, which names its requests, can tell a caller that has left from a server
+        // that was killed; it says so on a connection of its own. A broken connection alone says
+        // nothing then.
+        request.on_loss = OnLoss::Continue;
+    }
+    request.cancel = interpreter.cancellations.register(name);
     Ok(answer(interpreter.contexts.execute(&id, request)?, form))
 }
 
@@ -269,13 +262,15 @@ fn shown<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
     headers.get(name).map(|value| value.as_bytes())
 }
 
+/// Returns the name that the proxy gave a request.
+fn request_name(headers: &HeaderMap) -> Option<&str> {
+    let name = headers.get(REQUEST_HEADER)?.to_str().ok()?;
+    is_name(name).then_some(name)
+}
+
 /// `POST /skep/cancel`, from the proxy alone: the caller of a request has left.
 async fn cancel(State(interpreter): State<Arc<Interpreter>>, headers: HeaderMap) -> StatusCode {
-    let name = headers
-        .get(REQUEST_HEADER)
-        .and_then(|value| value.to_str().ok())
-        .filter(|name| is_name(name));
-    match name {
+    match request_name(&headers) {
         Some(name) if interpreter.cancellations.cancel(name) => StatusCode::NO_CONTENT,
         Some(_) | None => StatusCode::NOT_FOUND,
     }

@@ -66,6 +66,9 @@ pub enum ContextError {
     },
 }
 
+/// Working directory of code in a sandbox that has no user with a home.
+pub const FALLBACK_DIRECTORY: &str = "/home/user";
+
 /// Largest number of contexts, which is more than a sandbox has processes for.
 const MAX_CONTEXTS: usize = 256;
 

@@ -34,6 +34,20 @@ pub struct ExecuteRequest {
     pub cancel: Arc<CancellationToken>,
 }
 
+impl ExecuteRequest {
+    /// Asks for code to be run without limits, and to be interrupted when its caller is lost.
+    pub fn new(code: impl Into<String>) -> Self {
+        Self {
+            code: code.into(),
+            variables: BTreeMap::new(),
+            limits: Limits::default(),
+            secrets: Secrets::default(),
+            on_loss: OnLoss::Interrupt,
+            cancel: Arc::default(),
+        }
+    }
+}
+
 /// Policy for an execution whose caller's connection is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnLoss {
@@ -50,7 +64,8 @@ pub enum OnLoss {
 pub struct Execution {
     /// Unique id, by which [`crate::Contexts::attach`] finds it again when its caller was lost.
     pub id: String,
-    /// Updates of the execution, in order. Dropping it has the effect that [`ExecuteRequest::on_loss`] says.
+    /// Updates of the execution, in order. Dropping it has the effect that
+    /// [`ExecuteRequest::on_loss`] says.
     pub updates: mpsc::Receiver<Update>,
 }
 

@@ -144,14 +144,14 @@ impl Launcher for Arc<FakeKernels> {
 
 /// Settings that a test can change.
 #[derive(Debug, Default)]
-pub struct FakeSurroundings {
+pub struct FakeSettings {
     /// The sandbox's variables.
     pub environment: Mutex<BTreeMap<String, String>>,
     /// Secrets to report to every context.
     pub secrets: Mutex<Secrets>,
 }
 
-impl SandboxSettings for FakeSurroundings {
+impl SandboxSettings for FakeSettings {
     fn environment(&self) -> BTreeMap<String, String> {
         self.environment.lock().clone()
     }

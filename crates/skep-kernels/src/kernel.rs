@@ -77,6 +77,17 @@ pub enum Exit {
     Unknown,
 }
 
+impl Exit {
+    /// Describes the end of a process by the code that it returned or the signal that ended it.
+    pub fn of(code: Option<i32>, signal: Option<i32>) -> Self {
+        match (code, signal) {
+            (Some(code), _) => Self::Code(code),
+            (None, Some(signal)) => Self::Signal(signal),
+            (None, None) => Self::Unknown,
+        }
+    }
+}
+
 /// A source of kernels.
 pub trait Launcher: Send + Sync + 'static {
     /// The languages for which there are kernels, the default first.

@@ -14,8 +14,10 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 
+use crate::fork_policy::may_be_forked;
 use crate::kernel::{Kernel, Launcher, StartError};
 use crate::process::{Command, Processes};
+use crate::search_path::search_path;
 use crate::socket_kernel::SocketKernel;
 use crate::spares::{SparePolicy, Spares, StartKey};
 use crate::zmq_kernel::{CONNECTION_FILE, Foreign, InterruptMode, ZmqKernel};
@@ -73,6 +75,16 @@ struct SpecDirectory {
 }
 
 impl KernelSpecs {
+    /// The kernels of a sandbox, where Jupyter would look for them and where templates put ours.
+    pub fn of_sandbox(processes: Arc<dyn Processes>) -> Self {
+        let around = Arc::clone(&processes);
+        let directories = move || {
+            let inherited = around.inherited();
+            search_path(&inherited.environment, Path::new(&inherited.directory))
+        };
+        Self::new(directories, processes)
+    }
+
     /// The kernels in the directories that the function names; the first that has a name wins. They
     /// are looked at each time, because user code can install kernels.
     pub fn new(
@@ -193,7 +205,7 @@ async fn start(
     let socket = ["--socket-fd".to_owned(), "0".to_owned()];
     command.arguments.extend(socket);
     // Whatever goes wrong with a fork, the kernel is started instead, with new descriptors.
-    if specification.zygote.is_some() {
+    if specification.zygote.is_some() && may_be_forked(&processes.inherited().environment) {
         let forked = SocketKernel::fork(Arc::clone(&processes), command.clone()).await;
         match forked {
             Ok(Some(kernel)) => return Ok(Box::new(kernel)),

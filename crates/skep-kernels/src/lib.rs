@@ -14,9 +14,11 @@ mod context;
 mod contexts;
 mod execution;
 pub mod fake;
+mod fork_policy;
 mod frame_buffer;
 mod history;
 mod kernel;
+mod kernel_process;
 mod kernel_specs;
 mod kernel_stderr;
 mod meter;
@@ -24,13 +26,14 @@ mod oom_score;
 mod outcome;
 mod process;
 mod registry;
+mod search_path;
 mod secrets;
 mod socket_kernel;
 mod spares;
 mod usage;
 mod zmq_kernel;
 
-pub use contexts::{ContextError, ContextInfo, Contexts, SandboxSettings};
+pub use contexts::{ContextError, ContextInfo, Contexts, FALLBACK_DIRECTORY, SandboxSettings};
 pub use execution::{
     ExecuteRequest, Execution, Failure, Limit, Limits, Loss, OnLoss, Receipt, Update,
 };
@@ -41,3 +44,4 @@ pub use meter::{Meter, Moved, ProcessMeter, Spent, Usage};
 pub use outcome::Outcome;
 pub use process::{Command, Inherited, Processes, Started};
 pub use registry::{ExecutionInfo, Progress};
+pub use search_path::has_kernels;

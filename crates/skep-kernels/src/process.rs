@@ -14,10 +14,9 @@ use std::time::SystemTime;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rustix::process::Signal;
-use tokio::sync::oneshot;
 
 use crate::kernel::Exit;
-use crate::meter::{Meter, ProcessMeter};
+use crate::meter::Meter;
 
 /// Starts and signals processes of the sandbox's user.
 pub trait Processes: Send + Sync + 'static {
@@ -26,11 +25,19 @@ pub trait Processes: Send + Sync + 'static {
     -> BoxFuture<'_, io::Result<Started>>;
 
     /// Has the same process as [`Processes::start`] by a fork of one that is prepared for it;
-    /// `None` if there is none to be had. The descriptors are gone then, too: somebody else may
-    /// have got them, so whoever starts the program makes new ones.
-    fn fork(&self, command: Command, standard: [OwnedFd; 3]) -> BoxFuture<'_, Option<Started>> {
+    /// `None` if nothing is. Without a fork the descriptors are gone, too: somebody else may have
+    /// got them, so whoever starts the program makes new ones.
+    ///
+    /// # Errors
+    ///
+    /// If the fork was tried and failed.
+    fn fork(
+        &self,
+        command: Command,
+        standard: [OwnedFd; 3],
+    ) -> BoxFuture<'_, io::Result<Option<Started>>> {
         drop((command, standard));
-        async { None }.boxed()
+        async { Ok(None) }.boxed()
     }
 
     /// Signals a process and its group.
@@ -100,12 +107,6 @@ pub trait Processes: Send + Sync + 'static {
 
     /// Returns the settings that a process started now gets from the sandbox.
     fn inherited(&self) -> Inherited;
-
-    /// Returns a meter for a process that was started here and everything it started. To be asked
-    /// for before its end.
-    fn meter(&self, pid: u32) -> Arc<dyn Meter> {
-        Arc::new(ProcessMeter::new(pid))
-    }
 }
 
 /// A command to start.
@@ -130,10 +131,24 @@ pub struct Inherited {
 }
 
 /// A process that was started. It leads a process group of its own.
-#[derive(Debug)]
 pub struct Started {
     /// Process id, as the sandbox sees it.
     pub pid: u32,
-    /// Receives its exit status.
-    pub exit: oneshot::Receiver<Exit>,
+    /// Waits for its end. Nothing is lost when the wait is interrupted.
+    pub exit: BoxFuture<'static, Exit>,
+    /// Measures it and everything it starts. [`ProcessMeter`] will do where there is nothing
+    /// better.
+    ///
+    /// [`ProcessMeter`]: crate::ProcessMeter
+    pub meter: Arc<dyn Meter>,
+}
+
+impl std::fmt::Debug for Started {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Started")
+            .field("pid", &self.pid)
+            .field("meter", &self.meter)
+            .finish_non_exhaustive()
+    }
 }

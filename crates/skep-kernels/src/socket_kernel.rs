@@ -12,17 +12,17 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Signal;
 use skep_jupyter::frame::{PROTOCOL, Request, parse};
 use skep_jupyter::{Envelope, Message};
+use skep_telemetry::Chain;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::frame_buffer::{Frame, FrameBuffer, framed};
 use crate::kernel::{Event, Exit, Kernel, StartError};
+use crate::kernel_process::KernelProcess;
 use crate::kernel_stderr::KernelStderr;
 use crate::meter::Meter;
-use crate::oom_score::OomFirst;
-use crate::process::{Command, Processes, Started};
+use crate::process::{Command, Processes};
 
 /// Time limit from the start of a kernel to its hello. On a busy host the import of IPython
 /// alone has taken several seconds.
@@ -33,18 +33,12 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A kernel over a socket.
 pub(crate) struct SocketKernel {
-    processes: Arc<dyn Processes>,
-    pid: u32,
-    exit: oneshot::Receiver<Exit>,
-    ended: Option<Exit>,
+    process: KernelProcess,
     stream: UnixStream,
     /// The other end of the socket is closed.
     hung_up: bool,
     incoming: FrameBuffer,
     outgoing: BytesMut,
-    out_of_memory_kills: Option<u64>,
-    /// Set as long as it is a spare.
-    oom_first: Option<OomFirst>,
     heap_limit: Option<u64>,
 }
 
@@ -57,13 +51,16 @@ impl SocketKernel {
         let (ends, theirs) = Ends::new(&*processes).map_err(StartError::Process)?;
         // Read before the start: a kill that is counted from here on can explain the end of the
         // kernel.
-        let out_of_memory_kills = processes.out_of_memory_kills();
+        let kills = processes.out_of_memory_kills();
         let is_spare = command.is_spare;
-        let started = processes.start(command, theirs).await;
-        let started = started.map_err(StartError::Process)?;
-        let mut kernel = Self::new(processes, started, ends.stream, out_of_memory_kills);
+        let started = processes
+            .start(command, theirs)
+            .await
+            .map_err(StartError::Process)?;
+        let process = KernelProcess::new(processes, started, kills);
+        let mut kernel = Self::new(process, ends.stream);
         if is_spare {
-            kernel.mark()?;
+            kernel.process.mark().map_err(StartError::Process)?;
         }
         kernel.hear_hello(ends.kernel_stderr).await?;
         Ok(kernel)
@@ -76,45 +73,36 @@ impl SocketKernel {
         command: Command,
     ) -> Result<Option<Self>, StartError> {
         let (ends, theirs) = Ends::new(&*processes).map_err(StartError::Process)?;
-        let out_of_memory_kills = processes.out_of_memory_kills();
+        let kills = processes.out_of_memory_kills();
         let is_spare = command.is_spare;
-        let Some(started) = processes.fork(command, theirs).await else {
-            return Ok(None);
+        let started = match processes.fork(command, theirs).await {
+            Ok(Some(started)) => started,
+            Ok(None) => return Ok(None),
+            // Everyday life: the sandbox has installed a package, or the zygote is not warm yet.
+            Err(error) => {
+                tracing::info!(error = %Chain(&error), "no kernel was forked");
+                return Ok(None);
+            }
         };
-        let mut kernel = Self::new(processes, started, ends.stream, out_of_memory_kills);
+        let process = KernelProcess::new(processes, started, kills);
+        let mut kernel = Self::new(process, ends.stream);
         kernel.hear_hello(ends.kernel_stderr).await?;
         if is_spare {
             // Not before: nobody in the sandbox can change a fork until it serves.
-            kernel.mark()?;
+            kernel.process.mark().map_err(StartError::Process)?;
         }
         Ok(Some(kernel))
     }
 
-    fn new(
-        processes: Arc<dyn Processes>,
-        started: Started,
-        stream: UnixStream,
-        out_of_memory_kills: Option<u64>,
-    ) -> Self {
+    fn new(process: KernelProcess, stream: UnixStream) -> Self {
         Self {
-            processes,
-            pid: started.pid,
-            exit: started.exit,
-            ended: None,
+            process,
             stream,
             hung_up: false,
             incoming: FrameBuffer::default(),
             outgoing: BytesMut::new(),
-            out_of_memory_kills,
-            oom_first: None,
             heap_limit: None,
         }
-    }
-
-    /// Makes it a spare.
-    fn mark(&mut self) -> Result<(), StartError> {
-        self.oom_first = Some(OomFirst::mark(self.pid).map_err(StartError::Process)?);
-        Ok(())
     }
 
     async fn hear_hello(&mut self, kernel_stderr: KernelStderr) -> Result<(), StartError> {
@@ -159,7 +147,7 @@ impl SocketKernel {
                     Err(error) => {
                         tracing::debug!(%error, "killing a kernel that does not speak the protocol");
                         self.kill();
-                        self.ended = Some(Exit::Confused);
+                        self.process.ended = Some(Exit::Confused);
                         return Event::Ended(Exit::Confused);
                     }
                 },
@@ -175,7 +163,7 @@ impl SocketKernel {
             if self.hung_up {
                 return Event::Ended(self.exit().await);
             }
-            if self.ended.is_some() {
+            if self.process.ended.is_some() {
                 self.read_rest();
                 continue;
             }
@@ -191,7 +179,7 @@ impl SocketKernel {
                     Ok(_) => self.exchange(),
                     Err(_) => self.hung_up = true,
                 },
-                exit = &mut self.exit => self.ended = Some(exit.unwrap_or(Exit::Unknown)),
+                _ = self.process.end() => {}
             }
         }
     }
@@ -229,29 +217,14 @@ impl SocketKernel {
 
     /// Returns the exit status of the process, after its socket was closed.
     async fn exit(&mut self) -> Exit {
-        if let Some(exit) = self.ended {
-            return self.explained(exit);
-        }
         for _ in 0..2 {
-            if let Ok(exit) = timeout(EXIT_TIMEOUT, &mut self.exit).await {
-                let exit = exit.unwrap_or(Exit::Unknown);
-                self.ended = Some(exit);
-                return self.explained(exit);
+            if let Ok(exit) = timeout(EXIT_TIMEOUT, self.process.end()).await {
+                return self.process.explained(exit);
             }
             // It closed its socket and lives on: it is no kernel any more.
             self.kill();
         }
         Exit::Unknown
-    }
-
-    fn explained(&self, exit: Exit) -> Exit {
-        const SIGKILL: i32 = 9;
-        let kills = self.processes.out_of_memory_kills();
-        if exit == Exit::Signal(SIGKILL) && kills > self.out_of_memory_kills {
-            Exit::OutOfMemory
-        } else {
-            exit
-        }
     }
 }
 
@@ -259,8 +232,7 @@ impl Kernel for SocketKernel {
     fn send(&mut self, request: &Request<'_>) {
         let body = serde_json::to_vec(request).expect("strings and maps are always JSON");
         framed(&body, &mut self.outgoing);
-        // Kills from here on may be of this execution's making.
-        self.out_of_memory_kills = self.processes.out_of_memory_kills();
+        self.process.forget_kills();
     }
 
     fn receive(&mut self) -> BoxFuture<'_, Event> {
@@ -268,36 +240,23 @@ impl Kernel for SocketKernel {
     }
 
     fn interrupt(&mut self) -> io::Result<()> {
-        self.processes.signal(self.pid, Signal::INT)
+        self.process.signal(Signal::INT)
     }
 
     fn kill(&mut self) {
-        if let Err(error) = self.processes.signal(self.pid, Signal::KILL) {
-            tracing::debug!(%error, "kernel has ended already");
-        }
+        self.process.kill();
     }
 
     fn keep(&mut self) -> io::Result<()> {
-        match self.oom_first.take() {
-            Some(oom_first) => oom_first.spare(),
-            None => Ok(()),
-        }
+        self.process.keep()
     }
 
     fn meter(&self) -> Arc<dyn Meter> {
-        self.processes.meter(self.pid)
+        Arc::clone(&self.process.meter)
     }
 
     fn heap_limit(&self) -> Option<u64> {
         self.heap_limit
-    }
-}
-
-impl Drop for SocketKernel {
-    fn drop(&mut self) {
-        if self.ended.is_none() {
-            self.kill();
-        }
     }
 }
 

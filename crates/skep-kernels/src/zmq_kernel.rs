@@ -5,7 +5,6 @@
 //! that is too much the kernel's processes are stopped until the owner has caught up.
 
 mod output;
-mod process;
 mod requests;
 mod runtime_directory;
 mod socket;
@@ -26,12 +25,12 @@ use skep_jupyter::zmtp::Received;
 use skep_jupyter::{Envelope, JsonText, Message, Reply, Stream};
 use tokio::time::{Instant, sleep_until};
 
-use crate::kernel::{Event, Exit, Kernel};
+use crate::kernel::{Event, Kernel};
+use crate::kernel_process::KernelProcess;
 use crate::kernel_stderr::PassedOver;
 use crate::meter::Meter;
 use crate::process::Command;
 use output::Output;
-use process::Process;
 use requests::{Asked, Purpose, Requests};
 use runtime_directory::RuntimeDirectory;
 use socket::Socket;
@@ -68,7 +67,7 @@ pub(crate) enum InterruptMode {
 
 /// A kernel over ZeroMQ.
 pub(crate) struct ZmqKernel {
-    process: Process,
+    process: KernelProcess,
     session: Session,
     /// `None` when it was closed.
     shell: Option<Socket>,
@@ -80,7 +79,6 @@ pub(crate) struct ZmqKernel {
     encoder: Option<Encoder>,
     /// Requests that this kernel has no words for; the next execution is told.
     undone: Vec<&'static str>,
-    out_of_memory_kills: Option<u64>,
     /// Parser of the last message, which may hold several envelopes.
     said: Option<Said>,
     /// Messages that are in their order and not yet handed out.
@@ -118,7 +116,7 @@ impl ZmqKernel {
                 && self.output.is_none()
                 && self.requests.deadline().is_none()
             {
-                return Event::Ended(self.explained(exit));
+                return Event::Ended(self.process.explained(exit));
             }
             match self.step().await {
                 Step::Published(Some(received)) => self.open(received),
@@ -244,16 +242,6 @@ impl ZmqKernel {
         self.give_up = Some(Instant::now() + EXIT_TIMEOUT);
     }
 
-    fn explained(&self, exit: Exit) -> Exit {
-        const SIGKILL: i32 = 9;
-        let kills = self.process.processes.out_of_memory_kills();
-        if exit == Exit::Signal(SIGKILL) && kills > self.out_of_memory_kills {
-            Exit::OutOfMemory
-        } else {
-            exit
-        }
-    }
-
     fn send_frames(&mut self, frames: &[bytes::Bytes]) {
         if let Some(shell) = &mut self.shell {
             shell.send(frames);
@@ -339,7 +327,7 @@ impl Kernel for ZmqKernel {
     fn send(&mut self, request: &Request<'_>) {
         match (request, self.encoder) {
             (Request::Execute { id, code, env }, _) => {
-                self.out_of_memory_kills = self.process.processes.out_of_memory_kills();
+                self.process.forget_kills();
                 self.execute(id, code, env);
             }
             (Request::Environment { variables, .. }, Some(encoder)) => {
@@ -392,6 +380,6 @@ impl Kernel for ZmqKernel {
     }
 
     fn meter(&self) -> Arc<dyn Meter> {
-        self.process.processes.meter(self.process.pid)
+        Arc::clone(&self.process.meter)
     }
 }

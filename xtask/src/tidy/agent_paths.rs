@@ -296,7 +296,7 @@ mod tests {
         for path in [
             "crates/skep-agent/src/rootfs.rs",
             "crates/skep-agent/src/rootfs/remove.rs",
-            "crates/skep-agent/src/process/groups/tests.rs",
+            "crates/skep-agent/src/process/cgroups/tests.rs",
             "crates/skep-agent/tests/it/files.rs",
             "crates/skep-node/src/lib.rs",
         ] {

@@ -20,8 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal};
-
-pub use counters::{Bytes, CgroupUsage};
+use skep_kernels::{Meter, Usage};
 
 /// Longest file read here; longer ones exist only with thousands of disks or processes.
 const LONGEST_FILE: u64 = 256 << 10;
@@ -62,7 +61,7 @@ impl Free {
 
 /// The cgroup of one kernel.
 #[derive(Debug)]
-pub struct Cgroup {
+pub(crate) struct Cgroup {
     pool: Arc<CgroupPool>,
     number: u32,
     directories: Directories,
@@ -255,66 +254,6 @@ impl Cgroup {
         matches!(self.directories, Directories::V1 { .. })
     }
 
-    /// Returns true if the peak of memory is only the most that was sampled, so that it must be
-    /// sampled often.
-    pub fn is_sampled(&self) -> bool {
-        self.peak.is_none()
-    }
-
-    /// Lets the peak of memory begin anew.
-    pub fn reset_peak(&self) {
-        self.seen
-            .store(self.memory().unwrap_or(0), Ordering::Relaxed);
-        let reset = match &self.peak {
-            Some(peak) => (&mut &*peak).write_all(b"0"),
-            None => Ok(()),
-        };
-        if let Err(error) = reset {
-            tracing::debug!(%error, "cannot reset the peak of memory");
-        }
-    }
-
-    /// Limits the memory of everything in the cgroup together, or lifts the limit.
-    ///
-    /// # Errors
-    ///
-    /// `OutOfMemory` if more is used already and cannot be given back.
-    pub fn limit_memory(&self, limit: Option<u64>) -> io::Result<()> {
-        let limited = match &self.directories {
-            Directories::V1 { memory, .. } => limit_v1(memory.as_fd(), limit),
-            Directories::V2 { directory, .. } => limit_v2(directory.as_fd(), limit),
-        };
-        // v1 answers EBUSY when it cannot reclaim enough to get below a new limit.
-        limited.map_err(|error| {
-            if error.kind() == io::ErrorKind::ResourceBusy {
-                io::ErrorKind::OutOfMemory.into()
-            } else {
-                error
-            }
-        })
-    }
-
-    /// Kills everything in the cgroup, and what that starts meanwhile.
-    pub fn kill(&self) {
-        // A list is out of date when it has been read: what was forked meanwhile is in the next
-        // one. Bounded, because a fork bomb could be faster.
-        for _ in 0..16 {
-            match self.processes() {
-                Ok(processes) if processes.is_empty() => return,
-                Ok(processes) => {
-                    for process in processes {
-                        // It may have ended by now.
-                        rustix::process::kill_process(process, Signal::KILL).ok();
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot see what a kernel has started");
-                    return;
-                }
-            }
-        }
-    }
-
     fn memory_directory(&self) -> BorrowedFd<'_> {
         match &self.directories {
             Directories::V1 { memory, .. } => memory.as_fd(),
@@ -340,6 +279,67 @@ impl Cgroup {
         // On v2 this can be done since Linux 6.12, for this descriptor alone.
         file.write_all(b"0").ok()?;
         Some(file)
+    }
+}
+
+impl Meter for Cgroup {
+    fn usage(&self) -> Option<Usage> {
+        self.read_usage()
+            .inspect_err(|error| {
+                tracing::warn!(%error, "the counters of a kernel cannot be read");
+            })
+            .ok()
+    }
+
+    fn is_sampled(&self) -> bool {
+        self.peak.is_none()
+    }
+
+    fn reset_peak(&self) {
+        self.seen
+            .store(self.memory().unwrap_or(0), Ordering::Relaxed);
+        let reset = match &self.peak {
+            Some(peak) => (&mut &*peak).write_all(b"0"),
+            None => Ok(()),
+        };
+        if let Err(error) = reset {
+            tracing::debug!(%error, "cannot reset the peak of memory");
+        }
+    }
+
+    fn limit_memory(&self, limit: Option<u64>) -> io::Result<()> {
+        let limited = match &self.directories {
+            Directories::V1 { memory, .. } => limit_v1(memory.as_fd(), limit),
+            Directories::V2 { directory, .. } => limit_v2(directory.as_fd(), limit),
+        };
+        // v1 answers EBUSY when it cannot reclaim enough to get below a new limit.
+        limited.map_err(|error| {
+            if error.kind() == io::ErrorKind::ResourceBusy {
+                io::ErrorKind::OutOfMemory.into()
+            } else {
+                error
+            }
+        })
+    }
+
+    fn kill(&self) {
+        // A list is out of date when it has been read: what was forked meanwhile is in the next
+        // one. Bounded, because a fork bomb could be faster.
+        for _ in 0..16 {
+            match self.processes() {
+                Ok(processes) if processes.is_empty() => return,
+                Ok(processes) => {
+                    for process in processes {
+                        // It may have ended by now.
+                        rustix::process::kill_process(process, Signal::KILL).ok();
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot see what a kernel has started");
+                    return;
+                }
+            }
+        }
     }
 }
 

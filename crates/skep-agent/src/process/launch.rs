@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::input::Input;
 use super::owner::{Outputs, own};
-use super::spawner::{Attachments, Spawner};
+use super::spawner::{Attachments, Program, Spawner};
 use super::starting::Starting;
 use super::subscribers::Subscribers;
 use super::{Process, Processes, window};
@@ -138,7 +138,7 @@ fn fork(
         processes.reaper(),
         config,
         &user,
-        &launch.process,
+        &program(&launch.process),
         &Attachments {
             standard: stdio.standard(),
             has_terminal: launch.terminal.is_some(),
@@ -166,6 +166,19 @@ fn fork(
         starting,
         exit,
     })
+}
+
+fn program(process: &wire::ProcessConfig) -> Program {
+    let command = std::iter::once(&process.cmd);
+    Program {
+        arguments: command.chain(&process.args).cloned().collect(),
+        environment: process
+            .envs
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+        directory: process.cwd.clone(),
+    }
 }
 
 /// The two ends of everything between the agent and a process.

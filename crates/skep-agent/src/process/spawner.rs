@@ -12,7 +12,6 @@ use rustix::process::{Pid, Rlimit, WaitStatus};
 use skep_linux::spawn_as::SpawnAs;
 use skep_wire::agent::AgentConfig;
 use skep_wire::agent::fork::ForkRequest;
-use skep_wire::rpc::process as wire;
 use tokio::sync::oneshot;
 
 use super::cgroups::{Cgroup, CgroupPool};
@@ -57,6 +56,28 @@ pub(super) struct Attachments<'a> {
     pub(super) cgroup: Option<&'a Cgroup>,
 }
 
+/// A program to start.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Program {
+    /// The command and its arguments.
+    pub(crate) arguments: Vec<String>,
+    /// Variables beside and over those of the sandbox.
+    pub(crate) environment: BTreeMap<String, String>,
+    /// Working directory; `None` is the sandbox's.
+    pub(crate) directory: Option<String>,
+}
+
+/// A process of the default user that was forked for a kernel.
+#[derive(Debug)]
+pub(crate) struct Child {
+    /// Its number in the sandbox. It leads a process group of the same number.
+    pub(crate) pid: Pid,
+    /// Receives its exit status.
+    pub(crate) exit: oneshot::Receiver<WaitStatus>,
+    /// The cgroup that it and what it starts is in, if the server lets us make one.
+    pub(crate) cgroup: Option<Cgroup>,
+}
+
 impl Spawner {
     /// Looks up the user that the caller named, or the default user.
     pub(crate) fn user(
@@ -77,27 +98,24 @@ impl Spawner {
         reaper: &Arc<Reaper>,
         config: &AgentConfig,
         user: &User,
-        process: &wire::ProcessConfig,
+        program: &Program,
         attachments: &Attachments<'_>,
     ) -> Result<(Starting, oneshot::Receiver<WaitStatus>), StartError> {
-        let directory = directory(process, user, config)?;
-        let environment = environment(process, user, config, &self.path)?;
-        let command = &process.cmd;
-        if command.is_empty() {
-            return Err(StartError::NoCommand);
-        }
+        let directory = directory(program, user, config)?;
+        let environment = environment(program, user, config, &self.path)?;
+        let command = program.arguments.first().filter(|name| !name.is_empty());
+        let command = command.ok_or(StartError::NoCommand)?;
         let programs = programs(command, environment.get("PATH").map_or("", String::as_str))?;
-        let arguments = [command]
-            .into_iter()
-            .chain(&process.args)
+        let arguments = program
+            .arguments
+            .iter()
             .map(|argument| c_string(argument, "argument"))
             .collect::<Result<Vec<_>, _>>()?;
         let variables = environment
             .iter()
             .map(|(name, value)| c_string(&format!("{name}={value}"), "environment"))
             .collect::<Result<Vec<_>, _>>()?;
-        let own = attachments.cgroup.map_or(Ok(Vec::new()), Cgroup::join_fds);
-        let own = own.map_err(StartError::Cgroup)?;
+        let own = join_fds(attachments.cgroup)?;
         // On v1 there is a hierarchy per controller, so a kernel also joins those cgroups of all
         // work for which it has none of its own, and joins its own, which lie below, last. On v2 a
         // process is in one cgroup only.
@@ -130,73 +148,66 @@ impl Spawner {
 
     /// Forks a child that becomes a program of the sandbox's default user, with the given standard
     /// descriptors and in a cgroup of its own if there are such. Must be called within the runtime.
-    pub(crate) fn fork_plain(
+    pub(crate) fn fork_program(
         &self,
         reaper: &Arc<Reaper>,
         config: &AgentConfig,
-        process: &wire::ProcessConfig,
-        standard: [BorrowedFd<'_>; 3],
-    ) -> Result<(Starting, oneshot::Receiver<WaitStatus>, Option<Cgroup>), StartError> {
+        program: &Program,
+        standard: &[OwnedFd; 3],
+    ) -> Result<(Child, Starting), StartError> {
         let user = self.user(None, config)?;
-        let cgroup = self
-            .kernel_cgroups
-            .as_ref()
-            .map(CgroupPool::take)
-            .transpose();
-        let cgroup = cgroup.map_err(StartError::Cgroup)?;
-        let (starting, exit) = self.fork(
-            reaper,
-            config,
-            &user,
-            process,
-            &Attachments {
-                standard,
-                has_terminal: false,
-                cgroup: cgroup.as_ref(),
-            },
-        )?;
-        Ok((starting, exit, cgroup))
+        let cgroup = self.take_cgroup()?;
+        let attachments = Attachments {
+            standard: standard.each_ref().map(AsFd::as_fd),
+            has_terminal: false,
+            cgroup: cgroup.as_ref(),
+        };
+        let (starting, exit) = self.fork(reaper, config, &user, program, &attachments)?;
+        let pid = starting.pid;
+        Ok((Child { pid, exit, cgroup }, starting))
     }
 
     /// Has a kernel of the sandbox's default user forked by the server that is what
-    /// [`Self::fork_plain`] leads to. Blocks.
+    /// [`Self::fork_program`] leads to. Blocks.
     pub(crate) fn fork_kernel(
         &self,
         reaper: &Reaper,
         config: &AgentConfig,
-        process: &wire::ProcessConfig,
+        program: &Program,
         standard: [OwnedFd; 3],
-    ) -> Result<(Pid, oneshot::Receiver<WaitStatus>, Option<Cgroup>), StartError> {
-        let fork_client = self.fork_client.as_ref();
-        let fork_client =
-            fork_client.ok_or_else(|| StartError::Fork(io::ErrorKind::Unsupported.into()))?;
-        let user = self.user(None, config)?;
-        let directory = directory(process, &user, config)?;
-        let directory = directory.into_string();
-        let directory = directory.map_err(|error| StartError::Fork(io::Error::other(error)))?;
-        let cgroup = self
-            .kernel_cgroups
+    ) -> Result<Child, StartError> {
+        let fork_client = self
+            .fork_client
             .as_ref()
-            .map(CgroupPool::take)
-            .transpose();
-        let cgroup = cgroup.map_err(StartError::Cgroup)?;
-        let join_fds = cgroup.as_ref().map_or(Ok(Vec::new()), Cgroup::join_fds);
-        let join_fds = join_fds.map_err(StartError::Cgroup)?;
+            .ok_or_else(|| StartError::Fork(io::ErrorKind::Unsupported.into()))?;
+        let user = self.user(None, config)?;
+        let directory = directory(program, &user, config)?
+            .into_string()
+            .map_err(|error| StartError::Fork(io::Error::other(error)))?;
+        let cgroup = self.take_cgroup()?;
+        let join_fds = join_fds(cgroup.as_ref())?;
         let credentials = user.credentials();
         let request = ForkRequest {
             uid: credentials.uid,
             gid: credentials.gid,
             groups: credentials.groups,
-            environment: environment(process, &user, config, &self.path)?,
+            environment: environment(program, &user, config, &self.path)?,
             directory,
         };
-        let forked = fork_client.ask(&request, standard, &join_fds);
-        let forked = forked.map_err(StartError::Fork)?;
+        let forked = fork_client
+            .ask(&request, standard, &join_fds)
+            .map_err(StartError::Fork)?;
         let pid = forked.pid;
-        // Known before it does anything, so that its end is not missed.
+        // Known before it does anything, so that its end is not missed: the fork waits for its
+        // first word, and until then only the server could end it.
         let exit = reaper.adopt(pid).map_err(StartError::Fork)?;
         forked.go().map_err(StartError::Fork)?;
-        Ok((pid, exit, cgroup))
+        Ok(Child { pid, exit, cgroup })
+    }
+
+    fn take_cgroup(&self) -> Result<Option<Cgroup>, StartError> {
+        let taken = self.kernel_cgroups.as_ref().map(CgroupPool::take);
+        taken.transpose().map_err(StartError::Cgroup)
     }
 
     /// Returns the number of processes that the OOM killer has taken, if that can be seen.
@@ -218,12 +229,15 @@ fn c_string(text: &str, what: &'static str) -> Result<CString, StartError> {
     CString::new(text).map_err(|_zero| StartError::ZeroByte { what })
 }
 
-fn directory(
-    process: &wire::ProcessConfig,
-    user: &User,
-    config: &AgentConfig,
-) -> Result<CString, StartError> {
-    let requested = process.cwd.as_deref().unwrap_or_default();
+/// Opens the files through which a process enters its own cgroup, if it has one.
+fn join_fds(cgroup: Option<&Cgroup>) -> Result<Vec<OwnedFd>, StartError> {
+    cgroup
+        .map_or(Ok(Vec::new()), Cgroup::join_fds)
+        .map_err(StartError::Cgroup)
+}
+
+fn directory(program: &Program, user: &User, config: &AgentConfig) -> Result<CString, StartError> {
+    let requested = program.directory.as_deref().unwrap_or_default();
     let path = path::resolve(requested, user, config.default_workdir.as_deref())
         .map_err(StartError::Path)?;
     match rootfs::kind_of(&path) {
@@ -240,7 +254,7 @@ fn directory(
 /// Merges the environment; later wins: who the user is, what the sandbox was given, what the caller
 /// wants.
 fn environment(
-    process: &wire::ProcessConfig,
+    program: &Program,
     user: &User,
     config: &AgentConfig,
     path: &str,
@@ -252,7 +266,7 @@ fn environment(
         ("LOGNAME".to_owned(), user.name.clone()),
     ]);
     environment.extend(settings::environment(config));
-    environment.extend(process.envs.clone());
+    environment.extend(program.environment.clone());
     match environment
         .keys()
         .find(|name| name.is_empty() || name.contains('='))

@@ -7,6 +7,7 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 use skep_agent::{AgentHandle, Listen, SideService};
+use skep_kernels::Processes;
 
 use crate::agent::TestAgent;
 

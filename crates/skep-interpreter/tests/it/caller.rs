@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use skep_interpreter::Authorizer;
 use skep_kernels::Contexts;
-use skep_kernels::fake::{FakeKernels, FakeSurroundings};
+use skep_kernels::fake::{FakeKernels, FakeSettings};
 use tower::ServiceExt;
 
 /// The token of the sandbox under test.
@@ -61,8 +61,8 @@ pub(crate) fn open_interpreter() -> Interpreter {
 fn behind(authorizer: Arc<dyn Authorizer>) -> Interpreter {
     let kernels = Arc::new(FakeKernels::default());
     let launcher = Arc::new(Arc::clone(&kernels));
-    let surroundings = Arc::new(FakeSurroundings::default());
-    let contexts = Contexts::new(launcher, surroundings, &["python"]);
+    let settings = Arc::new(FakeSettings::default());
+    let contexts = Contexts::new(launcher, settings, &["python"]);
     Interpreter {
         kernels,
         routes: skep_interpreter::routes(contexts, authorizer),

@@ -11,12 +11,12 @@ use skep_jupyter::zmtp::{Received, Role};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::output::Output;
-use super::process::Process;
 use super::requests::{Purpose, Requests};
 use super::runtime_directory::RuntimeDirectory;
 use super::socket::Socket;
 use super::{CONNECTION_FILE, DATE, Foreign, InterruptMode, ZmqKernel};
 use crate::kernel::{Exit, StartError};
+use crate::kernel_process::KernelProcess;
 use crate::kernel_stderr::KernelStderr;
 use crate::process::{Command, Processes};
 
@@ -46,12 +46,12 @@ impl ZmqKernel {
         let standard = [nowhere()?, nowhere()?, errors];
         // Read before the start: a kill that is counted from here on can explain the end of the
         // kernel.
-        let out_of_memory_kills = processes.out_of_memory_kills();
+        let kills = processes.out_of_memory_kills();
         let is_spare = foreign.command.is_spare;
         let started = processes.start(with_file(foreign.command, &file), standard);
         let started = started.await.map_err(StartError::Process)?;
         let mut beginning = Beginning {
-            process: Process::new(processes, started),
+            process: KernelProcess::new(processes, started, kills),
             session: Session::new(key.clone(), key),
             interrupt_mode: foreign.interrupt_mode,
         };
@@ -82,7 +82,6 @@ impl ZmqKernel {
             encoder: Encoder::of(&reached.info.language_info.name),
             language: reached.info.language_info.name,
             undone: Vec::new(),
-            out_of_memory_kills,
             said: None,
             ready: VecDeque::new(),
             requests: Requests::default(),
@@ -111,7 +110,7 @@ fn with_file(command: Command, file: &str) -> Command {
 
 /// A process that may become a kernel.
 struct Beginning {
-    process: Process,
+    process: KernelProcess,
     session: Session,
     interrupt_mode: InterruptMode,
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use skep_kernels::fake::FakeSurroundings;
+use skep_kernels::fake::FakeSettings;
 use skep_kernels::{Contexts, ExecuteRequest, KernelSpecs};
 
 use crate::processes::Children;
@@ -33,7 +33,7 @@ pub(crate) fn world() -> World {
     std::fs::write(place.join("kernel.json"), specification.to_string()).unwrap();
     let directories = vec![directory.path().to_owned()];
     let installed = KernelSpecs::new(move || directories.clone(), Arc::new(Children::default()));
-    let settings = Arc::new(FakeSurroundings::default());
+    let settings = Arc::new(FakeSettings::default());
     let contexts = Contexts::new(Arc::new(installed), settings, &["bash"]);
     let bash = contexts.default_of("bash").unwrap();
     World {

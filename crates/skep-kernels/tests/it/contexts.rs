@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use skep_kernels::fake::{FakeKernels, FakeSurroundings};
+use skep_kernels::fake::{FakeKernels, FakeSettings};
 use skep_kernels::{ContextError, Contexts, ExecuteRequest};
 use skep_testkit::wait_until;
 
@@ -61,7 +61,7 @@ async fn the_default_context_of_a_language_is_made_on_first_use_and_once() {
 async fn later_defaults_are_listed_from_the_start_and_get_a_kernel_when_they_are_used() {
     let kernels = Arc::new(FakeKernels::default());
     let launcher = Arc::new(Arc::clone(&kernels));
-    let settings = Arc::new(FakeSurroundings::default());
+    let settings = Arc::new(FakeSettings::default());
     let contexts = Contexts::new(launcher, settings, &["python", "bash"]);
     let listed = contexts.list();
     let languages: Vec<_> = listed.iter().map(|context| &context.language).collect();

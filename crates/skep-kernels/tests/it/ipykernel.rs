@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
 use skep_jupyter::Output;
-use skep_kernels::fake::FakeSurroundings;
+use skep_kernels::fake::FakeSettings;
 use skep_kernels::{Contexts, ExecuteRequest, Execution, KernelSpecs, Update};
 
 use crate::processes::Children;
@@ -53,7 +53,7 @@ fn environment(version: &str) -> PathBuf {
 
 struct World {
     children: Arc<Children>,
-    settings: Arc<FakeSurroundings>,
+    settings: Arc<FakeSettings>,
     contexts: Contexts,
     python: String,
     directory: tempfile::TempDir,
@@ -81,7 +81,7 @@ fn world_with(specification: &serde_json::Value) -> World {
     let children = Arc::new(Children::default());
     let directories = vec![directory.path().to_owned()];
     let installed = KernelSpecs::new(move || directories.clone(), Arc::clone(&children) as _);
-    let settings = Arc::new(FakeSurroundings::default());
+    let settings = Arc::new(FakeSettings::default());
     let around = Arc::clone(&settings) as _;
     let contexts = Contexts::new(Arc::new(installed), around, &["python"]);
     let python = contexts.default_of("python").unwrap();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
-use skep_kernels::fake::FakeSurroundings;
+use skep_kernels::fake::FakeSettings;
 use skep_kernels::{Contexts, ExecuteRequest, KernelSpecs};
 
 use crate::processes::Children;
@@ -57,7 +57,7 @@ pub(crate) fn world() -> World {
     }
     let directories = vec![directory.path().to_owned()];
     let installed = KernelSpecs::new(move || directories.clone(), Arc::new(Children::default()));
-    let settings = Arc::new(FakeSurroundings::default());
+    let settings = Arc::new(FakeSettings::default());
     let contexts = Contexts::new(Arc::new(installed), settings, &["javascript"]);
     let javascript = contexts.default_of("javascript").unwrap();
     World {

@@ -14,10 +14,10 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
-use skep_kernels::fake::{FakeSurroundings, plain_files};
+use skep_kernels::fake::{FakeSettings, plain_files};
 use skep_kernels::{
-    Command, ContextError, Contexts, ExecuteRequest, Exit, Inherited, KernelSpecs, Processes,
-    Started,
+    Command, ContextError, Contexts, ExecuteRequest, Exit, Inherited, KernelSpecs, ProcessMeter,
+    Processes, Started,
 };
 use skep_testkit::wait_until;
 
@@ -53,21 +53,24 @@ impl Processes for Children {
             let (sender, exit) = tokio::sync::oneshot::channel();
             std::thread::spawn(move || {
                 let status = child.wait().unwrap();
-                let exit = match (status.code(), status.signal()) {
-                    (Some(code), _) => Exit::Code(code),
-                    (None, Some(signal)) => Exit::Signal(signal),
-                    (None, None) => Exit::Unknown,
-                };
-                sender.send(exit).ok();
+                sender.send(Exit::of(status.code(), status.signal())).ok();
             });
-            Ok(Started { pid, exit })
+            Ok(Started {
+                pid,
+                exit: exit.map(|exit| exit.unwrap_or(Exit::Unknown)).boxed(),
+                meter: Arc::new(ProcessMeter::new(pid)),
+            })
         }
         .boxed()
     }
 
-    fn fork(&self, _command: Command, standard: [OwnedFd; 3]) -> BoxFuture<'_, Option<Started>> {
+    fn fork(
+        &self,
+        _command: Command,
+        standard: [OwnedFd; 3],
+    ) -> BoxFuture<'_, io::Result<Option<Started>>> {
         self.stolen.lock().push(standard);
-        async { None }.boxed()
+        async { Ok(None) }.boxed()
     }
 
     fn signal(&self, pid: u32, signal: Signal) -> io::Result<()> {
@@ -155,7 +158,7 @@ fn world_with(mode: &str, zygote: serde_json::Value) -> World {
         directory.path().to_owned(),
     ];
     let installed = KernelSpecs::new(move || directories.clone(), Arc::clone(&children) as _);
-    let settings = Arc::new(FakeSurroundings::default());
+    let settings = Arc::new(FakeSettings::default());
     let contexts = Contexts::new(Arc::new(installed), settings, &["python"]);
     let python = contexts.default_of("python").unwrap();
     World {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use skep_kernels::fake::FakeSurroundings;
+use skep_kernels::fake::FakeSettings;
 use skep_kernels::{Contexts, Inherited, KernelSpecs};
 use skep_testkit::wait_until;
 
@@ -39,7 +39,7 @@ fn world() -> World {
     };
     let directories = vec![directory.path().join("kernels")];
     let installed = KernelSpecs::new(move || directories.clone(), Arc::clone(&children) as _);
-    let settings = Arc::new(FakeSurroundings::default());
+    let settings = Arc::new(FakeSettings::default());
     World {
         children,
         contexts: Contexts::new(Arc::new(installed), settings, &[]),

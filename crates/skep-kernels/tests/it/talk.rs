@@ -1,19 +1,16 @@
 //! Asking contexts for things, and putting what comes back into words.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use skep_jupyter::{JsonText, Output};
-use skep_kernels::fake::{FakeKernels, FakeSurroundings};
-use skep_kernels::{Contexts, ExecuteRequest, Execution, Limits, OnLoss, Update};
-use skep_types::Secrets;
-use tokio_util::sync::CancellationToken;
+use skep_kernels::fake::{FakeKernels, FakeSettings};
+use skep_kernels::{Contexts, ExecuteRequest, Execution, Update};
 
 /// Contexts over fake kernels.
 pub(crate) struct World {
     pub(crate) kernels: Arc<FakeKernels>,
-    pub(crate) settings: Arc<FakeSurroundings>,
+    pub(crate) settings: Arc<FakeSettings>,
     pub(crate) contexts: Contexts,
     /// The default context.
     pub(crate) python: String,
@@ -21,7 +18,7 @@ pub(crate) struct World {
 
 pub(crate) fn world() -> World {
     let kernels = Arc::new(FakeKernels::default());
-    let settings = Arc::new(FakeSurroundings::default());
+    let settings = Arc::new(FakeSettings::default());
     let launcher = Arc::new(Arc::clone(&kernels));
     let contexts = Contexts::new(launcher, Arc::clone(&settings) as _, &["python"]);
     let python = contexts.default_of("python").unwrap();
@@ -34,14 +31,7 @@ pub(crate) fn world() -> World {
 }
 
 pub(crate) fn request(code: &str) -> ExecuteRequest {
-    ExecuteRequest {
-        code: code.to_owned(),
-        variables: BTreeMap::new(),
-        limits: Limits::default(),
-        secrets: Secrets::default(),
-        on_loss: OnLoss::Interrupt,
-        cancel: Arc::new(CancellationToken::new()),
-    }
+    ExecuteRequest::new(code)
 }
 
 /// The next update, in words.

@@ -6,44 +6,21 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::process::Pid;
+use skep_kernels::{Moved, Usage};
 
 use super::{Cgroup, Directories, read};
 use crate::rootfs::{self, Location};
 
-/// Resources used by everything in a group.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CgroupUsage {
-    /// Processor time, of those that have ended too.
-    pub processor: Duration,
-    /// The memory it has now, what it keeps of files included, in bytes.
-    pub memory: u64,
-    /// The most memory it has had since the last [`Cgroup::reset_peak`].
-    pub peak_memory: u64,
-    /// Bytes read from and written to disks, as the disks have seen it.
-    pub storage: Option<Bytes>,
-    /// Bytes its living processes, and those they have waited for, have read from and written
-    /// to files on disks. Writes are counted when they are made, not when the disk gets them.
-    pub files: Option<Bytes>,
-    /// Number of its processes that the OOM killer took.
-    pub out_of_memory_kills: u64,
-}
-
-/// Bytes that moved in each direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Bytes {
-    /// Bytes read from disks.
-    pub read: u64,
-    /// Bytes written to disks.
-    pub written: u64,
-}
-
 impl Cgroup {
-    /// Reads the usage of everything in the group.
+    /// Reads the usage of everything in the group: processor time of those that have ended too,
+    /// memory with what is kept of files, storage as the disks have seen it, and files as its
+    /// living processes, and those they have waited for, have read and written them. Writes to
+    /// files are counted when they are made, not when the disk gets them.
     ///
     /// # Errors
     ///
     /// If the kernel does not say.
-    pub fn usage(&self) -> io::Result<CgroupUsage> {
+    pub(super) fn read_usage(&self) -> io::Result<Usage> {
         let memory = self.memory()?;
         let seen = self.seen.fetch_max(memory, Ordering::Relaxed).max(memory);
         let (processor, kills, storage) = match &self.directories {
@@ -69,13 +46,13 @@ impl Cgroup {
             }
         };
         let unreadable = || io::Error::from(io::ErrorKind::InvalidData);
-        Ok(CgroupUsage {
+        Ok(Usage {
             processor: processor.ok_or_else(unreadable)?,
-            memory,
-            peak_memory: self.peak().unwrap_or(seen).max(memory),
+            memory: Some(memory),
+            peak_memory: Some(self.peak().unwrap_or(seen).max(memory)),
             storage,
             files: self.files(),
-            out_of_memory_kills: kills.unwrap_or(0),
+            out_of_memory_kills: Some(kills.unwrap_or(0)),
         })
     }
 
@@ -99,9 +76,9 @@ impl Cgroup {
 
     /// `None` if there is nobody to ask. One that has ended meanwhile is counted by the one that
     /// waited for it.
-    fn files(&self) -> Option<Bytes> {
+    fn files(&self) -> Option<Moved> {
         let each = self.processes().ok()?.into_iter();
-        let more = |some: Bytes, other: Bytes| Bytes {
+        let more = |some: Moved, other: Moved| Moved {
             read: some.read + other.read,
             written: some.written + other.written,
         };
@@ -112,13 +89,13 @@ impl Cgroup {
 
 /// Returns the bytes that a process has read and written. The kernel tells this to those who are
 /// its user, and to those who may look into every process, which nobody in a sandbox may.
-fn files_of(process: Pid) -> io::Result<Bytes> {
+fn files_of(process: Pid) -> io::Result<Moved> {
     let directory = format!("/proc/{}", process.as_raw_nonzero());
     let owner = Location::find(&directory)?.stat()?;
     let text = skep_linux::as_file_owner(owner.st_uid, owner.st_gid, || {
         rootfs::kernel_file(&format!("{directory}/io"))
     })?;
-    Ok(Bytes {
+    Ok(Moved {
         read: field(&text, "read_bytes:").unwrap_or(0),
         written: field(&text, "write_bytes:").unwrap_or(0),
     })
@@ -135,8 +112,8 @@ pub(super) fn field(text: &str, key: &str) -> Option<u64> {
 }
 
 /// Lines of `8:0 Read 4096`.
-fn moved_v1(text: &str) -> Bytes {
-    let mut moved = Moved::default();
+fn moved_v1(text: &str) -> Moved {
+    let mut moved = DeviceBytes::default();
     for line in text.lines() {
         let mut words = line.split_whitespace();
         if let (Some(device), Some(direction), Some(amount)) =
@@ -154,8 +131,8 @@ fn moved_v1(text: &str) -> Bytes {
 }
 
 /// Lines of `8:0 rbytes=4096 wbytes=0 rios=1 …`.
-fn moved_v2(text: &str) -> Bytes {
-    let mut moved = Moved::default();
+fn moved_v2(text: &str) -> Moved {
+    let mut moved = DeviceBytes::default();
     for line in text.lines() {
         let Some((device, counters)) = line.split_once(' ') else {
             continue;
@@ -173,16 +150,16 @@ fn moved_v2(text: &str) -> Bytes {
     moved.bytes()
 }
 
-/// Bytes moved to and from loop devices, and other disks. What moves to a loop device may be
+/// Moved moved to and from loop devices, and other disks. What moves to a loop device may be
 /// counted again when it moves to the disk that holds the device's file.
 #[derive(Default)]
-struct Moved {
-    loops: Bytes,
-    disks: Bytes,
+struct DeviceBytes {
+    loops: Moved,
+    disks: Moved,
 }
 
-impl Moved {
-    fn of(&mut self, device: &str) -> &mut Bytes {
+impl DeviceBytes {
+    fn of(&mut self, device: &str) -> &mut Moved {
         if device.starts_with("7:") {
             &mut self.loops
         } else {
@@ -190,8 +167,8 @@ impl Moved {
         }
     }
 
-    fn bytes(&self) -> Bytes {
-        Bytes {
+    fn bytes(&self) -> Moved {
+        Moved {
             read: self.loops.read.max(self.disks.read),
             written: self.loops.written.max(self.disks.written),
         }
@@ -206,14 +183,14 @@ mod tests {
     fn what_is_counted_for_a_loop_device_and_its_disk_is_counted_once() {
         let v1 =
             "7:3 Read 4096\n7:3 Write 100\n7:3 Sync 1\n254:0 Read 5000\n254:0 Write 90\nTotal 9\n";
-        let moved = Bytes {
+        let moved = Moved {
             read: 5000,
             written: 100,
         };
         assert_eq!(moved_v1(v1), moved);
         let v2 = "7:3 rbytes=4096 wbytes=100 rios=1 wios=1\n254:0 rbytes=5000 wbytes=90\n8:0\n";
         assert_eq!(moved_v2(v2), moved);
-        assert_eq!(moved_v1(""), Bytes::default());
+        assert_eq!(moved_v1(""), Moved::default());
     }
 
     #[test]

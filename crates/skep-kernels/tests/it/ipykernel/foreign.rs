@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use skep_kernels::fake::FakeSurroundings;
+use skep_kernels::fake::FakeSettings;
 use skep_kernels::{Contexts, ExecuteRequest, KernelSpecs};
 
 use super::{USUAL_ENVIRONMENT, until_said};
@@ -16,7 +16,7 @@ pub(super) const PACKAGE: &str = "bash_kernel==0.10.0";
 async fn any_kernel_that_is_installed_runs_by_its_name() {
     let kernels = USUAL_ENVIRONMENT.join("share/jupyter/kernels");
     let installed = KernelSpecs::new(move || vec![kernels.clone()], Arc::new(Children::default()));
-    let settings = Arc::new(FakeSurroundings::default());
+    let settings = Arc::new(FakeSettings::default());
     let contexts = Contexts::new(Arc::new(installed), settings, &[]);
     let bash = contexts.default_of("bash").unwrap();
     let words = run(&contexts, &bash, "kept=kept; echo $kept").await;
