@@ -12,6 +12,7 @@ that bash waits for the next. When bash gives up a line, as after an interrupt, 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -74,7 +75,7 @@ class Shell:
     def begin(self) -> None:
         """Prepare a new bash; a report comes when it is ready."""
         self._number += 1
-        os.write(self._commands, _PREPARE + self._report_line())
+        self._command(_PREPARE + self._report_line())
 
     def submit(self, script: bytes) -> None:
         """Start a script. The one before must have been reported."""
@@ -89,7 +90,13 @@ class Shell:
         begin = b"\\builtin printf '%%s\\0' '0 %d 0 . .' >%s/%d; " % (self._number, self._here, self._report_writer)
         line = begin + b"\\builtin . %s/%d </dev/null; " % (self._here, self._script)
         # In one write and short enough not to block: bash reads it when it has nothing else to do.
-        os.write(self._commands, line + self._report_line(b"1") + self._report_line())
+        self._command(line + self._report_line(b"1") + self._report_line())
+
+    def _command(self, line: bytes) -> None:
+        # A bash that has ended by now, in a start file for example, is noticed by whoever waits for the report,
+        # with its status and its last words.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._commands, line)
 
     def ask_again(self) -> None:
         """Ask for a second report once more: an interrupt may have made bash throw away the line."""
