@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use crate::filesystem::watch::Watchers;
-use crate::metrics::Meter;
 use crate::process::{Processes, Spawner};
-use crate::settings::Settings;
+use crate::sandbox::metrics::Meter;
+use crate::sandbox::settings::Settings;
 
 /// Listings that are made at a time; the others wait.
 pub(crate) const LISTINGS: usize = 1;

@@ -1,4 +1,7 @@
-//! Files and directories of the sandbox, as the filesystem service sees them.
+//! Files and directories of the sandbox, and the RPC service over them.
+//!
+//! The contract has two ways to files: this service, which lists, moves, removes and watches, and
+//! the plain HTTP routes in `http/files`, which carry content up and down and use what is here.
 //!
 //! Everything here works with root's rights and blocks, so it runs on the blocking pool. The
 //! user of a request decides how paths are read and who owns what is made.
@@ -9,6 +12,7 @@ mod parents;
 mod remove;
 pub(crate) mod service;
 mod size;
+mod view;
 pub(crate) mod watch;
 
 use std::io;
@@ -17,12 +21,13 @@ use connectrpc::{ConnectError, ErrorCode};
 use rustix::io::Errno;
 use skep_telemetry::Chain;
 
-use crate::path::PathError;
-use crate::users::UserError;
+use crate::sandbox::path::PathError;
+use crate::sandbox::users::UserError;
 
 pub(crate) use list::list;
 pub(crate) use parents::{NewDirectories, make_parents};
 pub(crate) use remove::remove;
+pub(crate) use view::View;
 
 /// Errors of operations on files.
 #[derive(Debug, thiserror::Error)]

@@ -8,17 +8,19 @@ use skep_wire::agent::AgentConfig;
 use tokio::sync::Semaphore;
 
 use crate::agent::{Agent, LISTINGS};
-use crate::encoding::{self, Coding};
-use crate::files::fuzzing as files;
 use crate::filesystem::watch::Watchers;
-use crate::log::SandboxLog;
-use crate::metrics::Meter;
+use crate::http::authorize;
+use crate::http::encoding::{self, Coding};
+use crate::http::files::fuzzing as files;
+use crate::http::routes;
+use crate::http::signature::{self, Operation, Signed};
+use crate::process::reaper::{Orphans, Reaper};
 use crate::process::{Processes, Spawner};
-use crate::reaper::{Orphans, Reaper};
-use crate::settings::{self, Settings};
-use crate::signature::{self, Operation, Signed};
-use crate::users::{Accounts, User};
-use crate::{authorize, path, routes};
+use crate::sandbox::log::SandboxLog;
+use crate::sandbox::metrics::Meter;
+use crate::sandbox::path;
+use crate::sandbox::settings::{self, Settings};
+use crate::sandbox::users::{Accounts, User};
 
 /// State shared by agents that follow one another: the one place that waits for children.
 #[derive(Debug, Clone)]
@@ -46,15 +48,15 @@ impl Bench {
         let agent = Arc::new(Agent {
             settings: Settings::new(config),
             processes: Arc::new(Processes::new(Arc::clone(&self.0), log)),
-            place: Arc::new(Spawner {
+            spawner: Arc::new(Spawner {
                 accounts: Accounts {
                     passwd: "/etc/passwd".into(),
                     group: "/etc/group".into(),
                 },
                 path: "/usr/bin:/bin".to_owned(),
                 cgroups: Vec::new(),
-                groups: None,
-                forks: None,
+                kernel_cgroups: None,
+                fork_client: None,
                 kill_count: None,
                 open_files: None,
                 raise_oom_score: false,

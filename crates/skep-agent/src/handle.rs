@@ -15,9 +15,9 @@ use skep_telemetry::Chain;
 use skep_types::Secrets;
 
 use crate::agent::Agent;
+use crate::http::signature::equal;
 use crate::options::Listen;
-use crate::settings;
-use crate::signature::equal;
+use crate::sandbox::settings;
 
 /// A second service of the agent's process, on a port of its own.
 pub struct SideService {

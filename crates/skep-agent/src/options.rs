@@ -8,7 +8,7 @@ use std::time::Duration;
 use skep_wire::agent::AGENT_PORT;
 
 use crate::handle::SideService;
-use crate::reaper::Orphans;
+use crate::process::reaper::Orphans;
 
 /// Time limit for a child to execute its program. A host that is out of memory and reads its
 /// programs from a slow disk takes seconds.

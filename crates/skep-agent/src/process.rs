@@ -5,9 +5,13 @@
 //! subscribe and go as they like (`subscribers.rs`), and what nobody listens to is discarded.
 
 pub(crate) mod cgroups;
+pub(crate) mod exit_status;
+pub(crate) mod fork_client;
 mod input;
 mod launch;
 mod owner;
+pub(crate) mod pipe_end;
+pub(crate) mod reaper;
 mod registry;
 pub(crate) mod service;
 mod spawner;
@@ -22,8 +26,8 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use skep_wire::rpc::process as wire;
 use tokio_util::sync::CancellationToken;
 
-use crate::pipe_end::PipeEnd;
-use crate::reaper::Reaper;
+use crate::process::pipe_end::PipeEnd;
+use crate::process::reaper::Reaper;
 use input::Input;
 use subscribers::Subscribers;
 

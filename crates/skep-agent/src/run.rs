@@ -14,19 +14,19 @@ use tokio::sync::Semaphore;
 
 use crate::agent::{Agent, LISTINGS};
 use crate::filesystem::watch::Watchers;
-use crate::fork_client::ForkClient;
 use crate::handle::AgentHandle;
-use crate::log::SandboxLog;
-use crate::metrics::Meter;
+use crate::http::routes::routes;
+use crate::http::serve::serve;
 use crate::options::{Listen, Options};
 use crate::process::cgroups::CgroupPool;
+use crate::process::fork_client::ForkClient;
+use crate::process::reaper::{Orphans, Reaper};
 use crate::process::{Processes, Spawner};
-use crate::reaper::{Orphans, Reaper};
 use crate::rootfs;
-use crate::routes::routes;
-use crate::serve::serve;
-use crate::settings::{self, Settings};
-use crate::users::Accounts;
+use crate::sandbox::log::SandboxLog;
+use crate::sandbox::metrics::Meter;
+use crate::sandbox::settings::{self, Settings};
+use crate::sandbox::users::Accounts;
 
 /// Far more than a configuration needs.
 const MAX_CONFIG: u64 = 4 << 20;

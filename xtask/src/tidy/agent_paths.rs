@@ -115,12 +115,12 @@ const EXCEPTIONS: &[Exception] = &[
         reason: "`kernel-<number>`, with a bound, in a cgroup that only the agent has",
     },
     Exception {
-        file: "handle.rs",
+        file: "handle/processes.rs",
         name: "std::path::Path",
         reason: "a type of its interface; what it names is opened by `rootfs`",
     },
     Exception {
-        file: "handle.rs",
+        file: "handle/processes.rs",
         name: "std::path::PathBuf",
         reason: "a type of its interface; what it names is opened by `rootfs`",
     },
@@ -130,12 +130,12 @@ const EXCEPTIONS: &[Exception] = &[
         reason: "where the accounts are; opened by `rootfs`",
     },
     Exception {
-        file: "users.rs",
+        file: "sandbox/users.rs",
         name: "std::path::Path",
         reason: "where the accounts are; opened by `rootfs`",
     },
     Exception {
-        file: "users.rs",
+        file: "sandbox/users.rs",
         name: "std::path::PathBuf",
         reason: "where the accounts are; opened by `rootfs`",
     },
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     fn wrong(source: &str) -> Vec<String> {
-        found_in("crates/skep-agent/src/files/x.rs", source)
+        found_in("crates/skep-agent/src/http/files/x.rs", source)
     }
 
     fn found_in(path: &str, source: &str) -> Vec<String> {

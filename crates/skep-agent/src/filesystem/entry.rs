@@ -9,9 +9,10 @@ use rustix::io::Errno;
 use skep_wire::rpc::filesystem::{EntryInfo, FileType as WireType};
 
 use super::FileError;
+use crate::rootfs;
 use crate::rootfs::{Directory, Location, Name};
-use crate::users::OwnerNames;
-use crate::{path, rootfs};
+use crate::sandbox::path;
+use crate::sandbox::users::OwnerNames;
 
 /// The extended attributes in which clients keep what they want to know about a file.
 pub(crate) const METADATA_PREFIX: &str = "user.e2b.";

@@ -11,9 +11,9 @@ use rustix::io::Errno;
 use skep_wire::rpc::filesystem::EntryInfo;
 
 use super::{FileError, entry, size};
-use crate::path;
 use crate::rootfs::{Directory, Entry};
-use crate::users::OwnerNames;
+use crate::sandbox::path;
+use crate::sandbox::users::OwnerNames;
 
 /// The entries that one answer may hold.
 const MAX_ENTRIES: usize = 50_000;

@@ -5,9 +5,9 @@ use std::io;
 use rustix::io::Errno;
 
 use super::FileError;
-use crate::path;
 use crate::rootfs::{Directory, Name};
-use crate::users::User;
+use crate::sandbox::path;
+use crate::sandbox::users::User;
 
 /// Directories that were made for something. If that comes to nothing, they go again.
 #[derive(Debug, Default)]

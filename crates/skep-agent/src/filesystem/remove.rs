@@ -5,8 +5,8 @@ use std::io;
 use rustix::io::Errno;
 
 use super::FileError;
-use crate::path;
 use crate::rootfs::Location;
+use crate::sandbox::path;
 
 /// Removes `path` and everything below it. What does not exist is removed already.
 pub(crate) fn remove(path: &str) -> Result<(), FileError> {

@@ -5,50 +5,17 @@ use std::time::Duration;
 
 use connectrpc::{ConnectError, ErrorCode, RequestContext};
 use rustix::io::Errno;
-use skep_wire::agent::AgentConfig;
 use skep_wire::rpc::filesystem as wire;
 
-use super::{FileError, blocking, entry, list, make_parents, remove};
+use super::{FileError, View, blocking, entry, list, make_parents, remove};
 use crate::agent::Agent;
-use crate::rootfs::{Location, Name};
-use crate::users::{Accounts, User};
-use crate::{caller, path, rootfs, settings};
+use crate::http::caller;
+use crate::rootfs::{self, Location, Name};
+use crate::sandbox::path;
+use crate::sandbox::users::User;
 
 /// Time limit for a listing to wait for those before it. Each takes less than a second.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// View of the filesystem that a request has: the user, and the directory of relative paths.
-#[derive(Debug)]
-pub(crate) struct View {
-    pub(crate) accounts: Accounts,
-    pub(crate) user: User,
-    workdir: Option<String>,
-}
-
-impl View {
-    /// The view of the named user, or of the sandbox's default one. Reads files.
-    pub(crate) fn of(
-        accounts: &Accounts,
-        config: &AgentConfig,
-        username: Option<&str>,
-    ) -> Result<Self, FileError> {
-        let name = username.unwrap_or_else(|| settings::default_user(config));
-        let user = accounts.find(name).map_err(|source| FileError::User {
-            name: name.to_owned(),
-            source,
-        })?;
-        Ok(Self {
-            accounts: accounts.clone(),
-            user,
-            workdir: config.default_workdir.clone(),
-        })
-    }
-
-    /// The absolute path that this user means.
-    pub(crate) fn resolve(&self, requested: &str) -> Result<String, FileError> {
-        path::resolve(requested, &self.user, self.workdir.as_deref()).map_err(FileError::Path)
-    }
-}
 
 /// Runs `work` on the blocking pool with the view of the caller.
 pub(crate) async fn with_view<T: Send + 'static>(

@@ -23,9 +23,9 @@ use rustix::fs::inotify;
 use rustix::io::Errno;
 
 use super::{FileError, blocking};
-use crate::pipe_end::{MAX_PIECE, PipeEnd};
+use crate::process::pipe_end::{MAX_PIECE, PipeEnd};
 use crate::rootfs::Directory;
-use crate::users::Accounts;
+use crate::sandbox::users::Accounts;
 use memory::Memory;
 use tree::{Batch, Tree};
 

@@ -18,11 +18,11 @@ use skep_kernels::{
 
 use super::AgentHandle;
 use crate::agent::Agent;
-use crate::identifier;
-use crate::metrics;
 use crate::process::{Child, Program, StartError};
 use crate::rootfs::{self, Directory, Location, Name};
-use crate::users::User;
+use crate::sandbox::identifier;
+use crate::sandbox::metrics;
+use crate::sandbox::users::User;
 
 impl AgentHandle {
     /// Does what blocks beside the runtime.

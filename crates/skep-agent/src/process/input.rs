@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::pipe_end::PipeEnd;
+use crate::process::pipe_end::PipeEnd;
 
 /// Writes that wait for their turn; callers beyond wait to be queued.
 const QUEUE: usize = 8;

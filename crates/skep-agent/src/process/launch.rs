@@ -22,10 +22,10 @@ use super::spawner::{Attachments, Program, Spawner};
 use super::starting::Starting;
 use super::subscribers::Subscribers;
 use super::{Process, Processes, window};
-use crate::path::PathError;
-use crate::pipe_end::PipeEnd;
+use crate::process::pipe_end::PipeEnd;
 use crate::rootfs;
-use crate::users::{User, UserError};
+use crate::sandbox::path::PathError;
+use crate::sandbox::users::{User, UserError};
 
 /// A caller's request to start a process.
 #[derive(Debug)]

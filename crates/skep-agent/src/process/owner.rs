@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::subscribers::Output;
 use super::{Process, Processes};
-use crate::exit_status::Ended;
-use crate::log::{Lines, SandboxLog, Stream};
-use crate::pipe_end::{MAX_PIECE, PipeEnd};
+use crate::process::exit_status::Ended;
+use crate::process::pipe_end::{MAX_PIECE, PipeEnd};
+use crate::sandbox::log::{Lines, SandboxLog, Stream};
 
 /// Limit for output that others still write after the end of a signalled process: a full pipe.
 const TAIL: usize = 1 << 20;

@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use skep_wire::rpc::process::process_selector::Selector;
 
 use super::Process;
-use crate::exit_status::Ended;
-use crate::log::SandboxLog;
-use crate::reaper::Reaper;
+use crate::process::exit_status::Ended;
+use crate::process::reaper::Reaper;
+use crate::sandbox::log::SandboxLog;
 
 /// Time for which the end of a process is remembered for those who ask late.
 const REMEMBERED: Duration = Duration::from_secs(30);

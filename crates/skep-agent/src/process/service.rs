@@ -23,8 +23,8 @@ use super::launch::{Launch, StartError, start};
 use super::registry::{Found, SelectError};
 use super::subscribers::Output;
 use crate::agent::Agent;
-use crate::caller;
-use crate::exit_status::Ended;
+use crate::http::caller;
+use crate::process::exit_status::Ended;
 
 /// Time for which the answer to a kill waits for the end of the process.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);

@@ -17,12 +17,12 @@ use tokio::sync::oneshot;
 use super::cgroups::{Cgroup, CgroupPool};
 use super::launch::StartError;
 use super::starting::Starting;
-use crate::fork_client::ForkClient;
-use crate::path;
-use crate::reaper::Reaper;
+use crate::process::fork_client::ForkClient;
+use crate::process::reaper::Reaper;
 use crate::rootfs;
-use crate::settings;
-use crate::users::{Accounts, User};
+use crate::sandbox::path;
+use crate::sandbox::settings;
+use crate::sandbox::users::{Accounts, User};
 
 /// Settings common to all processes of this sandbox.
 #[derive(Debug)]

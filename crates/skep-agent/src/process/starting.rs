@@ -12,8 +12,8 @@ use rustix::process::{Pid, Signal};
 use skep_linux::spawn_as::{REPORT_LENGTH, Spawning, outcome};
 
 use super::launch::StartError;
-use crate::pipe_end::PipeEnd;
-use crate::reaper::Reaper;
+use crate::process::pipe_end::PipeEnd;
+use crate::process::reaper::Reaper;
 
 /// A child that is killed unless it is seen to run.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::exit_status::Ended;
+use crate::process::exit_status::Ended;
 
 /// Pieces of at most 32 KiB that wait for one subscriber.
 const QUEUE: usize = 16;

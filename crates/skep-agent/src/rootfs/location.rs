@@ -7,7 +7,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::{Directory, Name};
-use crate::path;
+use crate::sandbox::path;
 
 /// An entry that may or may not be there, in a directory that is.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::Location;
-use crate::identifier;
+use crate::sandbox::identifier;
 
 /// Number of directories held open, where they can be moved.
 const MAX_DEPTH: usize = 32;

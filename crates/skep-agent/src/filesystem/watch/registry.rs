@@ -8,7 +8,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Watch;
 use super::memory::Memory;
-use crate::identifier;
+use crate::sandbox::identifier;
 
 /// Largest number of watchers; they live until their caller removes them.
 const MAX_WATCHERS: usize = 512;

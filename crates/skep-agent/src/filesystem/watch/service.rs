@@ -10,9 +10,9 @@ use skep_wire::rpc::filesystem::watch_dir_response::Event;
 
 use super::{Batch, Gap, Wanted, Watch};
 use crate::agent::Agent;
-use crate::caller;
 use crate::filesystem::FileError;
 use crate::filesystem::service::with_view;
+use crate::http::caller;
 
 impl From<Gap> for ConnectError {
     fn from(gap: Gap) -> Self {

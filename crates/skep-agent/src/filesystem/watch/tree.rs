@@ -14,9 +14,9 @@ use super::kernel_event::KernelEvent;
 use super::memory::{Memory, Share};
 use super::{Gap, Wanted};
 use crate::filesystem::{entry, size};
-use crate::path;
 use crate::rootfs::{Directory, Name};
-use crate::users::{Accounts, OwnerNames};
+use crate::sandbox::path;
+use crate::sandbox::users::{Accounts, OwnerNames};
 
 /// Events that wait to be taken; the kernel's own queue is as long.
 const MAX_PENDING: usize = 16_384;

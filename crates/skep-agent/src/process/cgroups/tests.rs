@@ -18,7 +18,7 @@ struct Real {
 impl Real {
     /// `None` where the hierarchies are not v1.
     fn new() -> Option<Self> {
-        let name = format!("skep-agent-test-{}", crate::identifier::random(8));
+        let name = format!("skep-agent-test-{}", crate::sandbox::identifier::random(8));
         let directories: Vec<_> = ["memory", "cpuacct", "blkio"]
             .into_iter()
             .map(|controller| (controller, Path::new("/sys/fs/cgroup").join(controller)))

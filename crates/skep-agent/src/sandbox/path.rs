@@ -1,6 +1,6 @@
 //! Resolution of the paths in requests. Pure: nothing here looks at a filesystem.
 
-use crate::users::User;
+use crate::sandbox::users::User;
 
 /// Errors of resolving a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

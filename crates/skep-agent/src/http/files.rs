@@ -1,4 +1,6 @@
-//! Files over plain HTTP: `GET`, `POST /files` and `POST /files/compose`.
+//! The content of files over plain HTTP: `GET`, `POST /files` and `POST /files/compose`.
+//!
+//! What else can be done with files is the RPC service in `filesystem`.
 
 mod compose;
 mod content;
@@ -19,9 +21,9 @@ use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 
 use crate::agent::Agent;
-use crate::authorize::TOKEN_HEADER;
-use crate::rest_error::RestError;
-use crate::signature::{self, Operation, Signed};
+use crate::http::authorize::TOKEN_HEADER;
+use crate::http::rest_error::RestError;
+use crate::http::signature::{self, Operation, Signed};
 
 pub(crate) use compose::compose;
 pub(crate) use download::download;

@@ -9,7 +9,7 @@ use futures_util::{Stream, StreamExt};
 
 use super::target::Target;
 use crate::filesystem::{FileError, blocking};
-use crate::users::User;
+use crate::sandbox::users::User;
 
 /// Size of one write, and the largest size that counts as small.
 const PIECE: usize = 256 << 10;

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use skep_wire::rest::{LogEntry, LogLevel};
 
-use crate::exit_status::Ended;
+use crate::process::exit_status::Ended;
 use budget::Budget;
 use ring::Ring;
 

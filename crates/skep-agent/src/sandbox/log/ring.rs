@@ -116,7 +116,7 @@ mod tests {
         let mut ring = Ring::new(file.try_clone().unwrap().into()).unwrap();
         let total = 20_000;
         for number in 0..total {
-            let entry = crate::log::entry(LogLevel::Info, &format!("entry {number}"), &[]);
+            let entry = crate::sandbox::log::entry(LogLevel::Info, &format!("entry {number}"), &[]);
             ring.append(&entry);
         }
         assert_eq!(file.metadata().unwrap().len(), offset(BYTES));

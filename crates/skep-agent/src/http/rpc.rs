@@ -3,21 +3,39 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use axum::extract::Request;
+use axum::middleware::map_request;
 use buffa::Message;
 use connectrpc::{
     ConnectError, ConnectRpcService, Handler, JsonDeserialize, JsonSerialize, Limits,
     RequestContext, Response, Router, ServiceStream, StreamingHandler, client_streaming_handler_fn,
     handler_fn, streaming_handler_fn,
 };
+use http::{HeaderMap, HeaderValue};
 
 use crate::agent::Agent;
-use crate::{filesystem, process};
+use crate::filesystem;
+use crate::process;
 
 /// The largest message. What a client writes to a process at once is the only large one.
 const MAX_MESSAGE: usize = 32 << 20;
 
-/// Returns the service of everything below `/process.Process/` and `/filesystem.Filesystem/`.
-pub(crate) fn services(agent: &Arc<Agent>) -> ConnectRpcService {
+/// Header with the milliseconds that the caller waits.
+const TIMEOUT_HEADER: &str = "connect-timeout-ms";
+
+/// Returns the routes of everything below `/process.Process/` and `/filesystem.Filesystem/`.
+pub(crate) fn routes(agent: &Arc<Agent>) -> axum::Router<Arc<Agent>> {
+    let services = services(agent);
+    axum::Router::new()
+        .route_service("/process.Process/{method}", services.clone())
+        .route_service("/filesystem.Filesystem/{method}", services)
+        .layer(map_request(async |mut request: Request| {
+            normalise_deadline(request.headers_mut());
+            request
+        }))
+}
+
+fn services(agent: &Arc<Agent>) -> ConnectRpcService {
     let router = filesystem_service(process_service(Router::new(), agent), agent);
     let limits = Limits::default()
         .with_max_message_size(MAX_MESSAGE)
@@ -98,4 +116,57 @@ where
         let answer = call(Arc::clone(&agent), context, request);
         async move { Response::ok(answer.await?) }
     })
+}
+
+/// Writes the caller's deadline as the RPC layer reads it: whole milliseconds, of at most ten
+/// digits. By contract zero is no deadline, and year-old Python clients send `500.0`.
+fn normalise_deadline(headers: &mut HeaderMap) {
+    let Some(header) = headers.get(TIMEOUT_HEADER) else {
+        return;
+    };
+    let milliseconds = header
+        .to_str()
+        .ok()
+        .and_then(|text| text.trim().parse::<f64>().ok());
+    match milliseconds {
+        Some(milliseconds) if milliseconds > 0.0 && milliseconds < 1e10 => {
+            let whole = format!("{:.0}", milliseconds.ceil());
+            headers.insert(
+                TIMEOUT_HEADER,
+                HeaderValue::from_str(&whole).expect("digits"),
+            );
+        }
+        // Nothing, for ever, or not a number.
+        Some(_) | None => {
+            headers.remove(TIMEOUT_HEADER);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_are_whole_milliseconds_or_none() {
+        for (sent, read) in [
+            ("60000", Some("60000")),
+            ("500.0", Some("500")),
+            ("0.2", Some("1")),
+            ("0", None),
+            ("-5", None),
+            ("soon", None),
+            ("99999999999999", None),
+        ] {
+            let mut headers = HeaderMap::from_iter([(
+                http::HeaderName::from_static(TIMEOUT_HEADER),
+                HeaderValue::from_static(sent),
+            )]);
+            normalise_deadline(&mut headers);
+            let found = headers
+                .get(TIMEOUT_HEADER)
+                .map(|value| value.to_str().unwrap());
+            assert_eq!(found, read, "{sent}");
+        }
+    }
 }

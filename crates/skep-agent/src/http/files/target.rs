@@ -26,9 +26,10 @@ use rustix::io::Errno;
 
 use super::metadata;
 use crate::filesystem::{FileError, NewDirectories, make_parents};
+use crate::rootfs;
 use crate::rootfs::{Location, Name};
-use crate::users::User;
-use crate::{path, rootfs};
+use crate::sandbox::path;
+use crate::sandbox::users::User;
 
 /// A file that is being received.
 #[derive(Debug)]

@@ -10,14 +10,12 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use connectrpc::{ConnectError, ErrorCode, Protocol};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use skep_wire::agent::{CONTROL_HEADER, CONTROL_PATHS};
 
 use crate::agent::Agent;
-use crate::rest_error::RestError;
-use crate::signature::equal;
-
-const TIMEOUT_HEADER: &str = "connect-timeout-ms";
+use crate::http::rest_error::RestError;
+use crate::http::signature::equal;
 
 /// The header with the sandbox's token.
 pub(crate) const TOKEN_HEADER: &str = "x-access-token";
@@ -28,7 +26,7 @@ const REFUSED: &str =
 /// The layer around all routes.
 pub(crate) async fn authorize(
     State(agent): State<Arc<Agent>>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
     let path = request.uri().path();
@@ -43,7 +41,6 @@ pub(crate) async fn authorize(
     } else if !is_open(request.method(), path) && !has_token(&agent, request.headers()) {
         return refuse(request.headers());
     }
-    normalise_deadline(request.headers_mut());
     next.run(request).await
 }
 
@@ -86,31 +83,6 @@ fn refuse(headers: &HeaderMap) -> Response {
     }
 }
 
-/// Writes the caller's deadline as the RPC layer reads it: whole milliseconds, of at most ten
-/// digits. By contract zero is no deadline, and year-old Python clients send `500.0`.
-fn normalise_deadline(headers: &mut HeaderMap) {
-    let Some(header) = headers.get(TIMEOUT_HEADER) else {
-        return;
-    };
-    let milliseconds = header
-        .to_str()
-        .ok()
-        .and_then(|text| text.trim().parse::<f64>().ok());
-    match milliseconds {
-        Some(milliseconds) if milliseconds > 0.0 && milliseconds < 1e10 => {
-            let whole = format!("{:.0}", milliseconds.ceil());
-            headers.insert(
-                TIMEOUT_HEADER,
-                HeaderValue::from_str(&whole).expect("digits"),
-            );
-        }
-        // Nothing, for ever, or not a number.
-        Some(_) | None => {
-            headers.remove(TIMEOUT_HEADER);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,28 +108,5 @@ mod tests {
         assert!(is_open(&Method::GET, "/health") && is_open(&Method::POST, "/files"));
         assert!(!is_open(&Method::POST, "/health") && !is_open(&Method::DELETE, "/files"));
         assert!(!is_open(&Method::POST, "/files/compose") && !is_open(&Method::GET, "/metrics"));
-    }
-
-    #[test]
-    fn deadlines_are_whole_milliseconds_or_none() {
-        for (sent, read) in [
-            ("60000", Some("60000")),
-            ("500.0", Some("500")),
-            ("0.2", Some("1")),
-            ("0", None),
-            ("-5", None),
-            ("soon", None),
-            ("99999999999999", None),
-        ] {
-            let mut headers = HeaderMap::from_iter([(
-                http::HeaderName::from_static(TIMEOUT_HEADER),
-                HeaderValue::from_static(sent),
-            )]);
-            normalise_deadline(&mut headers);
-            let found = headers
-                .get(TIMEOUT_HEADER)
-                .map(|value| value.to_str().unwrap());
-            assert_eq!(found, read, "{sent}");
-        }
     }
 }

@@ -31,12 +31,12 @@ use tokio_util::io::{ReaderStream, StreamReader};
 use super::range::{Wanted, wanted};
 use super::{MaybeQuery, content, parse};
 use crate::agent::Agent;
-use crate::encoding::{Coding, choose};
-use crate::filesystem::service::View;
-use crate::filesystem::{FileError, blocking};
-use crate::rest_error::RestError;
-use crate::signature::Operation;
-use crate::{path, rootfs};
+use crate::filesystem::{FileError, View, blocking};
+use crate::http::encoding::{Coding, choose};
+use crate::http::rest_error::RestError;
+use crate::http::signature::Operation;
+use crate::rootfs;
+use crate::sandbox::path;
 
 /// Size of one read, and the largest size that counts as small.
 const PIECE: usize = 256 << 10;

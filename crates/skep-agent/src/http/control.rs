@@ -9,7 +9,7 @@ use skep_telemetry::Chain;
 use skep_wire::agent::AgentConfig;
 
 use crate::agent::Agent;
-use crate::settings;
+use crate::sandbox::settings;
 
 /// `POST /init`: the sandbox is now this one, with these variables and this token.
 pub(crate) async fn init(

@@ -14,11 +14,12 @@ use serde::Deserialize;
 
 use super::upload::Written;
 use crate::agent::Agent;
-use crate::filesystem::service::View;
-use crate::filesystem::{FileError, blocking, entry, make_parents};
-use crate::rest_error::RestError;
+use crate::filesystem::{FileError, View, blocking, entry, make_parents};
+use crate::http::rest_error::RestError;
+use crate::rootfs;
 use crate::rootfs::{Location, Name};
-use crate::{identifier, path, rootfs};
+use crate::sandbox::identifier;
+use crate::sandbox::path;
 
 /// The body of the request.
 #[derive(Debug, Deserialize)]

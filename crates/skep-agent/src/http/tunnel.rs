@@ -16,7 +16,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::rest_error::RestError;
+use crate::http::rest_error::RestError;
 
 /// Protocol that the client must ask to upgrade to.
 const PROTOCOL: &str = "skep-tunnel";

@@ -10,10 +10,10 @@ use rustix::fs::{Mode, OFlags};
 use skep_wire::agent::AgentConfig;
 
 use crate::filesystem::{FileError, make_parents};
-use crate::path;
+use crate::http::signature::equal;
 use crate::rootfs::{Directory, Name};
-use crate::signature::equal;
-use crate::users::User;
+use crate::sandbox::path;
+use crate::sandbox::users::User;
 
 /// User of a command when neither the caller nor the server names one.
 const FALLBACK_USER: &str = "user";

@@ -13,12 +13,15 @@ use http::{HeaderName, Method, StatusCode};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer, ExposeHeaders};
 
 use crate::agent::Agent;
-use crate::authorize::authorize;
-use crate::rest_error::RestError;
-use crate::{control, files, rpc, settings, tunnel};
+use crate::http::authorize::authorize;
+use crate::http::control;
+use crate::http::files;
+use crate::http::rest_error::RestError;
+use crate::http::rpc;
+use crate::http::tunnel;
+use crate::sandbox::settings;
 
 pub(crate) fn routes(agent: &Arc<Agent>) -> Router {
-    let rpc = rpc::services(agent);
     Router::new()
         .route("/health", get(health))
         .route("/envs", get(environment))
@@ -27,8 +30,7 @@ pub(crate) fn routes(agent: &Arc<Agent>) -> Router {
         .route("/files/compose", post(files::compose))
         .route("/init", post(control::init))
         .route("/skep/tunnel/{port}", get(tunnel::tunnel))
-        .route_service("/process.Process/{method}", rpc.clone())
-        .route_service("/filesystem.Filesystem/{method}", rpc)
+        .merge(rpc::routes(agent))
         .fallback(|| async { RestError::not_found() })
         .method_not_allowed_fallback(|| async {
             RestError::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")

@@ -21,11 +21,10 @@ use super::receive::{ReceiveError, receive};
 use super::refusable::{RefusableBody, refusable};
 use super::{FileQuery, MaybeQuery, metadata, parse, part_name};
 use crate::agent::Agent;
-use crate::filesystem::blocking;
-use crate::filesystem::service::View;
-use crate::path;
-use crate::rest_error::RestError;
-use crate::signature::Operation;
+use crate::filesystem::{View, blocking};
+use crate::http::rest_error::RestError;
+use crate::http::signature::Operation;
+use crate::sandbox::path;
 
 /// A file that was written.
 #[derive(Debug, Serialize)]
