@@ -15,15 +15,15 @@ use crate::talk::{all, next, request, run, world};
 async fn code_runs_and_its_outputs_come_in_order() {
     let world = world();
     assert_eq!(
-        run(&world.contexts, &world.python, "say a\nvalue 5\nsay b").await,
+        world.run("say a\nvalue 5\nsay b").await,
         ["accepted 1", "a", "value \"5\"", "b", "ended ok"]
     );
     assert_eq!(
-        run(&world.contexts, &world.python, "raise ValueError no").await,
+        world.run("raise ValueError no").await,
         ["accepted 2", "raised ValueError", "ended runtime"]
     );
     assert_eq!(
-        run(&world.contexts, &world.python, "?").await,
+        world.run("?").await,
         ["accepted 3", "raised SyntaxError", "ended syntax"]
     );
 }
@@ -31,7 +31,7 @@ async fn code_runs_and_its_outputs_come_in_order() {
 #[tokio::test]
 async fn a_new_context_is_listed_last_and_shares_nothing() {
     let world = world();
-    run(&world.contexts, &world.python, "remember me").await;
+    world.run("remember me").await;
     let made = world.contexts.create("python", Some("/root".to_owned()));
     let made = made.await.unwrap();
     let listed = world.contexts.list();
@@ -92,13 +92,13 @@ async fn an_execution_is_told_that_there_is_no_kernel() {
     let world = world();
     world.contexts.ready().await.unwrap();
     world.kernels.broken.store(true, Ordering::SeqCst);
-    run(&world.contexts, &world.python, "die 1").await;
-    let words = run(&world.contexts, &world.python, "say a").await;
+    world.run("die 1").await;
+    let words = world.run("say a").await;
     assert!(words[0].starts_with("failed NoKernel"), "{words:?}");
     assert_eq!(words[1..], ["ended kernel_died"]);
     world.kernels.broken.store(false, Ordering::SeqCst);
     assert_eq!(
-        run(&world.contexts, &world.python, "say a").await,
+        world.run("say a").await,
         ["lost Died(Code(1))", "accepted 1", "a", "ended ok"]
     );
 }
@@ -106,10 +106,7 @@ async fn an_execution_is_told_that_there_is_no_kernel() {
 #[tokio::test]
 async fn one_context_runs_one_execution_after_another_and_two_run_beside_each_other() {
     let world = world();
-    let mut first = world
-        .contexts
-        .execute(&world.python, request("wait"))
-        .unwrap();
+    let mut first = world.execute(request("wait"));
     let second = world.contexts.execute(&world.python, request("say b"));
     assert_eq!(next(&mut first).await.as_deref(), Some("accepted 1"));
     let other = world.contexts.create("python", None).await.unwrap();
@@ -151,36 +148,30 @@ async fn variables_of_the_sandbox_may_change_and_those_of_an_execution_win() {
         let variables = BTreeMap::from([("A".to_owned(), value.to_owned())]);
         *world.settings.environment.lock() = variables;
     };
-    assert_eq!(
-        run(&world.contexts, &world.python, "env A").await[1],
-        "unset"
-    );
+    assert_eq!(world.run("env A").await[1], "unset");
     set("old");
-    assert_eq!(run(&world.contexts, &world.python, "env A").await[1], "old");
+    assert_eq!(world.run("env A").await[1], "old");
     set("new");
-    assert_eq!(run(&world.contexts, &world.python, "env A").await[1], "new");
+    assert_eq!(world.run("env A").await[1], "new");
     let own = ExecuteRequest {
         variables: BTreeMap::from([("A".to_owned(), "own".to_owned())]),
         ..request("env A")
     };
-    let execution = world.contexts.execute(&world.python, own).unwrap();
+    let execution = world.execute(own);
     assert_eq!(all(execution).await[1], "own");
-    assert_eq!(run(&world.contexts, &world.python, "env A").await[1], "new");
+    assert_eq!(world.run("env A").await[1], "new");
 }
 
 #[tokio::test]
 async fn a_restart_ends_what_runs_and_forgets_what_was_known() {
     let world = world();
-    run(&world.contexts, &world.python, "remember me").await;
-    let mut running = world
-        .contexts
-        .execute(&world.python, request("wait"))
-        .unwrap();
+    world.run("remember me").await;
+    let mut running = world.execute(request("wait"));
     assert_eq!(next(&mut running).await.as_deref(), Some("accepted 2"));
     world.contexts.restart(&world.python).await.unwrap();
     assert_eq!(all(running).await, ["failed Restarted", "ended killed"]);
     assert_eq!(
-        run(&world.contexts, &world.python, "recall").await,
+        world.run("recall").await,
         ["accepted 1", "raised NameError", "ended runtime"]
     );
 }
@@ -188,14 +179,8 @@ async fn a_restart_ends_what_runs_and_forgets_what_was_known() {
 #[tokio::test]
 async fn removing_a_context_ends_what_runs_and_what_waits_in_it() {
     let world = world();
-    let mut running = world
-        .contexts
-        .execute(&world.python, request("wait"))
-        .unwrap();
-    let waiting = world
-        .contexts
-        .execute(&world.python, request("say a"))
-        .unwrap();
+    let mut running = world.execute(request("wait"));
+    let waiting = world.execute(request("say a"));
     assert_eq!(next(&mut running).await.as_deref(), Some("accepted 1"));
     world.contexts.remove(&world.python).await.unwrap();
     assert_eq!(all(running).await, ["failed Removed", "ended killed"]);

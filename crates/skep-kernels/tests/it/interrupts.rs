@@ -19,17 +19,11 @@ fn lasting(code: &str) -> ExecuteRequest {
 #[tokio::test]
 async fn a_caller_that_leaves_interrupts_its_code_and_keeps_the_variables() {
     let world = world();
-    run(&world.contexts, &world.python, "remember me").await;
-    let mut execution = world
-        .contexts
-        .execute(&world.python, request("wait"))
-        .unwrap();
+    world.run("remember me").await;
+    let mut execution = world.execute(request("wait"));
     next(&mut execution).await;
     drop(execution);
-    assert_eq!(
-        run(&world.contexts, &world.python, "recall").await,
-        ["accepted 3", "me", "ended ok"]
-    );
+    assert_eq!(world.run("recall").await, ["accepted 3", "me", "ended ok"]);
     assert_eq!(world.kernels.starts.load(Ordering::SeqCst), 1);
 }
 
@@ -38,13 +32,10 @@ async fn a_broken_connection_does_not_interrupt_and_a_cancellation_does() {
     let world = world();
     let request = lasting("wait\nsay never");
     let cancel = Arc::clone(&request.cancel);
-    let mut execution = world.contexts.execute(&world.python, request).unwrap();
+    let mut execution = world.execute(request);
     next(&mut execution).await;
     drop(execution);
-    let mut behind = world
-        .contexts
-        .execute(&world.python, lasting("wait"))
-        .unwrap();
+    let mut behind = world.execute(lasting("wait"));
     // Whatever the owner does about the loss, it has done when another context has run.
     let other = world.contexts.create("python", None).await.unwrap();
     run(&world.contexts, &other.id, "say a").await;
@@ -59,18 +50,15 @@ async fn a_broken_connection_does_not_interrupt_and_a_cancellation_does() {
 #[tokio::test]
 async fn an_execution_that_is_cancelled_while_it_waits_is_never_run() {
     let world = world();
-    let mut first = world
-        .contexts
-        .execute(&world.python, request("wait"))
-        .unwrap();
+    let mut first = world.execute(request("wait"));
     next(&mut first).await;
     let second = request("remember second");
     second.cancel.cancel();
-    let second = world.contexts.execute(&world.python, second).unwrap();
+    let second = world.execute(second);
     drop(first);
     assert!(all(second).await.is_empty());
     assert_eq!(
-        run(&world.contexts, &world.python, "recall").await,
+        world.run("recall").await,
         ["accepted 2", "raised NameError", "ended runtime"]
     );
 }
@@ -78,14 +66,11 @@ async fn an_execution_that_is_cancelled_while_it_waits_is_never_run() {
 #[tokio::test(start_paused = true)]
 async fn code_that_ignores_an_interrupt_loses_its_kernel_and_the_next_caller_hears_of_it() {
     let world = world();
-    let mut execution = world
-        .contexts
-        .execute(&world.python, request("stuck"))
-        .unwrap();
+    let mut execution = world.execute(request("stuck"));
     next(&mut execution).await;
     drop(execution);
     assert_eq!(
-        run(&world.contexts, &world.python, "say a").await,
+        world.run("say a").await,
         ["lost Stuck", "accepted 1", "a", "ended ok"]
     );
 }
@@ -93,16 +78,10 @@ async fn code_that_ignores_an_interrupt_loses_its_kernel_and_the_next_caller_hea
 #[tokio::test]
 async fn an_interrupt_that_was_asked_for_is_told_to_whoever_listens() {
     let world = world();
-    let mut execution = world
-        .contexts
-        .execute(&world.python, request("say a\nwait"))
-        .unwrap();
+    let mut execution = world.execute(request("say a\nwait"));
     let id = execution.id.clone();
     assert_eq!(next(&mut execution).await.as_deref(), Some("accepted 1"));
-    let behind = world
-        .contexts
-        .execute(&world.python, request("remember me"))
-        .unwrap();
+    let behind = world.execute(request("remember me"));
     assert!(world.contexts.interrupt(&behind.id));
     assert!(world.contexts.interrupt(&id));
     assert_eq!(
@@ -122,10 +101,7 @@ async fn an_interrupt_that_was_asked_for_is_told_to_whoever_listens() {
 #[tokio::test(start_paused = true)]
 async fn whoever_asks_for_an_interrupt_hears_that_the_kernel_is_lost() {
     let world = world();
-    let mut execution = world
-        .contexts
-        .execute(&world.python, request("stuck"))
-        .unwrap();
+    let mut execution = world.execute(request("stuck"));
     next(&mut execution).await;
     assert!(world.contexts.interrupt(&execution.id));
     assert_eq!(
@@ -169,7 +145,7 @@ async fn a_time_limit_ends_code_with_one_error() {
         ]
     );
     assert_eq!(
-        run(&world.contexts, &world.python, "say a").await,
+        world.run("say a").await,
         ["lost Stuck", "accepted 1", "a", "ended ok"]
     );
 }
@@ -192,7 +168,7 @@ async fn the_death_of_a_kernel_is_one_failure_and_the_next_execution_says_what_i
         ]
     );
     assert_eq!(
-        run(&world.contexts, &world.python, "recall").await,
+        world.run("recall").await,
         [
             "lost Died(Code(3))",
             "accepted 1",
@@ -200,16 +176,13 @@ async fn the_death_of_a_kernel_is_one_failure_and_the_next_execution_says_what_i
             "ended runtime"
         ]
     );
-    assert_eq!(
-        run(&world.contexts, &world.python, "say a").await,
-        ["accepted 2", "a", "ended ok"]
-    );
+    assert_eq!(world.run("say a").await, ["accepted 2", "a", "ended ok"]);
 }
 
 #[tokio::test]
 async fn a_kernel_that_dies_between_executions_is_replaced_at_once() {
     let world = world();
-    run(&world.contexts, &world.python, "remember me").await;
+    world.run("remember me").await;
     world.kernels.kill_newest();
     wait_until(Duration::from_secs(10), || async {
         match world.kernels.starts.load(Ordering::SeqCst) {
@@ -219,7 +192,7 @@ async fn a_kernel_that_dies_between_executions_is_replaced_at_once() {
     })
     .await;
     assert_eq!(
-        run(&world.contexts, &world.python, "recall").await[..2],
+        world.run("recall").await[..2],
         ["lost Died(Signal(9))", "accepted 1"]
     );
 }
@@ -227,12 +200,9 @@ async fn a_kernel_that_dies_between_executions_is_replaced_at_once() {
 #[tokio::test]
 async fn a_cell_may_end_its_kernel_without_being_an_error() {
     let world = world();
+    assert_eq!(world.run("exit").await, ["accepted 1", "ended ok"]);
     assert_eq!(
-        run(&world.contexts, &world.python, "exit").await,
-        ["accepted 1", "ended ok"]
-    );
-    assert_eq!(
-        run(&world.contexts, &world.python, "say a").await,
+        world.run("say a").await,
         ["lost Exited", "accepted 1", "a", "ended ok"]
     );
 }
@@ -240,10 +210,7 @@ async fn a_cell_may_end_its_kernel_without_being_an_error() {
 #[tokio::test]
 async fn what_a_lost_caller_missed_is_kept_until_somebody_asks() {
     let world = world();
-    let mut execution = world
-        .contexts
-        .execute(&world.python, lasting("say a\nwait"))
-        .unwrap();
+    let mut execution = world.execute(lasting("say a\nwait"));
     assert_eq!(next(&mut execution).await.as_deref(), Some("accepted 1"));
     assert_eq!(next(&mut execution).await.as_deref(), Some("a"));
     let id = execution.id.clone();
@@ -270,14 +237,11 @@ async fn what_a_lost_caller_missed_is_kept_until_somebody_asks() {
 #[tokio::test]
 async fn a_record_is_bounded_and_says_what_is_missing() {
     let world = world();
-    let mut flood = world
-        .contexts
-        .execute(&world.python, lasting("flood 100000"))
-        .unwrap();
+    let mut flood = world.execute(lasting("flood 100000"));
     next(&mut flood).await;
     let id = flood.id.clone();
     drop(flood);
-    run(&world.contexts, &world.python, "say after").await;
+    world.run("say after").await;
     let words = all(world.contexts.attach(&id).await.unwrap()).await;
     let (last, lost) = (&words[words.len() - 1], &words[words.len() - 2]);
     assert_eq!(last, "ended ok");

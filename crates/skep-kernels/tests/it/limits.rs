@@ -7,7 +7,7 @@ use skep_kernels::{ExecuteRequest, Limits, Moved, Receipt, Spent, Update, Usage}
 use skep_testkit::wait_until;
 use tokio::sync::mpsc::error::TryRecvError;
 
-use crate::talk::{World, all, next, request, run, world};
+use crate::talk::{World, all, next, request, world};
 
 fn limited(limits: Limits, code: &str) -> ExecuteRequest {
     ExecuteRequest {
@@ -21,7 +21,7 @@ fn seen(world: &World, usage: Usage) {
 }
 
 async fn receipt(world: &World, request: ExecuteRequest) -> Receipt {
-    let mut execution = world.contexts.execute(&world.python, request).unwrap();
+    let mut execution = world.execute(request);
     loop {
         match execution.updates.recv().await {
             Some(Update::Ended(receipt)) => return receipt,
@@ -39,7 +39,7 @@ async fn processor_time_over_its_limit_ends_code_with_one_error() {
         ..Limits::default()
     };
     let request = limited(limits, "wait");
-    let mut execution = world.contexts.execute(&world.python, request).unwrap();
+    let mut execution = world.execute(request);
     assert_eq!(next(&mut execution).await.as_deref(), Some("accepted 1"));
     // An hour in which it sleeps is no processor time.
     tokio::time::sleep(Duration::from_secs(3600)).await;
@@ -81,7 +81,7 @@ async fn what_code_over_its_limit_started_is_killed_with_its_kernel() {
     );
     assert_eq!(world.kernels.meter.kills.load(Ordering::SeqCst), 1);
     assert_eq!(
-        run(&world.contexts, &world.python, "say a").await,
+        world.run("say a").await,
         ["lost Stuck", "accepted 1", "a", "ended ok"]
     );
 }
@@ -95,14 +95,14 @@ async fn memory_is_limited_while_an_execution_runs_and_no_longer() {
     };
     let limit = || *world.kernels.meter.limit.lock();
     let request = limited(limits, "wait");
-    let mut execution = world.contexts.execute(&world.python, request).unwrap();
+    let mut execution = world.execute(request);
     next(&mut execution).await;
     assert_eq!(limit(), Some(1000));
     drop(execution);
-    run(&world.contexts, &world.python, "say a").await;
+    world.run("say a").await;
     assert_eq!(limit(), None);
     let died = limited(limits, "die 1");
-    all(world.contexts.execute(&world.python, died).unwrap()).await;
+    all(world.execute(died)).await;
     assert_eq!(limit(), None);
 }
 
@@ -127,10 +127,7 @@ async fn code_that_could_never_have_its_memory_is_not_run() {
         all(execution.unwrap()).await,
         ["failed NoMemory { limit: 1000 }", "ended out_of_memory"]
     );
-    assert_eq!(
-        run(&world.contexts, &world.python, "recall").await[1],
-        "raised NameError"
-    );
+    assert_eq!(world.run("recall").await[1], "raised NameError");
 }
 
 #[tokio::test]
@@ -152,10 +149,7 @@ async fn a_kernel_that_the_machine_killed_for_memory_ran_out_of_memory() {
         all(execution).await,
         ["failed Died(Signal(9))", "ended killed"]
     );
-    let mut execution = world
-        .contexts
-        .execute(&world.python, request("wait"))
-        .unwrap();
+    let mut execution = world.execute(request("wait"));
     while next(&mut execution).await.as_deref() != Some("accepted 1") {}
     seen(
         &world,
@@ -203,15 +197,9 @@ async fn a_receipt_has_what_was_used_meanwhile_even_of_a_kernel_that_died() {
 #[tokio::test]
 async fn what_waits_and_what_runs_can_be_looked_at() {
     let world = world();
-    let mut first = world
-        .contexts
-        .execute(&world.python, request("wait"))
-        .unwrap();
+    let mut first = world.execute(request("wait"));
     next(&mut first).await;
-    let second = world
-        .contexts
-        .execute(&world.python, request("say a"))
-        .unwrap();
+    let second = world.execute(request("say a"));
     seen(
         &world,
         Usage {

@@ -32,10 +32,7 @@ async fn secrets_of_the_sandbox_the_context_and_the_execution_are_masked() {
     );
     // The code may have kept what it was given.
     assert_eq!(run(&world.contexts, &other, code).await[1], "*** *** ***");
-    assert_eq!(
-        run(&world.contexts, &world.python, code).await[1],
-        "*** context-secret run-secret"
-    );
+    assert_eq!(world.run(code).await[1], "*** context-secret run-secret");
 }
 
 #[tokio::test]
@@ -129,8 +126,5 @@ async fn more_secrets_than_can_be_looked_for_are_refused_and_nothing_runs() {
         .contexts
         .execute(&world.python, with(&["hunter22"], "remember me"));
     assert!(matches!(refused, Err(ContextError::Secrets(_))));
-    assert_eq!(
-        run(&world.contexts, &world.python, "recall").await[1],
-        "raised NameError"
-    );
+    assert_eq!(world.run("recall").await[1], "raised NameError");
 }

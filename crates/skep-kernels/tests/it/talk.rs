@@ -30,6 +30,18 @@ pub(crate) fn world() -> World {
     }
 }
 
+impl World {
+    /// Queues an execution in the default context.
+    pub(crate) fn execute(&self, request: ExecuteRequest) -> Execution {
+        self.contexts.execute(&self.python, request).unwrap()
+    }
+
+    /// Runs code in the default context, and answers everything it said, in words.
+    pub(crate) async fn run(&self, code: &str) -> Vec<String> {
+        run(&self.contexts, &self.python, code).await
+    }
+}
+
 pub(crate) fn request(code: &str) -> ExecuteRequest {
     ExecuteRequest::new(code)
 }

@@ -110,15 +110,7 @@ async fn at_the_deadline_the_process_is_killed_and_the_stream_says_why() {
         (run.stdout.as_str(), &run.close["error"]["code"]),
         ("up\n", &json!("deadline_exceeded"))
     );
-    wait_until(DEADLINE, || async {
-        let gone = !std::path::Path::new(&format!("/proc/{pid}")).exists();
-        if gone {
-            Ok(())
-        } else {
-            Err("the process still runs")
-        }
-    })
-    .await;
+    wait_for_end(pid).await;
 }
 
 #[tokio::test]
@@ -130,15 +122,7 @@ async fn a_deadline_holds_even_when_its_caller_has_gone() {
         .as_u64()
         .unwrap();
     drop(events);
-    wait_until(DEADLINE, || async {
-        let gone = !std::path::Path::new(&format!("/proc/{pid}")).exists();
-        if gone {
-            Ok(())
-        } else {
-            Err("the process still runs")
-        }
-    })
-    .await;
+    wait_for_end(pid).await;
 }
 
 #[tokio::test]
@@ -159,4 +143,12 @@ async fn a_background_child_that_keeps_the_output_open_delays_the_end() {
         (run.stdout.as_str(), run.end["exited"].as_bool()),
         ("early\nlate\n", Some(true))
     );
+}
+
+async fn wait_for_end(pid: u64) {
+    wait_until(DEADLINE, || async {
+        let gone = !std::path::Path::new(&format!("/proc/{pid}")).exists();
+        gone.then_some(()).ok_or("the process still runs")
+    })
+    .await;
 }
