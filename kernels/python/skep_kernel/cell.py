@@ -16,6 +16,7 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import ExecutionResult
 
 from .shell import ZMQInteractiveShell
+from .tracebacks import hide_own_frames
 
 
 @dataclass
@@ -79,6 +80,7 @@ def report_unshown_error(shell: ZMQInteractiveShell, error: BaseException, shown
     if isinstance(error, UsageError):
         lines = [f"UsageError: {error}"]
     else:
+        hide_own_frames(error)
         # The outermost frame is IPython's.
         outermost = error.__traceback__
         lines = traceback.format_exception(type(error), error, outermost and outermost.tb_next)

@@ -24,6 +24,7 @@ from traitlets.config import Config
 
 from .display import KernelDisplayHook, KernelDisplayPublisher
 from .outlet import Outlet
+from .tracebacks import hide_own_frames, without_own_frames
 
 INLINE_BACKEND = "module://matplotlib_inline.backend_inline"
 
@@ -120,11 +121,9 @@ class ZMQInteractiveShell(InteractiveShell):
 
     def raw_input(self, prompt: str = "") -> str:
         """`input`: nobody is there to answer, and waiting would hang the context."""
-        __tracebackhide__ = True
         raise StdinNotImplementedError("raw_input was called, but this frontend does not support input requests.")
 
     def getpass(self, prompt: str = "", stream: Any = None, **_options: Any) -> str:
-        __tracebackhide__ = True
         raise StdinNotImplementedError("getpass was called, but this frontend does not support input requests.")
 
     @contextlib.contextmanager
@@ -139,6 +138,12 @@ class ZMQInteractiveShell(InteractiveShell):
         return "\n" * raw_cell[: len(raw_cell) - len(stripped)].count("\n") + transformed
 
     # Errors.
+
+    def _get_exc_info(self, exc_tuple: Any = None) -> tuple[Any, Any, Any]:
+        """Every traceback passes here before it is formatted."""
+        etype, value, traceback = super()._get_exc_info(exc_tuple)
+        hide_own_frames(value)
+        return etype, value, without_own_frames(traceback)
 
     def showsyntaxerror(self, filename: str | None = None, running_compiled_code: bool = False) -> None:
         self._compiling = not running_compiled_code

@@ -89,6 +89,30 @@ def test_input_is_a_clear_error(kernel: KernelClient, call: str) -> None:
     assert error["evalue"].endswith("was called, but this frontend does not support input requests.")
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "input()",
+        "try:\n    input()\nexcept Exception as error:\n    raise ValueError('second') from error",
+        "try:\n    input()\nfinally:\n    1/0",
+        "class Shown:\n    def _repr_html_(self): 1/0\nShown()",
+        "def f(): input()\nasync def g(): f()\nimport asyncio\nawait asyncio.gather(g())",
+        "import asyncio\nasync def g(): input()\nasync with asyncio.TaskGroup() as group:\n    group.create_task(g())",
+    ],
+)
+def test_no_frame_of_the_kernel_is_shown(kernel: KernelClient, code: str) -> None:
+    outcome = kernel.run(code)
+    shown = "".join("".join(message["traceback"]) for message in outcome.of_type("error"))
+    assert "Cell In[1]" in shown or "ipykernel_" in shown
+    assert "skep_kernel" not in shown and "hidden" not in shown
+
+
+def test_an_exception_that_cannot_be_changed_is_reported(kernel: KernelClient) -> None:
+    code = "class Fixed(Exception):\n    def __setattr__(self, *_): 1/0\n    with_traceback = __setattr__\nraise Fixed('no')"
+    assert kernel.run(code).error["ename"] == "Fixed"
+    assert kernel.run("1").ok()
+
+
 def test_standard_input_is_empty_and_does_not_wait(kernel: KernelClient) -> None:
     assert kernel.run("import sys; sys.stdin.read()").value["text/plain"] == "''"
     assert (

@@ -31,6 +31,7 @@ def test_an_interrupt_ends_the_cell_and_keeps_the_state(kernel: KernelClient, bo
     outcome = kernel.finish()
     assert (outcome.error["ename"], outcome.error["kind"]) == ("KeyboardInterrupt", "interrupted")
     assert outcome.error["evalue"] == ""
+    assert "skep_kernel" not in "".join(outcome.error["traceback"])
     assert kernel.run("kept").ok().value["text/plain"] == "'state'"
 
 

@@ -18,14 +18,7 @@ pub(crate) fn rendered(error: &RaisedError, colour: bool) -> String {
     }
     let mut text = String::new();
     let mut before = None;
-    let mut is_ours = false;
     for line in lines.iter().map(|line| plain(line, error)) {
-        if is_frame(line) || names(line, error) {
-            is_ours = line.contains("/skep_kernel/");
-        }
-        if is_ours {
-            continue;
-        }
         let begins_part = is_frame(line) || names(line, error);
         let follows = before.is_some_and(|before: &str| !before.is_empty() && !is_frame(before));
         if begins_part && follows && !line.starts_with(' ') {
@@ -165,15 +158,6 @@ mod tests {
         assert_eq!(
             rendered(&error("SyntaxError", value, syntax), false),
             "  File ~/a.py:1\n    x = (\n        ^\n\nSyntaxError: '(' was never closed\n"
-        );
-    }
-
-    #[test]
-    fn frames_of_the_kernel_are_none_of_the_persons() {
-        let interrupted = "Cell In[1], line 1\n----> 1 wait()\nFile /opt/x/skep_kernel/interrupts.py:127, in f\n--> 127 raise KeyboardInterrupt\nKeyboardInterrupt: ";
-        assert_eq!(
-            rendered(&error("KeyboardInterrupt", "", interrupted), false),
-            "Cell In[1], line 1\n----> 1 wait()\n\nKeyboardInterrupt\n"
         );
     }
 
