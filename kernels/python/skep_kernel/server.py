@@ -29,7 +29,8 @@ from .execution import Execution
 from .interrupts import Interrupts, SignalBell, UserSignals
 from .outlet import Outlet
 from .pump import Pump
-from .shell import ZMQInteractiveShell
+from .questions import QUESTIONS
+from .shell import ZMQInteractiveShell, safe_text
 from .streams import OutStream
 from .wire import FrameReader, Wire
 
@@ -168,6 +169,8 @@ class Server:
             self._answer(request, lambda: self._change_directory(request["path"]))
         elif kind == "shutdown":
             self._answer(request, self._stop)
+        elif kind in QUESTIONS:
+            self._answer_question(request, QUESTIONS[kind])
         else:
             self._answer(request, lambda: _refuse(f"there is no request {kind!r}"))
 
@@ -177,6 +180,19 @@ class Server:
             action()
         except (OSError, InvalidEnvironment, KeyError, TypeError, ValueError) as error:
             reply = {"status": "error", "ename": type(error).__name__, "evalue": str(error)}
+        self.outlet.answer(request.get("id"), reply)
+
+    def _answer_question(self, request: dict[str, Any], question: Any) -> None:
+        self.interrupts.arm()
+        try:
+            try:
+                reply = {"status": "ok", **question(self.shell, request)}
+            finally:
+                self.interrupts.disarm()
+        except (Exception, KeyboardInterrupt) as error:
+            # The user's own code may be asked, and raise anything.
+            reply = {"status": "error", "ename": type(error).__name__, "evalue": safe_text(error)}
+        self.flush_streams()
         self.outlet.answer(request.get("id"), reply)
 
     def _change_directory(self, path: str) -> None:
