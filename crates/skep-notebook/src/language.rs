@@ -57,9 +57,11 @@ impl Language {
         let spec: Option<KernelSpec> = metadata.read("kernelspec");
         let info: Option<LanguageInfo> = metadata.read("language_info");
         let (name, language) = spec.map_or((None, None), |spec| (spec.name, spec.language));
-        let told = [language, info.and_then(|info| info.name), name];
-        let told = told.into_iter().flatten().find(|name| !name.is_empty());
-        told.map(|name| Self::named(&name))
+        [language, info.and_then(|info| info.name), name]
+            .into_iter()
+            .flatten()
+            .find(|name| !name.is_empty())
+            .map(|name| Self::named(&name))
     }
 
     /// Says in the metadata of a new notebook which language it is in.

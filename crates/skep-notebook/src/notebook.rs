@@ -260,10 +260,12 @@ pub(crate) fn made_id(number: u64, source: &str) -> String {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
     let bytes = number.to_le_bytes();
-    let hash = bytes.iter().chain(source.as_bytes());
-    let hash = hash.fold(OFFSET, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(PRIME)
-    });
+    let hash = bytes
+        .iter()
+        .chain(source.as_bytes())
+        .fold(OFFSET, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(PRIME)
+        });
     format!("{:08x}", (hash >> 32) ^ (hash & 0xffff_ffff))
 }
 

@@ -35,9 +35,12 @@ impl Object {
             entry.1 = value;
             return;
         }
-        let place = self.0.iter().position(|(found, _)| found.as_str() > name);
-        let place = place.unwrap_or(self.0.len());
-        self.0.insert(place, (name.to_owned(), value));
+        let index = self
+            .0
+            .iter()
+            .position(|(found, _)| found.as_str() > name)
+            .unwrap_or(self.0.len());
+        self.0.insert(index, (name.to_owned(), value));
     }
 
     /// Sets a key if there is something to set.

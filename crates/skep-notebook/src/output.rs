@@ -223,8 +223,10 @@ pub fn read_output(output: Value) -> Result<Output, serde_json::Error> {
 
 impl Representations {
     fn bundle(self) -> Result<Bundle, serde_json::Error> {
-        let entries = self.data.iter();
-        let entries = entries.map(|(mime, value)| Ok((mime.clone(), JsonText::of(value)?)));
+        let entries = self
+            .data
+            .iter()
+            .map(|(mime, value)| Ok((mime.clone(), JsonText::of(value)?)));
         let metadata = (!self.metadata.is_empty()).then(|| JsonText::of(&self.metadata));
         Ok(Bundle {
             entries: entries.collect::<Result<_, serde_json::Error>>()?,

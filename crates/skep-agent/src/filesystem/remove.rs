@@ -60,8 +60,8 @@ mod tests {
         let most = std::sync::atomic::AtomicUsize::new(0);
         let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         std::thread::scope(|scope| {
-            let removal = std::thread::Builder::new().stack_size(64 << 10);
-            let removal = removal
+            let removal = std::thread::Builder::new()
+                .stack_size(64 << 10)
                 .spawn_scoped(scope, || remove(top.to_str().unwrap()))
                 .unwrap();
             while !removal.is_finished() {

@@ -146,8 +146,8 @@ fn relocate(source: &str, destination: &str, user: &User) -> Result<Location, Fi
         return Err(not_a_directory());
     }
     let (directory, parents) = make_parents(path::parent(destination), user)?;
-    let name = Name::new(path::base_name(destination));
-    let name = name.map_err(|error| FileError::io("move", source, error))?;
+    let name = Name::new(path::base_name(destination))
+        .map_err(|error| FileError::io("move", source, error))?;
     let to = Location { directory, name };
     from.rename(&to).map_err(|error| match errno(&error) {
         Some(Errno::ISDIR) => FileError::IsDirectory {
@@ -167,12 +167,13 @@ pub(crate) async fn list_dir(
 ) -> Result<wire::ListDirResponse, ConnectError> {
     // One answer at a time takes what an answer may take, also if its caller has gone.
     let turn = Arc::clone(&agent.listings).acquire_owned();
-    let turn = tokio::time::timeout(LISTING_TIMEOUT, turn).await;
-    let turn = turn.map_err(|_elapsed| {
-        let message = "other directories are being listed; try again";
-        ConnectError::new(ErrorCode::ResourceExhausted, message)
-    })?;
-    let turn = turn.expect("the semaphore is never closed");
+    let turn = tokio::time::timeout(LISTING_TIMEOUT, turn)
+        .await
+        .map_err(|_elapsed| {
+            let message = "other directories are being listed; try again";
+            ConnectError::new(ErrorCode::ResourceExhausted, message)
+        })?
+        .expect("the semaphore is never closed");
     let entries = with_view(&agent, &context, move |view| {
         let _turn = turn;
         list(

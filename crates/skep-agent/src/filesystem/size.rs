@@ -14,9 +14,10 @@ pub(super) fn of_entry(entry: &EntryInfo) -> usize {
         &entry.permissions,
         &entry.owner,
         &entry.group,
-    ];
-    let texts = texts.into_iter().chain(&entry.symlink_target);
-    let texts = texts.map(|text| of_text(text));
+    ]
+    .into_iter()
+    .chain(&entry.symlink_target)
+    .map(|text| of_text(text));
     size_of::<EntryInfo>() + texts.chain(metadata).sum::<usize>()
 }
 

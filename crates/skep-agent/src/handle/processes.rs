@@ -91,8 +91,10 @@ impl Processes for AgentHandle {
     }
 
     fn signal(&self, pid: u32, signal: Signal) -> io::Result<()> {
-        let leader = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        let leader = leader.ok_or(io::ErrorKind::NotFound)?;
+        let leader = i32::try_from(pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or(io::ErrorKind::NotFound)?;
         self.agent.processes.reaper().signal_group(leader, signal)
     }
 

@@ -67,11 +67,12 @@ async fn environment(State(agent): State<Arc<Agent>>) -> Response {
 }
 
 async fn metrics(State(agent): State<Arc<Agent>>) -> Result<Response, RestError> {
-    let measured = tokio::task::spawn_blocking(move || agent.meter.measure()).await;
-    let measured = measured.map_err(|error| {
-        tracing::error!(%error, "measuring panicked");
-        RestError::new(StatusCode::INTERNAL_SERVER_ERROR, "cannot measure")
-    })?;
+    let measured = tokio::task::spawn_blocking(move || agent.meter.measure())
+        .await
+        .map_err(|error| {
+            tracing::error!(%error, "measuring panicked");
+            RestError::new(StatusCode::INTERNAL_SERVER_ERROR, "cannot measure")
+        })?;
     Ok(axum::Json(measured).into_response())
 }
 

@@ -88,10 +88,9 @@ pub(super) async fn start(
         let forked = {
             let processes = Arc::clone(&processes);
             tokio::task::spawn_blocking(move || fork(&processes, &spawner, &config, launch))
-        };
-        let forked = forked
-            .await
-            .map_err(|panic| StartError::Stdio(io::Error::other(panic)))??;
+        }
+        .await
+        .map_err(|panic| StartError::Stdio(io::Error::other(panic)))??;
         forked.starting.run().await?;
         let process = Arc::new(forked.process);
         // Before anything is read from the process, so that the caller gets its first byte.
@@ -132,8 +131,8 @@ fn fork(
     let stdio = match &launch.terminal {
         Some(size) => Stdio::terminal(size, &user),
         None => Stdio::pipes(launch.stdin),
-    };
-    let stdio = stdio.map_err(StartError::Stdio)?;
+    }
+    .map_err(StartError::Stdio)?;
     let (starting, exit) = spawner.fork(
         processes.reaper(),
         config,

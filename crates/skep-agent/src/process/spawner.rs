@@ -103,8 +103,11 @@ impl Spawner {
     ) -> Result<(Starting, oneshot::Receiver<WaitStatus>), StartError> {
         let directory = directory(program, user, config)?;
         let environment = environment(program, user, config, &self.path)?;
-        let command = program.arguments.first().filter(|name| !name.is_empty());
-        let command = command.ok_or(StartError::NoCommand)?;
+        let command = program
+            .arguments
+            .first()
+            .filter(|name| !name.is_empty())
+            .ok_or(StartError::NoCommand)?;
         let programs = programs(command, environment.get("PATH").map_or("", String::as_str))?;
         let arguments = program
             .arguments

@@ -34,12 +34,13 @@ impl Starting {
         reaper: &Arc<Reaper>,
         timeout: Duration,
     ) -> Result<Self, StartError> {
-        let report = PipeEnd::new(spawning.report);
-        let report = report.inspect_err(|_| kill(reaper, spawning.pid));
+        let report = PipeEnd::new(spawning.report)
+            .inspect_err(|_| kill(reaper, spawning.pid))
+            .map_err(StartError::Stdio)?;
         Ok(Self {
             pid: spawning.pid,
             command: command.to_owned(),
-            report: report.map_err(StartError::Stdio)?,
+            report,
             reaper: Arc::clone(reaper),
             timeout,
             is_running: false,
@@ -52,12 +53,13 @@ impl Starting {
     ///
     /// Dropping this kills the child.
     pub(crate) async fn run(mut self) -> Result<Pid, StartError> {
-        let report = tokio::time::timeout(self.timeout, self.read()).await;
-        let report = report.map_err(|_elapsed| StartError::Stuck {
-            command: self.command.clone(),
-            timeout: self.timeout,
-        })?;
-        let report = report.map_err(StartError::Stdio)?;
+        let report = tokio::time::timeout(self.timeout, self.read())
+            .await
+            .map_err(|_elapsed| StartError::Stuck {
+                command: self.command.clone(),
+                timeout: self.timeout,
+            })?
+            .map_err(StartError::Stdio)?;
         outcome(&report).map_err(|source| StartError::Spawn {
             command: self.command.clone(),
             source,

@@ -22,8 +22,8 @@ impl Pieces {
         let text = value.get();
         let inside = text
             .strip_prefix('"')
-            .and_then(|text| text.strip_suffix('"'));
-        let inside = inside.map(|inside| frame.slice_ref(inside.as_bytes()));
+            .and_then(|text| text.strip_suffix('"'))
+            .map(|inside| frame.slice_ref(inside.as_bytes()));
         Self {
             stream,
             inside: inside.unwrap_or_default(),

@@ -254,8 +254,10 @@ impl RunningExecution {
     /// Corrects `exit` by the counters of the OOM killer and of memory.
     pub(super) fn explained(&self, exit: Exit, after: Option<Usage>) -> Exit {
         const SIGKILL: i32 = 9;
-        let spent = self.before.zip(after);
-        let spent = spent.map(|(before, after)| after.since(&before));
+        let spent = self
+            .before
+            .zip(after)
+            .map(|(before, after)| after.since(&before));
         let kills = spent.as_ref().and_then(|spent| spent.out_of_memory_kills);
         let is_killed = exit == Exit::Signal(SIGKILL) && kills.is_some_and(|kills| kills > 0);
         let peak = spent.and_then(|spent| spent.peak_memory);

@@ -170,9 +170,9 @@ fn unescape(text: &[u8], piece: &mut Vec<u8>) -> usize {
 
 /// The number in `\u00e4`; 0 if there is none.
 fn unit(text: &[u8]) -> u32 {
-    let digits = text.strip_prefix(b"\\u").and_then(|rest| rest.get(..4));
-    let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-    digits
+    text.strip_prefix(b"\\u")
+        .and_then(|rest| rest.get(..4))
+        .and_then(|digits| std::str::from_utf8(digits).ok())
         .and_then(|digits| u32::from_str_radix(digits, 16).ok())
         .unwrap_or(0)
 }

@@ -39,8 +39,9 @@ impl ZmqKernel {
         let key = uuid::Uuid::new_v4().to_string();
         let directory = RuntimeDirectory::new(&processes).map_err(StartError::Process)?;
         let connection = Connection::at(&directory.sockets(), &key);
-        let file = directory.write_connection(&connection);
-        let file = file.map_err(StartError::Process)?;
+        let file = directory
+            .write_connection(&connection)
+            .map_err(StartError::Process)?;
         let (kernel_stderr, errors) = KernelStderr::new().map_err(StartError::Process)?;
         let nowhere = || processes.null_device().map_err(StartError::Process);
         let standard = [nowhere()?, nowhere()?, errors];
@@ -48,8 +49,10 @@ impl ZmqKernel {
         // kernel.
         let kills = processes.out_of_memory_kills();
         let is_spare = foreign.command.is_spare;
-        let started = processes.start(with_file(foreign.command, &file), standard);
-        let started = started.await.map_err(StartError::Process)?;
+        let started = processes
+            .start(with_file(foreign.command, &file), standard)
+            .await
+            .map_err(StartError::Process)?;
         let mut beginning = Beginning {
             process: KernelProcess::new(processes, started, kills),
             session: Session::new(key.clone(), key),
@@ -100,10 +103,13 @@ impl ZmqKernel {
 
 /// The command with the path of the connection file in its place.
 fn with_file(command: Command, file: &str) -> Command {
-    let arguments = command.arguments.iter();
-    let arguments = arguments.map(|argument| argument.replace(CONNECTION_FILE, file));
+    let arguments = command
+        .arguments
+        .iter()
+        .map(|argument| argument.replace(CONNECTION_FILE, file))
+        .collect();
     Command {
-        arguments: arguments.collect(),
+        arguments,
         ..command
     }
 }
@@ -126,8 +132,9 @@ struct Reached {
 impl Beginning {
     async fn reach(&mut self, connection: &Connection) -> Result<Reached, Exit> {
         // Output first: what is published to nobody is lost.
-        let iopub = self.connect(connection, connection.iopub_port, Role::Subscriber);
-        let iopub = iopub.await?;
+        let iopub = self
+            .connect(connection, connection.iopub_port, Role::Subscriber)
+            .await?;
         let mut shell = self
             .connect(connection, connection.shell_port, Role::Dealer)
             .await?;

@@ -51,8 +51,8 @@ pub(crate) async fn compose(
         let sources = request
             .source_paths
             .iter()
-            .map(|source| view.resolve(source));
-        let sources = sources.collect::<Result<Vec<_>, _>>()?;
+            .map(|source| view.resolve(source))
+            .collect::<Result<Vec<_>, _>>()?;
         Ok((view, destination, sources))
     });
     let (view, destination, sources) = paths.await?;

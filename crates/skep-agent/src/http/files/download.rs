@@ -61,8 +61,9 @@ pub(crate) async fn download(
     let opened = blocking(move || {
         let view = View::of(&accounts, &config, query.username())?;
         open_file(&view.resolve(&query.path)?)
-    });
-    let opened = opened.await.map_err(|error| {
+    })
+    .await
+    .map_err(|error| {
         if let FileError::IsDirectory { path } = &error {
             return RestError::bad_request(format!("path '{path}' is a directory"));
         }
