@@ -23,6 +23,6 @@ mod run;
 mod sandbox;
 
 pub use handle::{AgentHandle, SideService};
-pub use options::{Listen, Options};
+pub use options::{Listen, MissingFd, Options};
 pub use process::reaper::Orphans;
 pub use run::{RunError, run};

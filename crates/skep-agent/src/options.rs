@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use skep_wire::agent::AGENT_PORT;
+use skep_wire::agent::{AGENT_PORT, fds};
 
 use crate::handle::SideService;
 use crate::process::reaper::Orphans;
@@ -59,7 +59,46 @@ pub struct Options {
     pub start_timeout: Duration,
 }
 
+/// A descriptor without which an agent cannot start was not handed over.
+#[derive(Debug, thiserror::Error)]
+#[error("descriptor `{0}` is missing")]
+pub struct MissingFd(&'static str);
+
 impl Options {
+    /// Returns the options for a sandbox, from the descriptors that the launcher hands over by
+    /// the names in [`skep_wire::agent::fds`]. Names that are not known are ignored.
+    ///
+    /// # Errors
+    ///
+    /// [`MissingFd`] if the configuration is not among them.
+    pub fn from_fds(named: impl IntoIterator<Item = (String, OwnedFd)>) -> Result<Self, MissingFd> {
+        let mut config = None;
+        let mut others = Vec::new();
+        for (name, fd) in named {
+            if name == fds::CONFIG {
+                config = Some(fd);
+            } else {
+                others.push((name, fd));
+            }
+        }
+        let mut options = Self::new(config.ok_or(MissingFd(fds::CONFIG))?);
+        for (name, fd) in others {
+            match name.as_str() {
+                fds::READY => options.ready = Some(fd),
+                fds::LOG => options.log = Some(fd),
+                fds::WORK_CGROUP => options.work_cgroups.push(fd),
+                fds::KILL_COUNT => options.kill_count = Some(fd),
+                fds::FORKS => options.fork_socket = Some(fd),
+                name => {
+                    if let Some(kernel) = name.strip_prefix(fds::KERNEL_CGROUP) {
+                        options.kernel_cgroups.push((kernel.to_owned(), fd));
+                    }
+                }
+            }
+        }
+        Ok(options)
+    }
+
     /// Returns the options for a sandbox, where the agent is the first process.
     pub fn new(config: OwnedFd) -> Self {
         Self {

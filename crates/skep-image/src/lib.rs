@@ -27,5 +27,5 @@ pub use key::ContentKey;
 pub use progress::{BuildEvent, Progress, Silent};
 pub use recipe::{Action, DebianOrigin, Origin, Recipe, RecipeError, RecipeSource, Step, builtin};
 pub use runner::LaunchRunner;
-pub use step::{Bootstrap, StepError, StepLaunch, StepMount, StepRunner, Surroundings};
+pub use step::{Bootstrap, StepError, StepLaunch, StepRunner, Surroundings};
 pub use store::{LayerRecord, StoreError};

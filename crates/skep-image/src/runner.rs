@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rustix::process::{Signal, pidfd_send_signal};
 use skep_launch::{
-    Bind, Descriptors, Ended, LaunchPlan, Launcher, Lifetime, Network, Privileges, Process,
-    Program, Root, Top, Users,
+    Descriptors, Ended, LaunchPlan, Launcher, Network, Privileges, Process, Program, Root, Top,
+    Users,
 };
 
 use crate::child::{Urgency, follow};
@@ -34,12 +34,11 @@ impl LaunchRunner {
 impl StepRunner for LaunchRunner {
     fn run(&self, launch: &StepLaunch, surroundings: Surroundings<'_>) -> Result<(), StepError> {
         let (reader, writer) = io::pipe().map_err(StepError::system("make a pipe"))?;
-        let mut descriptors = Descriptors::default();
-        let output = descriptors.add(writer);
-        let plan = plan(launch, output);
+        let mut plan = plan(launch);
+        plan.output(writer);
         let mut started = self
             .launcher
-            .launch(&plan, descriptors, LAUNCHER_TIMEOUT)
+            .launch(plan, LAUNCHER_TIMEOUT)
             .map_err(StepError::system("launch the step"))?;
         let pidfd = started
             .pidfd
@@ -71,55 +70,28 @@ impl StepRunner for LaunchRunner {
     }
 }
 
-fn plan(launch: &StepLaunch, output: skep_launch::Descriptor) -> LaunchPlan {
-    LaunchPlan {
-        cgroups: Vec::new(),
-        home_cgroups: Vec::new(),
-        users: Users::Host,
-        parent: None,
-        network: Network::Host,
-        root: Root {
-            staging: launch.staging.clone(),
-            layers: launch.layers.clone(),
-            top: Top::Directories {
-                upper: launch.upper.clone(),
-                work: launch.work.clone(),
-            },
+/// The plan of a step. It leases nothing of the host: a step of our own recipes runs as the host's
+/// root on the host's network, in directories of the content store.
+fn plan(launch: &StepLaunch) -> LaunchPlan {
+    let root = Root {
+        staging: launch.staging.clone(),
+        layers: launch.layers.clone(),
+        top: Top::Directories {
+            upper: launch.upper.clone(),
+            work: launch.work.clone(),
         },
-        binds: launch
-            .mounts
-            .iter()
-            .map(|mount| Bind {
-                source: mount.source.clone(),
-                target: mount.target.clone(),
-                writable: mount.writable,
-            })
-            .collect(),
-        shared_memory_bytes: 64 << 20,
-        run_bytes: Some(64 << 20),
-        files: Vec::new(),
-        // A name that resolves in any template.
-        hostname: "localhost".to_owned(),
-        process: Process {
-            program: Program::Path(launch.command[0].clone()),
-            arguments: launch.command.clone(),
-            environment: launch.env.clone(),
-            working_directory: launch.workdir.clone(),
-            user: 0,
-            group: 0,
-            groups: Vec::new(),
-            stdin: None,
-            stdout: Some(output),
-            stderr: Some(output),
-            pass: Vec::new(),
-            open_files: (1024, 1 << 20),
-            oom_score_adjust: 0,
-        },
-        privileges: Privileges::Build,
-        lifetime: Lifetime::Tied,
-        fail_at: None,
-        without: Vec::new(),
-    }
+    };
+    let program = Program::Path(launch.command[0].clone());
+    let mut process = Process::new(program, launch.command.iter().cloned());
+    process.environment.clone_from(&launch.env);
+    process.working_directory.clone_from(&launch.workdir);
+    let mut plan = LaunchPlan::new(Descriptors::default(), Users::Host, root, process);
+    plan.network = Network::Host;
+    plan.binds.clone_from(&launch.mounts);
+    plan.run_bytes = Some(64 << 20);
+    plan.privileges = Privileges::Build;
+    // The default of the host's name resolves in any template.
+    plan
 }
 
 /// The host's own resolver settings, which a step needs to find registries.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::cancel::Cancel;
 use crate::child::Stopped;
 use crate::recipe::DebianOrigin;
+use skep_launch::Bind;
 use skep_packages::PackageSettings;
 
 /// Failure of a step.
@@ -108,24 +109,13 @@ pub struct StepLaunch {
     /// An empty directory to put mounts together on.
     pub staging: PathBuf,
     /// Files and directories of the host that appear inside.
-    pub mounts: Vec<StepMount>,
+    pub mounts: Vec<Bind>,
     /// The program, as a path inside, and its arguments.
     pub command: Vec<String>,
     /// The whole environment of the command.
     pub env: Vec<(String, String)>,
     /// Working directory of the command.
     pub workdir: String,
-}
-
-/// A file or directory of the host that appears in the template during a step.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StepMount {
-    /// Path on the host.
-    pub source: PathBuf,
-    /// Path of the mount inside the template.
-    pub target: String,
-    /// True if the step may write to it.
-    pub writable: bool,
 }
 
 /// Runs a step as root, in namespaces of its own apart from the network, which is the host's:

@@ -11,7 +11,7 @@ use crate::command::Command;
 use crate::report::Report;
 use crate::spawn::send_plan;
 use crate::worker::{Acceptance, Reaped, ReportReader};
-use crate::{Descriptors, LaunchPlan, Launcher, SpawnError, Started};
+use crate::{LaunchPlan, Launcher, SpawnError, Started};
 
 /// Time limit for the fork server to begin with a plan. It takes less than a millisecond; one
 /// that takes this long is stuck, and is replaced.
@@ -37,7 +37,7 @@ pub enum LaunchedBy {
     /// A launcher that was started for the plan, because the fork server did not accept it. That
     /// one was replaced.
     OwnLauncher {
-        /// What was wrong with the fork server.
+        /// Failure of the fork server.
         reason: String,
     },
 }
@@ -80,15 +80,14 @@ impl ForkServer {
     /// As [`Launcher::launch`].
     pub fn launch(
         &self,
-        plan: &LaunchPlan,
-        descriptors: Descriptors,
+        plan: LaunchPlan,
         deadline: Duration,
     ) -> Result<(Started, LaunchedBy), SpawnError> {
         let reports = ReportReader::until(deadline);
-        match self.launch_by_fork(plan, &descriptors, reports)? {
+        match self.launch_by_fork(&plan, reports)? {
             Forked::Started(started) => Ok((started, LaunchedBy::Fork)),
             Forked::Refused { reason } => {
-                let started = self.launcher.launch(plan, descriptors, reports.left())?;
+                let started = self.launcher.launch(plan, reports.left())?;
                 Ok((started, LaunchedBy::OwnLauncher { reason }))
             }
         }
@@ -105,7 +104,6 @@ impl ForkServer {
     fn launch_by_fork(
         &self,
         plan: &LaunchPlan,
-        descriptors: &Descriptors,
         reports: ReportReader,
     ) -> Result<Forked, SpawnError> {
         let current = self.current.lock().clone();
@@ -115,7 +113,7 @@ impl ForkServer {
             return Ok(Forked::Refused { reason });
         };
         let (ours, theirs) = Channel::pair().map_err(SpawnError::Send)?;
-        let sent = send_plan(&current.socket, Some(&theirs), plan, descriptors);
+        let sent = send_plan(&current.socket, Some(&theirs), plan);
         // The fork alone holds that end now, so that its death is seen here as the end of the
         // channel.
         drop(theirs);

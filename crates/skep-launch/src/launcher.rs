@@ -26,9 +26,6 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 use serde::{Deserialize, Serialize};
 use skep_linux::{Child, Cloned};
 
-pub(crate) use root::make_directory;
-pub(crate) use tree::{FsOption, new_mount};
-
 use crate::channel::Channel;
 use crate::command::Command;
 use crate::report::Report;

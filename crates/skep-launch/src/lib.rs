@@ -11,7 +11,6 @@ mod channel;
 mod command;
 mod defence;
 mod descriptors;
-mod disk;
 mod filter;
 mod fork_server;
 mod launcher;
@@ -27,14 +26,13 @@ pub use capabilities::sandbox_capabilities;
 #[doc(hidden)]
 pub use defence::Defence;
 pub use descriptors::{Descriptor, Descriptors};
-pub use disk::mount_disk;
 pub use filter::{FILTERS, filter_after_entering};
 pub use fork_server::{ForkServer, LaunchedBy};
 pub use launcher::run;
 pub use plan::{
-    Bind, LaunchPlan, Lifetime, Link, MAX_PER_PARENT, Network, Parent, PlannedFile, Privileges,
-    Process, Program, Root, Top, Users,
+    Bind, LaunchPlan, Lifetime, Link, MAX_PER_PARENT, Network, Parent, Passed, PlannedFile,
+    Privileges, Process, Program, Root, Top, Users,
 };
 pub use report::Ended;
-pub use spawn::{Launcher, SpawnError, Started, sealed_file};
+pub use spawn::{Launcher, SpawnError, Started};
 pub use step::Step;

@@ -1,11 +1,12 @@
 //! The launch plan: everything the launcher needs to start one process.
 
 use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Defence, Descriptor, Step};
+use crate::{Defence, Descriptor, Descriptors, Step};
 
 /// Everything the launcher needs to know to start one process in namespaces of its own.
 ///
@@ -13,7 +14,7 @@ use crate::{Defence, Descriptor, Step};
 /// read-only layers and a writable top, a minimal `/dev`, its own `/proc` with the dangerous
 /// parts masked, and a `/sys` that holds only what programs look for. It never gets more
 /// capabilities than [`Privileges`] says, and always runs under the filter.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct LaunchPlan {
     /// Open `cgroup.procs` files, one per hierarchy, that the launcher joins before it does
     /// anything else, so that everything it does is already counted and limited.
@@ -51,9 +52,79 @@ pub struct LaunchPlan {
     /// Defences that are left out, so that the attack suite can show what each of them holds.
     #[doc(hidden)]
     pub without: Vec<Defence>,
+    /// Descriptors that the plan refers to. They travel beside its text.
+    #[serde(skip)]
+    pub(crate) descriptors: Descriptors,
 }
 
 impl LaunchPlan {
+    /// A plan for a process with a sandbox's rights that dies with its launcher and has a
+    /// loopback and no other network. `descriptors` hold what `root` and `process` refer to.
+    ///
+    /// The other fields are set afterwards, where the defaults do not do.
+    pub fn new(descriptors: Descriptors, users: Users, root: Root, process: Process) -> Self {
+        Self {
+            cgroups: Vec::new(),
+            home_cgroups: Vec::new(),
+            users,
+            parent: None,
+            network: Network::Loopback,
+            root,
+            binds: Vec::new(),
+            shared_memory_bytes: 64 << 20,
+            run_bytes: Some(16 << 20),
+            files: Vec::new(),
+            hostname: "localhost".into(),
+            process,
+            privileges: Privileges::Sandbox,
+            lifetime: Lifetime::Tied,
+            fail_at: None,
+            without: Vec::new(),
+            descriptors,
+        }
+    }
+
+    /// Adds `cgroup.procs` files to those that the launcher joins before it does anything else.
+    pub fn join<F: Into<OwnedFd>>(&mut self, cgroups: impl IntoIterator<Item = F>) {
+        self.cgroups.extend(self.descriptors.add_all(cgroups));
+    }
+
+    /// Adds `cgroup.procs` files to those that are joined when the process has its cgroup
+    /// namespace.
+    pub fn join_home<F: Into<OwnedFd>>(&mut self, cgroups: impl IntoIterator<Item = F>) {
+        self.home_cgroups.extend(self.descriptors.add_all(cgroups));
+    }
+
+    /// Makes the user namespace of the process below this one, in which its first id is `first`.
+    pub fn below(&mut self, namespace: impl Into<OwnedFd>, first: u32) {
+        let namespace = self.descriptors.add(namespace);
+        self.parent = Some(Parent { namespace, first });
+    }
+
+    /// Sets the standard input of the process.
+    pub fn stdin(&mut self, descriptor: impl Into<OwnedFd>) {
+        self.process.stdin = Some(self.descriptors.add(descriptor));
+    }
+
+    /// Sets the standard output and the standard error of the process.
+    pub fn output(&mut self, descriptor: impl Into<OwnedFd>) {
+        let descriptor = self.descriptors.add(descriptor);
+        self.process.stdout = Some(descriptor);
+        self.process.stderr = Some(descriptor);
+    }
+
+    /// Passes a descriptor to the process under a name, and returns the number it has there.
+    ///
+    /// The process is to look it up by its name, in [`Process::fd_table`]: a number is an accident
+    /// of one launch, and a process that is restored from a checkpoint is given its descriptors
+    /// once more, by their names. Several may have the same name.
+    pub fn pass(&mut self, name: impl Into<String>, descriptor: impl Into<OwnedFd>) -> i32 {
+        let descriptor = self.descriptors.add(descriptor);
+        let name = name.into();
+        self.process.pass.push(Passed { name, descriptor });
+        number_of(self.process.pass.len() - 1)
+    }
+
     /// Returns true unless this defence is left out, as controls of the attack suite do.
     pub(crate) fn has(&self, defence: Defence) -> bool {
         !self.without.contains(&defence)
@@ -139,7 +210,7 @@ pub enum Top {
     /// A file that holds an ext4 filesystem. It is attached to a loop device and mounted for
     /// the process only, and let go when the last process is gone.
     Image(PathBuf),
-    /// A disk that [`crate::mount_disk`] has mounted already.
+    /// A disk that [`skep_linux::mount_overlay_disk`] has mounted already.
     Mounted(Descriptor),
 }
 
@@ -190,11 +261,58 @@ pub struct Process {
     /// Descriptor 2; `None` is `/dev/null`.
     pub stderr: Option<Descriptor>,
     /// Descriptors 3, 4 and so on, in this order. Nothing else stays open.
-    pub pass: Vec<Descriptor>,
+    pub pass: Vec<Passed>,
     /// Most descriptors it may open: what it starts with, and what it may raise that to.
     pub open_files: (u64, u64),
     /// Adjustment of the OOM killer's score, from -1000 (never killed) to 1000 (killed first).
     pub oom_score_adjust: i16,
+}
+
+/// A descriptor that a process is passed, and the name by which it knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Passed {
+    /// Name in [`Process::fd_table`].
+    pub name: String,
+    /// The descriptor, as the plan refers to it.
+    pub descriptor: Descriptor,
+}
+
+/// Number of the first descriptor after the standard ones.
+const FIRST_PASSED: usize = 3;
+
+/// Number that the process knows the passed descriptor at this index by.
+fn number_of(index: usize) -> i32 {
+    i32::try_from(FIRST_PASSED + index).expect("a message carries fewer descriptors")
+}
+
+impl Process {
+    /// A process of root, with an empty environment, in `/`.
+    pub fn new(program: Program, arguments: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            program,
+            arguments: arguments.into_iter().collect(),
+            environment: Vec::new(),
+            working_directory: "/".into(),
+            user: 0,
+            group: 0,
+            groups: Vec::new(),
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            pass: Vec::new(),
+            open_files: (1024, 1 << 20),
+            oom_score_adjust: 0,
+        }
+    }
+
+    /// The table of the descriptors that it is passed, as `name=number,…`.
+    pub fn fd_table(&self) -> String {
+        let named = self.pass.iter().enumerate();
+        let rows: Vec<_> = named
+            .map(|(index, passed)| format!("{}={}", passed.name, number_of(index)))
+            .collect();
+        rows.join(",")
+    }
 }
 
 /// The file to execute.

@@ -1,21 +1,20 @@
 //! The server's side of a launch: starts the launcher and reads its reports.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{self, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use skep_linux::sealed_file;
 
 use crate::channel::Channel;
 use crate::command::Command;
 use crate::report::Report;
 use crate::worker::{Reaped, ReportReader, Worker, readable};
-use crate::{Descriptors, Ended, LaunchPlan, Step};
+use crate::{Ended, LaunchPlan, Step};
 
 /// The launcher program: how to start it.
 #[derive(Debug, Clone)]
@@ -103,18 +102,14 @@ impl Launcher {
     /// [`SpawnError`]. The launcher is gone then, and so is the process, unless the launcher
     /// was killed at the very moment it was handing the process over: whoever plans a
     /// detached process puts it into a cgroup and empties that.
-    pub fn launch(
-        &self,
-        plan: &LaunchPlan,
-        descriptors: Descriptors,
-        deadline: Duration,
-    ) -> Result<Started, SpawnError> {
+    pub fn launch(&self, plan: LaunchPlan, deadline: Duration) -> Result<Started, SpawnError> {
         let reports = ReportReader::until(deadline);
         let (channel, launcher) = self.start()?;
-        let order = send_plan(&channel, None, plan, &descriptors);
-        order.map_err(SpawnError::Send)?;
-        drop(descriptors);
-        reports.outcome(channel, Worker::Own(launcher), plan.lifetime)
+        send_plan(&channel, None, &plan).map_err(SpawnError::Send)?;
+        let lifetime = plan.lifetime;
+        // With its descriptors: the launcher has its own copies by now.
+        drop(plan);
+        reports.outcome(channel, Worker::Own(launcher), lifetime)
     }
 
     /// Starts the program, which then waits for an order.
@@ -193,26 +188,10 @@ pub(crate) fn send_plan(
     channel: &Channel,
     report: Option<&Channel>,
     plan: &LaunchPlan,
-    descriptors: &Descriptors,
 ) -> io::Result<()> {
     let file = sealed_file("launch-plan", &serde_json::to_vec(plan)?)?;
     let report = report.map(AsFd::as_fd);
     let all = report.into_iter().chain([file.as_fd()]);
-    let all: Vec<_> = all.chain(descriptors.iter()).collect();
+    let all: Vec<_> = all.chain(plan.descriptors.iter()).collect();
     channel.try_send(&Command::to_launch(plan), &all)
-}
-
-/// A file in memory that holds `content` and can never be changed again, by anybody.
-///
-/// # Errors
-///
-/// If the system has no memory for it.
-pub fn sealed_file(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let mut file = File::from(rustix::fs::memfd_create(name, flags)?);
-    file.write_all(content)?;
-    rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))?;
-    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&file, seals)?;
-    Ok(file.into())
 }

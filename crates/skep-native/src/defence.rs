@@ -19,7 +19,7 @@ pub enum Defence {
     ClosedNeighbours,
     /// Packets have the sender's own addresses.
     CheckedSenders,
-    /// Naming do not lead into denied ranges.
+    /// Names do not lead into denied ranges.
     CheckedNames,
     /// Memory held by sockets is counted.
     CountedSockets,
@@ -27,4 +27,39 @@ pub enum Defence {
     UntrackedNames,
     /// The host's other networks do not reach each other through it because of us.
     ApartNetworks,
+}
+
+impl Defence {
+    /// The defence, if it is the launcher that puts it up.
+    pub(crate) fn of_launcher(self) -> Option<skep_launch::Defence> {
+        match self {
+            Self::Launch(defence) => Some(defence),
+            Self::OwnUsers
+            | Self::OwnNetwork
+            | Self::DeniedRanges
+            | Self::ClosedHost
+            | Self::ClosedNeighbours
+            | Self::CheckedSenders
+            | Self::CheckedNames
+            | Self::CountedSockets
+            | Self::UntrackedNames
+            | Self::ApartNetworks => None,
+        }
+    }
+
+    /// The defence, if it is one of the host.
+    pub(crate) fn of_host(self) -> Option<skep_host::Defence> {
+        match self {
+            Self::Launch(skep_launch::Defence::NoIpv6) => Some(skep_host::Defence::NoIpv6),
+            Self::Launch(_) | Self::OwnUsers | Self::OwnNetwork => None,
+            Self::DeniedRanges => Some(skep_host::Defence::DeniedRanges),
+            Self::ClosedHost => Some(skep_host::Defence::ClosedHost),
+            Self::ClosedNeighbours => Some(skep_host::Defence::ClosedNeighbours),
+            Self::CheckedSenders => Some(skep_host::Defence::CheckedSenders),
+            Self::CheckedNames => Some(skep_host::Defence::CheckedNames),
+            Self::CountedSockets => Some(skep_host::Defence::CountedSockets),
+            Self::UntrackedNames => Some(skep_host::Defence::UntrackedNames),
+            Self::ApartNetworks => Some(skep_host::Defence::ApartNetworks),
+        }
+    }
 }

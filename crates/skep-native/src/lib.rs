@@ -1,49 +1,27 @@
 //! Isolation by namespaces, cgroups, overlay and seccomp.
 //!
-//! [`Native`] makes and removes what a sandbox needs of the host: a slot (an address, an
-//! interface, a range of user ids), a disk, a cgroup. The launcher does what happens inside.
-//! Removing works from any half-made state, so a failed launch, the end of a sandbox and a
-//! sweep after a crash are one routine.
+//! [`Native`] leases what a sandbox needs of the host ([`skep_host`]), writes the launch plan,
+//! and watches the process that the launcher starts by it. Kernels come from zygotes, warmed
+//! processes that fork into sandboxes.
 
-mod capacity;
-mod cgroup;
 mod config;
-mod counters;
 mod defence;
-mod disk;
-mod disk_meter;
-mod dns;
-mod file_locks;
-mod firewall;
-mod footprint;
-mod forgotten;
-mod gateway;
-mod host;
-mod instance;
-mod kernel_settings;
-mod leftovers;
-mod log;
+mod launch;
 mod native;
 mod plan;
-mod pool;
 mod probe;
 mod process;
-mod queues;
 mod record;
+mod running;
 mod sandbox;
-mod slots;
+mod stderr;
 mod watch;
 mod zygote;
 
-pub use capacity::host_capacity;
-pub use config::{NativeConfig, ZygoteConfig, resolvers_in};
+pub use config::{NativeConfig, ZygoteConfig};
 #[doc(hidden)]
 pub use defence::Defence;
-pub use firewall::FirewallError;
-pub use footprint::{Footprint, Item, Kind, OtherInstallation, RunningServer, footprint};
-pub use host::LaunchCounts;
-pub use instance::InstanceError;
-pub use kernel_settings::{ChangedSetting, KeptSetting};
-pub use native::{Native, StartError};
-pub use probe::{Check, CheckStatus, probe};
+pub use launch::LaunchCounts;
+pub use native::Native;
+pub use probe::probe;
 pub use zygote::{ZygoteCounts, has_zygote};

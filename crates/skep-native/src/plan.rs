@@ -1,21 +1,19 @@
 //! The launch plan of a sandbox.
 
-use std::path::Path;
+use std::os::fd::OwnedFd;
 
-use skep_isolation::LaunchRequest;
+use skep_host::{IDS, Lease, Parts};
+use skep_isolation::{LaunchError, LaunchRequest};
 use skep_launch::{
-    Descriptor, LaunchPlan, Lifetime, Link, Network, Parent, PlannedFile, Privileges, Process,
-    Program, Root, Top, Users,
+    Descriptors, LaunchPlan, Lifetime, Link, Network, PlannedFile, Process, Program, Root, Top,
+    Users,
 };
+use skep_wire::agent::fds;
 
+use crate::config::NativeConfig;
 use crate::defence::Defence;
-use crate::firewall;
-use crate::host::Host;
-use crate::instance::{IDS, Slot};
-
-/// Naming in the directory of a sandbox.
-pub(crate) const IMAGE: &str = "disk.img";
-pub(crate) const STAGING: &str = "staging";
+use crate::launch::failed;
+use crate::zygote::Holder;
 
 /// The host name that programs written for E2B see.
 pub(crate) const HOSTNAME: &str = "e2b.local";
@@ -23,146 +21,134 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 const OPEN_FILES: (u64, u64) = (65_536, 1 << 20);
 /// A host that is out of memory takes it from sandboxes first.
 const OOM_SCORE_ADJUST: i16 = 100;
-/// Numbers of the descriptors that the agent is passed: 3, 4, 5, and 6 and following.
-const CONFIG_DESCRIPTOR: usize = 3;
-const READY_DESCRIPTOR: usize = 4;
-pub(crate) const LOG_DESCRIPTOR: usize = 5;
-const FIRST_WORK_DESCRIPTOR: usize = 6;
 
-/// Descriptors that travel with the plan.
+/// The agent's own descriptors, beside those of its lease.
 #[derive(Debug)]
-pub(crate) struct Passed {
-    /// The `cgroup.procs` files of the cgroup in which the launcher makes namespaces.
-    pub(crate) join: Vec<Descriptor>,
-    /// The `cgroup.procs` files of the agent's cgroup, where that is another one.
-    pub(crate) home: Vec<Descriptor>,
-    pub(crate) agent: Descriptor,
-    /// Takes what the sandbox writes to its root.
-    pub(crate) disk: Descriptor,
-    /// Standard error of the agent, for the operator.
-    pub(crate) agent_stderr: Descriptor,
-    /// Log of user code, for its owner.
-    pub(crate) log: Descriptor,
-    pub(crate) config: Descriptor,
-    pub(crate) ready: Descriptor,
-    /// The `cgroup.procs` files of the other cgroup, through which the agent sends what it starts.
-    pub(crate) work: Vec<Descriptor>,
-    /// File in which the agent reads how many processes were killed for want of memory.
-    pub(crate) kill_count: Descriptor,
-    /// Files with which the agent makes a cgroup for each kernel.
-    pub(crate) kernels: Vec<(&'static str, Descriptor)>,
-    /// The user namespace it is below, and the socket on which the agent asks for kernels.
-    pub(crate) zygote: Option<(Parent, Descriptor)>,
+pub(crate) struct AgentFds {
+    pub(crate) program: OwnedFd,
+    pub(crate) stderr: OwnedFd,
+    /// Its configuration.
+    pub(crate) config: OwnedFd,
+    /// Gets one byte when it listens.
+    pub(crate) ready: OwnedFd,
+    /// The socket on which it asks for kernels, and the zygote that it is below.
+    pub(crate) forks: Option<OwnedFd>,
 }
 
+/// The plan of a sandbox, and the number that its agent knows its log by.
+pub(crate) struct SandboxPlan {
+    pub(crate) plan: LaunchPlan,
+    pub(crate) log_fd: i32,
+}
+
+/// Writes the plan of a sandbox that has its lease.
 pub(crate) fn plan(
-    host: &Host,
+    config: &NativeConfig,
     request: &LaunchRequest,
-    slot: Slot,
-    directory: &Path,
-    passed: &Passed,
-) -> LaunchPlan {
+    lease: &Lease,
+    parts: Parts,
+    agent: AgentFds,
+    holder: Option<&Holder>,
+) -> Result<SandboxPlan, LaunchError> {
+    let mut descriptors = Descriptors::default();
+    let program = Program::Descriptor(descriptors.add(agent.program));
+    let root = Root {
+        staging: lease.staging(),
+        layers: request.layers.clone(),
+        top: Top::Mounted(descriptors.add(parts.disk)),
+    };
+    let users = users(config, lease);
+    let mut plan = LaunchPlan::new(descriptors, users, root, process(config, program));
+    plan.network = network(config, lease);
     let memory = u64::from(request.resources.memory_mib) << 20;
-    let config = &host.config;
-    LaunchPlan {
-        cgroups: passed.join.clone(),
-        home_cgroups: passed.home.clone(),
-        users: if config.has(Defence::OwnUsers) {
-            Users::Range {
-                first: slot.first_id(),
-                count: IDS,
-            }
-        } else {
-            Users::Host
-        },
-        parent: passed.zygote.map(|(parent, _)| parent),
-        network: if !config.has(Defence::OwnNetwork) {
-            Network::Host
-        } else {
-            Network::Link(Link {
-                host_name: slot.interface(),
-                host_group: firewall::group(request.egress),
-                address: slot.address(),
-                gateway: host.naming.gateway(),
-            })
-        },
-        root: Root {
-            staging: directory.join(STAGING),
-            layers: request.layers.clone(),
-            top: Top::Mounted(passed.disk),
-        },
-        binds: Vec::new(),
-        // Both are memory of the sandbox, so they are limited twice.
-        shared_memory_bytes: memory / 2,
-        run_bytes: Some(memory / 8),
-        files: files(host),
-        hostname: HOSTNAME.into(),
-        process: process(host, passed),
-        privileges: Privileges::Sandbox,
-        lifetime: Lifetime::Detached,
-        fail_at: host.fail_at(),
-        without: config.without.iter().filter_map(of_launcher).collect(),
+    // Both are memory of the sandbox, so they are limited twice.
+    plan.shared_memory_bytes = memory / 2;
+    plan.run_bytes = Some(memory / 8);
+    plan.files = files(lease);
+    plan.hostname = HOSTNAME.into();
+    plan.lifetime = Lifetime::Detached;
+    plan.without = (config.without.iter())
+        .filter_map(|defence| defence.of_launcher())
+        .collect();
+    plan.output(agent.stderr);
+    plan.join(parts.join_fds.join);
+    plan.join_home(parts.join_fds.home);
+    if let Some(holder) = holder {
+        let namespace = holder.namespace.try_clone();
+        let namespace = namespace.map_err(failed("copy a descriptor"))?;
+        plan.below(namespace, holder.first_id(lease.slot()));
     }
+    plan.pass(fds::CONFIG, agent.config);
+    plan.pass(fds::READY, agent.ready);
+    let log = lease.share_log().map_err(failed("copy a descriptor"))?;
+    let log_fd = plan.pass(fds::LOG, log);
+    for file in parts.join_fds.work {
+        plan.pass(fds::WORK_CGROUP, file);
+    }
+    plan.pass(fds::KILL_COUNT, parts.join_fds.kill_count);
+    for (name, file) in kernel_cgroups(config, lease)? {
+        plan.pass(name, file);
+    }
+    if let Some(forks) = agent.forks {
+        plan.pass(fds::FORKS, forks);
+    }
+    let table = plan.process.fd_table();
+    plan.process.arguments.extend(["--fds".into(), table]);
+    Ok(SandboxPlan { plan, log_fd })
 }
 
-fn process(host: &Host, passed: &Passed) -> Process {
-    let work: Vec<_> = (0..passed.work.len())
-        .map(|index| (FIRST_WORK_DESCRIPTOR + index).to_string())
-        .collect();
-    let kill_count = FIRST_WORK_DESCRIPTOR + work.len();
-    let kernels: Vec<_> = (kill_count + 1..)
-        .zip(&passed.kernels)
-        .map(|(number, (name, _))| format!("{name}={number}"))
-        .collect();
-    let added = [
-        "--config-fd".to_owned(),
-        CONFIG_DESCRIPTOR.to_string(),
-        "--ready-fd".to_owned(),
-        READY_DESCRIPTOR.to_string(),
-        "--log-fd".to_owned(),
-        LOG_DESCRIPTOR.to_string(),
-        "--work-cgroup-fds".to_owned(),
-        work.join(","),
-        "--kill-count-fd".to_owned(),
-        kill_count.to_string(),
-        "--kernel-cgroup-fds".to_owned(),
-        kernels.join(","),
+/// The agent, without its descriptors.
+fn process(config: &NativeConfig, program: Program) -> Process {
+    let mut process = Process::new(program, config.agent_arguments.iter().cloned());
+    process.environment = vec![
+        ("PATH".into(), PATH.into()),
+        ("HOME".into(), "/root".into()),
     ];
-    let forks = kill_count + 1 + kernels.len();
-    let asking = passed
-        .zygote
-        .map(|_| ["--fork-fd".to_owned(), forks.to_string()]);
-    let arguments = host.config.agent_arguments.iter().cloned();
-    Process {
-        program: Program::Descriptor(passed.agent),
-        arguments: arguments
-            .chain(added)
-            .chain(asking.into_iter().flatten())
-            .collect(),
-        environment: vec![
-            ("PATH".into(), PATH.into()),
-            ("HOME".into(), "/root".into()),
-        ],
-        working_directory: "/".into(),
-        user: 0,
-        group: 0,
-        groups: Vec::new(),
-        stdin: None,
-        stdout: Some(passed.agent_stderr),
-        stderr: Some(passed.agent_stderr),
-        pass: [passed.config, passed.ready, passed.log]
-            .into_iter()
-            .chain(passed.work.iter().copied())
-            .chain([passed.kill_count])
-            .chain(passed.kernels.iter().map(|(_, directory)| *directory))
-            .chain(passed.zygote.map(|(_, forks)| forks))
-            .collect(),
-        open_files: OPEN_FILES,
-        oom_score_adjust: OOM_SCORE_ADJUST,
+    process.open_files = OPEN_FILES;
+    process.oom_score_adjust = OOM_SCORE_ADJUST;
+    process
+}
+
+/// Files with which the agent makes a cgroup for each kernel, by the names it knows them by.
+fn kernel_cgroups(
+    config: &NativeConfig,
+    lease: &Lease,
+) -> Result<Vec<(String, OwnedFd)>, LaunchError> {
+    // The owner is the agent, root of the sandbox's own users, if it has such.
+    let owner = (config.has(Defence::OwnUsers)).then(|| lease.slot().first_id());
+    let delegated = lease.delegate(owner);
+    let delegated = delegated.map_err(failed("give the agent its cgroups"))?;
+    let named = delegated.into_iter();
+    Ok(named
+        .map(|(name, file)| (format!("{}{name}", fds::KERNEL_CGROUP), file))
+        .collect())
+}
+
+fn users(config: &NativeConfig, lease: &Lease) -> Users {
+    if config.has(Defence::OwnUsers) {
+        Users::Range {
+            first: lease.slot().first_id(),
+            count: IDS,
+        }
+    } else {
+        Users::Host
     }
 }
 
-fn files(host: &Host) -> Vec<PlannedFile> {
+fn network(config: &NativeConfig, lease: &Lease) -> Network {
+    if !config.has(Defence::OwnNetwork) {
+        return Network::Host;
+    }
+    let link = lease.link();
+    Network::Link(Link {
+        host_name: link.interface,
+        host_group: link.group,
+        address: lease.slot().address(),
+        gateway: lease.gateway(),
+    })
+}
+
+fn files(lease: &Lease) -> Vec<PlannedFile> {
     let file = |path: &str, content: String| PlannedFile {
         path: path.into(),
         content,
@@ -178,24 +164,7 @@ fn files(host: &Host) -> Vec<PlannedFile> {
         ),
         file(
             "/etc/resolv.conf",
-            format!("nameserver {}\n", host.naming.gateway()),
+            format!("nameserver {}\n", lease.gateway()),
         ),
     ]
-}
-
-/// The defence, if it is the launcher that puts it up.
-fn of_launcher(defence: &Defence) -> Option<skep_launch::Defence> {
-    match defence {
-        Defence::Launch(defence) => Some(*defence),
-        Defence::OwnUsers
-        | Defence::OwnNetwork
-        | Defence::DeniedRanges
-        | Defence::ClosedHost
-        | Defence::ClosedNeighbours
-        | Defence::CheckedSenders
-        | Defence::CheckedNames
-        | Defence::CountedSockets
-        | Defence::UntrackedNames
-        | Defence::ApartNetworks => None,
-    }
 }

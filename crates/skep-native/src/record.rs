@@ -4,109 +4,63 @@ use std::fs;
 use std::io;
 
 use serde::{Deserialize, Serialize};
+use skep_host::{LeaseRecord, LogHolder};
 use skep_isolation::{AdoptError, LaunchRecord};
-use skep_types::{Egress, SandboxId};
-
-use crate::disk_meter::{DiskMeter, Traffic};
-use crate::log::Identity;
 
 /// Everything a later server needs to adopt a sandbox.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
-    pub(crate) id: SandboxId,
-    pub(crate) slot: u16,
-    pub(crate) egress: Egress,
+    version: u32,
+    #[serde(flatten)]
+    pub(crate) lease: LeaseRecord,
     /// Ids of processes are reused; an id with the time it was started at is not, until the
     /// host is restarted.
     pub(crate) pid: i32,
     pub(crate) started: u64,
-    pub(crate) boot: String,
-    /// Identity of its log's memory; missing if it was launched before logs were kept.
-    pub(crate) log: Option<Identity>,
-    /// The counters of its disk before it; missing if they were not known.
-    pub(crate) meter: Option<DiskMeter>,
-}
-
-/// Serialized form of a [`Record`].
-#[derive(Serialize, Deserialize)]
-struct Written {
-    version: u32,
-    id: String,
-    slot: u16,
-    internet: bool,
-    pid: i32,
-    started: u64,
-    boot: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    log_device: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    log_inode: Option<u64>,
-    /// The number of the device, then bytes read from it and written to it before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    disk: Option<(u32, u64, u64)>,
+    /// Number of the agent's descriptor of its log.
+    #[serde(default = "first_log_fd")]
+    log_fd: i32,
 }
 
 const VERSION: u32 = 1;
 
+/// Number of the log's descriptor in records that do not tell: agents had it at this place.
+fn first_log_fd() -> i32 {
+    5
+}
+
 impl Record {
-    pub(crate) fn write(&self) -> LaunchRecord {
-        let written = Written {
+    pub(crate) fn new(lease: LeaseRecord, pid: i32, started: u64, log_fd: i32) -> Self {
+        Self {
             version: VERSION,
-            id: self.id.to_string(),
-            slot: self.slot,
-            internet: self.egress == Egress::Internet,
-            pid: self.pid,
-            started: self.started,
-            boot: self.boot.clone(),
-            log_device: self.log.map(|log| log.device),
-            log_inode: self.log.map(|log| log.inode),
-            disk: self
-                .meter
-                .map(|meter| (meter.device, meter.before.read, meter.before.written)),
-        };
-        LaunchRecord(serde_json::to_string(&written).expect("plain fields are always JSON"))
+            lease,
+            pid,
+            started,
+            log_fd,
+        }
+    }
+
+    pub(crate) fn write(&self) -> LaunchRecord {
+        LaunchRecord(serde_json::to_string(self).expect("plain fields are always JSON"))
     }
 
     pub(crate) fn read(record: &LaunchRecord) -> Result<Self, AdoptError> {
-        let unreadable =
-            |error: Box<dyn std::error::Error + Send + Sync>| AdoptError::Record(error);
-        let written: Written =
-            serde_json::from_str(&record.0).map_err(|error| unreadable(error.into()))?;
-        if written.version != VERSION {
-            return Err(unreadable(
-                format!("version {} is unknown", written.version).into(),
-            ));
+        let record: Self =
+            serde_json::from_str(&record.0).map_err(|error| AdoptError::Record(error.into()))?;
+        if record.version != VERSION {
+            let error = format!("version {} is unknown", record.version);
+            return Err(AdoptError::Record(error.into()));
         }
-        Ok(Self {
-            id: written
-                .id
-                .parse()
-                .map_err(|error: skep_types::IdError| unreadable(error.into()))?,
-            slot: written.slot,
-            egress: if written.internet {
-                Egress::Internet
-            } else {
-                Egress::None
-            },
-            pid: written.pid,
-            started: written.started,
-            boot: written.boot,
-            log: written
-                .log_device
-                .zip(written.log_inode)
-                .map(|(device, inode)| Identity { device, inode }),
-            meter: written.disk.map(|(device, read, written)| DiskMeter {
-                device,
-                before: Traffic { read, written },
-            }),
-        })
+        Ok(record)
     }
-}
 
-/// Names this run of the host.
-pub(crate) fn boot() -> io::Result<String> {
-    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    Ok(id.trim().to_owned())
+    /// The agent, as the holder of its log.
+    pub(crate) fn log_holder(&self) -> LogHolder {
+        LogHolder {
+            pid: self.pid,
+            fd: self.log_fd,
+        }
+    }
 }
 
 /// Start time of a process, in clock ticks since boot.
@@ -125,32 +79,28 @@ fn start_time(stat: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    /// A record of the first version, as servers have written it.
+    const FORMER: &str = r#"{"version":1,"id":"iabc","slot":7,"internet":false,"pid":1234,
+        "started":99,"boot":"this","log_device":1,"log_inode":2,"disk":[3,4,5]}"#;
+
     #[test]
-    fn a_record_reads_back() {
-        let record = Record {
-            id: SandboxId::random(),
-            slot: 7,
-            egress: Egress::None,
-            pid: 1234,
-            started: 99,
-            boot: "this".into(),
-            log: Some(Identity {
-                device: 1,
-                inode: 2,
-            }),
-            meter: Some(DiskMeter {
-                device: 3,
-                before: Traffic {
-                    read: 4,
-                    written: 5,
-                },
-            }),
-        };
+    fn a_record_of_an_earlier_server_reads_and_is_written_as_it_was() {
+        let record = Record::read(&LaunchRecord(FORMER.into())).unwrap();
+        assert_eq!((record.pid, record.started), (1234, 99));
+        assert_eq!(record.log_holder(), LogHolder { pid: 1234, fd: 5 });
+        let written: serde_json::Value = serde_json::from_str(&record.write().0).unwrap();
+        let mut former: serde_json::Value = serde_json::from_str(FORMER).unwrap();
+        former["log_fd"] = 5.into();
+        assert_eq!(written, former);
         assert_eq!(Record::read(&record.write()).unwrap(), record);
-        assert!(matches!(
-            Record::read(&LaunchRecord("{}".into())),
-            Err(AdoptError::Record(_))
-        ));
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused() {
+        for text in ["{}", &FORMER.replace("\"version\":1", "\"version\":2")] {
+            let read = Record::read(&LaunchRecord(text.to_owned()));
+            assert!(matches!(read, Err(AdoptError::Record(_))));
+        }
     }
 
     #[test]

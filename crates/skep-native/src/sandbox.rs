@@ -10,29 +10,31 @@ use futures_util::future::BoxFuture;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Signal;
+use skep_host::{LastLook, Lease, ReleaseError};
 use skep_isolation::{DestroyError, Exit, LaunchRecord, Sandbox, UsageError};
 use skep_linux::Termination;
 use skep_types::Usage;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
-use crate::disk_meter::DiskMeter;
-use crate::host::{Host, LastLook, read_stderr};
-use crate::instance::Slot;
-use crate::log::Log;
 use crate::record::Record;
+use crate::running::RunningSandboxes;
+use crate::stderr::Stderr;
 use crate::watch::watch;
+use crate::zygote::Zygotes;
 
-/// Time limit for a launcher to end when its work is done: milliseconds, unless the host
-/// is overloaded.
+/// Time limit for a launcher to end when its work is done: milliseconds, unless the host is
+/// overloaded.
 const LAUNCHER_EXIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Registries that are told when nothing of a sandbox is left.
+type Owners = (Arc<RunningSandboxes>, Arc<Zygotes>);
 
 /// A sandbox that runs.
 #[derive(Debug)]
 pub(crate) struct NativeSandbox {
-    host: Arc<Host>,
+    lease: Arc<Lease>,
     record: Record,
-    slot: Slot,
     /// Its first process, with which all others of its pid namespace die.
     process: Arc<AsyncFd<OwnedFd>>,
     exit: watch::Sender<Option<Exit>>,
@@ -41,63 +43,70 @@ pub(crate) struct NativeSandbox {
     /// Its usage, once everything of it is removed.
     removed: tokio::sync::Mutex<Option<Usage>>,
     /// Standard error of its agent; missing if it was launched by an earlier server.
-    agent_stderr: Option<OwnedFd>,
-    /// Its log for its owner; missing if it was lost.
-    log: Option<Arc<Log>>,
+    stderr: Option<Stderr>,
+    owners: Owners,
 }
 
 /// The first process of a sandbox, to be watched.
 #[derive(Debug)]
 pub(crate) struct FirstProcess {
-    pub(crate) pidfd: OwnedFd,
+    process: AsyncFd<OwnedFd>,
     /// Its launcher, whose child it is until that is gone.
-    pub(crate) exiting: Option<OwnedFd>,
+    exiting: Option<AsyncFd<OwnedFd>>,
 }
 
-impl NativeSandbox {
-    /// Takes charge of a sandbox: watches its first process from now on.
+impl FirstProcess {
+    /// Watches a process and its launcher.
     ///
     /// # Errors
     ///
-    /// If the process cannot be watched.
+    /// If one cannot be watched.
+    pub(crate) fn watch(pidfd: OwnedFd, exiting: Option<OwnedFd>) -> std::io::Result<Self> {
+        Ok(Self {
+            process: watch(pidfd)?,
+            exiting: exiting.map(watch).transpose()?,
+        })
+    }
+}
+
+impl NativeSandbox {
+    /// Takes charge of a sandbox, whose lease is kept.
     pub(crate) fn new(
-        host: Arc<Host>,
+        lease: Arc<Lease>,
         record: Record,
-        slot: Slot,
         first_process: FirstProcess,
-        agent_stderr: Option<OwnedFd>,
-        log: Option<Log>,
-    ) -> std::io::Result<Arc<Self>> {
-        let FirstProcess { pidfd, exiting } = first_process;
-        let (process, exiting) = (Arc::new(watch(pidfd)?), exiting.map(watch).transpose()?);
+        stderr: Option<Stderr>,
+        owners: Owners,
+    ) -> Arc<Self> {
+        let FirstProcess { process, exiting } = first_process;
+        let process = Arc::new(process);
         let sandbox = Arc::new(Self {
-            host,
+            lease,
             record,
-            slot,
             process: Arc::clone(&process),
             exit: watch::Sender::new(None),
             last_look: OnceLock::new(),
             removed: tokio::sync::Mutex::default(),
-            agent_stderr,
-            log: log.map(Arc::new),
+            stderr,
+            owners,
         });
         let watched = Arc::clone(&sandbox);
         skep_telemetry::spawn("watch sandbox", async move {
+            // Until its launcher is gone it is no child of ours, and its exit status is not for us.
             if let Some(exiting) = exiting {
-                let left = tokio::time::timeout(LAUNCHER_EXIT_TIMEOUT, end_of(&exiting)).await;
-                if left.is_err() {
-                    tracing::warn!(sandbox = %watched.record.id, "its launcher does not end");
+                let exited = tokio::time::timeout(LAUNCHER_EXIT_TIMEOUT, end_of(&exiting)).await;
+                if exited.is_err() {
+                    tracing::warn!(sandbox = %watched.lease.id(), "its launcher does not end");
                 }
             }
             let exit = end_of(&process).await;
             watched.exit.send_replace(Some(exit));
         });
-        Ok(sandbox)
+        sandbox
     }
 
-    /// The counters of its disk before it.
-    pub(crate) fn meter(&self) -> Option<DiskMeter> {
-        self.record.meter
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        &self.lease
     }
 
     /// Its first process. Another one may have the number when it has ended.
@@ -107,21 +116,28 @@ impl NativeSandbox {
 
     /// Text that the agent wrote to its standard error, for the log of the server.
     pub(crate) fn agent_stderr(&self) -> String {
-        let words = self.agent_stderr.as_ref().map(read_stderr);
-        match words {
-            Some(Ok(text)) => text.trim().to_owned(),
-            Some(Err(error)) => format!("(log unreadable: {error})"),
-            None => String::new(),
-        }
+        self.stderr.as_ref().map(Stderr::text).unwrap_or_default()
     }
+}
 
-    /// Reads its log so far. Blocks for as long as it takes to copy memory.
-    pub(crate) fn read_log(&self) -> std::io::Result<Vec<u8>> {
-        match &self.log {
-            Some(log) => log.read(),
-            None => Ok(Vec::new()),
-        }
-    }
+/// Kills, waits, counts, and gives everything back, in this order: what is counted is read when
+/// nothing runs any more and before the counters go. Blocks.
+fn remove(
+    lease: &Lease,
+    process: &OwnedFd,
+    last_look: LastLook,
+    deadline: Instant,
+) -> Result<Usage, ReleaseError> {
+    // Once for a server that is killed in the middle, once for the last lines.
+    lease.keep_log();
+    wait_for_end(process, deadline);
+    let usage = lease.usage().unwrap_or_else(|error| {
+        tracing::debug!(sandbox = %lease.id(), %error, "counters are gone");
+        Usage::default()
+    });
+    lease.release(deadline)?;
+    lease.keep_log();
+    Ok(last_look.complete(usage))
 }
 
 /// Waits until a process is gone, and takes its exit status.
@@ -145,7 +161,7 @@ async fn end_of(pidfd: &AsyncFd<OwnedFd>) -> Exit {
 
 impl Sandbox for NativeSandbox {
     fn address(&self) -> IpAddr {
-        IpAddr::V4(self.slot.address())
+        IpAddr::V4(self.lease.slot().address())
     }
 
     fn record(&self) -> LaunchRecord {
@@ -163,13 +179,13 @@ impl Sandbox for NativeSandbox {
     }
 
     fn usage(&self) -> BoxFuture<'_, Result<Usage, UsageError>> {
-        let (host, id) = (Arc::clone(&self.host), self.record.id.clone());
+        let lease = Arc::clone(&self.lease);
         async move {
             let unreadable = |source| UsageError {
-                what: format!("the counters of `{}`", self.record.id),
+                what: format!("the counters of `{}`", self.lease.id()),
                 source,
             };
-            let read = tokio::task::spawn_blocking(move || host.usage(&id)).await;
+            let read = tokio::task::spawn_blocking(move || lease.usage()).await;
             read.map_err(|panic| unreadable(panic.into()))?
                 .map_err(unreadable)
         }
@@ -180,35 +196,28 @@ impl Sandbox for NativeSandbox {
         async move {
             // First and always, before anything that can wait or fail.
             kill(self.process.get_ref());
-            let look = || self.host.last_look(&self.record.id, self.slot);
-            let last_look = *self.last_look.get_or_init(look);
+            let last_look = *self.last_look.get_or_init(|| self.lease.last_look());
             let mut removed = self.removed.lock().await;
             if let Some(usage) = *removed {
                 return Ok(usage);
             }
-            let (host, id, slot) = (Arc::clone(&self.host), self.record.id.clone(), self.slot);
-            let (process, log) = (Arc::clone(&self.process), self.log.clone());
-            let deadline = Instant::now() + host.config.kill_deadline;
+            let (lease, process) = (Arc::clone(&self.lease), Arc::clone(&self.process));
+            let (running, zygotes) = self.owners.clone();
+            let deadline = Instant::now() + lease.kill_deadline();
             // Dropping the call does not stop what it started: the counters are read and the
             // sandbox is removed in one go, and a second call finds nothing left to do.
             let work = tokio::task::spawn_blocking(move || {
-                let keep = || log.iter().for_each(|log| host.keep_log(&id, log));
-                // Once for a server that is killed in the middle, once for the last lines.
-                keep();
-                wait_for_end(process.get_ref(), deadline);
-                let usage = host.usage(&id).unwrap_or_else(|error| {
-                    tracing::debug!(sandbox = %id, %error, "counters are gone");
-                    Usage::default()
-                });
-                host.remove(&id, Some(slot), deadline)?;
-                keep();
-                host.unregister(&id, slot);
-                Ok(last_look.complete(usage))
+                let usage = remove(&lease, process.get_ref(), last_look, deadline)?;
+                running.remove(lease.id());
+                // It may have been the last of a zygote that was replaced.
+                zygotes.end_unused();
+                Ok(usage)
             });
-            let usage = work.await.map_err(|panic| DestroyError {
+            let usage = (work.await).map_err(|panic| DestroyError {
                 what: "sandbox".into(),
                 source: panic.into(),
-            })??;
+            })?;
+            let usage = usage.map_err(destroy_error)?;
             *removed = Some(usage);
             Ok(usage)
         }
@@ -217,12 +226,19 @@ impl Sandbox for NativeSandbox {
 
     fn dispose(&self) -> BoxFuture<'_, ()> {
         async move {
-            if let Err(error) = self.destroy().await {
-                let slots = vec![self.slot];
-                self.host.leftovers.add(&self.record.id, slots, &error);
+            if let Err(DestroyError { what, source }) = self.destroy().await {
+                self.lease.abandon(&ReleaseError { what, source });
+                self.owners.0.remove(self.lease.id());
             }
         }
         .boxed()
+    }
+}
+
+pub(crate) fn destroy_error(error: ReleaseError) -> DestroyError {
+    DestroyError {
+        what: error.what,
+        source: error.source,
     }
 }
 

@@ -24,14 +24,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use skep_launch::MAX_PER_PARENT;
+use skep_host::{Leases, SLOTS, TakenSlot, raise_inotify_limits};
+use skep_launch::{Launcher, MAX_PER_PARENT};
 use skep_telemetry::{Counter, Durations, Gauge, LogLimit, Tasks};
 use tokio::sync::watch;
 
 use crate::config::ZygoteConfig;
-use crate::host::Host;
-use crate::instance::{SLOTS, Slot};
-use crate::kernel_settings::{KernelSettings, WATCHES};
 
 pub(crate) use holder::Holder;
 use registry::Registry;
@@ -84,6 +82,8 @@ pub struct ZygoteCounts {
 #[derive(Debug)]
 pub(crate) struct Zygotes {
     config: Option<ZygoteConfig>,
+    leases: Arc<Leases>,
+    launcher: Launcher,
     /// The seccomp filter that a fork is still to be put under, in hexadecimal.
     filter: String,
     /// Held while one is found, and for a look at files when a template is new.
@@ -104,13 +104,19 @@ impl Zygotes {
     /// # Errors
     ///
     /// If there is no filter for this host.
-    pub(crate) fn new(config: Option<ZygoteConfig>) -> io::Result<Self> {
+    pub(crate) fn new(
+        config: Option<ZygoteConfig>,
+        leases: Arc<Leases>,
+        launcher: Launcher,
+    ) -> io::Result<Self> {
         if config.is_some() {
-            share_limits()?;
+            raise_inotify_limits(MAX_PER_PARENT)?;
         }
         let filter = skep_launch::filter_after_entering()?;
         Ok(Self {
             config,
+            leases,
+            launcher,
             filter: filter.iter().map(|byte| format!("{byte:02x}")).collect(),
             registry: Mutex::default(),
             arrivals: watch::Sender::new(()),
@@ -127,23 +133,22 @@ impl Zygotes {
     /// A slot below the zygote of a tenant's template. If there is none yet, it is made for
     /// those who come later; nobody waits for it. Blocks for the time of a look at a file.
     pub(crate) fn slot_below(
-        &self,
-        host: &Arc<Host>,
+        self: &Arc<Self>,
         key: &ZygoteKey,
-    ) -> Option<(Arc<Holder>, Slot)> {
+    ) -> Option<(Arc<Holder>, TakenSlot)> {
         let config = self.config.as_ref()?;
         let mut registry = self.registry.lock();
-        registry.end_unused(host, config.idle_after);
+        registry.end_unused(&self.leases, config.idle_after);
         registry.specification(&key.layers)?;
         let current = registry.living(key);
         let is_old = (current.as_ref()).is_none_or(|holder| holder.age() > config.rotate_after);
         let found = current.and_then(|holder| {
-            let slot = host.slots.take_reserved(holder.run)?;
+            let slot = self.leases.take_slot_of(holder.run)?;
             holder.is_used();
             Some((holder, slot))
         });
         if found.is_none() || is_old {
-            self.make(&mut registry, host, key, config);
+            self.make(&mut registry, key, config);
         }
         if found.is_none() {
             self.counts.cold.add_one();
@@ -153,7 +158,7 @@ impl Zygotes {
 
     /// Makes a zygote of this template for this tenant if there is none, and waits for it.
     /// Blocks for the time of a look at a file before it waits.
-    pub(crate) async fn warm(&self, host: &Arc<Host>, key: &ZygoteKey) {
+    pub(crate) async fn warm(self: &Arc<Self>, key: &ZygoteKey) {
         let Some(config) = &self.config else {
             return;
         };
@@ -162,8 +167,8 @@ impl Zygotes {
         {
             let mut registry = self.registry.lock();
             if registry.living(key).is_none() {
-                registry.end_unused(host, config.idle_after);
-                self.make(&mut registry, host, key, config);
+                registry.end_unused(&self.leases, config.idle_after);
+                self.make(&mut registry, key, config);
             }
         }
         // The sender lives as long as this does.
@@ -172,26 +177,20 @@ impl Zygotes {
 
     /// Starts to make a zygote, unless the template names none, one is on its way, the last could
     /// not be made, or there are too many.
-    fn make(
-        &self,
-        registry: &mut Registry,
-        host: &Arc<Host>,
-        key: &ZygoteKey,
-        config: &ZygoteConfig,
-    ) {
+    fn make(self: &Arc<Self>, registry: &mut Registry, key: &ZygoteKey, config: &ZygoteConfig) {
         let Some(specification) = registry.specification(&key.layers).cloned() else {
             return;
         };
         if !registry.may_begin(key) {
             return;
         }
-        if !registry.make_room(host, &key.tenant, config.most) {
+        if !registry.make_room(&self.leases, &key.tenant, config.most) {
             self.counts.no_room.add_one();
             return;
         }
         registry.begin(key);
         let sandboxes = sandboxes_each(config);
-        if let Err(error) = holder::warm(host, key.clone(), specification, sandboxes) {
+        if let Err(error) = holder::warm(self, key.clone(), specification, sandboxes) {
             tracing::warn!(%error, "no thread for a zygote");
             registry.arrived(key, None);
         }
@@ -203,9 +202,9 @@ impl Zygotes {
     }
 
     /// A zygote is ready, or will not be.
-    fn arrived(&self, host: &Host, key: &ZygoteKey, holder: Option<Arc<Holder>>) {
+    fn arrived(&self, key: &ZygoteKey, holder: Option<Arc<Holder>>) {
         self.registry.lock().arrived(key, holder);
-        self.end_unused(host);
+        self.end_unused();
         self.arrivals.send_replace(());
     }
 
@@ -217,20 +216,24 @@ impl Zygotes {
 
     /// Ends zygotes that nobody needs: called when a sandbox has gone, which may have been the
     /// last of one that was replaced, and from time to time.
-    pub(crate) fn end_unused(&self, host: &Host) {
+    pub(crate) fn end_unused(&self) {
         if let Some(config) = &self.config {
-            self.registry.lock().end_unused(host, config.idle_after);
+            self.registry
+                .lock()
+                .end_unused(&self.leases, config.idle_after);
         }
     }
 
     /// Ends zygotes that have no sandboxes, however short the time is.
-    pub(crate) fn end_without_sandboxes(&self, host: &Host) {
-        self.registry.lock().end_unused(host, Duration::ZERO);
+    pub(crate) fn end_without_sandboxes(&self) {
+        self.registry
+            .lock()
+            .end_unused(&self.leases, Duration::ZERO);
     }
 
     /// Ends zygotes whose time without sandboxes is over, until the tasks are to end.
-    pub(crate) async fn end_idle(host: Arc<Host>, tasks: Tasks) {
-        let Some(config) = &host.zygotes.config else {
+    pub(crate) async fn end_idle(self: Arc<Self>, tasks: Tasks) {
+        let Some(config) = &self.config else {
             return;
         };
         let stop = tasks.stopping();
@@ -240,7 +243,7 @@ impl Zygotes {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                _ = looks.tick() => host.zygotes.end_unused(&host),
+                _ = looks.tick() => self.end_unused(),
             }
         }
     }
@@ -265,14 +268,6 @@ fn sandboxes_each(config: &ZygoteConfig) -> u16 {
     let own = u16::try_from(holder::OWN_SLOTS).expect("one");
     let sandboxes = slots.saturating_sub(own);
     sandboxes.min(config.sandboxes).min(MAX_PER_PARENT)
-}
-
-/// Makes room for all sandboxes of a zygote in what the kernel counts for them together.
-fn share_limits() -> io::Result<()> {
-    let settings = KernelSettings::open()?;
-    WATCHES
-        .iter()
-        .try_for_each(|setting| settings.raise(*setting))
 }
 
 #[cfg(test)]

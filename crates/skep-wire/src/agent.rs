@@ -1,5 +1,6 @@
 //! Configuration that the server sends to an agent. Between our own two ends; no SDK sees it.
 
+pub mod fds;
 pub mod fork;
 pub mod log;
 

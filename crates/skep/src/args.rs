@@ -220,27 +220,9 @@ pub(crate) enum TemplateCommand {
 /// Arguments of the hidden command `agent`, which the launcher passes.
 #[derive(Debug, Args)]
 pub(crate) struct AgentArgs {
-    /// Descriptor to read the configuration from
-    #[arg(long)]
-    pub(crate) config_fd: i32,
-    /// Descriptor to write a byte to when listening
-    #[arg(long)]
-    pub(crate) ready_fd: i32,
-    /// Descriptor of the memory that the log of the sandbox goes to
-    #[arg(long)]
-    pub(crate) log_fd: Option<i32>,
-    /// Descriptors of the cgroups that user processes join
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) work_cgroup_fds: Vec<i32>,
-    /// Descriptors to make a cgroup for each kernel with, as `name=number`
+    /// Descriptors handed over by the launcher, as `name=number`
     #[arg(long, value_delimiter = ',', value_parser = named_descriptor)]
-    pub(crate) kernel_cgroup_fds: Vec<(String, i32)>,
-    /// Descriptor of the socket on which the server is asked for kernels
-    #[arg(long)]
-    pub(crate) fork_fd: Option<i32>,
-    /// Descriptor to read from how many processes were killed for want of memory
-    #[arg(long)]
-    pub(crate) kill_count_fd: Option<i32>,
+    pub(crate) fds: Vec<(String, i32)>,
     /// Address to listen on
     #[arg(long, default_value = "0.0.0.0:49983")]
     pub(crate) listen: SocketAddr,

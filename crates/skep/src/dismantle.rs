@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use skep_cli::CliError;
-use skep_native::{InstanceError, Native, NativeConfig, StartError};
+use skep_host::{InstanceError, StartError};
+use skep_native::{Native, NativeConfig};
 
 /// Time limit for a killed server to be gone.
 const LAST_BREATH: Duration = Duration::from_secs(10);

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use skep_cli::{CliError, print_json, print_note, print_table};
-use skep_native::{Check, CheckStatus, NativeConfig, host_capacity, probe};
+use skep_host::{Check, CheckStatus, HostConfig, host_capacity};
+use skep_native::{NativeConfig, probe};
 use skep_types::{HostCapacity, Promised, Resources};
 
 use crate::config::Config;
@@ -18,7 +19,7 @@ pub(crate) fn run(config: &Config, json: bool) -> Result<ExitCode, CliError> {
     let executable = std::env::current_exe().map_err(CliError::failure)?;
     let native = NativeConfig::new(&config.data_dir, executable);
     let mut checks = probe(&native);
-    checks.push(capacity(config, &native));
+    checks.push(capacity(config, &native.host));
     if json {
         let rows: Vec<_> = checks.iter().map(as_json).collect();
         print_json(&rows);
@@ -48,14 +49,14 @@ pub(crate) fn run(config: &Config, json: bool) -> Result<ExitCode, CliError> {
 }
 
 /// Checks how many more sandboxes this host can hold.
-fn capacity(config: &Config, native: &NativeConfig) -> Check {
+fn capacity(config: &Config, host: &HostConfig) -> Check {
     // The data directory may not be there before the first start.
     let existing = config
         .data_dir
         .ancestors()
         .find(|directory| directory.exists());
     let directory = existing.unwrap_or_else(|| Path::new("/"));
-    match host_capacity(directory, &native.cgroup_root) {
+    match host_capacity(directory, &host.cgroup_root) {
         Ok(host) => room(config, &host),
         Err(error) => Check {
             name: "capacity",

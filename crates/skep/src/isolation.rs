@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use skep_cli::{CliError, ExitKind};
-use skep_native::{InstanceError, Native, NativeConfig, StartError, ZygoteConfig, resolvers_in};
+use skep_host::{InstanceError, StartError, resolvers_in};
+use skep_native::{Native, NativeConfig, ZygoteConfig};
 
 use crate::config::{Config, Network, Pool};
 
@@ -20,12 +21,12 @@ const DNS: u16 = 53;
 /// If it cannot hold them; `skep doctor` says more.
 pub(crate) async fn open(config: &Config) -> Result<Native, CliError> {
     let mut native = NativeConfig::new(&config.data_dir, EXECUTABLE);
-    native.resolvers = resolvers(&config.network)?;
+    native.host.resolvers = resolvers(&config.network)?;
     let speed = u64::from(config.limits.disk_mib_per_second) << 20;
-    native.ready_parts = config.pool.disks as usize;
-    native.disk_bytes_per_second = Some(speed).filter(|speed| *speed > 0);
+    native.host.ready_parts = config.pool.disks as usize;
+    native.host.disk_bytes_per_second = Some(speed).filter(|speed| *speed > 0);
     native.zygotes = zygotes(&config.pool)?;
-    native.allowed_ranges = allowed_ranges(&config.network)?;
+    native.host.allowed_ranges = allowed_ranges(&config.network)?;
     Native::start(native).await.map_err(start_error)
 }
 

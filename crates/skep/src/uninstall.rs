@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::mount::UnmountFlags;
 use skep_cli::{CliError, ExitKind, print_json, print_note, print_table};
-use skep_native::Kind;
+use skep_host::Kind;
 
 use crate::args::UninstallArgs;
 use crate::cache_users;

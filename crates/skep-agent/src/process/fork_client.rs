@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::Pid;
 use skep_linux::packet;
 use skep_wire::agent::fork::{ForkAnswer, ForkRequest, GO, MAX_ANSWER};
@@ -49,7 +48,7 @@ impl ForkClient {
     ) -> io::Result<Forked> {
         // The server takes no other: a sealed file neither changes after it was checked nor makes
         // its reader wait.
-        let file = sealed_file(&serde_json::to_vec(request)?)?;
+        let file = skep_linux::sealed_file("fork-request", &serde_json::to_vec(request)?)?;
         let mut descriptors = vec![file.as_fd()];
         descriptors.extend(standard.iter().map(AsFd::as_fd));
         descriptors.extend(join_fds.iter().map(AsFd::as_fd));
@@ -92,20 +91,6 @@ impl Forked {
     pub(crate) fn go(self) -> io::Result<()> {
         packet::send(&self.go, GO, &[])
     }
-}
-
-/// A file in memory that nobody can change any more.
-fn sealed_file(content: &[u8]) -> io::Result<OwnedFd> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let file = rustix::fs::memfd_create("fork-request", flags)?;
-    let mut rest = content;
-    while !rest.is_empty() {
-        let written = rustix::io::write(&file, rest)?;
-        rest = &rest[written..];
-    }
-    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&file, seals)?;
-    Ok(file)
 }
 
 #[cfg(test)]

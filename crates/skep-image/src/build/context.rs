@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use crate::catalog::Manifest;
+use skep_launch::Bind;
 use skep_packages::PackageSettings;
 
 use crate::key::{ContentKey, KeyWriter};
 use crate::package_layer::read_through;
 use crate::recipe::{Action, DebianOrigin, Recipe};
 use crate::runner::resolver;
-use crate::step::{StepError, StepLaunch, StepMount, write_file};
+use crate::step::{StepError, StepLaunch, write_file};
 use crate::store::{Draft, Store};
 
 /// Changes whenever steps run in other surroundings, so that layers of before are not taken.
@@ -163,12 +164,12 @@ impl Context {
                 .map_err(StepError::system("write the host's package settings"))?,
         );
         let mut mounts = vec![
-            StepMount {
+            Bind {
                 source: resolver(),
                 target: "/etc/resolv.conf".to_owned(),
                 writable: false,
             },
-            StepMount {
+            Bind {
                 source: settings,
                 target: skep_packages::BUILD_DIR.to_owned(),
                 writable: false,
@@ -177,7 +178,7 @@ impl Context {
         for (target, name) in ELSEWHERE {
             let source = scratch.join(name);
             make_dir(&source, 0o1777)?;
-            mounts.push(StepMount {
+            mounts.push(Bind {
                 source,
                 target: target.to_owned(),
                 writable: true,
@@ -190,7 +191,7 @@ impl Context {
             }
             Action::Copy { files, owner, mode } => {
                 let source = scratch.join("files");
-                mounts.push(StepMount {
+                mounts.push(Bind {
                     source: source.clone(),
                     target: FILES.to_owned(),
                     writable: false,

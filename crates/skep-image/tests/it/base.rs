@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use skep_image::{
-    Builder, Cancel, Catalog, LaunchRunner, Mmdebstrap, StepError, StepLaunch, StepMount,
-    StepRunner, Surroundings, builtin,
+    Builder, Cancel, Catalog, LaunchRunner, Mmdebstrap, StepError, StepLaunch, StepRunner,
+    Surroundings, builtin,
 };
-use skep_launch::Launcher;
+use skep_launch::{Bind, Launcher};
 use skep_packages::PackageSettings;
 use skep_types::TemplateImage;
 
@@ -90,7 +90,7 @@ fn shell(user: &str, script: &str) -> String {
         upper: folder("upper"),
         work: folder("work"),
         staging: folder("staging"),
-        mounts: vec![StepMount {
+        mounts: vec![Bind {
             source: "/etc/resolv.conf".into(),
             target: "/etc/resolv.conf".to_owned(),
             writable: false,

@@ -4,10 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::time::Duration;
 
-use skep_launch::{
-    Descriptors, Ended, LaunchPlan, Launcher, Lifetime, Network, Privileges, Process, Program,
-    Root, Top, Users,
-};
+use skep_launch::{Descriptors, Ended, LaunchPlan, Launcher, Process, Program, Root, Top, Users};
 
 use crate::base::BASE;
 
@@ -26,8 +23,6 @@ fn the_template_works_for_users_that_own_nothing_on_the_host() {
         path
     };
     let (mut reader, writer) = io::pipe().unwrap();
-    let mut descriptors = Descriptors::default();
-    let output = descriptors.add(writer);
     let arguments = [
         "/usr/sbin/runuser",
         "-s",
@@ -38,51 +33,28 @@ fn the_template_works_for_users_that_own_nothing_on_the_host() {
         "-c",
         script,
     ];
-    let plan = LaunchPlan {
-        cgroups: Vec::new(),
-        home_cgroups: Vec::new(),
-        users: Users::Range {
-            first: 1_700_000,
-            count: 65_536,
+    let root = Root {
+        staging: folder("staging"),
+        layers: BASE.layers.clone(),
+        top: Top::Directories {
+            upper: folder("upper"),
+            work: folder("work"),
         },
-        parent: None,
-        network: Network::Loopback,
-        root: Root {
-            staging: folder("staging"),
-            layers: BASE.layers.clone(),
-            top: Top::Directories {
-                upper: folder("upper"),
-                work: folder("work"),
-            },
-        },
-        binds: Vec::new(),
-        shared_memory_bytes: 1 << 20,
-        run_bytes: Some(1 << 20),
-        files: Vec::new(),
-        hostname: "e2b.local".to_owned(),
-        process: Process {
-            program: Program::Path(arguments[0].to_owned()),
-            arguments: arguments.map(str::to_owned).to_vec(),
-            environment: BASE.env.clone(),
-            working_directory: "/home/user".to_owned(),
-            user: 0,
-            group: 0,
-            groups: Vec::new(),
-            stdin: None,
-            stdout: Some(output),
-            stderr: Some(output),
-            pass: Vec::new(),
-            open_files: (1024, 4096),
-            oom_score_adjust: 0,
-        },
-        privileges: Privileges::Sandbox,
-        lifetime: Lifetime::Tied,
-        fail_at: None,
-        without: Vec::new(),
     };
+    let program = Program::Path(arguments[0].to_owned());
+    let mut process = Process::new(program, arguments.map(str::to_owned));
+    process.environment = BASE.env.clone();
+    process.working_directory = "/home/user".to_owned();
+    let users = Users::Range {
+        first: 1_700_000,
+        count: 65_536,
+    };
+    let mut plan = LaunchPlan::new(Descriptors::default(), users, root, process);
+    plan.hostname = "e2b.local".to_owned();
+    plan.output(writer);
     let launcher = Launcher::new(std::env::current_exe().unwrap(), ["launch"]);
     let deadline = Duration::from_secs(60);
-    let mut started = launcher.launch(&plan, descriptors, deadline).unwrap();
+    let mut started = launcher.launch(plan, deadline).unwrap();
     let mut printed = String::new();
     reader.read_to_string(&mut printed).unwrap();
     let ended = started.wait(Some(deadline)).unwrap();

@@ -266,7 +266,7 @@ impl<'a> Prepared<'a> {
             None => Ok(self.null.as_fd()),
         };
         let standard = [process.stdin, process.stdout, process.stderr];
-        let passed = process.pass.iter().map(|passed| Some(*passed));
+        let passed = (process.pass.iter()).map(|passed| Some(passed.descriptor));
         let descriptors = standard.into_iter().chain(passed).map(descriptor);
         let descriptors = match descriptors.collect::<std::io::Result<Vec<_>>>() {
             Ok(descriptors) => descriptors,

@@ -9,7 +9,7 @@ use rustix::mount::{MountAttrFlags, MountFlags, UnmountFlags};
 use super::tree::{self, FsOption};
 use crate::step_error::{About, StepError};
 use crate::step_runner::{Failure, StepRunner};
-use crate::{Defence, Descriptors, LaunchPlan, Root, Step, Top, Users, disk};
+use crate::{Defence, Descriptors, LaunchPlan, Root, Step, Top, Users};
 
 /// Parts of `/sys` that programs look for. Everything else there is about the host: its devices,
 /// its disks with their files' names, its firmware.
@@ -84,7 +84,9 @@ fn mount_top(
                 .about(|| upper.display().to_string())?;
             tree::copy_mount(CWD, parent)?
         }
-        Top::Image(path) => disk::mount(path)?,
+        Top::Image(path) => {
+            skep_linux::mount_overlay_disk(path).about(|| path.display().to_string())?
+        }
         Top::Mounted(mount) => descriptors.get(*mount)?.try_clone_to_owned()?,
     };
     if let Some(users) = users {
@@ -124,8 +126,8 @@ fn mount_overlay(root: &Root, owner: Users) -> Result<OwnedFd, StepError> {
     };
     let (upper, work, redirects) = match &root.top {
         Top::Image(_) | Top::Mounted(_) => (
-            format!("top/{}", disk::UPPER),
-            format!("top/{}", disk::WORK),
+            format!("top/{}", skep_linux::UPPER),
+            format!("top/{}", skep_linux::WORK),
             "on",
         ),
         // The changes will be a layer themselves, and a layer must be readable by its own.
@@ -244,7 +246,7 @@ pub(super) fn pivot(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), StepError> 
 
 /// Makes a directory that everybody may enter, whatever the umask is: the server makes some, too,
 /// and its umask is for its own files.
-pub(crate) fn make_directory(directory: BorrowedFd<'_>, name: &str) -> Result<(), StepError> {
+fn make_directory(directory: BorrowedFd<'_>, name: &str) -> Result<(), StepError> {
     let mode = Mode::from_raw_mode(0o755);
     let made = match rustix::fs::mkdirat(directory, name, mode) {
         Ok(()) => rustix::fs::chmodat(directory, name, mode, AtFlags::empty()),

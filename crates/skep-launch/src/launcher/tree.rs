@@ -13,14 +13,14 @@ use crate::{Bind, Users};
 
 /// One option of a filesystem.
 #[derive(Debug, Clone)]
-pub(crate) enum FsOption<'a> {
+pub(super) enum FsOption<'a> {
     Flag(&'a str),
     Value(&'a str, String),
     File(&'a str, BorrowedFd<'a>),
 }
 
 /// Makes a filesystem that is mounted nowhere yet.
-pub(crate) fn new_mount(
+pub(super) fn new_mount(
     filesystem: &str,
     options: &[FsOption<'_>],
     attributes: MountAttrFlags,

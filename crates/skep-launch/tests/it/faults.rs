@@ -7,7 +7,7 @@ use std::path::Path;
 use skep_launch::{Lifetime, Link, Network, SpawnError, Step, Top};
 use tempfile::TempDir;
 
-use crate::plan::{Bench, DEADLINE, launcher, make_image, standing_launcher};
+use crate::plan::{Bench, DEADLINE, launcher, make_image, shared_server};
 
 crate::tests![
     a_launch_that_fails_at_any_step_names_it_and_leaves_nothing,
@@ -19,11 +19,11 @@ crate::tests![
 fn a_launch_that_fails_at_any_step_names_it_and_leaves_nothing() {
     for (number, step) in Step::ALL.iter().enumerate() {
         check_failure(number, *step, |bench| {
-            let launched = launcher().launch(&bench.plan, bench.descriptors, DEADLINE);
+            let launched = launcher().launch(bench.plan, DEADLINE);
             (launched.map(drop), bench.directory)
         });
         check_failure(number, *step, |bench| {
-            let launched = standing_launcher().launch(&bench.plan, bench.descriptors, DEADLINE);
+            let launched = shared_server().launch(bench.plan, DEADLINE);
             (launched.map(drop), bench.directory)
         });
     }
@@ -112,9 +112,7 @@ fn a_missing_program_is_the_last_step() {
 fn a_launcher_that_cannot_be_started_is_named() {
     let bench = Bench::new(&["pid"]);
     let missing = skep_launch::Launcher::new("/nonexistent/skep", ["launch"]);
-    let error = missing
-        .launch(&bench.plan, bench.descriptors, DEADLINE)
-        .unwrap_err();
+    let error = missing.launch(bench.plan, DEADLINE).unwrap_err();
     assert_eq!(
         error.to_string(),
         "cannot start the launcher `/nonexistent/skep`"
@@ -122,9 +120,7 @@ fn a_launcher_that_cannot_be_started_is_named() {
     // The executable is there but is no launcher: it ends without a word.
     let bench = Bench::new(&["pid"]);
     let silent = skep_launch::Launcher::new("/bin/true", ["launch"]);
-    let error = silent
-        .launch(&bench.plan, bench.descriptors, DEADLINE)
-        .unwrap_err();
+    let error = silent.launch(bench.plan, DEADLINE).unwrap_err();
     assert!(
         matches!(
             error,

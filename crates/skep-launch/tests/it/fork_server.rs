@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
-use skep_launch::{Descriptors, Ended, ForkServer, LaunchedBy, Launcher, SpawnError, Started};
+use skep_launch::{Ended, ForkServer, LaunchedBy, Launcher, SpawnError, Started};
 
 use crate::plan::{Bench, DEADLINE, launcher};
 
@@ -51,7 +51,7 @@ impl Held {
         let (pipe, full) = std::io::pipe().unwrap();
         let bytes = rustix::pipe::fcntl_getpipe_size(&full).unwrap();
         (&full).write_all(&vec![0; bytes]).unwrap();
-        bench.plan.cgroups = vec![bench.descriptors.add(full)];
+        bench.plan.join([full]);
         Self { bench, pipe }
     }
 }
@@ -62,9 +62,9 @@ type Launch = Result<(Started, LaunchedBy), SpawnError>;
 fn launch_held(server: &ForkServer, held: Held, meanwhile: impl FnOnce(Pid)) -> (Launch, String) {
     let before = forks(server);
     let Held { bench, mut pipe } = held;
-    let (plan, descriptors, mut output) = (&bench.plan, bench.descriptors, bench.output);
+    let (plan, mut output) = (bench.plan, bench.output);
     std::thread::scope(|scope| {
-        let launching = scope.spawn(move || server.launch(plan, descriptors, DEADLINE));
+        let launching = scope.spawn(move || server.launch(plan, DEADLINE));
         let fork = skep_testkit::wait_for(DEADLINE, || {
             let mut new = forks(server);
             new.retain(|pid| !before.contains(pid));
@@ -108,7 +108,7 @@ fn kill(pid: Pid, signal: Signal) {
 #[track_caller]
 fn check_launch(server: &ForkServer, refused: Option<&str>) {
     let mut bench = Bench::new(&["pid", "descriptors"]);
-    let launched = server.launch(&bench.plan, bench.descriptors, DEADLINE);
+    let launched = server.launch(bench.plan, DEADLINE);
     let (mut started, launched_by) = launched.unwrap();
     match (launched_by, refused) {
         (LaunchedBy::Fork, None) => {}
@@ -168,7 +168,7 @@ fn a_plan_that_takes_too_long_is_given_up_and_its_fork_ended() {
     let server = ForkServer::new(launcher());
     let Held { bench, pipe } = Held::new(&["pid"]);
     let short = Duration::from_millis(300);
-    let error = server.launch(&bench.plan, bench.descriptors, short);
+    let error = server.launch(bench.plan, short);
     assert!(matches!(error, Err(SpawnError::Silent(_))), "{error:?}");
     drop(pipe);
     skep_testkit::wait_for(DEADLINE, || match forks(&server).as_slice() {
@@ -200,10 +200,10 @@ fn a_sandbox_inherits_nothing_of_the_one_that_was_launched_before() {
     // The second one lives until its standard input is closed, longer than the first.
     let mut second = Bench::new(&["wait", "descriptors"]);
     let (stdin, theirs) = std::io::pipe().unwrap();
-    second.plan.process.stdin = Some(second.descriptors.add(stdin));
+    second.plan.stdin(stdin);
     let mut lives_on = None;
     let (launched, said) = launch_held(&server, Held::new(&["descriptors"]), |_| {
-        let launched = server.launch(&second.plan, second.descriptors, DEADLINE);
+        let launched = server.launch(second.plan, DEADLINE);
         lives_on = Some(launched.unwrap().0);
     });
     // This was read until its end, so nobody has the other end any more: neither the launcher
@@ -232,7 +232,7 @@ fn a_network_that_was_made_ahead_is_for_one_sandbox_alone() {
     };
     let network = || {
         let mut bench = Bench::new(&["link=/proc/self/ns/net"]);
-        let launched = server.launch(&bench.plan, bench.descriptors, DEADLINE);
+        let launched = server.launch(bench.plan, DEADLINE);
         let mut said = String::new();
         bench.output.read_to_string(&mut said).unwrap();
         launched.unwrap().0.wait(Some(DEADLINE)).unwrap();
@@ -334,7 +334,7 @@ fn a_fork_server_ends_with_its_server() {
 fn a_fork_server_that_cannot_be_started_is_not_missed() {
     let missing = ForkServer::new(Launcher::new("/nonexistent/skep", ["launch"]));
     let bench = Bench::new(&["pid"]);
-    let error = missing.launch(&bench.plan, Descriptors::default(), DEADLINE);
+    let error = missing.launch(bench.plan, DEADLINE);
     assert_eq!(
         error.unwrap_err().to_string(),
         "cannot start the launcher `/nonexistent/skep`"

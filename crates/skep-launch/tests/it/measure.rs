@@ -26,9 +26,7 @@ fn where_the_time_of_a_launch_goes() {
             gateway: Ipv4Addr::new(192, 0, 2, 201),
         });
         let start = Instant::now();
-        let mut started = launcher()
-            .launch(&bench.plan, bench.descriptors, DEADLINE)
-            .unwrap();
+        let mut started = launcher().launch(bench.plan, DEADLINE).unwrap();
         whole.push(u32::try_from(start.elapsed().as_micros()).unwrap());
         started.wait(Some(DEADLINE)).unwrap();
         for (step, taken) in &started.timings {

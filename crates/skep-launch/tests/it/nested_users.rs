@@ -5,7 +5,7 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use skep_launch::{Ended, Parent, Privileges, Started, Users};
+use skep_launch::{Ended, Privileges, Started, Users};
 
 use crate::plan::{Bench, DEADLINE, asking, check, fresh_users, launcher};
 
@@ -53,9 +53,9 @@ impl Holder {
             unreachable!("it has a range")
         };
         let (theirs, hold) = std::io::pipe().unwrap();
-        bench.plan.process.stdin = Some(bench.descriptors.add(theirs));
+        bench.plan.stdin(theirs);
         let started = launcher()
-            .launch(&bench.plan, bench.descriptors, DEADLINE)
+            .launch(bench.plan, DEADLINE)
             .unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)));
         Self {
             first,
@@ -75,11 +75,7 @@ impl Holder {
             first: self.first + IDS,
             count: IDS,
         };
-        let namespace = bench.descriptors.add(self.namespace());
-        bench.plan.parent = Some(Parent {
-            namespace,
-            first: IDS,
-        });
+        bench.plan.below(self.namespace(), IDS);
         bench
     }
 }
@@ -174,10 +170,8 @@ fn the_network_below_belongs_to_the_parent() {
     let holder = Holder::start();
     let mut bench = holder.above(Bench::new(&["wait"]));
     let (theirs, mut hold) = std::io::pipe().unwrap();
-    bench.plan.process.stdin = Some(bench.descriptors.add(theirs));
-    let started = launcher()
-        .launch(&bench.plan, bench.descriptors, DEADLINE)
-        .unwrap();
+    bench.plan.stdin(theirs);
+    let started = launcher().launch(bench.plan, DEADLINE).unwrap();
     let open = |kind: &str| File::open(format!("/proc/{}/ns/{kind}", started.pid)).unwrap();
     let owner = |namespace: &File| skep_linux::owner_of_namespace(namespace).unwrap();
     let inode = |file: &File| file.metadata().unwrap().ino();
@@ -198,7 +192,7 @@ fn the_network_below_belongs_to_the_parent() {
 fn what_it_leaves_behind_is_reaped_by_its_launcher() {
     let mut bench = entering(Bench::new(&["orphan"]));
     let (theirs, hold) = std::io::pipe().unwrap();
-    bench.plan.process.stdin = Some(bench.descriptors.add(theirs));
+    bench.plan.stdin(theirs);
     let (mut started, output) = run_to_its_end(bench);
     // The control: it waits for what is there.
     assert!(!started.wait_for_orphans(Duration::ZERO).unwrap());
@@ -214,7 +208,7 @@ fn what_it_leaves_behind_stopped_is_ended() {
 }
 
 fn run_to_its_end(bench: Bench) -> (Started, PipeReader) {
-    let launched = launcher().launch(&bench.plan, bench.descriptors, DEADLINE);
+    let launched = launcher().launch(bench.plan, DEADLINE);
     let mut started = launched.unwrap();
     let ended = started.wait(Some(DEADLINE)).unwrap();
     assert_eq!(ended, Some(Ended::Code(0)));

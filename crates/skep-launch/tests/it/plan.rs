@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use skep_launch::{
-    Descriptors, Ended, ForkServer, LaunchPlan, LaunchedBy, Launcher, Lifetime, Network,
-    Privileges, Process, Program, Root, SpawnError, Top, Users,
+    Descriptors, Ended, ForkServer, LaunchPlan, LaunchedBy, Launcher, Process, Program, Root,
+    SpawnError, Top, Users,
 };
 use tempfile::TempDir;
 
@@ -20,7 +20,6 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 pub(crate) struct Bench {
     pub(crate) directory: TempDir,
     pub(crate) plan: LaunchPlan,
-    pub(crate) descriptors: Descriptors,
     pub(crate) output: std::io::PipeReader,
 }
 
@@ -59,49 +58,25 @@ impl Bench {
         let arguments = ["probe".into(), "probe".into()]
             .into_iter()
             .chain(questions.iter().map(ToString::to_string));
-        let plan = LaunchPlan {
-            cgroups: Vec::new(),
-            home_cgroups: Vec::new(),
-            users: fresh_users(),
-            parent: None,
-            network: Network::Loopback,
-            root: Root {
-                staging: path.join("staging"),
-                layers: vec![path.join("layer")],
-                top: Top::Directories {
-                    upper: path.join("upper"),
-                    work: path.join("work"),
-                },
+        let root = Root {
+            staging: path.join("staging"),
+            layers: vec![path.join("layer")],
+            top: Top::Directories {
+                upper: path.join("upper"),
+                work: path.join("work"),
             },
-            binds: Vec::new(),
-            shared_memory_bytes: 1 << 20,
-            run_bytes: Some(1 << 20),
-            files: Vec::new(),
-            hostname: "e2b.local".into(),
-            process: Process {
-                program: Program::Descriptor(program),
-                arguments: arguments.collect(),
-                environment: vec![("HOME".into(), "/root".into())],
-                working_directory: "/".into(),
-                user: 0,
-                group: 0,
-                groups: Vec::new(),
-                stdin: None,
-                stdout: Some(stdout),
-                stderr: None,
-                pass: Vec::new(),
-                open_files: (1024, 4096),
-                oom_score_adjust: 0,
-            },
-            privileges: Privileges::Sandbox,
-            lifetime: Lifetime::Tied,
-            fail_at: None,
-            without: Vec::new(),
         };
+        let mut process = Process::new(Program::Descriptor(program), arguments);
+        process.environment = vec![("HOME".into(), "/root".into())];
+        process.stdout = Some(stdout);
+        process.open_files = (1024, 4096);
+        let mut plan = LaunchPlan::new(descriptors, fresh_users(), root, process);
+        plan.shared_memory_bytes = 1 << 20;
+        plan.run_bytes = Some(1 << 20);
+        plan.hostname = "e2b.local".into();
         Self {
             directory,
             plan,
-            descriptors,
             output,
         }
     }
@@ -112,10 +87,10 @@ impl Bench {
 
     /// Launches the program, and returns how it ended and what it said.
     pub(crate) fn run(mut self) -> (Ended, String, TempDir) {
-        let (mut started, carried_out_by) = standing_launcher()
-            .launch(&self.plan, self.descriptors, DEADLINE)
+        let (mut started, launched_by) = shared_server()
+            .launch(self.plan, DEADLINE)
             .unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)));
-        assert_eq!(carried_out_by, LaunchedBy::Fork);
+        assert_eq!(launched_by, LaunchedBy::Fork);
         let mut said = String::new();
         self.output.read_to_string(&mut said).unwrap();
         let ended = started.wait(Some(DEADLINE)).unwrap().expect("it ends");
@@ -124,13 +99,13 @@ impl Bench {
 
     /// Launches a plan that must fail.
     pub(crate) fn fail(self) -> (SpawnError, TempDir) {
-        let launched = launcher().launch(&self.plan, self.descriptors, DEADLINE);
+        let launched = launcher().launch(self.plan, DEADLINE);
         (launched.expect_err("the plan fails"), self.directory)
     }
 }
 
 /// The launcher that all tests share which do not hurt it.
-pub(crate) fn standing_launcher() -> &'static ForkServer {
+pub(crate) fn shared_server() -> &'static ForkServer {
     static SHARED: OnceLock<ForkServer> = OnceLock::new();
     SHARED.get_or_init(|| ForkServer::new(launcher()))
 }

@@ -85,9 +85,9 @@ fn every_sandbox_has_a_boot_id_of_its_own() {
 fn only_the_planned_descriptors_are_open() {
     let expected = [("descriptors", "0 1 2 3")];
     let mut bench = asking(&expected);
-    let file = skep_launch::sealed_file("config", b"secret").unwrap();
-    let passed = bench.descriptors.add(file);
-    bench.plan.process.pass = vec![passed];
+    let file = skep_linux::sealed_file("config", b"secret").unwrap();
+    assert_eq!(bench.plan.pass("config", file), 3);
+    assert_eq!(bench.plan.process.fd_table(), "config=3");
     check(bench, &expected);
 }
 
@@ -235,9 +235,9 @@ fn a_tied_process_dies_with_its_handle() {
         let (reader, writer) = std::io::pipe().unwrap();
         (writer, reader)
     };
-    bench.plan.process.stdin = Some(bench.descriptors.add(theirs));
+    bench.plan.stdin(theirs);
     let started = crate::plan::launcher()
-        .launch(&bench.plan, bench.descriptors, crate::plan::DEADLINE)
+        .launch(bench.plan, crate::plan::DEADLINE)
         .unwrap();
     let process = format!("/proc/{}/stat", started.pid);
     assert!(std::fs::exists(&process).unwrap());

@@ -1,25 +1,17 @@
 //! A launch up to the last step, which shows what no setting tells.
 
-use std::io;
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use skep_host::{Check, IDS, TrialLease};
 use skep_launch::{
-    Descriptors, LaunchPlan, Lifetime, Link, Network, Privileges, Process, Program, Root,
-    SpawnError, Step, Top, Users,
+    Descriptors, LaunchPlan, Link, Network, Process, Program, Root, SpawnError, Step, Top, Users,
 };
 use skep_telemetry::Chain;
 
-use super::Check;
 use crate::config::NativeConfig;
-use crate::disk::Disks;
-use crate::instance;
 
-const DEADLINE: Duration = Duration::from_secs(20);
-const DISK_MIB: u32 = 16;
-/// The last addresses of the sandboxes' range, which no server gives to a sandbox.
-const ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 253);
-const GATEWAY: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 254);
+/// Time limit for the launcher. It takes milliseconds, unless the host is overloaded.
+const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Carries out every step of a launch except the execution itself.
 pub(super) fn launch(config: &NativeConfig) -> Check {
@@ -60,26 +52,8 @@ enum Trial {
 }
 
 fn try_launch(config: &NativeConfig) -> Result<(), Trial> {
-    let prepare = |error: io::Error| Trial::Prepare(error.into());
-    std::fs::create_dir_all(&config.data_dir).map_err(prepare)?;
-    let directory = Scratch::new(
-        config
-            .data_dir
-            .join(format!("probe-{}", std::process::id())),
-    );
-    for part in ["", "layer", "staging"] {
-        std::fs::create_dir(directory.0.join(part)).map_err(prepare)?;
-    }
-    let image = directory.0.join("disk.img");
-    Disks::new(directory.0.join("disks"), 0)
-        .map_err(prepare)?
-        .make(&image, DISK_MIB)
-        .map_err(|error| Trial::Prepare(error.into()))?;
-    let plan = plan(&directory.0, image);
-    let launched = config
-        .launcher
-        .launch(&plan, Descriptors::default(), DEADLINE);
-    match launched {
+    let lease = TrialLease::acquire(&config.host.data_dir).map_err(Trial::Prepare)?;
+    match config.launcher.launch(plan(&lease), LAUNCHER_TIMEOUT) {
         // It was told to go no further.
         Err(SpawnError::Step {
             step: Step::Execute,
@@ -91,51 +65,27 @@ fn try_launch(config: &NativeConfig) -> Result<(), Trial> {
     }
 }
 
-fn plan(directory: &std::path::Path, image: std::path::PathBuf) -> LaunchPlan {
-    LaunchPlan {
-        cgroups: Vec::new(),
-        home_cgroups: Vec::new(),
-        users: Users::Range {
-            first: *instance::all_ids().start(),
-            count: instance::IDS,
-        },
-        parent: None,
-        network: Network::Link(Link {
-            host_name: format!("skepprobe{}", std::process::id() % 100_000),
-            host_group: 0,
-            address: ADDRESS,
-            gateway: GATEWAY,
-        }),
-        root: Root {
-            staging: directory.join("staging"),
-            layers: vec![directory.join("layer")],
-            top: Top::Image(image),
-        },
-        binds: Vec::new(),
-        shared_memory_bytes: 1 << 20,
-        run_bytes: Some(1 << 20),
-        files: Vec::new(),
-        hostname: "probe".into(),
-        process: Process {
-            program: Program::Path("/nothing".into()),
-            arguments: Vec::new(),
-            environment: Vec::new(),
-            working_directory: "/".into(),
-            user: 0,
-            group: 0,
-            groups: Vec::new(),
-            stdin: None,
-            stdout: None,
-            stderr: None,
-            pass: Vec::new(),
-            open_files: (256, 256),
-            oom_score_adjust: 0,
-        },
-        privileges: Privileges::Sandbox,
-        lifetime: Lifetime::Tied,
-        fail_at: Some(Step::Execute),
-        without: Vec::new(),
-    }
+fn plan(lease: &TrialLease) -> LaunchPlan {
+    let root = Root {
+        staging: lease.staging(),
+        layers: vec![lease.layer()],
+        top: Top::Image(lease.image()),
+    };
+    let process = Process::new(Program::Path("/nothing".into()), []);
+    let users = Users::Range {
+        first: lease.first_id(),
+        count: IDS,
+    };
+    let mut plan = LaunchPlan::new(Descriptors::default(), users, root, process);
+    let link = lease.link();
+    plan.network = Network::Link(Link {
+        host_name: link.interface,
+        host_group: link.group,
+        address: lease.address(),
+        gateway: lease.gateway(),
+    });
+    plan.fail_at = Some(Step::Execute);
+    plan
 }
 
 /// The usual cure for the failure of a step.
@@ -168,22 +118,5 @@ fn cure(step: Step) -> &'static str {
         | Step::BecomeUser
         | Step::Execute
         | Step::HandOver => "run as root, outside of containers that forbid it",
-    }
-}
-
-/// A directory that is gone when the trial is over.
-struct Scratch(std::path::PathBuf);
-
-impl Scratch {
-    fn new(path: std::path::PathBuf) -> Self {
-        Self(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            tracing::warn!(%error, directory = %self.0.display(), "a directory of the probe is left");
-        }
     }
 }

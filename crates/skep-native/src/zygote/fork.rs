@@ -10,17 +10,16 @@ use std::time::{Duration, Instant};
 use rustix::fs::SealFlags;
 use rustix::process::Pid;
 use serde::Serialize;
-use skep_launch::sealed_file;
+use skep_host::{IDS, Slot};
 use skep_linux::packet::{self, Packet};
+use skep_linux::sealed_file;
 use skep_wire::agent::fork::{FIRST_DOOR, ForkRequest, MAX_REQUEST};
 use tokio::io::unix::AsyncFd;
 
+use super::Zygotes;
 use super::holder::{self, Holder};
 use super::serve::{Client, receive};
 use super::verify_fork::{self, Difference, Expected};
-use crate::cgroup::{Child, Group};
-use crate::host::Host;
-use crate::instance::{IDS, Slot};
 use crate::process::ProcessHandle;
 use crate::watch::watch;
 
@@ -105,7 +104,7 @@ impl Drop for Outside {
 /// Holds no thread while it waits: a sandbox can keep its own forks waiting for as long as they
 /// may take, and all sandboxes of a server together must not hold all its threads by that.
 pub(super) async fn fork(
-    host: &Arc<Host>,
+    zygotes: &Arc<Zygotes>,
     holder: &Arc<Holder>,
     client: &Client,
     question: Packet,
@@ -114,23 +113,23 @@ pub(super) async fn fork(
         return Err(ForkError::Dead(io::ErrorKind::NotConnected.into()));
     }
     let deadline = Instant::now() + FORK_TIMEOUT;
-    let asking = (Arc::clone(host), Arc::clone(holder), client.clone());
+    let asking = (Arc::clone(zygotes), Arc::clone(holder), client.clone());
     let (request, reply) = in_a_thread(move || {
-        let (host, holder, client) = asking;
-        ask(&host, &holder, &client, &question)
+        let (zygotes, holder, client) = asking;
+        ask(&zygotes, &holder, &client, &question)
     })
     .await?;
     let reply = watch(reply).map_err(ForkError::Host)?;
-    let zygote = host.naming.slot(holder.run.first);
+    let zygote = zygotes.leases.slot(holder.run.first);
     // The first word comes from the process outside of the sandbox, before it joins any cgroup. A
     // delay until then is the zygote's or the host's. What comes later the sandbox can delay
     // itself, so `Stalled` is never held against the zygote.
     let first = hear(holder, &reply, deadline, ForkError::Slow).await?;
     // On a busy host it may have done its work and be gone by now.
-    let _outside = open(first, [zygote, client.slot]).map(Outside);
+    let _outside = open(first, [zygote, client.lease.slot()]).map(Outside);
     holder.has_answered();
     let pid = hear(holder, &reply, deadline, ForkError::Stalled).await?;
-    let process = open(pid, [zygote, client.slot]).ok_or(ForkError::Declined)?;
+    let process = open(pid, [zygote, client.lease.slot()]).ok_or(ForkError::Declined)?;
     let client = client.clone();
     let inner = in_a_thread(move || inspect(&process, &client, &request)).await?;
     Ok(Forked {
@@ -149,18 +148,18 @@ async fn in_a_thread<T: Send + 'static>(
 
 /// Tells the zygote what is wanted, and answers that and where the fork will be heard. Blocks.
 fn ask(
-    host: &Host,
+    zygotes: &Zygotes,
     holder: &Holder,
     client: &Client,
     question: &Packet,
 ) -> Result<(ForkRequest, OwnedFd), ForkError> {
     let request = read(question)?;
-    let own_join_fds = host.cgroups.join_fds(&Group::new(&client.id), Child::Work);
+    let own_join_fds = client.lease.work_join_fds();
     let own_join_fds = own_join_fds.map_err(|error| ForkError::Host(io::Error::other(error)))?;
     let plan = Plan {
         own_join_fds: own_join_fds.len(),
         capabilities: skep_launch::sandbox_capabilities(),
-        filters: [&host.zygotes.filter],
+        filters: [&zygotes.filter],
         uid: request.uid,
         gid: request.gid,
         groups: &request.groups,
@@ -227,10 +226,10 @@ fn inspect(
     client: &Client,
     request: &ForkRequest,
 ) -> Result<i32, ForkError> {
-    let host = |id: u32| client.slot.first_id() + id;
+    let host = |id: u32| client.lease.slot().first_id() + id;
     let expected = Expected {
         agent: client.process.pid(),
-        sandbox: client.id.as_str(),
+        sandbox: client.lease.id().as_str(),
         uid: host(request.uid),
         gid: host(request.gid),
         groups: request.groups.iter().map(|group| host(*group)).collect(),

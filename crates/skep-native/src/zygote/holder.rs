@@ -1,30 +1,26 @@
 //! A zygote, and the user namespace and slots it was born with.
 
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::process::Signal;
+use skep_host::{CgroupSource, IDS, Lease, Parts, Run, Slot, TakenSlot, Terms};
 use skep_launch::{
-    Descriptor, Descriptors, LaunchPlan, Lifetime, MAX_PER_PARENT, Network, Privileges, Process,
-    Program, Root, Started, Top, Users,
+    Descriptors, LaunchPlan, MAX_PER_PARENT, Privileges, Process, Program, Root, Started, Top,
+    Users,
 };
 use skep_linux::packet;
 use skep_types::{Egress, Resources, SandboxId};
 
-use super::ZygoteKey;
 use super::specification::Specification;
-use crate::cgroup::{Child, Group};
-use crate::host::{Host, read_stderr, stderr_file};
-use crate::instance::{IDS, Slot};
-use crate::plan;
+use super::{ZygoteKey, Zygotes};
+use crate::plan::HOSTNAME;
 use crate::process::ProcessHandle;
-use crate::slots::Run;
+use crate::stderr::Stderr;
 
 /// Slots of its run that a zygote has for itself: its ids.
 pub(super) const OWN_SLOTS: usize = 1;
@@ -133,71 +129,68 @@ pub(super) fn kill(process: &OwnedFd) {
 ///
 /// If there is no thread; then nothing is made, and nobody is told.
 pub(super) fn warm(
-    host: &Arc<Host>,
+    zygotes: &Arc<Zygotes>,
     key: ZygoteKey,
     specification: Specification,
     sandboxes: u16,
 ) -> io::Result<()> {
-    let working = Arc::clone(host);
-    host.zygotes.kept.send_modify(|count| *count += 1);
+    let working = Arc::clone(zygotes);
+    zygotes.kept.send_modify(|count| *count += 1);
     let thread = std::thread::Builder::new().name("zygote".into());
     let span = tracing::Span::current();
     let spawned = thread.spawn(move || {
         let _entered = span.enter();
         keep(&working, &key, &specification, sandboxes);
-        working.zygotes.kept.send_modify(|count| *count -= 1);
+        working.kept.send_modify(|count| *count -= 1);
     });
     if spawned.is_err() {
-        host.zygotes.kept.send_modify(|count| *count -= 1);
+        zygotes.kept.send_modify(|count| *count -= 1);
     }
     spawned.map(drop)
 }
 
-fn keep(host: &Arc<Host>, key: &ZygoteKey, specification: &Specification, sandboxes: u16) {
-    let counts = &host.zygotes.counts;
+/// Makes a zygote, waits for its end, and gives back what it had.
+fn keep(zygotes: &Zygotes, key: &ZygoteKey, specification: &Specification, sandboxes: u16) {
+    let counts = &zygotes.counts;
     let start = Instant::now();
-    let Some(run) = host.slots.reserve(sandboxes.saturating_add(1)) else {
+    let Some((run, slot)) = zygotes.leases.keep_run(sandboxes.saturating_add(1)) else {
         tracing::warn!("no free ids for another zygote");
-        host.zygotes.arrived(host, key, None);
+        zygotes.arrived(key, None);
         return;
     };
     // Named as a sandbox is, so that what is left of it is swept away with theirs.
     let id = SandboxId::random();
-    let slot = host.naming.slot(run.first);
-    host.register(&id, slot, Egress::None);
     let mut stderr = None;
-    let made = make(host, &id, run, key, specification, &mut stderr);
-    let mut started = match made {
-        Ok((holder, started)) => {
-            tracing::info!(zygote = %id, after = ?start.elapsed(), "zygote is ready");
-            counts.made.add_one();
-            counts.alive.enter();
-            let holder = Arc::new(holder);
-            host.zygotes.arrived(host, key, Some(Arc::clone(&holder)));
-            Some((holder, started))
-        }
+    let request = Request {
+        id: &id,
+        run: run.run(),
+        key,
+        specification,
+    };
+    let (holder, mut started, lease) = match make(zygotes, request, slot, &mut stderr) {
+        Ok(made) => made,
         Err(error) => {
-            tracing::warn!(zygote = %id, %error, stderr = stderr_text(&stderr), "no zygote");
+            tracing::warn!(zygote = %id, %error, stderr = text(&stderr), "no zygote");
             counts.not_made.add_one();
-            host.zygotes.arrived(host, key, None);
-            None
+            zygotes.arrived(key, None);
+            return;
         }
     };
-    if let Some((holder, started)) = &mut started {
-        let ended = started.wait(None);
-        tracing::info!(zygote = %id, ?ended, stderr = stderr_text(&stderr), "zygote has ended");
-        holder.ended.store(true, Ordering::Release);
-        counts.alive.leave();
-    }
-    if let Some((_, mut started)) = started {
-        see_out(&id, &mut started);
-    }
-    host.slots.release(run);
-    let deadline = Instant::now() + host.config.kill_deadline;
-    match host.remove(&id, None, deadline) {
-        Ok(()) => host.unregister(&id, slot),
-        Err(error) => host.leftovers.add(&id, vec![slot], &error),
-    }
+    tracing::info!(zygote = %id, after = ?start.elapsed(), "zygote is ready");
+    counts.made.add_one();
+    counts.alive.enter();
+    let holder = Arc::new(holder);
+    zygotes.arrived(key, Some(Arc::clone(&holder)));
+    let ended = started.wait(None);
+    tracing::info!(zygote = %id, ?ended, stderr = text(&stderr), "zygote has ended");
+    holder.ended.store(true, Ordering::Release);
+    counts.alive.leave();
+    see_out(&id, &mut started);
+    // With its launcher, which would hold the cgroups.
+    drop(started);
+    drop(run);
+    // Last, because whoever gets the slot has the ids. What cannot be removed is tried again.
+    drop(lease);
 }
 
 /// Waits for what a zygote has forked ahead of need, which ends when it finds that the zygote is
@@ -212,52 +205,58 @@ fn see_out(id: &SandboxId, started: &mut Started) {
 }
 
 /// Text that the zygote wrote, for the operator.
-fn stderr_text(stderr: &Option<OwnedFd>) -> String {
-    let text = stderr.as_ref().and_then(|stderr| read_stderr(stderr).ok());
-    text.unwrap_or_default().trim().to_owned()
+fn text(stderr: &Option<Stderr>) -> String {
+    stderr.as_ref().map(Stderr::text).unwrap_or_default()
 }
 
-fn make(
-    host: &Host,
-    id: &SandboxId,
+/// A zygote that is to be made.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    id: &'a SandboxId,
     run: Run,
-    key: &ZygoteKey,
-    specification: &Specification,
-    stderr: &mut Option<OwnedFd>,
-) -> io::Result<(Holder, Started)> {
-    let directory = host.directory(id);
-    fs::create_dir(&directory)?;
-    fs::create_dir(directory.join(plan::STAGING))?;
-    let disk = host
-        .disks
-        .mount(&directory.join(plan::IMAGE), RESOURCES.disk_mib);
-    let disk = disk.map_err(io::Error::other)?;
-    let group = Group::new(id);
-    let created = host.cgroups.create(&group, &RESOURCES, None);
-    created.map_err(io::Error::other)?;
-    let join_fds = host.cgroups.join_fds(&group, Child::Work);
-    let join_fds = join_fds.map_err(io::Error::other)?;
-    let agent_stderr = stderr.insert(stderr_file()?);
-    let (control, theirs) = packet::pair()?;
-    let mut descriptors = Descriptors::default();
-    let passed = Passed {
-        join_fds: descriptors.add_all(join_fds),
-        disk: descriptors.add(disk),
-        control: descriptors.add(theirs),
-        agent_stderr: descriptors.add(agent_stderr.try_clone()?),
+    key: &'a ZygoteKey,
+    specification: &'a Specification,
+}
+
+/// Makes a zygote and waits until it is ready. If it is not, nothing of it is left.
+fn make(
+    zygotes: &Zygotes,
+    request: Request<'_>,
+    slot: TakenSlot,
+    stderr: &mut Option<Stderr>,
+) -> io::Result<(Holder, Started, Lease)> {
+    let terms = Terms {
+        id: request.id.clone(),
+        slot,
+        egress: Egress::None,
+        resources: RESOURCES,
+        cgroups: CgroupSource::New,
     };
-    let plan = plan(host, run, &directory, &key.layers, specification, &passed);
-    let started = host
-        .config
-        .launcher
-        .launch(&plan, descriptors, LAUNCHER_TIMEOUT)
-        .map_err(io::Error::other)?;
-    if !host.zygotes.runs(key, started.pidfd.try_clone()?) {
+    let acquired = zygotes.leases.acquire(terms);
+    let (lease, parts) = acquired.map_err(io::Error::other)?;
+    let stderr = stderr.insert(Stderr::new()?);
+    let (control, theirs) = packet::pair()?;
+    let mut plan = plan(&lease, parts, request);
+    plan.output(stderr.share()?);
+    plan.stdin(theirs);
+    let launched = zygotes.launcher.launch(plan, LAUNCHER_TIMEOUT);
+    let started = launched.map_err(io::Error::other)?;
+    if !zygotes.runs(request.key, started.pidfd.try_clone()?) {
         return Err(io::Error::other("the server is stopping"));
     }
     let process = ProcessHandle::new(started.pid, started.pidfd.try_clone()?);
+    let ready = packet::receive(&control, 1, Instant::now() + WARM_TIMEOUT)?;
+    match ready {
+        Some(message) if message.bytes == READY => {}
+        Some(_) => {
+            return Err(io::Error::other(
+                "the template was built by an earlier version; build it anew",
+            ));
+        }
+        None => return Err(io::Error::other("it ended before it was ready")),
+    }
     let holder = Holder {
-        run,
+        run: request.run,
         namespace: process.namespace("user")?.into(),
         pidfd: started.pidfd.try_clone()?,
         control: Mutex::new(control),
@@ -266,74 +265,35 @@ fn make(
         answered: Mutex::new(Instant::now()),
         ended: AtomicBool::new(false),
     };
-    let control = holder.control.lock();
-    let ready = packet::receive(&*control, 1, Instant::now() + WARM_TIMEOUT)?;
-    drop(control);
-    match ready {
-        Some(word) if word.bytes == READY => Ok((holder, started)),
-        Some(_) => Err(io::Error::other(
-            "the template was built by an earlier version; build it anew",
-        )),
-        None => Err(io::Error::other("it ended before it was ready")),
-    }
+    Ok((holder, started, lease))
 }
 
-struct Passed {
-    join_fds: Vec<Descriptor>,
-    disk: Descriptor,
-    control: Descriptor,
-    agent_stderr: Descriptor,
-}
-
-fn plan(
-    host: &Host,
-    run: Run,
-    directory: &Path,
-    layers: &[PathBuf],
-    specification: &Specification,
-    passed: &Passed,
-) -> LaunchPlan {
-    let environment = ENVIRONMENT
+fn plan(lease: &Lease, parts: Parts, request: Request<'_>) -> LaunchPlan {
+    let specification = request.specification;
+    let mut descriptors = Descriptors::default();
+    let root = Root {
+        staging: lease.staging(),
+        layers: request.key.layers.clone(),
+        top: Top::Mounted(descriptors.add(parts.disk)),
+    };
+    let program = Program::Path(specification.argv[0].clone());
+    let mut process = Process::new(program, specification.argv.iter().cloned());
+    process.environment = ENVIRONMENT
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .chain(specification.env.clone());
-    LaunchPlan {
-        cgroups: passed.join_fds.clone(),
-        home_cgroups: Vec::new(),
-        users: Users::Range {
-            first: host.naming.slot(run.first).first_id(),
-            count: u32::from(run.count) * IDS,
-        },
-        parent: None,
-        network: Network::Loopback,
-        root: Root {
-            staging: directory.join(plan::STAGING),
-            layers: layers.to_vec(),
-            top: Top::Mounted(passed.disk),
-        },
-        binds: Vec::new(),
-        shared_memory_bytes: 64 << 20,
-        run_bytes: Some(16 << 20),
-        files: Vec::new(),
-        hostname: plan::HOSTNAME.into(),
-        process: Process {
-            program: Program::Path(specification.argv[0].clone()),
-            arguments: specification.argv.clone(),
-            environment: environment.collect(),
-            working_directory: "/".into(),
-            user: USER,
-            group: USER,
-            groups: Vec::new(),
-            stdin: Some(passed.control),
-            stdout: Some(passed.agent_stderr),
-            stderr: Some(passed.agent_stderr),
-            pass: Vec::new(),
-            open_files: OPEN_FILES,
-            oom_score_adjust: OOM_SCORE_ADJUST,
-        },
-        privileges: Privileges::Enter,
-        lifetime: Lifetime::Tied,
-        fail_at: None,
-        without: Vec::new(),
-    }
+        .chain(specification.env.clone())
+        .collect();
+    (process.user, process.group) = (USER, USER);
+    process.open_files = OPEN_FILES;
+    process.oom_score_adjust = OOM_SCORE_ADJUST;
+    // All ids of the run: its sandboxes get theirs below these.
+    let users = Users::Range {
+        first: lease.slot().first_id(),
+        count: u32::from(request.run.count) * IDS,
+    };
+    let mut plan = LaunchPlan::new(descriptors, users, root, process);
+    plan.join(parts.join_fds.work);
+    plan.hostname = HOSTNAME.into();
+    plan.privileges = Privileges::Enter;
+    plan
 }

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use skep_host::Leases;
 use skep_types::TenantId;
 
 use super::holder::{self, Holder};
 use super::specification::{self, Specification};
-use crate::host::Host;
 
 /// Time for which a template is left alone after its zygote could not be made.
 const REST: Duration = Duration::from_secs(60);
@@ -111,21 +111,21 @@ impl Registry {
     /// Makes room for one more of a tenant where there are to be at most so many. The one goes
     /// that was used longest ago, if it has no sandboxes. If all have some, one of a tenant that
     /// has at least two more than this one. `false` if there is none, either.
-    pub(super) fn make_room(&mut self, host: &Host, tenant: &TenantId, most: u16) -> bool {
+    pub(super) fn make_room(&mut self, leases: &Leases, tenant: &TenantId, most: u16) -> bool {
         let count: usize = self.entries.values().map(ZygoteEntry::count).sum();
         if count < usize::from(most) {
             return true;
         }
-        let ended = self.take_unused(host).or_else(|| self.take_share(tenant));
+        let ended = self.take_unused(leases).or_else(|| self.take_share(tenant));
         ended.iter().for_each(|holder| holder.end());
         ended.is_some()
     }
 
     /// The one without sandboxes that was used longest ago.
-    fn take_unused(&mut self, host: &Host) -> Option<Arc<Holder>> {
+    fn take_unused(&mut self, leases: &Leases) -> Option<Arc<Holder>> {
         let unused = self.entries.values_mut().filter_map(|entry| {
             let holder = entry.current.as_ref()?;
-            let idle = (!has_sandboxes(host, holder)).then(|| holder.idle())?;
+            let idle = (!has_sandboxes(leases, holder)).then(|| holder.idle())?;
             Some((idle, entry))
         });
         let longest = unused.max_by_key(|(idle, _)| *idle);
@@ -159,9 +159,9 @@ impl Registry {
 
     /// Ends zygotes without sandboxes: one that was replaced at once, another when nothing was
     /// put below it for so long.
-    pub(super) fn end_unused(&mut self, host: &Host, idle_after: Duration) {
+    pub(super) fn end_unused(&mut self, leases: &Leases, idle_after: Duration) {
         self.entries.retain(|_, entry| {
-            entry.end_unused(host, idle_after);
+            entry.end_unused(leases, idle_after);
             entry.count() > 0 || entry.rests()
         });
     }
@@ -186,15 +186,15 @@ impl ZygoteEntry {
         self.rests_until.is_some_and(|end| Instant::now() < end)
     }
 
-    fn end_unused(&mut self, host: &Host, idle_after: Duration) {
+    fn end_unused(&mut self, leases: &Leases, idle_after: Duration) {
         self.current.take_if(|holder| holder.has_ended());
         self.former.retain(|holder| !holder.has_ended());
         // Nobody new is put below these, so what nobody uses of them is everybody's.
-        (self.former.iter()).for_each(|holder| host.slots.release_free(holder.run));
+        (self.former.iter()).for_each(|holder| leases.release_free_slots(holder.run));
         let is_unused =
-            |holder: &mut Arc<Holder>| !has_sandboxes(host, holder) && holder.idle() > idle_after;
+            |holder: &mut Arc<Holder>| !has_sandboxes(leases, holder) && holder.idle() > idle_after;
         let unused = self.current.take_if(is_unused);
-        let replaced = (self.former).extract_if(.., |holder| !has_sandboxes(host, holder));
+        let replaced = (self.former).extract_if(.., |holder| !has_sandboxes(leases, holder));
         replaced.chain(unused).for_each(|holder| holder.end());
     }
 }
@@ -205,6 +205,6 @@ fn is_unfair(own: usize, other: usize) -> bool {
     other >= own + 2
 }
 
-fn has_sandboxes(host: &Host, holder: &Holder) -> bool {
-    host.slots.in_use(holder.run) > holder::OWN_SLOTS
+fn has_sandboxes(leases: &Leases, holder: &Holder) -> bool {
+    leases.slots_in_use(holder.run) > holder::OWN_SLOTS
 }

@@ -5,16 +5,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
+use skep_host::Lease;
 use skep_linux::packet::{self, Packet};
 use skep_telemetry::Chain;
-use skep_types::SandboxId;
 use skep_wire::agent::fork::ForkAnswer;
 use tokio::io::unix::AsyncFd;
 
+use super::Zygotes;
 use super::fork::{ForkError, fork};
 use super::holder::Holder;
-use crate::host::Host;
-use crate::instance::Slot;
 use crate::process::ProcessHandle;
 use crate::watch::watch;
 
@@ -24,14 +23,13 @@ const LONGEST_QUESTION: usize = 16;
 /// The sandbox that asks. It gets kernels for itself and for nobody else.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
-    pub(crate) id: SandboxId,
-    pub(crate) slot: Slot,
+    pub(crate) lease: Arc<Lease>,
     /// First process of the sandbox.
     pub(crate) process: Arc<ProcessHandle>,
 }
 
 /// Answers until the agent is gone, one question at a time.
-pub(crate) fn serve(host: Arc<Host>, holder: Arc<Holder>, client: Client, socket: OwnedFd) {
+pub(crate) fn serve(zygotes: Arc<Zygotes>, holder: Arc<Holder>, client: Client, socket: OwnedFd) {
     skep_telemetry::spawn("fork kernels", async move {
         let socket = match watch(socket) {
             Ok(socket) => socket,
@@ -45,11 +43,11 @@ pub(crate) fn serve(host: Arc<Host>, holder: Arc<Holder>, client: Client, socket
                 Ok(Some(question)) => question,
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::debug!(sandbox = %client.id, %error, "an agent asks in an odd way");
+                    tracing::debug!(sandbox = %client.lease.id(), %error, "an agent asks in an odd way");
                     return;
                 }
             };
-            if answer(&host, &holder, &client, question, socket.get_ref())
+            if answer(&zygotes, &holder, &client, question, socket.get_ref())
                 .await
                 .is_err()
             {
@@ -72,15 +70,15 @@ pub(super) async fn receive(socket: &AsyncFd<OwnedFd>, limit: usize) -> io::Resu
 
 /// Fails if nobody listens any more.
 async fn answer(
-    host: &Arc<Host>,
+    zygotes: &Arc<Zygotes>,
     holder: &Arc<Holder>,
     client: &Client,
     question: Packet,
     socket: &OwnedFd,
 ) -> io::Result<()> {
     let start = Instant::now();
-    let counts = &host.zygotes.counts;
-    match fork(host, holder, client, question).await {
+    let counts = &zygotes.counts;
+    match fork(zygotes, holder, client, question).await {
         Ok(forked) => {
             counts.forked.add_one();
             counts.fork.record(start.elapsed());
@@ -98,13 +96,13 @@ async fn answer(
             };
             counter.add_one();
             // A sandbox can cause it as often as it likes.
-            if let Some(unsaid) = host.zygotes.warnings.admit() {
-                tracing::warn!(sandbox = %client.id, error = %Chain(&error), unsaid, "no kernel was forked");
+            if let Some(unsaid) = zygotes.warnings.admit() {
+                tracing::warn!(sandbox = %client.lease.id(), error = %Chain(&error), unsaid, "no kernel was forked");
             }
             // The rest is within the power of a sandbox, or a sandbox that ends: one of them must
             // not end the zygote of the others.
             let is_useless = match &error {
-                ForkError::Slow => host.zygotes.gives_up_after(holder.silence()),
+                ForkError::Slow => zygotes.gives_up_after(holder.silence()),
                 ForkError::Different(difference) => !difference.may_be_of_the_sandbox(),
                 ForkError::Dead(_)
                 | ForkError::Host(_)

@@ -11,24 +11,28 @@ use std::process::ExitCode;
 
 use rustix::process::WaitOptions;
 use skep_linux::spawn_as::{Credentials, SpawnAs, fork_as};
+use skep_wire::agent::fds;
 
 pub(crate) const PORT: u16 = 49_983;
 
 /// Starts as the real agent does, and then does as the test says.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     skep_linux::protect_first_process().unwrap();
-    let option = |name: &str| {
-        let position = arguments.iter().position(|argument| argument == name);
-        arguments[position.unwrap() + 1].clone()
+    let position = arguments.iter().position(|argument| argument == "--fds");
+    let table = &arguments[position.unwrap() + 1];
+    let all = |name: &str| -> Vec<OwnedFd> {
+        let rows = table.split(',').filter_map(|row| row.split_once('='));
+        rows.filter(|(known, _)| *known == name)
+            .map(|(_, number)| skep_linux::take_inherited(number.parse().unwrap()).unwrap())
+            .collect()
     };
-    let take = |number: &str| skep_linux::take_inherited(number.parse().unwrap()).unwrap();
+    let one = |name: &str| all(name).pop();
     let mut config = String::new();
-    let mut config_file = File::from(take(&option("--config-fd")));
+    let mut config_file = File::from(one(fds::CONFIG).unwrap());
     config_file.read_to_string(&mut config).unwrap();
-    let mut ready = File::from(take(&option("--ready-fd")));
-    let forks = arguments.iter().any(|argument| argument == "--fork-fd");
-    let forks = forks.then(|| take(&option("--fork-fd")));
-    let work: Vec<OwnedFd> = option("--work-cgroup-fds").split(',').map(take).collect();
+    let mut ready = File::from(one(fds::READY).unwrap());
+    let forks = one(fds::FORKS);
+    let work = all(fds::WORK_CGROUP);
 
     match config.as_str() {
         "silent" => loop {

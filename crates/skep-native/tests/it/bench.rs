@@ -102,7 +102,7 @@ impl Bench {
     }
 
     pub(crate) fn sandboxes(&self) -> PathBuf {
-        self.config.data_dir.join("sandboxes")
+        self.config.host.data_dir.join("sandboxes")
     }
 
     /// Everything that sandboxes of this backend have on the host right now.
@@ -117,7 +117,7 @@ impl Bench {
             }
         };
         list("directory", &self.sandboxes(), &|_| true);
-        let number = fs::read_to_string(self.config.data_dir.join("instance")).unwrap();
+        let number = fs::read_to_string(self.config.host.data_dir.join("instance")).unwrap();
         let prefix = format!("skep{number}-");
         list("link", Path::new("/sys/class/net"), &|name| {
             name.starts_with(&prefix)
@@ -126,7 +126,7 @@ impl Bench {
             let directory = format!("/sys/fs/cgroup/{hierarchy}/skep-{number}");
             list(hierarchy, Path::new(&directory), &|_| true);
         }
-        let data = self.config.data_dir.to_str().unwrap();
+        let data = self.config.host.data_dir.to_str().unwrap();
         for device in fs::read_dir("/sys/block").unwrap().flatten() {
             let file = device.path().join("loop/backing_file");
             if fs::read_to_string(file).is_ok_and(|path| path.contains(data)) {

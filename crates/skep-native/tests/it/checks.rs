@@ -1,6 +1,7 @@
 //! Results of the doctor on this host, on which sandboxes run.
 
-use skep_native::{Check, CheckStatus, NativeConfig, probe};
+use skep_host::{Check, CheckStatus};
+use skep_native::{NativeConfig, probe};
 
 use crate::bench::Bench;
 
@@ -30,7 +31,7 @@ async fn a_machine_that_runs_sandboxes_lacks_nothing() {
         .unwrap();
     assert_eq!(launch.status, CheckStatus::Good, "{launch:?}");
     // Looking leaves nothing behind.
-    let left: Vec<_> = std::fs::read_dir(&bench.config.data_dir)
+    let left: Vec<_> = std::fs::read_dir(&bench.config.host.data_dir)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .filter(|name| name.to_str().unwrap().starts_with("probe"))

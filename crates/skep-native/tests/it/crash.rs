@@ -48,7 +48,7 @@ pub(crate) fn say(line: &str) {
 pub(crate) fn start_server(bench: &Bench) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut server = Command::new(std::env::current_exe().unwrap())
         .arg("server")
-        .args([bench.config.data_dir.as_path(), &bench.layer()])
+        .args([bench.config.host.data_dir.as_path(), &bench.layer()])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

@@ -44,7 +44,7 @@ fn lives(pid: i32) -> bool {
 
 /// The directory in which the agent of a sandbox makes groups, as the agent has it.
 fn delegated(bench: &Bench, id: &str) -> OwnedFd {
-    let number = fs::read_to_string(bench.config.data_dir.join("instance")).unwrap();
+    let number = fs::read_to_string(bench.config.host.data_dir.join("instance")).unwrap();
     let v1 = PathBuf::from(format!("/sys/fs/cgroup/memory/skep-{number}/{id}/work"));
     let v2 = PathBuf::from(format!("/sys/fs/cgroup/skep-{number}/{id}/work/kernels"));
     let directory = if v1.exists() { v1 } else { v2 };
@@ -97,7 +97,7 @@ async fn thousands_of_groups_keep_no_sandbox_alive() {
 }
 
 async fn a_process_that_does_not_die_is_told_and_keeps_what_it_has() {
-    let bench = Bench::with(|config| config.kill_deadline = SHORT).await;
+    let bench = Bench::with(|config| config.host.kill_deadline = SHORT).await;
     let (sandbox, neighbour) = (bench.launch().await, bench.launch().await);
     let (id, pid) = identity(&sandbox.record());
     let Some(frozen) = freeze(&sandbox) else {
@@ -136,7 +136,7 @@ async fn a_process_that_does_not_die_is_told_and_keeps_what_it_has() {
 }
 
 async fn what_nobody_asks_after_is_tried_until_it_is_gone() {
-    let bench = Bench::with(|config| config.kill_deadline = SHORT).await;
+    let bench = Bench::with(|config| config.host.kill_deadline = SHORT).await;
     let leftovers = bench.native().leftovers();
     let sandbox = bench.launch().await;
     if let Some(frozen) = freeze(&sandbox) {
@@ -157,7 +157,7 @@ async fn what_nobody_asks_after_is_tried_until_it_is_gone() {
 }
 
 async fn a_server_starts_beside_what_it_cannot_remove_and_removes_it_when_it_can() {
-    let mut bench = Bench::with(|config| config.kill_deadline = SHORT).await;
+    let mut bench = Bench::with(|config| config.host.kill_deadline = SHORT).await;
     let sandbox = bench.launch().await;
     let Some(frozen) = freeze(&sandbox) else {
         sandbox.destroy().await.unwrap();
@@ -181,7 +181,7 @@ async fn a_server_starts_beside_what_it_cannot_remove_and_removes_it_when_it_can
 }
 
 async fn a_server_that_is_killed_in_the_middle_of_an_end_is_followed_by_one_that_goes_on() {
-    let mut bench = Bench::with(|config| config.kill_deadline = SHORT).await;
+    let mut bench = Bench::with(|config| config.host.kill_deadline = SHORT).await;
     bench.stop().await;
     let (mut server, mut output) = start_server(&bench);
     assert_eq!(next_line(&mut output), "ready");
@@ -260,7 +260,7 @@ impl Drop for SmallDisk {
 async fn a_full_disk_keeps_no_sandbox_alive() {
     let disk = SmallDisk::new();
     let data = disk.0.path().join("data");
-    let bench = Bench::with(|config| config.data_dir = data).await;
+    let bench = Bench::with(|config| config.host.data_dir = data).await;
     let sandbox = bench.launch().await;
     let (_, pid) = identity(&sandbox.record());
     disk.fill();

@@ -70,7 +70,7 @@ impl Cheat {
 /// The first line of a plan.
 #[derive(Deserialize)]
 struct Plan {
-    first_join_fds: usize,
+    first_doors: usize,
     capabilities: u64,
     filters: Vec<String>,
     uid: u32,
@@ -162,12 +162,12 @@ fn begin(question: Packet, cheat: Cheat) {
 fn give_up_rights(question: Packet, plan: &Plan, cheat: Cheat) -> (OwnedFd, Option<OwnedFd>) {
     let join_fds = &question.descriptors[12..];
     if cheat != Cheat::StaysInCgroup {
-        join(&join_fds[..plan.first_join_fds]);
+        join(&join_fds[..plan.first_doors]);
     }
     enter(&question, cheat);
     rustix::thread::set_thread_groups(&[]).unwrap();
     become_user(0, 0);
-    join(&join_fds[plan.first_join_fds..]);
+    join(&join_fds[plan.first_doors..]);
     let (reply, mounts) = arrange(question);
     let extra = (cheat == Cheat::KeepsDescriptor).then(|| reply.try_clone().unwrap());
     if cheat != Cheat::NoBounds {

@@ -44,7 +44,7 @@ async fn an_agent_that_never_listens_is_given_up() {
 }
 
 async fn a_sandbox_of_parts_that_were_ready_is_as_any_other() {
-    let bench = Bench::with(|config| config.ready_parts = 2).await;
+    let bench = Bench::with(|config| config.host.ready_parts = 2).await;
     let first = bench.launch().await;
     skep_testkit::wait_until(DEADLINE, async || {
         let left = bench.left();

@@ -70,7 +70,7 @@ fn trial((name, test): Test) -> Trial {
 /// A test: the sentence it checks, and how.
 type Test = (&'static str, fn());
 
-/// Naming each function, so that none is forgotten: one that is not listed is dead code.
+/// Names each function, so that none is forgotten: one that is not listed is dead code.
 macro_rules! tests {
     ($($name:ident),+ $(,)?) => {
         pub(crate) const TESTS: &[crate::Test] =

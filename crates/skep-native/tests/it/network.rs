@@ -41,7 +41,7 @@ async fn connect(sandbox: &Launched, address: SocketAddr) -> String {
 async fn the_public_is_reached_and_everything_private_is_not() {
     let uplink = Uplink::new();
     let mirror = Ipv4Net::new(uplink.mirror(), 32).unwrap();
-    let bench = Bench::with(|config| config.allowed_ranges = vec![mirror]).await;
+    let bench = Bench::with(|config| config.host.allowed_ranges = vec![mirror]).await;
     let sandbox = bench.launch().await;
     // The world sees the host, not the sandbox.
     let seen = connect(&sandbox, uplink.at(uplink.public())).await;
@@ -181,7 +181,7 @@ async fn without_internet_nothing_is_reached_and_the_machine_still_reaches_it() 
 async fn names_are_resolved_without_denied_addresses() {
     let resolver = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = resolver.local_addr().unwrap();
-    let bench = Bench::with(|config| config.resolvers = vec![address]).await;
+    let bench = Bench::with(|config| config.host.resolvers = vec![address]).await;
     let sandbox = bench.launch().await;
     let gateway = gateway_of(&sandbox).await;
     let question = format!("work resolve={gateway}:53/example.test.");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use skep_cli::CliError;
-use skep_native::{Footprint, Kind, NativeConfig, OtherInstallation, RunningServer, footprint};
+use skep_host::{Footprint, HostConfig, Kind, OtherInstallation, RunningServer, footprint};
 
 use super::folders;
 use crate::args::UninstallArgs;
@@ -59,7 +59,7 @@ pub(super) struct Plan {
 
 /// The footprint of the installation in `data_dir` on this host.
 pub(super) fn footprint_of(data_dir: &Path) -> Result<Footprint, CliError> {
-    let cgroups = NativeConfig::new(data_dir, "").cgroup_root;
+    let cgroups = HostConfig::new(data_dir).cgroup_root;
     footprint(data_dir, &cgroups).map_err(CliError::failure)
 }
 

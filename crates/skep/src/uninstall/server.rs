@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use skep_cli::CliError;
-use skep_native::RunningServer;
+use skep_host::RunningServer;
 
 /// Time limit for a stop in good order.
 const STOP: Duration = Duration::from_secs(60);

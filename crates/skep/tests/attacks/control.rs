@@ -155,7 +155,7 @@ impl Weakened {
         let data = tempfile::tempdir().unwrap();
         let mut config = NativeConfig::new(data.path(), env!("CARGO_BIN_EXE_skep"));
         config.without = control.walls();
-        config.resolvers = vec![world::RESOLVER.into()];
+        config.host.resolvers = vec![world::RESOLVER.into()];
         config.zygotes = control.has_zygote().then(ZygoteConfig::default);
         let native = Native::start(config).await.unwrap();
         let tenant = TenantId::new(&TeamId::random(), image.sharing);

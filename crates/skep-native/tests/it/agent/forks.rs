@@ -24,7 +24,7 @@ fn request(uid: u32, question: &str) -> Vec<u8> {
 }
 
 fn sealed(content: &[u8]) -> OwnedFd {
-    skep_launch::sealed_file("fork-request", content).unwrap()
+    skep_linux::sealed_file("fork-request", content).unwrap()
 }
 
 fn exchange(server: &OwnedFd, descriptors: &[std::os::fd::BorrowedFd<'_>]) -> Option<Packet> {

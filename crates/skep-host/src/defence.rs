@@ -1,0 +1,26 @@
+//! Defences that a control experiment can leave out. Nothing that configures a server leads to
+//! this list.
+
+/// A defence of the host between a sandbox and the host, its neighbours or the operator's network.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Defence {
+    /// Packets of the sixth version are dropped.
+    NoIpv6,
+    /// Private ranges are not reached.
+    DeniedRanges,
+    /// The host is not reached, except for names.
+    ClosedHost,
+    /// Other sandboxes are not reached.
+    ClosedNeighbours,
+    /// Packets have the sender's own addresses.
+    CheckedSenders,
+    /// Names do not lead into denied ranges.
+    CheckedNames,
+    /// Memory held by sockets is counted.
+    CountedSockets,
+    /// Questions for names leave nothing in the host's table of connections.
+    UntrackedNames,
+    /// The host's other networks do not reach each other through it because of us.
+    ApartNetworks,
+}

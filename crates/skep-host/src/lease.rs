@@ -1,0 +1,372 @@
+//! The lease of one sandbox on parts of the host.
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use skep_telemetry::Chain;
+use skep_types::{Egress, SandboxId, Usage};
+
+use crate::cgroup::{Child, Group, JoinFds};
+use crate::directory::SandboxDirectory;
+use crate::disk_meter::{BLOCK_DEVICES, DiskMeter, FILE_SYSTEMS};
+use crate::instance::Slot;
+use crate::leases::Leases;
+use crate::log::Log;
+use crate::record::{LeaseRecord, Recorded};
+use crate::slots::TakenSlot;
+use crate::{disk, firewall, gateway};
+
+/// An error below another one.
+pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// The lease of one sandbox on parts of the host: its slot, link, directory, disk, cgroups and log.
+///
+/// Acquired in that order, and released in reverse: processes and their cgroups, then what they
+/// used, the slot last, because whoever has it next has the address and the user ids.
+///
+/// A lease is released when it is dropped, until [`Lease::keep`] says that it is recorded. From
+/// then on it outlives this value and the server: dropping it forgets it, and the next server
+/// acquires it again from its [`LeaseRecord`]. Dropping one that is not kept blocks until its
+/// processes are dead.
+#[derive(Debug)]
+pub struct Lease {
+    leases: Arc<Leases>,
+    id: SandboxId,
+    number: Slot,
+    egress: Egress,
+    meter: Option<DiskMeter>,
+    log: Option<Log>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Released when the value is dropped.
+    Acquired(TakenSlot),
+    /// Forgotten when the value is dropped.
+    Kept(TakenSlot),
+    /// Nothing is left of it, or what is left is tried again by others.
+    Over,
+}
+
+/// Descriptors of a lease that the first process of its sandbox is to be given.
+#[derive(Debug)]
+pub struct Parts {
+    /// Its disk, mounted nowhere yet.
+    pub disk: OwnedFd,
+    /// Files by which processes join its cgroups.
+    pub join_fds: JoinFds,
+}
+
+/// The host's end of a sandbox's link, as its maker is to make it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Name of the interface.
+    pub interface: String,
+    /// Group of the interface, by which the packet filter knows what the sandbox may reach.
+    pub group: u32,
+}
+
+/// Counters that only a living sandbox has.
+#[derive(Debug, Clone, Copy)]
+pub struct LastLook {
+    /// Bytes of memory, and processes.
+    in_use: (u64, u32),
+    /// Bytes that came and that it sent.
+    traffic: (u64, u64),
+}
+
+impl LastLook {
+    /// Adds what was seen to what is counted beyond the end.
+    pub fn complete(self, usage: Usage) -> Usage {
+        Usage {
+            memory_bytes: self.in_use.0,
+            pids: self.in_use.1,
+            received_bytes: self.traffic.0,
+            sent_bytes: self.traffic.1,
+            ..usage
+        }
+    }
+}
+
+/// The first part of a lease that could not be removed. The rest is removed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot remove {what}")]
+pub struct ReleaseError {
+    /// Description of what is left.
+    pub what: String,
+    /// Error of the system.
+    pub source: Source,
+}
+
+impl Lease {
+    pub(crate) fn new(leases: Arc<Leases>, id: SandboxId, slot: TakenSlot, egress: Egress) -> Self {
+        Self {
+            leases,
+            id,
+            number: slot.slot(),
+            egress,
+            meter: None,
+            log: None,
+            state: Mutex::new(State::Acquired(slot)),
+        }
+    }
+
+    /// A lease that is recorded, with what was found of it.
+    pub(crate) fn found(mut self, log: Option<Log>, meter: Option<DiskMeter>) -> Self {
+        self.keep();
+        self.log = log;
+        self.meter = meter;
+        self
+    }
+
+    pub(crate) fn set_log(&mut self, log: Log) {
+        self.log = Some(log);
+    }
+
+    pub(crate) fn set_meter(&mut self, disk: &OwnedFd) {
+        self.meter = DiskMeter::of(disk.as_fd());
+    }
+
+    /// The sandbox that has it.
+    pub fn id(&self) -> &SandboxId {
+        &self.id
+    }
+
+    /// Its slot.
+    pub fn slot(&self) -> Slot {
+        self.number
+    }
+
+    /// The host's end of its link.
+    pub fn link(&self) -> Link {
+        Link {
+            interface: self.number.interface(),
+            group: firewall::group(self.egress),
+        }
+    }
+
+    /// Address of the default gateway and resolver of the sandbox.
+    pub fn gateway(&self) -> std::net::Ipv4Addr {
+        self.leases.gateway()
+    }
+
+    /// An empty directory on which mounts can be put together.
+    pub fn staging(&self) -> PathBuf {
+        self.directory().staging()
+    }
+
+    pub(crate) fn directory(&self) -> SandboxDirectory {
+        self.leases.directory(&self.id)
+    }
+
+    /// The agent's end of the log.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or no descriptor for it.
+    pub fn share_log(&self) -> io::Result<OwnedFd> {
+        let log = self.log.as_ref();
+        log.ok_or(io::ErrorKind::NotFound)?.share()
+    }
+
+    /// Reads the log so far; empty if it was lost. Blocks for as long as it takes to copy memory.
+    ///
+    /// # Errors
+    ///
+    /// If the memory cannot be read.
+    pub fn read_log(&self) -> io::Result<Vec<u8>> {
+        self.log.as_ref().map_or(Ok(Vec::new()), Log::read)
+    }
+
+    /// Keeps the log beyond the end of the sandbox. Blocks.
+    pub fn keep_log(&self) {
+        if let Some(log) = &self.log {
+            self.leases.keep_log(&self.id, log);
+        }
+    }
+
+    /// Lets `owner`, the first process, make cgroups of its own for kernels, and opens what it
+    /// needs for that, each under the name by which it knows it.
+    ///
+    /// # Errors
+    ///
+    /// If the cgroups cannot be given away.
+    pub fn delegate(&self, owner: Option<u32>) -> Result<Vec<(&'static str, OwnedFd)>, Source> {
+        Ok(self.leases.cgroups.delegate(&self.group(), owner)?)
+    }
+
+    /// Opens the files by which a process joins the cgroups of what user code starts.
+    ///
+    /// # Errors
+    ///
+    /// If they are gone.
+    pub fn work_join_fds(&self) -> Result<Vec<std::fs::File>, Source> {
+        Ok(self.leases.cgroups.join_fds(&self.group(), Child::Work)?)
+    }
+
+    /// Usage of the sandbox. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// If the counters are gone.
+    pub fn usage(&self) -> Result<Usage, Source> {
+        let image = self.directory().image();
+        let mut usage = self.leases.cgroups.usage(&self.group())?;
+        usage.disk_bytes = disk::used(&image)?;
+        DiskMeter::add_traffic(self.meter, &mut usage, &image);
+        // A sandbox that ends takes its link with it, before anybody could read the counters.
+        if let Ok(traffic) = gateway::traffic(self.number) {
+            (usage.received_bytes, usage.sent_bytes) = traffic;
+        }
+        Ok(usage)
+    }
+
+    /// Counters that are gone in a moment, once the sandbox is killed. Takes microseconds, and
+    /// what cannot be read is left out.
+    pub fn last_look(&self) -> LastLook {
+        LastLook {
+            in_use: self
+                .leases
+                .cgroups
+                .in_use(&self.group())
+                .unwrap_or_default(),
+            traffic: gateway::traffic(self.number).unwrap_or_default(),
+        }
+    }
+
+    /// Returns true if its disk has lost writes. Blocks.
+    pub fn has_lost_writes(&self) -> bool {
+        let Some(meter) = self.meter else {
+            return false;
+        };
+        let (devices, file_systems) = (Path::new(BLOCK_DEVICES), Path::new(FILE_SYSTEMS));
+        let image = self.directory().image();
+        // One that ends takes its disk away while we look.
+        (meter.has_lost_writes(devices, file_systems, &image)).unwrap_or_else(|error| {
+            tracing::debug!(sandbox = %self.id, %error, "cannot look at a disk");
+            false
+        })
+    }
+
+    /// Time limit for the processes of the sandbox to die.
+    pub fn kill_deadline(&self) -> Duration {
+        self.leases.config.kill_deadline
+    }
+
+    /// The record by which a later server acquires it again.
+    ///
+    /// # Errors
+    ///
+    /// If the identity of the log cannot be read.
+    pub fn record(&self) -> io::Result<LeaseRecord> {
+        let log = self.log.as_ref().map(Log::identity).transpose()?;
+        Ok(LeaseRecord::new(Recorded {
+            id: &self.id,
+            slot: self.number.number(),
+            egress: self.egress,
+            boot: &self.leases.boot,
+            log,
+            meter: self.meter,
+        }))
+    }
+
+    /// Says that the lease is recorded and has an owner who releases it: it outlives this value.
+    pub fn keep(&self) {
+        let mut state = self.state.lock();
+        *state = match std::mem::replace(&mut *state, State::Over) {
+            State::Acquired(slot) | State::Kept(slot) => State::Kept(slot),
+            State::Over => State::Over,
+        };
+    }
+
+    /// Kills what is left of the sandbox and gives everything back to the host. Blocks until
+    /// `deadline`, and then as long as removing takes.
+    ///
+    /// Can be called again when it has failed. One that is over is not an error.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that could not be removed. As long as processes live, their cgroups,
+    /// limits, files and slot stay; only their network goes.
+    pub fn release(&self, deadline: Instant) -> Result<(), ReleaseError> {
+        self.leases.remove(&self.id, Some(self.number), deadline)?;
+        let state = std::mem::replace(&mut *self.state.lock(), State::Over);
+        if let State::Acquired(slot) | State::Kept(slot) = state {
+            self.leases.unregister(&self.id);
+            // The slot last: the next sandbox in it has the address and the ids.
+            drop(slot);
+        }
+        Ok(())
+    }
+
+    /// Leaves it to the retries after a failed release: nobody else will try again.
+    pub fn abandon(&self, error: &ReleaseError) {
+        let state = std::mem::replace(&mut *self.state.lock(), State::Over);
+        if let State::Acquired(slot) | State::Kept(slot) = state {
+            self.leases.leftovers.add(&self.id, vec![slot], error);
+        }
+    }
+
+    fn group(&self) -> Group {
+        Group::new(&self.id)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let state = std::mem::replace(self.state.get_mut(), State::Over);
+        match state {
+            State::Acquired(slot) => {
+                *self.state.get_mut() = State::Acquired(slot);
+                let deadline = Instant::now() + self.kill_deadline();
+                if let Err(error) = self.release(deadline) {
+                    self.abandon(&error);
+                }
+            }
+            State::Kept(slot) => {
+                self.leases.unregister(&self.id);
+                drop(slot);
+            }
+            State::Over => {}
+        }
+    }
+}
+
+impl Leases {
+    /// Removes whatever is there of a sandbox, from its processes to its files. Blocks until
+    /// `deadline`, and then as long as removing takes.
+    ///
+    /// Goes on when something cannot be removed, and reports the first such thing. Finding
+    /// nothing is not an error.
+    pub(crate) fn remove(
+        &self,
+        id: &SandboxId,
+        slot: Option<Slot>,
+        deadline: Instant,
+    ) -> Result<(), ReleaseError> {
+        let left = |what: &str, source: Source| {
+            tracing::debug!(sandbox = %id, what, error = %Chain(source.as_ref()), "cannot remove");
+            let what = what.to_owned();
+            ReleaseError { what, source }
+        };
+        // Processes first: they use all the rest.
+        let ended = (self.cgroups.destroy(&Group::new(id), deadline))
+            .map_err(|error| left("processes and their cgroups", error.into()));
+        // The link goes also from those that do not die: they reach nobody any more.
+        let unlinked = (slot.map_or(Ok(()), gateway::remove_link))
+            .map_err(|error| left("network link", error.into()));
+        // Files stay as long as a process could write to them.
+        ended.and_then(|()| {
+            let removed = self.directory(id).remove();
+            unlinked.and(removed.map_err(|error| left("files", error.into())))
+        })
+    }
+}

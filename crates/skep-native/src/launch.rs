@@ -1,0 +1,371 @@
+//! Launching sandboxes.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::fs::{Mode, OFlags};
+use skep_host::{CgroupSource, Lease, LeaseError, Leases, TakenSlot, Terms};
+use skep_isolation::{LaunchError, LaunchRequest, Sandbox as _};
+use skep_launch::{ForkServer, LaunchPlan, LaunchedBy, SpawnError, Started, Step};
+use skep_linux::{packet, sealed_file};
+use skep_telemetry::{Chain, Counter, trace};
+use skep_types::SandboxId;
+use tokio::io::AsyncReadExt;
+
+use crate::config::NativeConfig;
+use crate::plan::{self, AgentFds};
+use crate::process::ProcessHandle;
+use crate::record::{self, Record};
+use crate::running::RunningSandboxes;
+use crate::sandbox::{FirstProcess, NativeSandbox};
+use crate::stderr::Stderr;
+use crate::zygote::{self, Client, Holder, ZygoteKey, Zygotes};
+
+/// Time limit for the launcher. It takes milliseconds, unless the host is overloaded.
+const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Numbers of launched sandboxes, by the kind of their launcher.
+#[derive(Debug, Default)]
+pub struct LaunchCounts {
+    /// Those launched by a fork of the fork server.
+    pub by_fork: Counter,
+    /// Those launched by a launcher of their own, because the fork server did not answer.
+    pub by_own_launcher: Counter,
+}
+
+/// Launches sandboxes.
+#[derive(Debug)]
+pub(crate) struct SandboxLauncher {
+    config: NativeConfig,
+    leases: Arc<Leases>,
+    zygotes: Arc<Zygotes>,
+    running: Arc<RunningSandboxes>,
+    pub(crate) fork_server: ForkServer,
+    pub(crate) counts: Arc<LaunchCounts>,
+    agent: OwnedFd,
+    /// Step at which the next launches are to fail. For tests.
+    pub(crate) fail_at: Mutex<Option<Step>>,
+}
+
+/// A sandbox whose first process runs, but has not said that it listens.
+#[derive(Debug)]
+struct LaunchedProcess {
+    lease: Lease,
+    started: Started,
+    /// Gets one byte when the agent listens.
+    ready: OwnedFd,
+    stderr: Stderr,
+    /// Number of the agent's descriptor of its log.
+    log_fd: i32,
+    /// Socket on which its agent asks for kernels, if it is below a zygote.
+    forks: Option<OwnedFd>,
+    /// Duration of acquiring the lease.
+    prepared_in: Duration,
+    /// Duration of the launcher's work.
+    launched_in: Duration,
+}
+
+impl SandboxLauncher {
+    pub(crate) fn new(
+        config: NativeConfig,
+        leases: Arc<Leases>,
+        zygotes: Arc<Zygotes>,
+        running: Arc<RunningSandboxes>,
+    ) -> io::Result<Self> {
+        let agent = rustix::fs::open(&config.agent, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self {
+            fork_server: ForkServer::new(config.launcher.clone()),
+            config,
+            leases,
+            zygotes,
+            running,
+            counts: Arc::default(),
+            agent,
+            fail_at: Mutex::default(),
+        })
+    }
+
+    /// Launches a sandbox, and waits until its agent listens.
+    pub(crate) async fn launch(
+        self: &Arc<Self>,
+        request: LaunchRequest,
+    ) -> Result<Arc<NativeSandbox>, LaunchError> {
+        let (slot, holder) = self.take_slot(&request).await?;
+        let Some(holder) = holder else {
+            return self.launch_at(request, slot, None).await;
+        };
+        let launched = self.launch_at(request.clone(), slot, Some(Arc::clone(&holder)));
+        match launched.await {
+            // A host may refuse what a sandbox below a zygote takes. It is never worth a sandbox.
+            Err(error @ LaunchError::Step { .. }) => {
+                tracing::warn!(error = %Chain(&error), "no sandbox below a zygote, ending it");
+                holder.end();
+                let slot = self.leases.take_slot().ok_or(LaunchError::NoRoom("slot"))?;
+                self.launch_at(request, slot, None).await
+            }
+            launched => launched,
+        }
+    }
+
+    /// Takes a slot for a new sandbox: below its tenant's zygote of the template if there is one.
+    async fn take_slot(
+        &self,
+        request: &LaunchRequest,
+    ) -> Result<(TakenSlot, Option<Arc<Holder>>), LaunchError> {
+        // A sandbox with a defence left out is not what a zygote would expect.
+        if self.zygotes.is_on() && self.config.without.is_empty() {
+            let zygotes = Arc::clone(&self.zygotes);
+            let key = ZygoteKey {
+                layers: request.layers.clone(),
+                tenant: request.tenant.clone(),
+            };
+            let found = tokio::task::spawn_blocking(move || zygotes.slot_below(&key)).await;
+            let found = found.map_err(failed("look for the template's zygote"))?;
+            if let Some((holder, slot)) = found {
+                return Ok((slot, Some(holder)));
+            }
+        }
+        let slot = self.leases.take_slot().ok_or(LaunchError::NoRoom("slot"))?;
+        Ok((slot, None))
+    }
+
+    /// Launches a sandbox that has its slot.
+    async fn launch_at(
+        self: &Arc<Self>,
+        request: LaunchRequest,
+        slot: TakenSlot,
+        holder: Option<Arc<Holder>>,
+    ) -> Result<Arc<NativeSandbox>, LaunchError> {
+        let id = request.id.clone();
+        // Pools wait until the agent listens, not only until it runs: its start takes most of
+        // the time.
+        let launching = self.leases.launching();
+        let (working, below) = (Arc::clone(self), holder.clone());
+        let started =
+            tokio::task::spawn_blocking(move || working.start(&request, slot, below.as_deref()));
+        let launched = started
+            .await
+            .unwrap_or_else(|panic| Err(failed("launch the sandbox")(panic)))?;
+        launched.trace();
+        let (sandbox, ready) = self.take_charge(launched, holder).await?;
+        // Findable before its agent listens, because an agent that does not start has a log, too.
+        self.running.add(&id, &sandbox);
+        let waiting = Instant::now();
+        let listening = self.wait_until_ready(&sandbox, ready);
+        match trace::step("wait for agent", listening).await {
+            Ok(()) => {
+                tracing::debug!(sandbox = %id, after = ?waiting.elapsed(), "agent listens");
+                drop(launching);
+                Ok(sandbox)
+            }
+            Err(error) => {
+                tracing::warn!(sandbox = %id, stderr = ?sandbox.agent_stderr(), "agent did not start");
+                sandbox.dispose().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Acquires everything a sandbox needs and starts its first process. Blocks.
+    ///
+    /// The lease is a value of this function until it returns, so a failure of any step kills what
+    /// runs and removes what was made, before the caller hears of it.
+    fn start(
+        &self,
+        request: &LaunchRequest,
+        slot: TakenSlot,
+        holder: Option<&Holder>,
+    ) -> Result<LaunchedProcess, LaunchError> {
+        let start = Instant::now();
+        let terms = Terms {
+            id: request.id.clone(),
+            slot,
+            egress: request.egress,
+            resources: request.resources,
+            cgroups: CgroupSource::Pool,
+        };
+        let (lease, parts) = self.leases.acquire(terms).map_err(told_by_host)?;
+        let stderr = Stderr::new().map_err(failed("make room for the agent's errors"))?;
+        let (ready, theirs) = io::pipe().map_err(failed("make a pipe"))?;
+        // Only an agent below a zygote has somebody to ask for kernels.
+        let forks = holder.map(|_| packet::pair()).transpose();
+        let (forks, asking) = forks.map_err(failed("make a socket"))?.unzip();
+        let agent = AgentFds {
+            program: (self.agent.try_clone()).map_err(failed("copy a descriptor"))?,
+            stderr: stderr.share().map_err(failed("copy a descriptor"))?,
+            config: sealed_file("agent-config", request.agent_config.reveal())
+                .map_err(failed("store the agent's configuration"))?,
+            ready: theirs.into(),
+            forks: asking,
+        };
+        let mut planned = plan::plan(&self.config, request, &lease, parts, agent, holder)?;
+        planned.plan.fail_at = *self.fail_at.lock();
+        let prepared_in = start.elapsed();
+        let started = self.run_launcher(&request.id, planned.plan)?;
+        Ok(LaunchedProcess {
+            lease,
+            started,
+            ready: ready.into(),
+            stderr,
+            log_fd: planned.log_fd,
+            forks,
+            prepared_in,
+            launched_in: start.elapsed().saturating_sub(prepared_in),
+        })
+    }
+
+    fn run_launcher(&self, id: &SandboxId, plan: LaunchPlan) -> Result<Started, LaunchError> {
+        let launched = self.fork_server.launch(plan, LAUNCHER_TIMEOUT);
+        let (started, launched_by) = launched.map_err(told_by_launcher)?;
+        match launched_by {
+            LaunchedBy::Fork => self.counts.by_fork.add_one(),
+            LaunchedBy::OwnLauncher { reason } => {
+                tracing::warn!(sandbox = %id, reason, "fork server failed and was replaced");
+                self.counts.by_own_launcher.add_one();
+            }
+        }
+        Ok(started)
+    }
+
+    /// Watches the first process from now on, and answers its agent's requests for kernels.
+    async fn take_charge(
+        &self,
+        launched: LaunchedProcess,
+        holder: Option<Arc<Holder>>,
+    ) -> Result<(Arc<NativeSandbox>, OwnedFd), LaunchError> {
+        let pid = launched.started.pid;
+        let watched = launched.record().and_then(|record| {
+            let asking = launched.started.pidfd.try_clone();
+            let asking = asking.map_err(failed("copy a descriptor"))?;
+            Ok((record, asking))
+        });
+        let LaunchedProcess {
+            lease,
+            started,
+            ready,
+            stderr,
+            forks,
+            ..
+        } = launched;
+        let first_process = FirstProcess::watch(started.pidfd, started.exiting)
+            .map_err(failed("watch the first process"));
+        let (record, asking, first_process) = match (watched, first_process) {
+            (Ok((record, asking)), Ok(first_process)) => (record, asking, first_process),
+            (Err(error), _) | (_, Err(error)) => {
+                release(lease).await;
+                return Err(error);
+            }
+        };
+        let lease = Arc::new(lease);
+        if let (Some(holder), Some(forks)) = (holder, forks) {
+            let client = Client {
+                lease: Arc::clone(&lease),
+                process: Arc::new(ProcessHandle::new(pid, asking)),
+            };
+            zygote::serve(Arc::clone(&self.zygotes), holder, client, forks);
+        }
+        // The record is the caller's from now on: a server that is killed here finds the sandbox.
+        lease.keep();
+        let owners = (Arc::clone(&self.running), Arc::clone(&self.zygotes));
+        let sandbox = NativeSandbox::new(lease, record, first_process, Some(stderr), owners);
+        Ok((sandbox, ready))
+    }
+
+    async fn wait_until_ready(
+        &self,
+        sandbox: &NativeSandbox,
+        ready: OwnedFd,
+    ) -> Result<(), LaunchError> {
+        let mut ready = tokio::net::unix::pipe::Receiver::from_owned_fd(ready)
+            .map_err(failed("listen to the agent"))?;
+        let deadline = self.config.agent_deadline;
+        let mut byte = [0];
+        tokio::select! {
+            read = ready.read_exact(&mut byte) => match read {
+                Ok(_) => Ok(()),
+                // It let go of the pipe without a word: it is about to end, or will stay silent.
+                Err(_) => match tokio::time::timeout(deadline, sandbox.exited()).await {
+                    Ok(exit) => Err(LaunchError::AgentEnded(exit)),
+                    Err(_) => Err(LaunchError::AgentSilent(deadline)),
+                },
+            },
+            exit = sandbox.exited() => Err(LaunchError::AgentEnded(exit)),
+            () = tokio::time::sleep(deadline) => Err(LaunchError::AgentSilent(deadline)),
+        }
+    }
+}
+
+impl LaunchedProcess {
+    /// The record by which a later server adopts it.
+    fn record(&self) -> Result<Record, LaunchError> {
+        let lease = self.lease.record();
+        let lease = lease.map_err(failed("look at the sandbox's log"))?;
+        let pid = self.started.pid;
+        let started = record::started(pid).map_err(failed("find the first process"))?;
+        Ok(Record::new(lease, pid, started, self.log_fd))
+    }
+
+    /// Writes the durations to the trace and the log.
+    fn trace(&self) {
+        let spawned_at = Instant::now() - self.launched_in;
+        let prepared_at = spawned_at - self.prepared_in;
+        trace::completed("prepare disk and cgroups", prepared_at, self.prepared_in);
+        trace::completed("run launcher", spawned_at, self.launched_in);
+        tracing::debug!(
+            sandbox = %self.lease.id(),
+            prepared_in = ?self.prepared_in,
+            launched_in = ?self.launched_in,
+            steps = ?self.started.timings,
+            "first process runs"
+        );
+    }
+}
+
+/// Releases a lease where that blocks nobody else. What cannot be removed is tried again.
+async fn release(lease: Lease) {
+    let released = tokio::task::spawn_blocking(move || drop(lease));
+    if let Err(panic) = released.await {
+        tracing::error!(error = %Chain(&panic), "cleaning up after a failed launch panicked");
+    }
+}
+
+pub(crate) fn failed<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+    operation: &str,
+) -> impl FnOnce(E) -> LaunchError {
+    let operation = operation.to_owned();
+    move |source| LaunchError::Host {
+        operation,
+        source: source.into(),
+    }
+}
+
+fn told_by_host(error: LeaseError) -> LaunchError {
+    match error {
+        LeaseError::Leased => failed("launch the sandbox")("it runs already"),
+        LeaseError::Part { operation, source } => LaunchError::Host { operation, source },
+    }
+}
+
+fn told_by_launcher(error: SpawnError) -> LaunchError {
+    match error {
+        SpawnError::Step {
+            step,
+            thing,
+            source,
+        } => LaunchError::Step {
+            step: match thing {
+                Some(thing) => format!("{step} `{thing}`"),
+                None => step.to_string(),
+            },
+            source: source.into(),
+        },
+        SpawnError::Start { .. }
+        | SpawnError::Send(_)
+        | SpawnError::Receive(_)
+        | SpawnError::Died(_)
+        | SpawnError::Silent(_) => failed("run the launcher")(error),
+    }
+}
