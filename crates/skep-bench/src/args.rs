@@ -1,11 +1,12 @@
 //! Arguments of `skep bench`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
 /// Arguments of `skep bench`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
 #[command(
     after_help = "Without `--against` the bench starts a server of its own, with its data in a \
     temporary directory below TMPDIR, and removes it at the end."
@@ -142,6 +143,23 @@ impl What {
         }
     }
 
+    /// Arguments of the part alone, as they are typed.
+    fn arguments(self) -> Vec<String> {
+        let option = |name: &str, value: u32| vec![name.to_owned(), value.to_string()];
+        match self {
+            Self::Tti | Self::Exec | Self::Restart | Self::Compare => Vec::new(),
+            Self::Burst { count } => vec![count.to_string()],
+            Self::Density { count, window } => {
+                [vec![count.to_string()], option("--window", window)].concat()
+            }
+            Self::Stream { lines, size } => {
+                [option("--lines", lines), option("--size", size)].concat()
+            }
+            Self::Files { size } | Self::Proxy { size } => option("--size", size),
+            Self::Languages { settle } => option("--settle", settle),
+        }
+    }
+
     /// Rounds and warm-up unless somebody says otherwise: enough for a percentile where a round
     /// is short, few where it takes seconds.
     fn usual_rounds(self) -> Rounds {
@@ -179,8 +197,81 @@ impl BenchArgs {
         }
     }
 
-    /// Returns true if the plain template is used, and so has to be there.
-    pub fn needs_plain_template(&self) -> bool {
-        self.what == What::Compare
+    /// Templates that the bench's own server must have. None for a server that is there already.
+    pub fn templates(&self) -> Vec<&str> {
+        match (&self.against, self.what) {
+            (Some(_), _) => Vec::new(),
+            (None, What::Compare) => vec![&self.template, &self.plain_template],
+            (None, _) => vec![&self.template],
+        }
+    }
+
+    /// API key of the server that is measured.
+    pub fn api_key(&self) -> Option<&str> {
+        self.api_key.as_deref()
+    }
+
+    /// The arguments as they are typed, without the key, which is a secret.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut arguments = vec![OsString::from(self.what.name())];
+        arguments.extend(self.what.arguments().into_iter().map(OsString::from));
+        let mut option = |name: &str, value: Option<OsString>| {
+            arguments.extend(
+                value
+                    .map(|value| [OsString::from(name), value])
+                    .into_iter()
+                    .flatten(),
+            );
+        };
+        let number = |number: Option<u32>| number.map(|number| number.to_string().into());
+        option("--against", self.against.clone().map(OsString::from));
+        option("--domain", self.domain.clone().map(OsString::from));
+        option("--template", Some(self.template.clone().into()));
+        option("--plain-template", Some(self.plain_template.clone().into()));
+        option("--pool", number(self.pool));
+        option("--rounds", number(self.rounds));
+        option("--warmup", number(self.warmup));
+        option("--output", self.output.clone().map(OsString::from));
+        option("--svg", self.svg.clone().map(OsString::from));
+        arguments.extend(self.json.then(|| "--json".into()));
+        arguments
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    fn parse(arguments: &[OsString]) -> BenchArgs {
+        let name = [OsString::from("bench")];
+        Cli::parse_from(name.iter().chain(arguments)).bench
+    }
+
+    #[test]
+    fn arguments_are_read_again_as_they_were() {
+        for line in [
+            "tti",
+            "exec --rounds 3 --warmup 0 --json",
+            "burst 7 --against http://127.0.0.1:1 --domain skep.test",
+            "density 9 --window 2 --pool 4",
+            "stream --lines 5 --size 6",
+            "files --size 7 --output a.json --svg b.svg",
+            "restart --template base",
+            "languages --settle 0",
+            "proxy --size 8",
+            "compare --plain-template base",
+        ] {
+            let typed: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let read = parse(&typed);
+            assert_eq!(parse(&read.arguments()), read, "{line}");
+        }
     }
 }

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use skep_client::Client;
 
 use crate::args::{BenchArgs, Rounds, What};
-use crate::error::{BenchError, calling};
+use crate::error::BenchError;
 use crate::measurement::{Recorder, Series};
 use crate::progress::Progress;
 use crate::sandbox::Sandbox;
-use crate::server::{OwnServer, ServerCommand};
+use crate::server::{OwnServer, Setup};
 
 /// Time limit for a server to warm up its zygotes, and polling interval meanwhile.
 const WARMING: Duration = Duration::from_secs(30);
@@ -31,8 +31,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) scratch: PathBuf,
     /// Directory in which programs of rivals are kept between runs.
     pub(crate) rivals: PathBuf,
-    /// This executable, which is also the floor of namespaces.
-    pub(crate) executable: PathBuf,
+    /// An executable that is the floor of namespaces if told so.
+    pub(crate) floor: PathBuf,
     pub(crate) progress: &'a dyn Progress,
     pub(crate) recorder: Recorder,
     /// Worth knowing beside the numbers.
@@ -44,7 +44,7 @@ pub(crate) struct Bench<'a> {
 impl<'a> Bench<'a> {
     pub(crate) fn new(
         args: &'a BenchArgs,
-        server: &ServerCommand,
+        setup: &Setup,
         (client, own): (Client, Option<OwnServer>),
         progress: &'a dyn Progress,
     ) -> Self {
@@ -55,9 +55,9 @@ impl<'a> Bench<'a> {
             plain_template: &args.plain_template,
             rounds: args.rounds(),
             own,
-            scratch: server.directory.clone(),
-            rivals: server.cache_dir.join("bench"),
-            executable: server.executable.clone(),
+            scratch: setup.directory.clone(),
+            rivals: setup.cache_dir.join("bench"),
+            floor: setup.floor.clone(),
             progress,
             recorder: Recorder::default(),
             notes: Vec::new(),
@@ -115,10 +115,10 @@ impl<'a> Bench<'a> {
     /// Ends what a part that failed has left. The bench's own server ends its own.
     pub(crate) async fn clean_up(&mut self) -> Result<(), BenchError> {
         for id in std::mem::take(&mut self.living) {
-            match self.client.delete(&["sandboxes", &id]).await {
+            match self.client.sandbox(&id).kill().await {
                 Ok(()) => {}
                 Err(error) if error.is_not_found() => {}
-                Err(error) => return Err(calling("kill a sandbox that is left")(error)),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())
@@ -168,11 +168,7 @@ impl<'a> Bench<'a> {
     async fn wait_for_zygote(&mut self) -> Result<(), BenchError> {
         let limit = Instant::now() + WARMING;
         while Instant::now() < limit {
-            let metrics = self
-                .client
-                .get_text(&["skep", "metrics"])
-                .await
-                .map_err(calling("read the server's metrics"))?;
+            let metrics = self.client.server_metrics().await?;
             if counted(&metrics, "skep_zygote_starts_total") > 0.0 {
                 return Ok(());
             }

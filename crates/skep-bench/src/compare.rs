@@ -77,7 +77,7 @@ pub(crate) async fn measure(bench: &mut Bench<'_>) -> Result<(), BenchError> {
         shell: Rival::python("IPython's shell", &python, rival::SHELL, &scratch).await?,
         jupyter: Rival::python("a Jupyter server", &python, rival::JUPYTER_SERVER, &scratch)
             .await?,
-        namespaces: Rival::floor(&bench.executable, &scratch).await?,
+        namespaces: Rival::floor(&bench.floor, &scratch).await?,
     };
     for round in bench.all_rounds() {
         bench.begin_round(round);

@@ -82,7 +82,7 @@ pub(crate) async fn measure(
     for round in bench.all_rounds() {
         bench.begin_round(round);
         if let Some(own) = &bench.own {
-            let memory = resident(own.pid()?).map_err(local("look at", "/proc"))?;
+            let memory = resident(own.pid()).map_err(local("look at", "/proc"))?;
             bench.recorder.add_bytes(SERVER_ALONE, memory);
         }
         let sandboxes = make(bench, count, interprets).await?;
@@ -141,8 +141,11 @@ async fn make(
 /// Memory, sandbox by sandbox.
 fn weigh(bench: &mut Bench<'_>, sandboxes: &[Sandbox]) -> Result<(), BenchError> {
     let looked = || local("look at", "/proc");
+    let Some(first) = sandboxes.first() else {
+        return Ok(());
+    };
     let own = bench.own_server()?;
-    let (group, server) = (own.group()?, own.pid()?);
+    let (group, server) = (own.group(&first.id)?, own.pid());
     let mut others = group.processes().map_err(looked())?;
     for sandbox in sandboxes {
         let pids = group.processes_of(&sandbox.id).map_err(looked())?;
@@ -168,8 +171,11 @@ async fn watch(
     window: Duration,
 ) -> Result<(), BenchError> {
     let looked = || local("look at", "/proc");
+    let Some(first) = sandboxes.first() else {
+        return Ok(());
+    };
     let own = bench.own_server()?;
-    let (group, server) = (own.group()?, own.pid()?);
+    let (group, server) = (own.group(&first.id)?, own.pid());
     let mut pids = Vec::new();
     for sandbox in sandboxes {
         pids.extend(group.processes_of(&sandbox.id).map_err(looked())?);

@@ -4,27 +4,14 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use skep_client::ClientError;
+use skep_client::{Cause, ClientError, ServerError};
 
 /// Failure of a measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The server did not do what was asked.
-    #[error("cannot {doing}")]
-    Call {
-        /// The request, as a verb and its object.
-        doing: &'static str,
-        /// The error of the client.
-        source: ClientError,
-    },
-    /// The body of an answer broke off.
-    #[error("answer broke off while the bench was to {doing}")]
-    Body {
-        /// The request, as a verb and its object.
-        doing: &'static str,
-        /// The error of the HTTP library.
-        source: reqwest::Error,
-    },
+    #[error(transparent)]
+    Call(#[from] ClientError),
     /// A command in a sandbox ended badly.
     #[error("command `{command}` ended with {status}")]
     Command {
@@ -59,14 +46,9 @@ pub enum BenchError {
         /// The first failure.
         source: Box<BenchError>,
     },
-    /// The bench's own server does not come up.
-    #[error("the bench's own server did not start")]
-    Server {
-        /// The last it said.
-        last_words: String,
-        /// The error of starting or reading it.
-        source: io::Error,
-    },
+    /// The bench's own server does not come up, or does not end as it should.
+    #[error("the bench's own server failed")]
+    Server(#[source] ServerError),
     /// Something took longer than it may.
     #[error("{what} took longer than {} s", .limit.as_secs())]
     Late {
@@ -111,20 +93,19 @@ impl BenchError {
     pub fn is_input(&self) -> bool {
         match self {
             Self::NeedsOwnServer(_) | Self::NeedsInterpreter { .. } => true,
-            Self::Call { source, .. } => matches!(
-                source,
-                ClientError::Address(_)
-                    | ClientError::Refused {
+            Self::Call(error) => matches!(
+                error.cause(),
+                Cause::Address(_)
+                    | Cause::Refused {
                         status: 400..=499,
                         ..
                     }
             ),
             Self::Some { source, .. } => source.is_input(),
-            Self::Body { .. }
-            | Self::Command { .. }
+            Self::Command { .. }
             | Self::Code { .. }
             | Self::Unexpected { .. }
-            | Self::Server { .. }
+            | Self::Server(_)
             | Self::Late { .. }
             | Self::Local { .. }
             | Self::Rival { .. } => false,
@@ -134,31 +115,28 @@ impl BenchError {
     /// Remedy for the caller, if there is one.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::Call { source, .. } => match source {
-                ClientError::Unreachable { .. } => {
+            Self::Call(error) => match error.cause() {
+                Cause::Unreachable { .. } => {
                     "is the server running? `--against` takes its URL; without it the bench starts one"
                 }
-                ClientError::Refused { status: 401, .. } => {
+                Cause::Refused { status: 401, .. } => {
                     "give the server's key with `--api-key` or E2B_API_KEY"
                 }
-                ClientError::Refused { status: 404, .. } => {
+                Cause::Refused { status: 404, .. } => {
                     "`--template` names a template of that server, such as `base`"
                 }
-                ClientError::Refused { status: 429, .. } => {
+                Cause::Refused { status: 429, .. } => {
                     "the team's limit is reached: ask for fewer sandboxes, or raise it with `skep team limits`"
                 }
-                ClientError::Refused { .. }
-                | ClientError::Address(_)
-                | ClientError::Setup(_)
-                | ClientError::Answer { .. }
-                | ClientError::Lost(_)
-                | ClientError::Agent { .. } => return None,
+                Cause::Refused { .. }
+                | Cause::Address(_)
+                | Cause::Setup(_)
+                | Cause::Answer(_)
+                | Cause::Lost(_)
+                | Cause::Agent { .. } => return None,
             },
             Self::Some { source, .. } => return source.hint(),
-            Self::Server { last_words, .. } if !last_words.is_empty() => {
-                return Some(format!("the server's last words: {last_words}"));
-            }
-            Self::Server { .. } => "`skep doctor` says what this host lacks; sandboxes need root",
+            Self::Server(_) => "`skep doctor` says what this host lacks; sandboxes need root",
             Self::NeedsOwnServer(_) => {
                 "leave `--against` out: it reads memory and processor time of processes on this host"
             }
@@ -167,19 +145,13 @@ impl BenchError {
             Self::Rival { .. } => {
                 "rivals are installed from PyPI with python3's `venv`; on Debian the package python3-venv has it"
             }
-            Self::Body { .. }
-            | Self::Command { .. }
+            Self::Command { .. }
             | Self::Code { .. }
             | Self::Unexpected { .. }
             | Self::Late { .. } => return None,
         };
         Some(hint.to_owned())
     }
-}
-
-/// Conversion of the error of a call that failed while `doing` something.
-pub(crate) fn calling(doing: &'static str) -> impl Fn(ClientError) -> BenchError {
-    move |source| BenchError::Call { doing, source }
 }
 
 /// Conversion of an error of a file or a program on this host.

@@ -7,15 +7,13 @@ use std::process::Command;
 
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
-use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use reqwest::{Body, Method};
-use skep_client::Port;
+use skep_client::Files;
 
 use crate::bench::Bench;
-use crate::error::{BenchError, calling, local};
+use crate::error::{BenchError, local};
 use crate::measurement::Series;
 use crate::processes::peak;
-use crate::sandbox::{LONGEST, Sandbox};
+use crate::sandbox::{LONGEST, Sandbox, in_time};
 
 pub(crate) const UPLOAD: Series = Series::seconds("files.upload", "upload");
 pub(crate) const DOWNLOAD: Series = Series::seconds("files.download", "download");
@@ -38,7 +36,6 @@ const AGENT_AFTER: Series =
 /// Path of the file in the sandbox.
 const PATH: &str = "/home/user/skep-bench";
 const PIECE: usize = 256 << 10;
-const BOUNDARY: &str = "skep-bench-7d1c6a0e5f";
 
 /// The files on this side.
 struct TestFiles {
@@ -65,11 +62,11 @@ async fn measure_in(bench: &mut Bench<'_>, local_files: &TestFiles) -> Result<()
         bench.time(COPY, async { copy(local_files) }).await?;
         rustix::fs::sync();
         bench
-            .time(UPLOAD, upload(sandbox.files(), local_files))
+            .time(UPLOAD, upload(&sandbox.files(), local_files))
             .await?;
         rustix::fs::sync();
         bench
-            .time(DOWNLOAD, download(sandbox.files(), local_files))
+            .time(DOWNLOAD, download(&sandbox.files(), local_files))
             .await?;
         compare(&local_files.source, &local_files.fetched)?;
     }
@@ -87,8 +84,11 @@ fn record_peaks(
         return Ok(());
     };
     let looked = || local("look at", "/proc");
-    let server_peak = peak(own.pid()?).map_err(looked())?;
-    let agents = own.group()?.agent_of(&sandbox.id).map_err(looked())?;
+    let server_peak = peak(own.pid()).map_err(looked())?;
+    let agents = own
+        .group(&sandbox.id)?
+        .agent_of(&sandbox.id)
+        .map_err(looked())?;
     bench.recorder.warm_up(false);
     bench.recorder.add_bytes(server, server_peak);
     for pid in agents {
@@ -153,61 +153,25 @@ fn copy(local_files: &TestFiles) -> Result<(), BenchError> {
     })
 }
 
-/// `sandbox.files.write(path, file)`: a form of one part, as the SDKs send it.
-async fn upload(files: &Port, local_files: &TestFiles) -> Result<(), BenchError> {
-    let head = format!(
-        "--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"file\"; filename=\"skep-bench\"\r\n\
-         content-type: application/octet-stream\r\n\r\n"
-    );
-    let tail = format!("\r\n--{BOUNDARY}--\r\n");
-    let length = local_files.bytes + (head.len() + tail.len()) as u64;
+/// Uploads the file, as `sandbox.files.write(path, file)` does.
+async fn upload(files: &Files, local_files: &TestFiles) -> Result<(), BenchError> {
     let file = File::open(&local_files.source).map_err(local("read", &local_files.source))?;
-    let request = files
-        .request(Method::POST, &address(PATH))
-        .header(
-            CONTENT_TYPE,
-            format!("multipart/form-data; boundary={BOUNDARY}"),
-        )
-        .header(CONTENT_LENGTH, length)
-        .timeout(LONGEST)
-        .body(Body::wrap_stream(form(head, file, tail)));
-    let answer = files.send(request).await;
-    answer.map(drop).map_err(calling("upload a file"))
+    let upload = files.upload(PATH, local_files.bytes, pieces(file));
+    in_time("an upload", LONGEST, upload).await
 }
 
-/// Request target of a file. Paths of the bench have nothing to encode.
-fn address(path: &str) -> String {
-    format!("/files?username=user&path={path}")
-}
-
-/// Remainder of a request that is still to be sent.
-enum Rest {
-    Head(String, File, String),
-    File(File, String),
-    Nothing,
-}
-
-/// The bytes of a form, read from the file as they are taken.
-fn form(head: String, file: File, tail: String) -> impl Stream<Item = std::io::Result<Bytes>> {
-    stream::try_unfold(Rest::Head(head, file, tail), |rest| async {
-        Ok(match rest {
-            Rest::Head(head, file, tail) => Some((Bytes::from(head), Rest::File(file, tail))),
-            Rest::File(mut file, tail) => {
-                let mut piece = vec![0; PIECE];
-                let length = file.read(&mut piece)?;
-                piece.truncate(length);
-                match length {
-                    0 => Some((Bytes::from(tail), Rest::Nothing)),
-                    _ => Some((Bytes::from(piece), Rest::File(file, tail))),
-                }
-            }
-            Rest::Nothing => None,
-        })
+/// The content of a file, read as it is taken.
+fn pieces(file: File) -> impl Stream<Item = std::io::Result<Bytes>> {
+    stream::try_unfold(file, |mut file| async {
+        let mut piece = vec![0; PIECE];
+        let length = file.read(&mut piece)?;
+        piece.truncate(length);
+        Ok((length > 0).then(|| (Bytes::from(piece), file)))
     })
 }
 
-/// `sandbox.files.read(path)`, written to a file.
-async fn download(files: &Port, local_files: &TestFiles) -> Result<(), BenchError> {
+/// Downloads the file, as `sandbox.files.read(path)` does, into another.
+async fn download(files: &Files, local_files: &TestFiles) -> Result<(), BenchError> {
     let failed = || local("write", &local_files.fetched);
     let mut file = File::create(&local_files.fetched).map_err(failed())?;
     fetch(files, PATH, |bytes| file.write_all(bytes).map_err(failed())).await
@@ -215,18 +179,12 @@ async fn download(files: &Port, local_files: &TestFiles) -> Result<(), BenchErro
 
 /// Fetches a file piece by piece.
 pub(crate) async fn fetch(
-    files: &Port,
+    files: &Files,
     path: &str,
     mut take: impl FnMut(&[u8]) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
-    const DOING: &str = "download a file";
-    let request = files.request(Method::GET, &address(path)).timeout(LONGEST);
-    let mut response = files.send(request).await.map_err(calling(DOING))?;
-    let broken = |source| BenchError::Body {
-        doing: DOING,
-        source,
-    };
-    while let Some(bytes) = response.chunk().await.map_err(broken)? {
+    let mut file = in_time("a download", LONGEST, files.download(path)).await?;
+    while let Some(bytes) = in_time("a download", LONGEST, file.next()).await? {
         take(&bytes)?;
     }
     Ok(())

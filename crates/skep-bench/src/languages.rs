@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use skep_client::ContextRef;
+
 use crate::bench::Bench;
 use crate::error::{BenchError, local};
 use crate::measurement::Series;
 use crate::processes::Memory;
-use crate::sandbox::{ContextRef, Sandbox};
+use crate::sandbox::Sandbox;
 
 /// A language, and what is measured of it.
 struct Language {
@@ -149,7 +151,7 @@ fn others(
     if bench.own.is_none() {
         return Ok(Vec::new());
     }
-    let group = bench.own_server()?.group()?;
+    let group = bench.own_server()?.group(&sandbox.id)?;
     let found = if language.name == STARTED {
         group.agent_of(&sandbox.id)
     } else {
@@ -168,7 +170,7 @@ fn weigh(
         return Ok(());
     }
     let looked = || local("look at", "/proc");
-    let group = bench.own_server()?.group()?;
+    let group = bench.own_server()?.group(&sandbox.id)?;
     let mut pids = group.processes_of(&sandbox.id).map_err(looked())?;
     pids.retain(|pid| !others.contains(pid));
     let memory = Memory::of(&pids).map_err(looked())?;

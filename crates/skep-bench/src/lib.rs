@@ -39,5 +39,5 @@ pub use progress::Progress;
 pub use report::Report;
 pub use run::run;
 pub use samples::Summary;
-pub use server::ServerCommand;
+pub use server::Setup;
 pub use targets::{Reached, Verdict};

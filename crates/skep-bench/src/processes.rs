@@ -102,15 +102,25 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// The one called `name`, in the first hierarchy that has it.
-    pub(crate) fn find(root: &Path, name: &str) -> io::Result<Self> {
-        let hierarchies = fs::read_dir(root)?.filter_map(|entry| Some(entry.ok()?.path()));
+    /// The one that the sandbox `id` is in, in the first hierarchy of `root` that has it. Only
+    /// the server knows how its own is called, but each sandbox has one of its ID below it.
+    pub(crate) fn around(root: &Path, id: &str) -> io::Result<Self> {
+        let below = |directory: &Path| -> io::Result<Vec<PathBuf>> {
+            let entries = fs::read_dir(directory)?.filter_map(Result::ok);
+            Ok(entries.map(|entry| entry.path()).collect())
+        };
+        let hierarchies = below(root)?;
+        // Those of version 1 are directories of the root; of version 2 the root is the only one.
+        let nested = hierarchies
+            .iter()
+            .flat_map(|hierarchy| below(hierarchy).unwrap_or_default());
         hierarchies
-            .chain([root.to_owned()])
-            .map(|hierarchy| hierarchy.join(name))
-            .find(|path| path.join("cgroup.procs").exists())
+            .iter()
+            .cloned()
+            .chain(nested)
+            .find(|group| group.join(id).join("cgroup.procs").exists())
             .map(|path| Self { path })
-            .ok_or_else(|| io::Error::other(format!("there is no cgroup {name}")))
+            .ok_or_else(|| io::Error::other(format!("sandbox `{id}` has no cgroup")))
     }
 
     /// All processes of the sandbox `id`.
@@ -183,10 +193,12 @@ mod tests {
             let directory = root.path().join("memory/skep-7").join(directory);
             fs::write(directory.join("cgroup.procs"), pids).unwrap();
         }
-        let group = Group::find(root.path(), "skep-7").unwrap();
+        let group = Group::around(root.path(), "i1").unwrap();
         assert_eq!(group.processes_of("i1").unwrap(), [11, 12]);
         assert_eq!(group.agent_of("i1").unwrap(), [12]);
         assert_eq!(group.processes().unwrap(), [11, 12]);
-        Group::find(root.path(), "skep-8").unwrap_err();
+        Group::around(root.path(), "i2").unwrap_err();
+        let unified = Group::around(&root.path().join("memory"), "i1").unwrap();
+        assert_eq!(unified.processes().unwrap(), [11, 12]);
     }
 }

@@ -3,11 +3,11 @@
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-use skep_client::{Client, Port};
+use skep_client::{Client, Files};
 use skep_wire::agent::AGENT_PORT;
 
 use crate::bench::{Bench, per_second};
-use crate::error::{BenchError, calling};
+use crate::error::BenchError;
 use crate::files::fetch;
 use crate::measurement::{Series, Unit};
 use crate::sandbox::Sandbox;
@@ -45,9 +45,9 @@ pub(crate) async fn measure(bench: &mut Bench<'_>, mebibytes: u32) -> Result<(),
         bench.time(DIRECT, direct.ready()).await?;
         if round.checked_rem(ROUNDS_PER_DOWNLOAD) == Some(0) {
             bench.recorder.warm_up(false);
-            let speed = download(sandbox.files(), bytes).await?;
+            let speed = download(&sandbox.files(), bytes).await?;
             bench.recorder.add(THROUGH_BYTES, speed);
-            let speed = download(direct.files(), bytes).await?;
+            let speed = download(&direct.files(), bytes).await?;
             bench.recorder.add(DIRECT_BYTES, speed);
         }
     }
@@ -65,11 +65,10 @@ async fn direct_client(sandbox: &Sandbox) -> Result<Client, BenchError> {
             what: "`hostname -I`",
             found: format!("no address in `{}`", text.trim()),
         })?;
-    Client::new(&format!("http://{address}:{AGENT_PORT}"), "")
-        .map_err(calling("understand the sandbox's address"))
+    Ok(Client::new(&format!("http://{address}:{AGENT_PORT}"), "")?)
 }
 
-async fn download(files: &Port, expected: u64) -> Result<f64, BenchError> {
+async fn download(files: &Files, expected: u64) -> Result<f64, BenchError> {
     let start = Instant::now();
     let mut came = 0;
     fetch(files, PATH, |bytes| {

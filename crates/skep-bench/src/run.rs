@@ -7,18 +7,19 @@ use skep_client::Client;
 
 use crate::args::{BenchArgs, What};
 use crate::bench::Bench;
-use crate::error::{BenchError, calling};
+use crate::error::BenchError;
 use crate::host_info::HostInfo;
 use crate::progress::Progress;
 use crate::report::{Report, Subject};
-use crate::server::{OwnServer, ServerChoices, ServerCommand};
+use crate::sandbox::CALL_TIMEOUT;
+use crate::server::{OwnServer, Setup};
 use crate::{
     burst, compare, density, exec, files, languages, proxy, restart, stream, targets, tti,
 };
 
 /// Measures what `args` name.
 ///
-/// Without `--against`, a server is started by `server` and stopped again; its template must be
+/// Without `--against`, a server is started in `setup` and stopped again; its template must be
 /// built. What it leaves on the host beyond its directory is the caller's to remove. Rivals are
 /// installed once, below the directory of templates.
 ///
@@ -32,14 +33,14 @@ use crate::{
 /// [`BenchError`]; what was measured before is lost.
 pub async fn run(
     args: &BenchArgs,
-    server: ServerCommand,
+    setup: &Setup,
     progress: &dyn Progress,
 ) -> Result<Report, BenchError> {
     let mut host = HostInfo::look();
     let started_at = Timestamp::now();
     let subject = Subject::of(args);
-    let reached = reach(args, server.clone()).await?;
-    let mut bench = Bench::new(args, &server, reached, progress);
+    let reached = reach(args, setup).await?;
+    let mut bench = Bench::new(args, setup, reached, progress);
     let measured = measure(&mut bench).await;
     progress.end();
     let cleaned = bench.clean_up().await;
@@ -69,24 +70,16 @@ pub async fn run(
     })
 }
 
-async fn reach(
-    args: &BenchArgs,
-    server: ServerCommand,
-) -> Result<(Client, Option<OwnServer>), BenchError> {
+async fn reach(args: &BenchArgs, setup: &Setup) -> Result<(Client, Option<OwnServer>), BenchError> {
     let Some(url) = &args.against else {
-        let choices = ServerChoices {
-            pool: args.pool,
-            template: args.template.clone(),
-        };
-        let own = OwnServer::start(server, choices).await?;
+        let own = OwnServer::start(setup, args.pool, &args.template).await?;
         return Ok((own.client()?, Some(own)));
     };
     let key = args.api_key.as_deref().unwrap_or_default();
-    let client = Client::new(url, key).map_err(calling("understand `--against`"))?;
-    let client = match &args.domain {
-        Some(domain) => client.with_sandbox_domain(domain),
-        None => client,
-    };
+    let mut client = Client::new(url, key)?.with_call_timeout(CALL_TIMEOUT);
+    if let Some(domain) = &args.domain {
+        client = client.with_sandbox_domain(domain);
+    }
     Ok((client, None))
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use skep_client::ExecStream;
+use skep_client::CommandStream;
 
 use crate::bench::{Bench, per_second};
 use crate::error::BenchError;
@@ -110,7 +110,7 @@ async fn code(
 }
 
 /// Reads to the end; how many bytes and lines came.
-async fn drain(stream: &mut ExecStream, line: &str) -> Result<(usize, usize), BenchError> {
+async fn drain(stream: &mut CommandStream, line: &str) -> Result<(usize, usize), BenchError> {
     let (mut bytes, mut lines) = (0, 0);
     while let Some(output) = next_output(stream, line).await? {
         bytes += output.len();

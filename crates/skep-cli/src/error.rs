@@ -2,8 +2,12 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use skep_client::{ClientError, InterpreterError};
+use skep_client::{Cause, ClientError, Origin};
+use skep_telemetry::Chain;
+
+use crate::print_note;
 
 /// Party that can do something about an error, as an exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +72,18 @@ impl CliError {
         }
     }
 
+    /// Prints the error and its hints, and returns the exit code.
+    pub fn report(&self) -> ExitCode {
+        print_note(&format!("error: {}", Chain(self.source.as_ref())));
+        for hint in &self.hints {
+            print_note(&format!("hint: {hint}"));
+        }
+        match self.kind {
+            ExitKind::Input => ExitCode::from(1),
+            ExitKind::Failure => ExitCode::from(2),
+        }
+    }
+
     /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -78,66 +94,63 @@ impl CliError {
 
 impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {
-        let (kind, hint) = match &error {
-            ClientError::Address(_) => (ExitKind::Input, None),
-            ClientError::Unreachable { .. } => (
-                ExitKind::Failure,
-                Some("is the server running? `skep up` starts one; `--server` names another"),
-            ),
-            ClientError::Refused { status: 401, .. } => (
-                ExitKind::Input,
-                Some("`skep up` prints a key; give it with `--api-key` or E2B_API_KEY"),
-            ),
-            ClientError::Refused { status: 404, .. } => (
-                ExitKind::Input,
-                Some("`skep sandbox list --all` shows what there is and was"),
-            ),
-            ClientError::Refused { status, .. } if *status < 500 => (ExitKind::Input, None),
-            ClientError::Agent { code, .. } if code == "unauthenticated" => (
-                ExitKind::Input,
-                Some("`--user` takes a user of the sandbox, such as root"),
-            ),
-            ClientError::Setup(_)
-            | ClientError::Refused { .. }
-            | ClientError::Answer { .. }
-            | ClientError::Lost(_)
-            | ClientError::Agent { .. } => (ExitKind::Failure, None),
-        };
-        let hints = hint.into_iter().map(str::to_owned).collect();
-        Self {
-            kind,
-            source: Box::new(error),
-            hints,
+        match error.origin() {
+            Origin::Server | Origin::Sandbox => of_server(error),
+            Origin::Interpreter => of_interpreter(error),
         }
     }
 }
 
-impl From<InterpreterError> for CliError {
-    fn from(error: InterpreterError) -> Self {
-        const MISSING: &str = "kernel is not available";
-        match &error {
-            InterpreterError::Call {
-                source, sandbox, ..
-            } => match &**source {
-                ClientError::Refused { message, .. } if message.contains(MISSING) => Self::input(
-                    format!("the template of sandbox `{sandbox}` has no kernel for this language"),
-                    "`--template` names another; code-interpreter-languages has most languages",
-                ),
-                ClientError::Unreachable { .. } => {
-                    Self::failure(error).hint("is the server still running?")
-                }
-                ClientError::Address(_)
-                | ClientError::Setup(_)
-                | ClientError::Refused { .. }
-                | ClientError::Answer { .. }
-                | ClientError::Lost(_)
-                | ClientError::Agent { .. } => Self::failure(error),
-            },
-            InterpreterError::Lost { sandbox, .. } => {
-                let hint = format!("`skep sandbox info {sandbox}` says what became of it");
-                Self::failure(error).hint(hint)
-            }
-            InterpreterError::Line { .. } => Self::failure(error),
+fn of_server(error: ClientError) -> CliError {
+    let (kind, hint) = match error.cause() {
+        Cause::Address(_) => (ExitKind::Input, None),
+        Cause::Unreachable { .. } => (
+            ExitKind::Failure,
+            Some("is the server running? `skep up` starts one; `--server` names another"),
+        ),
+        Cause::Refused { status: 401, .. } => (
+            ExitKind::Input,
+            Some("`skep up` prints a key; give it with `--api-key` or E2B_API_KEY"),
+        ),
+        Cause::Refused { status: 404, .. } => (
+            ExitKind::Input,
+            Some("`skep sandbox list --all` shows what there is and was"),
+        ),
+        Cause::Refused { status, .. } if *status < 500 => (ExitKind::Input, None),
+        Cause::Agent { code, .. } if code == "unauthenticated" => (
+            ExitKind::Input,
+            Some("`--user` takes a user of the sandbox, such as root"),
+        ),
+        Cause::Setup(_)
+        | Cause::Refused { .. }
+        | Cause::Answer(_)
+        | Cause::Lost(_)
+        | Cause::Agent { .. } => (ExitKind::Failure, None),
+    };
+    CliError {
+        kind,
+        source: Box::new(error),
+        hints: hint.into_iter().map(str::to_owned).collect(),
+    }
+}
+
+fn of_interpreter(error: ClientError) -> CliError {
+    const MISSING: &str = "kernel is not available";
+    let sandbox = error.sandbox().unwrap_or_default();
+    match error.cause() {
+        Cause::Refused { message, .. } if message.contains(MISSING) => CliError::input(
+            format!("the template of sandbox `{sandbox}` has no kernel for this language"),
+            "`--template` names another; code-interpreter-languages has most languages",
+        ),
+        Cause::Unreachable { .. } => CliError::failure(error).hint("is the server still running?"),
+        Cause::Lost(_) => {
+            let hint = format!("`skep sandbox info {sandbox}` says what became of it");
+            CliError::failure(error).hint(hint)
         }
+        Cause::Address(_)
+        | Cause::Setup(_)
+        | Cause::Refused { .. }
+        | Cause::Answer(_)
+        | Cause::Agent { .. } => CliError::failure(error),
     }
 }

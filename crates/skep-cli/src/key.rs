@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use clap::Subcommand;
-use skep_wire::rest::{ApiKey, ApiKeyName, CreatedApiKey, KeyMask};
+use skep_client::{ApiKey, CreatedApiKey};
+use skep_wire::rest::KeyMask;
 
 use crate::{CliError, OutputArgs, ServerArgs, print_json, print_line, print_note, print_table};
 
@@ -54,7 +55,7 @@ impl KeyCommand {
                 output,
             } => {
                 let client = server.client(local_key)?;
-                let key: CreatedApiKey = client.post(&["api-keys"], &ApiKeyName { name }).await?;
+                let key: CreatedApiKey = client.api_keys().create(&name).await?;
                 if output.json {
                     print_json(&key);
                 } else {
@@ -63,7 +64,7 @@ impl KeyCommand {
                 }
             }
             Self::List { server, output } => {
-                let keys: Vec<ApiKey> = server.client(local_key)?.get(&["api-keys"]).await?;
+                let keys: Vec<ApiKey> = server.client(local_key)?.api_keys().list().await?;
                 if output.json {
                     print_json(&keys);
                 } else {
@@ -72,7 +73,7 @@ impl KeyCommand {
                 }
             }
             Self::Revoke { server, id } => {
-                server.client(local_key)?.delete(&["api-keys", &id]).await?;
+                server.client(local_key)?.api_keys().revoke(&id).await?;
                 print_note(&format!("revoked {id}"));
             }
         }

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use skep_client::Client;
-use skep_wire::rest::SandboxDetail;
 
 use crate::{ChosenServerArgs, CliError, print_line, print_note};
 use file::NotebookFile;
@@ -66,9 +65,8 @@ impl NotebookExportArgs {
     /// [`CliError`] if there is no such sandbox or context, or it cannot be written.
     pub async fn run(self, client: Client) -> Result<u8, CliError> {
         let id = self.sandbox.as_str();
-        let detail: SandboxDetail = client.get(&["sandboxes", id]).await?;
-        let interpreter = client.interpreter(id, detail.envd_access_token.as_deref());
-        let contexts = interpreter.contexts().await?;
+        let sandbox = client.sandbox(id);
+        let contexts = sandbox.contexts().list().await?;
         let chosen = match &self.context {
             Some(wanted) => contexts.iter().find(|context| context.id == *wanted),
             None => contexts.first(),
@@ -83,7 +81,7 @@ impl NotebookExportArgs {
                 format!("it has {}", ids.join(", ")),
             ));
         };
-        let text = interpreter.notebook(&context.id).await?;
+        let text = sandbox.contexts().notebook(&context.id).await?;
         let text = String::from_utf8(text.to_vec()).map_err(CliError::failure)?;
         let file = NotebookFile::at(&self.output)?;
         match &file {

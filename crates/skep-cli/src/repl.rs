@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
-use skep_client::{Client, ContextRef, ExecEvent, ExecOptions};
+use skep_client::{self as client, Client, CommandEvent, ContextRef};
 use skep_wire::interpreter::{RaisedError, Usage};
 use tokio::time::timeout;
 
@@ -111,7 +111,7 @@ impl ReplArgs {
     ) -> Result<u8, CliError> {
         let directory = session.directory(self.session.cwd.as_deref());
         let copies = crate::run::Copies::of(&self.session.with, None)?;
-        copies.send(session.agent(), &directory).await?;
+        copies.send(session.sandbox(), &directory).await?;
         let context = session.context(&language, &directory).await?;
         let pictures = Pictures::new(self.session.save_dir.clone());
         let mut repl = Repl {
@@ -268,7 +268,7 @@ impl Repl<'_> {
 
     async fn restart(&self) -> Result<(), CliError> {
         match self.context_id().await? {
-            Some(id) => Ok(self.session.interpreter().restart_context(&id).await?),
+            Some(id) => Ok(self.session.sandbox().contexts().restart(&id).await?),
             // It has not run anything yet.
             None => Ok(()),
         }
@@ -278,7 +278,7 @@ impl Repl<'_> {
         let Some(id) = self.context_id().await? else {
             return self.painter.note("nothing has happened yet");
         };
-        let notebook = self.session.interpreter().notebook(&id).await?;
+        let notebook = self.session.sandbox().contexts().notebook(&id).await?;
         std::fs::write(path, notebook).map_err(FileError::on("write", path))?;
         self.painter.note(&format!("saved {}", path.display()))
     }
@@ -288,31 +288,25 @@ impl Repl<'_> {
         if self.context.is_some() {
             return Ok(self.context.clone());
         }
-        let contexts = self.session.interpreter().contexts().await?;
+        let contexts = self.session.sandbox().contexts().list().await?;
         let mut all = contexts.into_iter();
         let usual = all.find(|context| context.language == self.language.name());
         Ok(usual.map(|context| context.id))
     }
 
     async fn list_files(&mut self, path: Option<&str>) -> Result<(), CliError> {
-        let arguments = ["-la", "--human-readable", "--", path.unwrap_or(".")].map(str::to_owned);
-        let options = ExecOptions {
-            cwd: Some(self.directory.clone()),
-            ..ExecOptions::default()
-        };
-        let mut stream = self
-            .session
-            .agent()
-            .exec("ls", &arguments, &options)
-            .await?;
+        let list = client::Command::new("ls")
+            .args(["-la", "--human-readable", "--", path.unwrap_or(".")])
+            .cwd(&self.directory);
+        let mut stream = self.session.sandbox().commands().start(list).await?;
         while let Some(event) = stream.next().await? {
             match event {
-                ExecEvent::Stdout(bytes)
-                | ExecEvent::Stderr(bytes)
-                | ExecEvent::Terminal(bytes) => {
+                CommandEvent::Stdout(bytes)
+                | CommandEvent::Stderr(bytes)
+                | CommandEvent::Terminal(bytes) => {
                     self.painter.text(&String::from_utf8_lossy(&bytes))?;
                 }
-                ExecEvent::Started(_) | ExecEvent::Ended { .. } => {}
+                CommandEvent::Started(_) | CommandEvent::Ended { .. } => {}
             }
         }
         Ok(())

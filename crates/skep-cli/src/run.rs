@@ -148,7 +148,7 @@ impl PreparedRun {
         let directory = session.directory(self.args.session.cwd.as_deref());
         let copies = Copies::of(&self.args.session.with, self.source.file.as_deref())?;
         tokio::select! {
-            copied = copies.send(session.agent(), &directory) => copied?,
+            copied = copies.send(session.sandbox(), &directory) => copied?,
             signal = signals.next() => return Ok(signal.exit_code()),
         }
         let path = self.source.name().map(|name| format!("{directory}/{name}"));

@@ -4,12 +4,10 @@ mod connect;
 mod logs;
 mod metrics;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::Subcommand;
-use skep_client::{Client, ClientError, ExecEvent, ExecOptions};
-use skep_wire::rest::{SandboxDetail, SandboxRecord, SandboxRecordState};
+use skep_client::{Client, ClientError, Command, CommandEvent, SandboxRecord, SandboxRecordState};
 
 use crate::{CliError, OutputArgs, ServerArgs, print_json, print_note, print_table};
 
@@ -162,12 +160,9 @@ impl SandboxCommand {
                 cwd,
                 command,
             } => {
-                let options = ExecOptions {
-                    user,
-                    cwd,
-                    ..ExecOptions::default()
-                };
-                return exec(&server.client(local_key)?, &id, &command, &options).await;
+                let (program, arguments) = command.split_first().expect("clap requires one");
+                let command = surrounded(Command::new(program).args(arguments), user, cwd);
+                return exec(&server.client(local_key)?, &id, command).await;
             }
             Self::Connect {
                 server,
@@ -176,9 +171,9 @@ impl SandboxCommand {
                 cwd,
                 term,
             } => {
-                let env = BTreeMap::from([("TERM".to_owned(), term)]);
-                let options = ExecOptions { user, cwd, env };
-                return connect::connect(&server.client(local_key)?, &id, &options).await;
+                let shell = Command::new("/bin/bash").args(["-i", "-l"]);
+                let shell = surrounded(shell, user, cwd).env("TERM", term);
+                return connect::connect(&server.client(local_key)?, &id, &shell).await;
             }
             Self::Logs {
                 server,
@@ -199,11 +194,19 @@ impl SandboxCommand {
     }
 }
 
+/// The command, as this user and in this directory.
+fn surrounded(mut command: Command, user: Option<String>, cwd: Option<String>) -> Command {
+    if let Some(user) = user {
+        command = command.user(user);
+    }
+    if let Some(cwd) = cwd {
+        command = command.cwd(cwd);
+    }
+    command
+}
+
 async fn records(client: &Client, all: bool) -> Result<Vec<SandboxRecord>, ClientError> {
-    let all = if all { "true" } else { "false" };
-    client
-        .get_pages(&["skep", "sandboxes"], &[("all", all)])
-        .await
+    client.sandboxes().records(all).await
 }
 
 async fn record(client: &Client, id: &str) -> Result<SandboxRecord, CliError> {
@@ -222,7 +225,7 @@ async fn record(client: &Client, id: &str) -> Result<SandboxRecord, CliError> {
 async fn kill(client: &Client, ids: &[String]) -> Result<u8, CliError> {
     let mut missing = 0;
     for id in ids {
-        match client.delete(&["sandboxes", id]).await {
+        match client.sandbox(id).kill().await {
             Ok(()) => print_note(&format!("ended {id}")),
             Err(error) if error.is_not_found() => {
                 missing += 1;
@@ -234,26 +237,17 @@ async fn kill(client: &Client, ids: &[String]) -> Result<u8, CliError> {
     Ok(u8::from(missing > 0))
 }
 
-async fn exec(
-    client: &Client,
-    id: &str,
-    command: &[String],
-    options: &ExecOptions,
-) -> Result<u8, CliError> {
-    let detail: SandboxDetail = client.get(&["sandboxes", id]).await?;
-    let token = detail.envd_access_token.as_deref();
-    let (program, arguments) = command.split_first().expect("clap requires one");
-    let agent = client.agent(id, token);
-    let mut stream = agent.exec(program, arguments, options).await?;
+async fn exec(client: &Client, id: &str, command: Command) -> Result<u8, CliError> {
+    let mut stream = client.sandbox(id).commands().start(command).await?;
     let mut code = None;
     while let Some(event) = stream.next().await? {
         match event {
-            ExecEvent::Started(_) => {}
-            ExecEvent::Stdout(bytes) | ExecEvent::Terminal(bytes) => {
+            CommandEvent::Started(_) => {}
+            CommandEvent::Stdout(bytes) | CommandEvent::Terminal(bytes) => {
                 write_all(std::io::stdout().lock(), &bytes)?
             }
-            ExecEvent::Stderr(bytes) => write_all(std::io::stderr().lock(), &bytes)?,
-            ExecEvent::Ended {
+            CommandEvent::Stderr(bytes) => write_all(std::io::stderr().lock(), &bytes)?,
+            CommandEvent::Ended {
                 code: ended,
                 status,
             } => {

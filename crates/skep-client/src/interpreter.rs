@@ -1,42 +1,31 @@
-//! Running code in a sandbox: the interpreter on its port 49999.
+//! Running code in a sandbox: the interpreter, its contexts and executions.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt as _;
-use futures_util::stream::BoxStream;
-use reqwest::{Method, RequestBuilder, Response};
+use bytes::Bytes;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::Method;
 use skep_wire::interpreter::{
-    AnswerLine, Context, ContextOptions, ContextRequest, EXECUTION_HEADER, ExecuteOptions,
-    ExecuteRequest, INTERPRETER_PORT,
+    Context, ContextOptions, ContextRequest, ExecuteOptions, ExecuteRequest, Usage,
 };
 
+use crate::error::ClientError;
+use crate::execution::Execution;
 use crate::port::Port;
-use crate::rest::{Client, ClientError, read};
 
-/// How long a call may take that is no execution. A kernel may have to start first.
-const TIMEOUT: Duration = Duration::from_secs(60);
-/// No interpreter sends more in one line; a longer one is a broken stream, not a reason to wait.
-const LONGEST_LINE: usize = 256 << 20;
-
-/// The interpreter of one sandbox.
-#[derive(Debug, Clone)]
-pub struct Interpreter {
-    port: Port,
-    sandbox: String,
-}
-
-/// Where code runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The context that code runs in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ContextRef<'a> {
-    /// In the context with this id.
-    Id(&'a str),
-    /// In the default context of this language, which is made if there is none.
+    /// The default context of the default language, which is Python.
+    #[default]
+    Default,
+    /// The default context of this language, which is made if there is none.
     Language(&'a str),
+    /// The context with this ID.
+    Id(&'a str),
 }
 
-/// How code is run, beside where.
+/// Options of an execution.
 #[derive(Clone, Default)]
 pub struct RunOptions {
     /// Variables for this execution alone.
@@ -54,99 +43,51 @@ impl std::fmt::Debug for RunOptions {
     }
 }
 
-/// Why a call of an interpreter gave nothing, or no more.
-#[derive(Debug, thiserror::Error)]
-pub enum InterpreterError {
-    /// The call was not answered, or refused.
-    #[error("cannot {operation} in sandbox `{sandbox}`")]
-    Call {
-        /// What was asked for.
-        operation: String,
-        /// Of which sandbox.
-        sandbox: String,
-        /// What went wrong.
-        source: Box<ClientError>,
-    },
-    /// The connection broke while the code ran. Where Skep answers, the code may run on, and
-    /// [`Interpreter::attach`] finds it again.
-    #[error("lost the connection to an execution in sandbox `{sandbox}`")]
-    Lost {
-        /// In which sandbox.
-        sandbox: String,
-        /// How it broke; `None` if the answer just stopped before its last line.
-        source: Option<reqwest::Error>,
-    },
-    /// The interpreter said something that is no line of an answer.
-    #[error("cannot read what the interpreter of sandbox `{sandbox}` says")]
-    Line {
-        /// Of which sandbox.
-        sandbox: String,
-        /// What is wrong with it.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+/// The interpreter of one sandbox, with the context that its code runs in.
+#[derive(Debug, Clone)]
+pub struct Interpreter<'a> {
+    port: Port,
+    context: ContextRef<'a>,
 }
 
-impl InterpreterError {
-    /// Whether the thing that was named does not exist: the sandbox, the context or the
-    /// execution.
-    pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Call { source, .. } if source.is_not_found())
+impl<'a> Interpreter<'a> {
+    pub(crate) fn new(port: Port, context: ContextRef<'a>) -> Self {
+        Self { port, context }
     }
-}
 
-/// An execution, line by line.
-///
-/// Lines are read only when they are asked for, so whoever is slow slows the code down and
-/// nothing piles up in between. Dropping it before the end interrupts the code.
-pub struct Execution {
-    /// By this name it can be interrupted and found again; `None` if the server is not ours.
-    pub id: Option<String>,
-    sandbox: String,
-    body: BoxStream<'static, reqwest::Result<Bytes>>,
-    buffer: BytesMut,
-    /// How much of the buffer is known to have no end of a line in it.
-    searched: usize,
-    ended: bool,
-}
-
-impl std::fmt::Debug for Execution {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Execution")
-            .field("id", &self.id)
-            .field("sandbox", &self.sandbox)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Client {
-    /// The interpreter of the sandbox `id`, which asks for `access_token`.
-    pub fn interpreter(&self, id: &str, access_token: Option<&str>) -> Interpreter {
-        Interpreter {
-            port: self.port(id, INTERPRETER_PORT, access_token),
-            sandbox: id.to_owned(),
-        }
-    }
-}
-
-impl Interpreter {
-    /// Runs `code` and streams what it does.
-    ///
-    /// An exception of the code is no error here: it arrives as [`AnswerLine::Error`].
+    /// Succeeds if there is an interpreter, and it answers.
     ///
     /// # Errors
     ///
-    /// [`InterpreterError::Call`], also if there is no such context or no kernel for the
-    /// language.
+    /// [`ClientError`] if it does not, or the template has none.
+    pub async fn health(&self) -> Result<(), ClientError> {
+        self.port
+            .call_silent("reach the interpreter", (Method::GET, "/health"), None)
+            .await
+            .map(drop)
+    }
+
+    /// Runs `code` and streams what it does.
+    ///
+    /// Executions of one context run one after another, in the order of the calls. An exception of
+    /// the code is not an error here: it arrives as a line of the answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the execution before its end interrupts the code.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`], also if there is no such context or no kernel for the language.
     pub async fn execute(
         &self,
         code: &str,
-        context: ContextRef<'_>,
         options: &RunOptions,
-    ) -> Result<Execution, InterpreterError> {
-        let (context_id, language, operation) = match context {
-            ContextRef::Id(id) => (Some(id), None, format!("run code of context `{id}`")),
+    ) -> Result<Execution, ClientError> {
+        let (context_id, language, operation) = match self.context {
+            ContextRef::Default => (None, None, "run code".to_owned()),
             ContextRef::Language(name) => (None, Some(name), format!("run {name} code")),
+            ContextRef::Id(id) => (Some(id), None, format!("run code of context `{id}`")),
         };
         let body = ExecuteRequest {
             code,
@@ -155,260 +96,162 @@ impl Interpreter {
             env_vars: options.env.clone(),
             skep: options.skep.clone(),
         };
-        let request = self.port.request(Method::POST, "/execute").json(&body);
-        let response = self.send(&operation, request).await?;
-        Ok(Execution::new(&self.sandbox, response))
+        let request = self.port.request(Method::POST, "/execute").await?;
+        let response = self.port.send(&operation, request.json(&body)).await?;
+        Ok(Execution::new(&self.port, response))
     }
+}
 
-    /// Streams the rest of an execution whose connection broke while the code ran on.
-    ///
-    /// # Errors
-    ///
-    /// [`InterpreterError::Call`]; not found if it is forgotten already, or somebody listens.
-    pub async fn attach(&self, execution: &str) -> Result<Execution, InterpreterError> {
-        let path = format!("/executions/{execution}");
-        let request = self.port.request(Method::GET, &path);
-        let operation = format!("find execution `{execution}`");
-        let response = self.send(&operation, request).await?;
-        Ok(Execution::new(&self.sandbox, response))
-    }
+/// Contexts of the interpreter of one sandbox: sessions with variables of their own.
+#[derive(Debug, Clone)]
+pub struct Contexts {
+    port: Port,
+}
 
-    /// Interrupts an execution, as Ctrl-C would. Whoever reads it learns how it ended.
-    ///
-    /// # Errors
-    ///
-    /// [`InterpreterError::Call`]; not found if it has ended, or the server is not ours.
-    pub async fn interrupt(&self, execution: &str) -> Result<(), InterpreterError> {
-        let path = format!("/executions/{execution}/interrupt");
-        let request = self.port.request(Method::POST, &path).timeout(TIMEOUT);
-        let operation = format!("interrupt execution `{execution}`");
-        self.send(&operation, request).await.map(drop)
+impl Contexts {
+    pub(crate) fn new(port: Port) -> Self {
+        Self { port }
     }
 
     /// All contexts, the newest last.
     ///
     /// # Errors
     ///
-    /// [`InterpreterError::Call`]
-    pub async fn contexts(&self) -> Result<Vec<Context>, InterpreterError> {
-        let request = self.port.request(Method::GET, "/contexts").timeout(TIMEOUT);
-        let operation = "list contexts";
-        let response = self.send(operation, request).await?;
-        read(response).await.map_err(self.failed(operation))
+    /// [`ClientError`]
+    pub async fn list(&self) -> Result<Vec<Context>, ClientError> {
+        self.port
+            .call("list contexts", (Method::GET, "/contexts"), None)
+            .await
     }
 
-    /// Makes a context and waits until its kernel listens.
+    /// Creates a context, and waits until its kernel listens.
     ///
     /// # Errors
     ///
-    /// [`InterpreterError::Call`], also if there is no kernel for the language.
-    pub async fn create_context(
+    /// [`ClientError`], also if there is no kernel for the language.
+    pub async fn create(
         &self,
         language: &str,
         cwd: Option<&str>,
         options: &ContextOptions,
-    ) -> Result<Context, InterpreterError> {
-        let body = ContextRequest {
+    ) -> Result<Context, ClientError> {
+        let body = serde_json::to_value(ContextRequest {
             language: Some(language),
             cwd,
             skep: options.clone(),
-        };
-        let request = self.port.request(Method::POST, "/contexts");
-        let operation = format!("make a {language} context");
-        let request = request.timeout(TIMEOUT).json(&body);
-        let response = self.send(&operation, request).await?;
-        read(response).await.map_err(self.failed(&operation))
+        })
+        .expect("strings serialise");
+        let operation = format!("create a {language} context");
+        self.port
+            .call(&operation, (Method::POST, "/contexts"), Some(&body))
+            .await
     }
 
-    /// Starts the kernel of a context anew; its variables are gone.
+    /// Restarts the kernel of a context; its variables are gone.
     ///
     /// # Errors
     ///
-    /// [`InterpreterError::Call`]; not found if there is no such context.
-    pub async fn restart_context(&self, id: &str) -> Result<(), InterpreterError> {
-        let path = format!("/contexts/{id}/restart");
-        let request = self.port.request(Method::POST, &path).timeout(TIMEOUT);
-        let operation = format!("restart context `{id}`");
-        self.send(&operation, request).await.map(drop)
+    /// [`ClientError`]; not found if there is no such context.
+    pub async fn restart(&self, id: &str) -> Result<(), ClientError> {
+        let path = format!("/contexts/{}/restart", segment(id));
+        self.port
+            .call_silent(
+                &format!("restart context `{id}`"),
+                (Method::POST, &path),
+                None,
+            )
+            .await
+            .map(drop)
     }
 
     /// Removes a context and ends its kernel.
     ///
     /// # Errors
     ///
-    /// [`InterpreterError::Call`]; not found if there is no such context.
-    pub async fn remove_context(&self, id: &str) -> Result<(), InterpreterError> {
-        let path = format!("/contexts/{id}");
-        let request = self.port.request(Method::DELETE, &path).timeout(TIMEOUT);
-        let operation = format!("remove context `{id}`");
-        self.send(&operation, request).await.map(drop)
+    /// [`ClientError`]; not found if there is no such context.
+    pub async fn remove(&self, id: &str) -> Result<(), ClientError> {
+        let path = format!("/contexts/{}", segment(id));
+        self.port
+            .call_silent(
+                &format!("remove context `{id}`"),
+                (Method::DELETE, &path),
+                None,
+            )
+            .await
+            .map(drop)
     }
 
-    /// What happened in a context until now, as the text of a notebook.
+    /// The history of a context until now, as the text of a notebook. Only Skep has it.
     ///
     /// # Errors
     ///
-    /// [`InterpreterError::Call`]; not found if there is no such context.
-    pub async fn notebook(&self, context: &str) -> Result<Bytes, InterpreterError> {
-        let path = format!("/contexts/{context}/notebook");
-        let request = self.port.request(Method::GET, &path).timeout(TIMEOUT);
-        let operation = format!("read the history of context `{context}`");
-        let response = self.send(&operation, request).await?;
-        let read = response.bytes().await;
-        read.map_err(|error| self.failed(&operation)(ClientError::Lost(error.without_url())))
-    }
-
-    async fn send(
-        &self,
-        operation: &str,
-        request: RequestBuilder,
-    ) -> Result<Response, InterpreterError> {
-        let sent = self.port.send(request).await;
-        sent.map_err(self.failed(operation))
-    }
-
-    fn failed(&self, operation: &str) -> impl FnOnce(ClientError) -> InterpreterError {
-        let (operation, sandbox) = (operation.to_owned(), self.sandbox.clone());
-        move |source| InterpreterError::Call {
-            operation,
-            sandbox,
-            source: Box::new(source),
-        }
+    /// [`ClientError`]; not found if there is no such context.
+    pub async fn notebook(&self, id: &str) -> Result<Bytes, ClientError> {
+        let path = format!("/contexts/{}/notebook", segment(id));
+        let operation = format!("read the history of context `{id}`");
+        let response = self
+            .port
+            .call_silent(&operation, (Method::GET, &path), None)
+            .await?;
+        self.port.bytes(&operation, response).await
     }
 }
 
-impl Execution {
-    fn new(sandbox: &str, response: Response) -> Self {
-        let id = response.headers().get(EXECUTION_HEADER);
-        Self {
-            id: id.and_then(|id| id.to_str().ok()).map(str::to_owned),
-            sandbox: sandbox.to_owned(),
-            body: response.bytes_stream().boxed(),
-            buffer: BytesMut::new(),
-            searched: 0,
-            ended: false,
-        }
+/// Executions of the interpreter of one sandbox, by the ID that [`Execution::id`] has. Only Skep
+/// has them.
+#[derive(Debug, Clone)]
+pub struct Executions {
+    port: Port,
+}
+
+impl Executions {
+    pub(crate) fn new(port: Port) -> Self {
+        Self { port }
     }
 
-    /// The next line; `None` after [`AnswerLine::EndOfExecution`]. Signs of life and lines that
-    /// this client does not know are left out.
-    ///
-    /// # Cancel safety
-    ///
-    /// No line is lost when the future is dropped.
+    /// Streams the rest of an execution whose connection broke while the code ran on.
     ///
     /// # Errors
     ///
-    /// [`InterpreterError::Lost`] if the answer stops before its last line, and
-    /// [`InterpreterError::Line`] if it is none.
-    pub async fn next(&mut self) -> Result<Option<AnswerLine>, InterpreterError> {
-        while !self.ended {
-            match self.take_line()? {
-                Some(AnswerLine::Keepalive | AnswerLine::Unknown) => {}
-                Some(line) => {
-                    self.ended = line == AnswerLine::EndOfExecution;
-                    return Ok(Some(line));
-                }
-                None => {
-                    let received = self.body.next().await.transpose();
-                    let bytes = received.map_err(|error| self.lost(Some(error)))?;
-                    let bytes = bytes.ok_or_else(|| self.lost(None))?;
-                    self.buffer.extend_from_slice(&bytes);
-                }
-            }
-        }
-        Ok(None)
+    /// [`ClientError`]; not found if it is forgotten already, or somebody listens.
+    pub async fn attach(&self, id: &str) -> Result<Execution, ClientError> {
+        let path = format!("/executions/{}", segment(id));
+        let request = self.port.request(Method::GET, &path).await?;
+        let operation = format!("attach to execution `{id}`");
+        let response = self.port.send(&operation, request).await?;
+        Ok(Execution::new(&self.port, response))
     }
 
-    /// The next whole line of what has arrived.
-    fn take_line(&mut self) -> Result<Option<AnswerLine>, InterpreterError> {
-        let rest = &self.buffer[self.searched..];
-        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-            self.searched = self.buffer.len();
-            if self.searched > LONGEST_LINE {
-                let reason = format!("a line is longer than {LONGEST_LINE} bytes");
-                return Err(self.unreadable(reason));
-            }
-            return Ok(None);
-        };
-        let line = self.buffer.split_to(self.searched + end + 1);
-        self.searched = 0;
-        let read = serde_json::from_slice(&line);
-        read.map(Some).map_err(|error| self.unreadable(error))
+    /// Resources that an execution has used until now.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; not found if it has ended.
+    pub async fn usage(&self, id: &str) -> Result<Usage, ClientError> {
+        let path = format!("/executions/{}/usage", segment(id));
+        let operation = format!("read the usage of execution `{id}`");
+        self.port.call(&operation, (Method::GET, &path), None).await
     }
 
-    fn lost(&self, source: Option<reqwest::Error>) -> InterpreterError {
-        InterpreterError::Lost {
-            sandbox: self.sandbox.clone(),
-            source: source.map(reqwest::Error::without_url),
-        }
-    }
-
-    fn unreadable(
-        &self,
-        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-    ) -> InterpreterError {
-        InterpreterError::Line {
-            sandbox: self.sandbox.clone(),
-            source: source.into(),
-        }
+    /// Interrupts an execution, as Ctrl-C would. Its stream says how it ended.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; not found if it has ended.
+    pub async fn interrupt(&self, id: &str) -> Result<(), ClientError> {
+        let path = format!("/executions/{}/interrupt", segment(id));
+        self.port
+            .call_silent(
+                &format!("interrupt execution `{id}`"),
+                (Method::POST, &path),
+                None,
+            )
+            .await
+            .map(drop)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn execution(pieces: &[&'static str]) -> Execution {
-        let pieces: Vec<_> = pieces
-            .iter()
-            .map(|piece| Ok(Bytes::from_static(piece.as_bytes())))
-            .collect();
-        Execution {
-            id: None,
-            sandbox: "i1".to_owned(),
-            body: futures_util::stream::iter(pieces).boxed(),
-            buffer: BytesMut::new(),
-            searched: 0,
-            ended: false,
-        }
-    }
-
-    async fn all(pieces: &[&'static str]) -> Result<Vec<AnswerLine>, InterpreterError> {
-        let mut execution = execution(pieces);
-        let mut lines = Vec::new();
-        while let Some(line) = execution.next().await? {
-            lines.push(line);
-        }
-        Ok(lines)
-    }
-
-    #[tokio::test]
-    async fn lines_are_found_however_they_are_cut() {
-        let lines = all(&[
-            "{\"type\":\"std",
-            "out\",\"text\":\"a\\n\"}\n{\"type\":\"keepalive\"}\n{\"type\":\"news\"}\n{\"ty",
-            "pe\":\"end_of_execution\"}\n",
-        ]);
-        let stdout = AnswerLine::Stdout {
-            text: "a\n".to_owned(),
-            timestamp: None,
-        };
-        assert_eq!(lines.await.unwrap(), [stdout, AnswerLine::EndOfExecution]);
-    }
-
-    #[tokio::test]
-    async fn an_answer_that_just_stops_is_no_success() {
-        let stopped = all(&["{\"type\":\"stdout\",\"text\":\"a\"}\n"]).await;
-        assert!(matches!(
-            stopped,
-            Err(InterpreterError::Lost { source: None, .. })
-        ));
-    }
-
-    #[tokio::test]
-    async fn what_is_no_line_is_told() {
-        let error = all(&["<html>\n"]).await.unwrap_err();
-        assert!(error.to_string().contains("`i1`"), "{error}");
-    }
+/// An ID as one segment of a path, which it cannot leave.
+fn segment(id: &str) -> String {
+    utf8_percent_encode(id, NON_ALPHANUMERIC).to_string()
 }

@@ -1,17 +1,75 @@
-//! A client of a Skep server: its REST API and, through the proxy, the agents and the
-//! interpreters of sandboxes.
+//! A client of a Skep server: its REST API and, through its proxy, the commands, files, terminals
+//! and interpreters of sandboxes.
 //!
-//! It speaks the same wire as the official SDKs and knows nothing of the server's crates.
+//! ```no_run
+//! use skep_client::{Client, ClientError, ContextRef, NewSandbox, RunOptions};
+//!
+//! # async fn example() -> Result<(), ClientError> {
+//! let client = Client::new("http://127.0.0.1:3000", "e2b_…")?;
+//! let sandbox = client
+//!     .sandboxes()
+//!     .create(&NewSandbox {
+//!         template_id: "code-interpreter-slim".to_owned(),
+//!         ..NewSandbox::default()
+//!     })
+//!     .await?;
+//!
+//! let output = sandbox.commands().run("echo hello from $(hostname)").await?;
+//! println!("{} {}", output.code, output.stdout_text());
+//!
+//! sandbox.files().write("notes.txt", "first, look around\n").await?;
+//! let notes = sandbox.files().read("notes.txt").await?;
+//!
+//! let python = sandbox.interpreter(ContextRef::Language("python"));
+//! let mut execution = python.execute("print(6 * 7)", &RunOptions::default()).await?;
+//! while let Some(line) = execution.next().await? {
+//!     println!("{line:?}");
+//! }
+//!
+//! sandbox.kill().await
+//! # }
+//! ```
+//!
+//! It speaks the same wire as the official SDKs, so it works against every server that does, and
+//! it knows nothing of the server's crates. What only Skep has says so. Every error names the
+//! operation and the thing, and [`ClientError::cause`] is what a program branches on.
+//!
+//! `examples/sandbox.rs` is this page as a program. [`ServerCommand`] starts a server of one's own,
+//! for tests and benchmarks.
 
-mod agent;
+mod client;
+mod command_stream;
+mod commands;
 mod connect;
-mod exec;
+mod error;
+mod execution;
+mod files;
 mod interpreter;
+mod keys;
 mod port;
-mod rest;
+mod sandbox;
+mod sandboxes;
+mod server;
+mod terminals;
 
-pub use agent::{Agent, TerminalSize};
-pub use exec::{ExecEvent, ExecOptions, ExecStream};
-pub use interpreter::{ContextRef, Execution, Interpreter, InterpreterError, RunOptions};
+pub use client::Client;
+pub use command_stream::{CommandEvent, CommandOutput, CommandStream};
+pub use commands::{Command, Commands};
+pub use error::{Cause, ClientError, Origin};
+pub use execution::{Execution, ExecutionOutput};
+pub use files::{FileStream, Files};
+pub use interpreter::{ContextRef, Contexts, Executions, Interpreter, RunOptions};
+pub use keys::ApiKeys;
 pub use port::Port;
-pub use rest::{Client, ClientError};
+pub use sandbox::{LogQuery, Sandbox};
+pub use sandboxes::Sandboxes;
+pub use server::{ServerCommand, ServerError, ServerProcess};
+pub use skep_wire::interpreter::{
+    AnswerLine, Context, ContextOptions, ExecuteOptions, LimitOptions, OutputForm, RaisedError,
+    ResultLine, Usage,
+};
+pub use skep_wire::rest::{
+    ApiKey, CreatedApiKey, ListedSandbox, LogEntry, LogLevel, Metric, NewSandbox, SandboxDetail,
+    SandboxOptions, SandboxRecord, SandboxRecordState, SandboxState, SandboxUsage,
+};
+pub use terminals::{TerminalSize, Terminals};

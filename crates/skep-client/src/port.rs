@@ -1,89 +1,165 @@
 //! One port of one sandbox, reached through the server.
 
+use bytes::Bytes;
 use reqwest::{Method, RequestBuilder, Response};
+use serde::de::DeserializeOwned;
+use skep_wire::interpreter::INTERPRETER_PORT;
 
-use crate::rest::{Client, ClientError};
+use crate::client::read;
+use crate::error::{Cause, ClientError, Origin};
+use crate::sandbox::Sandbox;
 
-/// One port of one sandbox: requests to it find their way and show the sandbox's token.
+/// One port of one sandbox. Requests to it are routed by the server and show the sandbox's access
+/// token. Use it for services of your own; for commands, files and code there are better types.
 #[derive(Debug, Clone)]
 pub struct Port {
-    client: Client,
-    origin: String,
-    sandbox: String,
+    sandbox: Sandbox,
     number: u16,
-    access_token: Option<String>,
-}
-
-impl Client {
-    /// Port `number` of the sandbox `id`, which asks for `access_token`.
-    pub fn port(&self, id: &str, number: u16, access_token: Option<&str>) -> Port {
-        let origin = match &self.sandbox_domain {
-            Some(domain) => format!("{}://{number}-{id}.{domain}", self.base.scheme()),
-            None => self.base.origin().ascii_serialization(),
-        };
-        Port {
-            client: self.clone(),
-            origin,
-            sandbox: id.to_owned(),
-            number,
-            access_token: access_token.map(str::to_owned),
-        }
-    }
 }
 
 impl Port {
-    /// A request to `path`, which begins with a slash, without a time limit.
-    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        // An id that is no part of a host name makes a request that fails when it is sent.
-        let url = format!("{}{path}", self.origin);
-        let request = self
-            .client
-            .http
-            .request(method, url)
-            .header("e2b-sandbox-id", &self.sandbox)
-            .header("e2b-sandbox-port", self.number);
-        match &self.access_token {
-            Some(token) => request.header("x-access-token", token),
-            None => request,
+    pub(crate) fn new(sandbox: &Sandbox, number: u16) -> Self {
+        Self {
+            sandbox: sandbox.clone(),
+            number,
         }
     }
 
-    /// Sends a request; whatever is no success is an error.
+    /// A request to `path`, which begins with a slash, without a time limit.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] if the sandbox's access token is not known yet, and cannot be read.
+    pub async fn request(&self, method: Method, path: &str) -> Result<RequestBuilder, ClientError> {
+        let Sandbox { client, id, .. } = &self.sandbox;
+        let request = client.request_to((id, self.number), method, path);
+        Ok(match self.sandbox.access_token().await? {
+            Some(token) => request.header("x-access-token", token),
+            None => request,
+        })
+    }
+
+    /// Sends a request; every status but success is an error. `operation` completes the sentence
+    /// "cannot … in sandbox `id`".
     ///
     /// # Errors
     ///
     /// [`ClientError`] as the sandbox, the server or the network made it.
-    pub async fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {
-        self.client.send(request).await
+    pub async fn send(
+        &self,
+        operation: &str,
+        request: RequestBuilder,
+    ) -> Result<Response, ClientError> {
+        let sent = self
+            .sandbox
+            .client
+            .send(&self.full(operation), request)
+            .await;
+        sent.map_err(|error| error.of_sandbox(self.origin(), &self.sandbox.id))
+    }
+
+    /// Makes a call with the time limit of calls, whose answer says nothing more.
+    pub(crate) async fn call_silent(
+        &self,
+        operation: &str,
+        (method, path): (Method, &str),
+        body: Option<&serde_json::Value>,
+    ) -> Result<Response, ClientError> {
+        let timeout = self.sandbox.client.call_timeout();
+        let mut request = self.request(method, path).await?.timeout(timeout);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        self.send(operation, request).await
+    }
+
+    /// Makes a call with the time limit of calls, and reads the answer as JSON.
+    pub(crate) async fn call<T: DeserializeOwned>(
+        &self,
+        operation: &str,
+        request: (Method, &str),
+        body: Option<&serde_json::Value>,
+    ) -> Result<T, ClientError> {
+        let response = self.call_silent(operation, request, body).await?;
+        read(&self.full(operation), response)
+            .await
+            .map_err(|error| error.of_sandbox(self.origin(), &self.sandbox.id))
+    }
+
+    /// Reads the rest of an answer.
+    pub(crate) async fn bytes(
+        &self,
+        operation: &str,
+        response: Response,
+    ) -> Result<Bytes, ClientError> {
+        response
+            .bytes()
+            .await
+            .map_err(|error| self.failed(operation, Cause::Lost(Some(error.without_url()))))
+    }
+
+    pub(crate) fn failed(&self, operation: &str, cause: Cause) -> ClientError {
+        ClientError::new(self.full(operation), cause).of_sandbox(self.origin(), &self.sandbox.id)
+    }
+
+    fn full(&self, operation: &str) -> String {
+        format!("{operation} in sandbox `{}`", self.sandbox.id)
+    }
+
+    fn origin(&self) -> Origin {
+        if self.number == INTERPRETER_PORT {
+            Origin::Interpreter
+        } else {
+            Origin::Sandbox
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::client::Client;
+
     use super::*;
 
-    fn url(client: &Client) -> String {
-        let port = client.port("i1", 49999, None);
-        let request = port.request(Method::GET, "/health").build().unwrap();
-        request.url().to_string()
+    async fn built(client: &Client, token: Option<&str>) -> reqwest::Request {
+        let sandbox = client.sandbox("i1").with_access_token(token);
+        let request = sandbox.port(49999).request(Method::GET, "/health").await;
+        request.unwrap().build().unwrap()
     }
 
-    #[test]
-    fn a_sandbox_is_at_the_server_unless_it_has_a_name() {
+    #[tokio::test]
+    async fn a_sandbox_is_at_the_server_unless_it_has_a_name() {
         let client = Client::new("https://api.skep.test:8443", "").unwrap();
-        assert_eq!(url(&client), "https://api.skep.test:8443/health");
-        let client = client.with_sandbox_domain("skep.test:8443");
-        assert_eq!(url(&client), "https://49999-i1.skep.test:8443/health");
+        let at_server = built(&client, None).await;
+        assert_eq!(
+            at_server.url().as_str(),
+            "https://api.skep.test:8443/health"
+        );
+        let named = client.with_sandbox_domain("skep.test:8443");
+        let at_name = built(&named, None).await;
+        assert_eq!(
+            at_name.url().as_str(),
+            "https://49999-i1.skep.test:8443/health"
+        );
     }
 
-    #[test]
-    fn a_request_says_to_whom_it_goes_and_shows_the_token() {
+    #[tokio::test]
+    async fn a_request_says_to_whom_it_goes_and_shows_the_token() {
         let client = Client::new("http://127.0.0.1:1", "").unwrap();
-        let port = client.port("i1", 49983, Some("secret"));
-        let request = port.request(Method::GET, "/health").build().unwrap();
+        let request = built(&client, Some("secret")).await;
         let header = |name: &str| request.headers()[name].to_str().unwrap();
         assert_eq!(header("e2b-sandbox-id"), "i1");
-        assert_eq!(header("e2b-sandbox-port"), "49983");
+        assert_eq!(header("e2b-sandbox-port"), "49999");
         assert_eq!(header("x-access-token"), "secret");
+    }
+
+    #[tokio::test]
+    async fn an_error_names_the_operation_and_the_sandbox() {
+        let client = Client::new("http://127.0.0.1:1", "").unwrap();
+        let sandbox = client.sandbox("i1").with_access_token(None);
+        let error = sandbox.commands().kill(7).await.unwrap_err();
+        assert_eq!(error.to_string(), "cannot kill process 7 in sandbox `i1`");
+        assert!(error.is_unreachable());
+        assert_eq!(error.sandbox(), Some("i1"));
     }
 }

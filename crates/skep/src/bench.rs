@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use skep_bench::{BenchArgs, BenchError, Progress, Report, ServerCommand};
+use skep_bench::{BenchArgs, BenchError, Progress, Report, Setup};
 use skep_cli::{CliError, ExitKind, print_json, print_line, print_note};
 
 use crate::dismantle;
@@ -26,18 +26,20 @@ pub(crate) fn run(
         .prefix("skep-bench-")
         .tempdir()
         .map_err(CliError::failure)?;
-    let server = ServerCommand {
-        executable: std::env::current_exe().map_err(CliError::failure)?,
+    let executable = std::env::current_exe().map_err(CliError::failure)?;
+    let setup = Setup {
+        floor: executable.clone(),
+        executable,
         config: config.map(Path::to_owned),
         cache_dir,
         directory: directory.path().to_owned(),
     };
-    let data_dir = server.data_dir();
+    let data_dir = setup.data_dir();
     // One thread: a client that hands every answer from thread to thread measures itself.
     let runtime = crate::runtime()?;
     let report = runtime.block_on(async {
         let report = tokio::select! {
-            report = measure(args, server) => report,
+            report = measure(args, &setup) => report,
             interrupted = tokio::signal::ctrl_c() => Err(match interrupted {
                 Ok(()) => CliError::input("interrupted", "nothing was kept"),
                 Err(error) => CliError::failure(error),
@@ -51,9 +53,9 @@ pub(crate) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-async fn measure(args: &BenchArgs, server: ServerCommand) -> Result<Report, CliError> {
+async fn measure(args: &BenchArgs, setup: &Setup) -> Result<Report, CliError> {
     let progress = Shown::default();
-    let report = skep_bench::run(args, server, &progress).await;
+    let report = Box::pin(skep_bench::run(args, setup, &progress)).await;
     progress.end();
     report.map_err(explain)
 }

@@ -133,23 +133,20 @@ fn with_server(
             if let Some(template) = &needs.template {
                 ensure_template(config, template)?;
             }
-            let started = PrivateServer::start(cli.config.as_deref(), config);
-            Reached::Own(Box::new(runtime.block_on(started)?))
+            let started = PrivateServer::start(cli.config.as_deref(), config)?;
+            Reached::Own(Box::new(started))
         }
     };
-    let code = runtime.block_on(async {
-        match reached {
-            Reached::Running(client) => work(client).await,
-            Reached::Own(server) => {
-                let code = match server.client() {
-                    Ok(client) => work(client).await,
-                    Err(error) => Err(error),
-                };
-                let stopped = server.stop().await;
-                code.and_then(|code| stopped.map(|()| code))
-            }
+    let code = match reached {
+        Reached::Running(client) => runtime.block_on(work(client)),
+        Reached::Own(server) => {
+            let code = server
+                .client()
+                .and_then(|client| runtime.block_on(work(client)));
+            let stopped = server.stop();
+            code.and_then(|code| stopped.map(|()| code))
         }
-    })?;
+    }?;
     Ok(ExitCode::from(code))
 }
 
@@ -161,7 +158,7 @@ async fn running(config: &Config, server: &ChosenServerArgs) -> Result<Option<Cl
     }
     let url = format!("http://{}", reachable(config.listen));
     let stranger = Client::new(&url, "")?;
-    let answer = timeout(HEALTH_TIMEOUT, stranger.get_text(&["health"])).await;
+    let answer = timeout(HEALTH_TIMEOUT, stranger.health()).await;
     if !matches!(answer, Ok(Ok(text)) if text == HEALTHY) {
         return Ok(None);
     }

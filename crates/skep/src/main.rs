@@ -107,11 +107,8 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         }
         Command::Bench(args) => {
             let config = config()?;
-            if args.against.is_none() {
-                build_template(&config, &args.template)?;
-                if args.needs_plain_template() {
-                    build_template(&config, &args.plain_template)?;
-                }
+            for template in args.templates() {
+                build_template(&config, template)?;
             }
             return bench::run(args, cli.config.as_deref(), config.cache_dir);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use skep_client::{ContextRef, Interpreter, RunOptions};
+use skep_client::{ContextRef, RunOptions, Sandbox};
 use skep_wire::interpreter::{AnswerLine, RaisedError, Usage};
 use tokio::time::{Instant, sleep_until};
 
@@ -50,9 +50,10 @@ pub(crate) async fn follow(
     painter: &mut ScreenPainter,
     signals: &mut Signals,
 ) -> Result<Ending, CliError> {
-    let interpreter = session.interpreter();
-    let mut execution = interpreter
-        .execute(job.code, job.context, job.options)
+    let sandbox = session.sandbox();
+    let mut execution = sandbox
+        .interpreter(job.context)
+        .execute(job.code, job.options)
         .await?;
     let mut raised = None;
     let mut usage = Usage::default();
@@ -85,7 +86,7 @@ pub(crate) async fn follow(
             signal = signals.next() => match (signal, &execution.id) {
                 (Signalled::Interrupt, Some(id)) if hint_at.is_none() => {
                     hint_at = Some(Instant::now() + HINT_AFTER);
-                    interrupt(interpreter, id).await?;
+                    interrupt(sandbox, id).await?;
                 }
                 (signal, _) => return Ok(Ending::Left(signal)),
             },
@@ -109,8 +110,8 @@ fn rename(painter: &mut ScreenPainter, file: Option<(&Language, &str)>, count: u
 }
 
 /// Code that has ended in the meantime needs no interrupt.
-async fn interrupt(interpreter: &Interpreter, id: &str) -> Result<(), CliError> {
-    match interpreter.interrupt(id).await {
+async fn interrupt(sandbox: &Sandbox, id: &str) -> Result<(), CliError> {
+    match sandbox.executions().interrupt(id).await {
         Err(error) if !error.is_not_found() => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),
     }

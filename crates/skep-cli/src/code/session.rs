@@ -5,9 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use skep_client::{Agent, Client, ClientError, Interpreter, RunOptions};
-use skep_wire::interpreter::ContextOptions;
-use skep_wire::rest::{NewSandbox, Sandbox, SandboxDetail, SetTimeout};
+use skep_client::{Client, ClientError, ContextOptions, NewSandbox, RunOptions, Sandbox};
 use tokio::task::JoinHandle;
 
 use super::{Language, Screen};
@@ -61,10 +59,7 @@ pub struct SessionArgs {
 /// A sandbox with an interpreter.
 #[derive(Debug)]
 pub(crate) struct Session {
-    client: Client,
-    id: String,
-    agent: Agent,
-    interpreter: Interpreter,
+    sandbox: Sandbox,
     /// Working directory of contexts that name none.
     home: String,
     ownership: Ownership,
@@ -132,35 +127,25 @@ impl Session {
     ) -> Result<Self, CliError> {
         let mut variables = fitting(screen);
         variables.extend(args.variables(environment)?);
-        let (id, token, ownership) = match &args.sandbox {
-            Some(id) => {
-                let detail: SandboxDetail = client.get(&["sandboxes", id]).await?;
-                let token = detail.envd_access_token;
-                (detail.listed.sandbox_id, token, Ownership::Theirs)
-            }
+        let (sandbox, ownership) = match &args.sandbox {
+            Some(id) => (client.sandboxes().get(id).await?, Ownership::Theirs),
             None => {
                 let template = args.template_for(language);
-                let made = create(&client, &template, &variables)
+                let sandbox = create(&client, &template, &variables)
                     .await
                     .map_err(|error| no_sandbox(error, &template))?;
-                let heartbeat = skep_telemetry::spawn(
-                    "keep a sandbox alive",
-                    keep_alive(client.clone(), made.sandbox_id.clone()),
-                );
-                let token = made.envd_access_token;
-                (made.sandbox_id, token, Ownership::Ours { heartbeat })
+                let heartbeat =
+                    skep_telemetry::spawn("keep a sandbox alive", keep_alive(sandbox.clone()));
+                (sandbox, Ownership::Ours { heartbeat })
             }
         };
         let mut session = Self {
-            agent: client.agent(&id, token.as_deref()),
-            interpreter: client.interpreter(&id, token.as_deref()),
+            sandbox,
             home: String::new(),
-            client,
-            id,
             ownership,
             environment: variables,
         };
-        match session.interpreter.contexts().await {
+        match session.sandbox.contexts().list().await {
             Ok(contexts) => {
                 let first = contexts.into_iter().next();
                 session.home = first.map(|context| context.cwd).unwrap_or_default();
@@ -176,15 +161,11 @@ impl Session {
     }
 
     pub(crate) fn id(&self) -> &str {
-        &self.id
+        self.sandbox.id()
     }
 
-    pub(crate) fn agent(&self) -> &Agent {
-        &self.agent
-    }
-
-    pub(crate) fn interpreter(&self) -> &Interpreter {
-        &self.interpreter
+    pub(crate) fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
     }
 
     /// Options for running code, beside its limits.
@@ -215,15 +196,16 @@ impl Session {
         }
         let options = ContextOptions::default();
         let made = self
-            .interpreter
-            .create_context(language.name(), Some(directory), &options);
-        Ok(Some(made.await?.id))
+            .sandbox
+            .contexts()
+            .create(language.name(), Some(directory), &options)
+            .await?;
+        Ok(Some(made.id))
     }
 
     /// Memory limit of the sandbox, in MiB, if that can be found out.
     pub(crate) async fn memory(&self) -> Option<u32> {
-        let path = ["sandboxes", self.id.as_str()];
-        let detail: SandboxDetail = self.client.get(&path).await.ok()?;
+        let detail = self.sandbox.info().await.ok()?;
         Some(detail.listed.memory_mb)
     }
 
@@ -234,17 +216,14 @@ impl Session {
         };
         heartbeat.abort();
         if keep {
-            return set_lifetime(&self.client, &self.id, KEPT)
-                .await
-                .map_err(CliError::from);
+            return Ok(self.sandbox.set_timeout(KEPT).await?);
         }
-        let path = ["sandboxes", &self.id];
-        match tokio::time::timeout(FAREWELL, self.client.delete(&path)).await {
+        match tokio::time::timeout(FAREWELL, self.sandbox.kill()).await {
             Ok(Err(error)) if !error.is_not_found() => Err(error.into()),
             Ok(Ok(()) | Err(_)) => Ok(()),
             Err(_elapsed) => Err(CliError::failure(format!(
                 "sandbox `{}` did not end within {} s",
-                self.id,
+                self.id(),
                 FAREWELL.as_secs()
             ))),
         }
@@ -279,7 +258,7 @@ async fn create(
         env_vars: Some(variables.clone()),
         ..NewSandbox::default()
     };
-    client.post(&["sandboxes"], &body).await
+    client.sandboxes().create(&body).await
 }
 
 fn no_sandbox(error: ClientError, template: &str) -> CliError {
@@ -294,18 +273,12 @@ fn no_sandbox(error: ClientError, template: &str) -> CliError {
     }
 }
 
-async fn keep_alive(client: Client, id: String) {
+async fn keep_alive(sandbox: Sandbox) {
     loop {
         tokio::time::sleep(HEARTBEAT).await;
         // If the server is gone for a moment, the next one is in time.
-        drop(set_lifetime(&client, &id, LIFETIME).await);
+        drop(sandbox.set_timeout(LIFETIME).await);
     }
-}
-
-async fn set_lifetime(client: &Client, id: &str, lifetime: Duration) -> Result<(), ClientError> {
-    let timeout = i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX);
-    let path = ["sandboxes", id, "timeout"];
-    client.post_silent(&path, &SetTimeout { timeout }).await
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use jiff::Timestamp;
-use skep_client::{Client, ContextRef, Execution, InterpreterError, RunOptions};
+use skep_client::{Client, ContextRef, Execution, RunOptions};
 use skep_jupyter::Output;
 use skep_notebook::{Notebook, NotebookError, Parameter, read_output};
 use skep_wire::interpreter::{AnswerLine, ContextOptions, OutputForm};
@@ -259,7 +259,7 @@ impl NotebookRun<'_> {
     async fn run(&mut self, copies: &Copies, language: &Language) -> Result<Ending, CliError> {
         let directory = self.session.directory(self.args.cwd.as_deref());
         tokio::select! {
-            copied = copies.send(self.session.agent(), &directory) => copied?,
+            copied = copies.send(self.session.sandbox(), &directory) => copied?,
             signal = self.signals.next() => return Ok(Ending::Left(signal)),
         }
         if self.args.sandbox.is_none() {
@@ -271,12 +271,17 @@ impl NotebookRun<'_> {
             return self.run_cells(context).await;
         }
         // What others do in their sandbox and what we do must not meet.
-        let interpreter = self.session.interpreter();
-        let options = ContextOptions::default();
-        let made = interpreter.create_context(language.name(), Some(&directory), &options);
-        let context = made.await?.id;
+        let contexts = self.session.sandbox().contexts();
+        let context = contexts
+            .create(
+                language.name(),
+                Some(&directory),
+                &ContextOptions::default(),
+            )
+            .await?
+            .id;
         let ran = self.run_cells(ContextRef::Id(&context)).await;
-        let removed = interpreter.remove_context(&context).await;
+        let removed = contexts.remove(&context).await;
         let ending = ran?;
         removed?;
         Ok(ending)
@@ -308,8 +313,12 @@ impl NotebookRun<'_> {
         let source = self.cells.cell(index).source().to_owned();
         self.progress.begin(&source);
         let (started, began) = (Instant::now(), now());
-        let interpreter = self.session.interpreter();
-        let execution = interpreter.execute(&source, context, options).await?;
+        let execution = self
+            .session
+            .sandbox()
+            .interpreter(context)
+            .execute(&source, options)
+            .await?;
         self.cells.begin(index, began);
         let followed = self.follow(execution).await;
         self.cells.end(now());
@@ -403,9 +412,8 @@ impl NotebookRun<'_> {
     async fn interrupt(&self, id: &str) -> Result<(), CliError> {
         self.progress
             .note("interrupting; Ctrl-C again leaves the cell as it is");
-        let interrupted = self.session.interpreter().interrupt(id).await;
-        match interrupted {
-            Err(error) if !InterpreterError::is_not_found(&error) => Err(error.into()),
+        match self.session.sandbox().executions().interrupt(id).await {
+            Err(error) if !error.is_not_found() => Err(error.into()),
             Ok(()) | Err(_) => Ok(()),
         }
     }

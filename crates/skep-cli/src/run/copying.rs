@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use skep_client::Agent;
+use skep_client::Sandbox;
 
 use crate::{CliError, FileError};
 
@@ -55,13 +55,13 @@ impl Copies {
     /// # Errors
     ///
     /// The first one that cannot be read or written.
-    pub(crate) async fn send(&self, agent: &Agent, directory: &str) -> Result<(), CliError> {
+    pub(crate) async fn send(&self, sandbox: &Sandbox, directory: &str) -> Result<(), CliError> {
         for (path, destination) in &self.0 {
             let content = tokio::fs::read(path)
                 .await
                 .map_err(FileError::on("copy", path))?;
             let target = format!("{directory}/{destination}");
-            agent.write_file(&target, content).await?;
+            sandbox.files().write(&target, content).await?;
         }
         Ok(())
     }

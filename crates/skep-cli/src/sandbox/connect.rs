@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use skep_client::{Agent, Client, ClientError, ExecEvent, ExecOptions, ExecStream};
-use skep_wire::rest::SandboxDetail;
+use skep_client::{Client, ClientError, Command, CommandEvent, CommandStream, Sandbox};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::terminal::Terminal;
@@ -14,11 +13,7 @@ const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Opens a shell and returns its exit code.
-pub(super) async fn connect(
-    client: &Client,
-    id: &str,
-    options: &ExecOptions,
-) -> Result<u8, CliError> {
+pub(super) async fn connect(client: &Client, id: &str, shell: &Command) -> Result<u8, CliError> {
     let no_terminal = || {
         let hint = "`skep sandbox exec ID -- COMMAND` needs none";
         CliError::input("standard input is not a terminal", hint)
@@ -27,18 +22,14 @@ pub(super) async fn connect(
         .map_err(CliError::failure)?
         .ok_or_else(no_terminal)?;
     let size = terminal.size().map_err(CliError::failure)?;
-    let detail: SandboxDetail = client.get(&["sandboxes", id]).await?;
-    let agent = client.agent(id, detail.envd_access_token.as_deref());
-    let login = ["-i".to_owned(), "-l".to_owned()];
-    let mut stream = agent
-        .open_terminal("/bin/bash", &login, options, size)
-        .await?;
-    let Some(ExecEvent::Started(pid)) = stream.next().await? else {
+    let sandbox = client.sandbox(id);
+    let mut stream = sandbox.terminals().open(shell, size).await?;
+    let Some(CommandEvent::Started(pid)) = stream.next().await? else {
         return Err(CliError::failure("the shell did not say that it started"));
     };
     let resized = signal(SignalKind::window_change()).map_err(CliError::failure)?;
     let shell = Shell {
-        agent,
+        sandbox,
         pid,
         terminal: &terminal,
     };
@@ -56,38 +47,39 @@ pub(super) async fn connect(
 
 /// A shell in a sandbox.
 struct Shell<'a> {
-    agent: Agent,
+    sandbox: Sandbox,
     pid: u32,
     terminal: &'a Terminal,
 }
 
 impl Shell<'_> {
     /// Shows what the shell writes until it ends; returns its exit code.
-    async fn show_output(&self, mut stream: ExecStream) -> Result<u8, CliError> {
+    async fn show_output(&self, mut stream: CommandStream) -> Result<u8, CliError> {
         loop {
             match stream.next().await {
-                Ok(Some(ExecEvent::Terminal(bytes) | ExecEvent::Stdout(bytes))) => {
+                Ok(Some(CommandEvent::Terminal(bytes) | CommandEvent::Stdout(bytes))) => {
                     self.show(&bytes).await?;
                 }
-                Ok(Some(ExecEvent::Stderr(_) | ExecEvent::Started(_))) => {}
-                Ok(Some(ExecEvent::Ended { code, .. })) => {
+                Ok(Some(CommandEvent::Stderr(_) | CommandEvent::Started(_))) => {}
+                Ok(Some(CommandEvent::Ended { code, .. })) => {
                     return Ok(u8::try_from(code).unwrap_or(128));
                 }
                 // The shell goes on without us: it can be found again.
-                Ok(None) | Err(ClientError::Lost(_)) => stream = self.find_again().await?,
+                Ok(None) => stream = self.find_again().await?,
+                Err(error) if error.is_lost() => stream = self.find_again().await?,
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    async fn find_again(&self) -> Result<ExecStream, CliError> {
+    async fn find_again(&self) -> Result<CommandStream, CliError> {
         self.show(b"\r\n[connection lost, trying again]\r\n")
             .await?;
         let start = Instant::now();
         loop {
-            match self.agent.attach(self.pid).await {
+            match self.sandbox.commands().attach(self.pid).await {
                 Ok(stream) => return Ok(stream),
-                Err(ClientError::Unreachable { .. }) if start.elapsed() < RECONNECT_TIMEOUT => {}
+                Err(error) if error.is_unreachable() && start.elapsed() < RECONNECT_TIMEOUT => {}
                 Err(error) => return Err(error.into()),
             }
             tokio::time::sleep(INTERVAL).await;
@@ -106,7 +98,7 @@ impl Shell<'_> {
             if keys.is_empty() {
                 return Ok(0);
             }
-            match self.agent.type_in(self.pid, &keys).await {
+            match self.sandbox.terminals().type_in(self.pid, &keys).await {
                 Ok(()) => {}
                 // Whoever reads the output learns the same, and what to do about it. Keys that
                 // were typed into a broken connection are lost, as on any line.
@@ -120,7 +112,7 @@ impl Shell<'_> {
     async fn follow_size(&self, mut resized: Signal) -> Result<u8, CliError> {
         while resized.recv().await.is_some() {
             let size = self.terminal.size().map_err(CliError::failure)?;
-            match self.agent.resize(self.pid, size).await {
+            match self.sandbox.terminals().resize(self.pid, size).await {
                 Ok(()) => {}
                 Err(error) if is_temporary(&error) => {}
                 Err(error) => return Err(error.into()),
@@ -132,9 +124,5 @@ impl Shell<'_> {
 
 /// Returns true for errors that are left to the reader of the output to handle.
 fn is_temporary(error: &ClientError) -> bool {
-    error.is_not_found()
-        || matches!(
-            error,
-            ClientError::Unreachable { .. } | ClientError::Lost(_)
-        )
+    error.is_not_found() || error.is_unreachable() || error.is_lost()
 }

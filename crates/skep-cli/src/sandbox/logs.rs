@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
-use skep_client::Client;
-use skep_wire::rest::{LogEntry, LogLevel, LogsV2, SandboxDetail};
+use skep_client::{Client, LogEntry, LogLevel, LogQuery};
 
 use crate::{CliError, OutputArgs, print_line, print_note};
 
@@ -41,13 +40,13 @@ pub enum Level {
     Error,
 }
 
-impl Level {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Debug => "debug",
-            Self::Info => "info",
-            Self::Warn => "warn",
-            Self::Error => "error",
+impl From<Level> for LogLevel {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Debug => Self::Debug,
+            Level::Info => Self::Info,
+            Level::Warn => Self::Warn,
+            Level::Error => Self::Error,
         }
     }
 }
@@ -113,7 +112,7 @@ pub(super) async fn logs(
 }
 
 async fn runs(client: &Client, id: &str) -> Result<bool, CliError> {
-    match client.get::<SandboxDetail>(&["sandboxes", id]).await {
+    match client.sandbox(id).info().await {
         Ok(_) => Ok(true),
         Err(error) if error.is_not_found() => Ok(false),
         Err(error) => Err(error.into()),
@@ -129,17 +128,15 @@ async fn show_new(
 ) -> Result<usize, CliError> {
     let mut shown = 0;
     loop {
-        let cursor = position.at.map_or(0, Timestamp::as_millisecond).to_string();
-        let mut query = vec![("direction", "forward"), ("level", args.level.word())];
-        query.extend(args.search.as_deref().map(|text| ("search", text)));
-        if position.at.is_some() {
-            query.push(("cursor", &cursor));
-        }
-        let page: LogsV2 = client
-            .get_with(&["v2", "sandboxes", id, "logs"], &query)
-            .await?;
-        let full = page.logs.len() == PAGE;
-        let fresh = position.advance(page.logs);
+        let query = LogQuery {
+            level: Some(args.level.into()),
+            search: args.search.as_deref(),
+            since: position.at.map(Timestamp::as_millisecond),
+            limit: None,
+        };
+        let page = client.sandbox(id).logs(&query).await?;
+        let full = page.len() == PAGE;
+        let fresh = position.advance(page);
         for entry in &fresh {
             print_line(&render(entry, output)?);
         }

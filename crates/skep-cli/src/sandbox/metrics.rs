@@ -54,7 +54,7 @@ async fn follow_points(client: &Client, id: &str, output: OutputArgs) -> Result<
 }
 
 async fn points(client: &Client, id: &str) -> Result<Vec<Metric>, CliError> {
-    Ok(client.get(&["sandboxes", id, "metrics"]).await?)
+    Ok(client.sandbox(id).metrics().await?)
 }
 
 fn row(point: &Metric) -> Vec<String> {

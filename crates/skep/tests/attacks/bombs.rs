@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use skep_client::{ExecEvent, ExecOptions, ExecStream};
+use skep_client::{Command, CommandEvent, CommandStream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -83,11 +83,9 @@ impl Bomb {
 pub(crate) async fn flood(product: &Product, sentinels: &Sentinels) -> Result<String, String> {
     let mut scene = Scene::new(product, sentinels).await;
     let (offender, neighbour) = (scene.offender.clone(), scene.neighbour.clone());
-    let agent = offender.client.agent(&offender.id, Some(&offender.token));
     let script = format!("head -c {FLOOD} /dev/zero; echo over > /tmp/over");
-    let arguments = ["-c".to_owned(), script];
-    let options = ExecOptions::default();
-    let mut events = agent.exec("sh", &arguments, &options).await.unwrap();
+    let flood = Command::new("sh").args(["-c", &script]);
+    let mut events = offender.sandbox().commands().start(flood).await.unwrap();
     let start = Instant::now();
     scene.watch(read_some(&mut events)).await;
     let seconds = start.elapsed().as_secs_f64();
@@ -118,11 +116,11 @@ pub(crate) async fn flood(product: &Product, sentinels: &Sentinels) -> Result<St
         .await
 }
 
-async fn read_some(events: &mut ExecStream) -> u64 {
+async fn read_some(events: &mut CommandStream) -> u64 {
     let mut arrived = 0;
     while arrived < READ_OF_FLOOD {
         match events.next().await.unwrap() {
-            Some(ExecEvent::Stdout(bytes)) => arrived += u64::try_from(bytes.len()).unwrap(),
+            Some(CommandEvent::Stdout(bytes)) => arrived += u64::try_from(bytes.len()).unwrap(),
             Some(_) => {}
             None => panic!("the stream ended after {arrived} bytes"),
         }

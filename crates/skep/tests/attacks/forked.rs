@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use skep_client::{ContextRef, InterpreterError, RunOptions};
-use skep_wire::interpreter::AnswerLine;
+use skep_client::{ClientError, ContextRef, RunOptions};
 
 use crate::attack::{Attack, helper};
 use crate::product::{Product, Zygotes};
@@ -31,7 +30,7 @@ pub(crate) async fn against(
         let first = product.create_for(client, sentinels).await;
         product.wait_for_zygotes(count).await;
         targets.push(product.create_for(client, sentinels).await);
-        client.delete(&["sandboxes", &first.id]).await.unwrap();
+        client.sandbox(&first.id).kill().await.unwrap();
     }
     let [attacker, accomplice] = &targets[..] else {
         unreachable!("there are two teams");
@@ -53,22 +52,15 @@ pub(crate) async fn against(
 }
 
 /// Output of code in the kernel of a sandbox.
-async fn run(target: &Target, code: &str) -> Result<String, InterpreterError> {
-    let interpreter = target.client.interpreter(&target.id, Some(&target.token));
+async fn run(target: &Target, code: &str) -> Result<String, ClientError> {
+    let options = RunOptions {
+        env: target.surroundings.clone(),
+        ..RunOptions::default()
+    };
+    let interpreter = target.sandbox().interpreter(ContextRef::Language("python"));
     let running = async {
-        let options = RunOptions {
-            env: target.surroundings.clone(),
-            ..RunOptions::default()
-        };
-        let place = ContextRef::Language("python");
-        let mut execution = interpreter.execute(code, place, &options).await?;
-        let mut said = String::new();
-        while let Some(line) = execution.next().await? {
-            if let AnswerLine::Stdout { text, .. } = line {
-                said.push_str(&text);
-            }
-        }
-        Ok(said)
+        let execution = interpreter.execute(code, &options).await?;
+        Ok(execution.output().await?.stdout)
     };
     let ran = tokio::time::timeout(TIMEOUT, running).await;
     ran.expect("code ends in time")

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
-use skep_client::{Client, ClientError};
+use skep_client::ClientError;
+use skep_telemetry::Chain;
 
-use crate::product::{Created, Product};
+use crate::product::{Product, create};
 use crate::target::Target;
 
 /// The disk of the server, in MiB.
@@ -34,9 +34,11 @@ enum Neighbour {
 pub(crate) async fn check() -> Result<String, String> {
     let (taken, refused, neighbour) = attack(true).await;
     let (control_taken, _, control) = attack(false).await;
-    let refusal = refused.as_ref().map(ToString::to_string);
-    let is_told = matches!(&refused, Some(ClientError::Refused { status: 503, message })
-        if message.contains("disk space"));
+    let refusal = refused.as_ref().map(|error| Chain(error).to_string());
+    let is_told = refused.is_some_and(|error| error.status() == Some(503))
+        && refusal
+            .as_ref()
+            .is_some_and(|text| text.contains("disk space"));
     let report = format!(
         "{taken} sandboxes, then {refusal:?}, neighbour {neighbour:?}; without admission \
          {control_taken}, neighbour {control:?}"
@@ -58,12 +60,14 @@ async fn attack(admission: bool) -> (u32, Option<ClientError>, Neighbour) {
              disk_per_sandbox_mib = {SANDBOX}\n"
         ),
     );
-    let victim = create(&product.client).await.expect("the machine is empty");
+    let victim = create(&product.client, "base", &BTreeMap::new())
+        .await
+        .expect("the machine is empty");
     let mallory = product.add_team("mallory");
     let mut taken = 0;
     let mut refused = None;
     while taken < MOST && refused.is_none() {
-        match create(&mallory).await {
+        match create(&mallory, "base", &BTreeMap::new()).await {
             Ok(sandbox) => {
                 taken += 1;
                 // It ends when there is no more, whoever says so.
@@ -78,17 +82,6 @@ async fn attack(admission: bool) -> (u32, Option<ClientError>, Neighbour) {
     };
     product.finish().await;
     (taken, refused, neighbour)
-}
-
-async fn create(client: &Client) -> Result<Target, ClientError> {
-    let body = json!({"templateID": "base", "timeout": 900, "secure": true});
-    let created: Created = client.post(&["sandboxes"], &body).await?;
-    Ok(Target {
-        client: client.clone(),
-        id: created.id,
-        token: created.token,
-        surroundings: BTreeMap::new(),
-    })
 }
 
 /// Writes what a sandbox may and says whether the disk has it.

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use skep_types::TemplateImage;
-use skep_wire::rest::SandboxRecord;
 
 use crate::attack::helper;
 use crate::control::{Control, Weakened};
@@ -98,13 +97,13 @@ impl Queue {
 
 /// Waits for the end of a sandbox and returns its reason.
 async fn end_reason(product: &Product, target: &Target) -> String {
-    let (path, all) = (["skep", "sandboxes"], [("all", "true")]);
     skep_testkit::wait_until(TIMEOUT, async || {
-        let records: Vec<SandboxRecord> = product.client.get_with(&path, &all).await.unwrap();
-        let mut records = records.into_iter();
-        let record = records.find(|record| record.sandbox_id == target.id);
-        let reason = record.and_then(|record| record.end_reason);
-        reason.ok_or("nobody has ended it")
+        let records = product.client.sandboxes().records(true).await.unwrap();
+        records
+            .into_iter()
+            .find(|record| record.sandbox_id == target.id)
+            .and_then(|record| record.end_reason)
+            .ok_or("nobody has ended it")
     })
     .await
 }

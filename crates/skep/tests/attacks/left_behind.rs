@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
 use rustix::process::{Pid, Signal, kill_process};
-use serde::Deserialize;
 
 use crate::product::Product;
 use crate::sentinels::Sentinels;
@@ -41,12 +40,6 @@ const ENDS: [End; 5] = [
     End::AgentKilled,
     End::Unwanted,
 ];
-
-#[derive(Deserialize)]
-struct Listed {
-    #[serde(rename = "sandboxID")]
-    id: String,
-}
 
 /// Runs the cycles and compares what there was with what there is.
 pub(crate) async fn check(product: &Product, sentinels: &Sentinels) -> Result<String, String> {
@@ -107,11 +100,7 @@ async fn cycle(product: &Product, sentinels: &Sentinels, end: End, delay: Durati
         End::AgentKilled => {
             kill_agent(product, &target);
             skep_testkit::wait_until(TIMEOUT, async || {
-                let answer = product
-                    .client
-                    .get::<serde_json::Value>(&["sandboxes", &target.id])
-                    .await;
-                match answer {
+                match product.client.sandbox(&target.id).info().await {
                     Err(error) if error.is_not_found() => Ok(()),
                     other => Err(format!("{other:?}")),
                 }
@@ -159,9 +148,9 @@ fn at_rest(product: &Product) -> Count {
 /// moment after the last process, and what nobody wanted may still have started.
 async fn settled(product: &Product, before: &Count) -> Count {
     skep_testkit::wait_until(TIMEOUT, async || {
-        let listed: Vec<Listed> = product.client.get(&["sandboxes"]).await.unwrap();
+        let listed = product.client.sandboxes().list().await.unwrap();
         for sandbox in listed {
-            product.try_kill(&sandbox.id).await;
+            product.try_kill(&sandbox.sandbox_id).await;
         }
         let now = count(product);
         if now == *before {

@@ -1,13 +1,12 @@
 //! The product: a running `skep serve`.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
-use skep_client::Client;
+use skep_client::{Client, ClientError, NewSandbox, ServerCommand, ServerProcess};
 use skep_native::{Native, NativeConfig};
 use skep_wire::agent::AGENT_PORT;
 use tempfile::TempDir;
@@ -16,13 +15,16 @@ use crate::sentinels::Sentinels;
 use crate::target::Target;
 use crate::world;
 
+/// Time limit for a stop in good order.
+const STOP: Duration = Duration::from_secs(120);
+
 /// A template that has a zygote.
 pub(crate) const WITH_ZYGOTE: &str = "code-interpreter-slim";
 
 /// A server and its data.
 #[derive(Debug)]
 pub(crate) struct Product {
-    server: Child,
+    server: ServerProcess,
     pub(crate) client: Client,
     /// Address that the server listens on.
     pub(crate) address: String,
@@ -57,23 +59,8 @@ impl Zygotes {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Ready {
-    api_url: String,
-    api_key: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct NewTeam {
     api_key: String,
-}
-
-#[derive(Deserialize)]
-pub(crate) struct Created {
-    #[serde(rename = "sandboxID")]
-    pub(crate) id: String,
-    #[serde(rename = "envdAccessToken")]
-    pub(crate) token: String,
 }
 
 impl Product {
@@ -128,23 +115,20 @@ impl Product {
             world::RESOLVER.ip()
         );
         std::fs::write(&config, text).unwrap();
-        let mut server = Command::new(env!("CARGO_BIN_EXE_skep"))
-            .arg("--config")
-            .arg(&config)
-            .arg("--data-dir")
-            .arg(data.path().join("data"))
-            .args(["serve", "--json", "--listen", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .spawn()
+        let log = std::fs::File::options()
+            .create_new(true)
+            .append(true)
+            .read(true)
+            .open(data.path().join("log"))
             .unwrap();
-        let mut line = String::new();
-        let output = server.stdout.take().unwrap();
-        BufReader::new(output).read_line(&mut line).unwrap();
-        let ready: Ready = serde_json::from_str(&line).unwrap();
+        let server = ServerCommand::new(env!("CARGO_BIN_EXE_skep"), data.path().join("data"))
+            .config(config)
+            .start(log)
+            .unwrap();
         Self {
+            client: server.client().unwrap(),
+            address: server.address().unwrap().to_string(),
             server,
-            client: Client::new(&ready.api_url, &ready.api_key).unwrap(),
-            address: ready.api_url.trim_start_matches("http://").to_owned(),
             has_zygote,
             data,
             has_own_disk: false,
@@ -187,7 +171,7 @@ impl Product {
 
     /// Value of a metric of the server.
     pub(crate) async fn counted(&self, name: &str) -> u64 {
-        let text = self.client.get_text(&["skep", "metrics"]).await.unwrap();
+        let text = self.client.server_metrics().await.unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(name));
         line.unwrap().trim().parse().unwrap()
     }
@@ -235,34 +219,24 @@ impl Product {
         variables: &BTreeMap<String, String>,
     ) -> Target {
         let template = if self.has_zygote { WITH_ZYGOTE } else { "base" };
-        let body = serde_json::json!({
-            "templateID": template, "timeout": 900, "secure": true, "envVars": variables,
-        });
-        let created: Created = client.post(&["sandboxes"], &body).await.unwrap();
-        let mut surroundings = sentinels.surroundings();
-        surroundings.insert("ATTACK_TOKEN".into(), created.token.clone());
+        let mut target = create(client, template, variables).await.unwrap();
+        let surroundings = &mut target.surroundings;
+        surroundings.extend(sentinels.surroundings());
+        surroundings.insert("ATTACK_TOKEN".into(), target.token.clone());
         surroundings.insert(
             "ATTACK_FILES".into(),
             format!("http://127.0.0.1:{AGENT_PORT}"),
         );
-        Target {
-            client: client.clone(),
-            id: created.id,
-            token: created.token,
-            surroundings,
-        }
+        target
     }
 
     pub(crate) async fn kill(&self, target: &Target) {
-        self.client
-            .delete(&["sandboxes", &target.id])
-            .await
-            .unwrap();
+        self.client.sandbox(&target.id).kill().await.unwrap();
     }
 
     /// Kills a sandbox that may be gone; says whether it was not.
     pub(crate) async fn try_kill(&self, id: &str) -> bool {
-        match self.client.delete(&["sandboxes", id]).await {
+        match self.client.sandbox(id).kill().await {
             Ok(()) => true,
             Err(error) if error.is_not_found() => false,
             Err(error) => panic!("{}", skep_telemetry::Chain(&error)),
@@ -271,7 +245,7 @@ impl Product {
 
     /// The server's entry in `/proc`.
     pub(crate) fn process(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}", self.server.id()))
+        PathBuf::from(format!("/proc/{}", self.server.pid()))
     }
 
     /// The processes of the agent of a sandbox.
@@ -327,15 +301,37 @@ impl Product {
     }
 
     /// Stops the server, which ends its sandboxes, and takes what is left off the host.
-    pub(crate) async fn finish(mut self) {
-        let pid = Pid::from_child(&self.server);
-        kill_process(pid, Signal::TERM).unwrap();
-        self.server.wait().unwrap();
-        dismantle(&self.data()).await;
+    pub(crate) async fn finish(self) {
+        let data = self.data();
+        self.server.stop(STOP).unwrap();
+        dismantle(&data).await;
         if self.has_own_disk {
-            run(Command::new("umount").arg("-l").arg(self.data()));
+            run(Command::new("umount").arg("-l").arg(data));
         }
     }
+}
+
+/// A new sandbox, without surroundings yet.
+pub(crate) async fn create(
+    client: &Client,
+    template: &str,
+    variables: &BTreeMap<String, String>,
+) -> Result<Target, ClientError> {
+    let new = NewSandbox {
+        template_id: template.to_owned(),
+        timeout: Some(900),
+        secure: Some(true),
+        env_vars: Some(variables.clone()),
+        ..NewSandbox::default()
+    };
+    let sandbox = client.sandboxes().create(&new).await?;
+    let token = sandbox.access_token().await?;
+    Ok(Target {
+        client: client.clone(),
+        id: sandbox.id().to_owned(),
+        token: token.expect("it was asked for").to_owned(),
+        surroundings: BTreeMap::new(),
+    })
 }
 
 fn run(command: &mut Command) {

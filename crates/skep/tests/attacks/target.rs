@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use skep_client::{Client, ClientError, ExecEvent, ExecOptions};
+use skep_client::{Client, ClientError, Command, Sandbox};
 
 use crate::attack::helper;
 
@@ -78,28 +78,24 @@ impl Target {
         command: &str,
         arguments: &[String],
     ) -> Result<Ran, ClientError> {
-        let options = ExecOptions {
-            user: Some(user.to_owned()),
-            cwd: Some("/".into()),
-            env: self.surroundings.clone(),
-        };
-        let agent = self.client.agent(&self.id, Some(&self.token));
-        let mut events = agent.exec(command, arguments, &options).await?;
-        let (mut stdout, mut stderr, mut code) = (Vec::new(), Vec::new(), -1);
-        while let Some(event) = events.next().await? {
-            match event {
-                ExecEvent::Started(_) => {}
-                ExecEvent::Stdout(bytes) | ExecEvent::Terminal(bytes) => stdout.extend(bytes),
-                ExecEvent::Stderr(bytes) => stderr.extend(bytes),
-                ExecEvent::Ended { code: ended, .. } => code = ended,
-            }
-        }
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let command = Command::new(command)
+            .args(arguments)
+            .user(user)
+            .cwd("/")
+            .envs(&self.surroundings);
+        let output = self.sandbox().commands().run(command).await?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok(Ran {
-            stdout: text(stdout),
-            stderr: text(stderr),
-            code,
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+            code: output.code,
         })
+    }
+
+    /// The sandbox, as the client knows it.
+    pub(crate) fn sandbox(&self) -> Sandbox {
+        let sandbox = self.client.sandbox(&self.id);
+        sandbox.with_access_token(Some(&self.token))
     }
 
     /// Starts to make contexts without end, so that kernels are forked with the sandbox's

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
-use skep_client::ClientError;
 use skep_testkit::Frozen;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -94,8 +93,8 @@ pub(crate) async fn undead(product: &Product, sentinels: &Sentinels) -> Result<S
 /// Kills a sandbox that does not die, twice, and looks at what the server says of it.
 async fn look(product: &Product, target: &Target) -> Result<(), String> {
     for attempt in ["first", "second"] {
-        match product.client.delete(&["sandboxes", &target.id]).await {
-            Err(ClientError::Refused { status: 503, .. }) => {}
+        match product.client.sandbox(&target.id).kill().await {
+            Err(error) if error.status() == Some(503) => {}
             other => return Err(format!("the {attempt} kill was answered: {other:?}")),
         }
     }
@@ -107,8 +106,7 @@ async fn look(product: &Product, target: &Target) -> Result<(), String> {
     if !health.contains(r#"{"status":"degraded"}"#) {
         return Err(format!("the server says that it is well: {health}"));
     }
-    let seen: Result<serde_json::Value, _> = product.client.get(&["sandboxes", &target.id]).await;
-    match seen {
+    match product.client.sandbox(&target.id).info().await {
         Err(error) if error.is_not_found() => Ok(()),
         other => Err(format!("it is still offered: {other:?}")),
     }
@@ -127,7 +125,7 @@ async fn health(product: &Product) -> String {
 
 /// Number of stuck sandboxes in the server's metrics.
 async fn stuck(product: &Product) -> Option<String> {
-    let text = product.client.get_text(&["skep", "metrics"]).await.ok()?;
+    let text = product.client.server_metrics().await.ok()?;
     let name = "skep_sandboxes_stuck{kind=\"sandbox\"} ";
     let value = text.lines().find_map(|line| line.strip_prefix(name));
     value.map(str::to_owned)

@@ -1,7 +1,8 @@
 //! The command line, against a real server.
 
 use serde_json::Value;
-use skep_wire::rest::{NewSandbox, Sandbox};
+use skep_client::NewSandbox;
+use skep_telemetry::Chain;
 
 use crate::installation::Installation;
 
@@ -26,8 +27,8 @@ async fn create(installation: &Installation) -> String {
         ..NewSandbox::default()
     };
     let client = installation.client();
-    let sandbox: Sandbox = client.post(&["v2", "sandboxes"], &body).await.unwrap();
-    sandbox.sandbox_id
+    let sandbox = client.sandboxes().create(&body).await.unwrap();
+    sandbox.id().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,20 +133,17 @@ async fn a_team_has_a_key_and_limits_of_its_own_and_sees_nothing_of_others() {
         template_id: "base".to_owned(),
         ..NewSandbox::default()
     };
-    let path = ["v2", "sandboxes"];
-    let refused = client.post::<Sandbox>(&path, &body).await.unwrap_err();
-    assert!(refused.to_string().contains('0'), "{refused}");
+    let create = async || client.sandboxes().create(&body).await;
+    let refused = Chain(&create().await.unwrap_err()).to_string();
+    assert!(refused.contains('0'), "{refused}");
 
     let limits = ["team", "limits", "guests", "--max-sandboxes", "1"];
     assert_eq!(run(&installation, &limits).code, Some(0));
-    client.post::<Sandbox>(&path, &body).await.unwrap();
+    create().await.unwrap();
     let block = ["team", "block", "guests", "they owe us cake"];
     assert_eq!(run(&installation, &block).code, Some(0));
-    let refused = client.post::<Sandbox>(&path, &body).await.unwrap_err();
-    assert!(
-        refused.to_string().contains("they owe us cake"),
-        "{refused}"
-    );
+    let refused = Chain(&create().await.unwrap_err()).to_string();
+    assert!(refused.contains("they owe us cake"), "{refused}");
 
     let teams = run(&installation, &["team", "list", "--json"]).out;
     let teams: Value = serde_json::from_str(&teams).unwrap();

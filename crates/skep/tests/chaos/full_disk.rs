@@ -5,9 +5,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use skep_client::{Client, ClientError, ExecEvent, ExecOptions};
+use skep_client::{Client, ClientError, Command, NewSandbox, Sandbox};
 use skep_testkit::wait_until;
-use skep_wire::rest::{NewSandbox, Sandbox, SandboxRecord};
 
 use crate::installation::Installation;
 
@@ -57,34 +56,26 @@ async fn create(client: &Client) -> Result<Sandbox, ClientError> {
         timeout: Some(3600),
         ..NewSandbox::default()
     };
-    client.post(&["v2", "sandboxes"], &body).await
+    client.sandboxes().create(&body).await
 }
 
 /// Runs a script and says how it ended.
-async fn run(client: &Client, sandbox: &Sandbox, script: &str) -> Result<i32, ClientError> {
-    let agent = client.agent(&sandbox.sandbox_id, sandbox.envd_access_token.as_deref());
-    let arguments = ["-c".to_owned(), script.to_owned()];
-    let options = ExecOptions::default();
-    let mut stream = agent.exec("sh", &arguments, &options).await?;
-    let mut code = -1;
-    while let Some(event) = stream.next().await? {
-        if let ExecEvent::Ended { code: ended, .. } = event {
-            code = ended;
-        }
-    }
-    Ok(code)
+async fn run(sandbox: &Sandbox, script: &str) -> Result<i32, ClientError> {
+    let command = Command::new("sh").args(["-c", script]);
+    Ok(sandbox.commands().run(command).await?.code)
 }
 
 async fn reason(client: &Client, sandbox: &Sandbox) -> Option<String> {
-    let path = ["skep", "sandboxes"];
-    let records: Vec<SandboxRecord> = client.get_with(&path, &[("all", "true")]).await.unwrap();
-    let mut records = records.into_iter();
-    let record = records.find(|record| record.sandbox_id == sandbox.sandbox_id);
-    record.unwrap().end_reason
+    let records = client.sandboxes().records(true).await.unwrap();
+    records
+        .into_iter()
+        .find(|record| record.sandbox_id == sandbox.id())
+        .unwrap()
+        .end_reason
 }
 
 async fn metric(client: &Client, name: &str) -> Option<f64> {
-    let text = client.get_text(&["skep", "metrics"]).await.unwrap();
+    let text = client.server_metrics().await.unwrap();
     let mut lines = text.lines();
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
 }
@@ -97,11 +88,11 @@ async fn a_disk_that_fills_up_refuses_new_sandboxes_and_loses_nothing_of_the_rec
     let writer = create(&client).await.unwrap();
     // A sandbox that fills its own disk is told so and lives.
     let own = "head -c 200M /dev/zero > /var/tmp/own; test $? != 0 && rm /var/tmp/own";
-    assert_eq!(run(&client, &quiet, own).await.unwrap(), 0);
+    assert_eq!(run(&quiet, own).await.unwrap(), 0);
 
     let filler = Filler::leaving(&installation.data_dir(), LITTLE);
     let refused = wait_until(TIMEOUT, async || match create(&client).await {
-        Ok(sandbox) => Err(format!("{} was admitted", sandbox.sandbox_id)),
+        Ok(sandbox) => Err(format!("{} was admitted", sandbox.id())),
         Err(error) => Ok(error),
     })
     .await;
@@ -114,7 +105,7 @@ async fn a_disk_that_fills_up_refuses_new_sandboxes_and_loses_nothing_of_the_rec
     // What those that run write all the same is lost, and they end for that reason.
     let write = "head -c 100M /dev/urandom > /var/tmp/lost; sync";
     // It may be cut off by its end.
-    let _wrote = run(&client, &writer, write).await;
+    let _wrote = run(&writer, write).await;
     wait_until(TIMEOUT, async || {
         let reason = reason(&client, &writer).await;
         match reason.as_deref() {
@@ -123,14 +114,11 @@ async fn a_disk_that_fills_up_refuses_new_sandboxes_and_loses_nothing_of_the_rec
         }
     })
     .await;
-    assert_eq!(run(&client, &quiet, "true").await.unwrap(), 0);
+    assert_eq!(run(&quiet, "true").await.unwrap(), 0);
 
     // Not a byte is left, and the database still takes the end of a sandbox.
     filler.fill();
-    client
-        .delete(&["sandboxes", &quiet.sandbox_id])
-        .await
-        .unwrap();
+    quiet.kill().await.unwrap();
     installation.kill();
     installation.restart();
     let client = installation.client();
@@ -143,7 +131,7 @@ async fn a_disk_that_fills_up_refuses_new_sandboxes_and_loses_nothing_of_the_rec
         created.map_err(|error| skep_telemetry::Chain(&error).to_string())
     })
     .await;
-    assert_eq!(run(&client, &again, "true").await.unwrap(), 0);
+    assert_eq!(run(&again, "true").await.unwrap(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,18 +2,14 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
-use skep_client::Client;
+use skep_client::{Client, ServerCommand, ServerProcess};
 use skep_native::{Native, NativeConfig};
-use skep_testkit::wait_for;
 use tempfile::TempDir;
 
 /// Time limit for a stop in good order.
@@ -53,20 +49,13 @@ pub(crate) struct Installation {
     folder: TempDir,
     executable: PathBuf,
     address: SocketAddr,
-    server: Option<Running>,
+    server: Option<ServerProcess>,
     /// Log filter of the server, as tracing directives.
     directives: &'static str,
     /// Template cache of the server.
     cache: OsString,
     /// True if its data is on a disk of its own.
     has_own_disk: bool,
-}
-
-/// A server that has said that it is ready.
-#[derive(Debug)]
-struct Running {
-    process: Child,
-    api_key: String,
 }
 
 impl Installation {
@@ -133,45 +122,27 @@ impl Installation {
         let log = fs::File::options()
             .create(true)
             .append(true)
+            .read(true)
             .open(self.log_file())
             .unwrap();
-        let mut process = self
-            .command()
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let stdout = process.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut line).unwrap();
-        let ready: Value = serde_json::from_str(&line)
-            .unwrap_or_else(|error| panic!("no ready line ({error}): {line:?}\n{}", self.log()));
-        let url = ready["apiUrl"].as_str().unwrap();
-        self.address = url.strip_prefix("http://").unwrap().parse().unwrap();
-        let api_key = ready["apiKey"].as_str().unwrap().to_owned();
-        self.server = Some(Running { process, api_key });
+        let server = self.command().start(log).unwrap();
+        self.address = server.address().unwrap();
+        self.server = Some(server);
     }
 
     /// Tries to start a second server beside the first.
     pub(crate) fn start_second(&self) -> Output {
-        self.command().output().unwrap()
+        self.command().command().output().unwrap()
     }
 
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.executable);
-        command
-            .args(["serve", "--json", "--listen", &self.address.to_string()])
-            .arg("--data-dir")
-            .arg(self.data_dir())
-            .arg("--cache-dir")
-            .arg(&self.cache)
-            .arg("--config")
-            .arg(self.config_file())
+    fn command(&self) -> ServerCommand {
+        ServerCommand::new(&self.executable, self.data_dir())
+            .listen(self.address)
+            .cache_dir(&self.cache)
+            .config(self.config_file())
             .env("SKEP_LOG", self.directives)
             // What is asked for is made ready soon enough; nothing else is to cost time.
             .env("SKEP_POOL_WARM", "")
-            .stdin(Stdio::null());
-        command
     }
 
     /// A client command of this installation.
@@ -199,38 +170,34 @@ impl Installation {
 
     /// Kills the server as `kill -9` does.
     pub(crate) fn kill(&mut self) {
-        let mut server = self.server.take().expect("a server runs");
-        server.process.kill().unwrap();
-        server.process.wait().unwrap();
+        self.server.take().expect("a server runs").kill().unwrap();
     }
 
-    /// Asks the server to stop, and waits until it has.
-    pub(crate) fn stop(&mut self) -> ExitStatus {
-        let mut server = self.server.take().expect("a server runs");
-        let pid = Pid::from_child(&server.process);
-        kill_process(pid, Signal::TERM).unwrap();
-        wait_for(STOP, || {
-            let ended = server.process.try_wait().unwrap();
-            ended.ok_or("the server is still there")
-        })
+    /// Asks the server to stop, and waits until it has ended well.
+    pub(crate) fn stop(&mut self) {
+        let server = self.server.take().expect("a server runs");
+        server.stop(STOP).unwrap();
     }
 
     /// Waits for the end of a server that somebody else has asked to stop, and says whether it
     /// ended well.
     pub(crate) fn stop_was_clean(&mut self) -> bool {
-        let mut server = self.server.take().expect("a server runs");
-        server.process.wait().unwrap().success()
+        let server = self.server.take().expect("a server runs");
+        server.wait(STOP).is_ok()
     }
 
     pub(crate) fn client(&self) -> Client {
-        let server = self.server.as_ref().expect("a server runs");
-        Client::new(&format!("http://{}", self.address), &server.api_key).unwrap()
+        self.running().client().unwrap()
     }
 
     /// URL of the server, and the key of its operator.
     pub(crate) fn address_and_key(&self) -> (String, String) {
-        let server = self.server.as_ref().expect("a server runs");
-        (format!("http://{}", self.address), server.api_key.clone())
+        let server = self.running();
+        (server.url().to_owned(), server.api_key().to_owned())
+    }
+
+    fn running(&self) -> &ServerProcess {
+        self.server.as_ref().expect("a server runs")
     }
 
     /// A client with another key.
@@ -240,7 +207,7 @@ impl Installation {
 
     /// The id of the server's process.
     pub(crate) fn server_pid(&self) -> Option<u32> {
-        self.server.as_ref().map(|server| server.process.id())
+        self.server.as_ref().map(ServerProcess::pid)
     }
 
     pub(crate) fn data_dir(&self) -> PathBuf {
@@ -275,17 +242,15 @@ impl Drop for Installation {
         if std::thread::panicking() {
             eprintln!("{}", self.log());
         }
-        if let Some(mut server) = self.server.take() {
-            server.process.kill().unwrap();
-            server.process.wait().unwrap();
-        }
+        drop(self.server.take());
         let config = NativeConfig::new(self.data_dir(), &self.executable);
         // A thread of its own, because the test itself may run on a runtime.
         let dismantled = std::thread::spawn(|| {
             let runtime = tokio::runtime::Runtime::new().unwrap();
             runtime.block_on(async { Native::start(config).await.unwrap().dismantle().await })
-        });
-        let dismantled = dismantled.join().expect("it does not panic");
+        })
+        .join()
+        .expect("it does not panic");
         if self.has_own_disk {
             run(Command::new("umount").arg("-l").arg(self.data_dir()));
         }

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use skep_client::Client;
+use skep_client::{Client, SandboxRecord, SandboxRecordState as State};
 use skep_telemetry::Chain;
 use skep_testkit::{wait_for, wait_until};
-use skep_wire::rest::{SandboxRecord, SandboxRecordState as State};
 
 use crate::installation::Installation;
 use crate::ledger::{Ledger, ends_after};
@@ -51,9 +50,10 @@ async fn a_server_that_is_killed_at_any_moment_loses_nothing() {
     let asked = Timestamp::now();
     let mut witness = Witness::start(&client).await;
     let ends = ends_after(asked, Duration::from_secs(7200));
+    let token = witness.sandbox.access_token().await.unwrap();
     ledger
         .lock()
-        .created(NOBODY, &witness.id, witness.token.clone(), ends);
+        .created(NOBODY, witness.sandbox.id(), token.map(str::to_owned), ends);
 
     let (mut slowest, mut most) = (Duration::ZERO, 0);
     for _ in 0..rounds() {
@@ -90,7 +90,7 @@ async fn everybody_answers(client: &Client, ledger: &Shared) -> usize {
         all.flat_map(|owner| ledger.living(owner)).collect()
     };
     let answers = join_all(living.iter().map(|id| async move {
-        let answer = client.agent(id, None).health().await;
+        let answer = client.sandbox(id).with_access_token(None).health().await;
         if let Err(error) = answer {
             panic!("{id}: {}", Chain(&error));
         }
@@ -119,13 +119,14 @@ async fn settled(installation: &Installation, client: &Client, ledger: &Shared) 
     .await;
     let foundlings = ledger.lock().check(&records);
     for id in &foundlings {
-        client.delete(&["sandboxes", id]).await.unwrap();
+        client.sandbox(id).kill().await.unwrap();
     }
-    let living = records
+    let living: BTreeSet<_> = records
         .iter()
-        .filter(|record| record.state == State::Running);
-    let living = living.map(|record| record.sandbox_id.clone());
-    let living: BTreeSet<_> = living.filter(|id| !foundlings.contains(id)).collect();
+        .filter(|record| record.state == State::Running)
+        .map(|record| record.sandbox_id.clone())
+        .filter(|id| !foundlings.contains(id))
+        .collect();
     let expected = Traces::of(&living);
     tokio::task::block_in_place(|| {
         wait_for(ENDING, || {
@@ -140,9 +141,5 @@ async fn settled(installation: &Installation, client: &Client, ledger: &Shared) 
 }
 
 async fn records(client: &Client) -> Vec<SandboxRecord> {
-    let query = [("all", "true")];
-    client
-        .get_pages(&["skep", "sandboxes"], &query)
-        .await
-        .unwrap()
+    client.sandboxes().records(true).await.unwrap()
 }

@@ -10,13 +10,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use reqwest::Method;
 use skep_client::{
-    Agent, Client, ContextRef, ExecEvent, ExecOptions, Interpreter, Port, RunOptions,
+    AnswerLine, Client, Command as SandboxCommand, ContextOptions, ContextRef, ExecuteOptions,
+    LimitOptions, NewSandbox, RunOptions, Sandbox,
 };
 use skep_testkit::wait_until;
-use skep_wire::interpreter::{AnswerLine, ContextOptions, ExecuteOptions, LimitOptions};
-use skep_wire::rest::{NewSandbox, Sandbox};
 use tokio::task::JoinSet;
 
 use crate::installation::{CACHE, Installation};
@@ -47,9 +45,7 @@ const VALUES: [&str; 8] = [
 /// A row in a sandbox of its own.
 struct Stage {
     row: Row,
-    interpreter: Interpreter,
-    agent: Agent,
-    port: Port,
+    sandbox: Sandbox,
     /// A second context, in a directory with an odd name.
     other: String,
 }
@@ -142,28 +138,27 @@ fn ensure(is_so: bool, seen: &impl std::fmt::Debug) -> Outcome {
 
 impl Stage {
     async fn make(client: &Client, row: Row) -> Self {
-        let variables = [("V0", VALUES[0]), ("V1", "sandbox")];
-        let variables = variables.into_iter().chain(row.limit);
-        let owned = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let variables = [("V0", VALUES[0]), ("V1", "sandbox")]
+            .into_iter()
+            .chain(row.limit)
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
         let body = NewSandbox {
             template_id: TEMPLATE.to_owned(),
             timeout: Some(600),
-            env_vars: Some(owned.collect()),
+            env_vars: Some(variables.collect()),
             ..NewSandbox::default()
         };
-        let sandbox: Sandbox = client.post(&["v2", "sandboxes"], &body).await.unwrap();
-        let token = sandbox.envd_access_token.as_deref();
-        let interpreter = client.interpreter(&sandbox.sandbox_id, token);
-        let agent = client.agent(&sandbox.sandbox_id, token);
-        assert!(succeeds(&agent, "mkdir", &[FOLDER]).await);
+        let sandbox = client.sandboxes().create(&body).await.unwrap();
+        assert!(succeeds(&sandbox, "mkdir", &[FOLDER]).await);
         let options = ContextOptions::default();
-        let other = interpreter.create_context(row.language, Some(FOLDER), &options);
+        let other = sandbox
+            .contexts()
+            .create(row.language, Some(FOLDER), &options)
+            .await;
         Self {
             row,
-            other: other.await.unwrap().id,
-            interpreter,
-            agent,
-            port: client.port(&sandbox.sandbox_id, 49999, token),
+            other: other.unwrap().id,
+            sandbox,
         }
     }
 
@@ -182,13 +177,13 @@ impl Stage {
         place: ContextRef<'_>,
         options: &RunOptions,
     ) -> Result<Answer, String> {
-        let execution = self.interpreter.execute(code, place, options).await;
+        let execution = self.sandbox.interpreter(place).execute(code, options).await;
         Answer::read(execution.map_err(|error| format!("{error:?}"))?).await
     }
 
     /// Returns true if a command in the sandbox succeeds.
     async fn succeeds(&self, program: &str, arguments: &[&str]) -> bool {
-        succeeds(&self.agent, program, arguments).await
+        succeeds(&self.sandbox, program, arguments).await
     }
 
     async fn variables(&self) -> Outcome {
@@ -227,7 +222,7 @@ impl Stage {
         let seen = self.run_with(self.row.folder, place, &usual).await?;
         ensure(seen.stdout.trim() == FOLDER, &seen)?;
         self.run_with(self.row.keep, place, &usual).await?;
-        let restarted = self.interpreter.restart_context(&self.other).await;
+        let restarted = self.sandbox.contexts().restart(&self.other).await;
         ensure(restarted.is_ok(), &restarted)?;
         let seen = self.run_with(self.row.folder, place, &usual).await?;
         ensure(seen.stdout.trim() == FOLDER, &seen)?;
@@ -240,8 +235,9 @@ impl Stage {
         let place = ContextRef::Language(self.row.language);
         let options = RunOptions::default();
         let started = self
-            .interpreter
-            .execute(self.row.endless, place, &options)
+            .sandbox
+            .interpreter(place)
+            .execute(self.row.endless, &options)
             .await;
         let mut execution = started.map_err(|error| format!("{error:?}"))?;
         loop {
@@ -256,7 +252,7 @@ impl Stage {
             }
         }
         let id = execution.id.clone().ok_or("an execution has an id")?;
-        let interrupted = self.interpreter.interrupt(&id).await;
+        let interrupted = self.sandbox.executions().interrupt(&id).await;
         ensure(interrupted.is_ok(), &interrupted)?;
         let ended = Answer::read(execution).await?;
         ensure(ended.kind() == Some("interrupted"), &ended)?;
@@ -313,7 +309,8 @@ impl Stage {
         let code = self.row.flood.replace("FILE", file);
         let place = ContextRef::Language(self.row.language);
         let options = RunOptions::default();
-        let started = self.interpreter.execute(&code, place, &options).await;
+        let interpreter = self.sandbox.interpreter(place);
+        let started = interpreter.execute(&code, &options).await;
         let execution = started.map_err(|error| format!("{error:?}"))?;
         let id = execution.id.clone().ok_or("an execution has an id")?;
         // Nobody reads: when hardly any processor time is used, the kernel waits. Some have
@@ -342,17 +339,9 @@ impl Stage {
     }
 
     async fn processor_time(&self, execution: &str) -> Result<u64, String> {
-        let path = format!("/executions/{execution}/usage");
-        let request = self.port.request(Method::GET, &path);
-        let response = self
-            .port
-            .send(request)
-            .await
-            .map_err(|error| format!("{error:?}"))?;
-        let text = response.text().await.map_err(|error| error.to_string())?;
-        let usage: serde_json::Value =
-            serde_json::from_str(&text).map_err(|error| error.to_string())?;
-        usage["cpu_us"].as_u64().ok_or(text)
+        let usage = self.sandbox.executions().usage(execution).await;
+        let usage = usage.map_err(|error| format!("{error:?}"))?;
+        usage.cpu_us.ok_or_else(|| format!("{usage:?}"))
     }
 
     async fn parallel(&self) -> Outcome {
@@ -361,10 +350,11 @@ impl Stage {
         let make = self.row.make.replace("FILE", file);
         let options = RunOptions::default();
         let waiting = self
-            .interpreter
-            .execute(&wait, ContextRef::Id(&self.other), &options)
-            .await;
-        let waiting = waiting.map_err(|error| format!("{error:?}"))?;
+            .sandbox
+            .interpreter(ContextRef::Id(&self.other))
+            .execute(&wait, &options)
+            .await
+            .map_err(|error| format!("{error:?}"))?;
         let made = self.run(&make).await?;
         ensure(made.outcome == "ok", &made)?;
         let seen = Answer::read(waiting).await?;
@@ -419,15 +409,7 @@ impl Stage {
 }
 
 /// Returns true if a command in a sandbox succeeds.
-async fn succeeds(agent: &Agent, program: &str, arguments: &[&str]) -> bool {
-    let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
-    let options = ExecOptions::default();
-    let mut command = agent.exec(program, &arguments, &options).await.unwrap();
-    let mut status = None;
-    while let Some(event) = command.next().await.unwrap() {
-        if let ExecEvent::Ended { code, .. } = event {
-            status = Some(code);
-        }
-    }
-    status == Some(0)
+async fn succeeds(sandbox: &Sandbox, program: &str, arguments: &[&str]) -> bool {
+    let command = SandboxCommand::new(program).args(arguments.iter().copied());
+    sandbox.commands().run(command).await.unwrap().code == 0
 }

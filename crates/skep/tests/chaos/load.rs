@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use skep_client::{Client, ClientError, ExecOptions};
+use skep_client::{Cause, Client, ClientError, Command, NewSandbox};
 use skep_telemetry::Chain;
-use skep_wire::rest::{NewSandbox, Sandbox, SetTimeout};
 use tokio::task::JoinSet;
 
 use crate::ledger::{Ledger, ends_after};
@@ -65,11 +64,11 @@ impl Caller {
         loop {
             match self.call().await {
                 Ok(()) => {}
-                Err(ClientError::Unreachable { .. } | ClientError::Lost(_)) => return,
+                Err(error) if error.is_unreachable() || error.is_lost() => return,
                 // Its second is over.
                 Err(error) if error.is_not_found() => {}
                 // The server's answer was cut off in the middle.
-                Err(ClientError::Answer { .. }) => return,
+                Err(error) if matches!(error.cause(), Cause::Answer(_)) => return,
                 Err(error) => panic!("{}", Chain(&error)),
             }
         }
@@ -98,20 +97,18 @@ impl Caller {
             timeout: Some(i64::try_from(lifetime.as_secs()).unwrap()),
             ..NewSandbox::default()
         };
-        let sandbox: Sandbox = self.client.post(&["v2", "sandboxes"], &body).await?;
+        let sandbox = self.client.sandboxes().create(&body).await?;
         let ends = ends_after(asked, lifetime);
-        let Sandbox {
-            sandbox_id: id,
-            envd_access_token: token,
-            ..
-        } = sandbox;
-        self.ledger.lock().created(self.owner, &id, token, ends);
+        let token = sandbox.access_token().await?.map(str::to_owned);
+        self.ledger
+            .lock()
+            .created(self.owner, sandbox.id(), token, ends);
         Ok(())
     }
 
     async fn kill(&self, id: &str) -> Result<(), ClientError> {
         self.ledger.lock().kill_asked(id);
-        self.client.delete(&["sandboxes", id]).await?;
+        self.client.sandbox(id).kill().await?;
         self.ledger.lock().kill_answered(id);
         Ok(())
     }
@@ -119,21 +116,18 @@ impl Caller {
     async fn set_timeout(&self, id: &str) -> Result<(), ClientError> {
         self.ledger.lock().deadline_asked(id);
         let asked = Timestamp::now();
-        let body = SetTimeout {
-            timeout: i64::try_from(LONG.as_secs()).unwrap() + 7,
-        };
-        let path = ["sandboxes", id, "timeout"];
-        self.client.post_silent(&path, &body).await?;
-        let ends = ends_after(asked, LONG + Duration::from_secs(7));
+        let lifetime = LONG + Duration::from_secs(7);
+        self.client.sandbox(id).set_timeout(lifetime).await?;
+        let ends = ends_after(asked, lifetime);
         self.ledger.lock().deadline_answered(id, ends);
         Ok(())
     }
 
     async fn run(&self, id: &str) -> Result<(), ClientError> {
         let token = self.ledger.lock().token(id);
-        let agent = self.client.agent(id, token.as_deref());
+        let sandbox = self.client.sandbox(id).with_access_token(token.as_deref());
         let ran = async {
-            let mut command = agent.exec("true", &[], &ExecOptions::default()).await?;
+            let mut command = sandbox.commands().start(Command::new("true")).await?;
             while command.next().await?.is_some() {}
             Ok(())
         };

@@ -2,42 +2,34 @@
 
 use std::time::Duration;
 
-use skep_client::{Agent, Client, ExecOptions};
+use skep_client::{Client, Command, LogEntry, LogLevel, LogQuery, NewSandbox, Sandbox};
 use skep_testkit::wait_until;
-use skep_wire::rest::{LogEntry, LogLevel, LogsV2, NewSandbox, Sandbox};
 
 use crate::installation::Installation;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-async fn create(client: &Client) -> (String, Agent) {
+async fn create(client: &Client) -> Sandbox {
     let body = NewSandbox {
         template_id: "base".to_owned(),
         timeout: Some(600),
         env_vars: Some([("TOKEN".to_owned(), "secret-variable".to_owned())].into()),
         ..NewSandbox::default()
     };
-    let sandbox: Sandbox = client.post(&["v2", "sandboxes"], &body).await.unwrap();
-    let agent = client.agent(&sandbox.sandbox_id, sandbox.envd_access_token.as_deref());
-    (sandbox.sandbox_id, agent)
+    client.sandboxes().create(&body).await.unwrap()
 }
 
-async fn run(agent: &Agent, script: &str) {
-    let arguments = ["-c".to_owned(), script.to_owned()];
-    let options = ExecOptions::default();
-    let mut command = agent.exec("sh", &arguments, &options).await.unwrap();
-    while command.next().await.unwrap().is_some() {}
+async fn run(sandbox: &Sandbox, script: &str) {
+    let command = Command::new("sh").args(["-c", script]);
+    sandbox.commands().run(command).await.unwrap();
 }
 
-async fn logs(client: &Client, id: &str) -> Vec<LogEntry> {
-    let path = ["v2", "sandboxes", id, "logs"];
-    let query = [("direction", "forward")];
-    let logs: LogsV2 = client.get_with(&path, &query).await.unwrap();
-    logs.logs
+async fn logs(sandbox: &Sandbox) -> Vec<LogEntry> {
+    sandbox.logs(&LogQuery::default()).await.unwrap()
 }
 
-async fn messages(client: &Client, id: &str) -> Vec<String> {
-    let logs = logs(client, id).await.into_iter();
+async fn messages(sandbox: &Sandbox) -> Vec<String> {
+    let logs = logs(sandbox).await.into_iter();
     logs.map(|entry| entry.message).collect()
 }
 
@@ -45,9 +37,9 @@ async fn messages(client: &Client, id: &str) -> Vec<String> {
 async fn what_a_sandbox_said_outlives_its_server_and_itself() {
     let mut installation = Installation::start();
     let client = installation.client();
-    let (id, agent) = create(&client).await;
-    run(&agent, "echo before; echo trouble >&2; exit 3").await;
-    let said = logs(&client, &id).await;
+    let sandbox = create(&client).await;
+    run(&sandbox, "echo before; echo trouble >&2; exit 3").await;
+    let said = logs(&sandbox).await;
     let level_of = |message: &str| {
         let entry = said.iter().find(|entry| entry.message == message);
         entry.map(|entry| entry.level)
@@ -59,38 +51,42 @@ async fn what_a_sandbox_said_outlives_its_server_and_itself() {
 
     installation.kill();
     installation.restart();
-    run(&agent, "echo after").await;
-    let all = messages(&client, &id).await;
+    run(&sandbox, "echo after").await;
+    let all = messages(&sandbox).await;
     assert!(all.contains(&"before".to_owned()) && all.contains(&"after".to_owned()));
 
-    client.delete(&["sandboxes", &id]).await.unwrap();
-    assert_eq!(messages(&client, &id).await, all);
+    sandbox.kill().await.unwrap();
+    assert_eq!(messages(&sandbox).await, all);
     installation.kill();
     installation.restart();
-    assert_eq!(messages(&client, &id).await, all);
+    assert_eq!(messages(&sandbox).await, all);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_ends_in_a_log_of_bounded_size_that_tells_of_its_loss() {
     let installation = Installation::start();
     let client = installation.client();
-    let (id, agent) = create(&client).await;
-    run(&agent, "yes flood | head -c 20000000").await;
+    let sandbox = create(&client).await;
+    run(&sandbox, "yes flood | head -c 20000000").await;
     // The note comes with the next entry that is slow enough.
     wait_until(TIMEOUT, || async {
-        run(&agent, "true").await;
-        let path = ["v2", "sandboxes", &id, "logs"];
-        let query = [("search", "too fast"), ("level", "warn")];
-        let logs: LogsV2 = client.get_with(&path, &query).await.unwrap();
-        if logs.logs.is_empty() {
+        run(&sandbox, "true").await;
+        let query = LogQuery {
+            search: Some("too fast"),
+            level: Some(LogLevel::Warn),
+            ..LogQuery::default()
+        };
+        if sandbox.logs(&query).await.unwrap().is_empty() {
             Err("the loss is not told")
         } else {
             Ok(())
         }
     })
     .await;
-    client.delete(&["sandboxes", &id]).await.unwrap();
-    let kept = installation.data_dir().join(format!("logs/{id}.jsonl"));
+    sandbox.kill().await.unwrap();
+    let kept = installation
+        .data_dir()
+        .join(format!("logs/{}.jsonl", sandbox.id()));
     let size = std::fs::metadata(kept).unwrap().len();
     assert!((1..=1 << 20).contains(&size), "{size}");
 }
@@ -99,12 +95,12 @@ async fn a_flood_ends_in_a_log_of_bounded_size_that_tells_of_its_loss() {
 async fn the_operators_log_holds_nothing_of_what_users_run_send_or_hide() {
     let mut installation = Installation::start_with_log("trace");
     let client = installation.client();
-    let (id, agent) = create(&client).await;
-    run(&agent, "echo secret-output; true secret-code").await;
-    client.delete(&["sandboxes", &id]).await.unwrap();
-    assert!(installation.stop().success());
+    let sandbox = create(&client).await;
+    run(&sandbox, "echo secret-output; true secret-code").await;
+    sandbox.kill().await.unwrap();
+    installation.stop();
     let log = installation.log();
-    assert!(log.contains(&id), "it tells of the sandbox at all");
+    assert!(log.contains(sandbox.id()), "it tells of the sandbox at all");
     let keys = std::fs::read_to_string(installation.data_dir().join("local-key")).unwrap();
     for secret in [
         "secret-variable",

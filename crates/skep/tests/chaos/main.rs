@@ -12,6 +12,7 @@
 
 mod bench;
 mod commands;
+mod examples;
 mod full_disk;
 mod installation;
 mod kills;

@@ -1,12 +1,11 @@
 //! Metrics of the server.
 
-use skep_client::{Client, ExecOptions};
-use skep_wire::rest::{NewSandbox, Sandbox};
+use skep_client::{Client, Command, NewSandbox};
 
 use crate::installation::Installation;
 
 async fn metrics(client: &Client) -> String {
-    client.get_text(&["skep", "metrics"]).await.unwrap()
+    client.server_metrics().await.unwrap()
 }
 
 /// The number behind `name`, with its labels.
@@ -23,17 +22,9 @@ async fn what_happens_is_counted_where_the_operator_looks() {
         template_id: template.to_owned(),
         ..NewSandbox::default()
     };
-    let sandbox: Sandbox = client
-        .post(&["v2", "sandboxes"], &body("base"))
-        .await
-        .unwrap();
-    let (id, token) = (sandbox.sandbox_id, sandbox.envd_access_token);
-    let agent = client.agent(&id, token.as_deref());
-    let mut command = agent
-        .exec("true", &[], &ExecOptions::default())
-        .await
-        .unwrap();
-    while command.next().await.unwrap().is_some() {}
+    let sandbox = client.sandboxes().create(&body("base")).await.unwrap();
+    let ran = sandbox.commands().run(Command::new("true")).await;
+    assert_eq!(ran.unwrap().code, 0);
 
     let text = metrics(&client).await;
     assert_eq!(value(&text, "skep_sandboxes{phase=\"running\"}"), Some(1.0));
@@ -44,7 +35,7 @@ async fn what_happens_is_counted_where_the_operator_looks() {
 
     installation.kill();
     installation.restart();
-    client.delete(&["sandboxes", &id]).await.unwrap();
+    sandbox.kill().await.unwrap();
     let text = metrics(&client).await;
     assert_eq!(value(&text, "skep_sandboxes_adopted_total"), Some(1.0));
     assert_eq!(
@@ -65,8 +56,7 @@ async fn a_sandbox_is_said_to_have_what_it_really_has() {
         template_id: "base".to_owned(),
         ..NewSandbox::default()
     };
-    let sandbox: Sandbox = client.post(&["v2", "sandboxes"], &body).await.unwrap();
-    let path = ["sandboxes", &sandbox.sandbox_id];
-    let detail: skep_wire::rest::SandboxDetail = client.get(&path).await.unwrap();
+    let sandbox = client.sandboxes().create(&body).await.unwrap();
+    let detail = sandbox.info().await.unwrap();
     assert_eq!((detail.listed.cpu_count, detail.listed.memory_mb), (1, 256));
 }

@@ -10,11 +10,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
-use skep_client::{Client, ExecOptions};
+use skep_client::{Client, Command, NewSandbox, Sandbox};
 use skep_store::{Order, Store};
 use skep_testkit::wait_until;
 use skep_types::{AccessToken, EndReason, Ending, Resources, SandboxId, TemplateId, Usage};
-use skep_wire::rest::{ListedSandbox, NewSandbox, Sandbox, SandboxRecord};
 
 use crate::installation::Installation;
 
@@ -49,14 +48,13 @@ fn resident(pid: u32) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-async fn create(client: &Client) -> (String, Option<String>) {
+async fn create(client: &Client) -> Sandbox {
     let body = NewSandbox {
         template_id: "base".to_owned(),
         timeout: Some(3600),
         ..NewSandbox::default()
     };
-    let sandbox: Sandbox = client.post(&["v2", "sandboxes"], &body).await.unwrap();
-    (sandbox.sandbox_id, sandbox.envd_access_token)
+    client.sandboxes().create(&body).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,18 +74,15 @@ async fn many_sandboxes_are_made_listed_reached_adopted_and_expired() {
     );
     eprintln!("server with all: {} KiB", resident(pid));
 
-    let listing = || client.get_pages::<ListedSandbox>(&["v2", "sandboxes"], &[]);
+    let all = client.sandboxes();
+    let listing = || all.list();
     let (listed, took) = timed(listing()).await;
     assert_eq!(listed.unwrap().len(), sandboxes.len());
     eprintln!("list of all: {took:?}");
-    let running = sandboxes.iter().map(|(id, token)| {
-        let agent = client.agent(id, token.as_deref());
+    let running = sandboxes.iter().map(|sandbox| {
         timed(async move {
-            let mut command = agent
-                .exec("true", &[], &ExecOptions::default())
-                .await
-                .unwrap();
-            while command.next().await.unwrap().is_some() {}
+            let ran = sandbox.commands().run(Command::new("true")).await;
+            assert_eq!(ran.unwrap().code, 0);
         })
     });
     let ran: Vec<_> = stream::iter(running).buffered(CALLERS).collect().await;
@@ -98,18 +93,16 @@ async fn many_sandboxes_are_made_listed_reached_adopted_and_expired() {
     let start = Instant::now();
     installation.restart();
     eprintln!("ready again after {:?}", start.elapsed());
-    let health = sandboxes.iter().map(|(id, _)| {
-        let agent = client.agent(id, None);
-        timed(async move { agent.health().await.unwrap() })
-    });
+    let health = sandboxes
+        .iter()
+        .map(|sandbox| timed(async move { sandbox.health().await.unwrap() }));
     let (answers, took) = timed(stream::iter(health).buffered(32).collect::<Vec<_>>()).await;
     assert_eq!(answers.len(), sandboxes.len());
     eprintln!("all answer within {took:?} of that");
 
-    let expiring = sandboxes.iter().map(|(id, _)| async {
-        let path = ["sandboxes", id, "timeout"];
-        let body = skep_wire::rest::SetTimeout { timeout: 1 };
-        client.post_silent(&path, &body).await.unwrap();
+    let expiring = sandboxes.iter().map(|sandbox| async {
+        let second = Duration::from_secs(1);
+        sandbox.set_timeout(second).await.unwrap();
     });
     stream::iter(expiring)
         .buffered(CALLERS)
@@ -135,18 +128,14 @@ async fn ten_thousand_ended_sandboxes_are_listed() {
     installation.restart();
     eprintln!("ready after {:?}", start.elapsed());
     let client = installation.client();
-    let query = [("all", "true")];
-    let path = ["skep", "sandboxes"];
-    let (all, took) = timed(client.get_pages::<SandboxRecord>(&path, &query)).await;
+    let sandboxes = client.sandboxes();
+    let (all, took) = timed(sandboxes.records(true)).await;
     assert_eq!(all.unwrap().len(), RECORDS);
     eprintln!("all pages in {took:?}");
-    let (first, took) = timed(client.get_with::<Vec<SandboxRecord>>(&path, &query)).await;
-    assert_eq!(first.unwrap().len(), 100);
-    eprintln!("first page in {took:?}");
-    let ((id, _), took) = timed(create(&client)).await;
+    let (sandbox, took) = timed(create(&client)).await;
     eprintln!("a create beside them in {took:?}");
-    let (listed, took) = timed(client.get::<Vec<ListedSandbox>>(&["sandboxes"])).await;
-    assert_eq!(listed.unwrap()[0].sandbox_id, id);
+    let (listed, took) = timed(sandboxes.list()).await;
+    assert_eq!(listed.unwrap()[0].sandbox_id, sandbox.id());
     eprintln!("the running ones in {took:?}");
     eprintln!(
         "server: {} KiB",

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
+use skep_client::NewSandbox;
 use skep_testkit::wait_for;
-use skep_wire::rest::{NewSandbox, Sandbox};
 
 use crate::installation::Installation;
 
@@ -116,8 +116,8 @@ async fn a_shell_in_a_sandbox_has_the_size_and_the_keys_and_outlives_the_server(
         ..NewSandbox::default()
     };
     let client = installation.client();
-    let sandbox: Sandbox = client.post(&["v2", "sandboxes"], &body).await.unwrap();
-    let arguments = ["sandbox", "connect", sandbox.sandbox_id.as_str()];
+    let sandbox = client.sandboxes().create(&body).await.unwrap();
+    let arguments = ["sandbox", "connect", sandbox.id()];
     let mut screen = Screen::open(&installation.client_command(&arguments));
     let before = format!("{:?}", tcgetattr(&screen.line).unwrap());
 

@@ -13,9 +13,9 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use parking_lot::Mutex;
 use prost::Message as _;
-use skep_client::{Client, ExecOptions};
+use skep_client::{Command, NewSandbox, Sandbox};
 use skep_testkit::wait_until;
-use skep_wire::rest::{NewSandbox, Sandbox};
+use skep_wire::rest;
 use tokio::net::TcpListener;
 
 use crate::installation::Installation;
@@ -105,12 +105,9 @@ fn traced(endpoint: &str) -> Installation {
     installation
 }
 
-async fn say(client: &Client, sandbox: &Sandbox, word: &str) {
-    let agent = client.agent(&sandbox.sandbox_id, sandbox.envd_access_token.as_deref());
-    let arguments = [word.to_owned()];
-    let options = ExecOptions::default();
-    let mut command = agent.exec("echo", &arguments, &options).await.unwrap();
-    while command.next().await.unwrap().is_some() {}
+async fn say(sandbox: &Sandbox, word: &str) {
+    let command = Command::new("echo").args([word]);
+    sandbox.commands().run(command).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,8 +125,10 @@ async fn the_way_of_a_create_is_told_to_the_collector() {
         .header("x-api-key", &key)
         .header("traceparent", format!("00-{TRACE}-{CALLER}-01"))
         .json(&body);
-    let sandbox: Sandbox = answer.send().await.unwrap().json().await.unwrap();
-    say(&client, &sandbox, "a-hidden-word").await;
+    let created: rest::Sandbox = answer.send().await.unwrap().json().await.unwrap();
+    let token = created.envd_access_token.as_deref();
+    let sandbox = client.sandbox(&created.sandbox_id).with_access_token(token);
+    say(&sandbox, "a-hidden-word").await;
     // Whoever shows nothing is in no trace but the server's own, and cannot hide from it.
     let stranger = |url: String, flags: &str| {
         reqwest::Client::new()
@@ -140,7 +139,7 @@ async fn the_way_of_a_create_is_told_to_the_collector() {
         let listing = stranger(format!("{url}/v2/sandboxes"), flags);
         assert_eq!(listing.send().await.unwrap().status(), 401);
         let visit = stranger(format!("{url}/health"), flags)
-            .header("e2b-sandbox-id", &sandbox.sandbox_id)
+            .header("e2b-sandbox-id", sandbox.id())
             .header("e2b-sandbox-port", "49983");
         assert!(visit.send().await.unwrap().status().is_success());
     }
@@ -190,23 +189,23 @@ async fn the_way_of_a_create_is_told_to_the_collector() {
             "all went well"
         );
     }
-    let id = &sandbox.sandbox_id;
+    let id = &created.sandbox_id;
     assert_eq!(attributes(find("create sandbox"))["skep.sandbox.id"], *id);
-    let paths = spans
+    let paths: Vec<String> = spans
         .iter()
         .filter(|span| span.name == "proxy")
         .map(|span| {
             let proxied = attributes(span);
             assert_eq!(proxied["skep.sandbox.id"], *id);
             proxied["url.path"].clone()
-        });
-    let paths: Vec<String> = paths.collect();
+        })
+        .collect();
     let start = "/process.Process/Start".to_owned();
     assert!(paths.contains(&start), "{paths:?}");
 
-    let token = sandbox.envd_access_token.clone().unwrap();
+    let token = token.unwrap();
     let everything = collector.batches.lock().concat();
-    for secret in ["a-hidden-word", token.as_str(), key.as_str()] {
+    for secret in ["a-hidden-word", token, key.as_str()] {
         let secret = secret.as_bytes();
         let told = everything.windows(secret.len()).any(|part| part == secret);
         assert!(!told, "{secret:?}");
@@ -227,11 +226,11 @@ async fn a_collector_that_is_away_or_silent_changes_nothing() {
             template_id: "base".to_owned(),
             ..NewSandbox::default()
         };
-        let sandbox: Sandbox = client.post(&["v2", "sandboxes"], &body).await.unwrap();
-        say(&client, &sandbox, "word").await;
+        let sandbox = client.sandboxes().create(&body).await.unwrap();
+        say(&sandbox, "word").await;
         let lost = "skep_trace_spans_dropped_total{reason=\"not_delivered\"} ";
         wait_until(TIMEOUT, async || {
-            let text = client.get_text(&["skep", "metrics"]).await.unwrap();
+            let text = client.server_metrics().await.unwrap();
             let count = text.lines().find_map(|line| line.strip_prefix(lost));
             if count.is_some_and(|count| count != "0") {
                 Ok(())
@@ -240,10 +239,7 @@ async fn a_collector_that_is_away_or_silent_changes_nothing() {
             }
         })
         .await;
-        client
-            .delete(&["sandboxes", &sandbox.sandbox_id])
-            .await
-            .unwrap();
-        assert!(installation.stop().success());
+        sandbox.kill().await.unwrap();
+        installation.stop();
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use skep_wire::rest::{NewSandbox, Sandbox};
+use skep_client::NewSandbox;
 
 use crate::installation::{CACHE, Installation};
 use crate::machine::Traces;
@@ -19,8 +19,8 @@ async fn create(installation: &Installation) -> String {
         ..NewSandbox::default()
     };
     let client = installation.client();
-    let sandbox: Sandbox = client.post(&["v2", "sandboxes"], &body).await.unwrap();
-    sandbox.sandbox_id
+    let sandbox = client.sandboxes().create(&body).await.unwrap();
+    sandbox.id().to_owned()
 }
 
 /// Makes what looks like a template cache of this installation alone. The real one is shared with

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use skep_client::{Agent, Client, ClientError, ExecEvent, ExecOptions, ExecStream, TerminalSize};
-use skep_wire::rest::{NewSandbox, Sandbox};
+use skep_client::{
+    Client, ClientError, Command, CommandEvent, CommandStream, NewSandbox, Sandbox, TerminalSize,
+};
 
 /// Counts in lines, some twenty a second.
 const COUNT: &str = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done";
@@ -14,14 +15,13 @@ const SIZE: TerminalSize = TerminalSize { cols: 80, rows: 24 };
 /// A sandbox with running state, and the expected progress of that state.
 #[derive(Debug)]
 pub(crate) struct Witness {
-    pub(crate) id: String,
-    pub(crate) token: Option<String>,
+    pub(crate) sandbox: Sandbox,
     counter: u32,
     counted: u64,
     shell: u32,
     sum: u64,
     /// Listens to the counter until the server is gone.
-    stream: Option<ExecStream>,
+    stream: Option<CommandStream>,
 }
 
 impl Witness {
@@ -31,21 +31,15 @@ impl Witness {
             timeout: Some(7200),
             ..NewSandbox::default()
         };
-        let sandbox: Sandbox = client.post(&["v2", "sandboxes"], &body).await.unwrap();
-        let (id, token) = (sandbox.sandbox_id, sandbox.envd_access_token);
-        let agent = client.agent(&id, token.as_deref());
-        let options = ExecOptions::default();
-        let count = ["-c".to_owned(), COUNT.to_owned()];
-        let mut stream = agent.exec("sh", &count, &options).await.unwrap();
+        let sandbox = client.sandboxes().create(&body).await.unwrap();
+        let count = Command::new("sh").args(["-c", COUNT]);
+        let mut stream = sandbox.commands().start(count).await.unwrap();
         let counter = started(&mut stream).await;
-        let mut terminal = agent
-            .open_terminal("bash", &["--norc".to_owned()], &options, SIZE)
-            .await
-            .unwrap();
+        let shell = Command::new("bash").args(["--norc"]);
+        let mut terminal = sandbox.terminals().open(&shell, SIZE).await.unwrap();
         let shell = started(&mut terminal).await;
         Self {
-            id,
-            token,
+            sandbox,
             counter,
             counted: 0,
             shell,
@@ -60,64 +54,69 @@ impl Witness {
         let cut = loop {
             let event = tokio::time::timeout(EVENT_TIMEOUT, stream.next());
             match event.await.expect("a cut stream does not hang") {
-                Ok(Some(ExecEvent::Stdout(_))) => {}
+                Ok(Some(CommandEvent::Stdout(_))) => {}
                 other => break other,
             }
         };
-        assert!(matches!(cut, Err(ClientError::Lost(_))), "{cut:?}");
+        assert!(cut.as_ref().is_err_and(ClientError::is_lost), "{cut:?}");
     }
 
     /// Another server serves: both programs have gone on and can be connected to again.
     pub(crate) async fn check(&mut self, client: &Client) {
-        let agent = client.agent(&self.id, self.token.as_deref());
-        let mut stream = agent.attach(self.counter).await.unwrap();
+        self.sandbox = self.sandbox.through(client);
+        let commands = self.sandbox.commands();
+        let mut stream = commands.attach(self.counter).await.unwrap();
         assert_eq!(started(&mut stream).await, self.counter);
         let counted = next_count(&mut stream).await;
         assert!(counted > self.counted, "{counted} after {}", self.counted);
         self.counted = counted;
         self.stream = Some(stream);
-        self.check_terminal(&agent).await;
+        self.check_terminal().await;
     }
 
-    async fn check_terminal(&mut self, agent: &Agent) {
-        let mut terminal = agent.attach(self.shell).await.unwrap();
+    async fn check_terminal(&mut self) {
+        let commands = self.sandbox.commands();
+        let mut terminal = commands.attach(self.shell).await.unwrap();
         assert_eq!(started(&mut terminal).await, self.shell);
         self.sum += 1;
         let line = b"x=$((x+1)); echo \"<$x>\"\n";
-        agent.type_in(self.shell, line).await.unwrap();
+        let terminals = self.sandbox.terminals();
+        terminals.type_in(self.shell, line).await.unwrap();
         let expected = format!("<{}>", self.sum);
         let mut shown = String::new();
         while !shown.contains(&expected) {
             match next(&mut terminal).await {
-                ExecEvent::Terminal(bytes) => shown += &String::from_utf8_lossy(&bytes),
+                CommandEvent::Terminal(bytes) => shown += &String::from_utf8_lossy(&bytes),
                 event => panic!("{event:?} after {shown}"),
             }
         }
     }
 }
 
-async fn next(stream: &mut ExecStream) -> ExecEvent {
-    let event = tokio::time::timeout(EVENT_TIMEOUT, stream.next()).await;
-    let event = event.expect("nothing comes").unwrap();
-    event.expect("the stream goes on")
+async fn next(stream: &mut CommandStream) -> CommandEvent {
+    tokio::time::timeout(EVENT_TIMEOUT, stream.next())
+        .await
+        .expect("nothing comes")
+        .unwrap()
+        .expect("the stream goes on")
 }
 
-async fn started(stream: &mut ExecStream) -> u32 {
+async fn started(stream: &mut CommandStream) -> u32 {
     match next(stream).await {
-        ExecEvent::Started(pid) => pid,
+        CommandEvent::Started(pid) => pid,
         event => panic!("{event:?}"),
     }
 }
 
 /// The next whole line of the counter.
-async fn next_count(stream: &mut ExecStream) -> u64 {
+async fn next_count(stream: &mut CommandStream) -> u64 {
     let mut said = String::new();
     loop {
         if let [_cut, line, _rest, ..] = said.split('\n').collect::<Vec<_>>()[..] {
             return line.parse().unwrap();
         }
         match next(stream).await {
-            ExecEvent::Stdout(bytes) => said += std::str::from_utf8(&bytes).unwrap(),
+            CommandEvent::Stdout(bytes) => said += std::str::from_utf8(&bytes).unwrap(),
             event => panic!("{event:?}"),
         }
     }

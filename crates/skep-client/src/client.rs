@@ -1,0 +1,308 @@
+//! The connection to a server, and the calls of its REST API.
+
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Cause, ClientError};
+use crate::keys::ApiKeys;
+use crate::sandbox::Sandbox;
+use crate::sandboxes::Sandboxes;
+
+/// Time limit of a call, unless told otherwise. Creating a sandbox is the longest and is bounded by
+/// the server; a new context may have to wait for its kernel.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time limit for a connection to a server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Length above which the body of a refusal is a page for a browser.
+const LONGEST_REFUSAL: usize = 2000;
+
+/// A connection to one server, with one API key. Cheap to clone.
+#[derive(Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    base: Url,
+    sandbox_domain: Option<String>,
+    api_key: String,
+    call_timeout: Duration,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The key does not belong into a log.
+        formatter
+            .debug_struct("Client")
+            .field("base", &self.base.as_str())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Body of a refusal: `message` from our server, `detail` or plain text from interpreters.
+#[derive(Deserialize)]
+struct Refusal {
+    message: Option<String>,
+    detail: Option<serde_json::Value>,
+}
+
+impl Client {
+    /// A client of the server at `url`, as the owner of `api_key`. Connects on first use.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Address`] if `url` is not one of HTTP, [`Cause::Setup`] if HTTP cannot be set up.
+    pub fn new(url: &str, api_key: &str) -> Result<Self, ClientError> {
+        let failed = |cause| ClientError::new("make a client", cause);
+        let base = Url::parse(url)
+            .ok()
+            .filter(|base| base.has_host() && matches!(base.scheme(), "http" | "https"))
+            .ok_or_else(|| failed(Cause::Address(url.to_owned())))?;
+        // One process-wide choice; an earlier one is as good.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let http = reqwest::Client::builder()
+            .user_agent(concat!("skep/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .build()
+            .map_err(|error| failed(Cause::Setup(error)))?;
+        Ok(Self {
+            http,
+            base,
+            sandbox_domain: None,
+            api_key: api_key.to_owned(),
+            call_timeout: CALL_TIMEOUT,
+        })
+    }
+
+    /// The same client, for a server whose sandboxes have host names `<port>-<id>.<domain>`.
+    /// Without it they are addressed by headers alone, at the server's own address.
+    #[must_use]
+    pub fn with_sandbox_domain(mut self, domain: &str) -> Self {
+        self.sandbox_domain = Some(domain.to_owned());
+        self
+    }
+
+    /// The same client with another time limit of calls. Streams have none: commands, executions
+    /// and files take as long as they take.
+    #[must_use]
+    pub fn with_call_timeout(mut self, timeout: Duration) -> Self {
+        self.call_timeout = timeout;
+        self
+    }
+
+    /// The sandboxes of the key's team: create and list them.
+    pub fn sandboxes(&self) -> Sandboxes<'_> {
+        Sandboxes::new(self)
+    }
+
+    /// The sandbox `id`. Makes no call: whether it exists is seen by the first one that does.
+    pub fn sandbox(&self, id: &str) -> Sandbox {
+        Sandbox::named(self, id)
+    }
+
+    /// The API keys of the key's team.
+    pub fn api_keys(&self) -> ApiKeys<'_> {
+        ApiKeys::new(self)
+    }
+
+    /// The server's answer to a health check, which needs no key.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] if it does not answer.
+    pub async fn health(&self) -> Result<String, ClientError> {
+        self.text("check the health of the server", &["health"])
+            .await
+    }
+
+    /// The metrics of the server, in Prometheus' text format.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`], also if the key is not the operator's.
+    pub async fn server_metrics(&self) -> Result<String, ClientError> {
+        self.text("read the metrics of the server", &["skep", "metrics"])
+            .await
+    }
+
+    async fn text(&self, operation: &str, path: &[&str]) -> Result<String, ClientError> {
+        let request = self.request(Method::GET, self.url(path));
+        let response = self.send(operation, request).await?;
+        response
+            .text()
+            .await
+            .map_err(|error| ClientError::new(operation, Cause::Lost(Some(error))))
+    }
+
+    pub(crate) fn url(&self, path: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        // Segments are encoded one by one, so an id can never become another path.
+        url.path_segments_mut()
+            .expect("checked to have a host")
+            .pop_if_empty()
+            .extend(path);
+        url
+    }
+
+    /// A request to the API, with the key and the time limit of calls.
+    pub(crate) fn request(&self, method: Method, url: Url) -> RequestBuilder {
+        self.http
+            .request(method, url)
+            .header("x-api-key", &self.api_key)
+            .timeout(self.call_timeout)
+    }
+
+    /// A request to a port of a sandbox, without a time limit.
+    pub(crate) fn request_to(
+        &self,
+        (id, port): (&str, u16),
+        method: Method,
+        path: &str,
+    ) -> RequestBuilder {
+        let origin = match &self.sandbox_domain {
+            Some(domain) => format!("{}://{port}-{id}.{domain}", self.base.scheme()),
+            None => self.base.origin().ascii_serialization(),
+        };
+        // An id that is not part of a host name makes a request that fails when it is sent.
+        self.http
+            .request(method, format!("{origin}{path}"))
+            .header("e2b-sandbox-id", id)
+            .header("e2b-sandbox-port", port)
+    }
+
+    pub(crate) fn call_timeout(&self) -> Duration {
+        self.call_timeout
+    }
+
+    /// Sends a request; every status but success is an error.
+    pub(crate) async fn send(
+        &self,
+        operation: &str,
+        request: RequestBuilder,
+    ) -> Result<Response, ClientError> {
+        let failed = |cause| ClientError::new(operation, cause);
+        let response = request.send().await.map_err(|source| {
+            failed(Cause::Unreachable {
+                server: self.base.clone(),
+                source: source.without_url(),
+            })
+        })?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(failed(refusal(response).await))
+    }
+
+    /// Sends a request and reads the answer as JSON.
+    pub(crate) async fn call<T: DeserializeOwned>(
+        &self,
+        operation: &str,
+        request: RequestBuilder,
+    ) -> Result<T, ClientError> {
+        read(operation, self.send(operation, request).await?).await
+    }
+
+    /// Reads a list page by page, to its end.
+    pub(crate) async fn pages<T: DeserializeOwned>(
+        &self,
+        operation: &str,
+        url: &Url,
+    ) -> Result<Vec<T>, ClientError> {
+        let mut all = Vec::new();
+        let mut page = url.clone();
+        loop {
+            let response = self
+                .send(operation, self.request(Method::GET, page))
+                .await?;
+            let next = response
+                .headers()
+                .get("x-next-token")
+                .and_then(|token| token.to_str().ok().map(str::to_owned));
+            all.extend(read::<Vec<T>>(operation, response).await?);
+            let Some(token) = next else {
+                return Ok(all);
+            };
+            page = url.clone();
+            page.query_pairs_mut().append_pair("nextToken", &token);
+        }
+    }
+}
+
+pub(crate) async fn read<T: DeserializeOwned>(
+    operation: &str,
+    response: Response,
+) -> Result<T, ClientError> {
+    response
+        .json()
+        .await
+        .map_err(|error| ClientError::new(operation, Cause::Answer(Box::new(error.without_url()))))
+}
+
+async fn refusal(response: Response) -> Cause {
+    let status: StatusCode = response.status();
+    let message = response.text().await.ok().and_then(|body| reason(&body));
+    Cause::Refused {
+        status: status.as_u16(),
+        message: message.unwrap_or_else(|| format!("the server answered {status}")),
+    }
+}
+
+/// The part of a refusal's body that a person can read.
+fn reason(body: &str) -> Option<String> {
+    match serde_json::from_str::<Refusal>(body) {
+        Ok(Refusal {
+            message: Some(message),
+            ..
+        }) => Some(message),
+        Ok(Refusal { detail, .. }) => {
+            let detail = detail?;
+            let text = detail.as_str().or_else(|| detail[0]["msg"].as_str());
+            text.map(str::to_owned)
+        }
+        Err(_) => {
+            let text = body.trim();
+            let is_readable = (1..LONGEST_REFUSAL).contains(&text.len()) && !text.starts_with('<');
+            is_readable.then(|| text.to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_segment_cannot_leave_its_place() {
+        let client = Client::new("http://127.0.0.1:3000/", "").unwrap();
+        let url = client.url(&["sandboxes", "../keys?x=1"]);
+        assert_eq!(
+            url.as_str(),
+            "http://127.0.0.1:3000/sandboxes/..%2Fkeys%3Fx=1"
+        );
+    }
+
+    #[test]
+    fn an_address_that_is_not_a_servers_is_refused() {
+        for address in ["", "127.0.0.1:3000", "ftp://x", "mailto:a@b"] {
+            let error = Client::new(address, "").unwrap_err();
+            assert!(matches!(error.cause(), Cause::Address(_)), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_read_whoever_wrote_it() {
+        for (body, expected) in [
+            (
+                r#"{"code":404,"message":"no such sandbox"}"#,
+                Some("no such sandbox"),
+            ),
+            (r#"{"detail":"Not Found"}"#, Some("Not Found")),
+            (r#"{"detail":[{"loc":[],"msg":"wrong"}]}"#, Some("wrong")),
+            ("Context x not found", Some("Context x not found")),
+            ("<html>", None),
+            ("", None),
+        ] {
+            assert_eq!(reason(body).as_deref(), expected, "{body}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The sandboxes of a team.
+
+use reqwest::Method;
+use skep_wire::rest::{self, ListedSandbox, NewSandbox, SandboxRecord};
+
+use crate::client::Client;
+use crate::error::ClientError;
+use crate::sandbox::Sandbox;
+
+/// The sandboxes of the team that the client's key belongs to.
+#[derive(Debug, Clone, Copy)]
+pub struct Sandboxes<'a> {
+    client: &'a Client,
+}
+
+impl<'a> Sandboxes<'a> {
+    pub(crate) fn new(client: &'a Client) -> Self {
+        Self { client }
+    }
+
+    /// Creates a sandbox, and returns when its agent can be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// A creation whose future is dropped goes on, and the sandbox lives until its timeout.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`], also if there is no such template, or no room on the host.
+    pub async fn create(&self, new: &NewSandbox) -> Result<Sandbox, ClientError> {
+        let operation = format!("create a sandbox of template `{}`", new.template_id);
+        let url = self.client.url(&["sandboxes"]);
+        let request = self.client.request(Method::POST, url).json(new);
+        let created: rest::Sandbox = self.client.call(&operation, request).await?;
+        Ok(Sandbox::named(self.client, &created.sandbox_id)
+            .with_access_token(created.envd_access_token.as_deref()))
+    }
+
+    /// The sandbox that runs under this ID.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; not found if there is none.
+    pub async fn get(&self, id: &str) -> Result<Sandbox, ClientError> {
+        let detail = self.client.sandbox(id).info().await?;
+        Ok(Sandbox::named(self.client, &detail.listed.sandbox_id)
+            .with_access_token(detail.envd_access_token.as_deref()))
+    }
+
+    /// All sandboxes that run.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]
+    pub async fn list(&self) -> Result<Vec<ListedSandbox>, ClientError> {
+        let url = self.client.url(&["v2", "sandboxes"]);
+        self.client.pages("list sandboxes", &url).await
+    }
+
+    /// Records of the sandboxes that run, or of `all` there ever were, with the reasons of their
+    /// ends and what they used. Only Skep has them.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]
+    pub async fn records(&self, all: bool) -> Result<Vec<SandboxRecord>, ClientError> {
+        let mut url = self.client.url(&["skep", "sandboxes"]);
+        url.query_pairs_mut()
+            .append_pair("all", if all { "true" } else { "false" });
+        self.client.pages("list sandboxes", &url).await
+    }
+}
