@@ -9,12 +9,12 @@ PROFILE ?= release
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 ifeq ($(PROFILE),dev)
-FOLDER := debug
+DIRECTORY := debug
 else
-FOLDER := $(PROFILE)
+DIRECTORY := $(PROFILE)
 endif
-# Cargo builds for a named target, so the executable is in the folder of that name.
-EXECUTABLE = $(or $(CARGO_TARGET_DIR),target)/$(shell rustc -vV | sed -n 's/^host: //p')/$(FOLDER)/skep
+# Cargo builds for a named target, so the executable is in the directory of that name.
+EXECUTABLE = $(or $(CARGO_TARGET_DIR),target)/$(shell rustc -vV | sed -n 's/^host: //p')/$(DIRECTORY)/skep
 # Sandboxes need root; nothing that is compiled does.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env)
 
@@ -27,8 +27,9 @@ up: build ## install, build, and serve on 127.0.0.1:3000 (Ctrl-C ends it)
 	@exec $(SUDO) $(EXECUTABLE) up --listen $(LISTEN)
 
 .PHONY: build
-build: host ## build the executable
+build: host ## build the executable, and `skep-bench` beside it
 	@cargo build --locked --package skep --profile $(PROFILE)
+	@echo "built $(EXECUTABLE)"
 
 .PHONY: test
 test: host-for-tests ## run every check and test, as CI does

@@ -47,8 +47,8 @@ def build():
     if done.returncode != 0:
         sys.exit("the server does not build")
     messages = map(json.loads, done.stdout.splitlines())
-    executables = [message["executable"] for message in messages if message.get("executable")]
-    return pathlib.Path(executables[-1])
+    built = {message["target"]["name"]: message["executable"] for message in messages if message.get("executable")}
+    return pathlib.Path(built["skep"])
 
 
 @contextlib.contextmanager

@@ -32,11 +32,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 use skep_api::Access;
-use skep_cli::{CliError, ExitKind, print_note};
+use skep_cli::{CliError, ExitKind};
 use skep_image::{Cancel, Catalog};
 use skep_launch::Launcher;
 use skep_packages::PackageSettings;
-use skep_telemetry::Chain;
 
 use args::{Cli, Command, ServeArgs, TemplateCommand};
 use config::{Config, ConfigError};
@@ -57,16 +56,9 @@ fn main() -> ExitCode {
     {
         return skep_launch::run();
     }
-    // So does the floor that sandboxes are compared with.
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|argument| argument == skep_bench::FLOOR)
-    {
-        return skep_bench::run_floor();
-    }
     match run(Cli::parse()) {
         Ok(code) => code,
-        Err(error) => report(&error),
+        Err(error) => error.report(),
     }
 }
 
@@ -106,11 +98,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             runtime()?.block_on(command.run(&data_dir))?;
         }
         Command::Bench(args) => {
-            let config = config()?;
-            for template in args.templates() {
-                build_template(&config, template)?;
-            }
-            return bench::run(args, cli.config.as_deref(), config.cache_dir);
+            return bench::run(args, cli.config.as_deref(), &config()?);
         }
         Command::Run { server, run } => {
             let ran = code::run(&cli, config()?, server, (**run).clone());
@@ -271,17 +259,6 @@ fn host_settings() -> Result<PackageSettings, CliError> {
 /// Code that was not run, or not to its end: no exit code of its own may look like this.
 fn not_run(error: &CliError) -> ExitCode {
     const PLATFORM: u8 = 125;
-    report(error);
+    error.report();
     ExitCode::from(PLATFORM)
-}
-
-fn report(error: &CliError) -> ExitCode {
-    print_note(&format!("error: {}", Chain(error.source.as_ref())));
-    for hint in &error.hints {
-        print_note(&format!("hint: {hint}"));
-    }
-    match error.kind {
-        ExitKind::Input => ExitCode::from(1),
-        ExitKind::Failure => ExitCode::from(2),
-    }
 }
