@@ -13,6 +13,7 @@ mod layers;
 mod links;
 mod manifests;
 mod openapi;
+mod page_rows;
 mod places;
 mod rest_page;
 mod rust_tokens;

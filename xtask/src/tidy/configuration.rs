@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::{Fields, GenericArgument, Item, ItemStruct, PathArguments, Type};
 
 use super::Violation;
+use super::page_rows::Listing;
 use crate::tree::Tree;
 
 const RULE: &str = "configuration";
@@ -21,28 +22,13 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         Ok(keys) => keys,
         Err(error) => return vec![Violation::new(RULE, SOURCE, error)],
     };
-    let rows = tree
-        .find(PAGE)
-        .map(|page| rows(&page.text))
-        .unwrap_or_default();
-    let missing = keys
-        .difference(&rows)
-        .map(|key| format!("has no row for `{key}`"));
-    let stale = rows
-        .difference(&keys)
-        .map(|key| format!("has a row for `{key}`, which is no key"));
-    missing
-        .chain(stale)
-        .map(|message| Violation::new(RULE, PAGE, message))
-        .collect()
-}
-
-/// The first cell of each row that names a key.
-fn rows(page: &str) -> BTreeSet<String> {
-    page.lines()
-        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
-        .map(|(key, _)| key.to_owned())
-        .collect()
+    let listing = Listing {
+        rule: RULE,
+        page: PAGE,
+        kind: "key",
+        headings: &[],
+    };
+    listing.compare(tree, &keys)
 }
 
 /// The keys of the configuration, with dots, from the fields of its structures.

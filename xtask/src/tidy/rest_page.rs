@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Violation;
+use super::page_rows::Listing;
 use super::rust_tokens::{Kind, Token, tokens};
 use crate::tree::Tree;
 
@@ -22,33 +23,19 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     };
     let mut promised = routes(&router.text);
     promised.extend(promised_codes(tree));
-    let page = tree.find(PAGE).map_or("", |page| page.text.as_str());
-    let listed = rows(page);
-    let missing = promised
-        .difference(&listed)
-        .map(|name| format!("has no row for `{name}`"));
-    let stale = listed
-        .difference(&promised)
-        .map(|name| format!("has a row for `{name}`, which is not there"));
-    missing
-        .chain(stale)
-        .map(|message| Violation::new(RULE, PAGE, message))
-        .collect()
+    let listing = Listing {
+        rule: RULE,
+        page: PAGE,
+        kind: "route or code",
+        headings: &["error_code"],
+    };
+    listing.compare(tree, &promised)
 }
 
 /// The codes of all errors that callers can get.
 pub(super) fn promised_codes(tree: &Tree) -> BTreeSet<String> {
     let edge = tree.rust_files().filter(|file| file.path.starts_with(EDGE));
     edge.flat_map(|file| error_codes(&file.text)).collect()
-}
-
-/// The first cell of each row that names a route or a code.
-fn rows(page: &str) -> BTreeSet<String> {
-    page.lines()
-        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
-        .map(|(name, _)| name.to_owned())
-        .filter(|name| name != "error_code")
-        .collect()
 }
 
 fn routes(source: &str) -> BTreeSet<String> {
@@ -118,7 +105,7 @@ mod tests {
             messages(&ROWS.replace("a_missing", "a_gone")),
             [
                 "has no row for `a_missing`",
-                "has a row for `a_gone`, which is not there"
+                "has a row for `a_gone`, which is no route or code"
             ]
         );
         assert_eq!(messages(&ROWS.replace("/a/{id}", "/b")).len(), 2);
