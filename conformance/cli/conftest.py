@@ -15,17 +15,16 @@ import results
 PACKAGE = pathlib.Path(os.environ["CONFORMANCE_CLI"])
 VERSION = json.loads((PACKAGE / "package.json").read_text())["version"]
 GENERATION = os.environ["CONFORMANCE_GENERATION"]
+COLUMN = {"sdk": "cli", "version": VERSION, "generation": GENERATION}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     kept = []
     for item in items:
-        feature = item.get_closest_marker("feature")
-        assert feature and feature.args[0] in results.FEATURES, f"{item.nodeid} names no feature of features.json"
-        item.extra_keyword_matches.add(feature.args[0])
+        results.check_feature(item)
         if item.get_closest_marker("new_only") and GENERATION == "year":
-            record(item, "absent", 0, "")
+            results.record_case(item, "absent", 0, "", **COLUMN)
         else:
             kept.append(item)
     items[:] = kept
@@ -34,21 +33,7 @@ def pytest_collection_modifyitems(items):
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
-    if report.when == "call" or report.failed:
-        record(item, "passed" if report.passed else "failed", report.duration, "" if report.passed else str(report.longrepr))
-
-
-def record(item, outcome, seconds, detail):
-    results.record(
-        sdk="cli",
-        version=VERSION,
-        generation=GENERATION,
-        feature=item.get_closest_marker("feature").args[0],
-        case=results.sentence(item),
-        outcome=outcome,
-        seconds=round(seconds, 3),
-        detail=detail,
-    )
+    results.record_report(item, report, **COLUMN)
 
 
 @dataclass

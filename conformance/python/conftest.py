@@ -27,9 +27,7 @@ def pytest_collection_modifyitems(config, items):
     """Leaves out what this SDK does not have, and records that it was left out."""
     kept = []
     for item in items:
-        feature = item.get_closest_marker("feature")
-        assert feature and feature.args[0] in results.FEATURES, f"{item.nodeid} names no feature of features.json"
-        item.extra_keyword_matches.add(feature.args[0])
+        results.check_feature(item)
         if flavour_of(item) not in CHOSEN:
             continue
         if item.get_closest_marker("once") and not is_first(item):
@@ -37,7 +35,7 @@ def pytest_collection_modifyitems(config, items):
         if item.get_closest_marker("whole") and not HAS_WHOLE:
             continue
         if absent(item):
-            record(item, "absent", 0, "")
+            results.record_case(item, "absent", 0, "", **column(item))
         else:
             kept.append(item)
     items[:] = kept
@@ -76,22 +74,12 @@ def pytest_pyfunc_call(pyfuncitem):
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
-    if report.failed or (report.when == "call" and report.passed):
-        outcome = "passed" if report.passed else "failed"
-        record(item, outcome, report.duration, "" if report.passed else str(report.longrepr))
+    results.record_report(item, report, **column(item))
 
 
-def record(item, outcome, seconds, detail):
-    results.record(
-        sdk=f"python {flavour_of(item)}",
-        version=VERSION,
-        generation="new" if NEW else "year",
-        feature=item.get_closest_marker("feature").args[0],
-        case=results.sentence(item),
-        outcome=outcome,
-        seconds=round(seconds, 3),
-        detail=detail,
-    )
+def column(item):
+    """The column of the matrix that a case belongs to."""
+    return {"sdk": f"python {flavour_of(item)}", "version": VERSION, "generation": "new" if NEW else "year"}
 
 
 _loop = asyncio.new_event_loop()
