@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Uses a new sandbox of `template`, and says what happened.
-pub async fn tour(client: &Client, template: &str) -> Result<Vec<String>, ClientError> {
+pub(crate) async fn tour(client: &Client, template: &str) -> Result<Vec<String>, ClientError> {
     let new = NewSandbox {
         template_id: template.to_owned(),
         timeout: Some(60),

@@ -79,8 +79,9 @@ impl Queue {
         let took = start.elapsed();
         let reason = end_reason(product, &offender).await;
         let neighbour_lives = product.try_kill(&neighbour.id).await;
-        let control = Weakened::new(&Control::Without(BTreeSet::new()), image, sentinels).await;
-        let control = control.map_err(|error| skep_telemetry::Chain(&error).to_string())?;
+        let control = Weakened::new(&Control::Without(BTreeSet::new()), image, sentinels)
+            .await
+            .map_err(|error| skep_telemetry::Chain(&error).to_string())?;
         let unwatched = control.target.judge("user", &command).await;
         control.finish().await;
         let report = format!(

@@ -170,8 +170,8 @@ fn count(product: &Product) -> Count {
 }
 
 fn names(product: &Product) -> BTreeMap<&'static str, Vec<String>> {
-    let data = product.data();
-    let data = data.to_str().unwrap();
+    let data_dir = product.data();
+    let data = data_dir.to_str().unwrap();
     let number = product.number();
     let mut all = BTreeMap::new();
     let processes = list(Path::new("/proc"))
@@ -184,12 +184,13 @@ fn names(product: &Product) -> BTreeMap<&'static str, Vec<String>> {
         "cgroups",
         groups.flat_map(|group| folders(&group)).collect(),
     );
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let mounts = mounts
+    let mounts = fs::read_to_string("/proc/self/mountinfo")
+        .unwrap()
         .lines()
         .filter(|line| line.contains(data))
-        .map(str::to_owned);
-    all.insert("mounts", mounts.collect());
+        .map(str::to_owned)
+        .collect();
+    all.insert("mounts", mounts);
     let loops = list(Path::new("/sys/block")).into_iter().filter(|name| {
         let file = Path::new("/sys/block").join(name).join("loop/backing_file");
         fs::read_to_string(file).is_ok_and(|path| path.contains(data))
@@ -205,8 +206,10 @@ fn names(product: &Product) -> BTreeMap<&'static str, Vec<String>> {
     // Connections are the callers' to end, and the database opens more readers when it is busy.
     let descriptors = product.process().join("fd");
     let descriptors = list(&descriptors).into_iter().filter_map(|name| {
-        let target = fs::read_link(descriptors.join(name)).ok()?;
-        let target = target.to_string_lossy().into_owned();
+        let target = fs::read_link(descriptors.join(name))
+            .ok()?
+            .to_string_lossy()
+            .into_owned();
         let comes_and_goes = target.starts_with("socket:") || target.contains("skep.db");
         (!comes_and_goes).then_some(target)
     });

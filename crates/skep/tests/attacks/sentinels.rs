@@ -50,8 +50,8 @@ impl Sentinels {
         ]);
         let device = fs::metadata(&disk).unwrap().rdev();
         let process = Command::new("sleep").arg(SLEEP).spawn().unwrap();
-        let segment = said(&["ipcmk", "--shmem", "4096"]);
-        let segment = segment.rsplit(' ').next().unwrap().to_owned();
+        let made = said(&["ipcmk", "--shmem", "4096"]);
+        let segment = made.rsplit(' ').next().unwrap().to_owned();
         let name = format!("skep-sentinel-{}", std::process::id());
 
         let surroundings = [

@@ -59,8 +59,9 @@ pub(crate) fn run() -> ExitCode {
     if arguments.list {
         let trials = attacks
             .iter()
-            .map(|attack| Trial::test(attack.full_name(), || Ok(())));
-        let trials = trials.chain(pure_trials(&attacks)).collect();
+            .map(|attack| Trial::test(attack.full_name(), || Ok(())))
+            .chain(pure_trials(&attacks))
+            .collect();
         return libtest_mimic::run(&arguments, trials).exit_code();
     }
     let image = image_of("base");
@@ -197,8 +198,8 @@ fn is_chosen(arguments: &Arguments, attack: &Attack) -> bool {
 
 /// A template, built if it is missing. That needs the host's network.
 fn image_of(name: &str) -> TemplateImage {
-    let cache = std::env::var_os("SKEP_CACHE_DIR");
-    let cache = cache.map_or_else(|| "/var/cache/skep".into(), PathBuf::from);
+    let cache =
+        std::env::var_os("SKEP_CACHE_DIR").map_or_else(|| "/var/cache/skep".into(), PathBuf::from);
     let find = || Catalog::open(&cache).unwrap().find(name).unwrap();
     find().unwrap_or_else(|| {
         let built = Command::new(env!("CARGO_BIN_EXE_skep"))

@@ -16,8 +16,7 @@ static TEMPLATE: LazyLock<&str> = LazyLock::new(|| {
         .arg(&*CACHE)
         .output()
         .unwrap();
-    let templates: Value = serde_json::from_slice(&listed.stdout).unwrap();
-    let templates = templates.as_array().unwrap();
+    let templates: Vec<Value> = serde_json::from_slice(&listed.stdout).unwrap();
     let is_built = templates.iter().any(|template| template["name"] == SLIM);
     eprintln!("interpreter template built: {is_built}");
     if is_built { SLIM } else { "base" }
@@ -181,8 +180,8 @@ fn the_bench_weighs_idle_sandboxes() {
     let private = measured
         .iter()
         .find(|one| one["id"] == "density.private_memory");
-    let private = private.unwrap()["summary"]["min"].as_f64().unwrap();
-    assert!(private > 0.0, "a sandbox without memory: {report}");
+    let least = private.unwrap()["summary"]["min"].as_f64().unwrap();
+    assert!(least > 0.0, "a sandbox without memory: {report}");
 }
 
 #[test]
@@ -262,8 +261,8 @@ fn the_bench_measures_every_language_of_the_template() {
         of("bash", &["program"]),
     ]
     .concat();
-    let series: Vec<&str> = series.iter().map(String::as_str).collect();
-    let report = check(&[&rounds[..], &["--settle", "0"]].concat(), &[], &series);
+    let names: Vec<&str> = series.iter().map(String::as_str).collect();
+    let report = check(&[&rounds[..], &["--settle", "0"]].concat(), &[], &names);
     if *TEMPLATE == SLIM {
         let text = report["measurements"].to_string();
         assert!(text.contains("javascript: run_code, warm"), "{text}");

@@ -90,8 +90,8 @@ async fn a_log_is_followed_until_its_sandbox_ends() {
     let installation = Installation::start();
     let id = create(&installation).await;
     let arguments = ["sandbox", "logs", "--follow", &id];
-    let mut following = installation.client_command(&arguments);
-    let following = following
+    let following = installation
+        .client_command(&arguments)
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();

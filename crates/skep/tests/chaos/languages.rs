@@ -111,8 +111,9 @@ async fn failures_of(client: &Client, row: Row) -> Vec<String> {
     let mut failures = Vec::new();
     for (name, guarantee) in GUARANTEES {
         let began = std::time::Instant::now();
-        let outcome = tokio::time::timeout(TIMEOUT, guarantee(&stage)).await;
-        let outcome = outcome.unwrap_or_else(|_| Err("it takes too long".to_owned()));
+        let outcome = tokio::time::timeout(TIMEOUT, guarantee(&stage))
+            .await
+            .unwrap_or_else(|_| Err("it takes too long".to_owned()));
         eprintln!(
             "{}: {name}: {outcome:?} after {:?}",
             row.language,
@@ -339,8 +340,12 @@ impl Stage {
     }
 
     async fn processor_time(&self, execution: &str) -> Result<u64, String> {
-        let usage = self.sandbox.executions().usage(execution).await;
-        let usage = usage.map_err(|error| format!("{error:?}"))?;
+        let usage = self
+            .sandbox
+            .executions()
+            .usage(execution)
+            .await
+            .map_err(|error| format!("{error:?}"))?;
         usage.cpu_us.ok_or_else(|| format!("{usage:?}"))
     }
 

@@ -214,9 +214,9 @@ fn pictures_are_kept_and_machines_get_a_line_for_everything() {
     let png = fs::read(world.folder.path().join("plots/plot-1.png")).unwrap();
     assert!(png.starts_with(b"\x89PNG"));
 
-    let lines = world.run(&["--json", "-c", "print('a'); 1 / 0"]);
-    assert_eq!((lines.code, &*lines.err), (Some(1), ""));
-    let lines: Vec<Value> = lines
+    let ran = world.run(&["--json", "-c", "print('a'); 1 / 0"]);
+    assert_eq!((ran.code, &*ran.err), (Some(1), ""));
+    let lines: Vec<Value> = ran
         .out
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())

@@ -49,8 +49,8 @@ impl Collector {
         let batches = self.batches.lock();
         let requests =
             (batches.iter()).map(|bytes| ExportTraceServiceRequest::decode(bytes.clone()).unwrap());
-        let resources = requests.flat_map(|request| request.resource_spans);
-        let resources = resources.inspect(|of_resource| {
+        let all = requests.flat_map(|request| request.resource_spans);
+        let resources = all.inspect(|of_resource| {
             let resource = of_resource.resource.as_ref().unwrap();
             let name = resource
                 .attributes
@@ -203,9 +203,9 @@ async fn the_way_of_a_create_is_told_to_the_collector() {
     let start = "/process.Process/Start".to_owned();
     assert!(paths.contains(&start), "{paths:?}");
 
-    let token = token.unwrap();
+    let secret_token = token.unwrap();
     let everything = collector.batches.lock().concat();
-    for secret in ["a-hidden-word", token, key.as_str()] {
+    for secret in ["a-hidden-word", secret_token, key.as_str()] {
         let secret = secret.as_bytes();
         let told = everything.windows(secret.len()).any(|part| part == secret);
         assert!(!told, "{secret:?}");

@@ -40,9 +40,9 @@ fn cache_of(installation: &Installation) -> PathBuf {
 
 /// Runs the command as a script would; nobody sits at a terminal.
 fn uninstall(installation: &Installation, arguments: &[&str]) -> Output {
-    let mut command = installation.client_command(&["uninstall", "--cache-dir"]);
-    let command = command.arg(cache_of(installation));
-    command
+    installation
+        .client_command(&["uninstall", "--cache-dir"])
+        .arg(cache_of(installation))
         .args(arguments)
         .stdin(Stdio::null())
         .output()
@@ -59,9 +59,9 @@ fn left_of(number: &str, data_dir: &Path) -> Vec<String> {
     let hierarchies = fs::read_dir(root)
         .unwrap()
         .map(|entry| entry.unwrap().path());
-    let groups = hierarchies.chain([root.to_owned()]);
-    let groups = groups.map(|folder| folder.join(format!("skep-{number}")));
-    let mut left: Vec<String> = groups
+    let mut left: Vec<String> = hierarchies
+        .chain([root.to_owned()])
+        .map(|folder| folder.join(format!("skep-{number}")))
         .filter(|group| group.exists())
         .map(|group| group.display().to_string())
         .collect();
