@@ -18,7 +18,7 @@ pub enum KeyCommand {
         server: ServerArgs,
         /// Name of the key
         name: String,
-        /// Output format
+        /// Format of the output
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -27,7 +27,7 @@ pub enum KeyCommand {
         /// The server to ask
         #[command(flatten)]
         server: ServerArgs,
-        /// Output format
+        /// Format of the output
         #[command(flatten)]
         output: OutputArgs,
     },

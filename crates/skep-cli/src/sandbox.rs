@@ -24,7 +24,7 @@ pub enum SandboxCommand {
         /// Include ended sandboxes, with the reason why each ended
         #[arg(long)]
         all: bool,
-        /// Output format
+        /// Format of the output
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -35,7 +35,7 @@ pub enum SandboxCommand {
         server: ServerArgs,
         /// ID of the sandbox
         id: String,
-        /// Output format
+        /// Format of the output
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -98,7 +98,7 @@ pub enum SandboxCommand {
         /// Selection of entries
         #[command(flatten)]
         which: logs::LogArgs,
-        /// Output format
+        /// Format of the output
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -112,7 +112,7 @@ pub enum SandboxCommand {
         /// Follow until the sandbox ends
         #[arg(long, short)]
         follow: bool,
-        /// Output format
+        /// Format of the output
         #[command(flatten)]
         output: OutputArgs,
     },
