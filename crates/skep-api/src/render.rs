@@ -3,7 +3,7 @@
 use skep_control::{
     Key, KeyMask, ListedTemplate, MetricPoint, Order, Sandbox, SandboxRecord, TeamPoint,
 };
-use skep_types::{AccessToken, LogEntry, LogLevel, Phase, Usage};
+use skep_types::{AccessToken, LogEntry, LogLevel, Phase, ShownState, Usage};
 use skep_wire::rest;
 
 /// Version of the agent's protocol that our sandboxes speak. Clients unlock features by it.
@@ -40,12 +40,10 @@ pub(crate) fn listed_sandbox(sandbox: &Sandbox) -> rest::ListedSandbox {
         memory_mb: order.resources.memory_mib,
         disk_size_mb: order.resources.disk_mib,
         metadata: order.metadata.clone(),
-        state: match sandbox.status.phase {
-            Phase::Paused => rest::SandboxState::Paused,
+        state: match sandbox.status.phase.shown() {
+            Some(ShownState::Paused) => rest::SandboxState::Paused,
             // Control shows no others.
-            Phase::Starting | Phase::Running | Phase::Stopping | Phase::Stuck | Phase::Gone => {
-                rest::SandboxState::Running
-            }
+            Some(ShownState::Running) | None => rest::SandboxState::Running,
         },
         envd_version: AGENT_VERSION.to_owned(),
         volume_mounts: Vec::new(),
@@ -85,8 +83,8 @@ pub(crate) fn record(record: &SandboxRecord, phase: Phase) -> rest::SandboxRecor
         alias: order.template_name.clone(),
         state: match phase {
             Phase::Starting => rest::SandboxRecordState::Starting,
-            Phase::Running => rest::SandboxRecordState::Running,
-            Phase::Paused => rest::SandboxRecordState::Paused,
+            Phase::Running | Phase::Snapshotting => rest::SandboxRecordState::Running,
+            Phase::Pausing | Phase::Paused | Phase::Resuming => rest::SandboxRecordState::Paused,
             Phase::Stopping => rest::SandboxRecordState::Stopping,
             Phase::Stuck => rest::SandboxRecordState::Stuck,
             Phase::Gone => rest::SandboxRecordState::Ended,

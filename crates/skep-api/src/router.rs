@@ -153,6 +153,7 @@ fn sandboxes() -> Router<Edge> {
         .route("/sandboxes/{id}/connect", post(routes::connect::v1))
         .route("/v2/sandboxes/{id}/connect", post(routes::connect::v2))
         .route("/sandboxes/{id}/resume", post(routes::resume::resume))
+        .route("/sandboxes/{id}/pause", post(routes::pause::pause))
         .route("/sandboxes/{id}/metrics", get(routes::sandbox_metrics::one))
         .route("/sandboxes/{id}/logs", get(routes::sandbox_logs::v1))
         .route("/v2/sandboxes/{id}/logs", get(routes::sandbox_logs::v2))
@@ -198,7 +199,6 @@ fn templates() -> Router<Edge> {
 fn not_yet() -> Router<Edge> {
     use routes::not_yet::{feature, sandbox_feature};
     Router::new()
-        .route("/sandboxes/{id}/pause", post(sandbox_feature))
         .route("/sandboxes/{id}/fork", post(sandbox_feature))
         .route("/sandboxes/{id}/snapshots", post(sandbox_feature))
         .route("/sandboxes/{id}/network", put(sandbox_feature))

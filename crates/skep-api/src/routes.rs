@@ -12,6 +12,7 @@ pub(crate) mod list_sandboxes;
 pub(crate) mod list_teams;
 pub(crate) mod list_templates;
 pub(crate) mod not_yet;
+pub(crate) mod pause;
 pub(crate) mod refresh;
 pub(crate) mod resume;
 pub(crate) mod sandbox_logs;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{Timestamp, Unit};
 use skep_store::{Standing, Store, StoreError, Team};
 use skep_telemetry::Tasks;
-use skep_types::{Phase, SandboxStatus, TeamId};
+use skep_types::{NodeId, Phase, SandboxStatus, TeamId};
 
 use crate::idempotency::Claims;
 use crate::quota::Quota;
@@ -30,6 +30,8 @@ pub struct Parts {
     pub templates: Arc<dyn Templates>,
     /// Limits of teams without limits of their own.
     pub limits: TeamLimits,
+    /// The node whose sandboxes this server looks after.
+    pub node: NodeId,
 }
 
 #[derive(Debug)]
@@ -65,13 +67,13 @@ impl Control {
             }),
         };
         control.default_team().await?;
-        for record in control.inner.store.sandboxes().living().await? {
-            if control.inner.nodes.status(&record.order.id).is_some() {
-                let quota = control.inner.quota.take_anyway(&record.order.team);
-                control
-                    .inner
-                    .registry
-                    .insert(Entry::new(record.order, quota));
+        let sandboxes = control.inner.store.sandboxes();
+        for record in sandboxes.living(parts.node).await? {
+            let status = control.inner.nodes.status(&record.order.id).await;
+            if status.is_some() {
+                let entry = Entry::new(record.order, None);
+                let entry = control.inner.registry.insert(entry);
+                control.published(&entry).await;
             }
         }
         Ok(control)
@@ -117,13 +119,34 @@ impl Control {
 
     /// The status of a sandbox that a caller may see; the entries of those that are gone are
     /// dropped on the way, and with them their place in the quota.
-    pub(crate) fn published(&self, entry: &Entry) -> Option<SandboxStatus> {
+    pub(crate) async fn published(&self, entry: &Entry) -> Option<SandboxStatus> {
         let order = &entry.order;
-        match self.inner.nodes.status(&order.id) {
-            Some(status) if status.phase != Phase::Gone => Some(status),
+        match self.inner.nodes.status(&order.id).await {
+            Some(status) if status.phase != Phase::Gone => {
+                self.count(entry, status.phase);
+                Some(status)
+            }
             Some(_) | None => {
                 self.inner.registry.remove(&order.team, &order.id);
                 None
+            }
+        }
+    }
+}
+
+impl Control {
+    /// Counts a sandbox for its team as its phase says. It is done here and not where a pause is
+    /// asked for, because a pause and a resume also happen when their caller has gone away.
+    fn count(&self, entry: &Entry, phase: Phase) {
+        match phase {
+            Phase::Paused => entry.set_quota(None),
+            // A resume takes its part of the quota before it begins.
+            Phase::Starting | Phase::Pausing | Phase::Resuming | Phase::Gone => {}
+            Phase::Running | Phase::Snapshotting | Phase::Stopping | Phase::Stuck => {
+                if !entry.is_counted() {
+                    let quota = self.inner.quota.take_anyway(&entry.order.team);
+                    entry.set_quota(Some(quota));
+                }
             }
         }
     }

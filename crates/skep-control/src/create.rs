@@ -7,8 +7,8 @@ use std::time::Duration;
 use skep_store::{Order, StoreError};
 use skep_telemetry::{Chain, trace};
 use skep_types::{
-    AccessToken, Egress, EndReason, Ending, HostResource, Redacted, SandboxSpec, Secrets,
-    TemplateImage, TemplateReference, TenantId, Usage,
+    AccessToken, Egress, EndReason, Ending, HostResource, Placement, Redacted, SandboxKind,
+    SandboxSpec, Secrets, TemplateImage, TemplateReference, TenantId, Usage,
 };
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
@@ -54,11 +54,8 @@ pub enum CreateError {
     #[error(transparent)]
     Template(#[from] ResolveError),
     /// The team has as many sandboxes as it may.
-    #[error("team runs {limit} sandboxes already")]
-    QuotaReached {
-        /// Limit of the team.
-        limit: u32,
-    },
+    #[error(transparent)]
+    QuotaReached(#[from] QuotaReached),
     /// The host did not bring it up.
     #[error("cannot start the sandbox")]
     Node(#[from] NodeCreateError),
@@ -74,6 +71,14 @@ pub enum CreateError {
     /// The task that made it died. It has been logged.
     #[error("creation broke off")]
     BrokeOff,
+}
+
+/// The team has as many sandboxes as it may. Nothing has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("team runs {limit} sandboxes already")]
+pub struct QuotaReached {
+    /// Limit of the team.
+    pub limit: u32,
 }
 
 impl From<AttemptError> for CreateError {
@@ -101,9 +106,8 @@ impl Control {
         request: CreateRequest,
     ) -> Result<Arc<Order>, CreateError> {
         caller.may_change()?;
-        let (answer, done) = oneshot::channel();
         let (control, caller) = (self.clone(), caller.clone());
-        self.inner.tasks.spawn("create sandbox", async move {
+        let creating = self.detached("create sandbox", async move {
             let mut span = trace::child("create sandbox");
             let creating = Box::pin(control.create_now(&caller, request));
             let result = span.within(creating).await;
@@ -111,12 +115,29 @@ impl Control {
                 Ok(order) => span.note_text("skep.sandbox.id", &order.id),
                 Err(_) => span.fail(),
             }
-            drop(span);
-            if answer.send(result).is_err() {
-                tracing::debug!("caller hung up while its sandbox was made");
+            result
+        });
+        creating.await.unwrap_or(Err(CreateError::BrokeOff))
+    }
+
+    /// Runs `work` to its end, whatever becomes of the caller; `None` if it panicked.
+    ///
+    /// The one place where a creation is detached from its caller. It must be here, because what
+    /// has to be undone or completed without the caller is control's: the claim of an idempotency
+    /// key, the quota, and the row. Below, the driver is no second one: it owns its sandbox until
+    /// the end, and a caller of it only waits for an answer.
+    pub(crate) async fn detached<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let (answer, done) = oneshot::channel();
+        self.inner.tasks.spawn(name, async move {
+            if answer.send(work.await).is_err() {
+                tracing::debug!("caller hung up before the answer");
             }
         });
-        done.await.unwrap_or(Err(CreateError::BrokeOff))
+        done.await.ok()
     }
 
     async fn create_now(
@@ -140,8 +161,8 @@ impl Control {
         if !self.inner.store.is_writable() {
             return Err(NodeCreateError::NoRoom(HostResource::Disk).into());
         }
-        let quota = self.reserve(caller)?;
-        let order = self.order(caller, &request, &template);
+        let quota = self.reserve(caller).await?;
+        let order = self.order(caller, &request, &template).await;
         // Refused before anything is recorded or made: the quota is given back and the idempotency
         // key is free, by being dropped.
         let admitting = self.inner.nodes.admit(&order.id, order.resources);
@@ -155,6 +176,8 @@ impl Control {
             secrets: request.secrets,
             access_token: order.access_token.clone(),
             egress: order.egress(),
+            mounts: Vec::new(),
+            checkpoint: None,
             lifetime: order.lifetime,
         };
         let created = self.start(order, spec, claim, quota).instrument(span).await;
@@ -162,24 +185,35 @@ impl Control {
         created
     }
 
-    fn reserve(&self, caller: &Caller) -> Result<QuotaGuard, CreateError> {
+    pub(crate) async fn reserve(&self, caller: &Caller) -> Result<QuotaGuard, QuotaReached> {
         let (team, limit) = (&caller.team.id, caller.limits.sandboxes);
-        self.inner.quota.take(team, limit).or_else(|_full| {
-            // Some may have ended without anybody looking since.
-            for entry in self.inner.registry.of(team) {
-                self.published(&entry);
-            }
-            (self.inner.quota.take(team, limit))
-                .map_err(|_full| CreateError::QuotaReached { limit })
-        })
+        if let Ok(quota) = self.inner.quota.take(team, limit) {
+            return Ok(quota);
+        }
+        // Some may have ended without anybody looking since.
+        for entry in self.inner.registry.of(team) {
+            self.published(&entry).await;
+        }
+        let taken = self.inner.quota.take(team, limit);
+        taken.map_err(|_full| QuotaReached { limit })
     }
 
     /// Writes the order. The host chooses the name: a spare has one already.
-    fn order(&self, caller: &Caller, request: &CreateRequest, template: &TemplateImage) -> Order {
-        let egress = Egress::of_choice(request.internet);
-        let tenant = TenantId::new(&caller.team.id, template.sharing);
+    async fn order(
+        &self,
+        caller: &Caller,
+        request: &CreateRequest,
+        template: &TemplateImage,
+    ) -> Order {
+        let kind = SandboxKind {
+            template: template.clone(),
+            egress: Egress::of_choice(request.internet),
+            tenant: TenantId::new(&caller.team.id, template.sharing),
+        };
+        let Placement { node, id } = self.inner.nodes.place(&kind).await;
         Order {
-            id: self.inner.nodes.name_for(template, egress, &tenant),
+            id,
+            node,
             team: caller.team.id.clone(),
             template: template.id.clone(),
             template_name: template.name.clone(),
@@ -193,7 +227,7 @@ impl Control {
     }
 
     /// Writes the order to the database while the host works on it, and needs both to succeed.
-    async fn start(
+    pub(crate) async fn start(
         &self,
         order: Order,
         spec: SandboxSpec,
@@ -211,7 +245,7 @@ impl Control {
         };
         match outcome {
             Ok(()) => {
-                let entry = self.inner.registry.insert(Entry::new(order, quota));
+                let entry = self.inner.registry.insert(Entry::new(order, Some(quota)));
                 Ok(Arc::clone(&entry.order))
             }
             Err(error) => {
@@ -236,7 +270,9 @@ impl Control {
             Err(error @ KillError::Failed(_)) => {
                 tracing::error!(error = %Chain(&error), "failed sandbox could not be removed");
                 // The host reports its end, and until then it counts for its team.
-                self.inner.registry.insert(Entry::new(order.clone(), quota));
+                self.inner
+                    .registry
+                    .insert(Entry::new(order.clone(), Some(quota)));
             }
         }
         let sandboxes = self.inner.store.sandboxes();

@@ -83,7 +83,7 @@ impl Control {
         id: &SandboxId,
         lifetime: Duration,
     ) -> Result<Sandbox, DeadlineError> {
-        let sandbox = self.changeable(caller, id)?;
+        let sandbox = self.changeable(caller, id).await?;
         let started_at = sandbox.status.started_at;
         let left = time_left(now(), started_at, caller.limits.lifetime);
         let left = left.ok_or(DeadlineError::Exhausted)?;
@@ -102,7 +102,7 @@ impl Control {
         id: &SandboxId,
         lifetime: Duration,
     ) -> Result<Sandbox, DeadlineError> {
-        let sandbox = self.changeable(caller, id)?;
+        let sandbox = self.changeable(caller, id).await?;
         let started_at = sandbox.status.started_at;
         match time_left(now(), started_at, caller.limits.lifetime) {
             Some(left) => {
@@ -113,13 +113,15 @@ impl Control {
         }
     }
 
-    fn changeable(&self, caller: &Caller, id: &SandboxId) -> Result<Sandbox, DeadlineError> {
+    async fn changeable(&self, caller: &Caller, id: &SandboxId) -> Result<Sandbox, DeadlineError> {
         caller.may_change()?;
         let not_found = || DeadlineError::NotFound(id.clone());
-        let sandbox = self.known(caller, id).ok_or_else(not_found)?;
+        let sandbox = self.known(caller, id).await.ok_or_else(not_found)?;
         match sandbox.status.phase {
-            Phase::Running => Ok(sandbox),
-            Phase::Paused => Err(DeadlineError::Paused(id.clone())),
+            Phase::Running | Phase::Snapshotting => Ok(sandbox),
+            Phase::Pausing | Phase::Paused | Phase::Resuming => {
+                Err(DeadlineError::Paused(id.clone()))
+            }
             Phase::Stopping | Phase::Stuck => Err(DeadlineError::Stopping(id.clone())),
             Phase::Starting | Phase::Gone => Err(not_found()),
         }

@@ -9,6 +9,7 @@
 
 mod caller;
 mod control;
+mod copy;
 mod create;
 mod deadline;
 mod idempotency;
@@ -18,9 +19,11 @@ mod list;
 mod logs;
 mod metrics;
 mod nodes;
+mod pause;
 mod quota;
 mod records;
 mod registry;
+mod reports;
 mod sandbox;
 mod team_limits;
 mod team_metrics;
@@ -30,7 +33,8 @@ mod warm;
 
 pub use caller::{AuthError, Blocked, Caller};
 pub use control::{Control, Parts};
-pub use create::{CreateError, CreateRequest};
+pub use copy::{ForkRequest, SnapshotError};
+pub use create::{CreateError, CreateRequest, QuotaReached};
 pub use deadline::{DeadlineError, Lifetime, LifetimeError};
 pub use idempotency::{IdempotencyError, IdempotencyKey, IdempotencyKeyError, RequestDigest};
 pub use key::{ApiKey, MalformedKey};
@@ -39,8 +43,10 @@ pub use list::{Cursor, CursorError, ListQuery, Page, SortOrder, States};
 pub use logs::{LogDirection, LogQuery};
 pub use metrics::{MetricPoint, MetricRange};
 pub use nodes::{Admitted, FakeNodes, KillError, NodeCreateError, Nodes};
+pub use pause::ChangeError;
 pub use quota::{Full, Quota, QuotaGuard};
 pub use records::{RecordPage, RecordQuery};
+pub use reports::{Reported, Reports};
 pub use sandbox::{Sandbox, SandboxNotFound, StopError};
 pub use team_limits::TeamLimits;
 pub use team_metrics::{BackwardRange, TeamPoint, TimeRange};
@@ -48,4 +54,4 @@ pub use template_list::{ListedTemplate, TemplateError};
 pub use templates::{FakeTemplates, ResolveError, TemplateInfo, Templates};
 
 // Rows of sandboxes, keys and teams are the same here.
-pub use skep_store::{Key, Order, SandboxRecord, Standing, StoreError, Team};
+pub use skep_store::{CheckpointRecord, Key, Order, SandboxRecord, Standing, StoreError, Team};

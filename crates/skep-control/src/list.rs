@@ -5,7 +5,7 @@ mod cursor;
 use std::cmp::Ordering;
 
 use jiff::Timestamp;
-use skep_types::{Phase, SandboxId, TemplateReference};
+use skep_types::{Phase, SandboxId, ShownState, TemplateReference};
 
 pub use cursor::{Cursor, CursorError};
 
@@ -79,8 +79,8 @@ pub struct Page<T> {
 
 impl Control {
     /// The sandboxes of the caller's team that pass the filter.
-    pub fn list(&self, caller: &Caller, query: &ListQuery) -> Page<Sandbox> {
-        page(self.all(caller), query)
+    pub async fn list(&self, caller: &Caller, query: &ListQuery) -> Page<Sandbox> {
+        page(self.all(caller).await, query)
     }
 }
 
@@ -120,16 +120,16 @@ impl Listed for Sandbox {
 
 fn page<T: Listed>(mut items: Vec<T>, query: &ListQuery) -> Page<T> {
     items.retain(|item| {
-        let shown = match item.phase() {
-            Phase::Running => query.states.running,
-            Phase::Paused => query.states.paused,
-            Phase::Starting | Phase::Stopping | Phase::Stuck | Phase::Gone => false,
+        let shown = match item.phase().shown() {
+            Some(ShownState::Running) => query.states.running,
+            Some(ShownState::Paused) => query.states.paused,
+            None => false,
         };
         shown && item.passes(query)
     });
     let running = items
         .iter()
-        .filter(|item| item.phase() == Phase::Running)
+        .filter(|item| item.phase().shown() == Some(ShownState::Running))
         .count();
     if let Some(after) = &query.after {
         let last = (after.at, &after.id);

@@ -86,7 +86,7 @@ impl Control {
         if entry.history.lock().taken.is_some_and(fresh) {
             return;
         }
-        let Some(status) = self.published(entry) else {
+        let Some(status) = self.published(entry).await else {
             return;
         };
         let Ok(usage) = self.inner.nodes.usage(entry.order.id.clone()).await else {

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use skep_types::{
-    DeadlineMode, Egress, HostResource, LogEntry, NotHere, Resources, SandboxId, SandboxSpec,
-    SandboxStatus, TemplateImage, TenantId, Usage,
+    Capabilities, Checkpoint, DeadlineMode, Egress, HostResource, ImageKind, LogEntry, NodeId,
+    NotHere, Placement, Resources, SandboxId, SandboxKind, SandboxSpec, SandboxStatus,
+    TransitionError, Usage,
 };
 
 pub use fake::FakeNodes;
@@ -17,14 +18,21 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// The hosts that run sandboxes. A sandbox's id is enough to find its host.
 ///
+/// Every question may go to another process or another host, so every answer is a future. One
+/// that this process can answer is ready when it is first polled.
+///
 /// An implementation reports the start, every deadline and the end of each sandbox before the
 /// call that caused it returns; control has written the order by then.
 pub trait Nodes: fmt::Debug + Send + Sync {
-    /// The id for a new sandbox of this kind. Never the same twice: it may be that of a spare.
-    fn name_for(&self, template: &TemplateImage, egress: Egress, tenant: &TenantId) -> SandboxId;
+    /// The host and the id for a new sandbox of this kind. Never the same id twice: it may be that
+    /// of a spare.
+    fn place<'a>(&'a self, kind: &'a SandboxKind) -> BoxFuture<'a, Placement>;
 
     /// Makes spares of this kind before anybody asks for one. Returns at once.
-    fn warm(&self, template: TemplateImage, egress: Egress, tenant: TenantId);
+    fn warm(&self, kind: SandboxKind);
+
+    /// Abilities of a host beyond creating and ending sandboxes.
+    fn capabilities<'a>(&'a self, node: &'a NodeId) -> BoxFuture<'a, Capabilities>;
 
     /// Takes room for a sandbox of this name, before anything is known or made of it. Held until
     /// [`Nodes::create`] has returned.
@@ -68,7 +76,57 @@ pub trait Nodes: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'_, Result<SandboxStatus, NotHere>>;
 
     /// The last status a sandbox has published; `None` if it is gone or never was.
-    fn status(&self, id: &SandboxId) -> Option<SandboxStatus>;
+    fn status<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Option<SandboxStatus>>;
+
+    /// Pauses a sandbox and returns when nobody can reach it. A caller that goes away changes
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`]; it runs on.
+    fn pause(
+        &self,
+        id: SandboxId,
+        kind: ImageKind,
+    ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>>;
+
+    /// Lets a paused sandbox go on, for `lifetime` from now, and returns when its agent is
+    /// reachable.
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`]; it is paused as it was.
+    fn resume(
+        &self,
+        id: SandboxId,
+        lifetime: Duration,
+    ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>>;
+
+    /// Takes a checkpoint of a sandbox that goes on. [`Nodes::create`] makes copies of it on the
+    /// same host until [`Nodes::forget_checkpoint`].
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`]; there is no image.
+    fn snapshot(
+        &self,
+        id: SandboxId,
+        kind: ImageKind,
+    ) -> BoxFuture<'_, Result<Checkpoint, TransitionError>>;
+
+    /// Deletes the image of a checkpoint, as far as that is possible.
+    fn forget_checkpoint(&self, node: NodeId, checkpoint: Checkpoint) -> BoxFuture<'_, ()>;
+
+    /// Changes what a sandbox may reach.
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`]; the old rule holds.
+    fn set_egress(
+        &self,
+        id: SandboxId,
+        egress: Egress,
+    ) -> BoxFuture<'_, Result<(), TransitionError>>;
 
     /// Resource usage of a sandbox since its start.
     ///

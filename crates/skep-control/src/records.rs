@@ -55,17 +55,17 @@ impl Control {
             at: record.order.created_at,
             id: record.order.id.clone(),
         });
-        let with_phase = |record: SandboxRecord| {
-            let published = self.inner.nodes.status(&record.order.id);
+        let mut items = Vec::with_capacity(records.len());
+        for record in records {
             let phase = match &record.ending {
                 Some(_) => Phase::Gone,
-                None => published.map_or(record.phase(), |status| status.phase),
+                None => {
+                    let published = self.inner.nodes.status(&record.order.id).await;
+                    published.map_or(record.phase(), |status| status.phase)
+                }
             };
-            (record, phase)
-        };
-        Ok(RecordPage {
-            items: records.into_iter().map(with_phase).collect(),
-            next,
-        })
+            items.push((record, phase));
+        }
+        Ok(RecordPage { items, next })
     }
 }

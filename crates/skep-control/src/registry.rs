@@ -16,16 +16,27 @@ pub(crate) struct Entry {
     pub(crate) order: Arc<Order>,
     /// Samples of its usage, taken when somebody asked.
     pub(crate) history: Mutex<History>,
-    _quota: QuotaGuard,
+    /// One sandbox of the team's quota, while it is not paused.
+    quota: Mutex<Option<QuotaGuard>>,
 }
 
 impl Entry {
-    pub(crate) fn new(order: Order, quota: QuotaGuard) -> Self {
+    pub(crate) fn new(order: Order, quota: Option<QuotaGuard>) -> Self {
         Self {
             order: Arc::new(order),
             history: Mutex::default(),
-            _quota: quota,
+            quota: Mutex::new(quota),
         }
+    }
+
+    /// Counts the sandbox for its team, or no longer. Paused ones do not count.
+    pub(crate) fn set_quota(&self, quota: Option<QuotaGuard>) {
+        let replaced = std::mem::replace(&mut *self.quota.lock(), quota);
+        drop(replaced);
+    }
+
+    pub(crate) fn is_counted(&self) -> bool {
+        self.quota.lock().is_some()
     }
 }
 

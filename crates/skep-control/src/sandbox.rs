@@ -38,13 +38,11 @@ impl Control {
     /// # Errors
     ///
     /// [`SandboxNotFound`], also while it is being ended.
-    pub fn find(&self, caller: &Caller, id: &SandboxId) -> Result<Sandbox, SandboxNotFound> {
-        let not_found = || SandboxNotFound(id.clone());
-        let sandbox = self.known(caller, id).ok_or_else(not_found)?;
-        match sandbox.status.phase {
-            Phase::Running | Phase::Paused => Ok(sandbox),
-            Phase::Starting | Phase::Stopping | Phase::Stuck | Phase::Gone => Err(not_found()),
-        }
+    pub async fn find(&self, caller: &Caller, id: &SandboxId) -> Result<Sandbox, SandboxNotFound> {
+        let known = self.known(caller, id).await;
+        known
+            .filter(|sandbox| sandbox.status.phase.shown().is_some())
+            .ok_or_else(|| SandboxNotFound(id.clone()))
     }
 
     /// Ends a sandbox of the caller's team and returns when nothing of it is left.
@@ -54,10 +52,16 @@ impl Control {
     /// [`StopError::NotFound`] also if somebody else ends it, but not before it is gone.
     /// [`StopError::Node`] if something of it is left: it keeps its place in the team's quota.
     pub async fn kill(&self, caller: &Caller, id: &SandboxId) -> Result<(), StopError> {
-        let known = self.known(caller, id);
+        let known = self.known(caller, id).await;
         let known = known.ok_or_else(|| SandboxNotFound(id.clone()))?;
         match known.status.phase {
-            Phase::Running | Phase::Paused | Phase::Stopping | Phase::Stuck => {}
+            Phase::Running
+            | Phase::Snapshotting
+            | Phase::Pausing
+            | Phase::Paused
+            | Phase::Resuming
+            | Phase::Stopping
+            | Phase::Stuck => {}
             // Nobody has been told of it yet, or nothing is left of it.
             Phase::Starting | Phase::Gone => return Err(SandboxNotFound(id.clone()).into()),
         }
@@ -71,9 +75,9 @@ impl Control {
     }
 
     /// A sandbox of the caller's team in whatever phase.
-    pub(crate) fn known(&self, caller: &Caller, id: &SandboxId) -> Option<Sandbox> {
+    pub(crate) async fn known(&self, caller: &Caller, id: &SandboxId) -> Option<Sandbox> {
         let entry = self.inner.registry.find(&caller.team.id, id)?;
-        let status = self.published(&entry)?;
+        let status = self.published(&entry).await?;
         Some(Sandbox {
             order: Arc::clone(&entry.order),
             status,
@@ -81,14 +85,16 @@ impl Control {
     }
 
     /// Every sandbox of the caller's team, in whatever phase and no order.
-    pub(crate) fn all(&self, caller: &Caller) -> Vec<Sandbox> {
+    pub(crate) async fn all(&self, caller: &Caller) -> Vec<Sandbox> {
         let entries = self.inner.registry.of(&caller.team.id);
-        let shown = entries.iter().filter_map(|entry| {
-            Some(Sandbox {
+        let mut all = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let status = self.published(&entry).await;
+            all.extend(status.map(|status| Sandbox {
                 order: Arc::clone(&entry.order),
-                status: self.published(entry)?,
-            })
-        });
-        shown.collect()
+                status,
+            }));
+        }
+        all
     }
 }

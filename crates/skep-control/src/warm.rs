@@ -2,7 +2,7 @@
 
 use skep_store::StoreError;
 use skep_telemetry::Chain;
-use skep_types::{Egress, TemplateReference, TenantId};
+use skep_types::{Egress, SandboxKind, TemplateReference, TenantId};
 
 use crate::{Control, ResolveError};
 
@@ -24,7 +24,11 @@ impl Control {
             match self.inner.templates.resolve(reference, &team).await {
                 Ok(template) => {
                     let tenant = TenantId::new(&team.id, template.sharing);
-                    self.inner.nodes.warm(template, Egress::default(), tenant);
+                    self.inner.nodes.warm(SandboxKind {
+                        template,
+                        egress: Egress::default(),
+                        tenant,
+                    });
                 }
                 Err(error @ (ResolveError::NotFound(_) | ResolveError::NotReady(_))) => {
                     tracing::debug!(error = %Chain(&error), "a template is not made ready");

@@ -1,6 +1,6 @@
 //! A backend without sandboxes, for tests of everything above.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -9,12 +9,16 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use skep_types::{HostCapacity, SandboxId, TenantId, Usage};
+use skep_types::{
+    Capabilities, Capability, Checkpoint, Egress, HostCapacity, ImageKind, Mount, SandboxId,
+    TenantId, Usage,
+};
 use tokio::sync::watch;
 
 use crate::{
-    AdoptError, DestroyError, Exit, Isolation, LaunchError, LaunchRecord, LaunchRequest, Launched,
-    Sandbox, Swept, Tier, UsageError,
+    AdoptError, AfterCheckpoint, ChangeError, DestroyError, Exit, Isolation, LaunchError,
+    LaunchRecord, LaunchRequest, Launched, RestoreRequest, RestoreTarget, Sandbox, Swept, Tier,
+    UsageError,
 };
 
 /// A backend whose sandboxes live in memory. Clones share them, so a test can drop the
@@ -25,10 +29,16 @@ pub struct FakeIsolation {
     state: Arc<Mutex<State>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
+    capabilities: Capabilities,
     living: Vec<Arc<FakeSandbox>>,
     fail_next: Option<LaunchError>,
+    /// Set if the next change of a sandbox is to fail.
+    fail_change: bool,
+    /// Images of checkpoints, by their record.
+    images: HashMap<String, Image>,
+    image_count: u64,
     /// Resources of the host. At first it counts nothing, so there is no bound.
     capacity: HostCapacity,
     damaged: Vec<SandboxId>,
@@ -39,23 +49,95 @@ struct State {
     failures: usize,
 }
 
+/// A checkpoint: what it would take to make a sandbox like that.
+#[derive(Debug, Clone)]
+struct Image {
+    tenant: TenantId,
+    mounts: Vec<Mount>,
+    usage: Usage,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            capabilities: Capabilities::all(),
+            living: Vec::new(),
+            fail_next: None,
+            fail_change: false,
+            images: HashMap::new(),
+            image_count: 0,
+            capacity: HostCapacity::default(),
+            damaged: Vec::new(),
+            hoarding: Vec::new(),
+            stuck: HashSet::new(),
+            failures: 0,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct FakeSandbox {
     id: SandboxId,
     tenant: TenantId,
+    mounts: Vec<Mount>,
+    egress: Mutex<Egress>,
+    is_frozen: Mutex<bool>,
     exit: watch::Sender<Option<Exit>>,
     /// Current values of its counters.
     usage: Mutex<Usage>,
 }
 
 impl FakeSandbox {
+    fn of(request: LaunchRequest) -> Self {
+        Self {
+            id: request.id,
+            tenant: request.tenant,
+            mounts: request.mounts,
+            egress: Mutex::new(request.egress),
+            is_frozen: Mutex::default(),
+            exit: watch::Sender::new(None),
+            usage: Mutex::default(),
+        }
+    }
+
     fn usage(&self) -> Usage {
         *self.usage.lock()
     }
 }
 
 impl FakeIsolation {
-    /// Makes the next launch fail like this.
+    /// Leaves a backend with these abilities alone.
+    pub fn set_capabilities(&self, capabilities: Capabilities) {
+        self.state.lock().capabilities = capabilities;
+    }
+
+    /// Makes the next freeze, thaw, checkpoint or change of egress fail.
+    pub fn fail_next_change(&self) {
+        self.state.lock().fail_change = true;
+    }
+
+    /// Returns true if a living sandbox stands.
+    pub fn is_frozen(&self, id: &SandboxId) -> bool {
+        self.find(id)
+            .is_some_and(|sandbox| *sandbox.is_frozen.lock())
+    }
+
+    /// The rule for outgoing connections that holds for a living sandbox.
+    pub fn egress(&self, id: &SandboxId) -> Option<Egress> {
+        self.find(id).map(|sandbox| *sandbox.egress.lock())
+    }
+
+    /// The volumes of a living sandbox.
+    pub fn mounts(&self, id: &SandboxId) -> Option<Vec<Mount>> {
+        self.find(id).map(|sandbox| sandbox.mounts.clone())
+    }
+
+    /// Number of images that were not forgotten.
+    pub fn image_count(&self) -> usize {
+        self.state.lock().images.len()
+    }
+
+    /// Makes the next launch or restore fail like this.
     pub fn fail_next_launch(&self, error: LaunchError) {
         self.state.lock().fail_next = Some(error);
     }
@@ -128,6 +210,20 @@ impl FakeIsolation {
             .cloned()
     }
 
+    fn start(&self, sandbox: FakeSandbox) -> Result<Launched, LaunchError> {
+        let mut state = self.state.lock();
+        if let Some(error) = state.fail_next.take() {
+            return Err(error);
+        }
+        if !sandbox.mounts.is_empty() {
+            state.capabilities.need(Capability::Mounts)?;
+        }
+        let sandbox = Arc::new(sandbox);
+        state.living.push(Arc::clone(&sandbox));
+        drop(state);
+        Ok(self.handle(sandbox))
+    }
+
     fn handle(&self, sandbox: Arc<FakeSandbox>) -> Launched {
         Arc::new(FakeHandle {
             sandbox,
@@ -142,20 +238,44 @@ impl Isolation for FakeIsolation {
     }
 
     fn launch(&self, request: LaunchRequest) -> BoxFuture<'_, Result<Launched, LaunchError>> {
+        let started = self.start(FakeSandbox::of(request));
+        std::future::ready(started).boxed()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.state.lock().capabilities
+    }
+
+    fn restore(&self, request: RestoreRequest) -> BoxFuture<'_, Result<Launched, LaunchError>> {
         async move {
-            if let Some(error) = self.state.lock().fail_next.take() {
-                return Err(error);
-            }
-            let sandbox = Arc::new(FakeSandbox {
-                id: request.id,
-                tenant: request.tenant,
-                exit: watch::Sender::new(None),
-                usage: Mutex::default(),
-            });
-            self.state.lock().living.push(Arc::clone(&sandbox));
-            Ok(self.handle(sandbox))
+            let image = {
+                let state = self.state.lock();
+                state.capabilities.need(Capability::Checkpoint)?;
+                state.images.get(&request.checkpoint.record).cloned()
+            };
+            let image = image.ok_or_else(|| LaunchError::Host {
+                operation: "find the image".into(),
+                source: "it was forgotten".into(),
+            })?;
+            self.start(match request.target {
+                RestoreTarget::Copy(launch) => FakeSandbox::of(*launch),
+                RestoreTarget::Same { id, egress, .. } => FakeSandbox {
+                    id,
+                    tenant: image.tenant,
+                    mounts: image.mounts,
+                    egress: Mutex::new(egress),
+                    is_frozen: Mutex::default(),
+                    exit: watch::Sender::new(None),
+                    usage: Mutex::new(image.usage),
+                },
+            })
         }
         .boxed()
+    }
+
+    fn forget_checkpoint(&self, checkpoint: Checkpoint) -> BoxFuture<'_, io::Result<()>> {
+        self.state.lock().images.remove(&checkpoint.record);
+        async { Ok(()) }.boxed()
     }
 
     fn warm<'a>(&'a self, _layers: &'a [PathBuf], _tenant: &'a TenantId) -> BoxFuture<'a, ()> {
@@ -237,6 +357,27 @@ struct FakeHandle {
     state: Arc<Mutex<State>>,
 }
 
+impl FakeHandle {
+    /// Checks that the backend can do `operation`, and is not told to fail at it.
+    fn try_change(&self, capability: Capability, operation: &str) -> Result<(), ChangeError> {
+        let mut state = self.state.lock();
+        state.capabilities.need(capability)?;
+        if std::mem::take(&mut state.fail_change) {
+            return Err(ChangeError::Failed {
+                operation: operation.to_owned(),
+                source: "as the test wants".into(),
+            });
+        }
+        Ok(())
+    }
+
+    fn set_frozen(&self, is_frozen: bool, operation: &str) -> Result<(), ChangeError> {
+        self.try_change(Capability::Freeze, operation)?;
+        *self.sandbox.is_frozen.lock() = is_frozen;
+        Ok(())
+    }
+}
+
 impl Sandbox for FakeHandle {
     fn address(&self) -> IpAddr {
         IpAddr::V4(Ipv4Addr::LOCALHOST)
@@ -260,6 +401,54 @@ impl Sandbox for FakeHandle {
 
     fn usage(&self) -> BoxFuture<'_, Result<Usage, UsageError>> {
         async { Ok(self.sandbox.usage()) }.boxed()
+    }
+
+    fn freeze(&self) -> BoxFuture<'_, Result<(), ChangeError>> {
+        async { self.set_frozen(true, "freeze the sandbox") }.boxed()
+    }
+
+    fn thaw(&self) -> BoxFuture<'_, Result<(), ChangeError>> {
+        async { self.set_frozen(false, "thaw the sandbox") }.boxed()
+    }
+
+    fn checkpoint(
+        &self,
+        kind: ImageKind,
+        after: AfterCheckpoint,
+    ) -> BoxFuture<'_, Result<Checkpoint, ChangeError>> {
+        async move {
+            self.try_change(Capability::Checkpoint, "checkpoint the sandbox")?;
+            let record = {
+                let mut state = self.state.lock();
+                state.image_count += 1;
+                let record = format!("{}/{}", self.sandbox.id, state.image_count);
+                let image = Image {
+                    tenant: self.sandbox.tenant.clone(),
+                    mounts: self.sandbox.mounts.clone(),
+                    usage: self.sandbox.usage(),
+                };
+                state.images.insert(record.clone(), image);
+                record
+            };
+            if after == AfterCheckpoint::Stand {
+                *self.sandbox.is_frozen.lock() = true;
+            }
+            Ok(Checkpoint {
+                record,
+                kind,
+                bytes: 4096,
+            })
+        }
+        .boxed()
+    }
+
+    fn set_egress(&self, egress: Egress) -> BoxFuture<'_, Result<(), ChangeError>> {
+        async move {
+            self.try_change(Capability::EgressChange, "change the egress")?;
+            *self.sandbox.egress.lock() = egress;
+            Ok(())
+        }
+        .boxed()
     }
 
     fn destroy(&self) -> BoxFuture<'_, Result<Usage, DestroyError>> {

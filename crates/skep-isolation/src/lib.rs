@@ -12,9 +12,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt as _;
+use futures_util::future::{self, BoxFuture};
 use skep_types::{
-    Egress, ExecutionId, HostCapacity, Redacted, Resources, SandboxId, TenantId, Usage,
+    Capabilities, Capability, Checkpoint, Egress, ExecutionId, HostCapacity, ImageKind, Mount,
+    Redacted, Resources, SandboxId, TenantId, Unsupported, Usage,
 };
 
 pub use contract::{ContractSubject, check_contract};
@@ -29,6 +31,17 @@ pub enum Tier {
     Gvisor,
     /// A virtual machine of its own.
     MicroVm,
+}
+
+impl Tier {
+    /// The stable name of the tier.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Gvisor => "gvisor",
+            Self::MicroVm => "microvm",
+        }
+    }
 }
 
 /// Everything a backend needs to know about one sandbox.
@@ -46,9 +59,51 @@ pub struct LaunchRequest {
     pub resources: Resources,
     /// Destinations that it may reach.
     pub egress: Egress,
+    /// Volumes that are shown in it; a backend without [`Capability::Mounts`] refuses any.
+    pub mounts: Vec<Mount>,
     /// Configuration that the agent reads at its start, from a descriptor nobody else holds. Opaque
     /// here.
     pub agent_config: Redacted<Vec<u8>>,
+}
+
+/// A sandbox to be made of a checkpoint.
+#[derive(Debug, Clone)]
+pub struct RestoreRequest {
+    /// Image that it is made of. It stays as it is.
+    pub checkpoint: Checkpoint,
+    /// The parts of the image to use. [`ImageKind::Filesystem`] starts it anew on the files of
+    /// either kind of image.
+    pub kind: ImageKind,
+    /// The sandbox that it becomes.
+    pub target: RestoreTarget,
+}
+
+/// The sandbox that a checkpoint becomes.
+#[derive(Debug, Clone)]
+pub enum RestoreTarget {
+    /// The sandbox that the image was taken of goes on: its tokens, its environment, its limits
+    /// and its volumes are those in the image, of whatever kind that is.
+    Same {
+        /// Id of the sandbox.
+        id: SandboxId,
+        /// The execution, which is new.
+        execution: ExecutionId,
+        /// Destinations that it may reach.
+        egress: Egress,
+    },
+    /// Another sandbox begins as a copy, with an identity of its own. Its layers are those of the
+    /// image.
+    Copy(Box<LaunchRequest>),
+}
+
+/// The fate of a sandbox of which a checkpoint has been taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterCheckpoint {
+    /// It goes on, as if nothing had happened.
+    Continue,
+    /// It stands, as one that is frozen: its owner writes the image down and then destroys it, so
+    /// that it is never lost in between.
+    Stand,
 }
 
 /// A backend's record by which it finds a living sandbox again after the server was restarted.
@@ -87,6 +142,51 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
     /// [`UsageError`] if the counters are gone, which they are after [`Sandbox::destroy`].
     fn usage(&self) -> BoxFuture<'_, Result<Usage, UsageError>>;
 
+    /// Lets every process of the sandbox stand, until [`Sandbox::thaw`]. One that stands can be
+    /// destroyed and checkpointed. Freezing twice is no error.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`]; it runs on.
+    fn freeze(&self) -> BoxFuture<'_, Result<(), ChangeError>> {
+        unsupported(Capability::Freeze)
+    }
+
+    /// Lets the processes go on. One that does not stand is no error.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`]; it stands as it did.
+    fn thaw(&self) -> BoxFuture<'_, Result<(), ChangeError>> {
+        unsupported(Capability::Freeze)
+    }
+
+    /// Writes the sandbox to an image, running or frozen. It takes no longer than the backend's
+    /// deadline, and returns when the image would survive the host.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`]; there is no image, and the sandbox is as it was, whatever was to become
+    /// of it afterwards.
+    fn checkpoint(
+        &self,
+        kind: ImageKind,
+        after: AfterCheckpoint,
+    ) -> BoxFuture<'_, Result<Checkpoint, ChangeError>> {
+        let (_, _) = (kind, after);
+        unsupported(Capability::Checkpoint)
+    }
+
+    /// Changes the destinations that it may reach. Connections to others are cut.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`]; the old rule holds.
+    fn set_egress(&self, egress: Egress) -> BoxFuture<'_, Result<(), ChangeError>> {
+        let _ = egress;
+        unsupported(Capability::EgressChange)
+    }
+
     /// Kills every process of the sandbox and removes everything it held on the host:
     /// processes, cgroups, mounts, links, rules, files. Returns what it had used.
     ///
@@ -113,16 +213,45 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     /// Strength of this backend's isolation.
     fn tier(&self) -> Tier;
 
+    /// Abilities of this backend beyond launching and destroying. Without one, the verbs that
+    /// need it answer [`Unsupported`].
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
     /// Starts a sandbox and returns when its agent accepts connections.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call leaves nothing behind: what was acquired is released in the background.
+    /// None: the caller owns the launch and drives it to its end. A driver task does, and so does
+    /// the task that makes spares; nobody else is to be added who may go away.
     ///
     /// # Errors
     ///
     /// [`LaunchError`]; nothing of the sandbox is left.
     fn launch(&self, request: LaunchRequest) -> BoxFuture<'_, Result<Launched, LaunchError>>;
+
+    /// Makes a sandbox of a checkpoint and returns when its agent accepts connections. Owned by
+    /// its caller as a launch is. Several may be made of one image at the same time.
+    ///
+    /// # Errors
+    ///
+    /// [`LaunchError`]; nothing of the sandbox is left, and the image is as it was.
+    fn restore(&self, request: RestoreRequest) -> BoxFuture<'_, Result<Launched, LaunchError>> {
+        drop(request);
+        let unsupported = Unsupported(Capability::Checkpoint);
+        future::ready(Err(unsupported.into())).boxed()
+    }
+
+    /// Deletes the image of a checkpoint. One that is not there is no error.
+    ///
+    /// # Errors
+    ///
+    /// If it is there and cannot be removed.
+    fn forget_checkpoint(&self, checkpoint: Checkpoint) -> BoxFuture<'_, io::Result<()>> {
+        drop(checkpoint);
+        future::ready(Ok(())).boxed()
+    }
 
     /// Warms what a tenant's sandboxes of these layers share, if it is not there, and waits until
     /// it is, or will not be: a zygote, for instance. A spare is launched after it, so that it
@@ -149,7 +278,7 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     /// worth a look.
     fn hoarding(&self) -> BoxFuture<'_, Vec<SandboxId>>;
 
-    /// Finds a sandbox that was launched by an earlier server.
+    /// Finds a sandbox that was launched by an earlier server, running or frozen.
     ///
     /// # Errors
     ///
@@ -225,6 +354,9 @@ pub enum LaunchError {
     /// The first process ended before it answered.
     #[error("agent ended before it answered: {0:?}")]
     AgentEnded(Exit),
+    /// The backend has no such ability.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
 }
 
 impl LaunchError {
@@ -232,9 +364,34 @@ impl LaunchError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::NoRoom(_) | Self::AgentSilent(_) => true,
-            Self::Host { .. } | Self::Step { .. } | Self::AgentEnded(_) => false,
+            Self::Host { .. } | Self::Step { .. } | Self::AgentEnded(_) | Self::Unsupported(_) => {
+                false
+            }
         }
     }
+}
+
+/// Failure to change a sandbox, which is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// The backend has no such ability.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// The host did not do it this time.
+    #[error("cannot {operation}")]
+    Failed {
+        /// The operation, with its object.
+        operation: String,
+        /// The error of the system.
+        source: Source,
+    },
+}
+
+/// The answer of a backend without an ability.
+fn unsupported<T: Send + 'static>(
+    capability: Capability,
+) -> BoxFuture<'static, Result<T, ChangeError>> {
+    future::ready(Err(Unsupported(capability).into())).boxed()
 }
 
 /// Failure to take over a sandbox of an earlier server.

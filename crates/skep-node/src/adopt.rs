@@ -1,24 +1,13 @@
 //! Sandboxes that outlive their server, and what the next one does with them.
 
-use skep_isolation::{AdoptError, Exit};
+use skep_isolation::{AdoptError, Exit, Launched};
 use skep_telemetry::Chain;
-use skep_types::{EndReason, Ending, Phase, Resources, SandboxId, SandboxRun, Usage};
+use skep_types::{EndReason, Ending, LivingSandbox, Phase, SandboxId, SandboxStatus, Usage};
 
 use crate::clock::wall_now;
 use crate::driver::reason_of;
-use crate::node::{Node, Taken};
+use crate::node::{Node, Taken, starting};
 use crate::record::DriverRecord;
-
-/// A sandbox that, by the journal, was alive when the last server ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Living {
-    /// Id of the sandbox, as the journal has it.
-    pub id: SandboxId,
-    /// Limits that it was started with.
-    pub resources: Resources,
-    /// The run, as the journal was told; `None` if it never got so far.
-    pub run: Option<SandboxRun>,
-}
 
 /// Outcome of the adoption of the last server's sandboxes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,7 +32,7 @@ impl Node {
     /// Takes over the sandboxes of the last server, then removes whatever nobody owns.
     ///
     /// Call it once, before the first [`Node::create`].
-    pub async fn adopt(&self, living: Vec<Living>) -> Adoption {
+    pub async fn adopt(&self, living: Vec<LivingSandbox>) -> Adoption {
         let mut adoption = Adoption::default();
         let mut endings = Vec::new();
         for sandbox in living {
@@ -82,37 +71,34 @@ impl Node {
         adoption
     }
 
-    async fn adopt_one(&self, living: Living) -> Result<Adopted, Lost> {
+    async fn adopt_one(&self, living: LivingSandbox) -> Result<Adopted, Lost> {
         // Without a record the server was killed while it launched: the sandbox may be
         // anywhere between nothing and running, and nobody was told of it. It is swept.
         let run = living.run.ok_or(EndReason::StartFailed)?;
-        let record = DriverRecord::from_text(&run.launch_record, run.ends_at).map_err(|error| {
+        let read = DriverRecord::from_text(&run.driver_record, run.ends_at, living.egress);
+        let record = read.map_err(|error| {
             tracing::error!(sandbox = %living.id, error = %Chain(&error), "cannot adopt sandbox");
             EndReason::Crashed
         })?;
-        let found = self.inner.isolation.adopt(record.launch.clone()).await;
+        let status = SandboxStatus {
+            ends_at: run.ends_at,
+            paused: run.paused,
+            ..starting(&living.id, run.started_at)
+        };
+        let found = self.find_held(&living.id, &record).await;
         if let Some(reason) = record.ending {
-            let launched = found.map_err(|error| {
-                tracing::debug!(sandbox = %living.id, error = %Chain(&error), "it was gone already");
-                let usage = lost(&error).usage;
-                Lost { reason, usage }
-            })?;
-            self.drive(&living.id, living.resources, run.started_at, |driver| {
+            let launched = found.map_err(|Lost { usage, .. }| Lost { reason, usage })?;
+            self.drive(status, living.resources, |driver| {
                 driver.adopt_and_end(launched, record, reason)
             })
             .map_err(|Taken| reason)?;
             return Ok(Adopted::Ending(reason));
         }
-        let launched = found.map_err(|error| {
-            let lost = lost(&error);
-            tracing::warn!(
-                sandbox = %living.id, error = %Chain(&error), reason = %lost.reason,
-                "sandbox was lost"
-            );
-            lost
+        let launched = found.inspect_err(|lost| {
+            tracing::warn!(sandbox = %living.id, reason = %lost.reason, "sandbox was lost");
         })?;
-        self.drive(&living.id, living.resources, run.started_at, |driver| {
-            driver.adopt_and_drive(launched, record)
+        self.drive(status, living.resources, |driver| {
+            driver.adopt_and_drive(launched, record, run.started_at)
         })
         .map_err(|Taken| EndReason::Crashed)?;
         // Whoever was told of the adoption may look at once.
@@ -123,6 +109,29 @@ impl Node {
         (settled.map(|_| Adopted::Running)).map_err(|_| EndReason::Crashed.into())
     }
 
+    /// Finds the processes of a sandbox; `None` if it is paused and needs none.
+    async fn find_held(
+        &self,
+        id: &SandboxId,
+        record: &DriverRecord,
+    ) -> Result<Option<Launched>, Lost> {
+        let Some(launch) = record.launch.clone() else {
+            return match record.image {
+                Some(_) => Ok(None),
+                None => Err(EndReason::Crashed.into()),
+            };
+        };
+        match self.inner.isolation.adopt(launch).await {
+            Ok(launched) => Ok(Some(launched)),
+            // The image is whole from before the processes were to go, and outlives the host.
+            Err(_) if record.is_frozen && record.image.is_some() => Ok(None),
+            Err(error) => {
+                tracing::debug!(sandbox = %id, error = %Chain(&error), "sandbox is gone");
+                Err(lost(&error))
+            }
+        }
+    }
+
     /// Waits for the first attempt to end a sandbox, and says whether nothing of it is left.
     async fn has_ended(&self, id: &SandboxId) -> bool {
         let Some(mut entry) = self.entry(id) else {
@@ -130,7 +139,13 @@ impl Node {
         };
         let tried = entry.status.wait_for(|status| match status.phase {
             Phase::Gone | Phase::Stuck => true,
-            Phase::Starting | Phase::Running | Phase::Paused | Phase::Stopping => false,
+            Phase::Starting
+            | Phase::Running
+            | Phase::Snapshotting
+            | Phase::Pausing
+            | Phase::Paused
+            | Phase::Resuming
+            | Phase::Stopping => false,
         });
         tried.await.is_ok_and(|status| status.phase == Phase::Gone)
     }

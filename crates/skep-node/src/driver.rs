@@ -1,20 +1,25 @@
 //! The task that owns one sandbox.
 
 mod end;
+mod pause;
+mod start;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use skep_isolation::{Exit, LaunchError, LaunchRequest, Launched, UsageError};
+use jiff::Timestamp;
+use skep_isolation::{Exit, Launched, UsageError};
 use skep_telemetry::{Chain, trace};
 use skep_types::{
-    AccessToken, DeadlineMode, EndReason, Ending, Event, ExecutionId, Phase, Redacted, SandboxSpec,
-    SandboxStatus, Usage, Verdict,
+    Checkpoint, DeadlineMode, Egress, EndReason, Ending, Event, ImageKind, Phase, Resources,
+    SandboxSpec, SandboxStatus, TransitionError, Usage, Verdict,
 };
-use skep_wire::agent::AgentConfig;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use start::launch_request;
+
+use crate::admission::Promise;
 use crate::clock::{Deadline, wall_now};
 use crate::journal::Noted;
 use crate::memory_mean::MemoryMean;
@@ -34,6 +39,26 @@ pub(crate) enum Request {
     },
     /// Read the counters.
     Usage { answer: oneshot::Sender<Usage> },
+    /// Let it stand, or write it to an image; answers with the status after it.
+    Pause {
+        kind: ImageKind,
+        answer: Transition<SandboxStatus>,
+    },
+    /// Let it go on until a new deadline; answers when its agent is reachable.
+    Resume {
+        lifetime: std::time::Duration,
+        answer: Transition<SandboxStatus>,
+    },
+    /// Write it to an image while it goes on.
+    Snapshot {
+        kind: ImageKind,
+        answer: Transition<Checkpoint>,
+    },
+    /// Change what it may reach.
+    Egress {
+        egress: Egress,
+        answer: Transition<()>,
+    },
 }
 
 /// A caller who waits for the end of a sandbox.
@@ -42,6 +67,9 @@ pub(crate) type Killer = oneshot::Sender<Result<(), KillError>>;
 /// The caller who waits for a new sandbox.
 pub(crate) type Waiting = oneshot::Sender<Result<SandboxStatus, CreateError>>;
 
+/// A caller who waits for a change of a sandbox.
+pub(crate) type Transition<T> = oneshot::Sender<Result<T, TransitionError>>;
+
 /// One sandbox, its queue, and what is published about it.
 pub(crate) struct Driver {
     pub(crate) node: Arc<Inner>,
@@ -49,21 +77,21 @@ pub(crate) struct Driver {
     pub(crate) status: watch::Sender<SandboxStatus>,
     pub(crate) route: watch::Sender<Option<NodeRoute>>,
     pub(crate) stop: CancellationToken,
+    pub(crate) resources: Resources,
+    /// It counts on the host for as long as it has processes.
+    pub(crate) promise: Option<Promise>,
 }
 
-/// A sandbox whose agent accepts connections, and what its record needs to know of it.
-struct Started {
-    launched: Launched,
-    execution: ExecutionId,
-    control_token: Redacted<String>,
-}
-
-/// A sandbox that runs, as its driver holds it.
-struct Running {
-    launched: Launched,
+/// A sandbox as its driver holds it.
+struct Held {
+    /// The sandbox on the host; `None` while it is paused and has no process.
+    launched: Option<Launched>,
     record: DriverRecord,
+    /// Cancelled when this run is over: paused or ended.
     ended: CancellationToken,
     memory: MemoryMean,
+    /// Time at which a frozen sandbox is written to an image, so that it needs no memory.
+    store_at: Option<tokio::time::Instant>,
 }
 
 /// Reason for which a driver stops driving.
@@ -74,17 +102,41 @@ enum Stop {
     Leave,
 }
 
+impl Held {
+    fn new(launched: Option<Launched>, record: DriverRecord) -> Self {
+        Self {
+            launched,
+            record,
+            ended: CancellationToken::new(),
+            memory: MemoryMean::default(),
+            store_at: None,
+        }
+    }
+
+    fn is_paused(&self) -> bool {
+        self.record.is_frozen || self.launched.is_none()
+    }
+
+    /// Time at which something is to be done about it; `None` if nothing is.
+    fn next_due(&self) -> Option<tokio::time::Instant> {
+        if self.is_paused() {
+            self.store_at
+        } else {
+            Some(self.record.deadline.instant)
+        }
+    }
+}
+
 impl Driver {
     /// Launches the sandbox, tells `waiting`, and drives it to its end.
+    ///
+    /// This task is the one owner of the launch: it never drops it, whatever becomes of the
+    /// caller, so nothing below has to be safe against that.
     pub(crate) async fn launch_and_drive(mut self, spec: SandboxSpec, waiting: Waiting) {
         let ordered = Instant::now();
         let node = Arc::clone(&self.node);
         let creating = node.spares.creating();
-        let Started {
-            launched,
-            execution,
-            control_token,
-        } = match self.start(&spec).await {
+        let started = match self.start(&spec).await {
             Ok(started) => started,
             Err(error) => {
                 self.node.metrics.launch_failed(&error);
@@ -95,206 +147,207 @@ impl Driver {
         };
         let started_at = wall_now();
         let deadline = Deadline::counted_from(started_at, spec.lifetime);
-        let launch = launched.record();
         let record = DriverRecord {
-            execution,
-            launch,
+            execution: started.execution,
+            launch: Some(started.launched.record()),
+            is_frozen: false,
+            image: None,
+            egress: spec.egress,
             access_token: spec.access_token,
-            control_token,
+            control_token: started.control_token,
             deadline,
             ending: None,
         };
-        let running = self.enter_running(launched, record, started_at);
-        let status = self.status.borrow().clone();
+        let mut held = Held::new(Some(started.launched), record);
+        self.enter_running(&mut held, started_at);
         // A caller who was told of a sandbox finds it again after the server was killed.
-        let recording = self.journal_started(&running.record, &status);
+        let recording = self.journal_started(&held.record);
         trace::child("record start").within(recording).await;
         self.node.metrics.create.record(ordered.elapsed());
-        answer(waiting, Ok(status));
+        answer(waiting, Ok(self.status.borrow().clone()));
         drop(creating);
         node.tend_spares();
-        self.drive_to_end(running).await;
-    }
-
-    /// Takes the spare that was promised, or else launches a sandbox.
-    async fn start(&self, spec: &SandboxSpec) -> Result<Started, LaunchError> {
-        if let Some(spare) = self.node.spares.claim(&spec.id) {
-            let config = agent_config(spec, spare.control_token.reveal());
-            let address = spare.launched.address();
-            let configuring = self.node.agents.configure(address, &config);
-            match trace::step("configure spare", configuring).await {
-                Ok(()) => {
-                    return Ok(Started {
-                        launched: spare.launched,
-                        execution: spare.execution,
-                        control_token: spare.control_token,
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(error = %Chain(&error), "spare did not take its configuration; launching another sandbox");
-                    spare.launched.dispose().await;
-                }
-            }
-        }
-        match self.launch(spec).await {
-            // A caller who waits goes before those who may come.
-            Err(LaunchError::NoRoom(_)) if self.node.give_up_spares().await > 0 => {
-                self.launch(spec).await
-            }
-            launched => launched,
-        }
-    }
-
-    async fn launch(&self, spec: &SandboxSpec) -> Result<Started, LaunchError> {
-        let execution = ExecutionId::random();
-        let control_token = Redacted::new(AccessToken::random().reveal().to_owned());
-        let request = launch_request(spec, execution, control_token.reveal());
-        // The backend starts when it is called, so it is called within the step.
-        let launching = async { self.node.isolation.launch(request).await };
-        let launched = trace::step("launch", launching).await?;
-        Ok(Started {
-            launched,
-            execution,
-            control_token,
-        })
+        self.drive_to_end(held).await;
     }
 
     /// Goes on ending a sandbox that an earlier server was ending.
     pub(crate) async fn adopt_and_end(
         mut self,
-        launched: Launched,
+        launched: Option<Launched>,
         record: DriverRecord,
         reason: EndReason,
     ) {
-        let running = Running {
-            launched,
-            record,
-            ended: CancellationToken::new(),
-            memory: MemoryMean::default(),
-        };
-        self.end(running, reason, None).await;
+        self.end(Held::new(launched, record), reason, None).await;
     }
 
-    /// Drives a sandbox that an earlier server launched.
-    pub(crate) async fn adopt_and_drive(mut self, launched: Launched, record: DriverRecord) {
-        let started_at = self.status.borrow().started_at;
-        let running = self.enter_running(launched, record, started_at);
-        self.drive_to_end(running).await;
-    }
-
-    fn journal_started(&self, record: &DriverRecord, status: &SandboxStatus) -> Noted {
-        self.node.journal.started(&status.id, record.run(status))
-    }
-
-    async fn drive_to_end(&mut self, mut running: Running) {
-        match self.drive(&mut running).await {
-            Stop::Leave => tracing::debug!("left to the next server"),
-            Stop::End(reason, killer) => self.end(running, reason, killer).await,
-        }
-    }
-
-    /// Serves requests until the sandbox is to be ended or left.
-    async fn drive(&mut self, running: &mut Running) -> Stop {
-        let launched = Arc::clone(&running.launched);
-        let exited = launched.exited();
-        tokio::pin!(exited);
-        if let Err(error) = look(running).await {
-            tracing::debug!(error = %Chain(&error), "no usage at the start");
-        }
-        loop {
-            let deadline = running.record.deadline.instant;
-            tokio::select! {
-                biased;
-                exit = &mut exited => return Stop::End(self.explain(running, exit).await, None),
-                () = tokio::time::sleep_until(deadline) => return Stop::End(EndReason::Timeout, None),
-                () = self.stop.cancelled() => return Stop::Leave,
-                request = self.queue.recv() => match request {
-                    Some(Request::End { reason, answer: killer }) => {
-                        return Stop::End(reason, Some(killer));
-                    }
-                    Some(Request::Deadline { deadline, mode, answer: caller }) => {
-                        self.move_deadline(running, deadline, mode).await;
-                        answer(caller, self.status.borrow().clone());
-                    }
-                    Some(Request::Usage { answer: caller }) => match look(running).await {
-                        Ok(usage) => answer(caller, usage),
-                        // The caller sees a sandbox that is no longer here, which is what a
-                        // missing counter means.
-                        Err(error) => tracing::debug!(error = %Chain(&error), "no usage"),
-                    },
-                    // The map drops its sender only after this task has ended.
-                    None => return Stop::Leave,
-                },
-            }
-        }
-    }
-
-    async fn move_deadline(
-        &mut self,
-        running: &mut Running,
-        deadline: Deadline,
-        mode: DeadlineMode,
+    /// Drives a sandbox that an earlier server launched. One without a process is paused.
+    pub(crate) async fn adopt_and_drive(
+        mut self,
+        launched: Option<Launched>,
+        record: DriverRecord,
+        started_at: Timestamp,
     ) {
-        let moves = match mode {
-            DeadlineMode::Set => true,
-            DeadlineMode::Extend => deadline.instant > running.record.deadline.instant,
-        };
-        if !moves {
-            return;
+        let mut held = Held::new(launched, record);
+        if held.is_paused() {
+            self.adopt_paused(&mut held, started_at).await;
+        } else {
+            self.adopt_running(&mut held, started_at).await;
         }
-        running.record.deadline = deadline;
-        self.status
-            .send_modify(|status| status.ends_at = deadline.wall);
-        self.journal_record(&running.record).await;
+        self.drive_to_end(held).await;
     }
 
-    /// Journals what has changed in the record of a running sandbox.
+    fn journal_started(&self, record: &DriverRecord) -> Noted {
+        let status = self.status.borrow();
+        self.node.journal.started(&status.id, record.run(&status))
+    }
+
+    /// Journals what has changed in the record of a sandbox.
     fn journal_record(&self, record: &DriverRecord) -> Noted {
         let status = self.status.borrow();
         self.node.journal.changed(&status.id, record.run(&status))
     }
 
+    async fn drive_to_end(&mut self, mut held: Held) {
+        match self.drive(&mut held).await {
+            Stop::Leave => tracing::debug!("left to the next server"),
+            Stop::End(reason, killer) => self.end(held, reason, killer).await,
+        }
+    }
+
+    /// Serves requests until the sandbox is to be ended or left.
+    async fn drive(&mut self, held: &mut Held) -> Stop {
+        if let Err(error) = look(held).await {
+            tracing::debug!(error = %Chain(&error), "no usage at the start");
+        }
+        loop {
+            // A pause or a resume may have changed which processes there are to wait for.
+            let launched = held.launched.clone();
+            let exited = async {
+                match &launched {
+                    Some(launched) => launched.exited().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::pin!(exited);
+            while is_same(launched.as_ref(), held.launched.as_ref()) {
+                let due = held.next_due();
+                tokio::select! {
+                    biased;
+                    exit = &mut exited => return Stop::End(self.explain(held, exit).await, None),
+                    () = sleep_until(due) => {
+                        if !held.is_paused() {
+                            return Stop::End(EndReason::Timeout, None);
+                        }
+                        self.store(held).await;
+                    }
+                    () = self.stop.cancelled() => return Stop::Leave,
+                    request = self.queue.recv() => match request {
+                        Some(Request::End { reason, answer: killer }) => {
+                            return Stop::End(reason, Some(killer));
+                        }
+                        Some(request) => self.serve(held, request).await,
+                        // The map drops its sender only after this task has ended.
+                        None => return Stop::Leave,
+                    },
+                }
+            }
+        }
+    }
+
+    async fn serve(&mut self, held: &mut Held, request: Request) {
+        match request {
+            // Ends the loop that calls this.
+            Request::End { .. } => {}
+            // A paused sandbox has no deadline: its caller sees that it is not running.
+            Request::Deadline { .. } if held.is_paused() => {}
+            Request::Deadline {
+                deadline,
+                mode,
+                answer: caller,
+            } => {
+                self.move_deadline(held, deadline, mode).await;
+                answer(caller, self.status.borrow().clone());
+            }
+            Request::Usage { answer: caller } => match look(held).await {
+                Ok(usage) => answer(caller, usage),
+                // The caller sees a sandbox that is no longer here, which is what a missing
+                // counter means.
+                Err(error) => tracing::debug!(error = %Chain(&error), "no usage"),
+            },
+            Request::Pause {
+                kind,
+                answer: caller,
+            } => answer(caller, self.pause(held, kind).await),
+            Request::Resume {
+                lifetime,
+                answer: caller,
+            } => answer(caller, self.resume(held, lifetime).await),
+            Request::Snapshot {
+                kind,
+                answer: caller,
+            } => answer(caller, self.snapshot(held, kind).await),
+            Request::Egress {
+                egress,
+                answer: caller,
+            } => answer(caller, self.set_egress(held, egress).await),
+        }
+    }
+
+    async fn move_deadline(&mut self, held: &mut Held, deadline: Deadline, mode: DeadlineMode) {
+        let moves = match mode {
+            DeadlineMode::Set => true,
+            DeadlineMode::Extend => deadline.instant > held.record.deadline.instant,
+        };
+        if !moves {
+            return;
+        }
+        held.record.deadline = deadline;
+        self.status
+            .send_modify(|status| status.ends_at = deadline.wall);
+        self.journal_record(&held.record).await;
+    }
+
     /// Finds the reason for which the first process ended although nobody asked for it.
-    async fn explain(&self, running: &Running, exit: Exit) -> EndReason {
-        let usage = running.launched.usage().await.unwrap_or_default();
+    async fn explain(&self, held: &Held, exit: Exit) -> EndReason {
+        let usage = match &held.launched {
+            Some(launched) => launched.usage().await.unwrap_or_default(),
+            None => Usage::default(),
+        };
         let reason = reason_of(exit, &usage);
         tracing::warn!(?exit, %reason, "first process ended by itself");
         reason
     }
 
-    fn enter_running(
-        &mut self,
-        launched: Launched,
-        record: DriverRecord,
-        started_at: jiff::Timestamp,
-    ) -> Running {
-        let ended = CancellationToken::new();
+    /// Publishes that a sandbox runs, and its route.
+    fn enter_running(&mut self, held: &mut Held, started_at: Timestamp) {
         self.status.send_modify(|status| {
-            status.execution = record.execution;
+            status.execution = held.record.execution;
             status.started_at = started_at;
-            status.ends_at = record.deadline.wall;
+            status.ends_at = held.record.deadline.wall;
+            status.paused = None;
         });
         self.enter(Event::AgentReady);
-        self.route.send_replace(Some(NodeRoute {
+        self.open(held);
+    }
+
+    /// Lets traffic through to the sandbox.
+    fn open(&self, held: &mut Held) {
+        held.ended = CancellationToken::new();
+        let route = held.launched.as_ref().map(|launched| NodeRoute {
             id: self.status.borrow().id.clone(),
-            execution: record.execution,
+            execution: held.record.execution,
             address: launched.address(),
-            access_token: record.access_token.clone(),
-            control_token: record.control_token.clone(),
-            ended: ended.clone(),
-        }));
-        Running {
-            launched,
-            record,
-            ended,
-            memory: MemoryMean::default(),
-        }
+            access_token: held.record.access_token.clone(),
+            control_token: held.record.control_token.clone(),
+            ended: held.ended.clone(),
+        });
+        self.route.send_replace(route);
     }
 
     /// Stops all traffic to the sandbox, at once.
-    fn close(&self, running: &Running) {
+    fn close(&self, held: &Held) {
         self.route.send_replace(None);
-        running.ended.cancel();
+        held.ended.cancel();
     }
 
     async fn finish(&mut self, reason: EndReason, usage: Usage) {
@@ -332,48 +385,28 @@ impl Driver {
     }
 }
 
-pub(crate) fn launch_request(
-    spec: &SandboxSpec,
-    execution: ExecutionId,
-    control_token: &str,
-) -> LaunchRequest {
-    let config = agent_config(spec, control_token);
-    LaunchRequest {
-        id: spec.id.clone(),
-        execution,
-        layers: spec.template.layers.clone(),
-        tenant: spec.tenant.clone(),
-        resources: spec.template.resources,
-        egress: spec.egress,
-        agent_config: Redacted::new(
-            serde_json::to_vec(&config).expect("strings and maps of strings serialise"),
-        ),
+fn is_same(before: Option<&Launched>, now: Option<&Launched>) -> bool {
+    match (before, now) {
+        (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
     }
 }
 
-fn agent_config(spec: &SandboxSpec, control_token: &str) -> AgentConfig {
-    let template = &spec.template;
-    let caller = spec.env.reveal().iter();
-    let token = spec.access_token.as_ref();
-    AgentConfig {
-        control_token: control_token.to_owned(),
-        access_token: token.map(|token| token.reveal().to_owned()),
-        traffic_token: token.map(|token| token.traffic().reveal().to_owned()),
-        sandbox_id: spec.id.to_string(),
-        template_id: template.id.to_string(),
-        env: template.env.iter().chain(caller).cloned().collect(),
-        secrets: spec.secrets.reveal().map(str::to_owned).collect(),
-        default_user: template.user.clone(),
-        default_workdir: template.workdir.clone(),
-        memory_mib: template.resources.memory_mib,
+async fn sleep_until(due: Option<tokio::time::Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }
 
-/// Resource usage of a running sandbox so far.
-async fn look(running: &mut Running) -> Result<Usage, UsageError> {
-    let mut usage = running.launched.usage().await?;
-    let memory = &mut running.memory;
-    usage.memory_average_bytes = memory.look(Instant::now(), usage.memory_bytes);
+/// Resource usage of a sandbox so far. One without a process uses nothing.
+async fn look(held: &mut Held) -> Result<Usage, UsageError> {
+    let Some(launched) = &held.launched else {
+        return Ok(Usage::default());
+    };
+    let mut usage = launched.usage().await?;
+    usage.memory_average_bytes = held.memory.look(Instant::now(), usage.memory_bytes);
     Ok(usage)
 }
 

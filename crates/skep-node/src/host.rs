@@ -42,22 +42,10 @@ impl Node {
         id: &SandboxId,
         resources: Resources,
     ) -> Result<Option<Reservation>, NoRoom> {
-        let inner = &self.inner;
-        if inner.spares.is_promised(id) {
+        if self.inner.spares.is_promised(id) {
             return Ok(None);
         }
-        inner.look_if_needed().await;
-        let admitted = match inner.admission.admit(id, resources) {
-            Err(_) if inner.make_room().await => {
-                inner.admission.sample(&*inner.isolation).await;
-                inner.admission.admit(id, resources)
-            }
-            admitted => admitted,
-        };
-        if let Err(no_room) = admitted {
-            inner.admission.count_refusal(no_room);
-        }
-        admitted.map(Some)
+        self.inner.room_for(id, resources).await.map(Some)
     }
 
     /// Looks after the host until the node is shut down: samples what it has left, lets go of
@@ -156,6 +144,26 @@ impl Node {
 }
 
 impl Inner {
+    /// Room for a sandbox that somebody waits for. Spares give way first.
+    pub(crate) async fn room_for(
+        &self,
+        id: &SandboxId,
+        resources: Resources,
+    ) -> Result<Reservation, NoRoom> {
+        self.look_if_needed().await;
+        let admitted = match self.admission.admit(id, resources) {
+            Err(_) if self.make_room().await => {
+                self.admission.sample(&*self.isolation).await;
+                self.admission.admit(id, resources)
+            }
+            admitted => admitted,
+        };
+        if let Err(no_room) = admitted {
+            self.admission.count_refusal(no_room);
+        }
+        admitted
+    }
+
     /// Room for a sandbox that nobody waits for.
     pub(crate) async fn room_for_spare(
         &self,

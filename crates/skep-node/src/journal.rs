@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::{self, BoxFuture};
 use parking_lot::Mutex;
-use skep_types::{Ending, Resources, SandboxId, SandboxRun};
+use skep_types::{Egress, Ending, LivingSandbox, Resources, SandboxId, SandboxRun};
 
 /// Resolves when a note would survive the death of the server.
 pub type Noted = BoxFuture<'static, ()>;
@@ -18,10 +18,10 @@ pub type Noted = BoxFuture<'static, ()>;
 /// note would survive the death of the server. A note that cannot be taken is the journal's to
 /// report: the sandbox goes on. The record is opaque text.
 pub trait Journal: fmt::Debug + Send + Sync {
-    /// The sandbox runs.
+    /// The sandbox runs, for the first time or again.
     fn started(&self, id: &SandboxId, run: SandboxRun) -> Noted;
 
-    /// The launch record of a running sandbox has changed, or its deadline.
+    /// The driver's record of a sandbox has changed, its deadline, or whether it is paused.
     fn changed(&self, id: &SandboxId, run: SandboxRun) -> Noted;
 
     /// The sandbox is gone.
@@ -52,12 +52,13 @@ impl MemoryJournal {
 
     /// The records of the sandboxes that have started and not ended, as a restarted server
     /// would read them.
-    pub fn living(&self) -> Vec<crate::Living> {
+    pub fn living(&self) -> Vec<LivingSandbox> {
         let living = |(id, entry): (&SandboxId, &Entry)| {
             let run = entry.run.clone()?;
-            entry.ending.is_none().then(|| crate::Living {
+            entry.ending.is_none().then(|| LivingSandbox {
                 id: id.clone(),
                 resources: Resources::default(),
+                egress: Egress::default(),
                 run: Some(run),
             })
         };

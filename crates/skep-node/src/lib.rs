@@ -22,7 +22,7 @@ mod route;
 mod spares;
 
 pub use admission::{NoRoom, Reservation};
-pub use adopt::{Adoption, Living};
+pub use adopt::Adoption;
 pub use agents::{Agents, ConfigureError};
 pub use clock::Deadline;
 pub use host::HostReport;

@@ -46,6 +46,7 @@ impl Metrics {
             LaunchError::Step { step, .. } => without_thing(step),
             LaunchError::AgentSilent(_) => "agent silent".to_owned(),
             LaunchError::AgentEnded(_) => "agent ended".to_owned(),
+            LaunchError::Unsupported(unsupported) => unsupported.to_string(),
         };
         *self.failures.lock().entry(step).or_default() += 1;
     }

@@ -9,19 +9,19 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
 use parking_lot::RwLock;
-use skep_isolation::{Isolation, LaunchError};
+use skep_isolation::{Isolation, LaunchError, Tier};
 use skep_telemetry::Tasks;
 use skep_types::{
-    AccessToken, AdmissionPolicy, DeadlineMode, Egress, EndReason, ExecutionId, LogEntry, NotHere,
-    Phase, Resources, SandboxId, SandboxSpec, SandboxStatus, TemplateImage, TenantId, Usage,
-    WhenStopped,
+    AccessToken, AdmissionPolicy, Capabilities, Checkpoint, DeadlineMode, Egress, EndReason,
+    ExecutionId, ImageKind, LogEntry, NotHere, Phase, Resources, SandboxId, SandboxKind,
+    SandboxSpec, SandboxStatus, TransitionError, Usage, WhenStopped,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::admission::{Admission, Promise};
+use crate::admission::Admission;
 use crate::agents::Agents;
 use crate::clock::{Deadline, wall_now};
-use crate::driver::{Driver, Request};
+use crate::driver::{Driver, Request, Transition};
 use crate::journal::Journal;
 use crate::log;
 use crate::metrics::Metrics;
@@ -33,6 +33,11 @@ const QUEUE: usize = 32;
 
 /// Number of sandboxes that are ended at once when the server stops.
 const KILLS_AT_ONCE: usize = 16;
+
+/// Time limit for a driver's answer. Longer than any backend may take, and than clients wait: a
+/// driver that takes longer has lost its way, and its caller is told what is true as far as
+/// anybody knows, that the sandbox cannot be reached.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The sandboxes of this host. Clones share them.
 #[derive(Debug, Clone)]
@@ -137,23 +142,26 @@ impl Node {
 
     /// The id for a new sandbox: that of a spare, if there is one of this kind.
     /// [`Node::create`] with that id then has little left to do.
-    pub fn name_for(
-        &self,
-        template: &TemplateImage,
-        egress: Egress,
-        tenant: &TenantId,
-    ) -> SandboxId {
-        let ready = self.inner.promise_spare(template, egress, tenant);
-        ready.unwrap_or_else(SandboxId::random)
+    pub fn id_for(&self, kind: &SandboxKind) -> SandboxId {
+        let spare = self.inner.promise_spare(kind);
+        spare.unwrap_or_else(SandboxId::random)
     }
 
     /// Has spares of a kind made before anybody asks for one. Returns at once; the work ends
     /// with the node.
-    pub fn warm(&self, template: TemplateImage, egress: Egress, tenant: TenantId) {
+    pub fn warm(&self, kind: SandboxKind) {
         let inner = Arc::clone(&self.inner);
-        self.inner
-            .tasks
-            .spawn("warm a template", inner.warm(template, egress, tenant));
+        self.inner.tasks.spawn("warm a template", inner.warm(kind));
+    }
+
+    /// Strength of the isolation of this node's sandboxes.
+    pub fn tier(&self) -> Tier {
+        self.inner.isolation.tier()
+    }
+
+    /// Abilities of this node beyond creating and ending sandboxes.
+    pub fn capabilities(&self) -> Capabilities {
+        self.inner.isolation.capabilities()
     }
 
     /// Number of spares, of those given away, and of requests for which there was none.
@@ -181,7 +189,8 @@ impl Node {
         }
         let (answer, ready) = oneshot::channel();
         let id = spec.id.clone();
-        self.drive(&id, spec.template.resources, wall_now(), |driver| {
+        let resources = spec.template.resources;
+        self.drive(starting(&id, wall_now()), resources, |driver| {
             driver.launch_and_drive(spec, answer)
         })
         .map_err(|Taken| CreateError::Exists(id))?;
@@ -196,15 +205,14 @@ impl Node {
     /// [`KillError::NotHere`] if it is unknown or gone; while somebody else ends it, that is said
     /// when it is. [`KillError::Stuck`] if something of it cannot be removed.
     pub async fn kill(&self, id: &SandboxId, reason: EndReason) -> Result<(), KillError> {
-        let entry = self.entry(id).ok_or(NotHere)?;
-        let (answer, ended) = oneshot::channel();
-        entry
-            .requests
-            .send(Request::End { reason, answer })
-            .await
-            .map_err(|_| NotHere)?;
-        // A driver that leaves without an answer has left nothing, or all, to somebody else.
-        ended.await.unwrap_or(Err(NotHere.into()))
+        let asking = self.ask(id, |answer| Request::End { reason, answer });
+        match asking.await {
+            Ok(ended) => ended,
+            // A driver that leaves without an answer has left nothing, or all, to somebody else.
+            Err(AskError::NotHere) => Err(NotHere.into()),
+            // It goes on trying, and whoever asks again hears of it.
+            Err(AskError::Late) => Err(KillError::Stuck),
+        }
     }
 
     /// Gives a running sandbox another deadline, `lifetime` from now, and returns its status.
@@ -218,16 +226,13 @@ impl Node {
         lifetime: Duration,
         mode: DeadlineMode,
     ) -> Result<SandboxStatus, NotHere> {
-        let entry = self.entry(id).ok_or(NotHere)?;
-        let (answer, done) = oneshot::channel();
         let deadline = Deadline::after(lifetime);
-        let request = Request::Deadline {
+        let asking = self.ask(id, |answer| Request::Deadline {
             deadline,
             mode,
             answer,
-        };
-        entry.requests.send(request).await.map_err(|_| NotHere)?;
-        done.await.map_err(|_| NotHere)
+        });
+        Ok(asking.await?)
     }
 
     /// Resource usage of a running sandbox so far.
@@ -236,14 +241,99 @@ impl Node {
     ///
     /// [`NotHere`] if it is not running.
     pub async fn usage(&self, id: &SandboxId) -> Result<Usage, NotHere> {
-        let entry = self.entry(id).ok_or(NotHere)?;
-        let (answer, done) = oneshot::channel();
-        entry
-            .requests
-            .send(Request::Usage { answer })
+        let asking = self.ask(id, |answer| Request::Usage { answer });
+        Ok(asking.await?)
+    }
+
+    /// Pauses a sandbox that runs: nobody can reach it from then on, and it has no deadline. One
+    /// that is paused stays so.
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`]; it runs on.
+    pub async fn pause(
+        &self,
+        id: &SandboxId,
+        kind: ImageKind,
+    ) -> Result<SandboxStatus, TransitionError> {
+        self.transition(id, |answer| Request::Pause { kind, answer })
             .await
-            .map_err(|_| NotHere)?;
-        done.await.map_err(|_| NotHere)
+    }
+
+    /// Lets a paused sandbox go on, for `lifetime` from now, and returns when its agent is
+    /// reachable. It is another execution then. One that runs is left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`]; it is paused as it was.
+    pub async fn resume(
+        &self,
+        id: &SandboxId,
+        lifetime: Duration,
+    ) -> Result<SandboxStatus, TransitionError> {
+        self.transition(id, |answer| Request::Resume { lifetime, answer })
+            .await
+    }
+
+    /// Takes a checkpoint of a sandbox that runs on. [`Node::create`] makes copies of it until
+    /// [`Node::forget_checkpoint`].
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`]; there is no image.
+    pub async fn snapshot(
+        &self,
+        id: &SandboxId,
+        kind: ImageKind,
+    ) -> Result<Checkpoint, TransitionError> {
+        self.transition(id, |answer| Request::Snapshot { kind, answer })
+            .await
+    }
+
+    /// Changes what a sandbox may reach.
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`]; the old rule holds.
+    pub async fn set_egress(&self, id: &SandboxId, egress: Egress) -> Result<(), TransitionError> {
+        self.transition(id, |answer| Request::Egress { egress, answer })
+            .await
+    }
+
+    /// Deletes the image of a checkpoint. A failure goes to the server's own log.
+    pub async fn forget_checkpoint(&self, checkpoint: Checkpoint) {
+        if let Err(error) = self.inner.isolation.forget_checkpoint(checkpoint).await {
+            tracing::warn!(%error, "cannot delete the image of a checkpoint");
+        }
+    }
+
+    async fn transition<T>(
+        &self,
+        id: &SandboxId,
+        request: impl FnOnce(Transition<T>) -> Request,
+    ) -> Result<T, TransitionError> {
+        self.ask(id, request).await.map_err(NotHere::from)?
+    }
+
+    /// Asks the driver of a sandbox and waits for its answer, for a bounded time.
+    async fn ask<T>(
+        &self,
+        id: &SandboxId,
+        request: impl FnOnce(oneshot::Sender<T>) -> Request,
+    ) -> Result<T, AskError> {
+        let entry = self.entry(id).ok_or(AskError::NotHere)?;
+        let (answer, answered) = oneshot::channel();
+        let asking = async {
+            let sent = entry.requests.send(request(answer)).await;
+            sent.map_err(|_| AskError::NotHere)?;
+            answered.await.map_err(|_| AskError::NotHere)
+        };
+        tokio::time::timeout(ANSWER_TIMEOUT, asking)
+            .await
+            .unwrap_or_else(|_elapsed| {
+                tracing::error!(sandbox = %id, "the driver of a sandbox does not answer");
+                Err(AskError::Late)
+            })
     }
 
     /// The log of a sandbox, also after its end, oldest entry first. One that cannot be read is
@@ -336,27 +426,20 @@ impl Node {
     /// Enters the sandbox into the map and starts its driver.
     pub(crate) fn drive<F>(
         &self,
-        id: &SandboxId,
+        status: SandboxStatus,
         resources: Resources,
-        started_at: Timestamp,
         work: impl FnOnce(Driver) -> F,
     ) -> Result<(), Taken>
     where
         F: Future<Output = ()> + Send + 'static,
     {
+        let id = status.id.clone();
         let (requests, queue) = mpsc::channel(QUEUE);
         let (route_sender, route) = watch::channel(None);
-        let (status_sender, status) = watch::channel(SandboxStatus {
-            id: id.clone(),
-            execution: ExecutionId(0),
-            phase: Phase::Starting,
-            started_at,
-            ends_at: started_at,
-            ending: None,
-        });
+        let (status_sender, status) = watch::channel(status);
         {
             let mut sandboxes = self.inner.sandboxes.write();
-            if sandboxes.contains_key(id) {
+            if sandboxes.contains_key(&id) {
                 return Err(Taken);
             }
             sandboxes.insert(
@@ -371,7 +454,6 @@ impl Node {
         let guard = Forget {
             inner: Arc::clone(&self.inner),
             id: id.clone(),
-            _promise: self.inner.admission.promise(id, resources),
         };
         let driver = Driver {
             node: Arc::clone(&self.inner),
@@ -379,6 +461,8 @@ impl Node {
             status: status_sender,
             route: route_sender,
             stop: self.inner.tasks.stopping(),
+            resources,
+            promise: Some(self.inner.admission.promise(&id, resources)),
         };
         let work = work(driver);
         tracing::info_span!("sandbox", sandbox = %id).in_scope(|| {
@@ -392,6 +476,36 @@ impl Node {
     }
 }
 
+/// The status of a sandbox that is about to be driven.
+pub(crate) fn starting(id: &SandboxId, started_at: Timestamp) -> SandboxStatus {
+    SandboxStatus {
+        id: id.clone(),
+        execution: ExecutionId(0),
+        phase: Phase::Starting,
+        started_at,
+        ends_at: started_at,
+        paused: None,
+        ending: None,
+    }
+}
+
+/// Failure to get an answer of a driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AskError {
+    /// There is none, or it left without an answer.
+    NotHere,
+    /// It does not answer.
+    Late,
+}
+
+impl From<AskError> for NotHere {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::NotHere | AskError::Late => Self,
+        }
+    }
+}
+
 /// The id is in the map already.
 #[derive(Debug)]
 pub(crate) struct Taken;
@@ -400,8 +514,6 @@ pub(crate) struct Taken;
 struct Forget {
     inner: Arc<Inner>,
     id: SandboxId,
-    /// It counts for as long as it is in the map.
-    _promise: Promise,
 }
 
 impl Drop for Forget {

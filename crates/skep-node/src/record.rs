@@ -5,7 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use skep_isolation::LaunchRecord;
-use skep_types::{AccessToken, EndReason, ExecutionId, Redacted, SandboxRun, SandboxStatus};
+use skep_types::{
+    AccessToken, Checkpoint, Egress, EndReason, ExecutionId, Redacted, SandboxRun, SandboxStatus,
+};
 
 use crate::clock::Deadline;
 
@@ -13,7 +15,14 @@ use crate::clock::Deadline;
 #[derive(Debug, Clone)]
 pub(crate) struct DriverRecord {
     pub(crate) execution: ExecutionId,
-    pub(crate) launch: LaunchRecord,
+    /// Record of the sandbox on the host; `None` while it is paused and has no process.
+    pub(crate) launch: Option<LaunchRecord>,
+    /// True if its processes stand.
+    pub(crate) is_frozen: bool,
+    /// Image of its last pause. It stays until the next one, or the end.
+    pub(crate) image: Option<Checkpoint>,
+    /// Rule for its outgoing connections, as it is now.
+    pub(crate) egress: Egress,
     pub(crate) access_token: Option<AccessToken>,
     pub(crate) control_token: Redacted<String>,
     pub(crate) deadline: Deadline,
@@ -25,12 +34,27 @@ pub(crate) struct DriverRecord {
 #[derive(Serialize, Deserialize)]
 struct Written {
     execution: String,
-    launch: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    launch: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_frozen: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    image: Option<WrittenImage>,
+    /// Missing in records of older servers, which could not change it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    egress: Option<String>,
     access_token: Option<String>,
     control_token: String,
     deadline_since_boot_ns: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ending: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WrittenImage {
+    record: String,
+    kind: String,
+    bytes: u64,
 }
 
 /// A record this version cannot read.
@@ -40,8 +64,8 @@ pub(crate) enum ReadError {
     Parse(#[source] serde_json::Error),
     #[error("driver record has a bad execution id")]
     Execution(#[source] skep_types::IdError),
-    #[error("driver record has an unknown reason: {0}")]
-    Reason(String),
+    #[error("driver record has an unknown word: {0}")]
+    Word(String),
 }
 
 impl DriverRecord {
@@ -49,16 +73,24 @@ impl DriverRecord {
     pub(crate) fn run(&self, status: &SandboxStatus) -> SandboxRun {
         SandboxRun {
             execution: self.execution,
-            launch_record: self.to_text(),
+            driver_record: self.to_text(),
             started_at: status.started_at,
-            ends_at: self.deadline.wall,
+            ends_at: status.ends_at,
+            paused: status.paused,
         }
     }
 
     pub(crate) fn to_text(&self) -> String {
         let written = Written {
             execution: self.execution.to_string(),
-            launch: self.launch.0.clone(),
+            launch: self.launch.as_ref().map(|launch| launch.0.clone()),
+            is_frozen: self.is_frozen,
+            image: self.image.as_ref().map(|image| WrittenImage {
+                record: image.record.clone(),
+                kind: image.kind.to_string(),
+                bytes: image.bytes,
+            }),
+            egress: Some(self.egress.as_str().to_owned()),
             access_token: self
                 .access_token
                 .as_ref()
@@ -71,12 +103,33 @@ impl DriverRecord {
         serde_json::to_string(&written).expect("strings and numbers serialise")
     }
 
-    pub(crate) fn from_text(text: &str, ends_at: Timestamp) -> Result<Self, ReadError> {
+    /// Reads a record. `ordered` is the rule for outgoing connections of a sandbox whose record
+    /// has none.
+    pub(crate) fn from_text(
+        text: &str,
+        ends_at: Timestamp,
+        ordered: Egress,
+    ) -> Result<Self, ReadError> {
         let written: Written = serde_json::from_str(text).map_err(ReadError::Parse)?;
         let since_boot = Duration::from_nanos(written.deadline_since_boot_ns);
         Ok(Self {
             execution: written.execution.parse().map_err(ReadError::Execution)?,
-            launch: LaunchRecord(written.launch),
+            launch: written.launch.map(LaunchRecord),
+            is_frozen: written.is_frozen,
+            image: written
+                .image
+                .map(|image| {
+                    Ok(Checkpoint {
+                        kind: image.kind.parse().map_err(ReadError::Word)?,
+                        record: image.record,
+                        bytes: image.bytes,
+                    })
+                })
+                .transpose()?,
+            egress: written
+                .egress
+                .map_or(Ok(ordered), |egress| egress.parse())
+                .map_err(ReadError::Word)?,
             access_token: written
                 .access_token
                 .as_deref()
@@ -87,7 +140,52 @@ impl DriverRecord {
                 .ending
                 .map(|reason| reason.parse())
                 .transpose()
-                .map_err(ReadError::Reason)?,
+                .map_err(ReadError::Word)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skep_types::ImageKind;
+
+    use super::*;
+
+    fn record() -> DriverRecord {
+        DriverRecord {
+            execution: ExecutionId::random(),
+            launch: None,
+            is_frozen: true,
+            image: Some(Checkpoint {
+                record: "somewhere".to_owned(),
+                kind: ImageKind::Filesystem,
+                bytes: 7,
+            }),
+            egress: Egress::None,
+            access_token: None,
+            control_token: Redacted::new("secret".to_owned()),
+            deadline: Deadline::after(Duration::from_secs(60)),
+            ending: Some(EndReason::Killed),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_record_of_a_paused_sandbox_reads_back() {
+        let (record, now) = (record(), Timestamp::now());
+        let read = DriverRecord::from_text(&record.to_text(), now, Egress::Internet).unwrap();
+        assert_eq!((read.launch, read.is_frozen), (None, true));
+        assert_eq!(read.image, record.image);
+        assert_eq!(read.egress, Egress::None);
+        assert_eq!(read.ending, record.ending);
+    }
+
+    #[tokio::test]
+    async fn a_record_of_an_older_server_is_of_a_sandbox_that_runs_as_it_was_ordered() {
+        let text = r#"{"execution":"00000000000000ff","launch":"there","access_token":null,
+            "control_token":"secret","deadline_since_boot_ns":1}"#;
+        let read = DriverRecord::from_text(text, Timestamp::now(), Egress::None).unwrap();
+        assert_eq!(read.launch, Some(LaunchRecord("there".to_owned())));
+        assert_eq!((read.is_frozen, read.image), (false, None));
+        assert_eq!(read.egress, Egress::None);
     }
 }

@@ -13,8 +13,7 @@ use parking_lot::Mutex;
 use skep_isolation::{LaunchError, Launched};
 use skep_telemetry::{Chain, Counter};
 use skep_types::{
-    AccessToken, Egress, ExecutionId, PoolPolicy, Redacted, SandboxId, SandboxSpec, Secrets,
-    TemplateImage, TenantId,
+    AccessToken, ExecutionId, PoolPolicy, Redacted, SandboxId, SandboxKind, SandboxSpec, Secrets,
 };
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -41,15 +40,6 @@ pub(crate) struct Spare {
     _promise: Promise,
 }
 
-/// Properties that two sandboxes must share for one to stand in for the other.
-#[derive(Debug, Clone, PartialEq)]
-struct Kind {
-    template: TemplateImage,
-    egress: Egress,
-    /// A spare lies below its tenant's zygote before anybody has asked for it.
-    tenant: TenantId,
-}
-
 /// The spares of a node.
 #[derive(Debug)]
 pub(crate) struct Spares {
@@ -64,7 +54,7 @@ pub(crate) struct Spares {
 
 #[derive(Debug)]
 struct State {
-    pool: PoolPolicy<Kind, Spare>,
+    pool: PoolPolicy<SandboxKind, Spare>,
     /// Those whose name was given out, until their driver comes for them.
     promised: HashMap<SandboxId, Spare>,
     is_kept: bool,
@@ -118,20 +108,10 @@ impl Drop for Creating<'_> {
 
 impl Inner {
     /// The id of a spare of this kind, if there is one.
-    pub(crate) fn promise_spare(
-        &self,
-        template: &TemplateImage,
-        egress: Egress,
-        tenant: &TenantId,
-    ) -> Option<SandboxId> {
-        let kind = Kind {
-            template: template.clone(),
-            egress,
-            tenant: tenant.clone(),
-        };
+    pub(crate) fn promise_spare(&self, kind: &SandboxKind) -> Option<SandboxId> {
         let found = {
             let mut state = self.spares.state.lock();
-            let (found, cleared) = state.pool.take(&kind, now());
+            let (found, cleared) = state.pool.take(kind, now());
             self.discard(cleared);
             let found = found.filter(|spare| self.is_alive(spare));
             found.map(|spare| {
@@ -149,23 +129,13 @@ impl Inner {
     }
 
     /// Makes what sandboxes of a kind need, and some of them, before anybody asks.
-    pub(crate) async fn warm(
-        self: Arc<Self>,
-        template: TemplateImage,
-        egress: Egress,
-        tenant: TenantId,
-    ) {
+    pub(crate) async fn warm(self: Arc<Self>, kind: SandboxKind) {
         let stop = self.tasks.stopping();
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = self.isolation.warm(&template.layers, &tenant) => {}
+            () = self.isolation.warm(&kind.template.layers, &kind.tenant) => {}
         }
-        let kind = Kind {
-            template,
-            egress,
-            tenant,
-        };
         let cleared = self.spares.state.lock().pool.demand(&kind, now());
         self.discard(cleared);
         self.tend_spares();
@@ -221,9 +191,11 @@ impl Inner {
             let Some(expiry) = expiry else {
                 return;
             };
-            let work = async {
-                match wanted {
-                    Some(kind) => self.make_spare(kind).await,
+            // Only the wait is given up when the server stops. A launch is driven to its end, as
+            // every launch is: it is short, and what it made is ended with the other spares.
+            let waiting = async {
+                match &wanted {
+                    Some(kind) => self.wait_for_turn(kind).await,
                     None => tokio::select! {
                         () = self.spares.changed.notified() => {}
                         () = tokio::time::sleep_until(expiry.into()) => {}
@@ -233,19 +205,25 @@ impl Inner {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = work => {}
+                () = waiting => {}
+            }
+            if let Some(kind) = wanted {
+                self.make_spare(kind).await;
             }
         }
     }
 
-    async fn make_spare(&self, kind: Kind) {
+    /// Waits until a spare of this kind can be made well, and nobody waits for a sandbox: those
+    /// go first.
+    async fn wait_for_turn(&self, kind: &SandboxKind) {
         let layers = &kind.template.layers;
         self.isolation.warm(layers, &kind.tenant).await;
-        // Those who wait for a sandbox go first. The sender lives as long as the node.
         let mut creating = self.spares.creating.subscribe();
-        if creating.wait_for(|count| *count == 0).await.is_err() {
-            return;
-        }
+        // The sender lives as long as the node.
+        drop(creating.wait_for(|count| *count == 0).await);
+    }
+
+    async fn make_spare(&self, kind: SandboxKind) {
         let id = SandboxId::random();
         let _reservation = match self.room_for_spare(&id, kind.template.resources).await {
             Ok(reservation) => reservation,
@@ -268,7 +246,7 @@ impl Inner {
         }
     }
 
-    async fn launch_spare(&self, id: SandboxId, kind: &Kind) -> Result<Spare, LaunchError> {
+    async fn launch_spare(&self, id: SandboxId, kind: &SandboxKind) -> Result<Spare, LaunchError> {
         let execution = ExecutionId::random();
         let control_token = Redacted::new(AccessToken::random().reveal().to_owned());
         let spec = SandboxSpec {
@@ -280,6 +258,8 @@ impl Inner {
             // One that nobody will ever know.
             access_token: Some(AccessToken::random()),
             egress: kind.egress,
+            mounts: Vec::new(),
+            checkpoint: None,
             lifetime: Duration::ZERO,
         };
         let request = launch_request(&spec, execution, control_token.reveal());

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use skep_types::{AccessToken, ExecutionId, Redacted, SandboxId};
 use tokio_util::sync::CancellationToken;
@@ -49,8 +50,9 @@ impl FakeRoutes {
 }
 
 impl Routes for FakeRoutes {
-    fn find(&self, id: &SandboxId) -> Option<Arc<Route>> {
-        self.routes.lock().get(id).cloned()
+    fn find<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Option<Arc<Route>>> {
+        let found = self.routes.lock().get(id).cloned();
+        Box::pin(std::future::ready(found))
     }
 
     fn find_by_signature(&self, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<Arc<Route>> {

@@ -186,7 +186,7 @@ async fn admit(shared: &Shared, parts: &Parts) -> Result<Admitted, Refusal> {
         Destination::Misaddressed(mistake) => return Err(Refusal::Misaddressed(mistake)),
         Destination::NoSuchSandbox { name } => return Err(Refusal::SandboxNotFound { name }),
         Destination::Sandbox(target) => {
-            let route = shared.routes.find(&target.id);
+            let route = shared.routes.find(&target.id).await;
             (target.clone(), route.ok_or_else(|| not_found(&target.id))?)
         }
         Destination::TokenHolder => found(holder(shared, parts))?,

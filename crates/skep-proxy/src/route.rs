@@ -3,15 +3,17 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use skep_types::{AccessToken, ExecutionId, Redacted, SandboxId};
 use tokio_util::sync::CancellationToken;
 
 /// The sandboxes that can be reached now.
 ///
-/// Every method answers from memory: they are asked once per request, on a runtime thread.
+/// They are asked once per request, on a runtime thread. A route that is known in this process is
+/// there when the future is first polled; another may have to be asked for elsewhere.
 pub trait Routes: Send + Sync + 'static {
     /// The running sandbox of this name.
-    fn find(&self, id: &SandboxId) -> Option<Arc<Route>>;
+    fn find<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Option<Arc<Route>>>;
 
     /// The running sandbox whose access token is `token`, compared in constant time.
     fn find_by_token(&self, token: &str) -> Option<Arc<Route>> {

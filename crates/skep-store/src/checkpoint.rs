@@ -3,7 +3,7 @@
 //! This is the only place that waits for the disk. It has a thread and a connection of its own,
 //! so that neither writers nor readers wait with it.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Checkpointer {
-    stop: Option<Sender<()>>,
+    stop: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -28,7 +28,7 @@ impl Checkpointer {
         mut reserve: Reserve,
         dirty: Receiver<()>,
     ) -> Result<Self, std::io::Error> {
-        let (stop, stopped) = std::sync::mpsc::channel();
+        let (stop, stopped) = sync_channel(0);
         let thread = std::thread::Builder::new()
             .name("skep-store-checkpoint".to_owned())
             .spawn(move || run(&connection, &mut reserve, &dirty, &stopped))?;

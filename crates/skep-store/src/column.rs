@@ -52,6 +52,14 @@ where
     T::Err: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let text: String = row.get(column)?;
+    word(column, &text)
+}
+
+pub(crate) fn word<T>(column: &str, text: &str) -> rusqlite::Result<T>
+where
+    T: FromStr,
+    T::Err: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     text.parse().map_err(|error| unreadable(column, error))
 }
 

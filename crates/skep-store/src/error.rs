@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use rusqlite::ErrorCode;
 
+/// The error below, of whatever engine holds the database. Nobody above looks inside.
+type Source = Arc<dyn std::error::Error + Send + Sync>;
+
 /// Failure to write to the database or to read from it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
@@ -13,8 +16,8 @@ pub enum StoreError {
     Open {
         /// The database file.
         path: PathBuf,
-        /// The error of the file system or of SQLite.
-        source: Arc<dyn std::error::Error + Send + Sync>,
+        /// The error of the file system or of the engine.
+        source: Source,
     },
     /// A newer server wrote the file. Only that one, or a newer one still, can use it.
     #[error(
@@ -34,24 +37,24 @@ pub enum StoreError {
     Migrate {
         /// The version that was tried.
         version: u32,
-        /// The error of SQLite.
-        source: Arc<rusqlite::Error>,
+        /// The error of the engine.
+        source: Source,
     },
     /// The disk is full. Nothing was changed; the same call works when there is room again.
     #[error("cannot {operation}: the disk is full")]
     DiskFull {
         /// The operation, as a verb and its object.
         operation: &'static str,
-        /// The error of SQLite.
-        source: Arc<rusqlite::Error>,
+        /// The error of the engine.
+        source: Source,
     },
     /// The disk fails. Nothing was changed; the same call works when it is well again.
     #[error("cannot {operation}: the disk fails")]
     DiskFailed {
         /// The operation, as a verb and its object.
         operation: &'static str,
-        /// The error of SQLite.
-        source: Arc<rusqlite::Error>,
+        /// The error of the engine.
+        source: Source,
     },
     /// Another process holds the database for longer than we wait. The same call may work later.
     #[error("cannot {operation}: the database is held by another process")]
@@ -93,13 +96,13 @@ pub enum StoreError {
         /// Name or id of the row.
         name: String,
     },
-    /// Anything else that SQLite reports.
+    /// Anything else that the engine reports.
     #[error("cannot {operation}")]
     Query {
         /// The operation, as a verb and its object.
         operation: &'static str,
-        /// The error of SQLite.
-        source: Arc<rusqlite::Error>,
+        /// The error of the engine.
+        source: Source,
     },
 }
 

@@ -14,6 +14,7 @@
 //! Reads use connections of their own and see every write whose receipt has resolved.
 
 mod checkpoint;
+mod checkpoints;
 mod column;
 mod error;
 mod idempotency;
@@ -27,6 +28,7 @@ mod teams;
 mod writer;
 
 pub use checkpoint::CHECKPOINT_INTERVAL;
+pub use checkpoints::{CheckpointRecord, Checkpoints};
 pub use error::StoreError;
 pub use idempotency::{Idempotency, IdempotentRequest};
 pub use keys::{Key, Keys};

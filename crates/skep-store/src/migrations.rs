@@ -17,6 +17,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("migrations/0004_network_of_sandboxes.sql"),
     include_str!("migrations/0005_more_of_the_receipt.sql"),
     include_str!("migrations/0006_ended_sandboxes_of_a_team.sql"),
+    include_str!("migrations/0007_nodes_and_pauses.sql"),
 ];
 
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

@@ -6,7 +6,7 @@ mod record;
 mod write;
 
 use jiff::Timestamp;
-use skep_types::{Ending, SandboxId, SandboxRun, TeamId};
+use skep_types::{Ending, NodeId, SandboxId, SandboxRun, TeamId};
 
 pub use record::{Order, Position, SandboxFilter, SandboxRecord, Span, Spawns};
 
@@ -45,7 +45,7 @@ impl Sandboxes<'_> {
             })
     }
 
-    /// Records the launch record and the deadline of a run as they are now.
+    /// Records the driver's record, the deadline and the pause of a run as they are now.
     ///
     /// The receipt fails with [`StoreError::Missing`] if that run is over.
     pub fn changed(&self, id: SandboxId, run: SandboxRun) -> Receipt {
@@ -76,17 +76,17 @@ impl Sandboxes<'_> {
         })
     }
 
-    /// Every sandbox that has not ended as far as the database knows, the oldest first: what a
-    /// new server has to adopt or to bury. Those without a [`SandboxRecord::run`] never started.
+    /// The sandboxes of a node that have not ended as far as the database knows, the oldest first:
+    /// what a new server of that node has to adopt or to bury. Those of other nodes are theirs. Those without a [`SandboxRecord::run`] never started.
     ///
     /// # Errors
     ///
     /// Any [`StoreError`].
-    pub async fn living(&self) -> Result<Vec<SandboxRecord>, StoreError> {
+    pub async fn living(&self, node: NodeId) -> Result<Vec<SandboxRecord>, StoreError> {
         let operation = "list the living sandboxes";
         self.0
             .read(operation, move |connection| {
-                query::living(connection).map_err(|source| StoreError::of(operation, source))
+                query::living(connection, &node).map_err(|source| StoreError::of(operation, source))
             })
             .await
     }

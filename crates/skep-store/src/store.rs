@@ -13,7 +13,7 @@ use crate::checkpoint::{self, Checkpointer, Mode};
 use crate::readers::Readers;
 use crate::reserve::Reserve;
 use crate::writer::{Metrics, WhenFull, Writer};
-use crate::{Keys, Receipt, Sandboxes, StoreError, Teams, migrations};
+use crate::{Checkpoints, Keys, Receipt, Sandboxes, StoreError, Teams, migrations};
 
 /// Time that SQLite waits for another process (`skep key`, say) to finish its own write.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -89,6 +89,11 @@ impl Store {
         Sandboxes(self)
     }
 
+    /// Checkpoints of sandboxes that are kept.
+    pub fn checkpoints(&self) -> Checkpoints<'_> {
+        Checkpoints(self)
+    }
+
     /// Returns true if the disk takes what is written, as far as the last write could tell.
     pub fn is_writable(&self) -> bool {
         !self.metrics().is_failing()
@@ -110,22 +115,6 @@ impl Store {
             checkpoint::checkpoint(connection, Mode::Full)
         })
         .await
-    }
-
-    /// [`Store::flush`] for threads outside a runtime.
-    ///
-    /// # Errors
-    ///
-    /// As [`Store::flush`].
-    ///
-    /// # Panics
-    ///
-    /// If called on a thread of an asynchronous runtime.
-    pub fn flush_blocking(&self) -> Result<(), StoreError> {
-        self.written().recorded_blocking()?;
-        self.inner
-            .readers
-            .read(|connection| checkpoint::checkpoint(connection, Mode::Full))
     }
 
     /// The receipt of everything queued before.

@@ -101,23 +101,6 @@ impl<T> Receipt<T> {
             Err(_elapsed) => Err(StoreError::Late { operation }),
         }
     }
-
-    /// [`Receipt::recorded`] for threads outside a runtime. Waits for as long as it takes.
-    ///
-    /// # Errors
-    ///
-    /// As [`Receipt::recorded`], but never late.
-    ///
-    /// # Panics
-    ///
-    /// If called on a thread of an asynchronous runtime.
-    pub fn recorded_blocking(mut self) -> Result<T, StoreError> {
-        let operation = self.operation;
-        let answer = self.answer.take().expect("taken only here");
-        answer?
-            .blocking_recv()
-            .unwrap_or(Err(StoreError::Closed { operation }))
-    }
 }
 
 /// One queued write. It runs in a savepoint, so that its failure undoes nothing but itself, and

@@ -23,6 +23,48 @@ pub struct TemplateId(Box<str>);
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TeamId(Box<str>);
 
+/// A checkpoint that is kept under a name of its own: twenty characters of `[a-z0-9]`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CheckpointId(Box<str>);
+
+/// A host that runs sandboxes, as the database names it: 1 to 64 characters of `[a-z0-9-]`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(Box<str>);
+
+impl NodeId {
+    /// The only node of a server that runs alone.
+    pub fn local() -> Self {
+        Self("local".into())
+    }
+
+    /// The text of the id.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl FromStr for NodeId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if (1..=64).contains(&text.len()) && text.bytes().all(word) {
+            Ok(Self(text.into()))
+        } else {
+            Err(IdError {
+                kind: "node",
+                text: text.chars().take(64).collect(),
+            })
+        }
+    }
+}
+
 /// One run of a sandbox, from start or resume to pause or end.
 ///
 /// A sandbox keeps its id when it is resumed, so whatever is decided now and done later carries
@@ -81,6 +123,7 @@ macro_rules! id {
 id!(SandboxId, "sandbox", "i");
 id!(TemplateId, "template", "");
 id!(TeamId, "team", "");
+id!(CheckpointId, "checkpoint", "");
 
 impl ExecutionId {
     /// A new execution.

@@ -4,12 +4,15 @@
 //! constructed is valid, so nothing below the edges checks the same thing twice.
 
 mod authenticated;
+mod capability;
 mod capacity;
+mod checkpoint;
 mod domain;
 mod end;
 mod fair_share;
 mod id;
 mod log;
+mod mount;
 mod network;
 mod phase;
 mod pool;
@@ -21,22 +24,30 @@ mod sandbox;
 mod secrets;
 mod template;
 mod tenant;
+mod transition;
 
 pub use authenticated::Authenticated;
+pub use capability::{Capabilities, Capability, Unsupported};
 pub use capacity::{AdmissionPolicy, Capacity, HostCapacity, HostResource, Promised, Reserve};
+pub use checkpoint::{Checkpoint, ImageKind};
 pub use domain::DomainName;
 pub use end::{EndReason, Ending, Usage};
 pub use fair_share::fair_share;
-pub use id::{ExecutionId, IdError, SandboxId, TeamId, TemplateId};
+pub use id::{CheckpointId, ExecutionId, IdError, NodeId, SandboxId, TeamId, TemplateId};
 pub use log::{LogEntry, LogLevel};
+pub use mount::Mount;
 pub use network::{Egress, PLATFORM_DENIED};
-pub use phase::{Event, Phase, Refused, Verdict};
+pub use phase::{Event, Phase, Refused, ShownState, Verdict};
 pub use pool::PoolPolicy;
 pub use random::random_bytes;
 pub use redacted::Redacted;
 pub use resources::Resources;
-pub use run::SandboxRun;
-pub use sandbox::{AccessToken, DeadlineMode, NotHere, SandboxSpec, SandboxStatus, WhenStopped};
+pub use run::{LivingSandbox, SandboxRun};
+pub use sandbox::{
+    AccessToken, DeadlineMode, NotHere, Placement, SandboxKind, SandboxSpec, SandboxStatus,
+    WhenStopped,
+};
 pub use secrets::{Secrets, SecretsError};
 pub use template::{ReferenceError, TemplateImage, TemplateReference};
 pub use tenant::{Sharing, TenantId};
+pub use transition::TransitionError;

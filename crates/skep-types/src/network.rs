@@ -11,12 +11,31 @@ pub enum Egress {
 }
 
 impl Egress {
+    /// The stable name of the rule.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Internet => "internet",
+            Self::None => "none",
+        }
+    }
+
     /// The rule for an owner's choice of internet access; without one, all of it.
     pub fn of_choice(internet: Option<bool>) -> Self {
         match internet {
             Some(false) => Self::None,
             Some(true) | None => Self::Internet,
         }
+    }
+}
+
+impl std::str::FromStr for Egress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Internet, Self::None]
+            .into_iter()
+            .find(|egress| egress.as_str() == text)
+            .ok_or_else(|| format!("`{text}` is not a rule for outgoing connections"))
     }
 }
 

@@ -6,8 +6,8 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use crate::{
-    Egress, Ending, ExecutionId, Phase, Redacted, SandboxId, Secrets, TemplateImage, TenantId,
-    random_bytes,
+    Checkpoint, Egress, Ending, ExecutionId, ImageKind, Mount, NodeId, Phase, Redacted, SandboxId,
+    Secrets, TemplateImage, TenantId, random_bytes,
 };
 
 /// Token that opens a sandbox's agent: 64 hexadecimal characters.
@@ -51,6 +51,27 @@ impl AccessToken {
     }
 }
 
+/// The properties that two sandboxes must share for a spare of one to become the other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SandboxKind {
+    /// Template that it is made of.
+    pub template: TemplateImage,
+    /// Rule for its outgoing connections.
+    pub egress: Egress,
+    /// Tenant with whose sandboxes it may share what is warmed: a spare lies below its tenant's
+    /// zygote before anybody has asked for it.
+    pub tenant: TenantId,
+}
+
+/// The place of a new sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// Host that is to run it.
+    pub node: NodeId,
+    /// Id that it is to have: that of a spare, if the host has one of its kind.
+    pub id: SandboxId,
+}
+
 /// Everything a node needs to run a sandbox.
 #[derive(Debug, Clone)]
 pub struct SandboxSpec {
@@ -68,8 +89,23 @@ pub struct SandboxSpec {
     pub access_token: Option<AccessToken>,
     /// Rule for its outgoing connections.
     pub egress: Egress,
+    /// Volumes that are shown in it.
+    pub mounts: Vec<Mount>,
+    /// Checkpoint that it begins as a copy of; `None` if it begins with its template.
+    pub checkpoint: Option<Checkpoint>,
     /// Time to live, counted from the moment it is ready.
     pub lifetime: std::time::Duration,
+}
+
+impl SandboxSpec {
+    /// The kind of the sandbox, by which a spare is found for it.
+    pub fn kind(&self) -> SandboxKind {
+        SandboxKind {
+            template: self.template.clone(),
+            egress: self.egress,
+            tenant: self.tenant.clone(),
+        }
+    }
 }
 
 /// A sandbox as seen from outside its node, at one moment.
@@ -83,9 +119,11 @@ pub struct SandboxStatus {
     pub phase: Phase,
     /// Time at which it became ready.
     pub started_at: Timestamp,
-    /// Time at which it will end if nobody asks for more time; for one that is gone, at which it
-    /// ended.
+    /// Time at which it will end if nobody asks for more time; for one that is paused or gone, at
+    /// which it was paused or ended.
     pub ends_at: Timestamp,
+    /// The parts of it that are kept, if it is paused.
+    pub paused: Option<ImageKind>,
     /// Reason and usage of its end, if it has ended.
     pub ending: Option<Ending>,
 }

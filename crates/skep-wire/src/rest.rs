@@ -20,7 +20,7 @@ pub use metric::{MaxTeamMetric, Metric, Metrics, TeamMetric};
 pub use record::{SandboxRecord, SandboxRecordState, SandboxUsage};
 pub use sandbox::{
     AutoResume, Connect, IdentityRequest, Lifecycle, ListedSandbox, Network, NewSandbox, OnTimeout,
-    Refresh, Sandbox, SandboxDetail, SandboxOptions, SandboxState, SetTimeout, VolumeMount,
+    Pause, Refresh, Sandbox, SandboxDetail, SandboxOptions, SandboxState, SetTimeout, VolumeMount,
 };
 pub use team::{ApiKey, ApiKeyName, CreatedApiKey, KeyMask, Team};
 pub use template::{BuildStatus, Template, TemplateAlias};

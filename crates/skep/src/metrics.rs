@@ -104,7 +104,10 @@ impl Metrics {
         let phases = [
             (Phase::Starting, "starting"),
             (Phase::Running, "running"),
+            (Phase::Snapshotting, "snapshotting"),
+            (Phase::Pausing, "pausing"),
             (Phase::Paused, "paused"),
+            (Phase::Resuming, "resuming"),
             (Phase::Stopping, "stopping"),
             (Phase::Stuck, "stuck"),
         ];
@@ -114,6 +117,12 @@ impl Metrics {
             (name, u64::try_from(count.count()).unwrap_or(u64::MAX))
         });
         let metrics = self.node.metrics();
+        text.gauges(
+            "skep_isolation_tier",
+            "1 for the tier of isolation that holds the sandboxes.",
+            "tier",
+            [(self.node.tier().as_str(), 1)],
+        );
         text.gauges(
             "skep_sandboxes",
             "Sandboxes that are there.",

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use skep_api::Access;
 use skep_cli::CliError;
-use skep_control::{ApiKey, Control, Parts, TeamLimits};
+use skep_control::{ApiKey, Control, Parts, Reports, TeamLimits};
 use skep_domain::{DnsSockets, Domain, LocalDns};
 use skep_image::Catalog;
 use skep_native::Native;
 use skep_node::{Node, NodeOptions};
 use skep_proxy::{Listener, Proxy, ProxyConfig};
 use skep_store::Store;
-use skep_types::TemplateReference;
+use skep_types::{NodeId, TemplateReference};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::net::unix::pipe;
@@ -31,7 +31,7 @@ use crate::local_key;
 use crate::metrics::Metrics;
 use crate::tls;
 use crate::traces::Traces;
-use crate::wiring::{CatalogTemplates, HttpAgents, LocalNodes, NodeRoutes, StoreJournal};
+use crate::wiring::{CatalogTemplates, HttpAgents, LocalNodes, NodeRoutes, ReportJournal};
 
 /// Everything that a client needs to connect.
 #[derive(Debug, Clone)]
@@ -177,23 +177,18 @@ impl Server {
         // First, because it makes sure that no other server uses the same data.
         let isolation = Arc::new(isolation::open(config).await?);
         let store = Store::open(&config.data_dir.join("skep.db")).map_err(CliError::failure)?;
+        let reports = Reports::new(store.clone(), NodeId::local());
         let node = Node::new(NodeOptions {
             isolation: Arc::<Native>::clone(&isolation),
-            journal: Arc::new(StoreJournal(store.clone())),
+            journal: Arc::new(ReportJournal(reports.clone())),
             agents: Arc::new(HttpAgents),
             spares: config.pool.ready as usize,
             admission: config.admission.policy(),
         });
         // Before control is opened, which takes its registry and its quotas from what the node has:
         // a sandbox that is adopted later would count for nobody.
-        let living = store
-            .sandboxes()
-            .living()
-            .await
-            .map_err(CliError::failure)?;
-        let adoption = node
-            .adopt(living.into_iter().map(StoreJournal::living).collect())
-            .await;
+        let living = reports.living().await.map_err(CliError::failure)?;
+        let adoption = node.adopt(living).await;
         if !adoption.adopted.is_empty() || !adoption.lost.is_empty() {
             let (adopted, lost) = (adoption.adopted.len(), adoption.lost.len());
             tracing::info!(adopted, lost, "took over the sandboxes of the last server");
@@ -294,6 +289,7 @@ async fn open_control(config: &Config, store: &Store, node: &Node) -> Result<Con
             sandboxes: config.limits.sandboxes,
             lifetime: Duration::from_hours(u64::from(config.limits.lifetime_hours)),
         },
+        node: NodeId::local(),
     })
     .await
     .map_err(CliError::failure)

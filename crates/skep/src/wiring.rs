@@ -7,7 +7,7 @@ mod routes;
 mod templates;
 
 pub(crate) use agents::HttpAgents;
-pub(crate) use journal::StoreJournal;
+pub(crate) use journal::ReportJournal;
 pub(crate) use nodes::LocalNodes;
 pub(crate) use routes::NodeRoutes;
 pub(crate) use templates::CatalogTemplates;

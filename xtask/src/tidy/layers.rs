@@ -88,7 +88,13 @@ const TABLE: &[Entry] = &[
         "skep-node",
         Row::Service,
         Place::Server,
-        &["axum", "skep-control", "skep-native", "skep-host"],
+        &[
+            "axum",
+            "skep-control",
+            "skep-native",
+            "skep-host",
+            "skep-store",
+        ],
     ),
     entry(
         "skep-kernels",

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use skep_control::{
-    AuthError, Blocked, CreateError, CursorError, DeadlineError, IdempotencyError,
-    IdempotencyKeyError, KeyError, LifetimeError, NodeCreateError, ResolveError, SandboxNotFound,
-    StopError, StoreError, TemplateError,
+    AuthError, Blocked, ChangeError, CreateError, CursorError, DeadlineError, IdempotencyError,
+    IdempotencyKeyError, KeyError, LifetimeError, NodeCreateError, QuotaReached, ResolveError,
+    SandboxNotFound, StopError, StoreError, TemplateError,
 };
 use skep_telemetry::Chain;
-use skep_types::{HostResource, ReferenceError};
+use skep_types::{HostResource, ReferenceError, ShownState, TransitionError};
 
 use super::{ApiError, Retry};
 
@@ -97,17 +97,7 @@ impl From<CreateError> for ApiError {
             CreateError::Idempotency(error) => error.into(),
             CreateError::Record(error) => error.into(),
             CreateError::Node(error) => error.into(),
-            // Waiting does not help until somebody ends a sandbox, and only the caller knows
-            // when that is.
-            CreateError::QuotaReached { limit } => Self::new(
-                StatusCode::TOO_MANY_REQUESTS,
-                "too_many_sandboxes",
-                format!(
-                    "you have reached the limit of {limit} running sandboxes; kill one, or ask \
-                     the operator for more"
-                ),
-            )
-            .retry(Retry::Never),
+            CreateError::QuotaReached(error) => error.into(),
             CreateError::Late(_) => {
                 tracing::error!(error = %Chain(&error), "sandbox creation timed out");
                 Self::new(
@@ -120,6 +110,55 @@ impl From<CreateError> for ApiError {
             CreateError::BrokeOff => {
                 tracing::error!(error = %Chain(&error), "sandbox creation was interrupted");
                 Self::internal("the sandbox could not be started")
+            }
+        }
+    }
+}
+
+impl From<QuotaReached> for ApiError {
+    fn from(QuotaReached { limit }: QuotaReached) -> Self {
+        // Waiting does not help until somebody ends a sandbox, and only the caller knows when
+        // that is.
+        Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too_many_sandboxes",
+            format!(
+                "you have reached the limit of {limit} running sandboxes; kill one, or ask the \
+                 operator for more"
+            ),
+        )
+        .retry(Retry::Never)
+    }
+}
+
+impl From<ChangeError> for ApiError {
+    fn from(error: ChangeError) -> Self {
+        match &error {
+            ChangeError::Blocked(blocked) => blocked.clone().into(),
+            ChangeError::NotFound(not_found) => not_found.clone().into(),
+            ChangeError::QuotaReached(reached) => (*reached).into(),
+            ChangeError::Conflict { id, phase } => {
+                let state = match phase.shown() {
+                    Some(ShownState::Running) => "running",
+                    Some(ShownState::Paused) => "paused",
+                    None => "killing",
+                };
+                let message = format!("Sandbox '{id}' cannot do that while in '{state}' state");
+                Self::new(StatusCode::CONFLICT, "sandbox_conflict", message)
+            }
+            ChangeError::Node(TransitionError::Unsupported(unsupported)) => {
+                Self::not_implemented(unsupported.0.as_str())
+            }
+            // The sandbox is as it was, and clients may ask again.
+            ChangeError::Node(
+                TransitionError::NotHere(_)
+                | TransitionError::Refused(_)
+                | TransitionError::NoRoom(_)
+                | TransitionError::Failed(_),
+            ) => {
+                tracing::error!(error = %Chain(&error), "sandbox was not changed");
+                let message = "the sandbox could not be changed; it is as it was, try again";
+                Self::unavailable("sandbox_change_failed", message).retry(Retry::After(1))
             }
         }
     }

@@ -16,6 +16,6 @@ pub(crate) async fn get_sandbox(
     State(edge): State<Edge>,
     path: SandboxPath,
 ) -> Result<Json<rest::SandboxDetail>, ApiError> {
-    let sandbox = edge.control().find(&authorized.caller, &path.id()?)?;
+    let sandbox = edge.control().find(&authorized.caller, &path.id()?).await?;
     Ok(Json(render::sandbox_detail(&sandbox, edge.domain())))
 }

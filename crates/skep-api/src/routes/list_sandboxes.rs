@@ -30,7 +30,7 @@ pub(crate) async fn v1(
     let mut query = ListQuery::everything();
     query.states.paused = false;
     query.metadata = metadata(&params)?;
-    let page = edge.control().list(&authorized.caller, &query);
+    let page = edge.control().list(&authorized.caller, &query).await;
     Ok(Json(
         page.items.iter().map(render::listed_sandbox).collect(),
     ))
@@ -43,7 +43,7 @@ pub(crate) async fn v2(
     params: Params,
 ) -> Result<(HeaderMap, Json<Vec<rest::ListedSandbox>>), ApiError> {
     let query = read(&params)?;
-    let page = edge.control().list(&authorized.caller, &query);
+    let page = edge.control().list(&authorized.caller, &query).await;
     let mut headers = HeaderMap::new();
     if let Some(next) = &page.next {
         headers.insert("x-next-token", token(next, query.order));

@@ -26,7 +26,7 @@ pub(crate) async fn sandbox_feature(
     method: Method,
     route: MatchedPath,
 ) -> Result<(), ApiError> {
-    edge.control().find(&authorized.caller, &path.id()?)?;
+    edge.control().find(&authorized.caller, &path.id()?).await?;
     Err(not_yet(&method, &route))
 }
 
@@ -38,6 +38,6 @@ pub(crate) async fn docker_build(_authorized: Authorized) -> ApiError {
     )
 }
 
-fn not_yet(method: &Method, route: &MatchedPath) -> ApiError {
+pub(crate) fn not_yet(method: &Method, route: &MatchedPath) -> ApiError {
     ApiError::not_implemented(&format!("{method} {}", route.as_str()))
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use skep_types::Phase;
+use skep_types::ShownState;
 
 use crate::authorized::Authorized;
 use crate::error::ApiError;
@@ -18,15 +18,13 @@ pub(crate) async fn resume(
     let caller = &authorized.caller;
     caller.may_change()?;
     let id = path.id()?;
-    let sandbox = edge.control().find(caller, &id)?;
-    match sandbox.status.phase {
-        Phase::Running => Err(ApiError::new(
+    let sandbox = edge.control().find(caller, &id).await?;
+    match sandbox.status.phase.shown() {
+        Some(ShownState::Running) => Err(ApiError::new(
             StatusCode::CONFLICT,
             "sandbox_running",
             format!("Sandbox {id} is already running"),
         )),
-        Phase::Paused | Phase::Starting | Phase::Stopping | Phase::Stuck | Phase::Gone => {
-            Err(ApiError::not_implemented("resuming a sandbox"))
-        }
+        Some(ShownState::Paused) | None => Err(ApiError::not_implemented("resuming a sandbox")),
     }
 }

@@ -262,6 +262,7 @@ async fn open(
         nodes: Arc::new(nodes.clone()),
         templates: Arc::clone(templates),
         limits,
+        node: skep_types::NodeId::local(),
     };
     Control::open(parts).await.unwrap()
 }

@@ -10,20 +10,22 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use skep_store::Store;
 use skep_types::{
-    DeadlineMode, Egress, EndReason, Ending, ExecutionId, HostResource, LogEntry, NotHere, Phase,
-    Resources, SandboxId, SandboxRun, SandboxSpec, SandboxStatus, TemplateId, TemplateImage,
-    TenantId, Usage,
+    Capabilities, Capability, Checkpoint, DeadlineMode, Egress, EndReason, Ending, ExecutionId,
+    HostResource, ImageKind, LogEntry, NodeId, NotHere, Phase, Placement, Resources, SandboxId,
+    SandboxKind, SandboxRun, SandboxSpec, SandboxStatus, TemplateId, TenantId, TransitionError,
+    Usage,
 };
 use tokio::sync::Notify;
 
 use super::{Admitted, KillError, NodeCreateError, Nodes};
+use crate::Reports;
 
 /// A host that runs nothing and keeps the database as a real one does. Clones share it.
 ///
 /// Deadlines are kept but do not fire by themselves: [`FakeNodes::end`] plays that part.
 #[derive(Debug, Clone)]
 pub struct FakeNodes {
-    store: Store,
+    reports: Reports,
     state: Arc<Mutex<State>>,
     released: Arc<Notify>,
 }
@@ -36,6 +38,9 @@ struct State {
     holding: bool,
     waiting: usize,
     warmed: Vec<(TemplateId, TenantId)>,
+    capabilities: Capabilities,
+    /// Records of the images that were not forgotten.
+    images: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -50,10 +55,20 @@ impl FakeNodes {
     /// A host without sandboxes.
     pub fn new(store: Store) -> Self {
         Self {
-            store,
+            reports: Reports::new(store, NodeId::local()),
             state: Arc::default(),
             released: Arc::default(),
         }
+    }
+
+    /// Gives the host abilities; at first it has none.
+    pub fn set_capabilities(&self, capabilities: Capabilities) {
+        self.state.lock().capabilities = capabilities;
+    }
+
+    /// Number of images that were not forgotten.
+    pub fn image_count(&self) -> usize {
+        self.state.lock().images.len()
     }
 
     /// Lets the next creation fail; several are used up in the order of the calls.
@@ -140,11 +155,8 @@ impl FakeNodes {
             usage: held.usage,
             at: now(),
         };
-        let ending = self.store.sandboxes().ended(id.clone(), ending);
         // The sandbox is gone either way; a database that fails is what some tests are about.
-        if let Err(error) = ending.recorded().await {
-            tracing::debug!(%error, "end not recorded");
-        }
+        self.reports.ended(id.clone(), ending).await;
         true
     }
 
@@ -161,14 +173,11 @@ impl FakeNodes {
             phase: Phase::Running,
             started_at,
             ends_at: later(started_at, spec.lifetime),
+            paused: None,
             ending: None,
         };
-        let sandboxes = self.store.sandboxes();
-        let starting = sandboxes.started(spec.id.clone(), run(&status));
         // The order may be refused by the database at the same time, which is control's business.
-        if let Err(error) = starting.recorded().await {
-            tracing::debug!(%error, "start not recorded");
-        }
+        self.reports.started(spec.id.clone(), run(&status)).await;
         let held = Held {
             status: status.clone(),
             spec,
@@ -193,12 +202,22 @@ impl FakeNodes {
 }
 
 impl Nodes for FakeNodes {
-    fn name_for(&self, _: &TemplateImage, _: Egress, _: &TenantId) -> SandboxId {
-        SandboxId::random()
+    fn place<'a>(&'a self, _kind: &'a SandboxKind) -> BoxFuture<'a, Placement> {
+        let placement = Placement {
+            node: NodeId::local(),
+            id: SandboxId::random(),
+        };
+        std::future::ready(placement).boxed()
     }
 
-    fn warm(&self, template: TemplateImage, _egress: Egress, tenant: TenantId) {
-        self.state.lock().warmed.push((template.id, tenant));
+    fn warm(&self, kind: SandboxKind) {
+        let warmed = (kind.template.id, kind.tenant);
+        self.state.lock().warmed.push(warmed);
+    }
+
+    fn capabilities<'a>(&'a self, _node: &'a NodeId) -> BoxFuture<'a, Capabilities> {
+        let capabilities = self.state.lock().capabilities;
+        std::future::ready(capabilities).boxed()
     }
 
     fn admit<'a>(
@@ -252,9 +271,7 @@ impl Nodes for FakeNodes {
                 };
                 held.status.clone()
             };
-            let sandboxes = self.store.sandboxes();
-            let changing = sandboxes.changed(id.clone(), run(&status));
-            changing.recorded().await.expect("the test's record works");
+            self.reports.changed(id.clone(), run(&status)).await;
             if lifetime.is_zero() && mode == DeadlineMode::Set {
                 self.end(&id, EndReason::Timeout).await;
             }
@@ -263,12 +280,82 @@ impl Nodes for FakeNodes {
         .boxed()
     }
 
-    fn status(&self, id: &SandboxId) -> Option<SandboxStatus> {
-        self.state
-            .lock()
-            .sandboxes
-            .get(id)
-            .map(|held| held.status.clone())
+    fn pause(
+        &self,
+        id: SandboxId,
+        kind: ImageKind,
+    ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>> {
+        async move {
+            let status = self.change(&id, Capability::Freeze, |status| {
+                status.phase = Phase::Paused;
+                status.paused = Some(kind);
+                status.ends_at = now();
+            })?;
+            self.reports.changed(id, run(&status)).await;
+            Ok(status)
+        }
+        .boxed()
+    }
+
+    fn resume(
+        &self,
+        id: SandboxId,
+        lifetime: Duration,
+    ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>> {
+        async move {
+            let status = self.change(&id, Capability::Freeze, |status| {
+                status.phase = Phase::Running;
+                status.paused = None;
+                status.execution = ExecutionId::random();
+                status.started_at = now();
+                status.ends_at = later(status.started_at, lifetime);
+            })?;
+            self.reports.started(id, run(&status)).await;
+            Ok(status)
+        }
+        .boxed()
+    }
+
+    fn snapshot(
+        &self,
+        id: SandboxId,
+        kind: ImageKind,
+    ) -> BoxFuture<'_, Result<Checkpoint, TransitionError>> {
+        let taken = self
+            .change(&id, Capability::Checkpoint, |_status| {})
+            .map(|_status| {
+                let mut state = self.state.lock();
+                let record = format!("{id}/{}", state.images.len());
+                state.images.push(record.clone());
+                Checkpoint {
+                    record,
+                    kind,
+                    bytes: 4096,
+                }
+            });
+        std::future::ready(taken).boxed()
+    }
+
+    fn forget_checkpoint(&self, _node: NodeId, checkpoint: Checkpoint) -> BoxFuture<'_, ()> {
+        let mut state = self.state.lock();
+        state.images.retain(|record| *record != checkpoint.record);
+        drop(state);
+        std::future::ready(()).boxed()
+    }
+
+    fn set_egress(
+        &self,
+        id: SandboxId,
+        egress: Egress,
+    ) -> BoxFuture<'_, Result<(), TransitionError>> {
+        let changed = self
+            .change(&id, Capability::EgressChange, |_status| {})
+            .map(|_status| {
+                if let Some(held) = self.state.lock().sandboxes.get_mut(&id) {
+                    held.spec.egress = egress;
+                }
+            });
+        std::future::ready(changed).boxed()
     }
 
     fn usage(&self, id: SandboxId) -> BoxFuture<'_, Result<Usage, NotHere>> {
@@ -285,14 +372,43 @@ impl Nodes for FakeNodes {
             .map(|held| held.logs.clone());
         async move { logs.unwrap_or_default() }.boxed()
     }
+
+    fn status<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Option<SandboxStatus>> {
+        std::future::ready(self.published(id)).boxed()
+    }
+}
+
+impl FakeNodes {
+    /// Changes the status of a sandbox, if the host has the ability.
+    fn change(
+        &self,
+        id: &SandboxId,
+        capability: Capability,
+        change: impl FnOnce(&mut SandboxStatus),
+    ) -> Result<SandboxStatus, TransitionError> {
+        let mut state = self.state.lock();
+        state.capabilities.need(capability)?;
+        let held = state.sandboxes.get_mut(id).ok_or(NotHere)?;
+        change(&mut held.status);
+        Ok(held.status.clone())
+    }
+
+    fn published(&self, id: &SandboxId) -> Option<SandboxStatus> {
+        self.state
+            .lock()
+            .sandboxes
+            .get(id)
+            .map(|held| held.status.clone())
+    }
 }
 
 fn run(status: &SandboxStatus) -> SandboxRun {
     SandboxRun {
         execution: status.execution,
-        launch_record: "a fake".to_owned(),
+        driver_record: "a fake".to_owned(),
         started_at: status.started_at,
         ends_at: status.ends_at,
+        paused: status.paused,
     }
 }
 

@@ -5,7 +5,8 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-mod broken_machines;
+mod broken_hosts;
+mod pauses;
 mod starting;
 mod tenants;
 
@@ -29,6 +30,7 @@ async fn control(store: &Store, nodes: Arc<dyn Nodes>) -> Control {
             sandboxes: 2,
             ..TeamLimits::default()
         },
+        node: skep_types::NodeId::local(),
     };
     Control::open(parts).await.unwrap()
 }

@@ -1,6 +1,6 @@
 //! State that a server finds when it starts, and leaves when it stops.
 
-use skep_control::{ApiKey, CreateError, KeyError, ListQuery, Standing};
+use skep_control::{ApiKey, CreateError, KeyError, ListQuery, QuotaReached, Standing};
 use skep_store::Team;
 use skep_testkit::wait_until;
 use skep_types::{EndReason, TeamId};
@@ -35,13 +35,13 @@ async fn living_sandboxes_are_known_and_counted_after_a_restart() {
     nodes.end(&lost.id, EndReason::Crashed).await;
 
     let after = control(&store, nodes.clone()).await;
-    let listed = after.list(&caller, &ListQuery::everything()).items;
+    let listed = after.list(&caller, &ListQuery::everything()).await.items;
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0].order, kept);
     after.create(&caller, request()).await.unwrap();
     let error = after.create(&caller, request()).await.unwrap_err();
     assert!(
-        matches!(error, CreateError::QuotaReached { limit: 2 }),
+        matches!(error, CreateError::QuotaReached(QuotaReached { limit: 2 })),
         "{error:?}"
     );
 }
@@ -70,7 +70,7 @@ async fn stopping_waits_for_creations_that_are_under_way() {
     let caller = anybody(&control).await;
     nodes.hold();
     let asked = wait_until(Duration::from_secs(10), async || match nodes.waiting() {
-        0 => Err("nobody asked the machine"),
+        0 => Err("nobody asked the host"),
         _ => Ok(()),
     });
     let hung_up = tokio::select! {
@@ -82,7 +82,11 @@ async fn stopping_waits_for_creations_that_are_under_way() {
     let release = async { nodes.release() };
     tokio::join!(finishing, release);
     assert_eq!(
-        control.list(&caller, &ListQuery::everything()).items.len(),
+        control
+            .list(&caller, &ListQuery::everything())
+            .await
+            .items
+            .len(),
         1
     );
 }
@@ -128,6 +132,6 @@ async fn clones_are_the_same_control() {
     let second = first.clone();
     let caller = anybody(&first).await;
     let created = first.create(&caller, request()).await.unwrap();
-    let found = second.find(&caller, &created.id).unwrap();
+    let found = second.find(&caller, &created.id).await.unwrap();
     assert!(Arc::ptr_eq(&found.order, &created));
 }

@@ -186,6 +186,7 @@ pub(crate) fn request_from(layer: &Path) -> LaunchRequest {
             pids: 32,
         },
         egress: Egress::Internet,
+        mounts: Vec::new(),
         agent_config: Redacted::new(b"normal".to_vec()),
     }
 }

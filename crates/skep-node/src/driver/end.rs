@@ -1,21 +1,20 @@
 //! The end of a sandbox, which is over only when nothing of it is left.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use skep_isolation::DestroyError;
 use skep_telemetry::Chain;
 use skep_types::{EndReason, Event, NotHere, Usage};
 
-use super::{Driver, Killer, Request, Running, answer};
+use super::{Driver, Held, Killer, Request, answer};
 use crate::node::KillError;
 
 /// Time limit for the journal before a kill. A disk that is full or broken keeps nobody alive.
 const JOURNAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Pause between two attempts to remove what is left of a sandbox, at first and at most.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// Delay between two attempts to remove what is left of a sandbox, at first and at most.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+const LONGEST_DELAY: Duration = Duration::from_mins(1);
 
 /// Limit on the callers that wait for one attempt. Others wait in the queue.
 const MOST_KILLERS: usize = 32;
@@ -34,28 +33,29 @@ impl Driver {
     /// has, and nobody can reach it.
     pub(super) async fn end(
         &mut self,
-        mut running: Running,
+        mut held: Held,
         reason: EndReason,
         mut killer: Option<Killer>,
     ) {
         // The route goes first: when the caller has its answer the proxy has already stopped.
-        self.close(&running);
+        self.close(&held);
         self.enter(Event::Kill);
-        running.record.ending = Some(reason);
+        held.record.ending = Some(reason);
         // A server that is killed in the middle is not to find a sandbox that seems to have
         // crashed.
-        let noted = self.journal_record(&running.record);
+        let noted = self.journal_record(&held.record);
         if tokio::time::timeout(JOURNAL_TIMEOUT, noted).await.is_err() {
             tracing::warn!("sandbox is killed before its end is journalled");
         }
-        let mut pause = FIRST_PAUSE;
+        let mut delay = FIRST_DELAY;
         let mut failures = 0_u32;
         loop {
-            let (destroyed, others) = self.destroy(&running).await;
+            let (destroyed, others) = self.destroy(&held).await;
             match destroyed {
                 Ok(mut usage) => {
-                    let memory = &mut running.memory;
+                    let memory = &mut held.memory;
                     usage.memory_average_bytes = memory.look(Instant::now(), usage.memory_bytes);
+                    self.forget_image(held.record.image.take()).await;
                     self.finish(reason, usage).await;
                     killer.into_iter().for_each(|killer| answer(killer, Ok(())));
                     // They find what they would have found a moment later.
@@ -71,20 +71,23 @@ impl Driver {
                     all.for_each(|killer| answer(killer, Err(KillError::Stuck)));
                 }
             }
-            match self.pause(pause).await {
+            match self.wait_for_next(delay).await {
                 Next::Attempt(asking) => killer = asking,
                 Next::Leave => {
                     tracing::warn!("leftovers of sandbox are left to the next server");
                     return;
                 }
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            delay = (delay * 2).min(LONGEST_DELAY);
         }
     }
 
     /// Makes one attempt, and says who else has asked for the end meanwhile.
-    async fn destroy(&mut self, running: &Running) -> (Result<Usage, DestroyError>, Vec<Killer>) {
-        let launched = Arc::clone(&running.launched);
+    async fn destroy(&mut self, held: &Held) -> (Result<Usage, DestroyError>, Vec<Killer>) {
+        // One that is paused without a process has nothing on the host.
+        let Some(launched) = held.launched.clone() else {
+            return (Ok(Usage::default()), Vec::new());
+        };
         let mut destroying = launched.destroy();
         let mut others = Vec::new();
         loop {
@@ -99,8 +102,8 @@ impl Driver {
     }
 
     /// Waits until the next attempt is due.
-    async fn pause(&mut self, pause: Duration) -> Next {
-        let due = tokio::time::Instant::now() + pause;
+    async fn wait_for_next(&mut self, delay: Duration) -> Next {
+        let due = tokio::time::Instant::now() + delay;
         loop {
             tokio::select! {
                 biased;
@@ -121,7 +124,12 @@ impl Driver {
 fn killer_in(request: Request) -> Option<Killer> {
     match request {
         Request::End { answer, .. } => Some(answer),
-        Request::Deadline { .. } | Request::Usage { .. } => None,
+        Request::Deadline { .. }
+        | Request::Usage { .. }
+        | Request::Pause { .. }
+        | Request::Resume { .. }
+        | Request::Snapshot { .. }
+        | Request::Egress { .. } => None,
     }
 }
 

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future;
-use skep_node::{Adoption, Journal, KillError, Living, MemoryJournal, Node, NodeOptions, Noted};
-use skep_types::{EndReason, Ending, Phase, SandboxId, SandboxRun, Usage, WhenStopped};
+use skep_node::{Adoption, Journal, KillError, MemoryJournal, Node, NodeOptions, Noted};
+use skep_types::{
+    Egress, EndReason, Ending, LivingSandbox, Phase, SandboxId, SandboxRun, Usage, WhenStopped,
+};
 
 use crate::{TestHost, spec};
 
@@ -208,9 +210,10 @@ async fn a_record_that_hangs_keeps_nobody_alive() {
 async fn a_sandbox_whose_launch_was_cut_short_never_started() {
     let host = TestHost::default();
     let id = SandboxId::random();
-    let living = Living {
+    let living = LivingSandbox {
         id: id.clone(),
         resources: skep_types::Resources::default(),
+        egress: Egress::default(),
         run: None,
     };
 

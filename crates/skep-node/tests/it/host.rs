@@ -55,7 +55,7 @@ async fn what_is_kept_ready_gives_way_before_a_caller_is_refused() {
     let node = host.node_with_spares(2);
     let kind = spec(HOUR);
     host.isolation.set_capacity(memory(1000 * MIB));
-    node.warm(kind.template.clone(), kind.egress, kind.tenant.clone());
+    node.warm(kind.kind());
     wait_until(WAIT_TIMEOUT, async || match node.spares().ready {
         2 => Ok(()),
         ready => Err(format!("{ready} are ready")),
@@ -71,7 +71,7 @@ async fn what_is_kept_ready_gives_way_before_a_caller_is_refused() {
     assert_eq!(node.host().promised.memory, 0);
     // And none is made while it is so.
     let mut refused = spec(HOUR);
-    refused.id = node.name_for(&kind.template, kind.egress, &kind.tenant);
+    refused.id = node.id_for(&kind.kind());
     node.admit(&refused.id, Resources::default())
         .await
         .unwrap_err();
@@ -84,7 +84,7 @@ async fn a_spare_is_given_away_even_when_there_is_no_room_for_another() {
     let node = host.node_with_spares(1);
     let kind = spec(HOUR);
     host.isolation.set_capacity(memory(1000 * MIB));
-    node.warm(kind.template.clone(), kind.egress, kind.tenant.clone());
+    node.warm(kind.kind());
     wait_until(WAIT_TIMEOUT, async || match node.spares().ready {
         1 => Ok(()),
         ready => Err(format!("{ready} are ready")),
@@ -92,7 +92,7 @@ async fn a_spare_is_given_away_even_when_there_is_no_room_for_another() {
     .await;
     host.isolation.set_capacity(memory(10 * MIB));
     let mut wanted = spec(HOUR);
-    wanted.id = node.name_for(&kind.template, kind.egress, &kind.tenant);
+    wanted.id = node.id_for(&kind.kind());
     let room = node.admit(&wanted.id, Resources::default()).await.unwrap();
     assert!(room.is_none(), "it takes nothing that is not taken");
     let status = node.create(wanted).await.unwrap();

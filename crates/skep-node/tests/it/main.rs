@@ -3,6 +3,7 @@
 mod adoption;
 mod host;
 mod life;
+mod pause;
 mod spares;
 
 use std::net::IpAddr;
@@ -88,6 +89,8 @@ fn spec(lifetime: Duration) -> SandboxSpec {
         secrets: Secrets::default(),
         access_token: Some(AccessToken::random()),
         egress: Egress::Internet,
+        mounts: Vec::new(),
+        checkpoint: None,
         lifetime,
     }
 }

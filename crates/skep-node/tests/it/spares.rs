@@ -16,7 +16,7 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Creates a sandbox of this kind, as control does.
 async fn create(node: &Node, kind: &SandboxSpec) -> SandboxStatus {
     let mut spec = kind.clone();
-    spec.id = node.name_for(&spec.template, spec.egress, &spec.tenant);
+    spec.id = node.id_for(&spec.kind());
     node.create(spec).await.expect("the backend is well")
 }
 
@@ -58,7 +58,7 @@ async fn of_a_kind_that_was_warmed_the_first_is_ready() {
     let host = TestHost::default();
     let node = host.node_with_spares(2);
     let kind = spec(HOUR);
-    node.warm(kind.template.clone(), kind.egress, kind.tenant.clone());
+    node.warm(kind.kind());
     ready(&node, 2).await;
     create(&node, &kind).await;
     let counts = node.spares();
@@ -90,7 +90,7 @@ async fn a_spare_of_one_tenant_is_never_given_to_another() {
         template: mine.template.clone(),
         ..theirs
     };
-    node.warm(mine.template.clone(), mine.egress, mine.tenant.clone());
+    node.warm(mine.kind());
     ready(&node, 1).await;
     let first = create(&node, &theirs).await;
     assert_eq!(node.spares().given, 0);

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use skep_types::{AccessToken, EndReason, Ending, Resources, SandboxId, SandboxRun, TeamId, Usage};
+use skep_types::{
+    AccessToken, EndReason, Ending, NodeId, Resources, SandboxId, SandboxRun, TeamId, Usage,
+};
 
 use super::{Order, SandboxFilter, SandboxRecord, Span, Spawns};
 use crate::column;
@@ -33,10 +35,14 @@ pub(super) fn find(
         .transpose()
 }
 
-pub(super) fn living(connection: &Connection) -> rusqlite::Result<Vec<SandboxRecord>> {
-    let mut query = connection
-        .prepare_cached("SELECT * FROM sandboxes WHERE ended_at IS NULL ORDER BY created_at, id")?;
-    collect(connection, query.query_map([], read)?)
+pub(super) fn living(
+    connection: &Connection,
+    node: &NodeId,
+) -> rusqlite::Result<Vec<SandboxRecord>> {
+    let mut query = connection.prepare_cached(
+        "SELECT * FROM sandboxes WHERE node = ?1 AND ended_at IS NULL ORDER BY created_at, id",
+    )?;
+    collect(connection, query.query_map([node.as_str()], read)?)
 }
 
 pub(super) fn list(
@@ -145,6 +151,7 @@ fn read_order(row: &Row<'_>) -> rusqlite::Result<Order> {
     Ok(Order {
         id: column::parsed(row, "id")?,
         team: column::parsed(row, "team")?,
+        node: column::parsed(row, "node")?,
         template: column::parsed(row, "template")?,
         template_name: row.get("template_name")?,
         // In a table of its own; see `with_metadata`.
@@ -166,11 +173,15 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<Option<SandboxRun>> {
     let Some(started_at) = column::optional_time(row, "started_at")? else {
         return Ok(None);
     };
+    let paused: Option<String> = row.get("paused")?;
     Ok(Some(SandboxRun {
         execution: column::parsed(row, "execution")?,
-        launch_record: row.get("launch_record")?,
+        driver_record: row.get("driver_record")?,
         started_at,
         ends_at: column::time(row, "ends_at")?,
+        paused: paused
+            .map(|kind| column::word("paused", &kind))
+            .transpose()?,
     }))
 }
 

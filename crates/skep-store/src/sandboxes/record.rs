@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use skep_types::{
-    AccessToken, Egress, Ending, Phase, Resources, SandboxId, SandboxRun, TeamId, TemplateId,
+    AccessToken, Egress, Ending, NodeId, Phase, Resources, SandboxId, SandboxRun, TeamId,
+    TemplateId,
 };
 
 /// A sandbox as it was ordered. None of this ever changes.
@@ -17,6 +18,8 @@ pub struct Order {
     pub id: SandboxId,
     /// Team that owns it.
     pub team: TeamId,
+    /// Host that runs it.
+    pub node: NodeId,
     /// Template that it is made of.
     pub template: TemplateId,
     /// The name of that template at the time.
@@ -58,6 +61,7 @@ impl SandboxRecord {
     pub fn phase(&self) -> Phase {
         match (&self.run, &self.ending) {
             (_, Some(_)) => Phase::Gone,
+            (Some(run), None) if run.paused.is_some() => Phase::Paused,
             (Some(_), None) => Phase::Running,
             (None, None) => Phase::Starting,
         }

@@ -1,7 +1,7 @@
 //! Statements that change sandboxes.
 
 use rusqlite::{Connection, params};
-use skep_types::{Ending, SandboxId, SandboxRun};
+use skep_types::{Ending, ImageKind, SandboxId, SandboxRun};
 
 use super::Order;
 use crate::error::is_taken;
@@ -32,8 +32,8 @@ fn insert_rows(
     connection
         .prepare_cached(
             "INSERT INTO sandboxes (id, team, template, template_name, access_token, internet,
-             cpus, memory_mib, disk_mib, pids, lifetime, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+             cpus, memory_mib, disk_mib, pids, lifetime, created_at, node)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         )?
         .execute(params![
             order.id.as_str(),
@@ -48,6 +48,7 @@ fn insert_rows(
             resources.pids,
             column::duration_micros(order.lifetime),
             column::micros(order.created_at),
+            order.node.as_str(),
         ])?;
     let mut metadata = connection
         .prepare_cached("INSERT INTO sandbox_metadata (sandbox, key, value) VALUES (?1, ?2, ?3)")?;
@@ -73,16 +74,17 @@ pub(super) fn started(
 ) -> Result<(), StoreError> {
     let changed = connection
         .prepare_cached(
-            "UPDATE sandboxes SET execution = ?2, launch_record = ?3, started_at = ?4,
-             ends_at = ?5 WHERE id = ?1 AND ended_at IS NULL",
+            "UPDATE sandboxes SET execution = ?2, driver_record = ?3, started_at = ?4,
+             ends_at = ?5, paused = ?6 WHERE id = ?1 AND ended_at IS NULL",
         )
         .and_then(|mut update| {
             update.execute(params![
                 id.as_str(),
                 run.execution.to_string(),
-                run.launch_record,
+                run.driver_record,
                 column::micros(run.started_at),
                 column::micros(run.ends_at),
+                run.paused.map(ImageKind::as_str),
             ])
         })
         .map_err(|source| StoreError::of("record the start of a sandbox", source))?;
@@ -96,15 +98,16 @@ pub(super) fn changed(
 ) -> Result<(), StoreError> {
     let changed = connection
         .prepare_cached(
-            "UPDATE sandboxes SET launch_record = ?3, ends_at = ?4
+            "UPDATE sandboxes SET driver_record = ?3, ends_at = ?4, paused = ?5
              WHERE id = ?1 AND execution = ?2 AND ended_at IS NULL",
         )
         .and_then(|mut update| {
             update.execute(params![
                 id.as_str(),
                 run.execution.to_string(),
-                run.launch_record,
+                run.driver_record,
                 column::micros(run.ends_at),
+                run.paused.map(ImageKind::as_str),
             ])
         })
         .map_err(|source| StoreError::of("record a change of a run", source))?;

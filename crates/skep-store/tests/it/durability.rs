@@ -46,7 +46,15 @@ async fn closing_writes_what_nobody_waited_for() {
     let path = record.directory.path().join("skep.db");
     drop(record.store);
     let reopened = Store::open(&path).unwrap();
-    assert_eq!(reopened.sandboxes().living().await.unwrap().len(), 1000);
+    assert_eq!(
+        reopened
+            .sandboxes()
+            .living(skep_types::NodeId::local())
+            .await
+            .unwrap()
+            .len(),
+        1000
+    );
 }
 
 #[tokio::test]
@@ -108,7 +116,16 @@ async fn many_writers_at_once_lose_nothing() {
     for writer in writers {
         writer.await.unwrap().unwrap();
     }
-    assert_eq!(record.store.sandboxes().living().await.unwrap().len(), 800);
+    assert_eq!(
+        record
+            .store
+            .sandboxes()
+            .living(skep_types::NodeId::local())
+            .await
+            .unwrap()
+            .len(),
+        800
+    );
 }
 
 #[tokio::test]
@@ -157,7 +174,13 @@ async fn a_full_queue_refuses_at_once_and_empties_again() {
         receipt.recorded().await.unwrap();
     }
     assert_eq!(
-        record.store.sandboxes().living().await.unwrap().len(),
+        record
+            .store
+            .sandboxes()
+            .living(skep_types::NodeId::local())
+            .await
+            .unwrap()
+            .len(),
         accepted
     );
 }
@@ -189,29 +212,38 @@ async fn one_failed_write_does_not_undo_its_neighbours() {
         outcomes.push(receipt.recorded().await.is_ok());
     }
     assert_eq!(outcomes, [true, false, true]);
-    assert_eq!(record.store.sandboxes().living().await.unwrap().len(), 2);
+    assert_eq!(
+        record
+            .store
+            .sandboxes()
+            .living(skep_types::NodeId::local())
+            .await
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
-#[test]
-fn a_full_disk_is_named_and_leaves_the_record_as_it_was() {
+#[tokio::test]
+async fn a_full_disk_is_named_and_leaves_the_record_as_it_was() {
     let directory = tempfile::TempDir::new().unwrap();
     let small = small_filesystem(directory.path());
     let store = Store::open(&small.path.join("skep.db")).unwrap();
     let home = team("home", true);
-    store
-        .teams()
-        .insert(home.clone())
-        .recorded_blocking()
-        .unwrap();
-    store.flush_blocking().unwrap();
+    let inserting = store.teams().insert(home.clone());
+    inserting.recorded().await.unwrap();
+    store.flush().await.unwrap();
 
-    let error = (0..10_000)
-        .find_map(|number| {
-            let mut filler = team(&format!("team-{number}"), false);
-            filler.name = "x".repeat(4000);
-            store.teams().insert(filler).recorded_blocking().err()
-        })
-        .expect("two megabytes hold no ten thousand teams");
+    let mut numbers = 0..10_000;
+    let error = loop {
+        let number = numbers.next();
+        let number = number.expect("two megabytes hold no ten thousand teams");
+        let mut filler = team(&format!("team-{number}"), false);
+        filler.name = "x".repeat(4000);
+        if let Err(error) = store.teams().insert(filler).recorded().await {
+            break error;
+        }
+    };
     assert!(matches!(error, StoreError::DiskFull { .. }), "{error:?}");
     drop(store);
     // It opens again, although there is no room for anything new.

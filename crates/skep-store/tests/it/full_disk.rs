@@ -106,7 +106,14 @@ async fn ends_are_recorded_on_a_full_disk_from_the_reserve() {
     }
     assert!(store.is_writable());
     let (_copy, after_kill) = copied(&disk.path());
-    assert!(after_kill.sandboxes().living().await.unwrap().is_empty());
+    assert!(
+        after_kill
+            .sandboxes()
+            .living(skep_types::NodeId::local())
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[tokio::test]

@@ -9,13 +9,16 @@ mod durability;
 mod full_disk;
 mod keys;
 mod killed;
+mod pauses;
 mod sandboxes;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use skep_store::{Order, Standing, Store, Team};
-use skep_types::{AccessToken, ExecutionId, Resources, SandboxId, SandboxRun, TeamId, TemplateId};
+use skep_types::{
+    AccessToken, ExecutionId, NodeId, Resources, SandboxId, SandboxRun, TeamId, TemplateId,
+};
 use tempfile::TempDir;
 
 /// A database in a directory of its own, with one team in it.
@@ -47,6 +50,7 @@ fn order_for(team: &TeamId) -> Order {
     Order {
         id: SandboxId::random(),
         team: team.clone(),
+        node: NodeId::local(),
         template: TemplateId::random(),
         template_name: "base".to_owned(),
         metadata: [("user".to_owned(), "ada".to_owned())].into(),
@@ -75,11 +79,12 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_microsecond(second * 1_000_000 + 123_456).unwrap()
 }
 
-fn run(execution: ExecutionId, launch_record: &str, started: i64, ends: i64) -> SandboxRun {
+fn run(execution: ExecutionId, driver_record: &str, started: i64, ends: i64) -> SandboxRun {
     SandboxRun {
         execution,
-        launch_record: launch_record.to_owned(),
+        driver_record: driver_record.to_owned(),
         started_at: at(started),
         ends_at: at(ends),
+        paused: None,
     }
 }

@@ -59,7 +59,14 @@ async fn a_sandbox_is_kept_from_its_order_to_its_end() {
         .unwrap();
     let found = sandboxes.find(id.clone()).await.unwrap().unwrap();
     assert_eq!(found.run, Some(run(execution, moved, 1001, 1400)));
-    assert_eq!(sandboxes.living().await.unwrap().len(), 1);
+    assert_eq!(
+        sandboxes
+            .living(skep_types::NodeId::local())
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
 
     let end = ending(EndReason::OutOfMemory, 1200);
     assert!(
@@ -71,7 +78,10 @@ async fn a_sandbox_is_kept_from_its_order_to_its_end() {
     );
     let found = sandboxes.find(id).await.unwrap().unwrap();
     assert_eq!((found.phase(), found.ending), (Phase::Gone, Some(end)));
-    assert_eq!(sandboxes.living().await.unwrap(), []);
+    assert_eq!(
+        sandboxes.living(skep_types::NodeId::local()).await.unwrap(),
+        []
+    );
 }
 
 #[tokio::test]

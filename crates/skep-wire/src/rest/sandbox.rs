@@ -171,6 +171,15 @@ pub struct Connect {
     pub memory: Option<bool>,
 }
 
+/// Body of `POST /sandboxes/{id}/pause`. Other fields are ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pause {
+    /// `false` keeps its files alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<bool>,
+}
+
 /// Body of `POST /sandboxes/{id}/timeout`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetTimeout {

@@ -1,43 +1,23 @@
-//! The node's journal, in the database.
+//! The node's journal: its reports to control.
 
-use skep_node::{Journal, Living, Noted};
-use skep_store::{Receipt, SandboxRecord, Store};
-use skep_telemetry::Chain;
+use skep_control::Reports;
+use skep_node::{Journal, Noted};
 use skep_types::{Ending, SandboxId, SandboxRun};
 
-/// Writes the node's notes into the database.
+/// Passes the node's notes on to control, which writes them to the database.
 #[derive(Debug, Clone)]
-pub(crate) struct StoreJournal(pub(crate) Store);
+pub(crate) struct ReportJournal(pub(crate) Reports);
 
-impl StoreJournal {
-    /// The sandbox of a row as the node wants it for adoption.
-    pub(crate) fn living(record: SandboxRecord) -> Living {
-        Living {
-            id: record.order.id,
-            resources: record.order.resources,
-            run: record.run,
-        }
-    }
-}
-
-impl Journal for StoreJournal {
+impl Journal for ReportJournal {
     fn started(&self, id: &SandboxId, run: SandboxRun) -> Noted {
-        noted(self.0.sandboxes().started(id.clone(), run))
+        self.0.started(id.clone(), run)
     }
 
     fn changed(&self, id: &SandboxId, run: SandboxRun) -> Noted {
-        noted(self.0.sandboxes().changed(id.clone(), run))
+        self.0.changed(id.clone(), run)
     }
 
     fn ended(&self, id: &SandboxId, ending: &Ending) -> Noted {
-        noted(self.0.sandboxes().ended(id.clone(), ending.clone()))
+        self.0.ended(id.clone(), ending.clone())
     }
-}
-
-fn noted<T: Send + 'static>(receipt: Receipt<T>) -> Noted {
-    Box::pin(async move {
-        if let Err(error) = receipt.recorded().await {
-            tracing::error!(error = %Chain(&error), "the database missed a change");
-        }
-    })
 }

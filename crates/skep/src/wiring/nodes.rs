@@ -1,5 +1,6 @@
 //! Control's hosts: this one.
 
+use std::future::ready;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -8,8 +9,9 @@ use skep_control::{Admitted, KillError, NodeCreateError, Nodes};
 use skep_isolation::LaunchError;
 use skep_node::{CreateError, NoRoom, Node};
 use skep_types::{
-    DeadlineMode, Egress, EndReason, HostResource, LogEntry, NotHere, Resources, SandboxId,
-    SandboxSpec, SandboxStatus, TemplateImage, TenantId, Usage,
+    Capabilities, Checkpoint, DeadlineMode, Egress, EndReason, HostResource, ImageKind, LogEntry,
+    NodeId, NotHere, Placement, Resources, SandboxId, SandboxKind, SandboxSpec, SandboxStatus,
+    TransitionError, Usage,
 };
 
 /// The node of this very process.
@@ -17,12 +19,20 @@ use skep_types::{
 pub(crate) struct LocalNodes(pub(crate) Node);
 
 impl Nodes for LocalNodes {
-    fn name_for(&self, template: &TemplateImage, egress: Egress, tenant: &TenantId) -> SandboxId {
-        self.0.name_for(template, egress, tenant)
+    fn place<'a>(&'a self, kind: &'a SandboxKind) -> BoxFuture<'a, Placement> {
+        let placement = Placement {
+            node: NodeId::local(),
+            id: self.0.id_for(kind),
+        };
+        ready(placement).boxed()
     }
 
-    fn warm(&self, template: TemplateImage, egress: Egress, tenant: TenantId) {
-        self.0.warm(template, egress, tenant);
+    fn warm(&self, kind: SandboxKind) {
+        self.0.warm(kind);
+    }
+
+    fn capabilities<'a>(&'a self, _node: &'a NodeId) -> BoxFuture<'a, Capabilities> {
+        ready(self.0.capabilities()).boxed()
     }
 
     fn admit<'a>(
@@ -62,8 +72,44 @@ impl Nodes for LocalNodes {
         async move { self.0.set_lifetime(&id, lifetime, mode).await }.boxed()
     }
 
-    fn status(&self, id: &SandboxId) -> Option<SandboxStatus> {
-        self.0.status(id)
+    fn status<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Option<SandboxStatus>> {
+        ready(self.0.status(id)).boxed()
+    }
+
+    fn pause(
+        &self,
+        id: SandboxId,
+        kind: ImageKind,
+    ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>> {
+        async move { self.0.pause(&id, kind).await }.boxed()
+    }
+
+    fn resume(
+        &self,
+        id: SandboxId,
+        lifetime: Duration,
+    ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>> {
+        async move { self.0.resume(&id, lifetime).await }.boxed()
+    }
+
+    fn snapshot(
+        &self,
+        id: SandboxId,
+        kind: ImageKind,
+    ) -> BoxFuture<'_, Result<Checkpoint, TransitionError>> {
+        async move { self.0.snapshot(&id, kind).await }.boxed()
+    }
+
+    fn forget_checkpoint(&self, _node: NodeId, checkpoint: Checkpoint) -> BoxFuture<'_, ()> {
+        async move { self.0.forget_checkpoint(checkpoint).await }.boxed()
+    }
+
+    fn set_egress(
+        &self,
+        id: SandboxId,
+        egress: Egress,
+    ) -> BoxFuture<'_, Result<(), TransitionError>> {
+        async move { self.0.set_egress(&id, egress).await }.boxed()
     }
 
     fn usage(&self, id: SandboxId) -> BoxFuture<'_, Result<Usage, NotHere>> {
@@ -78,13 +124,11 @@ impl Nodes for LocalNodes {
 fn create_error(error: CreateError) -> NodeCreateError {
     match error {
         CreateError::Stopping => NodeCreateError::Stopping,
-        CreateError::Launch(launch) => match &launch {
-            LaunchError::NoRoom(_) => NodeCreateError::NoRoom(HostResource::Slots),
-            LaunchError::AgentSilent(_) => NodeCreateError::Failed(Box::new(launch)),
-            LaunchError::Host { .. } | LaunchError::Step { .. } | LaunchError::AgentEnded(_) => {
-                NodeCreateError::Refused(Box::new(launch))
-            }
-        },
+        CreateError::Launch(LaunchError::NoRoom(_)) => NodeCreateError::NoRoom(HostResource::Slots),
+        CreateError::Launch(launch) if launch.is_transient() => {
+            NodeCreateError::Failed(Box::new(launch))
+        }
+        CreateError::Launch(launch) => NodeCreateError::Refused(Box::new(launch)),
         CreateError::Exists(_) | CreateError::Killed => NodeCreateError::Failed(Box::new(error)),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use skep_node::{Node, NodeRoute};
 use skep_proxy::{Route, Routes};
 use skep_types::{AccessToken, SandboxId};
@@ -11,8 +13,8 @@ use skep_types::{AccessToken, SandboxId};
 pub(crate) struct NodeRoutes(pub(crate) Node);
 
 impl Routes for NodeRoutes {
-    fn find(&self, id: &SandboxId) -> Option<Arc<Route>> {
-        self.0.route(id).map(route)
+    fn find<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Option<Arc<Route>>> {
+        std::future::ready(self.0.route(id).map(route)).boxed()
     }
 
     fn find_by_token(&self, token: &str) -> Option<Arc<Route>> {

@@ -271,6 +271,7 @@ async fn launch(
             ..Resources::default()
         },
         egress: Egress::Internet,
+        mounts: Vec::new(),
         agent_config: Redacted::new(serde_json::to_vec(&config).unwrap()),
     };
     native.launch(request).await

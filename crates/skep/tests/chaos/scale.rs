@@ -154,6 +154,7 @@ async fn remember(path: &Path) {
         let order = Order {
             id: SandboxId::random(),
             team: team.id.clone(),
+            node: skep_types::NodeId::local(),
             template: TemplateId::random(),
             template_name: "base".to_owned(),
             metadata: [("number".to_owned(), number.to_string())].into(),

@@ -10,8 +10,9 @@ use skep_control::{
 };
 use skep_testkit::wait_until;
 use skep_types::{
-    DeadlineMode, Egress, EndReason, LogEntry, NotHere, Phase, Resources, SandboxId, SandboxSpec,
-    SandboxStatus, TemplateImage, TenantId, Usage,
+    Capabilities, Checkpoint, DeadlineMode, Egress, EndReason, ImageKind, LogEntry, NodeId,
+    NotHere, Phase, Placement, Resources, SandboxId, SandboxKind, SandboxSpec, SandboxStatus,
+    TransitionError, Usage,
 };
 use tempfile::TempDir;
 
@@ -31,12 +32,16 @@ struct Broken {
 }
 
 impl Nodes for Broken {
-    fn name_for(&self, template: &TemplateImage, egress: Egress, tenant: &TenantId) -> SandboxId {
-        self.whole.name_for(template, egress, tenant)
+    fn place<'a>(&'a self, kind: &'a SandboxKind) -> BoxFuture<'a, Placement> {
+        self.whole.place(kind)
     }
 
-    fn warm(&self, template: TemplateImage, egress: Egress, tenant: TenantId) {
-        self.whole.warm(template, egress, tenant);
+    fn warm(&self, kind: SandboxKind) {
+        self.whole.warm(kind);
+    }
+
+    fn capabilities<'a>(&'a self, node: &'a NodeId) -> BoxFuture<'a, Capabilities> {
+        self.whole.capabilities(node)
     }
 
     fn admit<'a>(
@@ -71,8 +76,44 @@ impl Nodes for Broken {
         self.whole.set_lifetime(id, lifetime, mode)
     }
 
-    fn status(&self, id: &SandboxId) -> Option<SandboxStatus> {
+    fn status<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Option<SandboxStatus>> {
         self.whole.status(id)
+    }
+
+    fn pause(
+        &self,
+        id: SandboxId,
+        kind: ImageKind,
+    ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>> {
+        self.whole.pause(id, kind)
+    }
+
+    fn resume(
+        &self,
+        id: SandboxId,
+        lifetime: Duration,
+    ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>> {
+        self.whole.resume(id, lifetime)
+    }
+
+    fn snapshot(
+        &self,
+        id: SandboxId,
+        kind: ImageKind,
+    ) -> BoxFuture<'_, Result<Checkpoint, TransitionError>> {
+        self.whole.snapshot(id, kind)
+    }
+
+    fn forget_checkpoint(&self, node: NodeId, checkpoint: Checkpoint) -> BoxFuture<'_, ()> {
+        self.whole.forget_checkpoint(node, checkpoint)
+    }
+
+    fn set_egress(
+        &self,
+        id: SandboxId,
+        egress: Egress,
+    ) -> BoxFuture<'_, Result<(), TransitionError>> {
+        self.whole.set_egress(id, egress)
     }
 
     fn usage(&self, id: SandboxId) -> BoxFuture<'_, Result<Usage, NotHere>> {
@@ -85,7 +126,7 @@ impl Nodes for Broken {
 }
 
 #[tokio::test]
-async fn a_machine_that_panics_fails_one_request_and_keeps_no_place() {
+async fn a_host_that_panics_fails_one_request_and_keeps_no_quota() {
     let directory = TempDir::new().unwrap();
     let store = store(directory.path());
     let nodes = Broken {
@@ -115,7 +156,11 @@ async fn a_sandbox_that_cannot_be_killed_is_still_shown() {
     let error = control.kill(&caller, &created.id).await.unwrap_err();
     assert!(matches!(error, StopError::Node(_)), "{error:?}");
     assert_eq!(
-        control.list(&caller, &ListQuery::everything()).items.len(),
+        control
+            .list(&caller, &ListQuery::everything())
+            .await
+            .items
+            .len(),
         1
     );
 }
@@ -142,20 +187,17 @@ async fn a_sandbox_of_which_something_is_left_keeps_its_place_in_the_quota() {
         assert!(matches!(error, StopError::Node(_)), "{error:?}");
         whole.set_phase(stuck, Phase::Stuck);
     }
-    control.find(&caller, stuck).unwrap_err();
-    let listed = control.list(&caller, &ListQuery::everything()).items;
+    control.find(&caller, stuck).await.unwrap_err();
+    let listed = control.list(&caller, &ListQuery::everything()).await.items;
     assert_eq!(listed.len(), limit - 1);
     let error = control.create(&caller, request()).await.unwrap_err();
-    assert!(
-        matches!(error, CreateError::QuotaReached { .. }),
-        "{error:?}"
-    );
+    assert!(matches!(error, CreateError::QuotaReached(_)), "{error:?}");
     whole.end(stuck, EndReason::Killed).await;
     control.create(&caller, request()).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_machine_that_takes_too_long_is_given_up_and_leaves_nothing() {
+async fn a_host_that_takes_too_long_is_given_up_and_leaves_nothing() {
     let directory = TempDir::new().unwrap();
     let store = store(directory.path());
     let nodes = fake(&store);
@@ -164,7 +206,7 @@ async fn a_machine_that_takes_too_long_is_given_up_and_leaves_nothing() {
     nodes.hold();
     let a_minute_later = async {
         wait_until(Duration::from_secs(10), async || match nodes.waiting() {
-            0 => Err("nobody asked the machine"),
+            0 => Err("nobody asked the host"),
             _ => Ok(()),
         })
         .await;
@@ -177,7 +219,14 @@ async fn a_machine_that_takes_too_long_is_given_up_and_leaves_nothing() {
     assert!(matches!(error, CreateError::Late(_)), "{error:?}");
     nodes.release();
     assert_eq!(nodes.count(), 0);
-    assert_eq!(store.sandboxes().living().await.unwrap(), []);
+    assert_eq!(
+        store
+            .sandboxes()
+            .living(skep_types::NodeId::local())
+            .await
+            .unwrap(),
+        []
+    );
     let query = skep_control::RecordQuery {
         ended: true,
         limit: 10,

@@ -1,0 +1,68 @@
+//! Reports of nodes about their sandboxes, which control writes to the database.
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use skep_store::{Receipt, Store, StoreError};
+use skep_telemetry::Chain;
+use skep_types::{Ending, LivingSandbox, NodeId, SandboxId, SandboxRun};
+
+/// Resolves when a report would survive the death of the server.
+pub type Reported = BoxFuture<'static, ()>;
+
+/// The reports of one node. The database is control's: a node says what has happened and reads
+/// what it has to adopt, and knows nothing of how it is kept.
+///
+/// Reports are written in the order of the calls. One that cannot be written is logged here: the
+/// sandbox goes on.
+#[derive(Debug, Clone)]
+pub struct Reports {
+    store: Store,
+    node: NodeId,
+}
+
+impl Reports {
+    /// The reports of `node`.
+    pub fn new(store: Store, node: NodeId) -> Self {
+        Self { store, node }
+    }
+
+    /// The sandboxes that this node has to adopt.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn living(&self) -> Result<Vec<LivingSandbox>, StoreError> {
+        let records = self.store.sandboxes().living(self.node.clone()).await?;
+        let living = records.into_iter().map(|record| LivingSandbox {
+            egress: record.order.egress(),
+            id: record.order.id,
+            resources: record.order.resources,
+            run: record.run,
+        });
+        Ok(living.collect())
+    }
+
+    /// A sandbox runs, for the first time or again.
+    pub fn started(&self, id: SandboxId, run: SandboxRun) -> Reported {
+        reported(self.store.sandboxes().started(id, run))
+    }
+
+    /// The record of a sandbox's driver has changed, its deadline, or whether it is paused.
+    pub fn changed(&self, id: SandboxId, run: SandboxRun) -> Reported {
+        reported(self.store.sandboxes().changed(id, run))
+    }
+
+    /// A sandbox is gone.
+    pub fn ended(&self, id: SandboxId, ending: Ending) -> Reported {
+        reported(self.store.sandboxes().ended(id, ending))
+    }
+}
+
+fn reported<T: Send + 'static>(receipt: Receipt<T>) -> Reported {
+    let writing = async move {
+        if let Err(error) = receipt.recorded().await {
+            tracing::error!(error = %Chain(&error), "the database missed a change of a sandbox");
+        }
+    };
+    writing.boxed()
+}

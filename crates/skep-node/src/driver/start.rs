@@ -1,0 +1,111 @@
+//! The start of a sandbox: a spare that gets an owner, a launch, or a copy of a checkpoint.
+
+use skep_isolation::{LaunchError, LaunchRequest, Launched, RestoreRequest, RestoreTarget};
+use skep_telemetry::{Chain, trace};
+use skep_types::{AccessToken, ExecutionId, Redacted, SandboxSpec};
+use skep_wire::agent::AgentConfig;
+
+use super::Driver;
+
+/// A sandbox whose agent accepts connections, and what its record needs to know of it.
+pub(super) struct Started {
+    pub(super) launched: Launched,
+    pub(super) execution: ExecutionId,
+    pub(super) control_token: Redacted<String>,
+}
+
+impl Driver {
+    /// Takes the spare that was promised, or else launches a sandbox.
+    pub(super) async fn start(&self, spec: &SandboxSpec) -> Result<Started, LaunchError> {
+        if let Some(spare) = self.node.spares.claim(&spec.id) {
+            let config = agent_config(spec, spare.control_token.reveal());
+            let address = spare.launched.address();
+            let configuring = self.node.agents.configure(address, &config);
+            match trace::step("configure spare", configuring).await {
+                Ok(()) => {
+                    return Ok(Started {
+                        launched: spare.launched,
+                        execution: spare.execution,
+                        control_token: spare.control_token,
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(error = %Chain(&error), "spare did not take its configuration; launching another sandbox");
+                    spare.launched.dispose().await;
+                }
+            }
+        }
+        match self.launch(spec).await {
+            // A caller who waits goes before those who may come.
+            Err(LaunchError::NoRoom(_)) if self.node.give_up_spares().await > 0 => {
+                self.launch(spec).await
+            }
+            launched => launched,
+        }
+    }
+
+    async fn launch(&self, spec: &SandboxSpec) -> Result<Started, LaunchError> {
+        let execution = ExecutionId::random();
+        let control_token = Redacted::new(AccessToken::random().reveal().to_owned());
+        let request = launch_request(spec, execution, control_token.reveal());
+        let isolation = &self.node.isolation;
+        // The backend starts when it is called, so it is called within the step.
+        let launching = async {
+            match &spec.checkpoint {
+                None => isolation.launch(request).await,
+                Some(checkpoint) => {
+                    let request = RestoreRequest {
+                        checkpoint: checkpoint.clone(),
+                        kind: checkpoint.kind,
+                        target: RestoreTarget::Copy(Box::new(request)),
+                    };
+                    isolation.restore(request).await
+                }
+            }
+        };
+        let launched = trace::step("launch", launching).await?;
+        Ok(Started {
+            launched,
+            execution,
+            control_token,
+        })
+    }
+}
+
+pub(crate) fn launch_request(
+    spec: &SandboxSpec,
+    execution: ExecutionId,
+    control_token: &str,
+) -> LaunchRequest {
+    let config = agent_config(spec, control_token);
+    LaunchRequest {
+        id: spec.id.clone(),
+        execution,
+        layers: spec.template.layers.clone(),
+        tenant: spec.tenant.clone(),
+        resources: spec.template.resources,
+        egress: spec.egress,
+        mounts: spec.mounts.clone(),
+        agent_config: Redacted::new(
+            serde_json::to_vec(&config).expect("strings and maps of strings serialise"),
+        ),
+    }
+}
+
+fn agent_config(spec: &SandboxSpec, control_token: &str) -> AgentConfig {
+    let template = &spec.template;
+    let caller = spec.env.reveal().iter();
+    let token = spec.access_token.as_ref();
+    AgentConfig {
+        control_token: control_token.to_owned(),
+        access_token: token.map(|token| token.reveal().to_owned()),
+        traffic_token: token.map(|token| token.traffic().reveal().to_owned()),
+        sandbox_id: spec.id.to_string(),
+        template_id: template.id.to_string(),
+        env: template.env.iter().chain(caller).cloned().collect(),
+        secrets: spec.secrets.reveal().map(str::to_owned).collect(),
+        default_user: template.user.clone(),
+        default_workdir: template.workdir.clone(),
+        memory_mib: template.resources.memory_mib,
+    }
+}
