@@ -13,8 +13,7 @@ use skep_isolation::{
     Sandbox, Swept, Tier,
 };
 use skep_telemetry::{Chain, Gauge, Tasks};
-use skep_types::{HostCapacity, SandboxId, TenantId};
-use tokio::sync::oneshot;
+use skep_types::{Capability, HostCapacity, SandboxId, TenantId, Unsupported};
 
 use crate::config::NativeConfig;
 use crate::launch::{LaunchCounts, SandboxLauncher, failed};
@@ -195,6 +194,14 @@ impl Native {
     }
 }
 
+/// Makes parts of sandboxes for the next launches.
+async fn fill_pools(leases: Arc<Leases>) {
+    let filled = tokio::task::spawn_blocking(move || leases.fill_pools());
+    if let Err(panic) = filled.await {
+        tracing::error!(error = %Chain(&panic), "making parts of sandboxes ready panicked");
+    }
+}
+
 impl Isolation for Native {
     fn tier(&self) -> Tier {
         Tier::Native
@@ -202,23 +209,15 @@ impl Isolation for Native {
 
     fn launch(&self, request: LaunchRequest) -> BoxFuture<'_, Result<Launched, LaunchError>> {
         let (launcher, leases) = (Arc::clone(&self.launcher), Arc::clone(self.leases()));
-        let (sender, receiver) = oneshot::channel();
-        // A task of its own, so that it runs to its end when the caller goes away.
-        skep_telemetry::spawn("launch sandbox", async move {
-            let launched = launcher.launch(request).await;
-            if let Err(Ok(unwanted)) = sender.send(launched) {
-                unwanted.dispose().await;
-            }
-            let filled = tokio::task::spawn_blocking(move || leases.fill_pools());
-            if let Err(panic) = filled.await {
-                tracing::error!(error = %Chain(&panic), "making parts of sandboxes ready panicked");
-            }
-        });
         async move {
-            match receiver.await {
-                Ok(launched) => launched.map(|sandbox| sandbox as Launched),
-                Err(error) => Err(failed("launch the sandbox")(error)),
+            if !request.mounts.is_empty() {
+                return Err(Unsupported(Capability::Mounts).into());
             }
+            // No task of its own: the caller, a driver or the keeper of spares, owns the launch
+            // and drives it to its end.
+            let launched = launcher.launch(request).await;
+            drop(skep_telemetry::spawn("fill pools", fill_pools(leases)));
+            launched.map(|sandbox| sandbox as Launched)
         }
         .boxed()
     }
