@@ -6,6 +6,7 @@
 
 mod config;
 mod defence;
+mod exposition;
 mod launch;
 mod native;
 mod plan;

@@ -16,7 +16,7 @@ use skep_telemetry::{Chain, Gauge, Tasks};
 use skep_types::{Capability, HostCapacity, SandboxId, TenantId, Unsupported};
 
 use crate::config::NativeConfig;
-use crate::launch::{LaunchCounts, SandboxLauncher, failed};
+use crate::launch::{LaunchCounts, SandboxLauncher};
 use crate::record::{self, Record};
 use crate::running::RunningSandboxes;
 use crate::sandbox::{FirstProcess, NativeSandbox, destroy_error};

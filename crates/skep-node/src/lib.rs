@@ -11,6 +11,7 @@ mod adopt;
 mod agents;
 mod clock;
 mod driver;
+mod exposition;
 mod host;
 mod journal;
 mod log;

@@ -25,6 +25,7 @@ mod end_notice;
 mod envelope;
 mod error_format;
 mod exchange;
+mod exposition;
 mod fake;
 mod forward;
 #[cfg(feature = "fuzzing")]

@@ -17,6 +17,7 @@ mod checkpoint;
 mod checkpoints;
 mod column;
 mod error;
+mod exposition;
 mod idempotency;
 mod keys;
 mod migrations;

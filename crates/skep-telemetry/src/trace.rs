@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 
 pub use outbox::Outbox;
 
-use crate::Counter;
+use crate::{Counter, Exposition};
 use parent::Parent;
 
 /// Limit on ended spans that wait to be sent.
@@ -62,6 +62,26 @@ pub struct TraceMetrics {
     pub overflowed: Counter,
     /// The collector was not there, or did not want them.
     pub undelivered: Counter,
+}
+
+impl TraceMetrics {
+    /// Writes the metrics of spans.
+    pub fn expose(&self, text: &mut Exposition) {
+        text.counter(
+            "skep_trace_spans_sent_total",
+            "Spans that the collector took.",
+            self.sent.get(),
+        );
+        text.counters(
+            "skep_trace_spans_dropped_total",
+            "Spans that were lost, by why.",
+            "reason",
+            [
+                ("queue_full", self.overflowed.get()),
+                ("not_delivered", self.undelivered.get()),
+            ],
+        );
+    }
 }
 
 /// Identity of the service, and the sampling of its traces.
