@@ -3,6 +3,7 @@
 mod fake;
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -138,6 +139,16 @@ pub trait Nodes: fmt::Debug + Send + Sync {
     /// Log of a sandbox, the oldest entry first: what its start and its processes wrote, never what
     /// the platform did. Empty if nothing is kept, also after its end.
     fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>>;
+
+    /// The logs of ended sandboxes that are kept, and their sizes in bytes.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be listed.
+    fn kept_logs(&self) -> BoxFuture<'_, io::Result<Vec<(SandboxId, u64)>>>;
+
+    /// Deletes the log of an ended sandbox, as far as that is possible.
+    fn forget_log(&self, id: SandboxId) -> BoxFuture<'_, ()>;
 }
 
 /// Room for a sandbox on some host. Dropping it gives up what the sandbox has not taken.

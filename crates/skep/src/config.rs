@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use skep_control::Retention;
 use skep_proxy::ProxyConfig;
 use skep_types::{AdmissionPolicy, Reserve, Resources, Sharing, WhenStopped};
 
@@ -156,6 +157,16 @@ pub(crate) struct Records {
     pub(crate) count: u32,
     /// Size of their logs together, the newest.
     pub(crate) log_mib: u32,
+}
+
+impl Records {
+    pub(crate) fn retention(self) -> Retention {
+        Retention {
+            days: self.days,
+            count: self.count,
+            log_mib: self.log_mib,
+        }
+    }
 }
 
 /// The network of sandboxes.

@@ -10,7 +10,6 @@ mod data_dir;
 mod dismantle;
 mod doctor;
 mod env_vars;
-mod housekeeping;
 mod interpreter;
 mod isolation;
 mod local_key;

@@ -25,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 use crate::cache_users;
 use crate::config::Config;
 use crate::data_dir;
-use crate::housekeeping::forget_old_records;
 use crate::isolation;
 use crate::local_key;
 use crate::metrics::Metrics;
@@ -114,13 +113,7 @@ pub(crate) async fn serve(
 
     let stop = shutdown.clone();
     let listeners = std::mem::take(&mut parts.listeners);
-    let keeping = forget_old_records(
-        parts.store.clone(),
-        parts.node.clone(),
-        config.records,
-        shutdown.clone(),
-    );
-    let keeping = skep_telemetry::spawn("forget old records", keeping);
+    parts.control.keep_house(config.records.retention());
     let serving = skep_telemetry::spawn("front", parts.front.serve(listeners, stop));
     tokio::select! {
         _ = terminate.recv() => {}
@@ -134,9 +127,6 @@ pub(crate) async fn serve(
     // store is last because all of them write to it.
     if serving.await.is_err() {
         tracing::error!("the front door did not end well");
-    }
-    if keeping.await.is_err() {
-        tracing::error!("housekeeping did not end well");
     }
     parts.control.finish().await;
     parts.node.shut_down(config.when_stopped).await;

@@ -1,6 +1,7 @@
 //! Sandboxes that exist in memory alone.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -361,6 +362,14 @@ impl Nodes for FakeNodes {
     fn usage(&self, id: SandboxId) -> BoxFuture<'_, Result<Usage, NotHere>> {
         let usage = self.state.lock().sandboxes.get(&id).map(|held| held.usage);
         async move { usage.ok_or(NotHere) }.boxed()
+    }
+
+    fn kept_logs(&self) -> BoxFuture<'_, io::Result<Vec<(SandboxId, u64)>>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
+
+    fn forget_log(&self, _id: SandboxId) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
     }
 
     fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>> {

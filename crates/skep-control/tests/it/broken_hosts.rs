@@ -1,5 +1,6 @@
 //! Hosts that do not do as they are told.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,6 +119,14 @@ impl Nodes for Broken {
 
     fn usage(&self, id: SandboxId) -> BoxFuture<'_, Result<Usage, NotHere>> {
         self.whole.usage(id)
+    }
+
+    fn kept_logs(&self) -> BoxFuture<'_, io::Result<Vec<(SandboxId, u64)>>> {
+        self.whole.kept_logs()
+    }
+
+    fn forget_log(&self, id: SandboxId) -> BoxFuture<'_, ()> {
+        self.whole.forget_log(id)
     }
 
     fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>> {

@@ -1,6 +1,7 @@
 //! Control's hosts: this one.
 
 use std::future::ready;
+use std::io;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -114,6 +115,14 @@ impl Nodes for LocalNodes {
 
     fn usage(&self, id: SandboxId) -> BoxFuture<'_, Result<Usage, NotHere>> {
         async move { self.0.usage(&id).await }.boxed()
+    }
+
+    fn kept_logs(&self) -> BoxFuture<'_, io::Result<Vec<(SandboxId, u64)>>> {
+        async move { self.0.kept_logs().await }.boxed()
+    }
+
+    fn forget_log(&self, id: SandboxId) -> BoxFuture<'_, ()> {
+        async move { self.0.forget_log(&id).await }.boxed()
     }
 
     fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>> {

@@ -1,83 +1,100 @@
-//! Periodic background work.
+//! Retention of ended sandboxes and of their logs.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use skep_node::Node;
-use skep_store::{Store, StoreError};
+use skep_store::StoreError;
 use skep_telemetry::Chain;
 use skep_types::{SandboxId, TeamId, fair_share};
-use tokio_util::sync::CancellationToken;
 
-use crate::config::Records;
+use crate::Control;
 
 /// Interval between two searches for old records.
-const INTERVAL: Duration = Duration::from_secs(600);
+const INTERVAL: Duration = Duration::from_mins(10);
 /// Number of records deleted in one transaction, so that nobody waits long behind it.
 const BATCH: u32 = 500;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Forgets ended sandboxes that are older or more than `records` says, until `stop`.
-pub(crate) async fn forget_old_records(
-    store: Store,
-    node: Node,
-    records: Records,
-    stop: CancellationToken,
-) {
-    loop {
-        match forget(&store, &node, records).await {
+/// The ended sandboxes that are remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Days for which one is remembered.
+    pub days: u32,
+    /// Limit on their number, of all teams.
+    pub count: u32,
+    /// Limit on the size of their logs together, in MiB.
+    pub log_mib: u32,
+}
+
+impl Control {
+    /// Forgets ended sandboxes that are older or more than `retention` says, and their logs, from
+    /// now until [`Control::finish`].
+    pub fn keep_house(&self, retention: Retention) {
+        let control = self.clone();
+        let stop = self.inner.tasks.stopping();
+        self.inner.tasks.spawn("forget old records", async move {
+            loop {
+                control.forget_old(retention).await;
+                tokio::select! {
+                    () = tokio::time::sleep(INTERVAL) => {}
+                    () = stop.cancelled() => return,
+                }
+            }
+        });
+    }
+
+    async fn forget_old(&self, retention: Retention) {
+        match self.forget_records(retention).await {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "forgot old sandboxes"),
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "old sandboxes are not forgotten");
             }
         }
-        match forget_logs(&store, &node, records).await {
+        match self.forget_logs(retention).await {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "forgot logs of ended sandboxes"),
             Err(error) => {
                 tracing::warn!(error = %Chain(error.as_ref()), "logs of ended sandboxes are not forgotten");
             }
         }
-        tokio::select! {
-            () = tokio::time::sleep(INTERVAL) => {}
-            () = stop.cancelled() => return,
-        }
     }
-}
 
-async fn forget(store: &Store, node: &Node, records: Records) -> Result<usize, StoreError> {
-    let age = SignedDuration::from_hours(24 * i64::from(records.days));
-    let before = Timestamp::now().checked_sub(age).unwrap_or(Timestamp::MIN);
-    let mut forgotten = 0;
-    loop {
-        let pruning = store.sandboxes().prune(before, records.count, BATCH);
-        let ids = pruning.recorded().await?;
-        if ids.is_empty() {
-            return Ok(forgotten);
-        }
-        forgotten += ids.len();
-        for id in ids {
-            node.forget_log(&id).await;
+    async fn forget_records(&self, retention: Retention) -> Result<usize, StoreError> {
+        let age = SignedDuration::from_hours(24 * i64::from(retention.days));
+        let before = Timestamp::now().checked_sub(age).unwrap_or(Timestamp::MIN);
+        let sandboxes = self.inner.store.sandboxes();
+        let mut forgotten = 0;
+        loop {
+            let pruning = sandboxes.prune(before, retention.count, BATCH);
+            let ids = pruning.recorded().await?;
+            if ids.is_empty() {
+                return Ok(forgotten);
+            }
+            forgotten += ids.len();
+            for id in ids {
+                self.inner.nodes.forget_log(id).await;
+            }
         }
     }
-}
 
-/// Forgets logs of ended sandboxes until those that are left have the size that is configured.
-async fn forget_logs(store: &Store, node: &Node, records: Records) -> Result<usize, BoxError> {
-    let most = u64::from(records.log_mib) << 20;
-    let sizes: HashMap<_, _> = node.kept_logs().await?.into_iter().collect();
-    if sizes.values().sum::<u64>() <= most {
-        return Ok(0);
+    /// Forgets logs of ended sandboxes until those that are left have the size that is allowed.
+    async fn forget_logs(&self, retention: Retention) -> Result<usize, BoxError> {
+        let most = u64::from(retention.log_mib) << 20;
+        let kept = self.inner.nodes.kept_logs().await?;
+        let sizes: HashMap<_, _> = kept.into_iter().collect();
+        if sizes.values().sum::<u64>() <= most {
+            return Ok(0);
+        }
+        let owners = self.inner.store.sandboxes().ended_by_age().await?;
+        let forgotten = beyond_a_fair_share(&owners, &sizes, most);
+        for id in &forgotten {
+            self.inner.nodes.forget_log(id.clone()).await;
+        }
+        Ok(forgotten.len())
     }
-    let owners = store.sandboxes().ended_by_age().await?;
-    let forgotten = beyond_a_fair_share(&owners, &sizes, most);
-    for id in &forgotten {
-        node.forget_log(id).await;
-    }
-    Ok(forgotten.len())
 }
 
 /// The logs to forget, the oldest of the teams that have the most, so that at most `most` bytes
