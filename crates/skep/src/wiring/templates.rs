@@ -1,17 +1,13 @@
 //! Control's templates: those in the catalog.
 
-use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use skep_control::{ResolveError, Team, TemplateInfo, Templates};
-use skep_image::{Catalog, CatalogError, Listed};
+use skep_image::{Catalog, CatalogError, ImageCache, Listed};
 use skep_packages::PackageSettings;
 use skep_types::{Sharing, TeamId, TemplateImage, TemplateReference};
 
@@ -22,51 +18,17 @@ const OWNER: Option<&TeamId> = None;
 
 /// The templates in the catalog. They belong to everybody and have one tag, the default.
 ///
-/// Looking one up reads files. What was found is remembered for as long as the directory of the
-/// manifests does not change, so that the creation of a sandbox costs one look at that directory.
+/// What was found is remembered, so that the creation of a sandbox costs one look at a directory.
 #[derive(Debug, Clone)]
 pub(crate) struct CatalogTemplates {
     catalog: Arc<Catalog>,
-    /// Directory of the manifests.
-    manifests: PathBuf,
     /// Package registry settings for sandboxes, if the operator wants that.
     host: Option<Arc<PackageSettings>>,
     /// Largest limits of a sandbox.
     limits: Limits,
     /// Settings of pools and sharing.
     pool: Pool,
-    /// Held only for a look-up or a change.
-    remembered: Arc<Mutex<Remembered>>,
-}
-
-/// Images found in the catalog, by name or id.
-#[derive(Debug, Default)]
-struct Remembered {
-    as_of: Option<Version>,
-    images: HashMap<String, TemplateImage>,
-}
-
-/// A state of the directory of manifests: a template that is built or removed makes another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Version {
-    inode: u64,
-    changed: SystemTime,
-}
-
-impl Version {
-    /// Two changes within one tick of the filesystem's clock look like one. A state is only
-    /// believed to be the last of its time when that time is over for long.
-    const SETTLED: Duration = Duration::from_millis(500);
-
-    fn of(directory: &Path) -> Option<Self> {
-        let metadata = directory.metadata().ok()?;
-        let changed = metadata.modified().ok()?;
-        let settled = changed.elapsed().is_ok_and(|age| age > Self::SETTLED);
-        settled.then(|| Self {
-            inode: metadata.ino(),
-            changed,
-        })
-    }
+    cache: Arc<ImageCache>,
 }
 
 impl CatalogTemplates {
@@ -80,11 +42,10 @@ impl CatalogTemplates {
     ) -> Self {
         Self {
             catalog: Arc::new(catalog),
-            manifests: cache_dir.join("images"),
             host,
             limits,
             pool,
-            remembered: Arc::default(),
+            cache: Arc::new(ImageCache::new(cache_dir)),
         }
     }
 
@@ -102,8 +63,8 @@ impl CatalogTemplates {
     }
 
     async fn image(&self, name: String) -> Result<Option<TemplateImage>, ResolveError> {
-        let version = Version::of(&self.manifests);
-        if let Some(image) = version.and_then(|version| self.recall(version, &name)) {
+        let version = self.cache.version();
+        if let Some(image) = version.and_then(|version| self.cache.find(version, &name)) {
             return Ok(Some(image));
         }
         let wanted = name.clone();
@@ -111,7 +72,7 @@ impl CatalogTemplates {
             .blocking(move |templates| templates.read(&wanted))
             .await?;
         if let (Some(version), Some(image)) = (version, &image) {
-            self.remember(version, name, image.clone());
+            self.cache.insert(version, name, image.clone());
         }
         Ok(image)
     }
@@ -137,21 +98,6 @@ impl CatalogTemplates {
             true
         });
         Sharing::of_owner(OWNER, self.pool.sharing(has_zygote))
-    }
-
-    fn recall(&self, version: Version, name: &str) -> Option<TemplateImage> {
-        let remembered = self.remembered.lock();
-        let same = remembered.as_of == Some(version);
-        same.then(|| remembered.images.get(name).cloned())?
-    }
-
-    fn remember(&self, version: Version, name: String, image: TemplateImage) {
-        let mut remembered = self.remembered.lock();
-        if remembered.as_of != Some(version) {
-            remembered.as_of = Some(version);
-            remembered.images.clear();
-        }
-        remembered.images.insert(name, image);
     }
 }
 
@@ -235,29 +181,4 @@ fn built_at(image: &TemplateImage) -> Timestamp {
     top.and_then(|metadata| metadata.modified().ok())
         .and_then(|modified| Timestamp::try_from(modified).ok())
         .unwrap_or(Timestamp::UNIX_EPOCH)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn a_directory_that_has_just_changed_has_no_version_yet_and_then_another_one() {
-        let directory = tempfile::tempdir().unwrap();
-        let long_ago = SystemTime::now() - Duration::from_secs(60);
-        let set = |time| {
-            let directory = fs::File::open(directory.path()).unwrap();
-            directory.set_modified(time).unwrap();
-        };
-        set(long_ago);
-        let before = Version::of(directory.path());
-        assert!(before.is_some());
-        assert_eq!(Version::of(directory.path()), before);
-        fs::write(directory.path().join("new.json"), "").unwrap();
-        assert_eq!(Version::of(directory.path()), None);
-        set(long_ago + Duration::from_secs(1));
-        assert_ne!(Version::of(directory.path()), before);
-    }
 }
