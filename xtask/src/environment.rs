@@ -13,7 +13,7 @@ use anyhow::Context;
 use syn::{Expr, ExprArray, Item, Lit, Member};
 
 /// Path of the registry of variables.
-pub(crate) const REGISTRY: &str = "crates/skep/src/env_vars.rs";
+pub(crate) const REGISTRY: &str = "crates/skep-config/src/env_vars.rs";
 /// The page that lists it.
 pub(crate) const PAGE: &str = "docs/reference/environment.md";
 

@@ -3,13 +3,8 @@
 mod agent;
 mod args;
 mod bench;
-mod cache_users;
 mod code;
-mod config;
-mod data_dir;
-mod dismantle;
 mod doctor;
-mod env_vars;
 mod interpreter;
 mod isolation;
 mod local_key;
@@ -37,8 +32,9 @@ use skep_launch::Launcher;
 use skep_packages::PackageSettings;
 
 use args::{Cli, Command, ServeArgs, TemplateCommand};
-use config::{Config, ConfigError};
 use serve::{Choices, Ends};
+use skep_config::{self as config, Config, ConfigError, env_vars};
+use skep_install::{Cause, InstallError};
 
 /// The first argument that makes this process a launcher.
 const LAUNCH: &str = "launch";
@@ -192,8 +188,8 @@ fn serve(config: Config, args: &ServeArgs) -> Result<(), CliError> {
         return served;
     }
     // What a server that failed has made is removed too.
-    let removed = runtime.block_on(dismantle::remove(&data_dir));
-    served.and(removed)
+    let removed = runtime.block_on(skep_install::remove(&data_dir));
+    served.and(removed.map_err(install_error))
 }
 
 fn build_template(config: &Config, name: &str) -> Result<(), CliError> {
@@ -206,6 +202,18 @@ fn build_template(config: &Config, name: &str) -> Result<(), CliError> {
         &Cancel::default(),
     )
     .map(drop)
+}
+
+/// A failure of work on an installation, as the command line tells it.
+fn install_error(error: InstallError) -> CliError {
+    CliError {
+        kind: match error.cause {
+            Cause::Operator => ExitKind::Input,
+            Cause::Host => ExitKind::Failure,
+        },
+        source: error.source,
+        hints: error.hints,
+    }
 }
 
 fn start_logging() {

@@ -1,6 +1,7 @@
 //! `skep serve`: the server from start to stop.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use skep_api::Access;
 use skep_cli::CliError;
-use skep_control::{ApiKey, Control, Parts, Reports, TeamLimits};
+use skep_control::{ApiKey, Control, Parts, Reports, Retention, TeamLimits};
 use skep_domain::{DnsSockets, Domain, LocalDns};
 use skep_image::Catalog;
 use skep_native::Native;
@@ -22,9 +23,8 @@ use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::cache_users;
-use crate::config::Config;
-use crate::data_dir;
+use crate::config::{self, Config, Records};
+use crate::install_error;
 use crate::isolation;
 use crate::local_key;
 use crate::metrics::Metrics;
@@ -113,7 +113,7 @@ pub(crate) async fn serve(
 
     let stop = shutdown.clone();
     let listeners = std::mem::take(&mut parts.listeners);
-    parts.control.keep_house(config.records.retention());
+    parts.control.keep_house(retention(config.records));
     let serving = skep_telemetry::spawn("front", parts.front.serve(listeners, stop));
     tokio::select! {
         _ = terminate.recv() => {}
@@ -163,7 +163,7 @@ struct Server {
 
 impl Server {
     async fn assemble(config: &Config, choices: Choices) -> Result<Self, CliError> {
-        data_dir::prepare(&config.data_dir)?;
+        skep_install::prepare(&config.data_dir).map_err(install_error)?;
         // First, because it makes sure that no other server uses the same data.
         let isolation = Arc::new(isolation::open(config).await?);
         let store = Store::open(&config.data_dir.join("skep.db")).map_err(CliError::failure)?;
@@ -217,7 +217,7 @@ impl Server {
         let routes = Arc::new(NodeRoutes(node.clone()));
         let front_config = ProxyConfig {
             contexts_without_token: config.security.contexts_without_token,
-            ..config.server.front(domain.unwrap_or("localhost"))
+            ..proxy_config(&config.server, domain.unwrap_or("localhost"))
         };
         let front = Proxy::new(front_config, api, routes);
         // The API shows the proxy's metrics, and the proxy is made with the API inside.
@@ -255,6 +255,33 @@ impl Server {
     }
 }
 
+fn retention(records: Records) -> Retention {
+    Retention {
+        days: records.days,
+        count: records.count,
+        log_mib: records.log_mib,
+    }
+}
+
+/// The proxy's configuration, for names below `domain`.
+fn proxy_config(server: &config::Server, domain: &str) -> ProxyConfig {
+    let count = |number: NonZeroU32| usize::try_from(number.get()).unwrap_or(usize::MAX);
+    let seconds = |number: NonZeroU32| Duration::from_secs(number.get().into());
+    ProxyConfig {
+        connections: count(server.connections),
+        connections_per_address: count(server.connections_per_address),
+        connections_per_loopback_address: count(server.connections_per_loopback_address),
+        anonymous_connections: count(server.anonymous_connections),
+        requests_per_sandbox: count(server.requests_per_sandbox),
+        anonymous_requests_per_sandbox: count(server.anonymous_requests_per_sandbox),
+        head_timeout: seconds(server.head_seconds),
+        idle_timeout: seconds(server.idle_seconds),
+        anonymous_idle_timeout: seconds(server.anonymous_idle_seconds),
+        anonymous_stall_timeout: seconds(server.anonymous_stall_seconds),
+        ..ProxyConfig::new(domain)
+    }
+}
+
 async fn open_control(config: &Config, store: &Store, node: &Node) -> Result<Control, CliError> {
     let host = if config.share_host_package_settings {
         Some(Arc::new(crate::host_settings()?))
@@ -262,7 +289,7 @@ async fn open_control(config: &Config, store: &Store, node: &Node) -> Result<Con
         None
     };
     let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
-    if let Err(error) = cache_users::register(&config.cache_dir, &config.data_dir) {
+    if let Err(error) = skep_install::register(&config.cache_dir, &config.data_dir) {
         tracing::warn!(%error, "cannot note who uses the template cache; it will never be removed");
     }
     Control::open(Parts {

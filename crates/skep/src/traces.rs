@@ -15,17 +15,6 @@ use crate::config;
 /// Time limit for the collector to take one batch.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Headers as a list `name=value,…`. They open the collector, so they are never printed.
-#[derive(Clone, PartialEq, Default, serde::Deserialize)]
-#[serde(transparent)]
-pub(crate) struct TraceHeaders(String);
-
-impl std::fmt::Debug for TraceHeaders {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("TraceHeaders(…)")
-    }
-}
-
 /// Spans on their way to the collector.
 #[derive(Debug)]
 pub(crate) struct Traces {

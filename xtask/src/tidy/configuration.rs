@@ -9,7 +9,7 @@ use super::page_rows::Listing;
 use crate::tree::Tree;
 
 const RULE: &str = "configuration";
-const SOURCE: &str = "crates/skep/src/config.rs";
+const SOURCE: &str = "crates/skep-config/src/config.rs";
 const PAGE: &str = "docs/reference/configuration.md";
 /// The structure that is the whole file.
 const TOP: &str = "Config";

@@ -112,6 +112,13 @@ const TABLE: &[Entry] = &[
     ),
     entry("skep-domain", Row::Mechanism, Place::Server, HTTP),
     entry(
+        "skep-config",
+        Row::Mechanism,
+        Place::Server,
+        &["tokio", "axum", "hyper", "http", "skep-native"],
+    ),
+    entry("skep-install", Row::Mechanism, Place::Server, HTTP),
+    entry(
         "skep-packages",
         Row::Mechanism,
         Place::Server,

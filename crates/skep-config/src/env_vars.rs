@@ -4,26 +4,26 @@
 
 /// One variable: its name, the key of `skep.toml` it overrides, and what it means.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct EnvVar {
+pub struct EnvVar {
     /// Name as in the environment, for example `SKEP_LOG`.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// The key of the configuration file it overrides, with dots; empty if there is none.
-    pub(crate) key: &'static str,
+    pub key: &'static str,
     /// One sentence for the reference page.
-    pub(crate) help: &'static str,
+    pub help: &'static str,
 }
 
 /// Path of the configuration file.
-pub(crate) const SKEP_CONFIG: &str = "SKEP_CONFIG";
+pub const SKEP_CONFIG: &str = "SKEP_CONFIG";
 /// Log filter, as tracing directives.
-pub(crate) const SKEP_LOG: &str = "SKEP_LOG";
+pub const SKEP_LOG: &str = "SKEP_LOG";
 /// URL of the server that the client commands talk to.
-pub(crate) const SKEP_SERVER: &str = "SKEP_SERVER";
+pub const SKEP_SERVER: &str = "SKEP_SERVER";
 /// The key of the client commands; the SDKs read the same one.
-pub(crate) const E2B_API_KEY: &str = "E2B_API_KEY";
+pub const E2B_API_KEY: &str = "E2B_API_KEY";
 
 /// Every variable that is read, in the order of the reference page.
-pub(crate) const ALL: &[EnvVar] = &[
+pub const ALL: &[EnvVar] = &[
     EnvVar {
         name: SKEP_CONFIG,
         key: "",

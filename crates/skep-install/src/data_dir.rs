@@ -10,11 +10,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::InstallError;
 use rustix::fs::{
     Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fchmod, fstat, open, openat2, statat,
 };
 use rustix::io::Errno;
-use skep_cli::CliError;
 
 /// Mode bits of group and others.
 const OTHERS: u32 = 0o077;
@@ -48,11 +48,11 @@ enum DataDirError {
 /// # Errors
 ///
 /// If it cannot be made or closed, or if others could change it.
-pub(crate) fn prepare(path: &Path) -> Result<(), CliError> {
+pub fn prepare(path: &Path) -> Result<(), InstallError> {
     rustix::process::umask(Mode::from_raw_mode(OTHERS));
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|error| {
-        CliError::failure(error).hint(format!(
+        InstallError::failure(error).hint(format!(
             "cannot make the data directory `{}`; sandboxes need root, and `--data-dir` takes another place",
             path.display()
         ))
@@ -60,14 +60,14 @@ pub(crate) fn prepare(path: &Path) -> Result<(), CliError> {
     let closed = close(path).map_err(|error| {
         let hint = match &error {
             DataDirError::Foreign { .. } => {
-                "run the server as that user, give the folder to root, or choose another with `--data-dir`"
+                "run the server as that user, give the directory to root, or choose another with `--data-dir`"
             }
             DataDirError::OpenParent { .. } => {
-                "`chmod o-w` that folder (or `chmod +t` it), or choose another place with `--data-dir`"
+                "`chmod o-w` that directory (or `chmod +t` it), or choose another place with `--data-dir`"
             }
             DataDirError::File { .. } => "`--data-dir` takes another place",
         };
-        CliError::failure(error).hint(hint)
+        InstallError::failure(error).hint(hint)
     })?;
     if closed > 0 {
         tracing::warn!(
@@ -100,14 +100,14 @@ fn close(path: &Path) -> Result<usize, DataDirError> {
         }
     }
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = open(&path, flags, Mode::empty()).map_err(io::Error::from);
-    let folder = folder.map_err(failed("open", &path))?;
+    let directory = open(&path, flags, Mode::empty()).map_err(io::Error::from);
+    let directory = directory.map_err(failed("open", &path))?;
     let walk = Walk {
         server: rustix::process::geteuid().as_raw(),
     };
-    let stat = fstat(&folder).map_err(io::Error::from);
+    let stat = fstat(&directory).map_err(io::Error::from);
     walk.check_owner(&path, &stat.map_err(failed("look at", &path))?)?;
-    walk.close_folder(folder, &path, DEEPEST)
+    walk.close_directory(directory, &path, DEEPEST)
 }
 
 /// One pass over the directory.
@@ -117,9 +117,9 @@ struct Walk {
 
 impl Walk {
     /// Closes the directory first, so that from then on nobody else changes what is in it.
-    fn close_folder(
+    fn close_directory(
         &self,
-        folder: OwnedFd,
+        directory: OwnedFd,
         path: &Path,
         deepest: usize,
     ) -> Result<usize, DataDirError> {
@@ -132,9 +132,9 @@ impl Walk {
             }
         };
         let mut closed = usize::from(
-            close_one(folder.as_fd()).map_err(failed("change the permissions of", path))?,
+            close_one(directory.as_fd()).map_err(failed("change the permissions of", path))?,
         );
-        let entries = Dir::read_from(&folder).map_err(failed("list", path))?;
+        let entries = Dir::read_from(&directory).map_err(failed("list", path))?;
         for entry in entries {
             let entry = entry.map_err(failed("list", path))?;
             let name = entry.file_name();
@@ -142,7 +142,7 @@ impl Walk {
                 continue;
             }
             let below = path.join(name.to_string_lossy().as_ref());
-            let looked = statat(&folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+            let looked = statat(&directory, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
             let stat = match looked {
                 Ok(stat) => stat,
                 // A file of a sandbox that ended just now.
@@ -156,7 +156,7 @@ impl Walk {
                 continue;
             }
             let opened = openat2(
-                &folder,
+                &directory,
                 name,
                 OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC,
                 Mode::empty(),
@@ -169,7 +169,7 @@ impl Walk {
                 Err(error) => return Err(failed("open", &below)(error)),
             };
             closed += if is_folder && deepest > 0 {
-                self.close_folder(opened, &below, deepest - 1)?
+                self.close_directory(opened, &below, deepest - 1)?
             } else {
                 let changed = close_one(opened.as_fd());
                 usize::from(changed.map_err(failed("change the permissions of", &below))?)
@@ -217,8 +217,8 @@ mod tests {
 
     /// A directory below one that is nobody else's, with `disk.img` in a directory in it, all open.
     fn open_installation() -> (tempfile::TempDir, PathBuf) {
-        let folder = tempfile::tempdir().unwrap();
-        let data = folder.path().join("data");
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("data");
         let sandbox = data.join("sandboxes/i1");
         fs::create_dir_all(&sandbox).unwrap();
         fs::write(sandbox.join("disk.img"), "secret").unwrap();
@@ -226,7 +226,7 @@ mod tests {
             set(path, 0o755);
         }
         set(&sandbox.join("disk.img"), 0o644);
-        (folder, data)
+        (directory, data)
     }
 
     #[test]
@@ -242,17 +242,17 @@ mod tests {
 
     #[test]
     fn what_a_link_points_to_stays_as_it_is() {
-        let (folder, data) = open_installation();
-        let outside = folder.path().join("outside");
+        let (directory, data) = open_installation();
+        let outside = directory.path().join("outside");
         fs::write(&outside, "").unwrap();
         set(&outside, 0o644);
         symlink(&outside, data.join("link")).unwrap();
-        symlink(folder.path(), data.join("sandboxes/up")).unwrap();
+        symlink(directory.path(), data.join("sandboxes/up")).unwrap();
         close(&data).unwrap();
         assert_eq!(mode(&outside), 0o644);
         // A link to the directory itself is the operator's choice.
         set(&data, 0o755);
-        let chosen = folder.path().join("chosen");
+        let chosen = directory.path().join("chosen");
         symlink(&data, &chosen).unwrap();
         assert_eq!(close(&chosen).unwrap(), 1);
         assert_eq!(mode(&data), 0o700);
@@ -260,15 +260,15 @@ mod tests {
 
     #[test]
     fn a_directory_that_others_can_replace_is_refused() {
-        let (folder, data) = open_installation();
-        set(folder.path(), 0o777);
+        let (directory, data) = open_installation();
+        set(directory.path(), 0o777);
         let refused = close(&data).unwrap_err();
         assert!(
             matches!(refused, DataDirError::OpenParent { .. }),
             "{refused}"
         );
         assert_eq!(mode(&data), 0o755, "nothing was touched");
-        set(folder.path(), 0o1777);
+        set(directory.path(), 0o1777);
         close(&data).unwrap();
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use skep_cli::CliError;
+use crate::InstallError;
 
 /// A file that only a data directory has.
 const NUMBER: &str = "instance";
@@ -14,26 +14,26 @@ const CACHE_PARTS: [&str; 3] = ["layers", "images", "builds.lock"];
 const BLOCK: u64 = 512;
 
 /// Refuses a directory in which no server ever ran: its content is somebody's.
-pub(super) fn check_data_dir(path: &Path) -> Result<(), CliError> {
+pub(crate) fn check_data_dir(path: &Path) -> Result<(), InstallError> {
     if !path.exists() || path.join(NUMBER).is_file() {
         return Ok(());
     }
-    let mut entries = fs::read_dir(path).map_err(CliError::failure)?;
+    let mut entries = fs::read_dir(path).map_err(InstallError::failure)?;
     if entries.next().is_none() {
         return Ok(());
     }
-    Err(CliError::input(
+    Err(InstallError::input(
         format!("`{}` is no data directory of Skep", path.display()),
         "`--data-dir` takes the one that the server was started with",
     ))
 }
 
-pub(super) fn is_cache(path: &Path) -> bool {
+pub(crate) fn is_cache(path: &Path) -> bool {
     CACHE_PARTS.iter().all(|part| path.join(part).exists())
 }
 
 /// Removes a file, or a directory with everything in it. What is gone already is no error.
-pub(super) fn remove(path: &Path) -> Result<(), CliError> {
+pub(crate) fn remove(path: &Path) -> Result<(), InstallError> {
     if is_cache(path) {
         check_no_build(path)?;
     }
@@ -45,16 +45,16 @@ pub(super) fn remove(path: &Path) -> Result<(), CliError> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed.map_err(|error| {
-            CliError::failure(error)
+            InstallError::failure(error)
                 .hint(format!("cannot remove `{}`; run it again", path.display()))
         }),
     }
 }
 
-fn check_no_build(cache: &Path) -> Result<(), CliError> {
-    let lock = fs::File::open(cache.join("builds.lock")).map_err(CliError::failure)?;
+fn check_no_build(cache: &Path) -> Result<(), InstallError> {
+    let lock = fs::File::open(cache.join("builds.lock")).map_err(InstallError::failure)?;
     lock.try_lock().map_err(|_| {
-        CliError::input(
+        InstallError::input(
             format!("a template is being built in `{}`", cache.display()),
             "wait for it, and run this again",
         )
@@ -62,8 +62,8 @@ fn check_no_build(cache: &Path) -> Result<(), CliError> {
 }
 
 /// Disk usage of a directory, for display.
-pub(super) fn size(path: &Path) -> Result<String, CliError> {
-    let bytes = disk_use(path).map_err(CliError::failure)?;
+pub(crate) fn size(path: &Path) -> Result<String, InstallError> {
+    let bytes = disk_use(path).map_err(InstallError::failure)?;
     let mebibytes = bytes.div_ceil(1 << 20);
     Ok(if mebibytes < 10 * 1024 {
         format!("{mebibytes} MiB")
@@ -96,22 +96,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_in_which_no_server_ran_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path();
+    fn a_directory_in_which_no_server_ran_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
         check_data_dir(&path.join("missing")).unwrap();
         check_data_dir(path).unwrap();
         fs::write(path.join("thesis.tex"), "").unwrap();
         let refused = check_data_dir(path).unwrap_err();
-        assert_eq!(refused.kind, skep_cli::ExitKind::Input);
+        assert_eq!(refused.cause, crate::Cause::Operator);
         fs::write(path.join(NUMBER), "3").unwrap();
         check_data_dir(path).unwrap();
     }
 
     #[test]
     fn a_cache_in_which_something_is_built_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = folder.path().join("cache");
+        let directory = tempfile::tempdir().unwrap();
+        let cache = directory.path().join("cache");
         for part in CACHE_PARTS {
             assert!(!is_cache(&cache));
             fs::create_dir_all(&cache).unwrap();

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use skep_cli::CliError;
 use skep_host::{InstanceError, StartError};
 use skep_native::{Native, NativeConfig};
+
+use crate::InstallError;
 
 /// Time limit for a killed server to be gone.
 const LAST_BREATH: Duration = Duration::from_secs(10);
@@ -15,11 +16,11 @@ const LAST_BREATH: Duration = Duration::from_secs(10);
 /// # Errors
 ///
 /// If something cannot be removed; the rest is.
-pub(crate) async fn everything(data_dir: &Path) -> Result<(), CliError> {
+pub async fn dismantle(data_dir: &Path) -> Result<(), InstallError> {
     if !data_dir.exists() {
         return Ok(());
     }
-    let executable = std::env::current_exe().map_err(CliError::failure)?;
+    let executable = std::env::current_exe().map_err(InstallError::failure)?;
     let config = NativeConfig::new(data_dir, executable);
     let deadline = Instant::now() + LAST_BREATH;
     let native = loop {
@@ -29,10 +30,10 @@ pub(crate) async fn everything(data_dir: &Path) -> Result<(), CliError> {
             Err(StartError::Instance(InstanceError::DataInUse(_))) if Instant::now() < deadline => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            Err(error) => return Err(CliError::failure(error)),
+            Err(error) => return Err(InstallError::failure(error)),
         }
     };
-    native.dismantle().await.map_err(CliError::failure)
+    native.dismantle().await.map_err(InstallError::failure)
 }
 
 /// The same, and the data too.
@@ -40,8 +41,8 @@ pub(crate) async fn everything(data_dir: &Path) -> Result<(), CliError> {
 /// # Errors
 ///
 /// If something cannot be removed; the rest is.
-pub(crate) async fn remove(data_dir: &Path) -> Result<(), CliError> {
-    let dismantled = everything(data_dir).await;
+pub async fn remove(data_dir: &Path) -> Result<(), InstallError> {
+    let dismantled = dismantle(data_dir).await;
     let removed = tokio::fs::remove_dir_all(data_dir).await;
-    dismantled.and(removed.map_err(CliError::failure))
+    dismantled.and(removed.map_err(InstallError::failure))
 }

@@ -3,13 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use skep_cli::CliError;
 use skep_host::{Footprint, HostConfig, Kind, OtherInstallation, RunningServer, footprint};
 
-use super::folders;
-use crate::args::UninstallArgs;
+use crate::InstallError;
 use crate::cache_users;
-use crate::config::{Config, DEFAULT_PATH};
+use crate::directories;
 
 /// Paths at which a systemd unit of this server may be.
 const UNITS: [&str; 2] = [
@@ -17,16 +15,35 @@ const UNITS: [&str; 2] = [
     "/usr/local/lib/systemd/system/skep.service",
 ];
 
+/// An installation that is to be taken off the host.
+#[derive(Debug, Clone)]
+pub struct Installation {
+    /// Data directory that its server was started with.
+    pub data_dir: PathBuf,
+    /// Directory of the template layers.
+    pub cache_dir: PathBuf,
+    /// True if the data directory is the one that is used when nobody names another.
+    pub is_usual: bool,
+    /// The configuration file that is read when nobody names one.
+    pub configuration: PathBuf,
+    /// Keeps data, templates and unit files if true.
+    pub keep_data: bool,
+}
+
 /// The action on one row of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Action {
+pub enum Action {
+    /// It goes.
     Remove,
+    /// It gets the value back that it had before.
     Restore,
+    /// It stays.
     Keep,
 }
 
 impl Action {
-    pub(super) fn word(self) -> &'static str {
+    /// The word for people.
+    pub fn word(self) -> &'static str {
         match self {
             Self::Remove => "remove",
             Self::Restore => "restore",
@@ -37,35 +54,48 @@ impl Action {
 
 /// One row of the plan: an object and what happens to it.
 #[derive(Debug, Clone)]
-pub(super) struct Row {
-    pub(super) action: Action,
-    pub(super) kind: &'static str,
-    pub(super) name: String,
-    pub(super) detail: String,
+pub struct Row {
+    /// Fate of the object.
+    pub action: Action,
+    /// Kind of object.
+    pub kind: &'static str,
+    /// Name of the object.
+    pub name: String,
+    /// Size of it, or the reason why it stays.
+    pub detail: String,
     /// The file or directory to remove, if it is one.
-    pub(super) path: Option<PathBuf>,
+    pub(crate) path: Option<PathBuf>,
 }
 
 /// Everything, in the order in which it goes.
 #[derive(Debug, Clone)]
-pub(super) struct Plan {
-    pub(super) data_dir: PathBuf,
-    pub(super) server: Option<RunningServer>,
-    pub(super) rows: Vec<Row>,
+pub struct Plan {
+    /// Data directory of the installation.
+    pub data_dir: PathBuf,
+    /// The server that uses it now, if one does.
+    pub server: Option<RunningServer>,
+    /// The objects, in the order in which they go.
+    pub rows: Vec<Row>,
     sandboxes: usize,
     processes: usize,
-    is_on_machine: bool,
+    is_on_host: bool,
 }
 
 /// The footprint of the installation in `data_dir` on this host.
-pub(super) fn footprint_of(data_dir: &Path) -> Result<Footprint, CliError> {
+pub(crate) fn footprint_of(data_dir: &Path) -> Result<Footprint, InstallError> {
     let cgroups = HostConfig::new(data_dir).cgroup_root;
-    footprint(data_dir, &cgroups).map_err(CliError::failure)
+    footprint(data_dir, &cgroups).map_err(InstallError::failure)
 }
 
 impl Plan {
-    pub(super) fn make(config: &Config, args: &UninstallArgs) -> Result<Self, CliError> {
-        let found = footprint_of(&config.data_dir)?;
+    /// Looks at the host and says what is to be done. Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`InstallError`], also if the directory is no data directory of ours.
+    pub fn make(installation: &Installation) -> Result<Self, InstallError> {
+        directories::check_data_dir(&installation.data_dir)?;
+        let found = footprint_of(&installation.data_dir)?;
         let mut rows: Vec<Row> = found
             .items
             .iter()
@@ -85,32 +115,32 @@ impl Plan {
                 path: None,
             })
             .collect();
-        rows.extend(unit_files(&config.data_dir, args)?);
-        rows.extend(cache(config, &found.others, args)?);
-        rows.extend(data(&config.data_dir, args)?);
+        rows.extend(unit_files(installation)?);
+        rows.extend(cache(installation, &found.others)?);
+        rows.extend(data(installation)?);
         let is_sandbox = |row: &&Row| row.kind == Kind::Sandbox.name();
         Ok(Self {
-            data_dir: config.data_dir.clone(),
+            data_dir: installation.data_dir.clone(),
             server: found.server,
             sandboxes: rows.iter().filter(is_sandbox).count(),
             processes: found.processes,
-            is_on_machine: found.items.iter().any(|item| item.stays.is_none()),
+            is_on_host: found.items.iter().any(|item| item.stays.is_none()),
             rows,
         })
     }
 
     /// Returns true if there is anything to remove or restore.
-    pub(super) fn has_work(&self) -> bool {
+    pub fn has_work(&self) -> bool {
         self.rows.iter().any(|row| row.action != Action::Keep)
     }
 
     /// Returns true if anything exists outside of files and directories.
-    pub(super) fn is_on_machine(&self) -> bool {
-        self.is_on_machine
+    pub(crate) fn is_on_host(&self) -> bool {
+        self.is_on_host
     }
 
     /// Summary of the consequences, shown before the confirmation.
-    pub(super) fn summary(&self) -> String {
+    pub fn summary(&self) -> String {
         match self.sandboxes {
             0 => "No sandbox runs.".to_owned(),
             1 => format!("1 sandbox with {} processes ends.", self.processes),
@@ -118,7 +148,8 @@ impl Plan {
         }
     }
 
-    pub(super) fn as_json(&self) -> Value {
+    /// The plan for programs.
+    pub fn as_json(&self) -> Value {
         let rows = self.rows.iter().map(|row| {
             json!({
                 "action": row.action.word(),
@@ -148,24 +179,24 @@ fn row(action: Action, kind: &'static str, path: &Path, detail: String) -> Row {
 }
 
 /// Units that name this data directory, or none while it is the usual one.
-fn unit_files(data_dir: &Path, args: &UninstallArgs) -> Result<Vec<Row>, CliError> {
+fn unit_files(installation: &Installation) -> Result<Vec<Row>, InstallError> {
+    let (data_dir, is_usual) = (&installation.data_dir, installation.is_usual);
     let mut rows = Vec::new();
-    let is_usual = data_dir == Config::default().data_dir;
     for path in UNITS.map(Path::new) {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(CliError::failure(error)),
+            Err(error) => return Err(InstallError::failure(error)),
         };
         let names_another = text.contains("--data-dir") || text.contains("SKEP_DATA_DIR");
         let is_ours = text.contains(&*data_dir.to_string_lossy()) || is_usual && !names_another;
-        if is_ours && !args.keep_data {
+        if is_ours && !installation.keep_data {
             let detail = "`systemctl daemon-reload` forgets it".to_owned();
             rows.push(row(Action::Remove, "unit", path, detail));
         }
     }
     // Somebody has written it; nothing in it does anything by itself.
-    let written = Path::new(DEFAULT_PATH);
+    let written = &installation.configuration;
     if is_usual && written.exists() {
         let detail = "you wrote it".to_owned();
         rows.push(row(Action::Keep, "configuration", written, detail));
@@ -176,21 +207,20 @@ fn unit_files(data_dir: &Path, args: &UninstallArgs) -> Result<Vec<Row>, CliErro
 /// The template cache goes only if everything says that it is this installation's alone: it may
 /// be shared, and it takes long to make again.
 fn cache(
-    config: &Config,
+    installation: &Installation,
     others: &[OtherInstallation],
-    args: &UninstallArgs,
-) -> Result<Option<Row>, CliError> {
-    let path = &config.cache_dir;
-    if !folders::is_cache(path) {
+) -> Result<Option<Row>, InstallError> {
+    let path = &installation.cache_dir;
+    if !directories::is_cache(path) {
         return Ok(None);
     }
-    let data_dir = config.data_dir.canonicalize();
-    let data_dir = data_dir.unwrap_or_else(|_| config.data_dir.clone());
-    let (is_ours, users) = cache_users::users(path, &data_dir).map_err(CliError::failure)?;
+    let data_dir = installation.data_dir.canonicalize();
+    let data_dir = data_dir.unwrap_or_else(|_| installation.data_dir.clone());
+    let (is_ours, users) = cache_users::users(path, &data_dir).map_err(InstallError::failure)?;
     let others = others.iter().map(|other| &other.data_dir);
     let other = users.iter().chain(others).next();
     let reason = match other {
-        _ if args.keep_data => Some("`--keep-data`".to_owned()),
+        _ if installation.keep_data => Some("`--keep-data`".to_owned()),
         Some(other) if other.as_os_str().is_empty() => {
             Some("another installation may use it".to_owned())
         }
@@ -198,19 +228,19 @@ fn cache(
         None if !is_ours => Some("nobody knows whose it is".to_owned()),
         None => None,
     };
-    let size = folders::size(path)?;
+    let size = directories::size(path)?;
     Ok(Some(match reason {
         Some(reason) => row(Action::Keep, "templates", path, format!("{size}; {reason}")),
         None => row(Action::Remove, "templates", path, size),
     }))
 }
 
-fn data(path: &Path, args: &UninstallArgs) -> Result<Option<Row>, CliError> {
-    let Ok(path) = path.canonicalize() else {
+fn data(installation: &Installation) -> Result<Option<Row>, InstallError> {
+    let Ok(path) = installation.data_dir.canonicalize() else {
         return Ok(None);
     };
-    let size = folders::size(&path)?;
-    Ok(Some(if args.keep_data {
+    let size = directories::size(&path)?;
+    Ok(Some(if installation.keep_data {
         row(
             Action::Keep,
             "data",
@@ -218,7 +248,7 @@ fn data(path: &Path, args: &UninstallArgs) -> Result<Option<Row>, CliError> {
             format!("{size}; `--keep-data`"),
         )
     } else {
-        let detail = format!("{size}: record, keys, logs, disks");
+        let detail = format!("{size}: database, keys, logs, disks");
         row(Action::Remove, "data", &path, detail)
     }))
 }

@@ -6,19 +6,20 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use skep_cli::CliError;
 use skep_host::RunningServer;
+
+use crate::InstallError;
 
 /// Time limit for a stop in good order.
 const STOP: Duration = Duration::from_secs(60);
 
 /// The error for an uninstallation while a server runs.
-pub(super) fn still_runs(data_dir: &Path, server: RunningServer) -> CliError {
+pub fn still_runs(data_dir: &Path, server: RunningServer) -> InstallError {
     let by_hand = match server.pid {
         Some(pid) => format!("`kill {pid}`, or `systemctl stop skep` if it is a service, stops it"),
         None => "stop it first".to_owned(),
     };
-    CliError::input(
+    InstallError::input(
         format!("a server uses `{}`", data_dir.display()),
         format!("{by_hand}; `skep uninstall --stop` does so for you"),
     )
@@ -29,17 +30,17 @@ pub(super) fn still_runs(data_dir: &Path, server: RunningServer) -> CliError {
 /// # Errors
 ///
 /// If it does not, or nobody knows which process it is.
-pub(super) async fn stop(server: RunningServer) -> Result<(), CliError> {
+pub async fn stop(server: RunningServer) -> Result<(), InstallError> {
     let Some(pid) = server.pid.and_then(Pid::from_raw) else {
-        return Err(CliError::input(
+        return Err(InstallError::input(
             "the process of the server cannot be found",
             "it may run in another container; stop it there",
         ));
     };
     let ended = tokio::task::spawn_blocking(move || end(pid)).await;
-    match ended.map_err(CliError::failure)? {
+    match ended.map_err(InstallError::failure)? {
         Ok(true) => Ok(()),
-        Ok(false) => Err(CliError::failure(format!(
+        Ok(false) => Err(InstallError::failure(format!(
             "the server does not end within {} s",
             STOP.as_secs()
         ))
@@ -47,7 +48,7 @@ pub(super) async fn stop(server: RunningServer) -> Result<(), CliError> {
             "`kill -9 {}` ends it; its sandboxes are removed then",
             pid.as_raw_nonzero()
         ))),
-        Err(error) => Err(CliError::failure(error).hint("the server cannot be stopped")),
+        Err(error) => Err(InstallError::failure(error).hint("the server cannot be stopped")),
     }
 }
 

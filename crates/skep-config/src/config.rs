@@ -3,18 +3,14 @@
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde::Deserialize;
-use skep_control::Retention;
-use skep_proxy::ProxyConfig;
 use skep_types::{AdmissionPolicy, Reserve, Resources, Sharing, WhenStopped};
 
 use crate::env_vars;
-use crate::traces::TraceHeaders;
 
 /// The file that is read when nobody names one.
-pub(crate) const DEFAULT_PATH: &str = "/etc/skep/skep.toml";
+pub const DEFAULT_PATH: &str = "/etc/skep/skep.toml";
 
 /// Name of the template that the code-interpreter SDKs ask for by default.
 const DEFAULT_INTERPRETER: &str = "code-interpreter-v1";
@@ -22,38 +18,38 @@ const DEFAULT_INTERPRETER: &str = "code-interpreter-v1";
 /// Everything that can be configured. `docs/reference/configuration.md` has a row for each key.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Config {
+pub struct Config {
     /// Address and port to serve on.
-    pub(crate) listen: SocketAddr,
+    pub listen: SocketAddr,
     /// Directory of the database and of the sandboxes.
-    pub(crate) data_dir: PathBuf,
+    pub data_dir: PathBuf,
     /// Directory of the template layers. Content-addressed: servers may share it.
-    pub(crate) cache_dir: PathBuf,
+    pub cache_dir: PathBuf,
     /// The domain under which sandboxes have host names; none means by headers only.
-    pub(crate) domain: Option<String>,
+    pub domain: Option<String>,
     /// Fate of the sandboxes when the server stops in good order.
     #[serde(with = "WhenStoppedWords")]
-    pub(crate) when_stopped: WhenStopped,
+    pub when_stopped: WhenStopped,
     /// Gives sandboxes the host's package mirrors, proxies and certificate authorities if true.
-    pub(crate) share_host_package_settings: bool,
+    pub share_host_package_settings: bool,
     /// Upper bounds, whatever a template asks for.
-    pub(crate) limits: Limits,
+    pub limits: Limits,
     /// Conditions under which the host has room for another sandbox.
-    pub(crate) admission: Admission,
+    pub admission: Admission,
     /// Resources made ahead of demand.
-    pub(crate) pool: Pool,
+    pub pool: Pool,
     /// Retention of ended sandboxes.
-    pub(crate) records: Records,
+    pub records: Records,
     /// Destinations beyond the public internet that sandboxes reach, and their DNS resolvers.
-    pub(crate) network: Network,
+    pub network: Network,
     /// Concessions to clients that cannot do better.
-    pub(crate) security: Security,
+    pub security: Security,
     /// Limits on connections and requests, and their timeouts.
-    pub(crate) server: Server,
+    pub server: Server,
     /// TLS with certificates of your own.
-    pub(crate) tls: Option<Tls>,
+    pub tls: Option<Tls>,
     /// Destination of traces.
-    pub(crate) traces: Traces,
+    pub traces: Traces,
 }
 
 /// The words of [`WhenStopped`].
@@ -67,34 +63,48 @@ enum WhenStoppedWords {
 /// Upper bounds of a team's and of a sandbox's resources.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Limits {
-    pub(crate) sandboxes: u32,
-    pub(crate) cpus: u32,
-    pub(crate) memory_mib: u32,
-    pub(crate) disk_mib: u32,
-    pub(crate) pids: u32,
-    pub(crate) lifetime_hours: u32,
+pub struct Limits {
+    /// Running sandboxes of a team that has no limit of its own.
+    pub sandboxes: u32,
+    /// Processors of one sandbox.
+    pub cpus: u32,
+    /// Memory of one sandbox.
+    pub memory_mib: u32,
+    /// Disk space of one sandbox.
+    pub disk_mib: u32,
+    /// Processes and threads of one sandbox.
+    pub pids: u32,
+    /// Lifetime of a sandbox of a team that has no limit of its own.
+    pub lifetime_hours: u32,
     /// Limit on one sandbox's reads from the disk, and on its writes to it; 0 is no limit.
-    pub(crate) disk_mib_per_second: u32,
+    pub disk_mib_per_second: u32,
 }
 
 /// Conditions under which the host has room for another sandbox; see [`AdmissionPolicy`].
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Admission {
-    pub(crate) enabled: bool,
+pub struct Admission {
+    /// False to refuse nothing.
+    pub enabled: bool,
+    /// Memory that sandboxes do not get.
     #[serde(deserialize_with = "reserve")]
-    pub(crate) memory_reserve: Reserve,
-    pub(crate) memory_per_sandbox_mib: u32,
+    pub memory_reserve: Reserve,
+    /// Memory that a new sandbox is expected to need.
+    pub memory_per_sandbox_mib: u32,
+    /// Largest ratio of all memory limits to the host's memory.
     #[serde(deserialize_with = "factor")]
-    pub(crate) memory_overcommit: f64,
+    pub memory_overcommit: f64,
+    /// Disk that sandboxes do not get.
     #[serde(deserialize_with = "reserve")]
-    pub(crate) disk_reserve: Reserve,
-    pub(crate) disk_per_sandbox_mib: u32,
+    pub disk_reserve: Reserve,
+    /// Disk space that a new sandbox is expected to write.
+    pub disk_per_sandbox_mib: u32,
+    /// Largest ratio of all disk limits to the size of the file system.
     #[serde(deserialize_with = "factor")]
-    pub(crate) disk_overcommit: f64,
+    pub disk_overcommit: f64,
+    /// Processes that sandboxes do not get.
     #[serde(deserialize_with = "percent")]
-    pub(crate) process_reserve: Reserve,
+    pub process_reserve: Reserve,
 }
 
 impl Default for Admission {
@@ -114,7 +124,8 @@ impl Default for Admission {
 }
 
 impl Admission {
-    pub(crate) fn policy(&self) -> AdmissionPolicy {
+    /// The rules of admission that this says.
+    pub fn policy(&self) -> AdmissionPolicy {
         AdmissionPolicy {
             enabled: self.enabled,
             memory_reserve: self.memory_reserve,
@@ -131,88 +142,78 @@ impl Admission {
 /// Resources made ahead of demand.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Pool {
+pub struct Pool {
     /// Running sandboxes of each template that is asked for.
-    pub(crate) ready: u32,
+    pub ready: u32,
     /// Mounted disks of each size that is asked for, and cgroups with limits that are.
-    pub(crate) disks: u32,
+    pub disks: u32,
     /// Forks a warmed kernel into sandboxes of each template that names one, if true.
-    pub(crate) zygotes: bool,
+    pub zygotes: bool,
     /// Lets teams share the zygotes of public templates if true.
-    pub(crate) share_zygotes: bool,
+    pub share_zygotes: bool,
     /// Warmed kernels of all templates and teams, at most.
-    pub(crate) most_zygotes: u16,
+    pub most_zygotes: u16,
     /// Templates that are made ready when the server starts, if they are built.
     #[serde(deserialize_with = "names")]
-    pub(crate) warm: Vec<String>,
+    pub warm: Vec<String>,
 }
 
 /// Retention of ended sandboxes, with the reasons of their ends and their logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Records {
+pub struct Records {
     /// Number of days after their end.
-    pub(crate) days: u32,
+    pub days: u32,
     /// Number of ended sandboxes, the newest.
-    pub(crate) count: u32,
+    pub count: u32,
     /// Size of their logs together, the newest.
-    pub(crate) log_mib: u32,
-}
-
-impl Records {
-    pub(crate) fn retention(self) -> Retention {
-        Retention {
-            days: self.days,
-            count: self.count,
-            log_mib: self.log_mib,
-        }
-    }
+    pub log_mib: u32,
 }
 
 /// The network of sandboxes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Network {
+pub struct Network {
     /// DNS resolvers for sandboxes; empty means those of the host.
-    pub(crate) dns_upstreams: Vec<IpAddr>,
+    pub dns_upstreams: Vec<IpAddr>,
     /// Ranges that are reachable although they are private, such as a package mirror's.
-    pub(crate) allow: Vec<String>,
+    pub allow: Vec<String>,
 }
 
 /// Concessions to clients that cannot do better.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Security {
+pub struct Security {
     /// Lets callers without a token make contexts, though nothing else, if true.
-    pub(crate) contexts_without_token: bool,
+    pub contexts_without_token: bool,
 }
 
 /// Limits on clients' use of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Server {
+pub struct Server {
     /// Connections at a time.
-    pub(crate) connections: NonZeroU32,
+    pub connections: NonZeroU32,
     /// Those of one address, or one /64 of IPv6.
-    pub(crate) connections_per_address: NonZeroU32,
+    pub connections_per_address: NonZeroU32,
     /// Those of one address of this host.
-    pub(crate) connections_per_loopback_address: NonZeroU32,
+    pub connections_per_loopback_address: NonZeroU32,
     /// Requests without a key or token at a time.
-    pub(crate) anonymous_connections: NonZeroU32,
+    pub anonymous_connections: NonZeroU32,
     /// Requests of one team to the API at a time.
-    pub(crate) requests_per_team: NonZeroU32,
+    pub requests_per_team: NonZeroU32,
     /// Requests to one sandbox at a time.
-    pub(crate) requests_per_sandbox: NonZeroU32,
+    pub requests_per_sandbox: NonZeroU32,
     /// Those of them without a key or token.
-    pub(crate) anonymous_requests_per_sandbox: NonZeroU32,
+    pub anonymous_requests_per_sandbox: NonZeroU32,
     /// Time limit for the head of a request.
-    pub(crate) head_seconds: NonZeroU32,
+    pub head_seconds: NonZeroU32,
     /// Idle timeout of a connection that has shown a valid key or token.
-    pub(crate) idle_seconds: NonZeroU32,
+    pub idle_seconds: NonZeroU32,
     /// Idle timeout of a connection that has not.
-    pub(crate) anonymous_idle_seconds: NonZeroU32,
+    pub anonymous_idle_seconds: NonZeroU32,
     /// Time for which a connection that has not may leave an answer unread.
-    pub(crate) anonymous_stall_seconds: NonZeroU32,
+    pub anonymous_stall_seconds: NonZeroU32,
 }
 
 impl Default for Server {
@@ -234,39 +235,29 @@ impl Default for Server {
     }
 }
 
-impl Server {
-    /// The proxy's configuration, for names below `domain`.
-    pub(crate) fn front(&self, domain: &str) -> ProxyConfig {
-        let count = |number: NonZeroU32| usize::try_from(number.get()).unwrap_or(usize::MAX);
-        let seconds = |number: NonZeroU32| Duration::from_secs(number.get().into());
-        ProxyConfig {
-            connections: count(self.connections),
-            connections_per_address: count(self.connections_per_address),
-            connections_per_loopback_address: count(self.connections_per_loopback_address),
-            anonymous_connections: count(self.anonymous_connections),
-            requests_per_sandbox: count(self.requests_per_sandbox),
-            anonymous_requests_per_sandbox: count(self.anonymous_requests_per_sandbox),
-            head_timeout: seconds(self.head_seconds),
-            idle_timeout: seconds(self.idle_seconds),
-            anonymous_idle_timeout: seconds(self.anonymous_idle_seconds),
-            anonymous_stall_timeout: seconds(self.anonymous_stall_seconds),
-            ..ProxyConfig::new(domain)
-        }
+/// Headers as a list `name=value,…`. They open the collector, so they are never printed.
+#[derive(Clone, PartialEq, Default, Deserialize)]
+#[serde(transparent)]
+pub struct TraceHeaders(pub String);
+
+impl std::fmt::Debug for TraceHeaders {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("TraceHeaders(…)")
     }
 }
 
 /// Traces, for an OpenTelemetry collector.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Traces {
+pub struct Traces {
     /// The collector's URL; none means that there are no traces.
-    pub(crate) endpoint: Option<String>,
+    pub endpoint: Option<String>,
     /// Headers that the collector asks for, such as a token.
-    pub(crate) headers: TraceHeaders,
+    pub headers: TraceHeaders,
     /// Name of this server in traces.
-    pub(crate) service_name: String,
+    pub service_name: String,
     /// The part of all traces that is recorded, unless the caller has decided.
-    pub(crate) sample: f64,
+    pub sample: f64,
 }
 
 impl Default for Traces {
@@ -283,9 +274,11 @@ impl Default for Traces {
 /// Certificate and key in PEM files.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Tls {
-    pub(crate) certificate: PathBuf,
-    pub(crate) key: PathBuf,
+pub struct Tls {
+    /// File of the certificates, the server's own first.
+    pub certificate: PathBuf,
+    /// File of the private key.
+    pub key: PathBuf,
 }
 
 impl Default for Config {
@@ -329,7 +322,7 @@ impl Pool {
     /// Sandboxes that are ready have nothing of a team in them: a name, tokens that nobody was
     /// told, the template's environment, and a disk, cgroups and an address as any other has. So
     /// without a zygote above them anybody may get one.
-    pub(crate) fn sharing(&self, has_zygote: bool) -> Sharing {
+    pub fn sharing(&self, has_zygote: bool) -> Sharing {
         if self.zygotes && has_zygote && !self.share_zygotes {
             Sharing::WithinTeam
         } else {
@@ -364,7 +357,7 @@ impl Default for Limits {
 
 impl Limits {
     /// Resources that a template asks for, capped at this server's limits.
-    pub(crate) fn bound(&self, asked: Resources) -> Resources {
+    pub fn bound(&self, asked: Resources) -> Resources {
         Resources {
             cpus: asked.cpus.min(self.cpus),
             memory_mib: asked.memory_mib.min(self.memory_mib),
@@ -376,21 +369,31 @@ impl Limits {
 
 /// Errors of reading the configuration.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ConfigError {
+pub enum ConfigError {
+    /// The file cannot be read.
     #[error("cannot read `{}`", .path.display())]
     Read {
+        /// Path of the file.
         path: PathBuf,
+        /// The error of the system.
         source: std::io::Error,
     },
+    /// The file is not a configuration.
     #[error("`{}` is not a valid configuration", .path.display())]
     Parse {
+        /// Path of the file.
         path: PathBuf,
+        /// The place in it, and what is wrong there.
         source: Box<toml::de::Error>,
     },
+    /// A variable has a value that its key cannot have.
     #[error("{name} is not a valid value for `{key}`")]
     Environment {
+        /// Name of the variable.
         name: &'static str,
+        /// The key that it overrides.
         key: &'static str,
+        /// The error of its value.
         source: Box<toml::de::Error>,
     },
 }
@@ -401,7 +404,7 @@ impl Config {
     /// # Errors
     ///
     /// [`ConfigError`] names the file or the variable, and its source the line and the key.
-    pub(crate) fn load(
+    pub fn load(
         path: Option<&Path>,
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {

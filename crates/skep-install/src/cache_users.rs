@@ -18,7 +18,7 @@ const NUMBER: &str = "instance";
 /// # Errors
 ///
 /// If the list cannot be written; the cache is then never removed.
-pub(crate) fn register(cache: &Path, data_dir: &Path) -> io::Result<()> {
+pub fn register(cache: &Path, data_dir: &Path) -> io::Result<()> {
     let own = data_dir.canonicalize()?;
     if own.to_string_lossy().contains('\n') {
         return Err(io::Error::other("the path has a line break"));

@@ -1,0 +1,11 @@
+//! The configuration of a server: its file, the environment, and the defaults.
+//!
+//! It knows nothing of the parts that it configures: the binary makes their settings of it.
+
+mod config;
+pub mod env_vars;
+
+pub use config::{
+    Admission, Config, ConfigError, DEFAULT_PATH, Limits, Network, Pool, Records, Security, Server,
+    Tls, TraceHeaders, Traces,
+};
