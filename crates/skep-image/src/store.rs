@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use skep_telemetry::Chain;
+use skep_types::random_bytes;
 
 use crate::key::ContentKey;
 
@@ -156,11 +157,9 @@ impl Store {
 
     /// Starts a layer. The caller holds the lock of its key.
     pub(crate) fn draft(&self, key: &ContentKey) -> Result<Draft, StoreError> {
-        let mut random = [0; 4];
         // A name of its own: a process of a build that was killed may still write to its
         // draft while it dies.
-        getrandom::fill(&mut random).expect("the kernel's random source is always there");
-        let name = format!("{key}.{}", hex::encode(random));
+        let name = format!("{key}.{}", hex::encode(random_bytes::<4>()));
         let dir = self.dir.join("building").join(name);
         let draft = Draft { dir, key: *key };
         for name in ["root", "work", "scratch"] {

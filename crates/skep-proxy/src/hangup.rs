@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use http::header::HOST;
 use http::{HeaderName, HeaderValue, Method, Request};
+use skep_types::random_bytes;
 
 use crate::INTERPRETER_PORT;
 use crate::request_body::RequestBody;
@@ -106,7 +107,6 @@ async fn cancel(shared: Arc<Shared>, route: Arc<Route>, name: HeaderValue) {
 }
 
 fn random_name() -> HeaderValue {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the kernel's random source is always there");
-    HeaderValue::try_from(hex::encode(bytes)).expect("hexadecimal digits are a valid value")
+    HeaderValue::try_from(hex::encode(random_bytes::<16>()))
+        .expect("hexadecimal digits are a valid value")
 }

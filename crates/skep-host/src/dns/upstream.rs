@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hickory_proto::op::Message;
+use skep_types::random_bytes;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 
@@ -85,9 +86,7 @@ async fn over_tcp(address: SocketAddr, question: &Question) -> io::Result<Messag
 }
 
 fn numbered(question: &Question) -> io::Result<(u16, Vec<u8>)> {
-    let mut bytes = [0; 2];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    let id = u16::from_be_bytes(bytes);
+    let id = u16::from_be_bytes(random_bytes());
     let message = question
         .for_upstream(id)
         .ok_or_else(|| io::Error::other("a question without a name"))?;

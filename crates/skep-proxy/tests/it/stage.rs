@@ -240,8 +240,7 @@ pub(crate) async fn outlast(limit: Duration) {
 
 /// An address of this host's loopback that no other test has.
 fn unique_loopback() -> IpAddr {
-    let mut random = [0; 3];
-    getrandom::fill(&mut random).unwrap();
+    let random: [u8; 3] = skep_types::random_bytes();
     let [a, b, c] = random;
     IpAddr::V4(Ipv4Addr::new(127, a | 1, b, c.clamp(1, 254)))
 }
