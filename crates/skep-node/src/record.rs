@@ -19,7 +19,8 @@ pub(crate) struct DriverRecord {
     pub(crate) launch: Option<LaunchRecord>,
     /// True if its processes stand.
     pub(crate) is_frozen: bool,
-    /// Image of its last pause. It stays until the next one, or the end.
+    /// Image that it is paused in, whether its processes are gone already or not. None while it
+    /// runs: an image of an earlier pause would bring back what it was then.
     pub(crate) image: Option<Checkpoint>,
     /// Rule for its outgoing connections, as it is now.
     pub(crate) egress: Egress,

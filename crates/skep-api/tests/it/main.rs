@@ -13,6 +13,7 @@ mod keys;
 mod lists;
 mod logs_and_metrics;
 mod openapi;
+mod pauses;
 mod scale;
 mod server;
 mod templates;

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
-use skep_types::{LogEntry, LogLevel};
+use skep_types::{Capabilities, LogEntry, LogLevel};
 use skep_wire::rest;
 
 use crate::server::{Answer, Server};
@@ -151,6 +151,12 @@ impl Walk<'_> {
             fields: BTreeMap::from([("pid".to_owned(), "1".to_owned())]),
         };
         self.server.nodes.log(&id, entry);
+        self.server.nodes.set_capabilities(Capabilities::all());
+        for verb in ["pause", "resume"] {
+            self.send(&format!("POST /sandboxes/{id}/{verb}")).await;
+        }
+        // As a host is today.
+        self.server.nodes.set_capabilities(Capabilities::default());
         for line in [
             "GET /sandboxes".to_owned(),
             "GET /v2/sandboxes".to_owned(),

@@ -109,8 +109,11 @@ impl Driver {
         held.record.is_frozen = false;
         held.record.deadline = Deadline::counted_from(started_at, lifetime);
         held.store_at = None;
+        let spent = held.record.image.take();
         self.enter_running(held, started_at);
+        // Only what is written down to run again needs no image.
         self.journal_started(&held.record).await;
+        self.forget_image(spent).await;
         Ok(self.status.borrow().clone())
     }
 

@@ -89,11 +89,9 @@ async fn one_that_stands_for_long_is_kept_in_an_image_and_restored_from_it() {
     assert_eq!(resumed.phase, Phase::Running);
     assert_eq!(host.isolation.living(), [id.clone()]);
     assert_eq!(node.host().promised, promised);
-    assert_eq!(
-        host.isolation.image_count(),
-        1,
-        "it stays until the next pause"
-    );
+    assert_eq!(host.isolation.image_count(), 0, "it was used");
+    node.pause(&id, ImageKind::Filesystem).await.unwrap();
+    assert_eq!(host.isolation.image_count(), 1);
     node.kill(&id, EndReason::Killed).await.unwrap();
     assert_eq!(host.isolation.image_count(), 0);
 }
@@ -259,6 +257,23 @@ async fn the_next_server_finds_a_frozen_sandbox_paused_and_resumes_it() {
     assert!(second.route(&id).is_none());
     second.resume(&id, HOUR).await.unwrap();
     assert!(second.route(&id).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_died_while_it_stood_never_comes_back_as_it_was_earlier() {
+    let host = TestHost::default();
+    let first = host.node();
+    let id = created(&first).await.id;
+    first.pause(&id, ImageKind::Memory).await.unwrap();
+    stored(&host, &id).await;
+    first.resume(&id, HOUR).await.unwrap();
+    first.pause(&id, ImageKind::Memory).await.unwrap();
+    first.shut_down(WhenStopped::Leave).await;
+    host.isolation.crash(&id);
+
+    let adoption = host.node().adopt(host.journal.living()).await;
+
+    assert_eq!(adoption.lost, [(id, EndReason::Crashed)]);
 }
 
 #[tokio::test]
