@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use skep_types::{AdmissionPolicy, Reserve, Resources, Sharing, WhenStopped};
 
+use crate::TraceHeaders;
 use crate::env_vars;
 
 /// The file that is read when nobody names one.
@@ -232,17 +233,6 @@ impl Default for Server {
             anonymous_idle_seconds: number(30),
             anonymous_stall_seconds: number(60),
         }
-    }
-}
-
-/// Headers as a list `name=value,…`. They open the collector, so they are never printed.
-#[derive(Clone, PartialEq, Default, Deserialize)]
-#[serde(transparent)]
-pub struct TraceHeaders(pub String);
-
-impl std::fmt::Debug for TraceHeaders {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("TraceHeaders(…)")
     }
 }
 

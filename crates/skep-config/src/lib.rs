@@ -4,8 +4,10 @@
 
 mod config;
 pub mod env_vars;
+mod trace_headers;
 
 pub use config::{
     Admission, Config, ConfigError, DEFAULT_PATH, Limits, Network, Pool, Records, Security, Server,
-    Tls, TraceHeaders, Traces,
+    Tls, Traces,
 };
+pub use trace_headers::TraceHeaders;
