@@ -9,8 +9,8 @@ use futures_util::future::BoxFuture;
 use rustix::process::{Pid, PidfdFlags};
 use skep_host::{Installation, Leases, StartError};
 use skep_isolation::{
-    AdoptError, DestroyError, Isolation, LaunchError, LaunchRecord, LaunchRequest, Launched,
-    Sandbox, Swept, Tier,
+    AdoptError, DestroyError, Isolation, LaunchError, LaunchRecord, LaunchRequest, Launched, Swept,
+    Tier,
 };
 use skep_telemetry::{Chain, Gauge, Tasks};
 use skep_types::{Capability, HostCapacity, SandboxId, TenantId, Unsupported};
