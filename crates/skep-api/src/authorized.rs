@@ -10,6 +10,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use skep_control::{ApiKey, Caller, QuotaGuard};
 use skep_types::Authenticated;
+use skep_wire::headers::API_KEY;
 
 use crate::error::ApiError;
 use crate::router::{Access, Edge};
@@ -87,7 +88,7 @@ impl FromRequestParts<Edge> for Authorized {
 fn shown_key(headers: &HeaderMap) -> Result<ApiKey, ApiError> {
     let text = |value: &axum::http::HeaderValue| value.to_str().map(str::to_owned).ok();
     let api_key = headers
-        .get("x-api-key")
+        .get(API_KEY)
         .and_then(text)
         .filter(|key| !key.is_empty());
     let bearer = || {

@@ -1,6 +1,7 @@
 //! Cross-origin rules for browsers.
 
 use axum::http::{HeaderName, Method};
+use skep_wire::headers::API_KEY;
 use tower_http::cors::{Any, CorsLayer};
 
 const REQUEST_HEADERS: &[&str] = &[
@@ -9,7 +10,7 @@ const REQUEST_HEADERS: &[&str] = &[
     "content-type",
     "user-agent",
     "authorization",
-    "x-api-key",
+    API_KEY,
     "x-team-id",
     "idempotency-key",
     "browser",

@@ -14,11 +14,11 @@ use axum::extract::Request;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use skep_types::SandboxId;
+use skep_wire::headers::API_KEY;
 
 use crate::error::ApiError;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Refuses what a browser may send on behalf of a foreign page.
 ///

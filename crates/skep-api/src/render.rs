@@ -4,10 +4,8 @@ use skep_control::{
     Key, KeyMask, ListedTemplate, MetricPoint, Order, Sandbox, SandboxRecord, TeamPoint,
 };
 use skep_types::{AccessToken, LogEntry, LogLevel, Phase, ShownState, Usage};
+use skep_wire::agent::ENVD_VERSION;
 use skep_wire::rest;
-
-/// Version of the agent's protocol that our sandboxes speak. Clients unlock features by it.
-pub(crate) const AGENT_VERSION: &str = "0.6.13";
 
 /// A constant that old clients want to see.
 const CLIENT_ID: &str = "6532622b";
@@ -20,7 +18,7 @@ pub(crate) fn sandbox(order: &Order, domain: Option<&str>) -> rest::Sandbox {
         sandbox_id: order.id.to_string(),
         alias: Some(order.template_name.clone()),
         client_id: CLIENT_ID.to_owned(),
-        envd_version: AGENT_VERSION.to_owned(),
+        envd_version: ENVD_VERSION.to_owned(),
         envd_access_token: revealed_token(order),
         traffic_access_token: order.access_token.as_ref().map(revealed_traffic_token),
         domain: domain.map(str::to_owned),
@@ -45,7 +43,7 @@ pub(crate) fn listed_sandbox(sandbox: &Sandbox) -> rest::ListedSandbox {
             // Control shows no others.
             Some(ShownState::Running) | None => rest::SandboxState::Running,
         },
-        envd_version: AGENT_VERSION.to_owned(),
+        envd_version: ENVD_VERSION.to_owned(),
         volume_mounts: Vec::new(),
     }
 }
@@ -222,7 +220,7 @@ pub(crate) fn template(template: &ListedTemplate, slug: &str) -> rest::Template 
         last_spawned_at: template.last_spawned_at,
         spawn_count: template.spawns,
         build_count: 1,
-        envd_version: AGENT_VERSION.to_owned(),
+        envd_version: ENVD_VERSION.to_owned(),
         build_status: rest::BuildStatus::Ready,
     }
 }

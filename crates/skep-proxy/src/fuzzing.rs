@@ -6,12 +6,12 @@ use http::request::Parts;
 use skep_types::AccessToken;
 use skep_wire::agent::AGENT_PORT;
 
-use crate::classify::NamedBy;
-use crate::control_path;
-use crate::envelope::Boundary;
-use crate::headers::{self, Passage};
-use crate::route::Route;
-use crate::signed_url::SignedUrl;
+use crate::refusal::envelope::Boundary;
+use crate::request::headers::{self, Passage};
+use crate::routing::classify::NamedBy;
+use crate::routing::control_path;
+use crate::routing::route::Route;
+use crate::routing::signed_url::SignedUrl;
 
 /// Returns true if the proxy keeps this path of the agent to itself.
 pub fn is_reserved(path: &str) -> bool {

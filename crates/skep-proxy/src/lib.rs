@@ -11,48 +11,27 @@
 //! A stream may be silent or slow for as long as it likes: it ends with its sandbox, with its
 //! client, or with the server.
 
-mod admission;
-mod api_key;
-mod authority;
-mod body;
 mod buffers;
-mod classify;
+mod client;
 mod config;
-mod connection;
-mod control_path;
-mod credentials;
-mod end_notice;
-mod envelope;
-mod error_format;
-mod exchange;
 mod exposition;
 mod fake;
-mod forward;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod hangup;
-mod headers;
-mod listener;
 mod metrics;
+mod proxy;
 mod refusal;
-mod reject;
-mod request_body;
-mod route;
-mod serve;
+mod request;
+mod reset_on_close;
+mod routing;
 mod shared;
-mod signed_url;
-mod socket;
-mod upgrade;
 mod upstream;
 
-pub use classify::{Destination, Misaddressed, NamedBy, Target, classify};
+pub use client::listener::Listener;
 pub use config::ProxyConfig;
 pub use fake::FakeRoutes;
-pub use hangup::{CANCEL_PATH, REQUEST_HEADER};
-pub use listener::{Listener, Proxy};
 pub use metrics::{Counter, Durations, Gauge, Metrics};
-pub use request_body::RequestBody;
-pub use route::{Route, Routes};
-
-/// The port of the code interpreter.
-pub const INTERPRETER_PORT: u16 = 49999;
+pub use proxy::Proxy;
+pub use request::request_body::RequestBody;
+pub use routing::classify::{Destination, Misaddressed, NamedBy, Target, classify};
+pub use routing::route::{Route, Routes};

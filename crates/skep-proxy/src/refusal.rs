@@ -1,15 +1,18 @@
 //! Answers that the proxy gives itself.
 
+pub(crate) mod end_notice;
+pub(crate) mod envelope;
+pub(crate) mod error_format;
+
 use bytes::Bytes;
 use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 use skep_types::SandboxId;
 
-use crate::classify::Misaddressed;
-use crate::envelope;
-use crate::error_format::ErrorFormat;
-use crate::headers;
+use crate::request::headers;
+use crate::routing::classify::Misaddressed;
+use error_format::ErrorFormat;
 
 /// Reason for which a request was not passed on.
 ///

@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 use tower::util::BoxCloneSyncService;
 
 use crate::ProxyConfig;
-use crate::body::BoxError;
 use crate::metrics::Metrics;
-use crate::request_body::RequestBody;
-use crate::route::Routes;
+use crate::request::request_body::RequestBody;
+use crate::request::response_body::BoxError;
+use crate::routing::route::Routes;
 use crate::upstream::Upstreams;
 
 /// The REST API, whoever implements it.

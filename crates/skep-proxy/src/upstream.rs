@@ -21,14 +21,14 @@ use skep_wire::agent::AGENT_PORT;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::INTERPRETER_PORT;
 use crate::metrics::Metrics;
-use crate::request_body::RequestBody;
-use crate::route::Route;
-use crate::socket::ResetOnClose;
+use crate::request::request_body::RequestBody;
+use crate::reset_on_close::ResetOnClose;
+use crate::routing::route::Route;
 use bounded::{BoundedIo, BoundedSender};
 pub(crate) use dial::DialError;
 use dial::{Dialled, Way};
+use skep_wire::interpreter::INTERPRETER_PORT;
 
 /// Kept connections of one port of one sandbox.
 const IDLE_MAX: usize = 64;

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 /// The port of the agent's process and file services.
 pub const AGENT_PORT: u16 = 49983;
 
+/// Version of the agent's protocol that our sandboxes speak. Clients unlock features by it.
+pub const ENVD_VERSION: &str = "0.6.13";
+
 /// The header that carries [`AgentConfig::control_token`] on the agent's control routes.
 pub const CONTROL_HEADER: &str = "x-skep-control";
 

@@ -1,6 +1,7 @@
 //! Bodies exactly as on the wire. No type here does work, and none is a domain type.
 
 pub mod agent;
+pub mod headers;
 pub mod interpreter;
 pub mod rest;
 

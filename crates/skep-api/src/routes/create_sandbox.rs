@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use skep_control::{CreateRequest, IdempotencyKey, Lifetime, RequestDigest, TeamLimits};
 use skep_types::{Redacted, Secrets};
+use skep_wire::headers::SECRET_ENVS;
 use skep_wire::rest;
 
 use crate::authorized::Authorized;
@@ -25,9 +26,6 @@ const VARIABLE_LIMIT: usize = 128 * 1024;
 
 /// Half of what the kernel accepts of an environment and arguments together, in bytes.
 const ENVIRONMENT_LIMIT: usize = 1024 * 1024;
-
-/// Names variables in `envVars` whose values are secret, separated by commas.
-const SECRET_ENVS_HEADER: &str = "x-skep-secret-envs";
 
 /// Generations of the route, which differ in defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,9 +148,9 @@ fn environment(variables: BTreeMap<String, String>) -> Result<Vec<(String, Strin
 /// Names of secret variables in a header: the SDKs send headers of their users, and no fields.
 fn secret_envs(headers: &HeaderMap) -> Result<Vec<String>, ApiError> {
     let mut names = Vec::new();
-    for value in headers.get_all(SECRET_ENVS_HEADER) {
+    for value in headers.get_all(SECRET_ENVS) {
         let text = value.to_str().map_err(|_unreadable| {
-            ApiError::validation(format!("{SECRET_ENVS_HEADER} is not readable"))
+            ApiError::validation(format!("{SECRET_ENVS} is not readable"))
         })?;
         let listed = text.split(',').map(str::trim);
         names.extend(listed.filter(|name| !name.is_empty()).map(str::to_owned));

@@ -17,7 +17,7 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::SendRequest;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::request_body::RequestBody;
+use crate::request::request_body::RequestBody;
 
 /// The most interim answers to one request. Real services give one or two; one that says every
 /// few seconds that it is still busy (102) may do so for minutes.

@@ -11,14 +11,15 @@ use http_body_util::Empty;
 use hyper::client::conn::http1;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use skep_wire::agent::{AGENT_PORT, CONTROL_HEADER};
+use skep_wire::agent::AGENT_PORT;
+use skep_wire::headers::CONTROL_TOKEN;
 use tokio::net::TcpSocket;
 use tokio::time::{sleep, timeout};
 
 use super::socket::UpstreamSocket;
 use crate::buffers::bound_upstream;
-use crate::route::Route;
-use crate::socket::ResetOnClose;
+use crate::reset_on_close::ResetOnClose;
+use crate::routing::route::Route;
 
 /// The protocol an agent switches to for a tunnel.
 pub(crate) const TUNNEL: &str = "skep-tunnel";
@@ -125,7 +126,7 @@ async fn open_tunnel(route: &Route, port: u16, reset: &ResetOnClose) -> io::Resu
         .header(HOST, "localhost")
         .header(CONNECTION, "upgrade")
         .header(UPGRADE, TUNNEL)
-        .header(CONTROL_HEADER, route.control_token.reveal())
+        .header(CONTROL_TOKEN, route.control_token.reveal())
         .body(Empty::<Bytes>::new())
         .map_err(io::Error::other)?;
     let exchange = async {

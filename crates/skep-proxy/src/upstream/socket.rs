@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::socket::{ResetOnClose, close};
+use crate::reset_on_close::{ResetOnClose, close};
 
 /// A connection to a sandbox, below HTTP.
 ///

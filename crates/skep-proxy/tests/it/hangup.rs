@@ -6,8 +6,9 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::routing::any;
 use parking_lot::Mutex;
-use skep_proxy::{CANCEL_PATH, INTERPRETER_PORT, REQUEST_HEADER};
 use skep_testkit::wait_until;
+use skep_wire::headers::REQUEST_NAME;
+use skep_wire::interpreter::{CANCEL_PATH, INTERPRETER_PORT};
 use tokio::io::AsyncWriteExt as _;
 
 use crate::stage::{
@@ -125,7 +126,7 @@ async fn interpreter(stage: &Stage) -> (Arc<skep_proxy::Route>, Arc<Mutex<Vec<St
     let asked = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&asked);
     let app = Router::new().fallback(any(move |request: Request| async move {
-        let name = request.headers().get(REQUEST_HEADER).cloned().unwrap();
+        let name = request.headers().get(REQUEST_NAME).cloned().unwrap();
         let line = format!("{} {}", request.uri().path(), name.to_str().unwrap());
         log.lock().push(line);
         if request.uri().path() != "/execute" {

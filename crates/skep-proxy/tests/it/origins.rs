@@ -26,8 +26,8 @@ async fn a_key_of_the_server_reaches_no_service() {
     let app = || Router::new().fallback(any(echo));
     let user = serve_app(&route, app()).await;
     serve_app_at(&route, AGENT_PORT, app()).await;
-    serve_app_at(&route, skep_proxy::INTERPRETER_PORT, app()).await;
-    for port in [user, AGENT_PORT, skep_proxy::INTERPRETER_PORT] {
+    serve_app_at(&route, skep_wire::interpreter::INTERPRETER_PORT, app()).await;
+    for port in [user, AGENT_PORT, skep_wire::interpreter::INTERPRETER_PORT] {
         let named_by_host = Request::get("/").header("host", host(&route, port));
         // On the name that sandboxes share, a key does not make it a call of the API.
         let named_by_headers = Request::get("/")

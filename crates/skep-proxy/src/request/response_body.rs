@@ -11,10 +11,10 @@ use hyper::body::Incoming;
 use skep_telemetry::trace::Span;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use crate::connection::{Dependence, RequestGuard};
-use crate::envelope::{self, Boundary};
-use crate::hangup::Hangup;
-use crate::socket::ResetOnClose;
+use crate::client::connection::{Dependence, RequestGuard};
+use crate::refusal::envelope::{self, Boundary};
+use crate::request::hangup::Hangup;
+use crate::reset_on_close::ResetOnClose;
 use crate::upstream::{InFlight, PooledConnection};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -251,8 +251,8 @@ mod tests {
 
     use super::*;
     use crate::ProxyConfig;
-    use crate::admission::Admission;
-    use crate::connection::ActivityTracker;
+    use crate::client::admission::Admission;
+    use crate::client::connection::ActivityTracker;
 
     #[tokio::test]
     async fn empty_frames_are_kept_from_the_client() {

@@ -11,9 +11,9 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::ProxyConfig;
-use crate::admission::{ConnectionPermit, Credentials, RequestClass, TooManyRequests};
+use crate::client::admission::{ConnectionPermit, Credentials, RequestClass, TooManyRequests};
 use crate::metrics::Metrics;
-use crate::socket::ResetOnClose;
+use crate::reset_on_close::ResetOnClose;
 
 /// State shared by all requests of a client connection.
 ///
@@ -405,7 +405,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::admission::Admission;
+    use crate::client::admission::Admission;
 
     const TIMES: Times = Times {
         head: Duration::from_secs(30),

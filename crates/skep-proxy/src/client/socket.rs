@@ -3,7 +3,6 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -11,25 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::buffers::ClientBuffers;
-use crate::connection::ActivityTracker;
-
-/// Says whether a socket is to be closed with a reset, whoever owns it by then.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ResetOnClose(Arc<AtomicBool>);
-
-impl ResetOnClose {
-    pub(crate) fn arm(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn disarm(&self) {
-        self.0.store(false, Ordering::Release);
-    }
-
-    fn is_armed(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-}
+use crate::client::connection::ActivityTracker;
+use crate::reset_on_close::{ResetOnClose, close};
 
 /// A client's connection, below TLS and HTTP.
 ///
@@ -80,15 +62,6 @@ impl ClientSocket {
 impl Drop for ClientSocket {
     fn drop(&mut self) {
         close(&self.stream, &self.reset);
-    }
-}
-
-/// Makes a stream that is about to be dropped close with a reset, if that is wanted.
-pub(crate) fn close(stream: &TcpStream, reset: &ResetOnClose) {
-    if reset.is_armed()
-        && let Err(error) = stream.set_zero_linger()
-    {
-        tracing::debug!(%error, "connection could not be reset and is closed instead");
     }
 }
 

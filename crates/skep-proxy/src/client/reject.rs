@@ -16,9 +16,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::error_format::ErrorFormat;
+use crate::client::serve::builder;
 use crate::refusal::Refusal;
-use crate::serve::builder;
+use crate::refusal::error_format::ErrorFormat;
 
 /// Time limit for a connection that is turned away to say something and to hear it.
 const REJECT_TIMEOUT: Duration = Duration::from_secs(2);

@@ -4,7 +4,7 @@
 //! be restarting while a cell runs on. So the interpreter does not stop a cell when its
 //! connection breaks, and the proxy says explicitly when the caller has left.
 //!
-//! The proxy puts an unguessable name in [`REQUEST_HEADER`] of every request to the interpreter
+//! The proxy puts an unguessable name in [`REQUEST_NAME`] of every request to the interpreter
 //! and, when the caller leaves before the answer is complete, sends `POST` [`CANCEL_PATH`] with
 //! the same header on a connection of its own. The name is the credential: no caller can send
 //! either, and user code that took over the interpreter's port learns nothing it could use.
@@ -13,19 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::HOST;
-use http::{HeaderName, HeaderValue, Method, Request};
+use http::{HeaderValue, Method, Request};
 use skep_types::random_bytes;
+use skep_wire::headers::REQUEST_NAME;
 
-use crate::INTERPRETER_PORT;
-use crate::request_body::RequestBody;
-use crate::route::Route;
+use crate::request::request_body::RequestBody;
+use crate::routing::route::Route;
 use crate::shared::Shared;
-
-/// The header that names a request to the interpreter.
-pub const REQUEST_HEADER: HeaderName = HeaderName::from_static("x-skep-request");
-
-/// Path at which the interpreter is told that the caller of a request has left.
-pub const CANCEL_PATH: &str = "/skep/cancel";
+use skep_wire::interpreter::{CANCEL_PATH, INTERPRETER_PORT};
 
 /// Time limit for an interpreter to take that notice.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -51,7 +46,7 @@ impl Hangup {
         }
     }
 
-    /// Value that the request must carry in [`REQUEST_HEADER`], if any.
+    /// Value that the request must carry in [`REQUEST_NAME`], if any.
     pub(crate) fn name(&self) -> Option<&HeaderValue> {
         self.name.as_ref()
     }
@@ -85,7 +80,7 @@ async fn cancel(shared: Arc<Shared>, route: Arc<Route>, name: HeaderValue) {
         .method(Method::POST)
         .uri(CANCEL_PATH)
         .header(HOST, "localhost")
-        .header(REQUEST_HEADER, name)
+        .header(REQUEST_NAME, name)
         .body(RequestBody::empty())
         .expect("every part is valid");
     let send = async {

@@ -9,21 +9,22 @@ use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::TrySendError;
 use skep_telemetry::{Chain, trace};
 use skep_wire::agent::AGENT_PORT;
+use skep_wire::headers::REQUEST_NAME;
 
-use crate::INTERPRETER_PORT;
-use crate::admission::Credentials;
-use crate::body::{Attendance, Cut, SandboxBody, Source};
-use crate::classify::Target;
-use crate::connection::{ClientConnection, Dependence, RequestGuard};
-use crate::hangup::{Hangup, REQUEST_HEADER};
-use crate::headers::{self, Passage};
+use crate::client::admission::Credentials;
+use crate::client::connection::{ClientConnection, Dependence, RequestGuard};
 use crate::metrics::RequestKind;
 use crate::refusal::Refusal;
-use crate::request_body::RequestBody;
-use crate::route::Route;
+use crate::request::hangup::Hangup;
+use crate::request::headers::{self, Passage};
+use crate::request::request_body::RequestBody;
+use crate::request::response_body::{Attendance, Cut, SandboxBody, Source};
+use crate::request::upgrade;
+use crate::routing::classify::Target;
+use crate::routing::route::Route;
 use crate::shared::Shared;
-use crate::upgrade;
 use crate::upstream::{DialError, InFlight, PooledConnection};
+use skep_wire::interpreter::INTERPRETER_PORT;
 
 /// Time to wait, after a broken connection, for the news that the sandbox has ended.
 const NEWS_DELAY: Duration = Duration::from_millis(250);
@@ -75,7 +76,7 @@ impl Exchange {
         // which must have got there.
         let mut hangup = Hangup::watch(&self.shared, &self.route, self.target.port);
         if let Some(name) = hangup.name() {
-            request.headers_mut().insert(REQUEST_HEADER, name.clone());
+            request.headers_mut().insert(REQUEST_NAME, name.clone());
         }
         let dependence = self.tie();
         match self.send(pooled, request).await {

@@ -17,13 +17,14 @@ use tokio::net::TcpStream;
 use tokio::time::{MissedTickBehavior, interval, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
-use crate::admission::ConnectionPermit;
-use crate::connection::{ActivityTracker, ClientConnection, Expired, Times};
-use crate::error_format::ErrorFormat;
-use crate::forward::answer;
+use crate::client::admission::ConnectionPermit;
+use crate::client::connection::{ActivityTracker, ClientConnection, Expired, Times};
+use crate::client::socket::ClientSocket;
 use crate::refusal::Refusal;
+use crate::refusal::error_format::ErrorFormat;
+use crate::request::answer::answer;
+use crate::reset_on_close::ResetOnClose;
 use crate::shared::Shared;
-use crate::socket::{ClientSocket, ResetOnClose};
 
 /// The largest head of a request. A client that sends half of one holds as much memory.
 const HEAD_MAX: usize = 64 * 1024;

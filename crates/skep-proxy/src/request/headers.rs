@@ -12,17 +12,16 @@ use http::header::{
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, request, response};
 use skep_types::AccessToken;
-use skep_wire::agent::{AGENT_PORT, CONTROL_HEADER};
+use skep_wire::agent::AGENT_PORT;
+use skep_wire::headers::{
+    ACCESS_TOKEN, API_KEY, CONTROL_TOKEN, REQUEST_NAME, SANDBOX_ID, SANDBOX_PORT, TRAFFIC_TOKEN,
+};
 
-use crate::INTERPRETER_PORT;
-use crate::authority::Authority;
-use crate::classify::{ACCESS_TOKEN, API_KEY, NamedBy, SANDBOX_ID, SANDBOX_PORT};
-use crate::hangup::REQUEST_HEADER;
-use crate::route::Route;
+use crate::routing::authority::Authority;
+use crate::routing::classify::NamedBy;
+use crate::routing::route::Route;
+use skep_wire::interpreter::INTERPRETER_PORT;
 use withheld::Withheld;
-
-/// The header that opens a sandbox's ports to traffic.
-pub(crate) const TRAFFIC_TOKEN: &str = "e2b-traffic-access-token";
 
 /// Path at which the interpreter makes contexts.
 const CONTEXTS_PATH: &str = "/contexts";
@@ -154,8 +153,8 @@ fn drop_odd_length(headers: &mut HeaderMap) {
 
 /// Keeps from a sandbox what its code has no business with.
 fn withhold(headers: &mut HeaderMap, passage: &Passage<'_>) {
-    headers.remove(CONTROL_HEADER);
-    headers.remove(REQUEST_HEADER);
+    headers.remove(CONTROL_TOKEN);
+    headers.remove(REQUEST_NAME);
     // The interpreter asks for it where clients show no other.
     if passage.port != INTERPRETER_PORT {
         headers.remove(TRAFFIC_TOKEN);

@@ -3,11 +3,10 @@
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
+use skep_wire::headers::{ACCESS_TOKEN, API_KEY, TRAFFIC_TOKEN};
 
-use crate::admission::Credentials;
-use crate::classify::{ACCESS_TOKEN, API_KEY};
-use crate::headers::TRAFFIC_TOKEN;
-use crate::route::Route;
+use crate::client::admission::Credentials;
+use crate::routing::route::Route;
 
 /// Returns true if a request carries anything that may prove right, whatever its destination.
 pub(crate) fn shows_any(headers: &HeaderMap) -> bool {
@@ -85,7 +84,7 @@ mod tests {
         let encoded = digest.replace('+', "%2B").replace('/', "%2F");
         let link = format!("/files?path=a&username=user&signature={signature}{encoded}");
         let parts = Request::get(&link).body(()).unwrap().into_parts().0;
-        let url = crate::signed_url::SignedUrl::read(&parts).unwrap();
+        let url = crate::routing::signed_url::SignedUrl::read(&parts).unwrap();
         assert!(url.is_signed_with(&AccessToken::from_record("secret")));
         assert_eq!(shown(&link, None), Credentials::None);
     }

@@ -16,18 +16,10 @@ use http::HeaderValue;
 use http::request::Parts;
 use skep_types::SandboxId;
 use skep_wire::agent::AGENT_PORT;
+use skep_wire::headers::{ACCESS_TOKEN, API_KEY, SANDBOX_ID, SANDBOX_PORT};
 
 use crate::ProxyConfig;
-use crate::authority::Authority;
-
-/// The header that carries an API key.
-pub(crate) const API_KEY: &str = "x-api-key";
-/// The header that carries a sandbox's access token.
-pub(crate) const ACCESS_TOKEN: &str = "x-access-token";
-/// The header that names a sandbox.
-pub(crate) const SANDBOX_ID: &str = "e2b-sandbox-id";
-/// The header that names a port of a sandbox.
-pub(crate) const SANDBOX_PORT: &str = "e2b-sandbox-port";
+use crate::routing::authority::Authority;
 
 /// The destination of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

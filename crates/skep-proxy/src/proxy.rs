@@ -1,17 +1,15 @@
-//! The proxy: listening, accepting, and what a connection may cost.
+//! The proxy as a whole: what it is made of, and how it starts and stops.
 
 use std::convert::Infallible;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::BodyExt;
 use skep_telemetry::Tasks;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -19,53 +17,22 @@ use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt as _};
 
 use crate::ProxyConfig;
-use crate::admission::{Admission, Refused};
-use crate::body::BoxError;
+use crate::client::admission::{Admission, Refused};
+use crate::client::listener::Listener;
+use crate::client::reject::reject;
+use crate::client::serve::serve;
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
-use crate::reject::reject;
-use crate::request_body::RequestBody;
-use crate::route::Routes;
-use crate::serve::serve;
+use crate::request::request_body::RequestBody;
+use crate::request::response_body::BoxError;
+use crate::routing::route::Routes;
 use crate::shared::Shared;
 use crate::upstream::Upstreams;
 
-/// Pause after a failed accept: the process is out of descriptors or memory, and asking again at
-/// once would only burn the processor.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Number of requests that look through the tokens of all sandboxes at a time.
 const SEARCHES_AT_A_TIME: usize = 1;
 /// Number of connections that are told at a time that there are too many.
 const REJECTIONS_AT_A_TIME: usize = 64;
-
-/// An address the proxy listens on.
-pub struct Listener {
-    tcp: TcpListener,
-    tls: Option<TlsAcceptor>,
-}
-
-impl Listener {
-    /// Speaks HTTP/1.1 and clear-text HTTP/2.
-    pub fn plain(tcp: TcpListener) -> Self {
-        Self { tcp, tls: None }
-    }
-
-    /// Speaks HTTP/1.1 and HTTP/2 over TLS, also with clients that name neither.
-    pub fn tls(tcp: TcpListener, config: Arc<rustls::ServerConfig>) -> Self {
-        let tls = Some(TlsAcceptor::from(config));
-        Self { tcp, tls }
-    }
-}
-
-impl std::fmt::Debug for Listener {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Listener")
-            .field("tcp", &self.tcp)
-            .field("tls", &self.tls.is_some())
-            .finish()
-    }
-}
 
 /// One port that serves the API and every sandbox.
 pub struct Proxy {
@@ -147,15 +114,8 @@ impl Proxy {
 
     async fn accept_from(&self, listener: &Listener) {
         loop {
-            match listener.tcp.accept().await {
-                Ok((stream, peer)) => self.admit(stream, peer, listener.tls.clone()),
-                Err(error) => {
-                    if is_fault_of_server(&error) {
-                        tracing::warn!(%error, "connection could not be accepted");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                }
-            }
+            let (stream, peer) = listener.accept().await;
+            self.admit(stream, peer, listener.acceptor());
         }
     }
 
@@ -186,14 +146,4 @@ impl Proxy {
             });
         }
     }
-}
-
-/// Returns true if an accept failed for want of resources, rather than because its client left.
-fn is_fault_of_server(error: &io::Error) -> bool {
-    !matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionRefused
-    )
 }

@@ -4,7 +4,7 @@ use http::header::COOKIE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use skep_types::AccessToken;
 
-use crate::api_key::{decode_basic, holds_api_key};
+use crate::request::api_key::{decode_basic, holds_api_key};
 
 /// The secrets that are kept from a service.
 pub(super) struct Withheld<'a> {

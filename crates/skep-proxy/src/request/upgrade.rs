@@ -11,13 +11,13 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
 
-use crate::body::Source;
-use crate::connection::{ClientConnection, RequestGuard, Times};
-use crate::exchange::{Exchange, Failure};
-use crate::hangup::Hangup;
-use crate::headers;
-use crate::request_body::RequestBody;
-use crate::route::Route;
+use crate::client::connection::{ClientConnection, RequestGuard, Times};
+use crate::request::exchange::{Exchange, Failure};
+use crate::request::hangup::Hangup;
+use crate::request::headers;
+use crate::request::request_body::RequestBody;
+use crate::request::response_body::Source;
+use crate::routing::route::Route;
 use crate::shared::Shared;
 use crate::upstream::InFlight;
 

@@ -4,7 +4,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 
-use crate::classify::is_rpc_path;
+use crate::routing::classify::is_rpc_path;
 
 /// Format of an answer that the proxy gives itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use http::header::USER_AGENT;
 use http::request::Parts;
 
-use crate::error_format::ErrorFormat;
+use crate::refusal::error_format::ErrorFormat;
 
 /// Returns true if a stream to this client ends with an error envelope when its sandbox ends.
 ///
