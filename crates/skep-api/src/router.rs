@@ -11,9 +11,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post, put};
 use futures_util::FutureExt;
 use skep_control::{Control, Full, Quota, QuotaGuard};
-use skep_telemetry::trace;
+use skep_telemetry::trace::{self, EndOnDrop};
 use skep_types::TeamId;
-use tracing::Instrument as _;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span, debug_span};
 
 use crate::authorized::recognised;
 use crate::error::{ApiError, Retry};
@@ -233,17 +234,16 @@ async fn wrong_method() -> ApiError {
 /// Gives each request a span, and turns the panic of a handler into an answer: one request's
 /// bug is one request's failure.
 async fn guarded(request: Request, next: Next) -> Response {
-    let span =
-        tracing::debug_span!("request", method = %request.method(), path = request.uri().path());
-    let mut trace = request_trace(&request);
+    let span = request_span(&request);
+    let _ending = EndOnDrop(span.clone());
     let handling = AssertUnwindSafe(next.run(request)).catch_unwind();
-    let handled = trace.within(handling.instrument(span.clone())).await;
+    let handled = handling.instrument(span.clone()).await;
     let status = handled
         .as_ref()
         .map_or(500, |response| response.status().as_u16());
-    trace.note("http.response.status_code", status);
+    span.record("http.response.status_code", status);
     if status >= 500 {
-        trace.fail();
+        trace::fail(&span);
     }
     match handled {
         Ok(response) => response,
@@ -259,8 +259,8 @@ async fn guarded(request: Request, next: Next) -> Response {
     }
 }
 
-/// The request as whoever wants traces sees it: by its route, not by what is in its path.
-fn request_trace(request: &Request) -> trace::Span {
+/// The span of a request, which names its route and not what is in its path.
+fn request_span(request: &Request) -> Span {
     let path = request.extensions().get::<MatchedPath>();
     let route = path.map_or("unknown route", MatchedPath::as_str);
     let caller = request
@@ -268,10 +268,15 @@ fn request_trace(request: &Request) -> trace::Span {
         .get("traceparent")
         .and_then(|value| value.to_str().ok());
     let method = request.method().as_str();
-    let mut span = trace::request(|| format!("{method} {route}"), caller);
-    span.note("http.request.method", method);
-    span.note("http.route", route);
-    span
+    debug_span!(
+        "request",
+        otel.name = %format_args!("{method} {route}"),
+        otel.kind = "server",
+        traceparent = caller,
+        http.request.method = method,
+        http.route = route,
+        http.response.status_code = Empty,
+    )
 }
 
 async fn local_callers(State(edge): State<Edge>, request: Request, next: Next) -> Response {

@@ -11,7 +11,8 @@ use skep_types::{
     SandboxSpec, Secrets, TemplateImage, TemplateReference, TenantId, Usage,
 };
 use tokio::sync::oneshot;
-use tracing::Instrument as _;
+use tracing::field::{Empty, display};
+use tracing::{Instrument as _, Span, debug_span};
 
 use crate::control::now;
 use crate::idempotency::{Attempt, AttemptError, Claim};
@@ -108,14 +109,8 @@ impl Control {
         caller.may_change()?;
         let (control, caller) = (self.clone(), caller.clone());
         let creating = self.detached("create sandbox", async move {
-            let mut span = trace::child("create sandbox");
-            let creating = Box::pin(control.create_now(&caller, request));
-            let result = span.within(creating).await;
-            match &result {
-                Ok(order) => span.note_text("skep.sandbox.id", &order.id),
-                Err(_) => span.fail(),
-            }
-            result
+            let span = debug_span!("create sandbox", skep.sandbox.id = Empty);
+            trace::step(span, Box::pin(control.create_now(&caller, request))).await
         });
         creating.await.unwrap_or(Err(CreateError::BrokeOff))
     }
@@ -156,7 +151,7 @@ impl Control {
             .inner
             .templates
             .resolve(&request.template, &caller.team);
-        let template = trace::step("resolve template", resolving).await?;
+        let template = trace::step(debug_span!("resolve template"), resolving).await?;
         // What could not be written down would be lost with the server.
         if !self.inner.store.is_writable() {
             return Err(NodeCreateError::NoRoom(HostResource::Disk).into());
@@ -166,7 +161,8 @@ impl Control {
         // Refused before anything is recorded or made: the quota is given back and the idempotency
         // key is free, by being dropped.
         let admitting = self.inner.nodes.admit(&order.id, order.resources);
-        let admitted = trace::step("admit", admitting).await?;
+        let admitted = trace::step(debug_span!("admit"), admitting).await?;
+        Span::current().record("skep.sandbox.id", display(&order.id));
         let span = tracing::info_span!("create", sandbox = %order.id);
         let spec = SandboxSpec {
             id: order.id.clone(),
@@ -236,8 +232,9 @@ impl Control {
     ) -> Result<Arc<Order>, CreateError> {
         let idempotency = claim.as_ref().map(Claim::to_record);
         let recording = (self.inner.store.sandboxes()).insert(order.clone(), idempotency);
-        let launched = trace::step("start on host", self.launch(spec)).await;
-        let recorded = trace::step("record order", recording.recorded()).await;
+        let launching = self.launch(spec);
+        let launched = trace::step(debug_span!("start on host"), launching).await;
+        let recorded = trace::step(debug_span!("record order"), recording.recorded()).await;
         let outcome = match (launched, recorded) {
             (Ok(()), Ok(())) => Ok(()),
             (Err(error), _) => Err(error),

@@ -14,6 +14,7 @@ use skep_linux::{packet, sealed_file};
 use skep_telemetry::{Chain, Counter, trace};
 use skep_types::SandboxId;
 use tokio::io::AsyncReadExt;
+use tracing::{Span, debug_span};
 
 use crate::config::NativeConfig;
 use crate::plan::{self, AgentFds};
@@ -62,10 +63,6 @@ struct LaunchedProcess {
     log_fd: i32,
     /// Socket on which its agent asks for kernels, if it is below a zygote.
     forks: Option<OwnedFd>,
-    /// Duration of acquiring the lease.
-    prepared_in: Duration,
-    /// Duration of the launcher's work.
-    launched_in: Duration,
 }
 
 impl SandboxLauncher {
@@ -144,18 +141,19 @@ impl SandboxLauncher {
         // the time.
         let launching = self.leases.launching();
         let (working, below) = (Arc::clone(self), holder.clone());
-        let started =
-            tokio::task::spawn_blocking(move || working.start(&request, slot, below.as_deref()));
+        let span = Span::current();
+        let started = tokio::task::spawn_blocking(move || {
+            span.in_scope(|| working.start(&request, slot, below.as_deref()))
+        });
         let launched = started
             .await
             .unwrap_or_else(|panic| Err(failed("launch the sandbox")(panic)))?;
-        launched.trace();
         let (sandbox, ready) = self.take_charge(launched, holder).await?;
         // Findable before its agent listens, because an agent that does not start has a log, too.
         self.running.add(&id, &sandbox);
         let waiting = Instant::now();
         let listening = self.wait_until_ready(&sandbox, ready);
-        match trace::step("wait for agent", listening).await {
+        match trace::step(debug_span!("wait for agent"), listening).await {
             Ok(()) => {
                 tracing::debug!(sandbox = %id, after = ?waiting.elapsed(), "agent listens");
                 drop(launching);
@@ -180,6 +178,7 @@ impl SandboxLauncher {
         holder: Option<&Holder>,
     ) -> Result<LaunchedProcess, LaunchError> {
         let start = Instant::now();
+        let preparing = debug_span!("prepare disk and cgroups").entered();
         let terms = Terms {
             id: request.id.clone(),
             slot,
@@ -203,8 +202,17 @@ impl SandboxLauncher {
         };
         let mut planned = plan::plan(&self.config, request, &lease, parts, agent, holder)?;
         planned.plan.fail_at = *self.fail_at.lock();
+        drop(preparing);
         let prepared_in = start.elapsed();
-        let started = self.run_launcher(&request.id, planned.plan)?;
+        let started = debug_span!("run launcher")
+            .in_scope(|| self.run_launcher(&request.id, planned.plan))?;
+        tracing::debug!(
+            sandbox = %request.id,
+            ?prepared_in,
+            launched_in = ?start.elapsed().saturating_sub(prepared_in),
+            steps = ?started.timings,
+            "first process runs"
+        );
         Ok(LaunchedProcess {
             lease,
             started,
@@ -212,8 +220,6 @@ impl SandboxLauncher {
             stderr,
             log_fd: planned.log_fd,
             forks,
-            prepared_in,
-            launched_in: start.elapsed().saturating_sub(prepared_in),
         })
     }
 
@@ -306,21 +312,6 @@ impl LaunchedProcess {
         let pid = self.started.pid;
         let started = record::started(pid).map_err(failed("find the first process"))?;
         Ok(Record::new(lease, pid, started, self.log_fd))
-    }
-
-    /// Writes the durations to the trace and the log.
-    fn trace(&self) {
-        let spawned_at = Instant::now() - self.launched_in;
-        let prepared_at = spawned_at - self.prepared_in;
-        trace::completed("prepare disk and cgroups", prepared_at, self.prepared_in);
-        trace::completed("run launcher", spawned_at, self.launched_in);
-        tracing::debug!(
-            sandbox = %self.lease.id(),
-            prepared_in = ?self.prepared_in,
-            launched_in = ?self.launched_in,
-            steps = ?self.started.timings,
-            "first process runs"
-        );
     }
 }
 

@@ -9,13 +9,14 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use skep_isolation::{Exit, Launched, UsageError};
-use skep_telemetry::{Chain, trace};
+use skep_telemetry::Chain;
 use skep_types::{
     Checkpoint, DeadlineMode, Egress, EndReason, Ending, Event, ImageKind, Phase, Resources,
     SandboxSpec, SandboxStatus, TransitionError, Usage, Verdict,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, debug_span};
 
 pub(crate) use start::launch_request;
 
@@ -162,7 +163,7 @@ impl Driver {
         self.enter_running(&mut held, started_at);
         // A caller who was told of a sandbox finds it again after the server was killed.
         let recording = self.journal_started(&held.record);
-        trace::child("record start").within(recording).await;
+        recording.instrument(debug_span!("record start")).await;
         self.node.metrics.create.record(ordered.elapsed());
         answer(waiting, Ok(self.status.borrow().clone()));
         drop(creating);

@@ -1,4 +1,4 @@
-//! Tasks that keep their span and trace, report their panic, and end at shutdown.
+//! Tasks that keep their span, report their panic, and end at shutdown.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -7,8 +7,6 @@ use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
-
-use crate::trace;
 
 /// Starts a task in the current span. A panic in it is logged and ends only the task.
 ///
@@ -22,7 +20,7 @@ where
         clippy::disallowed_methods,
         reason = "this is the wrapper the lint points to"
     )]
-    tokio::spawn(trace::carried(guarded(name, future)).in_current_span())
+    tokio::spawn(guarded(name, future).in_current_span())
 }
 
 /// Tasks that belong together and are waited for together.
@@ -39,9 +37,9 @@ impl Tasks {
         F: Future<Output = ()> + Send + 'static,
     {
         self.tracker.spawn(
-            trace::carried(async move {
+            async move {
                 guarded(name, future).await;
-            })
+            }
             .in_current_span(),
         );
     }

@@ -1,22 +1,27 @@
-//! Spans for whoever wants to see where the time of a request went, in OpenTelemetry's terms.
+//! Export of `tracing` spans to a collector, in OpenTelemetry's terms.
 //!
-//! Off unless a [`Tracer`] is [installed](install), and then a span is a look at an empty cell.
-//! What is current travels with the task, and through [`crate::spawn`] to its children, as three
-//! numbers: a span ends when its value is dropped, however long a task lives that began in it.
-//! Nothing here waits: a span that finds the queue full is dropped and counted.
+//! [`layer`] makes a trace of the ordinary spans of our crates of level debug. One with the field
+//! `otel.kind = "server"` begins it, or goes on with that of its caller, whose header is in the field
+//! `traceparent`. Spans below it are its children, in whatever task or thread they are entered.
+//! `otel.name` replaces the name of a span, and all other fields are attributes; never what users
+//! wrote, nor secrets.
+//!
+//! Until [`start`] nobody wants these spans, and `debug_span!` is a look at a number. Nothing here
+//! waits: a span that finds the queue full is dropped and counted.
 
+mod ending;
+mod layer;
 mod otlp;
 mod outbox;
 mod parent;
 
-use std::fmt;
-use std::future::Future;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
-use futures_util::future::Either;
 use tokio::sync::mpsc;
 
+pub use ending::{EndOnDrop, fail, step};
+pub use layer::layer;
 pub use outbox::Outbox;
 
 use crate::{Counter, Exposition};
@@ -25,28 +30,11 @@ use parent::Parent;
 /// Limit on ended spans that wait to be sent.
 const QUEUE: usize = 8192;
 
-static INSTALLED: OnceLock<Tracer> = OnceLock::new();
+static EXPORTER: OnceLock<Arc<Exporter>> = OnceLock::new();
 
-tokio::task_local! {
-    static CURRENT: Context;
-}
-
-/// The span that new ones are children of.
-#[derive(Debug, Clone)]
-struct Context {
-    tracer: Tracer,
-    trace: u128,
-    span: u64,
-}
-
-/// Receiver of spans. Clones are the same.
-#[derive(Debug, Clone)]
-pub struct Tracer {
-    inner: Arc<Inner>,
-}
-
+/// Receiver of ended spans.
 #[derive(Debug)]
-struct Inner {
+struct Exporter {
     queue: mpsc::Sender<Ended>,
     /// Traces with a number below this are recorded, of those that nobody has decided about.
     sampled_below: u128,
@@ -96,18 +84,57 @@ pub struct TraceOptions {
     pub sample: f64,
 }
 
-/// Makes what takes spans, and what sends them. The latter does nothing until it is run.
-pub fn tracer(options: TraceOptions) -> (Tracer, Outbox) {
-    let (queue, ended) = mpsc::channel(QUEUE);
-    let metrics = Arc::new(TraceMetrics::default());
-    let tracer = Tracer {
-        inner: Arc::new(Inner {
+/// Records spans from now on, and returns the queue of those that have ended. The first call
+/// counts.
+pub fn start(options: &TraceOptions) -> Outbox {
+    let (exporter, outbox) = Exporter::new(options);
+    if EXPORTER.set(Arc::new(exporter)).is_err() {
+        tracing::warn!("traces are exported already");
+    }
+    // What every span found out when it was asked first: that nobody wants it.
+    tracing::callsite::rebuild_interest_cache();
+    outbox
+}
+
+/// Metrics of exported spans; `None` if none are exported.
+pub fn metrics() -> Option<&'static TraceMetrics> {
+    EXPORTER.get().map(|exporter| exporter.metrics.as_ref())
+}
+
+impl Exporter {
+    fn new(options: &TraceOptions) -> (Self, Outbox) {
+        let (queue, ended) = mpsc::channel(QUEUE);
+        let metrics = Arc::new(TraceMetrics::default());
+        let exporter = Self {
             queue,
             sampled_below: threshold(options.sample),
             metrics: Arc::clone(&metrics),
-        }),
-    };
-    (tracer, Outbox::new(ended, metrics, &options))
+        };
+        (exporter, Outbox::new(ended, metrics, options))
+    }
+
+    /// The position of a request that comes from outside; `None` if it is not recorded.
+    fn begin(&self, parent: Option<Parent>) -> Option<Position> {
+        if let Some(parent) = parent {
+            return parent.sampled.then_some(Position {
+                trace: parent.trace,
+                id: random_span(),
+                parent: Some(parent.span),
+            });
+        }
+        let trace = random_trace();
+        (trace < self.sampled_below).then(|| Position {
+            trace,
+            id: random_span(),
+            parent: None,
+        })
+    }
+
+    fn send(&self, ended: Ended) {
+        if self.queue.try_send(ended).is_err() {
+            self.metrics.overflowed.add_one();
+        }
+    }
 }
 
 /// The first number that is not below `part` of all numbers.
@@ -124,201 +151,30 @@ fn threshold(part: f64) -> u128 {
     steps << 75
 }
 
-/// Makes `tracer` the one that [`request`] uses. The first call counts.
-pub fn install(tracer: Tracer) {
-    if INSTALLED.set(tracer).is_err() {
-        tracing::warn!("traces have a destination already");
-    }
-}
-
-/// Metrics of the installed tracer's spans; `None` if there is none.
-pub fn metrics() -> Option<&'static TraceMetrics> {
-    INSTALLED.get().map(|tracer| tracer.inner.metrics.as_ref())
-}
-
-/// The span of a request from outside, in the trace that its caller is in, as the header
-/// `traceparent` says. The name is made only if somebody wants it.
-pub fn request(name: impl FnOnce() -> String, traceparent: Option<&str>) -> Span {
-    match INSTALLED.get() {
-        Some(tracer) => tracer.request(name(), traceparent.and_then(Parent::from_header)),
-        None => Span(None),
-    }
-}
-
-/// A part of whatever is current; nothing if nothing is.
-pub fn child(name: &'static str) -> Span {
-    let started = Instant::now();
-    let start = SystemTime::now();
-    let begun = CURRENT.try_with(|current| current.child(name, start, started));
-    Span(begun.ok().map(Box::new))
-}
-
-/// Runs a part of whatever is current, which fails if its work does.
-pub async fn step<T, E>(
-    name: &'static str,
-    work: impl Future<Output = Result<T, E>>,
-) -> Result<T, E> {
-    let mut span = child(name);
-    let result = span.within(work).await;
-    if result.is_err() {
-        span.fail();
-    }
-    result
-}
-
-/// A part of whatever is current that is over already.
-pub fn completed(name: &'static str, began: Instant, took: Duration) {
-    let start = SystemTime::now() - began.elapsed();
-    let context = CURRENT.try_with(Clone::clone);
-    if let Ok(context) = context {
-        let active = context.child(name, start, began);
-        context.tracer.send(active.end(start + took));
-    }
-}
-
-/// The future as a part of what is current now, wherever it runs.
-pub(crate) fn carried<F: Future>(future: F) -> impl Future<Output = F::Output> {
-    match CURRENT.try_with(Clone::clone) {
-        Ok(context) => Either::Left(CURRENT.scope(context, future)),
-        Err(_nothing) => Either::Right(future),
-    }
-}
-
-impl Tracer {
-    fn request(&self, name: impl Into<String>, parent: Option<Parent>) -> Span {
-        let (trace, parent) = match parent {
-            Some(parent) if !parent.sampled => return Span(None),
-            Some(parent) => (parent.trace, Some(parent.span)),
-            None => {
-                let trace = random_trace();
-                if trace >= self.inner.sampled_below {
-                    return Span(None);
-                }
-                (trace, None)
-            }
-        };
-        Span(Some(Box::new(Active {
-            tracer: self.clone(),
-            trace,
-            id: random_span(),
-            parent,
-            name: name.into(),
-            kind: Kind::Server,
-            start: SystemTime::now(),
-            started: Instant::now(),
-            attributes: Vec::new(),
-            failed: false,
-        })))
-    }
-
-    fn send(&self, ended: Ended) {
-        if self.inner.queue.try_send(ended).is_err() {
-            self.inner.metrics.overflowed.add_one();
-        }
-    }
-}
-
-impl Context {
-    fn child(&self, name: &'static str, start: SystemTime, started: Instant) -> Active {
-        Active {
-            tracer: self.tracer.clone(),
-            trace: self.trace,
-            id: random_span(),
-            parent: Some(self.span),
-            name: name.to_owned(),
-            kind: Kind::Internal,
-            start,
-            started,
-            attributes: Vec::new(),
-            failed: false,
-        }
-    }
-}
-
-/// Something that takes time. It ends when it is dropped.
-pub struct Span(Option<Box<Active>>);
-
-impl fmt::Debug for Span {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.0.as_ref().map(|active| active.name.as_str());
-        formatter.debug_tuple("Span").field(&name).finish()
-    }
-}
-
-impl Span {
-    /// Notes something about it. Never what users wrote, nor secrets.
-    pub fn note(&mut self, key: &'static str, value: impl Into<Value>) {
-        if let Some(active) = &mut self.0 {
-            active.attributes.push((key, value.into()));
-        }
-    }
-
-    /// Notes what would cost something to put into words.
-    pub fn note_text(&mut self, key: &'static str, value: impl fmt::Display) {
-        if self.0.is_some() {
-            self.note(key, value.to_string());
-        }
-    }
-
-    /// Notes that it did not go well.
-    pub fn fail(&mut self) {
-        if let Some(active) = &mut self.0 {
-            active.failed = true;
-        }
-    }
-
-    /// The future, with this span as the current one.
-    pub fn within<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
-        match &self.0 {
-            Some(active) => Either::Left(CURRENT.scope(active.context(), future)),
-            None => Either::Right(future),
-        }
-    }
-}
-
-impl Drop for Span {
-    fn drop(&mut self) {
-        if let Some(active) = self.0.take() {
-            let end = active.start + active.started.elapsed();
-            let tracer = active.tracer.clone();
-            tracer.send(active.end(end));
-        }
-    }
-}
-
-/// Value of a span's attribute.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
-    /// A string attribute.
-    Text(String),
-    /// An integer attribute.
-    Number(i64),
-}
-
-impl From<String> for Value {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-impl From<u16> for Value {
-    fn from(number: u16) -> Self {
-        Self::Number(number.into())
-    }
-}
-
-#[derive(Debug)]
-struct Active {
-    tracer: Tracer,
+/// Position of a span in a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Position {
     trace: u128,
     id: u64,
     parent: Option<u64>,
+}
+
+impl Position {
+    /// The position of a child.
+    fn below(self) -> Self {
+        Self {
+            trace: self.trace,
+            id: random_span(),
+            parent: Some(self.id),
+        }
+    }
+}
+
+/// A span that has begun.
+#[derive(Debug)]
+struct Active {
+    exporter: Arc<Exporter>,
+    position: Position,
     name: String,
     kind: Kind,
     start: SystemTime,
@@ -329,27 +185,25 @@ struct Active {
 }
 
 impl Active {
-    fn context(&self) -> Context {
-        Context {
-            tracer: self.tracer.clone(),
-            trace: self.trace,
-            span: self.id,
-        }
-    }
-
-    fn end(self, end: SystemTime) -> Ended {
-        Ended {
-            trace: self.trace,
-            id: self.id,
-            parent: self.parent,
+    fn end(self) {
+        let ended = Ended {
+            position: self.position,
             name: self.name,
             kind: self.kind,
             start: self.start,
-            end,
+            end: self.start + self.started.elapsed(),
             attributes: self.attributes,
             failed: self.failed,
-        }
+        };
+        self.exporter.send(ended);
     }
+}
+
+/// Value of a span's attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Value {
+    Text(String),
+    Number(i64),
 }
 
 /// Side of a call that a span describes.
@@ -362,9 +216,7 @@ enum Kind {
 /// A span that is over.
 #[derive(Debug)]
 struct Ended {
-    trace: u128,
-    id: u64,
-    parent: Option<u64>,
+    position: Position,
     name: String,
     kind: Kind,
     start: SystemTime,

@@ -65,12 +65,11 @@ impl Traces {
             .timeout(EXPORT_TIMEOUT)
             .build()
             .map_err(|error| CliError::failure(TracesError::Setup(error)))?;
-        let (tracer, outbox) = trace::tracer(TraceOptions {
+        let outbox = trace::start(&TraceOptions {
             service: config.service_name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             sample: config.sample,
         });
-        trace::install(tracer);
         let stop = CancellationToken::new();
         let sending = outbox.run(stop.clone(), move |batch| {
             deliver(client.clone(), url.clone(), batch)

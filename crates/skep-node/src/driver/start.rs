@@ -4,6 +4,7 @@ use skep_isolation::{LaunchError, LaunchRequest, Launched, RestoreRequest, Resto
 use skep_telemetry::{Chain, trace};
 use skep_types::{AccessToken, ExecutionId, Redacted, SandboxSpec};
 use skep_wire::agent::AgentConfig;
+use tracing::debug_span;
 
 use super::Driver;
 
@@ -21,7 +22,7 @@ impl Driver {
             let config = agent_config(spec, spare.control_token.reveal());
             let address = spare.launched.address();
             let configuring = self.node.agents.configure(address, &config);
-            match trace::step("configure spare", configuring).await {
+            match trace::step(debug_span!("configure spare"), configuring).await {
                 Ok(()) => {
                     return Ok(Started {
                         launched: spare.launched,
@@ -63,7 +64,7 @@ impl Driver {
                 }
             }
         };
-        let launched = trace::step("launch", launching).await?;
+        let launched = trace::step(debug_span!("launch"), launching).await?;
         Ok(Started {
             launched,
             execution,

@@ -10,11 +10,12 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, Version};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use skep_telemetry::trace;
+use skep_telemetry::trace::{self, EndOnDrop};
 use skep_types::Authenticated;
 use skep_wire::agent::AGENT_PORT;
 use skep_wire::headers::ACCESS_TOKEN;
 use tower::ServiceExt as _;
+use tracing::{Instrument as _, Span};
 
 use crate::client::admission::{Credentials, TooManyRequests};
 use crate::client::connection::{ClientConnection, Decision, RequestGuard};
@@ -116,22 +117,24 @@ async fn serve(
         route,
         shared,
     };
-    let mut span = exchange.span(kind, &parts);
+    let span = exchange.span(kind, &parts);
+    // The request is over when the last byte of its answer is, or when there is none.
+    let ending = EndOnDrop(span.clone());
     let request = Request::from_parts(parts, body);
-    match span.within(exchange.run(request)).await {
+    match exchange.run(request).instrument(span.clone()).await {
         Ok(response) => {
             let metrics = &exchange.shared.metrics;
             metrics.answered(kind, exchange.arrived.elapsed());
-            note_status(&mut span, &response);
-            Ok(response.map(|source| ClientBody::new(source, serving).traced(span)))
+            note_status(&span, &response);
+            Ok(response.map(|source| ClientBody::new(source, serving).ending(ending)))
         }
         Err(Failure::Refused(refusal)) => {
             let response = refused(&exchange.shared, &refusal, &format, serving);
-            note_status(&mut span, &response);
+            note_status(&span, &response);
             Ok(response)
         }
         Err(Failure::Cut(cut)) => {
-            span.fail();
+            trace::fail(&span);
             Err(exchange.cut(cut))
         }
     }
@@ -154,10 +157,10 @@ async fn answer_by_api(
     Ok(response.map(|body| ClientBody::new(Source::Api(body), serving)))
 }
 
-fn note_status<B>(span: &mut trace::Span, response: &Response<B>) {
-    span.note("http.response.status_code", response.status().as_u16());
+fn note_status<B>(span: &Span, response: &Response<B>) {
+    span.record("http.response.status_code", response.status().as_u16());
     if response.status().is_server_error() {
-        span.fail();
+        trace::fail(span);
     }
 }
 

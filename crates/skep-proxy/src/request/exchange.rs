@@ -10,6 +10,8 @@ use hyper::client::conn::TrySendError;
 use skep_telemetry::{Chain, trace};
 use skep_wire::agent::AGENT_PORT;
 use skep_wire::headers::REQUEST_NAME;
+use tracing::field::Empty;
+use tracing::{Span, debug_span};
 
 use crate::client::admission::Credentials;
 use crate::client::connection::{ClientConnection, Dependence, RequestGuard};
@@ -71,7 +73,7 @@ impl Exchange {
         }
         let upstreams = &self.shared.upstreams;
         let acquiring = upstreams.acquire(&self.route, self.target.port);
-        let pooled = self.reached(trace::step("connect", acquiring).await)?;
+        let pooled = self.reached(trace::step(debug_span!("connect"), acquiring).await)?;
         // Not before there is a connection: dropped, it tells the interpreter to stop a request,
         // which must have got there.
         let mut hangup = Hangup::watch(&self.shared, &self.route, self.target.port);
@@ -98,7 +100,7 @@ impl Exchange {
 
     /// The request as whoever wants traces sees it. Paths of our own services are told; those of
     /// others may hold secrets. Only a caller with a token decides whether it is recorded.
-    pub(crate) fn span(&self, kind: RequestKind, parts: &Parts) -> trace::Span {
+    pub(crate) fn span(&self, kind: RequestKind, parts: &Parts) -> Span {
         let name = match kind {
             RequestKind::Execute => "execute",
             RequestKind::Other => "proxy",
@@ -108,14 +110,18 @@ impl Exchange {
             .get("traceparent")
             .filter(|_| self.shown == Credentials::Token)
             .and_then(|value| value.to_str().ok());
-        let mut span = trace::request(|| name.to_owned(), caller);
-        span.note_text("skep.sandbox.id", &self.route.id);
-        span.note("skep.sandbox.port", self.target.port);
-        span.note("http.request.method", parts.method.as_str());
-        if [AGENT_PORT, INTERPRETER_PORT].contains(&self.target.port) {
-            span.note("url.path", parts.uri.path());
-        }
-        span
+        let ours = [AGENT_PORT, INTERPRETER_PORT].contains(&self.target.port);
+        debug_span!(
+            "proxy",
+            otel.name = name,
+            otel.kind = "server",
+            traceparent = caller,
+            skep.sandbox.id = %self.route.id,
+            skep.sandbox.port = self.target.port,
+            http.request.method = parts.method.as_str(),
+            url.path = ours.then(|| parts.uri.path()),
+            http.response.status_code = Empty,
+        )
     }
 
     /// Notes that the client is cut off, and with what.

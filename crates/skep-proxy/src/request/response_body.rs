@@ -8,7 +8,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
-use skep_telemetry::trace::Span;
+use skep_telemetry::trace::EndOnDrop;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::client::connection::{Dependence, RequestGuard};
@@ -45,8 +45,8 @@ pub(crate) struct ClientBody {
     serving: RequestGuard,
     /// True while the client has yet to make room for the last frame.
     untaken: bool,
-    /// Ends with the body, so that it tells how long the whole answer took.
-    span: Option<Span>,
+    /// Ends the span of the request with the body, so that it tells how long the whole answer took.
+    ending: Option<EndOnDrop>,
 }
 
 pub(crate) enum Source {
@@ -61,13 +61,13 @@ impl ClientBody {
             source,
             serving,
             untaken: false,
-            span: None,
+            ending: None,
         }
     }
 
-    /// Keeps the span of the request until the answer has ended.
-    pub(crate) fn traced(mut self, span: Span) -> Self {
-        self.span = Some(span);
+    /// Ends the span of the request with the answer.
+    pub(crate) fn ending(mut self, ending: EndOnDrop) -> Self {
+        self.ending = Some(ending);
         self
     }
 

@@ -41,9 +41,9 @@ struct Message {
 
 impl Message {
     fn span(&mut self, span: &Ended) {
-        self.field(1, &span.trace.to_be_bytes());
-        self.field(2, &span.id.to_be_bytes());
-        if let Some(parent) = span.parent {
+        self.field(1, &span.position.trace.to_be_bytes());
+        self.field(2, &span.position.id.to_be_bytes());
+        if let Some(parent) = span.position.parent {
             self.field(4, &parent.to_be_bytes());
         }
         self.text(5, &span.name);

@@ -15,7 +15,7 @@ const BATCH: usize = 512;
 /// Time that the first span of a batch waits for others.
 const LINGER: Duration = Duration::from_secs(1);
 /// Time limit for the last spans of a server that stops.
-const FAREWELL: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Collects ended spans and has them sent.
 #[derive(Debug)]
@@ -37,8 +37,8 @@ impl Outbox {
             ended,
             metrics,
             resource: [
-                ("service.name", options.service.clone().into()),
-                ("service.version", options.version.clone().into()),
+                ("service.name", Value::Text(options.service.clone())),
+                ("service.version", Value::Text(options.version.clone())),
             ],
             is_failing: false,
         }
@@ -80,7 +80,7 @@ impl Outbox {
         }
         if !batch.is_empty() {
             let last = self.send(&batch, &deliver);
-            if tokio::time::timeout(FAREWELL, last).await.is_err() {
+            if tokio::time::timeout(SHUTDOWN_TIMEOUT, last).await.is_err() {
                 tracing::warn!(
                     spans = batch.len(),
                     "trace export timed out at shutdown, spans dropped"

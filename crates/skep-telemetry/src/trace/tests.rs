@@ -1,16 +1,34 @@
+use std::time::Duration;
+
 use tokio_util::sync::CancellationToken;
+use tracing::field::Empty;
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::DefaultGuard;
+use tracing::{Instrument as _, Span, Subscriber as _, debug_span};
+use tracing_subscriber::Registry;
+use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::*;
 
-fn recorded(sample: f64) -> (Tracer, mpsc::Receiver<Ended>) {
+/// Exports to `exporter` until the guard is dropped.
+fn export(exporter: Exporter) -> DefaultGuard {
+    let exporter = Box::leak(Box::new(OnceLock::from(Arc::new(exporter))));
+    tracing::subscriber::set_default(Registry::default().with(layer::layer_to(exporter)))
+}
+
+fn recorded(sample: f64) -> (DefaultGuard, mpsc::Receiver<Ended>, Arc<TraceMetrics>) {
     let (queue, ended) = mpsc::channel(16);
-    let inner = Inner {
+    let metrics = Arc::new(TraceMetrics::default());
+    let guard = export(Exporter {
         queue,
         sampled_below: threshold(sample),
-        metrics: Arc::default(),
-    };
-    let inner = Arc::new(inner);
-    (Tracer { inner }, ended)
+        metrics: Arc::clone(&metrics),
+    });
+    (guard, ended, metrics)
+}
+
+fn request(name: &str) -> Span {
+    debug_span!("request", otel.kind = "server", otel.name = name)
 }
 
 fn drain(ended: &mut mpsc::Receiver<Ended>) -> Vec<Ended> {
@@ -23,19 +41,20 @@ fn drain(ended: &mut mpsc::Receiver<Ended>) -> Vec<Ended> {
     reason = "the task is to outlive what started it"
 )]
 async fn children_know_their_parent_across_tasks_and_a_task_that_lives_on_holds_nothing_open() {
-    let (tracer, mut ended) = recorded(1.0);
+    let (_guard, mut ended, _) = recorded(1.0);
     let (go, wait) = tokio::sync::oneshot::channel::<()>();
-    let mut request = tracer.request("request", None);
-    request.note("status", 200_u16);
-    let spawned = request
-        .within(async {
-            crate::spawn("child", async {
-                drop(child("first"));
-                wait.await.expect("the test says go");
-                drop(child("late"));
-            })
+    let span = debug_span!("request", otel.kind = "server", status = Empty, port = 80);
+    let request = EndOnDrop(span.clone());
+    span.record("status", 200_u16);
+    let spawned = async {
+        crate::spawn("child", async {
+            drop(debug_span!("first"));
+            wait.await.expect("the test says go");
+            drop(debug_span!("late"));
         })
-        .await;
+    }
+    .instrument(span)
+    .await;
     drop(request);
     skep_testkit::wait_until(Duration::from_secs(5), async || match ended.len() {
         2 => Ok(()),
@@ -48,52 +67,88 @@ async fn children_know_their_parent_across_tasks_and_a_task_that_lives_on_holds_
     let spans = drain(&mut ended);
     let find = |name: &str| spans.iter().find(|span| span.name == name).unwrap();
     let request = find("request");
-    assert_eq!(request.parent, None);
-    assert_eq!(request.attributes, [("status", Value::Number(200))]);
+    assert_eq!(request.position.parent, None);
+    assert_eq!(request.kind, Kind::Server);
+    assert_eq!(
+        request.attributes,
+        [("port", Value::Number(80)), ("status", Value::Number(200))]
+    );
     for name in ["first", "late"] {
         let child = find(name);
-        assert_eq!(child.parent, Some(request.id), "{name}");
-        assert_eq!(child.trace, request.trace, "{name}");
+        assert_eq!(child.position.parent, Some(request.position.id), "{name}");
+        assert_eq!(child.position.trace, request.position.trace, "{name}");
         assert!(child.start >= request.start && child.end >= child.start);
     }
 }
 
 #[tokio::test]
-async fn a_step_fails_with_its_work_and_one_that_is_over_keeps_its_times() {
-    let (tracer, mut ended) = recorded(1.0);
-    let request = tracer.request("request", None);
-    let began = Instant::now();
-    let result: Result<(), &str> = request
-        .within(async {
-            completed("over", began, Duration::from_millis(5));
-            step("failing", async { Err("no") }).await
-        })
-        .await;
+async fn a_step_fails_with_its_work_and_goes_on_in_a_blocking_thread() {
+    let (_guard, mut ended, _) = recorded(1.0);
+    let result: Result<(), &str> = async {
+        let current = Span::current();
+        let dispatch = tracing::dispatcher::get_default(Clone::clone);
+        let blocking = tokio::task::spawn_blocking(move || {
+            tracing::dispatcher::with_default(&dispatch, || {
+                current.in_scope(|| debug_span!("blocking").in_scope(|| ()));
+            });
+        });
+        blocking.await.unwrap();
+        step(debug_span!("failing"), async { Err("no") }).await
+    }
+    .instrument(request("request"))
+    .await;
     assert_eq!(result, Err("no"));
     let spans = drain(&mut ended);
-    let took = spans[0].end.duration_since(spans[0].start).unwrap();
+    let told: Vec<_> = (spans.iter())
+        .map(|span| (span.name.as_str(), span.failed))
+        .collect();
     assert_eq!(
-        (spans[0].name.as_str(), took),
-        ("over", Duration::from_millis(5))
+        told,
+        [("blocking", false), ("failing", true), ("request", false)]
     );
-    assert!(!spans[0].failed && spans[1].failed);
+    let parents: Vec<_> = spans.iter().map(|span| span.position.parent).collect();
+    let root = Some(spans[2].position.id);
+    assert_eq!(parents, [root, root, None]);
 }
 
-#[tokio::test]
-async fn a_caller_decides_whether_its_trace_is_recorded() {
-    let (tracer, mut ended) = recorded(0.0);
-    let parent = |flags: &str| {
-        let header = format!("00-{:032x}-{:016x}-{flags}", 7, 9);
-        Parent::from_header(&header)
+#[test]
+fn a_caller_decides_whether_its_trace_is_recorded() {
+    let (_guard, mut ended, _) = recorded(0.0);
+    let request = |name: &str, flags: Option<&str>| {
+        let header = flags.map(|flags| format!("00-{:032x}-{:016x}-{flags}", 7, 9));
+        debug_span!(
+            "request",
+            otel.kind = "server",
+            otel.name = name,
+            traceparent = header,
+        )
+        .in_scope(|| drop(debug_span!("child")));
     };
-    drop(tracer.request("wanted", parent("01")));
-    drop(tracer.request("unwanted", parent("00")));
-    drop(tracer.request("nobody asked", None));
+    request("wanted", Some("01"));
+    request("unwanted", Some("00"));
+    request("nobody asked", None);
     let spans = drain(&mut ended);
     let told: Vec<_> = (spans.iter())
-        .map(|span| (span.name.as_str(), span.trace, span.parent))
+        .map(|span| (span.name.as_str(), span.position.trace))
         .collect();
-    assert_eq!(told, [("wanted", 7, Some(9))]);
+    assert_eq!(told, [("child", 7), ("wanted", 7)]);
+    assert_eq!(spans[1].position.parent, Some(9));
+}
+
+#[test]
+fn a_span_outside_of_requests_or_for_log_lines_is_not_recorded() {
+    let (_guard, mut ended, _) = recorded(1.0);
+    tracing::info_span!("sandbox", otel.kind = "server").in_scope(|| drop(debug_span!("child")));
+    assert!(drain(&mut ended).is_empty());
+}
+
+#[test]
+fn nobody_wants_spans_before_the_start() {
+    let nothing = Box::leak(Box::new(OnceLock::new()));
+    let subscriber = Registry::default().with(layer::layer_to(nothing));
+    let metadata = debug_span!("request").metadata().unwrap();
+    assert!(subscriber.register_callsite(metadata).is_never());
+    assert_eq!(subscriber.max_level_hint(), Some(LevelFilter::OFF));
 }
 
 #[test]
@@ -104,23 +159,25 @@ fn a_part_of_all_traces_is_that_part() {
     assert_eq!(threshold(f64::NAN), 0);
 }
 
-#[tokio::test]
-async fn nobody_waits_for_a_full_queue() {
-    let (tracer, ended) = recorded(1.0);
+#[test]
+fn nobody_waits_for_a_full_queue() {
+    let (_guard, ended, metrics) = recorded(1.0);
     for _ in 0..20 {
-        drop(tracer.request("request", None));
+        drop(request("request"));
     }
     assert_eq!(ended.len(), 16);
-    assert_eq!(tracer.inner.metrics.overflowed.get(), 4);
+    assert_eq!(metrics.overflowed.get(), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn batches_are_delivered_lost_when_refused_and_the_last_one_goes_at_the_end() {
-    let (tracer, outbox) = tracer(TraceOptions {
+    let (exporter, outbox) = Exporter::new(&TraceOptions {
         service: "skep".into(),
         version: "1".into(),
         sample: 1.0,
     });
+    let metrics = Arc::clone(&exporter.metrics);
+    let _guard = export(exporter);
     let stop = CancellationToken::new();
     let (sender, mut batches) = mpsc::channel(16);
     let running = crate::spawn(
@@ -136,15 +193,14 @@ async fn batches_are_delivered_lost_when_refused_and_the_last_one_goes_at_the_en
         }),
     );
     for name in ["a", "b", "refuse!"] {
-        drop(tracer.request(name, None));
+        drop(request(name));
     }
     batches.recv().await.unwrap();
-    drop(tracer.request("c", None));
+    drop(request("c"));
     batches.recv().await.unwrap();
-    drop(tracer.request("d", None));
+    drop(request("d"));
     stop.cancel();
     running.await.unwrap().unwrap();
     batches.recv().await.unwrap();
-    let metrics = &tracer.inner.metrics;
     assert_eq!((metrics.sent.get(), metrics.undelivered.get()), (2, 3));
 }
