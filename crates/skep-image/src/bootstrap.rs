@@ -76,57 +76,8 @@ impl Bootstrap for Mmdebstrap {
         scratch: &Path,
         surroundings: Surroundings<'_>,
     ) -> Result<(), StepError> {
-        if let Some(sources) = host.apt().sources_for(&origin.suite) {
-            write_file(&scratch.join("sources.list"), sources.as_bytes())?;
-        }
-        let bundle = match host.ca_bundle() {
-            Some(pem) => {
-                let path = scratch.join("ca.crt");
-                write_file(&path, pem.as_bytes())?;
-                Some(path)
-            }
-            None => None,
-        };
-        let settings = host.apt().configuration(bundle.as_deref());
-        write_file(&scratch.join("apt.conf"), settings.as_bytes())?;
-        let hooks = [("enter", ENTER), ("leave", LEAVE)].map(|(name, text)| {
-            let path = scratch.join(name);
-            write_program(&path, text).map(|()| path)
-        });
-        let [enter, leave] = hooks;
-
-        let program = find_program("mmdebstrap")?;
-        let mut command = Command::new("setpriv");
-        command
-            .args(TIED)
-            .arg(program)
-            .args([
-                "--mode=root",
-                "--variant=minbase",
-                "--format=directory",
-                "--verbose",
-            ])
-            // Scripts of packages run with this environment, so the server's own stays out.
-            .env_clear()
-            .env("PATH", PATH)
-            .env("LC_ALL", "C.UTF-8")
-            .env("SKEP_SCRATCH", scratch)
-            // What a killed bootstrap leaves there goes with the unfinished layer.
-            .env("TMPDIR", scratch)
-            .envs(host.proxy_env().iter().map(|(name, value)| (name, value)))
-            .arg(joined("--setup-hook=", &enter?))
-            .arg(joined("--customize-hook=", &leave?));
-        if !origin.packages.is_empty() {
-            command.arg(format!("--include={}", origin.packages.join(",")));
-        }
-        for pattern in &origin.without {
-            command.arg(format!("--dpkgopt=path-exclude={pattern}"));
-        }
-        for pattern in &origin.keep {
-            command.arg(format!("--dpkgopt=path-include={pattern}"));
-        }
-        command.arg(&origin.suite).arg(root);
-
+        write_settings(origin, host, scratch)?;
+        let command = command(origin, host, root, scratch)?;
         let (status, stopped) = run_lines(command, surroundings.cancel, surroundings.output)
             .map_err(StepError::system("start `setpriv`"))?;
         match stopped {
@@ -137,8 +88,69 @@ impl Bootstrap for Mmdebstrap {
     }
 }
 
+/// Writes the host's package settings where the hooks find them.
+fn write_settings(
+    origin: &DebianOrigin,
+    host: &PackageSettings,
+    scratch: &Path,
+) -> Result<(), StepError> {
+    if let Some(sources) = host.apt().sources_for(&origin.suite) {
+        write_file(&scratch.join("sources.list"), sources.as_bytes())?;
+    }
+    let bundle = host.ca_bundle().map(|pem| (scratch.join("ca.crt"), pem));
+    if let Some((path, pem)) = &bundle {
+        write_file(path, pem.as_bytes())?;
+    }
+    let bundle_path = bundle.as_ref().map(|(path, _)| path.as_path());
+    let settings = host.apt().configuration(bundle_path);
+    write_file(&scratch.join("apt.conf"), settings.as_bytes())
+}
+
+fn command(
+    origin: &DebianOrigin,
+    host: &PackageSettings,
+    root: &Path,
+    scratch: &Path,
+) -> Result<Command, StepError> {
+    let (enter, leave) = (scratch.join("enter"), scratch.join("leave"));
+    write_program(&enter, ENTER)?;
+    write_program(&leave, LEAVE)?;
+    let mut command = Command::new("setpriv");
+    command
+        .args(TIED)
+        .arg(find_program("mmdebstrap")?)
+        .args([
+            "--mode=root",
+            "--variant=minbase",
+            "--format=directory",
+            "--verbose",
+        ])
+        // Scripts of packages run with this environment, so the server's own stays out.
+        .env_clear()
+        .env("PATH", PATH)
+        .env("LC_ALL", "C.UTF-8")
+        .env("SKEP_SCRATCH", scratch)
+        // What a killed bootstrap leaves there goes with the unfinished layer.
+        .env("TMPDIR", scratch)
+        .envs(host.proxy_env().iter().map(|(name, value)| (name, value)))
+        .arg(joined("--setup-hook=", &enter))
+        .arg(joined("--customize-hook=", &leave));
+    if !origin.packages.is_empty() {
+        command.arg(format!("--include={}", origin.packages.join(",")));
+    }
+    let without = origin.without.iter().map(|pattern| ("exclude", pattern));
+    let keep = origin.keep.iter().map(|pattern| ("include", pattern));
+    for (word, pattern) in without.chain(keep) {
+        command.arg(format!("--dpkgopt=path-{word}={pattern}"));
+    }
+    command.arg(&origin.suite).arg(root);
+    Ok(command)
+}
+
 fn find_program(name: &'static str) -> Result<PathBuf, StepError> {
-    let mut places = PATH.split(':').map(|folder| Path::new(folder).join(name));
+    let mut places = PATH
+        .split(':')
+        .map(|directory| Path::new(directory).join(name));
     places
         .find(|path| path.is_file())
         .ok_or(StepError::ProgramMissing {

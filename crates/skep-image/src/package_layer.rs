@@ -69,15 +69,15 @@ pub(crate) fn read_through(layers: &[PathBuf], path: &str) -> Option<String> {
 
 fn add_file(root: &Path, layers: &[PathBuf], path: &str, content: &str) -> io::Result<()> {
     let path = Path::new(path.trim_start_matches('/'));
-    let folders: Vec<_> = path.ancestors().skip(1).collect();
-    for folder in folders.into_iter().rev() {
-        let own = root.join(folder);
+    let directories: Vec<_> = path.ancestors().skip(1).collect();
+    for directory in directories.into_iter().rev() {
+        let own = root.join(directory);
         fs::create_dir_all(&own)?;
         // A directory of the highest layer decides who may do what in it, so it must be as it was.
         let below = layers
             .iter()
             .rev()
-            .find_map(|layer| layer.join(folder).symlink_metadata().ok());
+            .find_map(|layer| layer.join(directory).symlink_metadata().ok());
         let (mode, user, group) = below.map_or((0o755, 0, 0), |below| {
             (below.permissions().mode(), below.uid(), below.gid())
         });

@@ -132,8 +132,8 @@ pub trait StepRunner {
 /// Writes a file for a step to find.
 pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<(), StepError> {
     let write = || -> io::Result<()> {
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory)?;
         }
         std::fs::write(path, content)
     };

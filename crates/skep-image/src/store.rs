@@ -185,8 +185,9 @@ impl Store {
         fs::write(&path, text).map_err(StoreError::files("write", &path))?;
         // The rename must not reach the disk before the files do, or a power cut would leave a
         // layer that looks complete.
-        let folder = fs::File::open(&draft.dir).map_err(StoreError::files("open", &draft.dir))?;
-        rustix::fs::syncfs(&folder)
+        let directory =
+            fs::File::open(&draft.dir).map_err(StoreError::files("open", &draft.dir))?;
+        rustix::fs::syncfs(&directory)
             .map_err(|error| StoreError::files("write to disk", &draft.dir)(error.into()))?;
         let target = self.dir.join("layers").join(draft.key.to_string());
         fs::rename(&draft.dir, &target).map_err(StoreError::files("put in place", &target))?;
@@ -252,8 +253,8 @@ impl Store {
         fs::rename(&draft, path).map_err(StoreError::files("put in place", path))
     }
 
-    pub(crate) fn names_in(&self, folder: &str) -> Result<Vec<String>, StoreError> {
-        let path = self.dir.join(folder);
+    pub(crate) fn names_in(&self, directory: &str) -> Result<Vec<String>, StoreError> {
+        let path = self.dir.join(directory);
         let mut names = Vec::new();
         for entry in fs::read_dir(&path).map_err(StoreError::files("list", &path))? {
             let entry = entry.map_err(StoreError::files("list", &path))?;

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use super::RecipeSource;
 
 macro_rules! recipes {
-    ($($folder:literal: [$($file:literal),* $(,)?]),* $(,)?) => {
+    ($($directory:literal: [$($file:literal),* $(,)?]),* $(,)?) => {
         &[$((
-            $folder,
-            include_str!(concat!("../../../../templates/", $folder, "/recipe.toml")),
+            $directory,
+            include_str!(concat!("../../../../templates/", $directory, "/recipe.toml")),
             &[$((
                 $file,
-                include_bytes!(concat!("../../../../templates/", $folder, "/", $file)),
+                include_bytes!(concat!("../../../../templates/", $directory, "/", $file)),
             )),*],
         )),*]
     };
@@ -88,8 +88,8 @@ mod tests {
     use crate::Recipe;
     use crate::recipe::Step;
 
-    fn files_below(folder: &Path, prefix: &str, found: &mut Vec<String>) {
-        for entry in std::fs::read_dir(folder).unwrap() {
+    fn files_below(directory: &Path, prefix: &str, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(directory).unwrap() {
             let entry = entry.unwrap();
             let name = format!("{prefix}{}", entry.file_name().to_str().unwrap());
             if entry.file_type().unwrap().is_dir() {
@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn every_file_in_the_templates_folder_is_carried_along() {
         let mut on_disk = Vec::new();
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../templates");
-        files_below(&folder, "", &mut on_disk);
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../templates");
+        files_below(&directory, "", &mut on_disk);
         on_disk.sort();
         let mut embedded: Vec<String> = RECIPES
             .iter()

@@ -218,15 +218,42 @@ fn read_origin(from: From) -> Result<Origin, RecipeError> {
     }
 }
 
+const STEP_KINDS: &str = "`run`, `copy`, `env`, `user` and `workdir`";
+
 fn read_step(
     number: usize,
     step: StepDocument,
     source: &RecipeSource,
 ) -> Result<Step, RecipeError> {
-    const KINDS: &str = "`run`, `copy`, `env`, `user` and `workdir`";
     let place = format!("step {number}");
-    let refuse = |problem: String, hint: &str| meaning(place.clone(), problem, hint);
+    let refuse = |problem: &str, hint: String| Err(meaning(place.clone(), problem, &hint));
+    check_companions(&place, &step)?;
+    let (title, action) = match (step.run, step.copy, step.env, step.user, step.workdir) {
+        (Some(script), None, None, None, None) => read_run(&place, script, step.run_as)?,
+        (None, Some(from), None, None, None) => {
+            let target = (step.to, step.owner, step.mode);
+            read_copy(&place, &from, target, source)?
+        }
+        (None, None, Some(env), None, None) => read_env(&place, env)?,
+        (None, None, None, Some(user), None) => read_user(&place, user)?,
+        (None, None, None, None, Some(path)) => read_workdir(&place, path)?,
+        (None, None, None, None, None) => {
+            return refuse("does nothing", format!("write one of {STEP_KINDS}"));
+        }
+        _ => {
+            let hint =
+                format!("write only one of {STEP_KINDS} and make the others steps of their own");
+            return refuse("does several things", hint);
+        }
+    };
+    Ok(Step {
+        title: step.title.unwrap_or(title),
+        action,
+    })
+}
 
+/// Refuses keys that say something about an action that the step does not have.
+fn check_companions(place: &str, step: &StepDocument) -> Result<(), RecipeError> {
     let copy_keys = [
         ("to", &step.to),
         ("owner", &step.owner),
@@ -235,99 +262,101 @@ fn read_step(
     if step.copy.is_none()
         && let Some((key, _)) = copy_keys.into_iter().find(|(_, value)| value.is_some())
     {
-        return Err(refuse(
+        return Err(meaning(
+            place,
             format!("has `{key}` without `copy`"),
             "`to`, `owner` and `mode` say how files are copied",
         ));
     }
     if step.run.is_none() && step.run_as.is_some() {
-        return Err(refuse(
-            "has `as` without `run`".to_owned(),
+        return Err(meaning(
+            place,
+            "has `as` without `run`",
             "`as` says who runs a script; `user` changes it for all following steps",
         ));
     }
-    let (title, action) = match (step.run, step.copy, step.env, step.user, step.workdir) {
-        (Some(script), None, None, None, None) => {
-            let title = script.trim().lines().next().unwrap_or_default().to_owned();
-            if title.is_empty() {
-                return Err(refuse("runs nothing".to_owned(), "write a script"));
-            }
-            if let Some(user) = step.run_as.as_deref().filter(|user| !is_user(user)) {
-                return Err(refuse(
-                    format!("cannot run as `{user}`"),
-                    "write the name of a user of the template",
-                ));
-            }
-            let user = step.run_as;
-            (title, Action::Run { script, user })
-        }
-        (None, Some(from), None, None, None) => {
-            let to = step.to.ok_or_else(|| {
-                refuse(
-                    format!("copies `{from}` nowhere"),
-                    "add `to = \"/where/it/goes\"`",
-                )
-            })?;
-            let title = format!("copy {from} to {to}");
-            let owner = step.owner.unwrap_or_else(|| "root:root".to_owned());
-            let mode = step.mode.unwrap_or_else(|| "0644".to_owned());
-            check_copy(&place, &to, &owner, &mode)?;
-            let files = beside(source, &from, &to);
-            if files.is_empty() {
-                return Err(refuse(
-                    format!("copies `{from}`, which is not beside the recipe"),
-                    "write a path relative to the recipe's folder",
-                ));
-            }
-            (title, Action::Copy { files, owner, mode })
-        }
-        (None, None, Some(env), None, None) => {
-            if let Some(name) = env.keys().find(|name| !is_variable(name)) {
-                return Err(refuse(
-                    format!("sets `{name}`, which is not a variable name"),
-                    "use letters, digits and `_`",
-                ));
-            }
-            (
-                "set the environment".to_owned(),
-                Action::Env(env.into_iter().collect()),
-            )
-        }
-        (None, None, None, Some(user), None) => {
-            if !is_user(&user) {
-                return Err(refuse(
-                    format!("cannot continue as `{user}`"),
-                    "write the name of a user of the template",
-                ));
-            }
-            (format!("continue as {user}"), Action::User(user))
-        }
-        (None, None, None, None, Some(path)) => {
-            if !is_absolute(&path) {
-                return Err(refuse(
-                    format!("cannot continue in `{path}`"),
-                    "write an absolute path without `..`",
-                ));
-            }
-            (format!("continue in {path}"), Action::Workdir(path))
-        }
-        (None, None, None, None, None) => {
-            return Err(refuse(
-                "does nothing".to_owned(),
-                &format!("write one of {KINDS}"),
-            ));
-        }
-        _ => {
-            return Err(refuse(
-                "does several things".to_owned(),
-                &format!("write only one of {KINDS} and make the others steps of their own"),
-            ));
-        }
-    };
-    Ok(Step {
-        title: step.title.unwrap_or(title),
-        action,
-    })
+    Ok(())
+}
+
+fn read_run(
+    place: &str,
+    script: String,
+    user: Option<String>,
+) -> Result<(String, Action), RecipeError> {
+    let title = script.trim().lines().next().unwrap_or_default().to_owned();
+    if title.is_empty() {
+        return Err(meaning(place, "runs nothing", "write a script"));
+    }
+    if let Some(user) = user.as_deref().filter(|user| !is_user(user)) {
+        return Err(meaning(
+            place,
+            format!("cannot run as `{user}`"),
+            "write the name of a user of the template",
+        ));
+    }
+    Ok((title, Action::Run { script, user }))
+}
+
+fn read_copy(
+    place: &str,
+    from: &str,
+    (to, owner, mode): (Option<String>, Option<String>, Option<String>),
+    source: &RecipeSource,
+) -> Result<(String, Action), RecipeError> {
+    let to = to.ok_or_else(|| {
+        meaning(
+            place,
+            format!("copies `{from}` nowhere"),
+            "add `to = \"/where/it/goes\"`",
+        )
+    })?;
+    let owner = owner.unwrap_or_else(|| "root:root".to_owned());
+    let mode = mode.unwrap_or_else(|| "0644".to_owned());
+    check_copy(place, &to, &owner, &mode)?;
+    let files = beside(source, from, &to);
+    if files.is_empty() {
+        return Err(meaning(
+            place,
+            format!("copies `{from}`, which is not beside the recipe"),
+            "write a path relative to the recipe's directory",
+        ));
+    }
+    let title = format!("copy {from} to {to}");
+    Ok((title, Action::Copy { files, owner, mode }))
+}
+
+fn read_env(place: &str, env: BTreeMap<String, String>) -> Result<(String, Action), RecipeError> {
+    if let Some(name) = env.keys().find(|name| !is_variable(name)) {
+        return Err(meaning(
+            place,
+            format!("sets `{name}`, which is not a variable name"),
+            "use letters, digits and `_`",
+        ));
+    }
+    let title = "set the environment".to_owned();
+    Ok((title, Action::Env(env.into_iter().collect())))
+}
+
+fn read_user(place: &str, user: String) -> Result<(String, Action), RecipeError> {
+    if !is_user(&user) {
+        return Err(meaning(
+            place,
+            format!("cannot continue as `{user}`"),
+            "write the name of a user of the template",
+        ));
+    }
+    Ok((format!("continue as {user}"), Action::User(user)))
+}
+
+fn read_workdir(place: &str, path: String) -> Result<(String, Action), RecipeError> {
+    if !is_absolute(&path) {
+        return Err(meaning(
+            place,
+            format!("cannot continue in `{path}`"),
+            "write an absolute path without `..`",
+        ));
+    }
+    Ok((format!("continue in {path}"), Action::Workdir(path)))
 }
 
 fn check_copy(place: &str, to: &str, owner: &str, mode: &str) -> Result<(), RecipeError> {
@@ -369,12 +398,12 @@ fn beside(
     if let Some(content) = source.files.get(from) {
         return vec![(to.to_owned(), content.clone())];
     }
-    let folder = format!("{}/", from.trim_end_matches('/'));
+    let directory = format!("{}/", from.trim_end_matches('/'));
     source
         .files
         .iter()
         .filter_map(|(path, content)| {
-            let below = path.strip_prefix(&folder)?;
+            let below = path.strip_prefix(&directory)?;
             let target = format!("{}/{below}", to.trim_end_matches('/'));
             Some((target, content.clone()))
         })

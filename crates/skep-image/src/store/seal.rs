@@ -16,32 +16,37 @@ use super::StoreError;
 /// again carries such a mark; without it the files of the removed one would come back.
 pub(super) fn seal(root: &Path) -> Result<u64, StoreError> {
     let mut bytes = 0;
-    let mut folders = vec![root.to_owned()];
-    while let Some(folder) = folders.pop() {
-        seal_folder(&folder)?;
-        for entry in fs::read_dir(&folder).map_err(StoreError::files("list", &folder))? {
-            let entry = entry.map_err(StoreError::files("list", &folder))?;
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        seal_directory(&directory)?;
+        for entry in fs::read_dir(&directory).map_err(StoreError::files("list", &directory))? {
+            let entry = entry.map_err(StoreError::files("list", &directory))?;
             let metadata = entry
                 .metadata()
                 .map_err(StoreError::files("look at", entry.path()))?;
             bytes += metadata.blocks() * 512;
             if metadata.is_dir() {
-                folders.push(entry.path());
+                directories.push(entry.path());
             }
         }
     }
     Ok(bytes)
 }
 
-fn seal_folder(folder: &PathBuf) -> Result<(), StoreError> {
-    if attribute(folder, "trusted.overlay.redirect")?.is_some() {
+fn seal_directory(directory: &PathBuf) -> Result<(), StoreError> {
+    if attribute(directory, "trusted.overlay.redirect")?.is_some() {
         return Err(StoreError::Redirect {
-            path: folder.clone(),
+            path: directory.clone(),
         });
     }
-    if let Some(value) = attribute(folder, "trusted.overlay.opaque")? {
-        lsetxattr(folder, "user.overlay.opaque", &value, XattrFlags::empty())
-            .map_err(|error| StoreError::files("mark", folder)(error.into()))?;
+    if let Some(value) = attribute(directory, "trusted.overlay.opaque")? {
+        lsetxattr(
+            directory,
+            "user.overlay.opaque",
+            &value,
+            XattrFlags::empty(),
+        )
+        .map_err(|error| StoreError::files("mark", directory)(error.into()))?;
     }
     Ok(())
 }
@@ -67,12 +72,18 @@ mod tests {
     #[test]
     fn an_opaque_folder_is_opaque_for_a_mount_in_a_user_namespace_too() {
         let layer = tempfile::tempdir().unwrap();
-        let folder = layer.path().join("a/b");
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("file"), [1; 5000]).unwrap();
-        lsetxattr(&folder, "trusted.overlay.opaque", b"y", XattrFlags::empty()).unwrap();
+        let directory = layer.path().join("a/b");
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("file"), [1; 5000]).unwrap();
+        lsetxattr(
+            &directory,
+            "trusted.overlay.opaque",
+            b"y",
+            XattrFlags::empty(),
+        )
+        .unwrap();
         assert!(seal(layer.path()).unwrap() >= 5000);
-        let mark = attribute(&folder, "user.overlay.opaque").unwrap();
+        let mark = attribute(&directory, "user.overlay.opaque").unwrap();
         assert_eq!(mark.as_deref(), Some(&b"y"[..]));
         assert_eq!(
             attribute(&layer.path().join("a"), "user.overlay.opaque").unwrap(),

@@ -69,7 +69,7 @@ fn shell(user: &str, script: &str) -> String {
     let catalog = Catalog::open(&cache_dir()).unwrap();
     let image = catalog.with_package_settings(&BASE, &host()).unwrap();
     let place = tempfile::tempdir().unwrap();
-    let folder = |name: &str| {
+    let directory = |name: &str| {
         let path = place.path().join(name);
         fs::create_dir(&path).unwrap();
         path
@@ -87,9 +87,9 @@ fn shell(user: &str, script: &str) -> String {
     ];
     let launch = StepLaunch {
         layers: image.layers.clone(),
-        upper: folder("upper"),
-        work: folder("work"),
-        staging: folder("staging"),
+        upper: directory("upper"),
+        work: directory("work"),
+        staging: directory("staging"),
         mounts: vec![Bind {
             source: "/etc/resolv.conf".into(),
             target: "/etc/resolv.conf".to_owned(),
@@ -190,8 +190,8 @@ fn a_debian_of_its_own_sources() {
         .layers
         .iter()
         .map(|layer| layer.join("var/lib/apt/lists"));
-    for folder in lists.filter(|folder| folder.exists()) {
-        let names: BTreeSet<_> = fs::read_dir(folder)
+    for directory in lists.filter(|directory| directory.exists()) {
+        let names: BTreeSet<_> = fs::read_dir(directory)
             .unwrap()
             .map(|entry| entry.unwrap().file_name())
             .collect();
@@ -224,13 +224,13 @@ fn marks_of_the_host() -> Vec<Vec<u8>> {
 fn nothing_of_the_host_is_in_a_layer() {
     let marks = marks_of_the_host();
     let mut searched = 0;
-    let mut folders = BASE.layers.clone();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
+    let mut directories = BASE.layers.clone();
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
             let entry = entry.unwrap();
             let kind = entry.file_type().unwrap();
             if kind.is_dir() {
-                folders.push(entry.path());
+                directories.push(entry.path());
             } else if kind.is_file() && entry.metadata().unwrap().len() < 1 << 20 {
                 searched += 1;
                 let content = fs::read(entry.path()).unwrap();

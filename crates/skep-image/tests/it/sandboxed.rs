@@ -17,7 +17,7 @@ fn the_template_works_for_users_that_own_nothing_on_the_host() {
                   rm -r /usr/local/lib/node_modules/npm; mkdir /usr/local/lib/node_modules/npm; \
                   ls /usr/local/lib/node_modules/npm; stat -c %U /etc/by-root ~/by-user /usr";
     let place = tempfile::tempdir().unwrap();
-    let folder = |name: &str| {
+    let directory = |name: &str| {
         let path = place.path().join(name);
         fs::create_dir(&path).unwrap();
         path
@@ -34,11 +34,11 @@ fn the_template_works_for_users_that_own_nothing_on_the_host() {
         script,
     ];
     let root = Root {
-        staging: folder("staging"),
+        staging: directory("staging"),
         layers: BASE.layers.clone(),
         top: Top::Directories {
-            upper: folder("upper"),
-            work: folder("work"),
+            upper: directory("upper"),
+            work: directory("work"),
         },
     };
     let program = Program::Path(arguments[0].to_owned());

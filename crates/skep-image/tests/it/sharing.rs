@@ -19,9 +19,9 @@ fn proxy() -> PackageSettings {
 fn sandboxes_get_the_host_settings_as_one_layer_on_top() {
     let mut workshop = Workshop::new();
     workshop.runner = FakeRunner::new(|launch| {
-        let folder = launch.upper.join("etc/xdg");
-        fs::create_dir_all(&folder).unwrap();
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o711)).unwrap();
+        let directory = launch.upper.join("etc/xdg");
+        fs::create_dir_all(&directory).unwrap();
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o711)).unwrap();
         Ok(())
     });
     let image = workshop
@@ -37,8 +37,8 @@ fn sandboxes_get_the_host_settings_as_one_layer_on_top() {
     let layer = &shared.layers[3];
     let pip = fs::read_to_string(layer.join("etc/xdg/pip/pip.conf")).unwrap();
     assert!(pip.starts_with("[global]\n"), "{pip}");
-    let folder = fs::metadata(layer.join("etc/xdg")).unwrap();
-    assert_eq!(folder.permissions().mode() & 0o777, 0o711);
+    let directory = fs::metadata(layer.join("etc/xdg")).unwrap();
+    assert_eq!(directory.permissions().mode() & 0o777, 0o711);
     let variable = (
         "http_proxy".to_owned(),
         "http://proxy.invalid:3128".to_owned(),

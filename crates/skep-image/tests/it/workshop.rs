@@ -100,8 +100,8 @@ impl Workshop {
     }
 
     /// The names in one of the store's directories.
-    pub(crate) fn names(&self, folder: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.dir.join(folder)).unwrap();
+    pub(crate) fn names(&self, directory: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.dir.join(directory)).unwrap();
         entries
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect()
