@@ -14,7 +14,6 @@
 mod buffers;
 mod client;
 mod config;
-mod exposition;
 mod fake;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -30,7 +29,7 @@ mod upstream;
 pub use client::listener::Listener;
 pub use config::ProxyConfig;
 pub use fake::FakeRoutes;
-pub use metrics::{Counter, Durations, Gauge, Metrics};
+pub use metrics::Metrics;
 pub use proxy::Proxy;
 pub use request::request_body::RequestBody;
 pub use routing::classify::{Destination, Misaddressed, NamedBy, Target, classify};

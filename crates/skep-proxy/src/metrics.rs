@@ -1,54 +1,53 @@
-//! The proxy's metrics. Everything it counts is declared here.
+//! The proxy's metrics: everything it counts, with its name for Prometheus.
 
 use std::time::Duration;
 
-pub use skep_telemetry::{Counter, Durations, Gauge};
-
-/// Metrics of the proxy since it started.
-#[derive(Debug, Default)]
-pub struct Metrics {
-    /// Client connections that are open.
-    pub connections_open: Gauge,
-    /// Client connections ever accepted.
-    pub connections_accepted: Counter,
-    /// Client connections turned away because the server had no room.
-    pub connections_refused_server: Counter,
-    /// Client connections turned away because their address had too many.
-    pub connections_refused_address: Counter,
-    /// Idle client connections without a key or token that made room for others.
-    pub connections_evicted: Counter,
-    /// Requests without a key or token that were refused because too many of them were served.
-    pub anonymous_refused: Counter,
-    /// Client connections closed because they were idle or too slow to say what they want.
-    pub connections_expired: Counter,
-    /// Client connections without a key or token that were cut because they did not read.
-    pub connections_stalled: Counter,
-    /// TLS handshakes that failed.
-    pub handshakes_failed: Counter,
-    /// Requests handed to the API.
-    pub api_requests: Counter,
-    /// Requests for sandboxes.
-    pub sandbox_requests: Counter,
-    /// Requests for sandboxes that are being served.
-    pub sandbox_requests_open: Gauge,
-    /// Requests the proxy answered itself, with an error.
-    pub refusals: Counter,
-    /// Connections made to sandboxes.
-    pub upstream_connected: Counter,
-    /// Requests that found a kept connection to their sandbox.
-    pub upstream_reused: Counter,
-    /// Connections made through an agent to a service on its loopback.
-    pub upstream_tunnelled: Counter,
-    /// Clients that left before their answer was complete.
-    pub hangups: Counter,
-    /// Requests that were cut because their sandbox ended.
-    pub cut_by_end: Counter,
-    /// Time from the arrival of a request's head until a connection to its sandbox was at hand.
-    pub time_to_upstream: Durations,
-    /// Time from the arrival of a request's head until the head of the sandbox's answer.
-    pub time_to_answer: Durations,
-    /// The same, of those that run code in a kernel.
-    pub time_to_execute: Durations,
+skep_telemetry::metrics! {
+    /// Metrics of the proxy since it started.
+    pub struct Metrics {
+        connections_open: Gauge = "skep_connections_open",
+            "Client connections that are open.";
+        sandbox_requests_open: Gauge = "skep_sandbox_requests_open",
+            "Requests to sandboxes that are being served.";
+        connections_accepted: Counter = "skep_connections_accepted_total",
+            "Client connections ever accepted.";
+        connections_evicted: Counter = "skep_connections_evicted_total",
+            "Idle client connections without a key or token that made room for others.";
+        anonymous_refused: Counter = "skep_anonymous_refused_total",
+            "Requests without a key or token that were refused because too many were served.";
+        connections_expired: Counter = "skep_connections_expired_total",
+            "Client connections closed because they were idle or too slow.";
+        connections_stalled: Counter = "skep_connections_stalled_total",
+            "Client connections without a key or token that were cut because they did not read.";
+        handshakes_failed: Counter = "skep_handshakes_failed_total",
+            "TLS handshakes that failed.";
+        api_requests: Counter = "skep_api_requests_total",
+            "Requests to the API.";
+        sandbox_requests: Counter = "skep_sandbox_requests_total",
+            "Requests to sandboxes.";
+        refusals: Counter = "skep_proxy_refusals_total",
+            "Requests that the proxy answered itself, with an error.";
+        hangups: Counter = "skep_hangups_total",
+            "Clients that left before their answer was complete.";
+        cut_by_end: Counter = "skep_cut_by_end_total",
+            "Requests that were cut because their sandbox ended.";
+        connections_refused_server: Counter = "skep_connections_refused_total{reason=\"server\"}",
+            "Client connections turned away, by who had too many.";
+        connections_refused_address: Counter = "skep_connections_refused_total{reason=\"address\"}",
+            "Client connections turned away, by who had too many.";
+        time_to_upstream: Durations = "skep_proxy_upstream_seconds",
+            "From the head of a request until a connection to its sandbox was at hand.";
+        time_to_answer: Durations = "skep_proxy_answer_seconds",
+            "From the head of a request until the head of the sandbox's answer.";
+        time_to_execute: Durations = "skep_execute_seconds",
+            "The same, of requests that run code in a kernel.";
+        upstream_connected: Counter,
+            "Connections made to sandboxes.";
+        upstream_reused: Counter,
+            "Requests that found a kept connection to their sandbox.";
+        upstream_tunnelled: Counter,
+            "Connections made through an agent to a service on its loopback.";
+    }
 }
 
 impl Metrics {

@@ -8,5 +8,5 @@ pub mod trace;
 
 pub use chain::Chain;
 pub use log_limit::LogLimit;
-pub use metrics::{Counter, Durations, Exposition, Gauge};
+pub use metrics::{Counter, Durations, Exposition, Gauge, Metric};
 pub use tasks::{Tasks, spawn};

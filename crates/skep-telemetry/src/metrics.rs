@@ -1,7 +1,7 @@
 //! Numbers that are counted while the work is done, and their text for Prometheus.
 //!
-//! Each crate declares what it counts in one struct; nothing is looked up by name. Counting is
-//! one atomic addition.
+//! Each crate declares what it counts in one struct, see [`crate::metrics!`]; nothing is looked up by
+//! name. Counting is one atomic addition.
 
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,10 +88,64 @@ impl Durations {
     }
 }
 
+/// Declares a struct of metrics, each with its name for Prometheus and its help text, and a method
+/// `expose` that writes them. One without a name is not written.
+///
+/// Names with labels, which must follow each other, share the help text of the first:
+/// `"requests_total{reason=\"idle\"}"`.
+#[macro_export]
+macro_rules! metrics {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis struct $struct:ident {
+            $( $field:ident: $kind:ident $(= $name:literal)?, $help:literal; )*
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, Default)]
+        $visibility struct $struct {
+            $( #[doc = $help] $visibility $field: $crate::$kind, )*
+        }
+
+        impl $struct {
+            /// Writes the metrics for Prometheus.
+            $visibility fn expose(&self, text: &mut $crate::Exposition) {
+                $( $( $crate::Metric::expose(&self.$field, $name, $help, text); )? )*
+            }
+        }
+    };
+}
+
+/// A number or numbers with a text for Prometheus.
+pub trait Metric {
+    /// Writes the metric under `name`, which may have labels.
+    fn expose(&self, name: &str, help: &str, text: &mut Exposition);
+}
+
+impl Metric for Counter {
+    fn expose(&self, name: &str, help: &str, text: &mut Exposition) {
+        text.counter(name, help, self.get());
+    }
+}
+
+impl Metric for Gauge {
+    fn expose(&self, name: &str, help: &str, text: &mut Exposition) {
+        text.gauge(name, help, self.get());
+    }
+}
+
+impl Metric for Durations {
+    fn expose(&self, name: &str, help: &str, text: &mut Exposition) {
+        text.durations(name, help, self);
+    }
+}
+
 /// Metrics as Prometheus reads them.
 #[derive(Debug, Default)]
 pub struct Exposition {
     text: String,
+    /// Name of the last metric that was introduced.
+    last: String,
 }
 
 impl Exposition {
@@ -155,9 +209,14 @@ impl Exposition {
         self.text
     }
 
+    /// Introduces a metric, unless the last one was the same with another label.
     fn head(&mut self, name: &str, help: &str, kind: &str) {
-        self.line(format_args!("# HELP {name} {help}"));
-        self.line(format_args!("# TYPE {name} {kind}"));
+        let name = name.split('{').next().unwrap_or_default();
+        if self.last != name {
+            self.line(format_args!("# HELP {name} {help}"));
+            self.line(format_args!("# TYPE {name} {kind}"));
+            name.clone_into(&mut self.last);
+        }
     }
 
     fn labelled<L: Display>(
@@ -194,6 +253,29 @@ mod tests {
             let (bound, _) = durations.buckets().find(|(_, count)| *count == 1).unwrap();
             assert!(bound.is_none_or(|bound| Duration::from_micros(micros) < bound));
         }
+    }
+
+    crate::metrics! {
+        /// Three of a kind.
+        struct Three {
+            idle: Counter = "gone_total{reason=\"idle\"}", "Those that have gone.";
+            slow: Counter = "gone_total{reason=\"slow\"}", "Those that have gone.";
+            hidden: Gauge, "Those that are there.";
+        }
+    }
+
+    #[test]
+    fn what_is_declared_is_written_and_labels_share_their_introduction() {
+        let three = Three::default();
+        three.slow.add_one();
+        three.hidden.enter();
+        let mut exposition = Exposition::default();
+        three.expose(&mut exposition);
+        assert_eq!(
+            exposition.into_text(),
+            "# HELP gone_total Those that have gone.\n# TYPE gone_total counter\n\
+             gone_total{reason=\"idle\"} 0\ngone_total{reason=\"slow\"} 1\n"
+        );
     }
 
     #[test]

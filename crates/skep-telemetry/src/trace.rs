@@ -24,7 +24,6 @@ pub use ending::{EndOnDrop, fail, step};
 pub use layer::layer;
 pub use outbox::Outbox;
 
-use crate::{Counter, Exposition};
 use parent::Parent;
 
 /// Limit on ended spans that wait to be sent.
@@ -41,34 +40,16 @@ struct Exporter {
     metrics: Arc<TraceMetrics>,
 }
 
-/// Metrics of the spans themselves.
-#[derive(Debug, Default)]
-pub struct TraceMetrics {
-    /// The collector took them.
-    pub sent: Counter,
-    /// Too many waited to be sent.
-    pub overflowed: Counter,
-    /// The collector was not there, or did not want them.
-    pub undelivered: Counter,
-}
-
-impl TraceMetrics {
-    /// Writes the metrics of spans.
-    pub fn expose(&self, text: &mut Exposition) {
-        text.counter(
-            "skep_trace_spans_sent_total",
-            "Spans that the collector took.",
-            self.sent.get(),
-        );
-        text.counters(
-            "skep_trace_spans_dropped_total",
-            "Spans that were lost, by why.",
-            "reason",
-            [
-                ("queue_full", self.overflowed.get()),
-                ("not_delivered", self.undelivered.get()),
-            ],
-        );
+crate::metrics! {
+    /// Metrics of the spans themselves: too many waited to be sent, or the collector was not there or
+    /// did not want them.
+    pub struct TraceMetrics {
+        sent: Counter = "skep_trace_spans_sent_total",
+            "Spans that the collector took.";
+        overflowed: Counter = "skep_trace_spans_dropped_total{reason=\"queue_full\"}",
+            "Spans that were lost, by why.";
+        undelivered: Counter = "skep_trace_spans_dropped_total{reason=\"not_delivered\"}",
+            "Spans that were lost, by why.";
     }
 }
 
