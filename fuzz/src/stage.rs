@@ -12,7 +12,7 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
 use skep_agent::fuzzing::{Bench, BenchAgent};
-use skep_wire::agent::AgentConfig;
+use skep_agent_protocol::AgentConfig;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use tower::ServiceExt as _;

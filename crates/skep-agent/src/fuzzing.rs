@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use skep_wire::agent::AgentConfig;
+use skep_agent_protocol::AgentConfig;
 use tokio::sync::Semaphore;
 
 use crate::agent::{Agent, LISTINGS};

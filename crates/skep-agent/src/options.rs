@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use skep_wire::agent::{AGENT_PORT, fds};
+use skep_agent_protocol::fds;
+use skep_wire::agent::AGENT_PORT;
 
 use crate::handle::SideService;
 use crate::process::reaper::Orphans;
@@ -30,7 +31,7 @@ pub struct Options {
     pub config: OwnedFd,
     /// Gets one byte and is closed when the agent listens.
     pub ready: Option<OwnedFd>,
-    /// Memory for what the processes of the sandbox say, as [`skep_wire::agent::log`] lays it
+    /// Memory for what the processes of the sandbox say, as [`skep_agent_protocol::log`] lays it
     /// out; without it nothing is kept.
     pub log: Option<OwnedFd>,
     /// `cgroup.procs` files of the cgroups that every user process joins.
@@ -66,7 +67,7 @@ pub struct MissingFd(&'static str);
 
 impl Options {
     /// Returns the options for a sandbox, from the descriptors that the launcher hands over by
-    /// the names in [`skep_wire::agent::fds`]. Names that are not known are ignored.
+    /// the names in [`skep_agent_protocol::fds`]. Names that are not known are ignored.
     ///
     /// # Errors
     ///

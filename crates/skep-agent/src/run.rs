@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use futures_util::future::Either;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use skep_agent_protocol::AgentConfig;
 use skep_telemetry::Chain;
-use skep_wire::agent::AgentConfig;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 

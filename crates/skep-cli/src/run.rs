@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use skep_client::{Client, ContextRef};
-use skep_wire::interpreter::RaisedError;
+use skep_wire::interpreter::{Outcome, RaisedError};
 
 use crate::CliError;
 use crate::code::{
@@ -204,7 +204,7 @@ impl PreparedRun {
         painter: &mut ScreenPainter,
     ) -> Result<u8, CliError> {
         let verdict = Verdict::of(error, &self.language);
-        let is_out_of_memory = error.kind.as_deref() == Some("out_of_memory");
+        let is_out_of_memory = error.kind == Some(Outcome::OutOfMemory);
         match &verdict.last_words {
             Some(words) => painter.last_words(words)?,
             None if verdict.left => {}

@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use skep_wire::headers::{API_KEY, SANDBOX_ID, SANDBOX_PORT};
 
 use crate::error::{Cause, ClientError};
 use crate::keys::ApiKeys;
@@ -148,7 +149,7 @@ impl Client {
     pub(crate) fn request(&self, method: Method, url: Url) -> RequestBuilder {
         self.http
             .request(method, url)
-            .header("x-api-key", &self.api_key)
+            .header(API_KEY, &self.api_key)
             .timeout(self.call_timeout)
     }
 
@@ -166,8 +167,8 @@ impl Client {
         // An id that is not part of a host name makes a request that fails when it is sent.
         self.http
             .request(method, format!("{origin}{path}"))
-            .header("e2b-sandbox-id", id)
-            .header("e2b-sandbox-port", port)
+            .header(SANDBOX_ID, id)
+            .header(SANDBOX_PORT, port)
     }
 
     pub(crate) fn call_timeout(&self) -> Duration {

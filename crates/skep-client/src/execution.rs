@@ -4,7 +4,8 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use reqwest::Response;
-use skep_wire::interpreter::{AnswerLine, EXECUTION_HEADER, RaisedError, ResultLine, Usage};
+use skep_wire::headers::EXECUTION_ID;
+use skep_wire::interpreter::{AnswerLine, RaisedError, ResultLine, Usage};
 
 use crate::error::{Cause, ClientError};
 use crate::port::Port;
@@ -56,7 +57,7 @@ pub struct ExecutionOutput {
 
 impl Execution {
     pub(crate) fn new(port: &Port, response: Response) -> Self {
-        let id = response.headers().get(EXECUTION_HEADER);
+        let id = response.headers().get(EXECUTION_ID);
         Self {
             id: id.and_then(|id| id.to_str().ok()).map(str::to_owned),
             port: port.clone(),

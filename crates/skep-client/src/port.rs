@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use reqwest::{Method, RequestBuilder, Response};
 use serde::de::DeserializeOwned;
+use skep_wire::headers::ACCESS_TOKEN;
 use skep_wire::interpreter::INTERPRETER_PORT;
 
 use crate::client::read;
@@ -34,7 +35,7 @@ impl Port {
         let Sandbox { client, id, .. } = &self.sandbox;
         let request = client.request_to((id, self.number), method, path);
         Ok(match self.sandbox.access_token().await? {
-            Some(token) => request.header("x-access-token", token),
+            Some(token) => request.header(ACCESS_TOKEN, token),
             None => request,
         })
     }

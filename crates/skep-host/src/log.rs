@@ -11,8 +11,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use rustix::fs::OFlags;
+use skep_agent_protocol::log;
 use skep_types::SandboxId;
-use skep_wire::agent::log;
 
 /// The end of a kept log's name.
 const SUFFIX: &str = ".jsonl";

@@ -3,6 +3,8 @@
 use skep_jupyter::{Nature, Raised};
 use skep_kernels::{Exit, Failure, Limit, Loss, Outcome};
 
+use crate::outcome::outcome;
+
 /// A failure in the words that an exception has.
 #[derive(Debug)]
 pub(crate) struct Sentence {
@@ -72,7 +74,7 @@ impl Sentence {
 /// Returns the reason for which variables are gone, as a word for programs.
 pub(crate) fn reason(loss: Loss) -> &'static str {
     match loss {
-        Loss::Died(exit) => Outcome::of_exit(exit).name(),
+        Loss::Died(exit) => outcome(Outcome::of_exit(exit)).name(),
         Loss::Exited => "exited",
         Loss::Stuck => "interrupt_ignored",
     }

@@ -10,6 +10,7 @@ mod failure;
 mod line;
 mod notebook;
 mod options;
+mod outcome;
 mod request;
 mod routes;
 mod timestamp;

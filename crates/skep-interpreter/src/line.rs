@@ -10,6 +10,7 @@ use skep_kernels::{Exit, Failure, Outcome, Receipt, Spent, Update};
 use skep_wire::interpreter::{self as wire, Line, OutputForm};
 
 use crate::failure::{Sentence, reason};
+use crate::outcome::outcome;
 use crate::timestamp;
 
 /// A value from this size on is sent from where it lies instead of being copied into a line.
@@ -135,13 +136,13 @@ impl Lines {
             value: &raised.value,
             // As the contract wants it: the lines without anything between them.
             traceback: &raised.traceback.concat(),
-            kind: Outcome::of_exception(raised).name(),
+            kind: outcome(Outcome::of_exception(raised)),
             exit_status: None,
         });
     }
 
     fn push_failure(&mut self, failure: &Failure) {
-        let kind = Outcome::of_failure(failure).name();
+        let kind = outcome(Outcome::of_failure(failure));
         let exit_status = if let Failure::Died(Exit::Code(code)) = failure {
             Some(*code)
         } else {
@@ -206,9 +207,9 @@ fn field(mime: &str) -> Option<&'static str> {
     })
 }
 
-fn shown(receipt: &Receipt) -> wire::Receipt<'static> {
+fn shown(receipt: &Receipt) -> wire::Receipt {
     wire::Receipt {
-        outcome: receipt.outcome.name(),
+        outcome: outcome(receipt.outcome),
         usage: wire::Usage {
             // What is left in memory after the end says nothing about the execution.
             memory_bytes: None,

@@ -14,9 +14,8 @@ use http::{HeaderMap, HeaderName, Method, StatusCode};
 use serde_json::json;
 use skep_kernels::{ContextError, ContextInfo, Execution, ExecutionInfo, OnLoss, StartError};
 use skep_telemetry::Chain;
-use skep_wire::interpreter::{
-    self as wire, CANCEL_PATH, EXECUTION_HEADER, OutputForm, REQUEST_HEADER,
-};
+use skep_wire::headers::{ACCESS_TOKEN, EXECUTION_ID, REQUEST_NAME, TRAFFIC_TOKEN};
+use skep_wire::interpreter::{self as wire, CANCEL_PATH, OutputForm};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::Interpreter;
@@ -30,11 +29,6 @@ const MAX_BODY: usize = 64 << 20;
 
 /// Time for which `/health` waits for the first kernel.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(30);
-
-const TOKEN_HEADER: &str = "x-access-token";
-
-/// The SDKs show this one on the routes of contexts, and no other there.
-const TRAFFIC_TOKEN_HEADER: &str = "e2b-traffic-access-token";
 
 pub(crate) fn routes(interpreter: Arc<Interpreter>) -> Router {
     Router::new()
@@ -197,17 +191,14 @@ fn as_of_now(execution: ExecutionInfo) -> wire::RunningExecution {
 fn answer(execution: Execution, form: OutputForm) -> Response {
     let headers = [
         (CONTENT_TYPE, "application/x-ndjson".to_owned()),
-        (
-            HeaderName::from_static(EXECUTION_HEADER),
-            execution.id.clone(),
-        ),
+        (HeaderName::from_static(EXECUTION_ID), execution.id.clone()),
     ];
     (headers, Body::new(Answer::new(execution, form))).into_response()
 }
 
 impl Interpreter {
     fn check_token(&self, headers: &HeaderMap) -> Result<(), Failed> {
-        if self.authorizer.admits(shown(headers, TOKEN_HEADER)) {
+        if self.authorizer.admits(shown(headers, ACCESS_TOKEN)) {
             Ok(())
         } else {
             Err(Failed::Unauthorized)
@@ -216,8 +207,9 @@ impl Interpreter {
 
     /// Either token. The traffic token opens contexts but runs no code.
     fn check_context_token(&self, headers: &HeaderMap) -> Result<(), Failed> {
-        let traffic = shown(headers, TRAFFIC_TOKEN_HEADER);
-        if self.authorizer.admits(shown(headers, TOKEN_HEADER))
+        // The SDKs show this one on the routes of contexts, and no other there.
+        let traffic = shown(headers, TRAFFIC_TOKEN);
+        if self.authorizer.admits(shown(headers, ACCESS_TOKEN))
             || self.authorizer.admits_traffic(traffic)
         {
             Ok(())
@@ -264,7 +256,7 @@ fn shown<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
 
 /// Returns the name that the proxy gave a request.
 fn request_name(headers: &HeaderMap) -> Option<&str> {
-    let name = headers.get(REQUEST_HEADER)?.to_str().ok()?;
+    let name = headers.get(REQUEST_NAME)?.to_str().ok()?;
     is_name(name).then_some(name)
 }
 

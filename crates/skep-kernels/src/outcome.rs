@@ -37,21 +37,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The stable name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Syntax => "syntax",
-            Self::Runtime => "runtime",
-            Self::Interrupted => "interrupted",
-            Self::Timeout => "timeout",
-            Self::OutOfMemory => "out_of_memory",
-            Self::KernelDied => "kernel_died",
-            Self::DiskFull => "disk_full",
-            Self::Killed => "killed",
-        }
-    }
-
     /// Classifies an exception.
     pub fn of_exception(raised: &Raised) -> Self {
         // ENOSPC and EDQUOT, as Python and Node.js write them.

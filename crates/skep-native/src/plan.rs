@@ -2,13 +2,13 @@
 
 use std::os::fd::OwnedFd;
 
+use skep_agent_protocol::fds;
 use skep_host::{IDS, Lease, Parts};
 use skep_isolation::{LaunchError, LaunchRequest};
 use skep_launch::{
     Descriptors, LaunchPlan, Lifetime, Link, Network, PlannedFile, Process, Program, Root, Top,
     Users,
 };
-use skep_wire::agent::fds;
 
 use crate::config::NativeConfig;
 use crate::defence::Defence;

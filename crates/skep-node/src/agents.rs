@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use futures_util::future::BoxFuture;
-use skep_wire::agent::AgentConfig;
+use skep_agent_protocol::AgentConfig;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 

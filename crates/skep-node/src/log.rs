@@ -1,14 +1,14 @@
 //! The log of a sandbox, as its agent wrote it.
 
+use skep_agent_protocol::log as written;
 use skep_types::{LogEntry, LogLevel};
-use skep_wire::rest;
 
 /// Parses a log, in the order of time. The sandbox wrote it, so a line may be anything; one that
 /// is no entry is left out.
 pub(crate) fn entries(text: &[u8]) -> Vec<LogEntry> {
     let mut entries: Vec<_> = text
         .split(|byte| *byte == b'\n')
-        .filter_map(|line| serde_json::from_slice::<rest::LogEntry>(line).ok())
+        .filter_map(|line| serde_json::from_slice::<written::LogEntry>(line).ok())
         .map(|entry| LogEntry {
             at: entry.timestamp,
             level: level(entry.level),
@@ -20,12 +20,12 @@ pub(crate) fn entries(text: &[u8]) -> Vec<LogEntry> {
     entries
 }
 
-fn level(level: rest::LogLevel) -> LogLevel {
+fn level(level: written::LogLevel) -> LogLevel {
     match level {
-        rest::LogLevel::Debug => LogLevel::Debug,
-        rest::LogLevel::Info => LogLevel::Info,
-        rest::LogLevel::Warn => LogLevel::Warn,
-        rest::LogLevel::Error => LogLevel::Error,
+        written::LogLevel::Debug => LogLevel::Debug,
+        written::LogLevel::Info => LogLevel::Info,
+        written::LogLevel::Warn => LogLevel::Warn,
+        written::LogLevel::Error => LogLevel::Error,
     }
 }
 

@@ -1,22 +1,17 @@
 //! The interpreter's routes: what callers send to run code, and the lines that come back.
 
 mod answer;
+mod outcome;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 pub use answer::{AnswerLine, RaisedError, ResultLine};
+pub use outcome::Outcome;
 use serde::{Deserialize, Serialize};
 
 /// The port of the interpreter in a sandbox.
 pub const INTERPRETER_PORT: u16 = 49999;
-
-/// The header by which the proxy names a request, so that it can be cancelled.
-pub const REQUEST_HEADER: &str = "x-skep-request";
-
-/// The header of an answer that names the execution, so that a caller whose connection broke
-/// can ask for the rest at `GET /executions/{id}`.
-pub const EXECUTION_HEADER: &str = "x-skep-execution";
 
 /// Path of the request that tells the interpreter that the caller of another has left. Refused by
 /// the proxy.
@@ -187,9 +182,8 @@ pub enum Line<'a> {
         value: &'a str,
         /// Traceback, as the language writes it.
         traceback: &'a str,
-        /// Classification that is the same in every language: `syntax`, `runtime`, `interrupted`,
-        /// `timeout`, `out_of_memory`, `kernel_died`, `disk_full` or `killed`.
-        kind: &'a str,
+        /// Classification that is the same in every language.
+        kind: Outcome,
         /// The exit status of its kernel, if it ended that.
         #[serde(skip_serializing_if = "Option::is_none")]
         exit_status: Option<i32>,
@@ -207,16 +201,16 @@ pub enum Line<'a> {
         bytes: u64,
     },
     /// Account of the resources that the execution used.
-    Receipt(Receipt<'a>),
+    Receipt(Receipt),
     /// There is nothing more.
     EndOfExecution,
 }
 
 /// Account of the resources that an execution used. Keys without a value are left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Receipt<'a> {
-    /// `ok`, or the `kind` of the error.
-    pub outcome: &'a str,
+pub struct Receipt {
+    /// [`Outcome::Ok`], or the `kind` of the error.
+    pub outcome: Outcome,
     /// Resources used from beginning to end.
     #[serde(flatten)]
     pub usage: Usage,
@@ -286,7 +280,7 @@ mod tests {
         assert_eq!(line(&Line::Keepalive), r#"{"type":"keepalive"}"#);
         assert_eq!(
             line(&Line::Receipt(Receipt {
-                outcome: "ok",
+                outcome: Outcome::Ok,
                 usage: Usage {
                     wall_us: 5,
                     cpu_us: Some(3),

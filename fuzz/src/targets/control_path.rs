@@ -10,7 +10,8 @@ use http::{Request, StatusCode};
 use skep_agent::fuzzing::is_control;
 use skep_proxy::fuzzing::{is_reserved, is_reserved_for_interpreter, towards_agent};
 use skep_proxy::{FakeRoutes, Route};
-use skep_wire::agent::{CONTROL_HEADER, CONTROL_PATHS};
+use skep_wire::agent::CONTROL_PATHS;
+use skep_wire::headers::CONTROL_TOKEN;
 use tower::ServiceExt as _;
 
 use crate::http_text::Message;
@@ -55,9 +56,9 @@ fn reaches_control(stage: &Stage, path: &str) -> bool {
 
 fn changes_nothing(stage: &Stage, mut message: Message) {
     let token = CONTROL_TOKEN.parse().expect("a header value");
-    message.parts.headers.insert(CONTROL_HEADER, token);
+    message.parts.headers.insert(CONTROL_TOKEN, token);
     towards_agent(&mut message.parts, &ROUTE);
-    assert!(!message.parts.headers.contains_key(CONTROL_HEADER));
+    assert!(!message.parts.headers.contains_key(CONTROL_TOKEN));
     let agent = stage.agent(false);
     let before = (agent.sandbox_id(), agent.environment());
     let path = message.parts.uri.path().to_owned();

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use http::header::{CONNECTION, EXPECT, HOST, TRANSFER_ENCODING, UPGRADE};
 use skep_proxy::fuzzing::towards_agent;
 use skep_proxy::{Destination, FakeRoutes, ProxyConfig, NamedBy, Route, classify};
-use skep_wire::agent::CONTROL_HEADER;
+use skep_wire::headers::CONTROL_TOKEN;
 
 use crate::http_text::Message;
 
@@ -50,7 +50,7 @@ pub(super) fn check(data: &[u8]) {
     for name in [CONNECTION, TRANSFER_ENCODING, UPGRADE, EXPECT] {
         assert!(!shown.headers.contains_key(&name), "{name} is passed on");
     }
-    for name in [CONTROL_HEADER, "x-api-key", "e2b-traffic-access-token"] {
+    for name in [CONTROL_TOKEN, "x-api-key", "e2b-traffic-access-token"] {
         assert!(!shown.headers.contains_key(name), "{name} is passed on");
     }
     assert_eq!(shown.headers.get_all(HOST).iter().count(), 1);

@@ -1,6 +1,6 @@
 //! The filesystem as the user of a request sees it.
 
-use skep_wire::agent::AgentConfig;
+use skep_agent_protocol::AgentConfig;
 
 use super::FileError;
 use crate::sandbox::path;

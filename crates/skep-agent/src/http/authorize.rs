@@ -11,14 +11,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use connectrpc::{ConnectError, ErrorCode, Protocol};
 use http::{HeaderMap, Method, StatusCode};
-use skep_wire::agent::{CONTROL_HEADER, CONTROL_PATHS};
+use skep_wire::agent::CONTROL_PATHS;
+use skep_wire::headers::{ACCESS_TOKEN, CONTROL_TOKEN};
 
 use crate::agent::Agent;
 use crate::http::rest_error::RestError;
 use crate::http::signature::equal;
-
-/// The header with the sandbox's token.
-pub(crate) const TOKEN_HEADER: &str = "x-access-token";
 
 const REFUSED: &str =
     "unauthorized access, please provide a valid access token or method signing if supported";
@@ -33,7 +31,7 @@ pub(crate) async fn authorize(
     if is_control(path) {
         let shown = request
             .headers()
-            .get(CONTROL_HEADER)
+            .get(CONTROL_TOKEN)
             .map_or(&[][..], |value| value.as_bytes());
         if !agent.settings.is_control(shown) {
             return RestError::not_found().into_response();
@@ -66,7 +64,7 @@ fn has_token(agent: &Agent, headers: &HeaderMap) -> bool {
         return true;
     };
     headers
-        .get(TOKEN_HEADER)
+        .get(ACCESS_TOKEN)
         .is_some_and(|shown| equal(shown.as_bytes(), token.as_bytes()))
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
+use skep_agent_protocol::AgentConfig;
 use skep_telemetry::Chain;
-use skep_wire::agent::AgentConfig;
 
 use crate::agent::Agent;
 use crate::sandbox::settings;

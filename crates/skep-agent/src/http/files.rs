@@ -19,9 +19,9 @@ use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
+use skep_wire::headers::ACCESS_TOKEN;
 
 use crate::agent::Agent;
-use crate::http::authorize::TOKEN_HEADER;
 use crate::http::rest_error::RestError;
 use crate::http::signature::{self, Operation, Signed};
 
@@ -62,7 +62,7 @@ impl FileQuery {
             username: &self.username,
             expiration: self.signature_expiration,
         };
-        let shown = headers.get(TOKEN_HEADER).map(|value| value.as_bytes());
+        let shown = headers.get(ACCESS_TOKEN).map(|value| value.as_bytes());
         let now = jiff::Timestamp::now().as_second();
         signature::check(&signed, token, shown, self.signature.as_deref(), now)
             .map_err(|error| RestError::new(StatusCode::UNAUTHORIZED, error.to_string()))

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::process::Pid;
+use skep_agent_protocol::fork::{ForkAnswer, ForkRequest, GO, MAX_ANSWER};
 use skep_linux::packet;
-use skep_wire::agent::fork::{ForkAnswer, ForkRequest, GO, MAX_ANSWER};
 
 /// Time limit for an answer of the server. Starting a kernel takes about as long.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(6);

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Rlimit, WaitStatus};
+use skep_agent_protocol::AgentConfig;
+use skep_agent_protocol::fork::ForkRequest;
 use skep_linux::spawn_as::SpawnAs;
-use skep_wire::agent::AgentConfig;
-use skep_wire::agent::fork::ForkRequest;
 use tokio::sync::oneshot;
 
 use super::cgroups::{Cgroup, CgroupPool};

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use skep_wire::rest::{LogEntry, LogLevel};
+use skep_agent_protocol::log::{LogEntry, LogLevel};
 
 use crate::process::exit_status::Ended;
 use budget::Budget;
@@ -212,7 +212,7 @@ mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt as _;
 
-    use skep_wire::agent::log;
+    use skep_agent_protocol::log;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use rustix::fs::{Mode, OFlags};
-use skep_wire::agent::AgentConfig;
+use skep_agent_protocol::AgentConfig;
 
 use crate::filesystem::{FileError, make_parents};
 use crate::http::signature::equal;

@@ -1,6 +1,6 @@
 //! Exit codes for the ends of executions.
 
-use skep_wire::interpreter::RaisedError;
+use skep_wire::interpreter::{Outcome, RaisedError};
 
 use super::Language;
 
@@ -31,14 +31,14 @@ impl Verdict {
         if let Some(status) = error.exit_status {
             return Self::left(i64::from(status));
         }
-        match (error.kind.as_deref(), error.name.as_str(), language.name()) {
-            (Some("interrupted"), ..) => failed(INTERRUPTED),
-            (Some("timeout"), ..) => failed(TIMEOUT),
-            (Some("out_of_memory"), ..) => failed(OUT_OF_MEMORY),
+        match (error.kind, error.name.as_str(), language.name()) {
+            (Some(Outcome::Interrupted), ..) => failed(INTERRUPTED),
+            (Some(Outcome::Timeout), ..) => failed(TIMEOUT),
+            (Some(Outcome::OutOfMemory), ..) => failed(OUT_OF_MEMORY),
             // Somebody or something else than the code took its kernel.
-            (Some("killed"), "UnexpectedEndOfExecution", _) => failed(PLATFORM),
+            (Some(Outcome::Killed), "UnexpectedEndOfExecution", _) => failed(PLATFORM),
             (_, "KernelNotStarted" | "LimitUnavailable", _) => failed(PLATFORM),
-            (Some("killed"), ..) => failed(OUT_OF_MEMORY),
+            (Some(Outcome::Killed), ..) => failed(OUT_OF_MEMORY),
             (_, "SystemExit", "python") => Self::of_system_exit(&error.value),
             (_, "", "bash") => match error.value.parse() {
                 Ok(status) => Self::left(status),
@@ -77,12 +77,12 @@ impl Verdict {
 mod tests {
     use super::*;
 
-    fn verdict(language: &str, name: &str, value: &str, kind: &str) -> Verdict {
+    fn verdict(language: &str, name: &str, value: &str, kind: Outcome) -> Verdict {
         let error = RaisedError {
             name: name.to_owned(),
             value: value.to_owned(),
             traceback: String::new(),
-            kind: Some(kind.to_owned()),
+            kind: Some(kind),
             exit_status: None,
         };
         Verdict::of(&error, &Language::named(language))
@@ -97,16 +97,16 @@ mod tests {
     #[test]
     fn an_error_in_the_code_is_one_and_every_end_of_the_platform_its_own() {
         for (name, kind, code) in [
-            ("ValueError", "runtime", 1),
-            ("SyntaxError", "syntax", 1),
-            ("OSError", "disk_full", 1),
-            ("KeyboardInterrupt", "interrupted", 130),
-            ("ExecutionTimeout", "timeout", 124),
-            ("ContextRestarting", "out_of_memory", 137),
-            ("ContextRestarting", "killed", 137),
-            ("ContextRestarting", "kernel_died", 1),
-            ("UnexpectedEndOfExecution", "killed", 125),
-            ("KernelNotStarted", "kernel_died", 125),
+            ("ValueError", Outcome::Runtime, 1),
+            ("SyntaxError", Outcome::Syntax, 1),
+            ("OSError", Outcome::DiskFull, 1),
+            ("KeyboardInterrupt", Outcome::Interrupted, 130),
+            ("ExecutionTimeout", Outcome::Timeout, 124),
+            ("ContextRestarting", Outcome::OutOfMemory, 137),
+            ("ContextRestarting", Outcome::Killed, 137),
+            ("ContextRestarting", Outcome::KernelDied, 1),
+            ("UnexpectedEndOfExecution", Outcome::Killed, 125),
+            ("KernelNotStarted", Outcome::KernelDied, 125),
         ] {
             let verdict = verdict("python", name, "", kind);
             assert_eq!((verdict.code, verdict.left), (code, false), "{name} {kind}");
@@ -115,12 +115,18 @@ mod tests {
 
     #[test]
     fn code_that_leaves_has_the_code_it_left_with() {
-        check_left(&verdict("python", "SystemExit", "3", "runtime"), 3);
-        check_left(&verdict("python", "SystemExit", "", "runtime"), 0);
-        check_left(&verdict("python", "SystemExit", "None", "runtime"), 0);
-        check_left(&verdict("python", "SystemExit", "-1", "runtime"), 255);
-        check_left(&verdict("bash", "", "7", "runtime"), 7);
-        let words = verdict("python", "SystemExit", "no such file", "runtime");
+        check_left(&verdict("python", "SystemExit", "3", Outcome::Runtime), 3);
+        check_left(&verdict("python", "SystemExit", "", Outcome::Runtime), 0);
+        check_left(
+            &verdict("python", "SystemExit", "None", Outcome::Runtime),
+            0,
+        );
+        check_left(
+            &verdict("python", "SystemExit", "-1", Outcome::Runtime),
+            255,
+        );
+        check_left(&verdict("bash", "", "7", Outcome::Runtime), 7);
+        let words = verdict("python", "SystemExit", "no such file", Outcome::Runtime);
         assert_eq!((words.code, words.left), (1, true));
         assert_eq!(words.last_words.as_deref(), Some("no such file"));
     }
@@ -131,7 +137,7 @@ mod tests {
             name: "ContextRestarting".to_owned(),
             value: String::new(),
             traceback: String::new(),
-            kind: Some("kernel_died".to_owned()),
+            kind: Some(Outcome::KernelDied),
             exit_status: Some(4),
         };
         check_left(&Verdict::of(&error, &Language::named("js")), 4);

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use skep_client::{Client, ContextRef, Execution, RunOptions};
 use skep_jupyter::Output;
 use skep_notebook::{Notebook, NotebookError, Parameter, read_output};
-use skep_wire::interpreter::{AnswerLine, ContextOptions, OutputForm};
+use skep_wire::interpreter::{AnswerLine, ContextOptions, Outcome, OutputForm};
 
 use super::cells::Cells;
 use super::file::NotebookFile;
@@ -96,7 +96,7 @@ enum Ending {
     Done,
     /// An error of this kind.
     Failed {
-        kind: String,
+        kind: Outcome,
         /// True if nothing that follows can be right, so that the run stops.
         is_final: bool,
     },
@@ -381,9 +381,9 @@ impl NotebookRun<'_> {
                 let output = read_output(output).map_err(CliError::failure)?;
                 self.cells.output(&output);
                 if let Output::Raised(raised) = &output {
-                    let kind = kind.unwrap_or_else(|| "runtime".to_owned());
+                    let kind = kind.unwrap_or(Outcome::Runtime);
                     // A kernel that was lost took the variables of all cells with it.
-                    let is_final = matches!(kind.as_str(), "kernel_died" | "killed")
+                    let is_final = matches!(kind, Outcome::KernelDied | Outcome::Killed)
                         || raised.name == "ContextRestarting";
                     return Ok(Some(Ending::Failed { kind, is_final }));
                 }
@@ -470,11 +470,11 @@ impl NotebookRun<'_> {
 
 impl Ending {
     /// The result in one word.
-    fn outcome(&self) -> &str {
+    fn outcome(&self) -> &'static str {
         match self {
-            Self::Done => "ok",
-            Self::Failed { kind, .. } => kind,
-            Self::Left(_) => "interrupted",
+            Self::Done => Outcome::Ok.name(),
+            Self::Failed { kind, .. } => kind.name(),
+            Self::Left(_) => Outcome::Interrupted.name(),
         }
     }
 }

@@ -7,6 +7,7 @@ use skep_wire::interpreter::Line;
 
 use super::Lines;
 use crate::failure::Sentence;
+use crate::outcome::outcome;
 
 const BEGIN: &[u8] = b"{\"type\":\"output\",\"output\":{\"output_type\":\"";
 
@@ -97,7 +98,7 @@ impl Lines {
             self.current.put_slice(format!(",\"{name}\":").as_bytes());
             self.put(&value);
         }
-        let kind = format!("}},\"kind\":\"{}\"}}\n", outcome.name());
+        let kind = format!("}},\"kind\":\"{}\"}}\n", self::outcome(outcome).name());
         self.current.put_slice(kind.as_bytes());
     }
 }

@@ -51,14 +51,14 @@ async fn bash_keeps_its_state_and_tells_its_status() {
         ..request("kept=$A; echo \"${A//$'\\n'/|}\"")
     };
     let execution = world.contexts.execute(&world.bash, with_variables).unwrap();
-    assert_eq!(all(execution).await, ["accepted 1", "'\"|😀", "ended ok"]);
+    assert_eq!(all(execution).await, ["accepted 1", "'\"|😀", "ended Ok"]);
     let code = "[[ $kept = *😀 ]] && echo kept ${A-unset}; (exit 7)";
     assert_eq!(
         run(&world.contexts, &world.bash, code).await,
-        ["accepted 2", "kept unset", "raised ", "ended runtime"]
+        ["accepted 2", "kept unset", "raised ", "ended Runtime"]
     );
     let words = run(&world.contexts, &world.bash, "echo 'unfinished").await;
-    assert_eq!(words.last().unwrap(), "ended syntax");
+    assert_eq!(words.last().unwrap(), "ended Syntax");
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn an_interrupt_ends_a_loop_of_bash_and_keeps_the_state() {
         let survives = !code.contains("trap");
         // What ignores interrupts altogether costs the shell its life, and the next cell says so.
         let last = if survives { "kept" } else { "lost" };
-        assert_eq!(words[words.len() - 2..], [last, "ended ok"], "{code}");
+        assert_eq!(words[words.len() - 2..], [last, "ended Ok"], "{code}");
     }
 }
 
@@ -85,19 +85,19 @@ async fn an_interrupt_ends_a_loop_of_bash_and_keeps_the_state() {
 async fn the_end_of_a_shell_has_a_name() {
     let world = world();
     for (code, words) in [
-        ("exit 3", vec!["raised ", "ended runtime"]),
-        ("exit", vec!["ended ok"]),
-        ("kill -9 $$", vec!["failed Died(Signal(9))", "ended killed"]),
+        ("exit 3", vec!["raised ", "ended Runtime"]),
+        ("exit", vec!["ended Ok"]),
+        ("kill -9 $$", vec!["failed Died(Signal(9))", "ended Killed"]),
         (
             "kill -9 $PPID; sleep 1000",
-            vec!["failed Died(Signal(9))", "ended killed"],
+            vec!["failed Died(Signal(9))", "ended Killed"],
         ),
     ] {
         let said = run(&world.contexts, &world.bash, code).await;
         assert_eq!(said[said.len() - words.len()..], words, "{code}");
         let next = run(&world.contexts, &world.bash, "echo new").await;
         assert!(next[0].starts_with("lost "), "{code}: {next:?}");
-        assert_eq!(next[1..], ["accepted 1", "new", "ended ok"], "{code}");
+        assert_eq!(next[1..], ["accepted 1", "new", "ended Ok"], "{code}");
     }
 }
 

@@ -16,15 +16,15 @@ async fn code_runs_and_its_outputs_come_in_order() {
     let world = world();
     assert_eq!(
         world.run("say a\nvalue 5\nsay b").await,
-        ["accepted 1", "a", "value \"5\"", "b", "ended ok"]
+        ["accepted 1", "a", "value \"5\"", "b", "ended Ok"]
     );
     assert_eq!(
         world.run("raise ValueError no").await,
-        ["accepted 2", "raised ValueError", "ended runtime"]
+        ["accepted 2", "raised ValueError", "ended Runtime"]
     );
     assert_eq!(
         world.run("?").await,
-        ["accepted 3", "raised SyntaxError", "ended syntax"]
+        ["accepted 3", "raised SyntaxError", "ended Syntax"]
     );
 }
 
@@ -39,7 +39,7 @@ async fn a_new_context_is_listed_last_and_shares_nothing() {
     assert_eq!(listed[0].directory, "/home/user");
     assert_eq!(
         run(&world.contexts, &made.id, "cwd\nrecall").await,
-        ["accepted 1", "/root", "raised NameError", "ended runtime"]
+        ["accepted 1", "/root", "raised NameError", "ended Runtime"]
     );
 }
 
@@ -72,7 +72,7 @@ async fn later_defaults_are_listed_from_the_start_and_get_a_kernel_when_they_are
     assert_eq!(kernels.starts.load(Ordering::SeqCst), 1);
     let bash = contexts.default_of("bash").unwrap();
     assert_eq!(bash, listed[1].id);
-    let answer = ["accepted 1", "b", "ended ok"];
+    let answer = ["accepted 1", "b", "ended Ok"];
     assert_eq!(run(&contexts, &bash, "say b").await, answer);
     assert_eq!(kernels.starts.load(Ordering::SeqCst), 2);
 }
@@ -95,11 +95,11 @@ async fn an_execution_is_told_that_there_is_no_kernel() {
     world.run("die 1").await;
     let words = world.run("say a").await;
     assert!(words[0].starts_with("failed NoKernel"), "{words:?}");
-    assert_eq!(words[1..], ["ended kernel_died"]);
+    assert_eq!(words[1..], ["ended KernelDied"]);
     world.kernels.broken.store(false, Ordering::SeqCst);
     assert_eq!(
         world.run("say a").await,
-        ["lost Died(Code(1))", "accepted 1", "a", "ended ok"]
+        ["lost Died(Code(1))", "accepted 1", "a", "ended Ok"]
     );
 }
 
@@ -112,10 +112,10 @@ async fn one_context_runs_one_execution_after_another_and_two_run_beside_each_ot
     let other = world.contexts.create("python", None).await.unwrap();
     assert_eq!(
         run(&world.contexts, &other.id, "say other").await,
-        ["accepted 1", "other", "ended ok"]
+        ["accepted 1", "other", "ended Ok"]
     );
     drop(first);
-    assert_eq!(all(second.unwrap()).await, ["accepted 2", "b", "ended ok"]);
+    assert_eq!(all(second.unwrap()).await, ["accepted 2", "b", "ended Ok"]);
 }
 
 #[tokio::test]
@@ -169,10 +169,10 @@ async fn a_restart_ends_what_runs_and_forgets_what_was_known() {
     let mut running = world.execute(request("wait"));
     assert_eq!(next(&mut running).await.as_deref(), Some("accepted 2"));
     world.contexts.restart(&world.python).await.unwrap();
-    assert_eq!(all(running).await, ["failed Restarted", "ended killed"]);
+    assert_eq!(all(running).await, ["failed Restarted", "ended Killed"]);
     assert_eq!(
         world.run("recall").await,
-        ["accepted 1", "raised NameError", "ended runtime"]
+        ["accepted 1", "raised NameError", "ended Runtime"]
     );
 }
 
@@ -183,8 +183,8 @@ async fn removing_a_context_ends_what_runs_and_what_waits_in_it() {
     let waiting = world.execute(request("say a"));
     assert_eq!(next(&mut running).await.as_deref(), Some("accepted 1"));
     world.contexts.remove(&world.python).await.unwrap();
-    assert_eq!(all(running).await, ["failed Removed", "ended killed"]);
-    assert_eq!(all(waiting).await, ["failed Removed", "ended killed"]);
+    assert_eq!(all(running).await, ["failed Removed", "ended Killed"]);
+    assert_eq!(all(waiting).await, ["failed Removed", "ended Killed"]);
     assert!(matches!(
         world.contexts.execute(&world.python, request("say a")),
         Err(ContextError::NotFound { .. })

@@ -23,7 +23,7 @@ async fn a_caller_that_leaves_interrupts_its_code_and_keeps_the_variables() {
     let mut execution = world.execute(request("wait"));
     next(&mut execution).await;
     drop(execution);
-    assert_eq!(world.run("recall").await, ["accepted 3", "me", "ended ok"]);
+    assert_eq!(world.run("recall").await, ["accepted 3", "me", "ended Ok"]);
     assert_eq!(world.kernels.starts.load(Ordering::SeqCst), 1);
 }
 
@@ -59,7 +59,7 @@ async fn an_execution_that_is_cancelled_while_it_waits_is_never_run() {
     assert!(all(second).await.is_empty());
     assert_eq!(
         world.run("recall").await,
-        ["accepted 2", "raised NameError", "ended runtime"]
+        ["accepted 2", "raised NameError", "ended Runtime"]
     );
 }
 
@@ -71,7 +71,7 @@ async fn code_that_ignores_an_interrupt_loses_its_kernel_and_the_next_caller_hea
     drop(execution);
     assert_eq!(
         world.run("say a").await,
-        ["lost Stuck", "accepted 1", "a", "ended ok"]
+        ["lost Stuck", "accepted 1", "a", "ended Ok"]
     );
 }
 
@@ -86,13 +86,13 @@ async fn an_interrupt_that_was_asked_for_is_told_to_whoever_listens() {
     assert!(world.contexts.interrupt(&id));
     assert_eq!(
         all(execution).await,
-        ["a", "raised KeyboardInterrupt", "ended interrupted"]
+        ["a", "raised KeyboardInterrupt", "ended Interrupted"]
     );
     assert_eq!(
         all(behind).await,
         [
             "failed Interrupted { state_lost: false }",
-            "ended interrupted"
+            "ended Interrupted"
         ]
     );
     assert!(!world.contexts.interrupt(&id), "it has ended");
@@ -108,7 +108,7 @@ async fn whoever_asks_for_an_interrupt_hears_that_the_kernel_is_lost() {
         all(execution).await,
         [
             "failed Interrupted { state_lost: true }",
-            "ended interrupted"
+            "ended Interrupted"
         ]
     );
 }
@@ -132,7 +132,7 @@ async fn a_time_limit_ends_code_with_one_error() {
             "accepted 1",
             "a",
             "failed OverLimit { limit: Time(2s), state_lost: false }",
-            "ended timeout"
+            "ended Timeout"
         ]
     );
     let execution = world.contexts.execute(&world.python, limited("stuck"));
@@ -141,12 +141,12 @@ async fn a_time_limit_ends_code_with_one_error() {
         [
             "accepted 2",
             "failed OverLimit { limit: Time(2s), state_lost: true }",
-            "ended timeout"
+            "ended Timeout"
         ]
     );
     assert_eq!(
         world.run("say a").await,
-        ["lost Stuck", "accepted 1", "a", "ended ok"]
+        ["lost Stuck", "accepted 1", "a", "ended Ok"]
     );
 }
 
@@ -164,7 +164,7 @@ async fn the_death_of_a_kernel_is_one_failure_and_the_next_execution_says_what_i
             "accepted 1",
             "bye",
             "failed Died(Code(3))",
-            "ended kernel_died"
+            "ended KernelDied"
         ]
     );
     assert_eq!(
@@ -173,10 +173,10 @@ async fn the_death_of_a_kernel_is_one_failure_and_the_next_execution_says_what_i
             "lost Died(Code(3))",
             "accepted 1",
             "raised NameError",
-            "ended runtime"
+            "ended Runtime"
         ]
     );
-    assert_eq!(world.run("say a").await, ["accepted 2", "a", "ended ok"]);
+    assert_eq!(world.run("say a").await, ["accepted 2", "a", "ended Ok"]);
 }
 
 #[tokio::test]
@@ -200,10 +200,10 @@ async fn a_kernel_that_dies_between_executions_is_replaced_at_once() {
 #[tokio::test]
 async fn a_cell_may_end_its_kernel_without_being_an_error() {
     let world = world();
-    assert_eq!(world.run("exit").await, ["accepted 1", "ended ok"]);
+    assert_eq!(world.run("exit").await, ["accepted 1", "ended Ok"]);
     assert_eq!(
         world.run("say a").await,
-        ["lost Exited", "accepted 1", "a", "ended ok"]
+        ["lost Exited", "accepted 1", "a", "ended Ok"]
     );
 }
 
@@ -227,7 +227,7 @@ async fn what_a_lost_caller_missed_is_kept_until_somebody_asks() {
         .attach(&id)
         .await
         .expect("its record is kept");
-    assert_eq!(all(rest).await, ["failed Restarted", "ended killed"]);
+    assert_eq!(all(rest).await, ["failed Restarted", "ended Killed"]);
     assert!(
         world.contexts.attach(&id).await.is_none(),
         "it was told once"
@@ -244,7 +244,7 @@ async fn a_record_is_bounded_and_says_what_is_missing() {
     world.run("say after").await;
     let words = all(world.contexts.attach(&id).await.unwrap()).await;
     let (last, lost) = (&words[words.len() - 1], &words[words.len() - 2]);
-    assert_eq!(last, "ended ok");
+    assert_eq!(last, "ended Ok");
     assert!(
         lost.starts_with("lost ") && lost.ends_with(" bytes"),
         "{lost}"

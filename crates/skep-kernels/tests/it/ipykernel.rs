@@ -134,7 +134,7 @@ async fn what_a_cell_produces_arrives_in_order() {
                 "value \"'shown'\"",
                 "updated",
                 "value \"42\"",
-                "ended ok"
+                "ended Ok"
             ]
         );
         assert_eq!(
@@ -143,19 +143,19 @@ async fn what_a_cell_produces_arrives_in_order() {
                 "accepted 2",
                 "before",
                 "raised ZeroDivisionError",
-                "ended runtime"
+                "ended Runtime"
             ]
         );
         assert_eq!(
             world.run("(").await,
-            ["accepted 3", "raised SyntaxError", "ended syntax"]
+            ["accepted 3", "raised SyntaxError", "ended Syntax"]
         );
         assert_eq!(
             world.run("input()").await,
             [
                 "accepted 4",
                 "raised StdinNotImplementedError",
-                "ended runtime"
+                "ended Runtime"
             ]
         );
     }
@@ -195,7 +195,7 @@ async fn a_line_arrives_while_the_code_runs() {
     until_said(&mut execution, "first").await;
     std::fs::write(&directory, "").unwrap();
     until_said(&mut execution, "second").await;
-    assert_eq!(all(execution).await, ["ended ok"]);
+    assert_eq!(all(execution).await, ["ended Ok"]);
 }
 
 #[tokio::test]
@@ -207,9 +207,9 @@ async fn variables_hold_for_one_execution() {
     let shown = "'\\'\"\\\\\\n{}$x\\u2028😀' 65536";
     assert_eq!(
         world.run_with(&[("A", value), ("B", &long)], code).await,
-        ["accepted 1", shown, "ended ok"]
+        ["accepted 1", shown, "ended Ok"]
     );
-    assert_eq!(world.run(code).await, ["accepted 2", "None 0", "ended ok"]);
+    assert_eq!(world.run(code).await, ["accepted 2", "None 0", "ended Ok"]);
     // However it ends, and with a cell magic in its first line.
     let magic = "%%time\nimport os\nprint(os.environ['A'])\nraise ValueError";
     let words = world.run_with(&[("A", "once")], magic).await;
@@ -246,7 +246,7 @@ async fn a_context_starts_in_its_directory() {
     let code = "import os\nprint(os.getcwd())";
     let words = run(&world.contexts, &made.id, code).await;
     // Neither the directory nor the variables of an execution leave a trace.
-    assert_eq!(words, ["accepted 1", place, "ended ok"]);
+    assert_eq!(words, ["accepted 1", place, "ended Ok"]);
     world.contexts.restart(&made.id).await.unwrap();
     assert_eq!(run(&world.contexts, &made.id, code).await, words);
 }
@@ -265,7 +265,7 @@ async fn an_interrupt_frees_the_kernel_and_keeps_its_state() {
         drop(execution);
         assert_eq!(
             world.run("print(kept)").await,
-            ["accepted 3", "kept", "ended ok"],
+            ["accepted 3", "kept", "ended Ok"],
             "{mode}"
         );
     }

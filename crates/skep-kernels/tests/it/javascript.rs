@@ -78,11 +78,11 @@ async fn javascript_keeps_what_it_declares_and_takes_it_anew() {
         .contexts
         .execute(&world.javascript, with_variables)
         .unwrap();
-    assert_eq!(all(execution).await, ["accepted 1", "'\"\n😀", "ended ok"]);
+    assert_eq!(all(execution).await, ["accepted 1", "'\"\n😀", "ended Ok"]);
     let code = "console.log(kept.length, process.env.A); const kept = await 5; console.log(kept)";
     assert_eq!(
         run(&world.contexts, &world.javascript, code).await,
-        ["accepted 2", "5 undefined", "5", "ended ok"]
+        ["accepted 2", "5 undefined", "5", "ended Ok"]
     );
 }
 
@@ -93,10 +93,10 @@ async fn typescript_is_a_language_of_its_own() {
     let code = "enum Colour { Red = 3 }; const red: Colour = Colour.Red; console.log(red)";
     assert_eq!(
         run(&world.contexts, &context.id, code).await,
-        ["accepted 1", "3", "ended ok"]
+        ["accepted 1", "3", "ended Ok"]
     );
     let words = run(&world.contexts, &context.id, "let x: = 5").await;
-    assert_eq!(words.last().unwrap(), "ended syntax");
+    assert_eq!(words.last().unwrap(), "ended Syntax");
 }
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn an_interrupt_ends_a_loop_of_javascript_and_keeps_the_state() {
         while next(&mut execution).await.expect("the code says go first") != "go" {}
         drop(execution);
         let words = run(&world.contexts, &world.javascript, "console.log(kept)").await;
-        assert_eq!(words[1..], ["kept", "ended ok"], "{code}");
+        assert_eq!(words[1..], ["kept", "ended Ok"], "{code}");
     }
 }
 
@@ -127,7 +127,7 @@ async fn the_exit_of_a_cell_is_the_end_of_its_kernel() {
     assert_eq!(words.len(), 1003, "{:?}", words.last());
     assert_eq!(
         words[1000..],
-        ["999", "failed Died(Code(3))", "ended kernel_died"]
+        ["999", "failed Died(Code(3))", "ended KernelDied"]
     );
 }
 
@@ -135,15 +135,15 @@ async fn the_exit_of_a_cell_is_the_end_of_its_kernel() {
 async fn failures_of_javascript_have_their_outcomes() {
     let world = world();
     for (code, outcome) in [
-        ("let x = ;", "ended syntax"),
-        ("null.x", "ended runtime"),
-        ("await Promise.reject(1)", "ended runtime"),
-        ("Promise.reject(new Error('lost')); 5", "ended runtime"),
+        ("let x = ;", "ended Syntax"),
+        ("null.x", "ended Runtime"),
+        ("await Promise.reject(1)", "ended Runtime"),
+        ("Promise.reject(new Error('lost')); 5", "ended Runtime"),
         (
             "require('fs').writeFileSync('/dev/full', 'x')",
-            "ended disk_full",
+            "ended DiskFull",
         ),
-        ("new ArrayBuffer(2 ** 52)", "ended out_of_memory"),
+        ("new ArrayBuffer(2 ** 52)", "ended OutOfMemory"),
     ] {
         let words = run(&world.contexts, &world.javascript, code).await;
         assert_eq!(words.last().unwrap(), outcome, "{code}: {words:?}");

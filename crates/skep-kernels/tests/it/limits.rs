@@ -56,7 +56,7 @@ async fn processor_time_over_its_limit_ends_code_with_one_error() {
         all(execution).await,
         [
             "failed OverLimit { limit: Processor(3s), state_lost: false }",
-            "ended timeout"
+            "ended Timeout"
         ]
     );
     assert_eq!(world.kernels.meter.kills.load(Ordering::SeqCst), 0);
@@ -76,13 +76,13 @@ async fn what_code_over_its_limit_started_is_killed_with_its_kernel() {
         all(execution.unwrap()).await[1..],
         [
             "failed OverLimit { limit: Time(1s), state_lost: true }",
-            "ended timeout"
+            "ended Timeout"
         ]
     );
     assert_eq!(world.kernels.meter.kills.load(Ordering::SeqCst), 1);
     assert_eq!(
         world.run("say a").await,
-        ["lost Stuck", "accepted 1", "a", "ended ok"]
+        ["lost Stuck", "accepted 1", "a", "ended Ok"]
     );
 }
 
@@ -125,7 +125,7 @@ async fn code_that_could_never_have_its_memory_is_not_run() {
         .execute(&world.python, limited(limits, "remember me"));
     assert_eq!(
         all(execution.unwrap()).await,
-        ["failed NoMemory { limit: 1000 }", "ended out_of_memory"]
+        ["failed NoMemory { limit: 1000 }", "ended OutOfMemory"]
     );
     assert_eq!(world.run("recall").await[1], "raised NameError");
 }
@@ -147,7 +147,7 @@ async fn a_kernel_that_the_machine_killed_for_memory_ran_out_of_memory() {
     // The first look saw no count at all, so nothing can be said.
     assert_eq!(
         all(execution).await,
-        ["failed Died(Signal(9))", "ended killed"]
+        ["failed Died(Signal(9))", "ended Killed"]
     );
     let mut execution = world.execute(request("wait"));
     while next(&mut execution).await.as_deref() != Some("accepted 1") {}
@@ -161,7 +161,7 @@ async fn a_kernel_that_the_machine_killed_for_memory_ran_out_of_memory() {
     world.kernels.kill_newest();
     assert_eq!(
         all(execution).await,
-        ["failed Died(OutOfMemory)", "ended out_of_memory"]
+        ["failed Died(OutOfMemory)", "ended OutOfMemory"]
     );
 }
 

@@ -182,7 +182,7 @@ async fn a_kernel_is_started_and_runs_code() {
         .unwrap();
     assert_eq!(
         all(execution).await,
-        ["accepted 1", "'\"\n😀", "yes", "ended ok"]
+        ["accepted 1", "'\"\n😀", "yes", "ended Ok"]
     );
 }
 
@@ -190,7 +190,7 @@ async fn a_kernel_is_started_and_runs_code() {
 async fn what_was_offered_to_a_fork_that_failed_is_never_used_again() {
     let world = world_with("good", serde_json::json!({"argv": ["zygote"]}));
     let words = run(&world.contexts, &world.python, "say('hello')").await;
-    assert_eq!(words, ["accepted 1", "hello", "ended ok"]);
+    assert_eq!(words, ["accepted 1", "hello", "ended Ok"]);
     let stolen = std::mem::take(&mut *world.children.stolen.lock());
     assert!(!stolen.is_empty(), "a fork was asked for");
     for [socket, ..] in stolen {
@@ -237,7 +237,7 @@ async fn what_was_said_before_the_end_is_heard() {
     assert_eq!(words.len(), 1003, "{:?}", words.last());
     assert_eq!(
         words[1000..],
-        ["999", "failed Died(Code(3))", "ended kernel_died"]
+        ["999", "failed Died(Code(3))", "ended KernelDied"]
     );
     let code = "say('bye'); os.kill(os.getpid(), 11)";
     assert_eq!(
@@ -247,7 +247,7 @@ async fn what_was_said_before_the_end_is_heard() {
             "accepted 1",
             "bye",
             "failed Died(Signal(11))",
-            "ended kernel_died"
+            "ended KernelDied"
         ]
     );
 }
@@ -257,7 +257,7 @@ async fn a_child_that_holds_the_socket_does_not_hide_the_end_of_its_kernel() {
     let world = world("good");
     let code = "os.set_inheritable(peer.fileno(), True)\nif os.fork() == 0:\n    os.setsid(); say(str(os.getpid())); time.sleep(1000)\ntime.sleep(0.3); os._exit(0)";
     let words = run(&world.contexts, &world.python, code).await;
-    assert_eq!(words[2..], ["failed Died(Code(0))", "ended kernel_died"]);
+    assert_eq!(words[2..], ["failed Died(Code(0))", "ended KernelDied"]);
     let child = Pid::from_raw(words[1].parse().unwrap()).unwrap();
     rustix::process::kill_process(child, Signal::KILL).unwrap();
 }
@@ -267,7 +267,7 @@ async fn a_kill_for_want_of_memory_is_told_apart_from_other_kills() {
     let world = world("good");
     let code = "os.kill(os.getpid(), 9)";
     let words = run(&world.contexts, &world.python, code).await;
-    assert_eq!(words[1..], ["failed Died(Signal(9))", "ended killed"]);
+    assert_eq!(words[1..], ["failed Died(Signal(9))", "ended Killed"]);
     // The count is compared with what it was when the kernel started, so it must rise while
     // the code runs.
     let directory = tempfile::tempdir().unwrap();
@@ -287,7 +287,7 @@ async fn a_kill_for_want_of_memory_is_told_apart_from_other_kills() {
     while let Some(word) = next(&mut execution).await {
         words.push(word);
     }
-    assert_eq!(words, ["failed Died(OutOfMemory)", "ended out_of_memory"]);
+    assert_eq!(words, ["failed Died(OutOfMemory)", "ended OutOfMemory"]);
 }
 
 #[tokio::test]
@@ -304,7 +304,7 @@ async fn an_interrupt_reaches_the_code_and_what_it_started() {
     drop(execution);
     assert_eq!(
         run(&world.contexts, &world.python, "say(kept)").await,
-        ["accepted 3", "kept", "ended ok"]
+        ["accepted 3", "kept", "ended Ok"]
     );
 }
 
@@ -316,7 +316,7 @@ async fn a_kernel_that_sends_garbage_is_ended() {
         let words = run(&world.contexts, &world.python, &code).await;
         assert_eq!(
             words[words.len() - 2..],
-            ["failed Died(Confused)", "ended kernel_died"]
+            ["failed Died(Confused)", "ended KernelDied"]
         );
     }
 }
@@ -326,7 +326,7 @@ async fn a_kernel_that_closes_its_socket_is_ended() {
     let world = world("good");
     let code = "peer.close(); os.closerange(0, 100); time.sleep(1000)";
     let words = run(&world.contexts, &world.python, code).await;
-    assert_eq!(words[1..], ["failed Died(Signal(9))", "ended killed"]);
+    assert_eq!(words[1..], ["failed Died(Signal(9))", "ended Killed"]);
 }
 
 #[tokio::test]
@@ -335,7 +335,7 @@ async fn a_message_that_is_too_large_is_left_out_and_the_rest_is_heard() {
     let code = "say('x' * (129 << 20)); say('after')";
     let words = run(&world.contexts, &world.python, code).await;
     assert!(words[1].starts_with("too large 135"), "{}", words[1]);
-    assert_eq!(words[2..], ["after", "ended ok"]);
+    assert_eq!(words[2..], ["after", "ended Ok"]);
 }
 
 #[tokio::test]

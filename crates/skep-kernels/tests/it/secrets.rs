@@ -28,7 +28,7 @@ async fn secrets_of_the_sandbox_the_context_and_the_execution_are_masked() {
     let execution = world.contexts.execute(&other, with(&["run-secret"], code));
     assert_eq!(
         all(execution.unwrap()).await,
-        ["accepted 1", "*** *** ***", "ended ok"]
+        ["accepted 1", "*** *** ***", "ended Ok"]
     );
     // The code may have kept what it was given.
     assert_eq!(run(&world.contexts, &other, code).await[1], "*** *** ***");
@@ -44,17 +44,17 @@ async fn a_secret_that_is_printed_in_pieces_is_masked() {
         .execute(&world.python, with(&["hunter22"], code));
     assert_eq!(
         all(execution.unwrap()).await,
-        ["accepted 1", "a", "*** b", "", "ended ok"]
+        ["accepted 1", "a", "*** b", "", "ended Ok"]
     );
 }
 
 #[tokio::test]
 async fn what_is_held_back_comes_before_the_end_however_it_ends() {
     for (code, end) in [
-        ("mutter hunt", vec!["hunt", "ended ok"]),
+        ("mutter hunt", vec!["hunt", "ended Ok"]),
         (
             "mutter hunt\ndie 1",
-            vec!["hunt", "failed Died(Code(1))", "ended kernel_died"],
+            vec!["hunt", "failed Died(Code(1))", "ended KernelDied"],
         ),
     ] {
         let world = world();

@@ -74,7 +74,7 @@ fn word(update: &Update) -> String {
         Update::StateLost(loss) => format!("lost {loss:?}"),
         Update::OutputLost { bytes } => format!("lost {bytes} bytes"),
         Update::Failed(failure) => format!("failed {failure:?}"),
-        Update::Ended(receipt) => format!("ended {}", receipt.outcome.name()),
+        Update::Ended(receipt) => format!("ended {:?}", receipt.outcome),
         Update::Output { output, .. } => match output {
             Output::Accepted { count } => format!("accepted {count}"),
             Output::Text { text, .. } => text.decode().unwrap().trim_end().to_owned(),

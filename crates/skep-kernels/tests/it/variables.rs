@@ -63,7 +63,7 @@ async fn check(contexts: &Contexts, context: &str, code: &str) {
 /// Returns the whole output of an execution that must succeed.
 async fn printed(contexts: &Contexts, context: &str, request: ExecuteRequest) -> String {
     let words = all(contexts.execute(context, request).unwrap()).await;
-    assert_eq!(words.last().unwrap(), "ended ok", "{words:?}");
+    assert_eq!(words.last().unwrap(), "ended Ok", "{words:?}");
     words[1..words.len() - 1].concat()
 }
 

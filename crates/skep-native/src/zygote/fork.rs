@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use rustix::fs::SealFlags;
 use rustix::process::Pid;
 use serde::Serialize;
+use skep_agent_protocol::fork::{FIRST_CGROUP, ForkRequest, MAX_REQUEST};
 use skep_host::{IDS, Slot};
 use skep_linux::packet::{self, Packet};
 use skep_linux::sealed_file;
-use skep_wire::agent::fork::{FIRST_DOOR, ForkRequest, MAX_REQUEST};
 use tokio::io::unix::AsyncFd;
 
 use super::Zygotes;
@@ -175,7 +175,7 @@ fn ask(
         .map(|name| client.process.namespace(name))
         .collect::<io::Result<_>>()
         .map_err(ForkError::Host)?;
-    let (standard, join_fds) = question.descriptors[1..].split_at(FIRST_DOOR - 1);
+    let (standard, join_fds) = question.descriptors[1..].split_at(FIRST_CGROUP - 1);
     let mut descriptors = vec![plan.as_fd(), theirs.as_fd()];
     descriptors.extend(namespaces.iter().map(AsFd::as_fd));
     descriptors.extend(standard.iter().map(AsFd::as_fd));
@@ -266,7 +266,7 @@ fn lines(plan: &Plan<'_>, wanted: &Wanted<'_>) -> Vec<u8> {
 
 /// The request in a question. All of it was chosen inside of the sandbox.
 fn read(question: &Packet) -> Result<ForkRequest, ForkError> {
-    if question.descriptors.len() < FIRST_DOOR {
+    if question.descriptors.len() < FIRST_CGROUP {
         return Err(ForkError::Malformed("descriptors are missing"));
     }
     let file = &question.descriptors[0];

@@ -5,10 +5,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
+use skep_agent_protocol::fork::ForkAnswer;
 use skep_host::Lease;
 use skep_linux::packet::{self, Packet};
 use skep_telemetry::Chain;
-use skep_wire::agent::fork::ForkAnswer;
 use tokio::io::unix::AsyncFd;
 
 use super::Zygotes;

@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
 use rustix::process::WaitOptions;
+use skep_agent_protocol::fds;
 use skep_linux::spawn_as::{Credentials, SpawnAs, fork_as};
-use skep_wire::agent::fds;
 
 pub(crate) const PORT: u16 = 49_983;
 

@@ -1,9 +1,9 @@
 //! The start of a sandbox: a spare that gets an owner, a launch, or a copy of a checkpoint.
 
+use skep_agent_protocol::AgentConfig;
 use skep_isolation::{LaunchError, LaunchRequest, Launched, RestoreRequest, RestoreTarget};
 use skep_telemetry::{Chain, trace};
 use skep_types::{AccessToken, ExecutionId, Redacted, SandboxSpec};
-use skep_wire::agent::AgentConfig;
 use tracing::debug_span;
 
 use super::Driver;

@@ -14,13 +14,13 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use skep_agent_protocol::AgentConfig;
 use skep_isolation::FakeIsolation;
 use skep_node::{Agents, ConfigureError, MemoryJournal, Node, NodeOptions};
 use skep_types::{
     AccessToken, AdmissionPolicy, Egress, Redacted, Resources, SandboxId, SandboxSpec, Secrets,
     Sharing, TeamId, TemplateId, TemplateImage, TenantId,
 };
-use skep_wire::agent::AgentConfig;
 
 /// A host that outlives its server: new nodes find the sandboxes of the last one.
 #[derive(Default)]

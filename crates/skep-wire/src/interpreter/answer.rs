@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Usage;
+use super::{Outcome, Usage};
 
 /// One line. What is not known is [`AnswerLine::Unknown`]: newer servers may say more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub enum AnswerLine {
         output: Value,
         /// Classification of an error, the same in every language.
         #[serde(default)]
-        kind: Option<String>,
+        kind: Option<Outcome>,
     },
     /// Nothing happened for a while.
     Keepalive,
@@ -56,8 +56,8 @@ pub enum AnswerLine {
     },
     /// Account of the resources that the execution used.
     Receipt {
-        /// `ok`, or the `kind` of the error.
-        outcome: String,
+        /// [`Outcome::Ok`], or the `kind` of the error.
+        outcome: Outcome,
         /// Resources used from beginning to end.
         #[serde(flatten)]
         usage: Usage,
@@ -157,7 +157,7 @@ pub struct RaisedError {
     pub traceback: String,
     /// Classification that is the same in every language. Other servers than ours do not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
+    pub kind: Option<Outcome>,
     /// The exit status of its kernel, if the code ended that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_status: Option<i32>,
@@ -184,11 +184,11 @@ mod tests {
         };
         assert_eq!(
             written(&Line::Receipt(Receipt {
-                outcome: "ok",
+                outcome: Outcome::Ok,
                 usage: usage.clone(),
             })),
             AnswerLine::Receipt {
-                outcome: "ok".to_owned(),
+                outcome: Outcome::Ok,
                 usage,
             }
         );
@@ -197,14 +197,14 @@ mod tests {
                 name: "NameError",
                 value: "x",
                 traceback: "",
-                kind: "runtime",
+                kind: Outcome::Runtime,
                 exit_status: None,
             }),
             AnswerLine::Error(RaisedError {
                 name: "NameError".to_owned(),
                 value: "x".to_owned(),
                 traceback: String::new(),
-                kind: Some("runtime".to_owned()),
+                kind: Some(Outcome::Runtime),
                 exit_status: None,
             })
         );

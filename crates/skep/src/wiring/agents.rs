@@ -12,8 +12,10 @@ use hyper::Request;
 use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper_util::rt::TokioIo;
+use skep_agent_protocol::AgentConfig;
 use skep_node::{Agents, ConfigureError};
-use skep_wire::agent::{AGENT_PORT, AgentConfig, CONTROL_HEADER};
+use skep_wire::agent::AGENT_PORT;
+use skep_wire::headers::CONTROL_TOKEN;
 use tokio::net::TcpStream;
 
 /// Time limit for an agent. One that is well needs a millisecond.
@@ -51,7 +53,7 @@ async fn init(address: IpAddr, config: &AgentConfig) -> anyhow::Result<()> {
     let request = Request::post("/init")
         .header(HOST, "agent")
         .header(CONTENT_TYPE, "application/json")
-        .header(CONTROL_HEADER, &config.control_token)
+        .header(CONTROL_TOKEN, &config.control_token)
         .body(Full::new(Bytes::from(body)))?;
     let answer = async {
         let status = sender.send_request(request).await?.status();

@@ -7,13 +7,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::str::FromStr;
 
+use skep_agent_protocol::AgentConfig;
 use skep_client::Client;
 use skep_isolation::{Isolation as _, LaunchError, LaunchRequest, Launched};
 use skep_native::{Defence, Native, NativeConfig, ZygoteConfig};
 use skep_types::{
     Egress, ExecutionId, Redacted, Resources, SandboxId, TeamId, TemplateImage, TenantId,
 };
-use skep_wire::agent::{AGENT_PORT, AgentConfig};
+use skep_wire::agent::AGENT_PORT;
 use skep_wire::interpreter::INTERPRETER_PORT;
 use tempfile::TempDir;
 

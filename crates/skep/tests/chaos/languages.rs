@@ -15,6 +15,7 @@ use skep_client::{
     LimitOptions, NewSandbox, RunOptions, Sandbox,
 };
 use skep_testkit::wait_until;
+use skep_wire::interpreter::Outcome as Kind;
 use tokio::task::JoinSet;
 
 use crate::installation::{CACHE, Installation};
@@ -256,8 +257,8 @@ impl Stage {
         let interrupted = self.sandbox.executions().interrupt(&id).await;
         ensure(interrupted.is_ok(), &interrupted)?;
         let ended = Answer::read(execution).await?;
-        ensure(ended.kind() == Some("interrupted"), &ended)?;
-        ensure(ended.outcome == "interrupted", &ended)?;
+        ensure(ended.kind() == Some(Kind::Interrupted), &ended)?;
+        ensure(ended.outcome == Kind::Interrupted, &ended)?;
         let after = self.run(self.row.kept).await?;
         ensure(after.stdout.trim() == "kept", &after)
     }
@@ -270,12 +271,12 @@ impl Stage {
         ensure(error.value.trim() == expected.value, &answer)?;
         ensure(error.traceback.contains(expected.traceback), &answer)?;
         ensure(
-            answer.kind() == Some("runtime") && answer.outcome == "runtime",
+            answer.kind() == Some(Kind::Runtime) && answer.outcome == Kind::Runtime,
             &answer,
         )?;
         let answer = self.run(self.row.syntax).await?;
         ensure(
-            answer.kind() == Some("syntax") && answer.outcome == "syntax",
+            answer.kind() == Some(Kind::Syntax) && answer.outcome == Kind::Syntax,
             &answer,
         )
     }
@@ -296,7 +297,7 @@ impl Stage {
 
     async fn receipt(&self) -> Outcome {
         let answer = self.run(self.row.kept).await?;
-        ensure(answer.outcome == "ok", &answer)?;
+        ensure(answer.outcome == Kind::Ok, &answer)?;
         let usage = answer.usage.as_ref().ok_or("there is no receipt")?;
         ensure(
             usage.cpu_us.is_some() && usage.peak_memory_bytes.is_some(),
@@ -334,7 +335,7 @@ impl Stage {
         let answer = Answer::read(execution).await?;
         let length = answer.stdout.len();
         ensure(
-            length == 24_000_000 && answer.outcome == "ok",
+            length == 24_000_000 && answer.outcome == Kind::Ok,
             &(length, &answer.outcome),
         )
     }
@@ -361,7 +362,7 @@ impl Stage {
             .await
             .map_err(|error| format!("{error:?}"))?;
         let made = self.run(&make).await?;
-        ensure(made.outcome == "ok", &made)?;
+        ensure(made.outcome == Kind::Ok, &made)?;
         let seen = Answer::read(waiting).await?;
         ensure(seen.stdout.trim() == "seen", &seen)
     }
@@ -380,15 +381,15 @@ impl Stage {
             ..RunOptions::default()
         };
         let answer = self.run_with(self.row.devour, place, &limited).await?;
-        ensure(answer.kind() == Some("out_of_memory"), &answer)?;
-        ensure(answer.outcome == "out_of_memory", &answer)?;
+        ensure(answer.kind() == Some(Kind::OutOfMemory), &answer)?;
+        ensure(answer.outcome == Kind::OutOfMemory, &answer)?;
         let Some(exhaust) = self.row.exhaust else {
             return Ok(());
         };
         self.run_with(self.row.keep, place, &usual).await?;
         let answer = self.run_with(exhaust.code, place, &usual).await?;
-        ensure(answer.kind() == Some("out_of_memory"), &answer)?;
-        ensure(answer.outcome == "out_of_memory", &answer)?;
+        ensure(answer.kind() == Some(Kind::OutOfMemory), &answer)?;
+        ensure(answer.outcome == Kind::OutOfMemory, &answer)?;
         let after = self.run_with(self.row.kept, place, &usual).await?;
         ensure(
             (after.stdout.trim() == "kept") == exhaust.keeps_state,
@@ -401,13 +402,13 @@ impl Stage {
         self.run(self.row.keep).await?;
         let answer = self.run(self.row.die).await?;
         ensure(
-            answer.kind() == Some("killed") && answer.outcome == "killed",
+            answer.kind() == Some(Kind::Killed) && answer.outcome == Kind::Killed,
             &answer,
         )?;
         let after = self.run(self.row.variables).await?;
         ensure(after.restarted.as_deref() == Some("killed"), &after)?;
         ensure(
-            after.outcome == "ok" && after.stdout.starts_with('x'),
+            after.outcome == Kind::Ok && after.stdout.starts_with('x'),
             &after,
         )
     }

@@ -5,10 +5,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 
-use skep_wire::agent::log::{HALF, HEADER, Header, LONGEST_LINE};
-use skep_wire::rest::{LogEntry, LogLevel};
+use skep_agent_protocol::log::{HALF, HEADER, Header, LONGEST_LINE};
+use skep_agent_protocol::log::{LogEntry, LogLevel};
 
-/// The writing end; see [`skep_wire::agent::log`] for the layout.
+/// The writing end; see [`skep_agent_protocol::log`] for the layout.
 #[derive(Debug)]
 pub(super) struct Ring {
     memory: File,
@@ -105,7 +105,7 @@ fn offset(bytes: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use skep_wire::agent::log::{BYTES, lines};
+    use skep_agent_protocol::log::{BYTES, lines};
 
     use super::*;
 

@@ -11,22 +11,22 @@ async fn a_death_is_told_once_and_the_next_execution_works() {
     for (code, end) in [
         (
             "import os\nos._exit(3)",
-            ["failed Died(Code(3))", "ended kernel_died"],
+            ["failed Died(Code(3))", "ended KernelDied"],
         ),
         (
             "import ctypes\nctypes.string_at(1)",
-            ["failed Died(Signal(11))", "ended kernel_died"],
+            ["failed Died(Signal(11))", "ended KernelDied"],
         ),
         (
             "import os\nos.kill(os.getpid(), 9)",
-            ["failed Died(Signal(9))", "ended killed"],
+            ["failed Died(Signal(9))", "ended Killed"],
         ),
     ] {
         let words = world.run(code).await;
         assert_eq!(words[words.len() - 2..], end);
         let words = world.run("1").await;
         assert!(words[0].starts_with("lost Died"), "{words:?}");
-        assert_eq!(words[1..], ["accepted 1", "value \"1\"", "ended ok"]);
+        assert_eq!(words[1..], ["accepted 1", "value \"1\"", "ended Ok"]);
     }
 }
 
@@ -54,7 +54,7 @@ async fn a_kill_for_want_of_memory_is_told_apart() {
     std::fs::write(&flag, "").unwrap();
     assert_eq!(
         all(execution).await,
-        ["failed Died(OutOfMemory)", "ended out_of_memory"]
+        ["failed Died(OutOfMemory)", "ended OutOfMemory"]
     );
 }
 
@@ -63,7 +63,7 @@ async fn a_kernel_that_is_asked_to_exit_ends_its_execution_well() {
     let world = world();
     assert_eq!(
         world.run("kept = 1\nexit()").await,
-        ["accepted 1", "ended ok"]
+        ["accepted 1", "ended Ok"]
     );
     assert_eq!(
         world.run("kept").await,
@@ -71,7 +71,7 @@ async fn a_kernel_that_is_asked_to_exit_ends_its_execution_well() {
             "lost Exited",
             "accepted 1",
             "raised NameError",
-            "ended runtime"
+            "ended Runtime"
         ]
     );
 }
@@ -88,6 +88,6 @@ async fn a_restart_ends_what_runs() {
     );
     assert_eq!(
         world.run("1").await,
-        ["accepted 1", "value \"1\"", "ended ok"]
+        ["accepted 1", "value \"1\"", "ended Ok"]
     );
 }

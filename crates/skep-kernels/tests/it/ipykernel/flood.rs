@@ -49,7 +49,7 @@ async fn a_kernel_waits_for_a_reader_that_stalls_and_no_line_is_lost() {
             numbers(&words).into_iter().eq(0..100_000),
             "lines are missing"
         );
-        assert_eq!(words.last().map(String::as_str), Some("ended ok"));
+        assert_eq!(words.last().map(String::as_str), Some("ended Ok"));
     }
 }
 
@@ -93,7 +93,7 @@ async fn a_reader_that_leaves_frees_a_stopped_kernel() {
     drop(execution);
     assert_eq!(
         world.run("print(os.getpid())").await,
-        ["accepted 3", &pid, "ended ok"]
+        ["accepted 3", &pid, "ended Ok"]
     );
 }
 
@@ -114,5 +114,5 @@ async fn a_message_that_is_too_large_is_left_out_and_the_rest_is_heard() {
         .run("display({'text/plain': 'x' * (129 << 20)}, raw=True)\nprint('after')")
         .await;
     assert!(words[1].starts_with("too large 135"), "{}", words[1]);
-    assert_eq!(words[2..], ["after", "ended ok"]);
+    assert_eq!(words[2..], ["after", "ended Ok"]);
 }

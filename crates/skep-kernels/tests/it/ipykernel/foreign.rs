@@ -20,10 +20,10 @@ async fn any_kernel_that_is_installed_runs_by_its_name() {
     let contexts = Contexts::new(Arc::new(installed), settings, &[]);
     let bash = contexts.default_of("bash").unwrap();
     let words = run(&contexts, &bash, "kept=kept; echo $kept").await;
-    assert_eq!(words, ["accepted 1", "kept", "ended ok"]);
+    assert_eq!(words, ["accepted 1", "kept", "ended Ok"]);
     // Such kernels have no name for a command that fails.
     let words = run(&contexts, &bash, "(exit 7)").await;
-    assert_eq!(words[words.len() - 2..], ["raised ", "ended runtime"]);
+    assert_eq!(words[words.len() - 2..], ["raised ", "ended Runtime"]);
 
     // The word comes when the shell waits: this kernel may miss an interrupt while it reads a line.
     let mut execution = contexts
@@ -32,7 +32,7 @@ async fn any_kernel_that_is_installed_runs_by_its_name() {
     until_said(&mut execution, "go").await;
     drop(execution);
     let words = run(&contexts, &bash, "echo $kept").await;
-    assert_eq!(words[words.len() - 2..], ["kept", "ended ok"]);
+    assert_eq!(words[words.len() - 2..], ["kept", "ended Ok"]);
 
     // What cannot be said in its language is not silently left out.
     let with_variables = ExecuteRequest {
@@ -42,7 +42,7 @@ async fn any_kernel_that_is_installed_runs_by_its_name() {
     let words = all(contexts.execute(&bash, with_variables).unwrap()).await;
     let untold = "[env_vars are not set: nobody knows how to tell that to a kernel for 'bash']";
     assert_eq!(words[0], untold);
-    assert_eq!(words[words.len() - 2..], ["unset", "ended ok"]);
+    assert_eq!(words[words.len() - 2..], ["unset", "ended Ok"]);
     let other = contexts
         .create("bash", Some("/tmp".to_owned()))
         .await

@@ -15,7 +15,7 @@ async fn a_kernel_that_sends_garbage_is_ended() {
     let words = run_with_socket(&world, code).await;
     assert_eq!(
         words[words.len() - 2..],
-        ["failed Died(Signal(9))", "ended killed"]
+        ["failed Died(Signal(9))", "ended Killed"]
     );
 }
 
@@ -25,7 +25,7 @@ async fn messages_with_a_wrong_signature_are_not_believed() {
     let code = "def frame(data, more): return struct.pack('>BQ', 2 | more, len(data)) + data\nparts = [b'topic', b'<IDS|MSG>', b'00' * 32, b'{\"msg_type\":\"stream\"}', b'{\"msg_id\":\"e1\"}', b'{}', b'{\"name\":\"stdout\",\"text\":\"forged\"}']\nfor n, part in enumerate(parts): published.sendall(frame(part, int(n < len(parts) - 1)))\ntime.sleep(0.3)\nprint('true')";
     assert_eq!(
         run_with_socket(&world, code).await,
-        ["accepted 1", "true", "ended ok"]
+        ["accepted 1", "true", "ended Ok"]
     );
 }
 
@@ -40,7 +40,7 @@ async fn a_frame_without_an_end_silences_the_kernel_and_nothing_else() {
     );
     assert_eq!(
         words[words.len() - 2..],
-        ["failed Died(Code(7))", "ended kernel_died"]
+        ["failed Died(Code(7))", "ended KernelDied"]
     );
 }
 

@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use skep_agent_protocol::fork::{ForkAnswer, ForkRequest, GO, MAX_ANSWER};
 use skep_linux::packet::{self, Packet};
-use skep_wire::agent::fork::{ForkAnswer, ForkRequest, GO, MAX_ANSWER};
 
 use crate::double::QUESTION;
 

@@ -1,7 +1,7 @@
 //! The collected answer of an execution.
 
 use skep_client::Execution;
-use skep_wire::interpreter::{AnswerLine, RaisedError, Usage};
+use skep_wire::interpreter::{AnswerLine, Outcome, RaisedError, Usage};
 
 /// All of an answer.
 #[derive(Debug, Default)]
@@ -10,7 +10,7 @@ pub(crate) struct Answer {
     pub(crate) stderr: String,
     pub(crate) error: Option<RaisedError>,
     /// The outcome that the receipt tells.
-    pub(crate) outcome: String,
+    pub(crate) outcome: Outcome,
     pub(crate) usage: Option<Usage>,
     /// Reason for which the variables of earlier executions are gone.
     pub(crate) restarted: Option<String>,
@@ -39,7 +39,7 @@ impl Answer {
     }
 
     /// The kind of its error, which is the same in every language.
-    pub(crate) fn kind(&self) -> Option<&str> {
-        self.error.as_ref()?.kind.as_deref()
+    pub(crate) fn kind(&self) -> Option<Outcome> {
+        self.error.as_ref()?.kind
     }
 }

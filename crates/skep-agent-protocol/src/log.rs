@@ -1,9 +1,13 @@
 //! Layout of a sandbox's log: the memory that its agent writes and the server reads.
 //!
 //! It is of one size, which nobody can change, and has two halves that are used in turn. A half
-//! starts with a header and goes on with lines, each a [`LogEntry`](crate::rest::LogEntry) as
-//! JSON. When a half is full, the other one is started over, so at least half of what fits is
+//! starts with a header and goes on with lines, each a [`LogEntry`] as JSON. When a half is full, the other one is started over, so at least half of what fits is
 //! kept.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// The size of the memory.
 pub const BYTES: usize = 1 << 20;
@@ -13,6 +17,33 @@ pub const HALF: usize = BYTES / 2;
 pub const HEADER: usize = 16;
 /// No line is longer, its end included.
 pub const LONGEST_LINE: usize = 32 << 10;
+
+/// Severity of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Detail that helps to find a fault.
+    Debug,
+    /// Normal course of events.
+    Info,
+    /// Unexpected event that was handled.
+    Warn,
+    /// Failure of something that was asked for.
+    Error,
+}
+
+/// One entry in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogEntry {
+    /// Time of the event.
+    pub timestamp: Timestamp,
+    /// Text for people.
+    pub message: String,
+    /// Severity of the event.
+    pub level: LogLevel,
+    /// Further data about the event, by name.
+    pub fields: BTreeMap<String, String>,
+}
 
 /// Header of a half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

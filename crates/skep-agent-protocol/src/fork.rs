@@ -20,7 +20,7 @@ pub const MAX_REQUEST: u64 = 1 << 20;
 pub const MAX_ANSWER: usize = 4 << 10;
 
 /// Number of descriptors before the `cgroup.procs` files.
-pub const FIRST_DOOR: usize = 4;
+pub const FIRST_CGROUP: usize = 4;
 
 /// Identity and environment of the kernel to fork.
 #[derive(Clone, Serialize, Deserialize)]
