@@ -10,13 +10,10 @@ use axum::middleware::Next;
 use axum::response::Response;
 use skep_control::{ApiKey, Caller, QuotaGuard};
 use skep_types::Authenticated;
-use skep_wire::headers::API_KEY;
+use skep_wire::headers::{API_KEY, TRACE_PARENT};
 
 use crate::error::ApiError;
 use crate::router::{Access, Edge};
-
-/// The header that names the trace of a caller.
-const TRACE_PARENT: &str = "traceparent";
 
 /// A caller that was let in. The first argument of every handler that looks at anything, so
 /// that nobody learns what exists before it is known who they are.

@@ -13,6 +13,7 @@ use futures_util::FutureExt;
 use skep_control::{Control, Full, Quota, QuotaGuard};
 use skep_telemetry::trace::{self, EndOnDrop};
 use skep_types::TeamId;
+use skep_wire::headers::TRACE_PARENT;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span, debug_span};
 
@@ -265,7 +266,7 @@ fn request_span(request: &Request) -> Span {
     let route = path.map_or("unknown route", MatchedPath::as_str);
     let caller = request
         .headers()
-        .get("traceparent")
+        .get(TRACE_PARENT)
         .and_then(|value| value.to_str().ok());
     let method = request.method().as_str();
     debug_span!(

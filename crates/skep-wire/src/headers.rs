@@ -16,6 +16,9 @@ pub const SANDBOX_ID: &str = "e2b-sandbox-id";
 /// The port of that sandbox.
 pub const SANDBOX_PORT: &str = "e2b-sandbox-port";
 
+/// The trace that a caller is in, as W3C's Trace Context writes it.
+pub const TRACE_PARENT: &str = "traceparent";
+
 /// Names of variables of a new sandbox whose values are secret, separated by commas.
 pub const SECRET_ENVS: &str = "x-skep-secret-envs";
 

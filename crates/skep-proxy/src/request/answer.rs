@@ -80,11 +80,11 @@ async fn serve(
         Ok(Admitted::Sandbox(_, _, shown)) => *shown,
         Err(_) => Credentials::None,
     };
-    let turn = serving.begin(shown);
-    if turn != Ok(Decision::Served) {
+    let decision = serving.begin(shown);
+    if decision != Ok(Decision::Served) {
         shared.metrics.anonymous_refused.add_one();
     }
-    if turn.map_err(|TooManyRequests| Cut::TooManyRequests)? == Decision::AnonymousFull {
+    if decision.map_err(|TooManyRequests| Cut::TooManyRequests)? == Decision::AnonymousFull {
         let mut response = refused(&shared, &Refusal::AnonymousFull, &format, serving);
         if !multiplexed {
             let close = HeaderValue::from_static("close");
@@ -107,7 +107,7 @@ async fn serve(
     };
     let exchange = Exchange {
         connection,
-        serving: serving.clone(),
+        serving,
         arrived,
         shown,
         probe: parts.uri.path() == "/health" && target.port == AGENT_PORT,
@@ -117,10 +117,20 @@ async fn serve(
         route,
         shared,
     };
-    let span = exchange.span(kind, &parts);
+    let request = Request::from_parts(parts, body);
+    answer_by_sandbox(&exchange, kind, request, &format).await
+}
+
+async fn answer_by_sandbox(
+    exchange: &Exchange,
+    kind: RequestKind,
+    request: Request<RequestBody>,
+    format: &ErrorFormat,
+) -> Result<Response<ClientBody>, Cut> {
+    let span = exchange.span(kind, &request);
     // The request is over when the last byte of its answer is, or when there is none.
     let ending = EndOnDrop(span.clone());
-    let request = Request::from_parts(parts, body);
+    let serving = exchange.serving.clone();
     match exchange.run(request).instrument(span.clone()).await {
         Ok(response) => {
             let metrics = &exchange.shared.metrics;
@@ -129,7 +139,7 @@ async fn serve(
             Ok(response.map(|source| ClientBody::new(source, serving).ending(ending)))
         }
         Err(Failure::Refused(refusal)) => {
-            let response = refused(&exchange.shared, &refusal, &format, serving);
+            let response = refused(&exchange.shared, &refusal, format, serving);
             note_status(&span, &response);
             Ok(response)
         }

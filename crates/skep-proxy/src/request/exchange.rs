@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::TrySendError;
 use skep_telemetry::{Chain, trace};
 use skep_wire::agent::AGENT_PORT;
-use skep_wire::headers::REQUEST_NAME;
+use skep_wire::headers::{REQUEST_NAME, TRACE_PARENT};
 use tracing::field::Empty;
 use tracing::{Span, debug_span};
 
@@ -100,14 +99,14 @@ impl Exchange {
 
     /// The request as whoever wants traces sees it. Paths of our own services are told; those of
     /// others may hold secrets. Only a caller with a token decides whether it is recorded.
-    pub(crate) fn span(&self, kind: RequestKind, parts: &Parts) -> Span {
+    pub(crate) fn span(&self, kind: RequestKind, request: &Request<RequestBody>) -> Span {
         let name = match kind {
             RequestKind::Execute => "execute",
             RequestKind::Other => "proxy",
         };
-        let caller = parts
-            .headers
-            .get("traceparent")
+        let caller = request
+            .headers()
+            .get(TRACE_PARENT)
             .filter(|_| self.shown == Credentials::Token)
             .and_then(|value| value.to_str().ok());
         let ours = [AGENT_PORT, INTERPRETER_PORT].contains(&self.target.port);
@@ -118,8 +117,8 @@ impl Exchange {
             traceparent = caller,
             skep.sandbox.id = %self.route.id,
             skep.sandbox.port = self.target.port,
-            http.request.method = parts.method.as_str(),
-            url.path = ours.then(|| parts.uri.path()),
+            http.request.method = request.method().as_str(),
+            url.path = ours.then(|| request.uri().path()),
             http.response.status_code = Empty,
         )
     }
