@@ -13,7 +13,7 @@ use crate::{TestHost, spec};
 const HOUR: Duration = Duration::from_secs(3600);
 
 async fn created(node: &Node) -> SandboxStatus {
-    node.create(spec(HOUR)).await.unwrap()
+    node.create(spec(HOUR)).await.expect("the fake launches")
 }
 
 /// Waits until a paused sandbox is in an image and has no process.
@@ -87,7 +87,7 @@ async fn one_that_stands_for_long_is_kept_in_an_image_and_restored_from_it() {
     assert_eq!(node.status(&id).unwrap().phase, Phase::Paused);
     let resumed = node.resume(&id, HOUR).await.unwrap();
     assert_eq!(resumed.phase, Phase::Running);
-    assert_eq!(host.isolation.living(), [id.clone()]);
+    assert_eq!(host.isolation.living(), std::slice::from_ref(&id));
     assert_eq!(node.host().promised, promised);
     assert_eq!(host.isolation.image_count(), 0, "it was used");
     node.pause(&id, ImageKind::Filesystem).await.unwrap();
@@ -252,7 +252,7 @@ async fn the_next_server_finds_a_frozen_sandbox_paused_and_resumes_it() {
     let second = host.node();
     let adoption = second.adopt(host.journal.living()).await;
 
-    assert_eq!(adoption.adopted, [id.clone()]);
+    assert_eq!(adoption.adopted, std::slice::from_ref(&id));
     assert_eq!(second.status(&id).unwrap(), paused);
     assert!(second.route(&id).is_none());
     second.resume(&id, HOUR).await.unwrap();
@@ -287,11 +287,11 @@ async fn the_next_server_finds_a_sandbox_without_a_process_paused_and_resumes_it
     let second = host.node();
     let adoption = second.adopt(host.journal.living()).await;
 
-    assert_eq!(adoption.adopted, [id.clone()]);
+    assert_eq!(adoption.adopted, std::slice::from_ref(&id));
     assert_eq!(second.status(&id).unwrap(), paused);
     assert_eq!(second.host().promised.memory, 0);
     second.resume(&id, HOUR).await.unwrap();
-    assert_eq!(host.isolation.living(), [id.clone()]);
+    assert_eq!(host.isolation.living(), std::slice::from_ref(&id));
     second.kill(&id, EndReason::Killed).await.unwrap();
     assert_eq!(host.isolation.image_count(), 0);
 }

@@ -73,7 +73,7 @@ async fn a_checkpoint_is_kept_until_its_team_forgets_it() {
     };
     checkpoints.insert(kept.clone()).recorded().await.unwrap();
     let listed = checkpoints.list(record.team.clone()).await.unwrap();
-    assert_eq!(listed, [kept.clone()]);
+    assert_eq!(listed, std::slice::from_ref(&kept));
     let stranger = checkpoints.remove(TeamId::random(), kept.id.clone());
     assert_eq!(stranger.recorded().await.unwrap(), None);
     let removed = checkpoints.remove(record.team.clone(), kept.id.clone());
