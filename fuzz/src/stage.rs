@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::LazyLock;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use axum::body::Body;

@@ -4,6 +4,7 @@ mod agent_request;
 mod connect_call;
 mod control_path;
 mod cursor;
+mod destination;
 mod dns;
 mod frames;
 mod metadata_filter;
@@ -13,7 +14,6 @@ mod planted;
 mod signature;
 mod signed_url;
 mod upload;
-mod destination;
 mod zmtp;
 
 /// Tries one input. Panics if a promise is broken.

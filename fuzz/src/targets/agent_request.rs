@@ -4,7 +4,7 @@
 //! with a token in the way nothing happens at all without it.
 
 use http::Method;
-use skep_wire::headers::CONTROL_TOKEN;
+use skep_wire::headers;
 
 use crate::http_text::Message;
 use crate::shape;
@@ -16,7 +16,7 @@ pub(super) fn check(data: &[u8]) {
         return;
     };
     // What the server may do is another matter.
-    let shown = message.parts.headers.get(CONTROL_TOKEN);
+    let shown = message.parts.headers.get(headers::CONTROL_TOKEN);
     if shown.is_some_and(|shown| shown == CONTROL_TOKEN) {
         return;
     }

@@ -11,7 +11,7 @@ use skep_agent::fuzzing::is_control;
 use skep_proxy::fuzzing::{is_reserved, is_reserved_for_interpreter, towards_agent};
 use skep_proxy::{FakeRoutes, Route};
 use skep_wire::agent::CONTROL_PATHS;
-use skep_wire::headers::CONTROL_TOKEN;
+use skep_wire::headers;
 use tower::ServiceExt as _;
 
 use crate::http_text::Message;
@@ -56,9 +56,9 @@ fn reaches_control(stage: &Stage, path: &str) -> bool {
 
 fn changes_nothing(stage: &Stage, mut message: Message) {
     let token = CONTROL_TOKEN.parse().expect("a header value");
-    message.parts.headers.insert(CONTROL_TOKEN, token);
+    message.parts.headers.insert(headers::CONTROL_TOKEN, token);
     towards_agent(&mut message.parts, &ROUTE);
-    assert!(!message.parts.headers.contains_key(CONTROL_TOKEN));
+    assert!(!message.parts.headers.contains_key(headers::CONTROL_TOKEN));
     let agent = stage.agent(false);
     let before = (agent.sandbox_id(), agent.environment());
     let path = message.parts.uri.path().to_owned();

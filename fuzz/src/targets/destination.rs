@@ -4,8 +4,10 @@ use std::sync::{Arc, LazyLock};
 
 use http::header::{CONNECTION, EXPECT, HOST, TRANSFER_ENCODING, UPGRADE};
 use skep_proxy::fuzzing::towards_agent;
-use skep_proxy::{Destination, FakeRoutes, ProxyConfig, NamedBy, Route, classify};
-use skep_wire::headers::CONTROL_TOKEN;
+use skep_proxy::{Destination, FakeRoutes, NamedBy, ProxyConfig, Route, classify};
+use skep_wire::headers::{
+    ACCESS_TOKEN, API_KEY, CONTROL_TOKEN, SANDBOX_ID, SANDBOX_PORT, TRAFFIC_TOKEN,
+};
 
 use crate::http_text::Message;
 
@@ -18,7 +20,7 @@ pub(super) fn check(data: &[u8]) {
     };
     let parts = &message.parts;
     let has = |name: &str| parts.headers.contains_key(name);
-    let names_both = has("e2b-sandbox-id") && has("e2b-sandbox-port");
+    let names_both = has(SANDBOX_ID) && has(SANDBOX_PORT);
     match classify(parts, &CONFIG) {
         Destination::Sandbox(target) => {
             assert_ne!(target.port, 0);
@@ -31,7 +33,7 @@ pub(super) fn check(data: &[u8]) {
             let is_harmless = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
             assert!((1..=64).contains(&name.len()) && name.bytes().all(is_harmless));
         }
-        Destination::TokenHolder => assert!(has("x-access-token") && !names_both),
+        Destination::TokenHolder => assert!(has(ACCESS_TOKEN) && !names_both),
         Destination::Signer => {
             assert_eq!(parts.uri.path(), "/files");
             assert!(
@@ -50,7 +52,7 @@ pub(super) fn check(data: &[u8]) {
     for name in [CONNECTION, TRANSFER_ENCODING, UPGRADE, EXPECT] {
         assert!(!shown.headers.contains_key(&name), "{name} is passed on");
     }
-    for name in [CONTROL_TOKEN, "x-api-key", "e2b-traffic-access-token"] {
+    for name in [CONTROL_TOKEN, API_KEY, TRAFFIC_TOKEN] {
         assert!(!shown.headers.contains_key(name), "{name} is passed on");
     }
     assert_eq!(shown.headers.get_all(HOST).iter().count(), 1);

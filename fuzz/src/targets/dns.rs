@@ -4,7 +4,7 @@
 //! the answer. The answer gets the right id, and as often as not the right question, since no
 //! mutation would guess them.
 
-#[path = "../../../crates/skep-native/src/dns/answer.rs"]
+#[path = "../../../crates/skep-host/src/dns/answer.rs"]
 mod answer;
 
 use std::net::{IpAddr, Ipv4Addr};
