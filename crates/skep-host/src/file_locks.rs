@@ -6,9 +6,11 @@
 //! managers lock, and a filter cannot count. So the beginning of the kernel's list is read now and
 //! then, and when it is long, whoever holds too many is named.
 //!
-//! The list names the process that made a lock, unless it belongs to an open file description or
-//! the process is gone. What it does not tell is looked for at descriptors, at a sample of them:
-//! a sandbox may have a million. Nobody is blamed for a lock that was not seen to be its own.
+//! The list names the process that made a lock, but that may be gone, its number somebody else's,
+//! and the lock with whoever has got the descriptor. So the list says only where to look first:
+//! locks are counted at descriptors, at a sample of them, since a sandbox may have a million, and
+//! never more of a kind than the list has. Nobody is blamed for a lock that was not seen to be its
+//! own.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -87,25 +89,13 @@ impl LockWatch {
         if seen.locks < many && seen.on_shared_inode <= ALLOWED_ON_SHARED_INODE {
             return Ok(Vec::new());
         }
-        let owners = Owners::new(proc, sandboxes);
-        let mut held: HashMap<&SandboxId, Held> = HashMap::new();
-        let mut unknown = 0;
-        for (process, locks) in Seen::read(proc, shared, MOST_READ)?.by_process {
-            match process.and_then(|pid| owners.of(&pid.to_string())) {
-                Some(owner) => held.entry(owner).or_default().add(&locks),
-                // The host may do as it likes; who made it may be gone, or is not told.
-                None => unknown += locks.locks,
-            }
-        }
-        if unknown > ALLOWED {
-            for (owner, sampled) in owners.sample(shared)? {
-                // The same locks may be in both counts: the larger is the truer one.
-                let known = held.entry(owner).or_default();
-                *known = known.larger(&sampled);
-            }
-        }
-        let found = held.into_iter().filter(|(_, held)| held.is_too_much());
-        Ok(found.map(|(id, _)| id.clone()).collect())
+        let listed = Seen::read(proc, shared, MOST_READ)?;
+        let held = Owners::new(proc, sandboxes).sample(&listed)?;
+        let found = held.into_iter().filter_map(|(id, locks)| {
+            let held = listed.confirm(&locks, shared);
+            held.is_too_much().then(|| id.clone())
+        });
+        Ok(found.collect())
     }
 }
 
@@ -120,42 +110,30 @@ impl Held {
     fn is_too_much(&self) -> bool {
         self.locks > ALLOWED || self.on_shared_inode > ALLOWED_ON_SHARED_INODE
     }
+}
 
-    fn add(&mut self, other: &Self) {
-        self.locks += other.locks;
-        self.on_shared_inode += other.on_shared_inode;
-    }
+/// The maker of a lock, as far as the kernel tells, and its inode: what the list and a descriptor
+/// say alike.
+type Kind = (Option<u32>, String);
 
-    fn larger(&self, other: &Self) -> Self {
-        Self {
-            locks: self.locks.max(other.locks),
-            on_shared_inode: self.on_shared_inode.max(other.on_shared_inode),
-        }
-    }
-
-    /// Adds the locks at a descriptor, unless those of its process on that inode are counted
-    /// already: every descriptor of an inode shows them all.
-    fn add_descriptor(
-        &mut self,
-        text: &str,
-        shared_inode: Option<&str>,
-        counted: &mut HashSet<String>,
-    ) {
-        let mut lines = text.lines().filter_map(|line| line.strip_prefix("lock:"));
-        let Some(first) = lines.next() else {
-            return;
+/// Adds the locks at a descriptor. Those of a process are shown at each of its descriptors of that
+/// inode and counted at the first; those of an open file description are at its own alone.
+fn add_descriptor(held: &mut HashMap<Kind, usize>, text: &str, counted: &mut HashSet<String>) {
+    let mut new = HashSet::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix("lock:")) {
+        let Some(inode) = inode(line) else {
+            continue;
         };
-        let Some(inode) = inode(first) else {
-            return;
-        };
-        if counted.insert(inode.to_owned()) {
-            let locks = 1 + lines.count();
-            self.locks += locks;
-            if Some(inode) == shared_inode {
-                self.on_shared_inode += locks;
-            }
+        let is_of_process = line.split_whitespace().any(|word| word == "POSIX");
+        if is_of_process && counted.contains(inode) {
+            continue;
         }
+        if is_of_process {
+            new.insert(inode.to_owned());
+        }
+        *held.entry((process(line), inode.to_owned())).or_default() += 1;
     }
+    counted.extend(new);
 }
 
 /// The beginning of the kernel's list.
@@ -163,8 +141,7 @@ impl Held {
 struct Seen {
     locks: usize,
     on_shared_inode: usize,
-    /// Locks by the process that made them, where the kernel tells.
-    by_process: HashMap<Option<u32>, Held>,
+    kinds: HashMap<Kind, usize>,
 }
 
 impl Seen {
@@ -173,17 +150,36 @@ impl Seen {
         let list = BufReader::new(File::open(proc.join("locks"))?);
         for line in list.lines().take(most) {
             let line = line?;
-            let is_shared = shared_inode.is_some() && inode(&line) == shared_inode;
-            let held = Held {
-                locks: 1,
-                on_shared_inode: usize::from(is_shared),
-            };
+            let inode = inode(&line);
             seen.locks += 1;
-            seen.on_shared_inode += held.on_shared_inode;
-            let process = seen.by_process.entry(process(&line)).or_default();
-            process.add(&held);
+            seen.on_shared_inode += usize::from(inode.is_some() && inode == shared_inode);
+            if let Some(inode) = inode {
+                let kind = (process(&line), inode.to_owned());
+                *seen.kinds.entry(kind).or_default() += 1;
+            }
         }
         Ok(seen)
+    }
+
+    /// The locks that were seen at descriptors, but of each kind no more than there are: many
+    /// descriptors may be of one open file.
+    fn confirm(&self, locks: &HashMap<Kind, usize>, shared_inode: Option<&str>) -> Held {
+        let mut held = Held::default();
+        for (kind, seen) in locks {
+            let listed = self.kinds.get(kind).copied().unwrap_or_default();
+            let locks = listed.min(*seen);
+            held.locks += locks;
+            if Some(kind.1.as_str()) == shared_inode {
+                held.on_shared_inode += locks;
+            }
+        }
+        held
+    }
+
+    /// The processes that the list names.
+    fn processes(&self) -> HashSet<String> {
+        let named = self.kinds.keys().filter_map(|(process, _)| *process);
+        named.map(|process| process.to_string()).collect()
     }
 }
 
@@ -209,8 +205,9 @@ impl<'a> Owners<'a> {
         self.by_namespace.get(&namespace(self.proc, pid)?).copied()
     }
 
-    /// Counts the locks at a sample of all descriptors of sandboxes: all, if there are few.
-    fn sample(&self, shared_inode: Option<&str>) -> io::Result<HashMap<&'a SandboxId, Held>> {
+    /// Counts the locks at a sample of all descriptors of sandboxes: all, if there are few. Those
+    /// of processes that the list names come first.
+    fn sample(&self, listed: &Seen) -> io::Result<HashMap<&'a SandboxId, HashMap<Kind, usize>>> {
         let mut processes: Vec<(String, &SandboxId)> = Vec::new();
         for entry in fs::read_dir(self.proc)? {
             let name = entry?.file_name();
@@ -220,7 +217,9 @@ impl<'a> Owners<'a> {
             }
         }
         shuffle(&mut processes);
-        let mut held: HashMap<&SandboxId, Held> = HashMap::new();
+        let named = listed.processes();
+        processes.sort_by_key(|(pid, _)| !named.contains(pid));
+        let mut held: HashMap<&SandboxId, HashMap<Kind, usize>> = HashMap::new();
         let mut left = DESCRIPTORS;
         for (pid, owner) in processes {
             let held = held.entry(owner).or_default();
@@ -229,7 +228,7 @@ impl<'a> Owners<'a> {
                 for descriptor in sampled_descriptors(&thread, left) {
                     left -= 1;
                     if let Some(text) = beginning(&thread.join("fdinfo").join(descriptor)) {
-                        held.add_descriptor(&text, shared_inode, &mut counted);
+                        add_descriptor(held, &text, &mut counted);
                     }
                 }
             }
@@ -357,9 +356,13 @@ mod tests {
         }
 
         fn lines(number: usize, pid: i32, inode: &str) -> String {
+            Self::lines_of("POSIX", number, pid, inode)
+        }
+
+        fn lines_of(kind: &str, number: usize, pid: i32, inode: &str) -> String {
             let mut text = String::new();
             for at in 0..number {
-                writeln!(text, "1: POSIX  ADVISORY  WRITE {pid} {inode} {at} {at}").unwrap();
+                writeln!(text, "1: {kind}  ADVISORY  WRITE {pid} {inode} {at} {at}").unwrap();
             }
             text
         }
@@ -396,13 +399,47 @@ mod tests {
     }
 
     #[test]
-    fn whoever_made_too_many_is_named_by_the_list() {
+    fn whoever_has_too_many_is_named() {
         let host = Host::new();
+        let many = Host::lines(MANY, 8, INODE);
+        host.holds(8, 8, 3, &many);
         host.lists(&Host::lines(MANY - 1, 8, INODE));
         host.check(&[]);
-        host.lists(&Host::lines(MANY, 8, INODE));
+        host.lists(&many);
         host.check(&[0]);
         host.lists(&Host::lines(MANY, 1, INODE));
+        host.check(&[]);
+    }
+
+    #[test]
+    fn a_number_that_was_somebody_elses_blames_nobody() {
+        let host = Host::new();
+        for kind in ["POSIX", "FLOCK"] {
+            let made = Host::lines_of(kind, MANY, 9, SHARED);
+            host.lists(&made);
+            // The maker is gone. One who has its number now has a lock of its own.
+            host.holds(9, 9, 3, &Host::lines_of(kind, 1, 9, SHARED));
+            host.check(&[]);
+            // Whoever was left with the descriptors is to blame.
+            host.holds(8, 8, 3, &made);
+            host.check(&[0]);
+            host.holds(8, 8, 3, "");
+        }
+    }
+
+    #[test]
+    fn locks_of_open_files_are_counted_at_every_descriptor() {
+        let host = Host::new();
+        let few = ALLOWED_ON_SHARED_INODE / 60 + 1;
+        let locks = Host::lines_of("FLOCK", few, 4711, SHARED);
+        for descriptor in 0..60 {
+            host.holds(8, 8, descriptor, &locks);
+        }
+        host.lists(&Host::lines_of("FLOCK", few * 60, 4711, SHARED));
+        host.check(&[0]);
+        // As many descriptors of one open file, in each of its processes, have its locks together.
+        host.holds(9, 9, 3, &locks);
+        host.lists(&Host::lines_of("FLOCK", MANY, 1, INODE));
         host.check(&[]);
     }
 
@@ -434,6 +471,7 @@ mod tests {
     #[test]
     fn the_inode_that_all_share_has_a_bound_of_its_own() {
         let host = Host::new();
+        host.holds(8, 8, 3, &Host::lines(MANY, 8, SHARED));
         host.lists(&Host::lines(ALLOWED_ON_SHARED_INODE, 8, SHARED));
         host.check(&[]);
         host.lists(&Host::lines(ALLOWED_ON_SHARED_INODE + 1, 8, SHARED));
@@ -464,8 +502,9 @@ mod tests {
         let own = Path::new("/proc/thread-self");
         assert!(sampled_descriptors(own, usize::MAX).contains(&descriptor));
         let text = beginning(&own.join("fdinfo").join(descriptor)).unwrap();
-        let mut held = Held::default();
-        held.add_descriptor(&text, None, &mut HashSet::new());
-        assert_eq!(held.locks, 1, "{text}");
+        let mut held = HashMap::new();
+        add_descriptor(&mut held, &text, &mut HashSet::new());
+        let kind = (process(line), inode(line).unwrap().to_owned());
+        assert_eq!(held, HashMap::from([(kind, 1)]), "{text}");
     }
 }
