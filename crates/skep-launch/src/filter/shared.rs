@@ -95,7 +95,9 @@ fn crash_limit() -> [Exception; 2] {
 /// Calls that put pages out of memory: whoever can do that to a template's pages sees who brings
 /// them back. That pages of a file are not needed is a hint, which nobody has to follow.
 /// `MADV_PAGEOUT` does the same to files that one owns, as root inside owns a template's; kernels
-/// before 5.4 do not know it.
+/// before 5.4 do not know it. With `MADV_MERGEABLE` the host joins pages that are equal, where its
+/// owner has switched that on for virtual machines, and a write that takes longer tells that somebody
+/// has the same page; kernels without it answer the same.
 fn pages() -> [Exception; 2] {
     let of_file = Exception {
         call: libc::SYS_fadvise64,
@@ -106,7 +108,7 @@ fn pages() -> [Exception; 2] {
     let mapped = Exception {
         call: libc::SYS_madvise,
         argument: 2,
-        values: numbers(&[libc::MADV_PAGEOUT]),
+        values: numbers(&[libc::MADV_PAGEOUT, libc::MADV_MERGEABLE]),
         then: Answer::Invalid.into(),
     };
     [of_file, mapped]
@@ -141,7 +143,8 @@ mod tests {
         let mut decisions = BTreeMap::from([(call, Answer::NoMemory.into())]);
         add_exceptions(&mut decisions).unwrap();
         let branches = Branches::new(Answer::Invalid, Answer::NoMemory);
-        let expected = Decision::OneOf(2, numbers(&[libc::MADV_PAGEOUT]), branches);
+        let advices = numbers(&[libc::MADV_PAGEOUT, libc::MADV_MERGEABLE]);
+        let expected = Decision::OneOf(2, advices, branches);
         assert_eq!(decisions[&call], expected);
         let call = u32::try_from(libc::SYS_seccomp).unwrap();
         let branches = Branches::new(Answer::Invalid, Answer::Unknown);
@@ -195,6 +198,7 @@ mod tests {
             check_call(libc::SYS_madvise, &[0x1000, 0x1000, advice], expected);
         };
         advise(libc::MADV_PAGEOUT, Err(libc::EINVAL));
+        advise(libc::MADV_MERGEABLE, Err(libc::EINVAL));
         advise(libc::MADV_DONTNEED, Ok(()));
         advise(libc::MADV_FREE, Ok(()));
     }
