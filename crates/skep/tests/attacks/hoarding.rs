@@ -26,7 +26,7 @@ pub(crate) struct Queue {
 }
 
 /// The ways to hoard kernel memory that no cgroup counts.
-pub(crate) const QUEUES: [Queue; 7] = [
+pub(crate) const QUEUES: [Queue; 8] = [
     Queue {
         name: "answers",
         program: include_str!("queues/answers.py"),
@@ -54,6 +54,10 @@ pub(crate) const QUEUES: [Queue; 7] = [
     Queue {
         name: "locks_on_the_inode_of_all",
         program: include_str!("queues/locks_on_the_inode_of_all.py"),
+    },
+    Queue {
+        name: "inherited_locks",
+        program: include_str!("queues/inherited_locks.py"),
     },
 ];
 
