@@ -11,7 +11,7 @@ use crate::config::HostConfig;
 use crate::defence::Defence;
 use crate::firewall::{self, FirewallError};
 use crate::instance::{self, Instance, InstanceError, sandboxes_live};
-use crate::kernel_settings::KernelSettings;
+use crate::kernel_settings::{KernelSettings, TASK_DUMPS};
 use crate::lease::{ReleaseError, Source};
 use crate::leases::Leases;
 use crate::{dns, forgotten, gateway, leftovers};
@@ -148,6 +148,9 @@ fn set_up(config: HostConfig) -> Result<(Leases, Instance), StartError> {
     let bystanders = (settings.bystanders()).map_err(host_error("record the kernel's settings"))?;
     firewall::install(naming, &config, &bystanders).map_err(StartError::Firewall)?;
     gateway::set_up(naming, &settings).map_err(host_error("set the network up"))?;
+    settings.switch_off(TASK_DUMPS).map_err(host_error(
+        "keep lists of processes out of the kernel's log",
+    ))?;
     let boot = instance::boot().map_err(host_error("read the boot id"))?;
     tracing::info!(naming = ?naming, cgroups = cgroups.version(), "ready for sandboxes");
     let leases = Leases::open(config, naming, cgroups, boot)

@@ -78,6 +78,7 @@ pub fn checks_of_host(config: &HostConfig) -> Vec<Check> {
         host::user_ids(),
         host::cgroups(config),
         host::crash_handler(),
+        host::kernel_log(),
         host::disk_tool(),
         host::disk_quota(&config.data_dir),
     ]

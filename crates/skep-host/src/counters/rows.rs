@@ -156,6 +156,15 @@ pub(crate) const COUNTERS: &[Counter] = &[
         "the filter, which lets nobody inside install another, nor a program at a socket",
         Needs::AtLeast("net.core.bpf_jit_limit", 264_241_152),
     ),
+    most(
+        "the kernel's log",
+        "its buffer, and the host's disk",
+        "some thirty lines for a process that is killed for want of memory, at most ten times in five seconds for all \
+         together, and one for each further",
+        "the server, which switches `vm.oom_dump_tasks` off: with it, every process of the sandbox is listed each time, \
+         under a name of its own choice",
+        Needs::Nothing,
+    ),
     // Processes.
     most(
         "processes and threads",

@@ -143,3 +143,20 @@ fn a_record_of_another_run_of_the_host_or_network_is_none() {
     let changed = beside.changed(false).unwrap();
     assert_eq!(changed.len(), 1, "only what is the host's: {changed:?}");
 }
+
+#[test]
+fn what_is_switched_off_is_on_again_after_the_last_installation() {
+    let host = Host::new(&[]);
+    host.set(TASK_DUMPS, 1);
+    host.settings().switch_off(TASK_DUMPS).unwrap();
+    assert_eq!(host.get(TASK_DUMPS), Some(0));
+    host.settings().switch_off(TASK_DUMPS).unwrap();
+    host.settings().restore(|| Ok(false)).unwrap();
+    assert_eq!(host.get(TASK_DUMPS), Some(1));
+
+    // What its owner has off stays off, and no note is taken.
+    host.set(TASK_DUMPS, 0);
+    host.settings().switch_off(TASK_DUMPS).unwrap();
+    assert_eq!(host.settings().restore(|| Ok(false)).unwrap(), []);
+    assert_eq!(host.get(TASK_DUMPS), Some(0));
+}

@@ -172,6 +172,24 @@ fn crash_handler_of(pattern: &str) -> Check {
     Check::good(name, format!("`{pattern}` hears of no crash in a sandbox"))
 }
 
+/// Checks that the kernel does not list processes in its log when a sandbox is out of memory.
+pub(super) fn kernel_log() -> Check {
+    let name = "kernel log";
+    let setting = fs::read_to_string("/proc/sys/vm/oom_dump_tasks");
+    match setting.as_deref().map(str::trim) {
+        Ok("0") => Check::good(name, "does not list the processes of sandboxes"),
+        Ok(_) => Check::good(
+            name,
+            "lists processes of sandboxes that are out of memory; the server switches that off",
+        ),
+        Err(error) => Check::limited(
+            name,
+            format!("cannot tell if it lists processes of sandboxes: {error}"),
+            "sysctl vm.oom_dump_tasks=0",
+        ),
+    }
+}
+
 pub(super) fn disk_tool() -> Check {
     let name = "disk images";
     if !Path::new("/dev/loop-control").exists() {

@@ -16,8 +16,8 @@ if os.fork() == 0:
         if os.fork() != 0:
             os._exit(0)
     os.write(telling, b"x")
-    time.sleep(2 * PATIENCE)
+    time.sleep(2 * HOLD_SECONDS)
     os._exit(0)
 os.read(told, 1)
-time.sleep(PATIENCE)
+time.sleep(HOLD_SECONDS)
 escaped(f"{LOCKS} locks")
