@@ -13,15 +13,16 @@
 //! own.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use skep_types::SandboxId;
+
+use crate::descriptor_tables::{Owners, Shares, sampled_descriptors, shares};
 
 /// The locks of a sandbox that are nobody's business: 800 KiB.
 const ALLOWED: usize = 4096;
@@ -33,8 +34,6 @@ const USUAL: usize = 64;
 const MOST_READ: usize = 32_768;
 /// The descriptors that are looked at in one look, of all sandboxes.
 const DESCRIPTORS: usize = 8192;
-/// Threads of a process that are looked at; one may have descriptors of its own.
-const THREADS: usize = 16;
 /// Limit on the bytes read from one `fdinfo` file: some ten thousand locks.
 const LONGEST: u64 = 1 << 20;
 /// Minimum interval between two reads of the list of locks. In a second a sandbox makes locks of 30
@@ -52,6 +51,7 @@ pub(crate) struct LockWatch {
     shared_inode: Option<String>,
     /// Time of the next look.
     next: Mutex<Instant>,
+    shares: Shares,
 }
 
 impl LockWatch {
@@ -62,6 +62,7 @@ impl LockWatch {
         Self {
             shared_inode: shared_inode.ok(),
             next: Mutex::new(Instant::now()),
+            shares,
         }
     }
 
@@ -90,7 +91,7 @@ impl LockWatch {
             return Ok(Vec::new());
         }
         let listed = Seen::read(proc, shared, MOST_READ)?;
-        let held = Owners::new(proc, sandboxes).sample(&listed)?;
+        let held = sample(&Owners::new(proc, sandboxes, self.shares), &listed)?;
         let found = held.into_iter().filter_map(|(id, locks)| {
             let held = listed.confirm(&locks, shared);
             held.is_too_much().then(|| id.clone())
@@ -183,91 +184,33 @@ impl Seen {
     }
 }
 
-/// Finds the sandbox that a process belongs to.
-#[derive(Debug)]
-struct Owners<'a> {
-    proc: &'a Path,
-    /// Sandboxes by pid namespace: a sandbox has its own, and its processes can leave it for no
-    /// other.
-    by_namespace: HashMap<PathBuf, &'a SandboxId>,
-}
-
-impl<'a> Owners<'a> {
-    fn new(proc: &'a Path, sandboxes: &'a [(SandboxId, i32)]) -> Self {
-        let by_namespace = sandboxes
-            .iter()
-            .filter_map(|(id, pid)| Some((namespace(proc, &pid.to_string())?, id)))
-            .collect();
-        Self { proc, by_namespace }
-    }
-
-    fn of(&self, pid: &str) -> Option<&'a SandboxId> {
-        self.by_namespace.get(&namespace(self.proc, pid)?).copied()
-    }
-
-    /// Counts the locks at a sample of all descriptors of sandboxes: all, if there are few. Those
-    /// of processes that the list names come first.
-    fn sample(&self, listed: &Seen) -> io::Result<HashMap<&'a SandboxId, HashMap<Kind, usize>>> {
-        let mut processes: Vec<(String, &SandboxId)> = Vec::new();
-        for entry in fs::read_dir(self.proc)? {
-            let name = entry?.file_name();
-            let pid = name.to_str().filter(|name| name.parse::<u32>().is_ok());
-            if let Some((pid, owner)) = pid.and_then(|pid| Some((pid, self.of(pid)?))) {
-                processes.push((pid.to_owned(), owner));
-            }
-        }
-        shuffle(&mut processes);
-        let named = listed.processes();
-        processes.sort_by_key(|(pid, _)| !named.contains(pid));
-        let mut held: HashMap<&SandboxId, HashMap<Kind, usize>> = HashMap::new();
-        let mut left = DESCRIPTORS;
-        for (pid, owner) in processes {
-            let held = held.entry(owner).or_default();
-            let mut counted = HashSet::new();
-            for thread in self.threads(&pid) {
-                for descriptor in sampled_descriptors(&thread, left) {
-                    left -= 1;
-                    if let Some(text) = beginning(&thread.join("fdinfo").join(descriptor)) {
-                        add_descriptor(held, &text, &mut counted);
-                    }
+/// Counts the locks at a sample of all descriptors of sandboxes: all, if there are few. Those
+/// of processes that the list names come first.
+fn sample<'a>(
+    owners: &Owners<'a>,
+    listed: &Seen,
+) -> io::Result<HashMap<&'a SandboxId, HashMap<Kind, usize>>> {
+    let mut processes = owners.processes()?;
+    let named = listed.processes();
+    processes.sort_by_key(|(pid, _)| !named.contains(pid));
+    let mut held: HashMap<&SandboxId, HashMap<Kind, usize>> = HashMap::new();
+    let mut left = DESCRIPTORS;
+    for (pid, owner) in processes {
+        let held = held.entry(owner).or_default();
+        let mut counted = HashSet::new();
+        for thread in owners.threads(&pid) {
+            for descriptor in sampled_descriptors(&thread, left) {
+                left -= 1;
+                if let Some(text) = beginning(&thread.join("fdinfo").join(descriptor)) {
+                    add_descriptor(held, &text, &mut counted);
                 }
             }
-            if left == 0 {
-                break;
-            }
         }
-        Ok(held)
-    }
-
-    /// Some threads of a process, the first one among them.
-    fn threads(&self, pid: &str) -> Vec<PathBuf> {
-        let directory = self.proc.join(pid).join("task");
-        let threads = fs::read_dir(&directory).into_iter().flatten().flatten();
-        let mut threads: Vec<_> = threads.map(|thread| thread.path()).collect();
-        shuffle(&mut threads);
-        threads.truncate(THREADS);
-        let first = directory.join(pid);
-        if !threads.contains(&first) {
-            threads.push(first);
+        if left == 0 {
+            break;
         }
-        threads
     }
-}
-
-/// Numbers of descriptors that a thread may have: all if they are at most `most`, else as many
-/// of them by chance. The table is not listed: it may have a million entries.
-fn sampled_descriptors(thread: &Path, most: usize) -> Vec<String> {
-    let status = fs::read_to_string(thread.join("status")).unwrap_or_default();
-    let size = status
-        .lines()
-        .find_map(|line| line.strip_prefix("FDSize:")?.trim().parse::<usize>().ok())
-        .unwrap_or_default();
-    if size <= most {
-        return (0..size).map(|number| number.to_string()).collect();
-    }
-    (0..most)
-        .map(|_| (random() % size as u64).to_string())
-        .collect()
+    Ok(held)
 }
 
 /// The beginning of a small file of the kernel's; `None` if it is not there any more.
@@ -278,22 +221,6 @@ fn beginning(path: &Path) -> Option<String> {
         .take(LONGEST)
         .read_to_string(&mut text);
     read.is_ok().then_some(text)
-}
-
-fn namespace(proc: &Path, pid: &str) -> Option<PathBuf> {
-    fs::read_link(proc.join(pid).join("ns/pid")).ok()
-}
-
-fn shuffle<T>(things: &mut [T]) {
-    for index in (1..things.len()).rev() {
-        let other = random() % (index as u64 + 1);
-        things.swap(index, usize::try_from(other).unwrap_or_default());
-    }
-}
-
-/// A number that a sandbox cannot foresee.
-fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 /// The device and inode in a line of the kernel's list.
@@ -323,6 +250,7 @@ fn shared_inode() -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use std::fmt::Write as _;
+    use std::fs;
 
     use super::*;
 
@@ -389,6 +317,7 @@ mod tests {
             let watch = LockWatch {
                 shared_inode: Some(SHARED.to_owned()),
                 next: Mutex::new(Instant::now()),
+                shares: |_, _| false,
             };
             let found = watch.find(self.proc.path(), &self.sandboxes).unwrap();
             let expected: Vec<_> = (expected.iter())

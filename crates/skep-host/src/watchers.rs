@@ -6,12 +6,14 @@ use skep_types::SandboxId;
 
 use crate::cgroup::{Cgroups, Group};
 use crate::file_locks::LockWatch;
+use crate::open_files::OpenFileWatch;
 use crate::queues::QueueWatch;
 
 /// The watchers of memory that no cgroup counts.
 #[derive(Debug)]
 pub(crate) struct Watchers {
     queues: QueueWatch,
+    open_files: OpenFileWatch,
     locks: LockWatch,
 }
 
@@ -19,12 +21,13 @@ impl Watchers {
     pub(crate) fn new() -> Self {
         Self {
             queues: QueueWatch::default(),
+            open_files: OpenFileWatch::default(),
             locks: LockWatch::new(),
         }
     }
 
-    /// The sandboxes whose sockets or locks hold too much, of those that `sandboxes` names with
-    /// their first processes. Blocks.
+    /// The sandboxes whose sockets, open files or locks hold too much, of those that `sandboxes`
+    /// names with their first processes. Blocks.
     pub(crate) fn look(
         &self,
         cgroups: &Cgroups,
@@ -39,6 +42,11 @@ impl Watchers {
             tracing::warn!(%error, "cannot see what sockets hold");
             Vec::new()
         });
+        let with_files = self.open_files.look(&sandboxes, memory);
+        hoarding.extend(with_files.unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot see what open files hold");
+            Vec::new()
+        }));
         let with_locks = self.locks.look(&sandboxes);
         hoarding.extend(with_locks.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot see who holds locks");

@@ -1,4 +1,4 @@
-//! Sockets full of memory that no cgroup counts, and locks.
+//! Sockets and open files full of memory that no cgroup counts, and locks.
 //!
 //! A sandbox of the product that fills them must end, for want of memory, and its neighbour must
 //! not. The control is the same program in a sandbox that nobody watches: there it holds more
@@ -18,7 +18,7 @@ use crate::target::{Target, Verdict, command};
 const TIMEOUT: Duration = Duration::from_secs(60);
 const LIBRARY: &str = include_str!("queues/queue.py");
 
-/// One kind of queue, or of lock.
+/// One kind of queue, open file or lock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Queue {
     pub(crate) name: &'static str,
@@ -26,7 +26,7 @@ pub(crate) struct Queue {
 }
 
 /// The ways to hoard kernel memory that no cgroup counts.
-pub(crate) const QUEUES: [Queue; 8] = [
+pub(crate) const QUEUES: [Queue; 12] = [
     Queue {
         name: "answers",
         program: include_str!("queues/answers.py"),
@@ -58,6 +58,22 @@ pub(crate) const QUEUES: [Queue; 8] = [
     Queue {
         name: "inherited_locks",
         program: include_str!("queues/inherited_locks.py"),
+    },
+    Queue {
+        name: "directories",
+        program: include_str!("queues/directories.py"),
+    },
+    Queue {
+        name: "merged_directories",
+        program: include_str!("queues/merged_directories.py"),
+    },
+    Queue {
+        name: "descriptors_on_their_way",
+        program: include_str!("queues/descriptors_on_their_way.py"),
+    },
+    Queue {
+        name: "route_sockets",
+        program: include_str!("queues/route_sockets.py"),
     },
 ];
 

@@ -1,0 +1,117 @@
+//! Times at which somebody looks for memory that no cgroup counts: when the host's memory shrinks.
+
+use std::time::{Duration, Instant};
+
+use skep_types::Capacity;
+
+/// Decrease of the host's available memory that causes a look.
+const FALL: u64 = 32 << 20;
+/// Divisor of the host's memory, and the least number of bytes, for a decrease that causes a look
+/// whatever that takes: however many sandboxes there are, one of them takes no more than that
+/// unseen.
+const STEEP_PART: u64 = 64;
+const LEAST_STEEP: u64 = 256 << 20;
+/// Interval after which somebody looks even if memory does not shrink.
+const LONGEST: Duration = Duration::from_secs(10);
+/// Ratio of rest to work, so that looking takes a twentieth of one processor's time, but for steep
+/// falls.
+const SHARE: u32 = 20;
+
+/// Schedule of looks.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// The most memory that was available since the last look.
+    most: u64,
+    /// Time before which no look is taken, unless memory falls steeply.
+    earliest: Instant,
+    /// Time at which a look is taken in any case.
+    latest: Instant,
+}
+
+impl Pace {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            most: 0,
+            earliest: now,
+            latest: now,
+        }
+    }
+
+    /// Returns true if it is time to look, with this much memory available.
+    pub(crate) fn is_due(&mut self, now: Instant, memory: Capacity) -> bool {
+        self.most = self.most.max(memory.available);
+        let fall = self.most - memory.available;
+        let steep = (memory.total / STEEP_PART).max(LEAST_STEEP);
+        now >= self.latest || fall >= steep || (fall >= FALL && now >= self.earliest)
+    }
+
+    /// Remembers a look that began with so much memory.
+    pub(crate) fn looked(&mut self, began: Instant, ended: Instant, available: u64) {
+        self.most = available;
+        self.earliest = ended + SHARE * ended.saturating_duration_since(began);
+        self.latest = self.earliest.max(ended + LONGEST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A host with a gibibyte, of which so much is available.
+    fn available(bytes: u64) -> Capacity {
+        Capacity {
+            total: 1024 * MIB,
+            available: bytes,
+        }
+    }
+
+    #[test]
+    fn nobody_looks_until_memory_shrinks() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        assert!(pace.is_due(start, available(1000 * MIB)), "the first look");
+        pace.looked(start, start, 1000 * MIB);
+        let later = start + Duration::from_millis(100);
+        assert!(!pace.is_due(later, available(1000 * MIB)));
+        assert!(!pace.is_due(later, available(990 * MIB)));
+        assert!(pace.is_due(later, available(960 * MIB)));
+        // Memory that came back can go again.
+        pace.looked(later, later, 900 * MIB);
+        assert!(!pace.is_due(later, available(1000 * MIB)));
+        assert!(pace.is_due(later, available(960 * MIB)));
+    }
+
+    #[test]
+    fn looking_takes_a_part_of_the_time_and_is_not_forgotten() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        let took = Duration::from_millis(30);
+        pace.looked(start, start + took, 1000 * MIB);
+        let fallen = available(900 * MIB);
+        assert!(!pace.is_due(start + SHARE * took, fallen), "too soon");
+        assert!(pace.is_due(start + (SHARE + 1) * took, fallen));
+        let same = available(1000 * MIB);
+        assert!(!pace.is_due(start + LONGEST, same));
+        assert!(pace.is_due(start + took + LONGEST, same));
+    }
+
+    #[test]
+    fn a_steep_fall_waits_for_nothing() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        let ended = start + Duration::from_secs(3);
+        pace.looked(start, ended, 1000 * MIB);
+        assert!(!pace.is_due(ended, available(800 * MIB)));
+        assert!(pace.is_due(ended, available(700 * MIB)));
+        // On a large host that is a part of what it has.
+        let large = |bytes| Capacity {
+            total: 1 << 40,
+            available: bytes,
+        };
+        pace.looked(start, ended, 1 << 39);
+        assert!(!pace.is_due(ended, large((1 << 39) - 15 * 1024 * MIB)));
+        assert!(pace.is_due(ended, large((1 << 39) - 16 * 1024 * MIB)));
+    }
+}
