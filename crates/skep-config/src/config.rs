@@ -213,7 +213,8 @@ pub struct Server {
     pub idle_seconds: NonZeroU32,
     /// Idle timeout of a connection that has not.
     pub anonymous_idle_seconds: NonZeroU32,
-    /// Time for which a connection that has not may leave an answer unread.
+    /// Time for which a connection that has not may leave an answer unread, and a service what the
+    /// connection sends.
     pub anonymous_stall_seconds: NonZeroU32,
 }
 

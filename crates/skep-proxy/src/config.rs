@@ -25,15 +25,15 @@ pub struct ProxyConfig {
     /// Limit on those of them that have shown neither a key nor a token.
     pub anonymous_requests_per_sandbox: usize,
     /// Time limit for the head of a request from its first byte, and for a new connection until its
-    /// first request, TLS included. Bodies may take as long as they like.
+    /// first request, TLS included. Bodies may be as slow as clients send them.
     pub head_timeout: Duration,
     /// Idle timeout of a connection that has shown a valid key or token. Clients keep theirs for
     /// 300 s and send a request twice if we close first.
     pub idle_timeout: Duration,
     /// Idle timeout of a connection that has not.
     pub anonymous_idle_timeout: Duration,
-    /// Time for which a connection that has not may leave an answer unread. Callers with a key or
-    /// token may take as long as they like.
+    /// Time for which a connection that has not may leave an answer unread, and a sandbox what the
+    /// connection sends. Callers with a key or token may take as long as they like.
     pub anonymous_stall_timeout: Duration,
     /// Passes `POST /contexts` of an interpreter on with the sandbox's traffic token when its
     /// caller shows no token, if true. Whoever knows a sandbox's id can then start kernels in it.

@@ -18,7 +18,7 @@ skep_telemetry::metrics! {
         connections_expired: Counter = "skep_connections_expired_total",
             "Client connections closed because they were idle or too slow.";
         connections_stalled: Counter = "skep_connections_stalled_total",
-            "Client connections without a key or token that were cut because they did not read.";
+            "Client connections without a key or token cut because they did not read, or nobody took what they sent.";
         handshakes_failed: Counter = "skep_handshakes_failed_total",
             "TLS handshakes that failed.";
         api_requests: Counter = "skep_api_requests_total",

@@ -1,5 +1,6 @@
 //! One client connection: what it is doing, and what ends it.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -119,13 +120,18 @@ struct State {
     taken: Instant,
     /// Time since which the socket takes nothing more.
     blocked: Option<Instant>,
+    /// What clients sent and nobody takes: the time since which, by a number of its own. One that
+    /// is taken does not hide another that is not.
+    unsent: BTreeMap<u64, Instant>,
+    next_unsent: u64,
 }
 
 impl State {
-    /// Time since which the client has not read what it asked for.
+    /// Time since which the client has not read what it asked for, or nobody takes what it sends.
     fn stalled(&self) -> Option<Instant> {
         let answers = (self.untaken > 0).then_some(self.taken);
-        self.blocked.into_iter().chain(answers).min()
+        let unsent = self.unsent.values().copied();
+        self.blocked.into_iter().chain(answers).chain(unsent).min()
     }
 }
 
@@ -149,7 +155,8 @@ pub(crate) struct Times {
     pub(crate) idle: Duration,
     /// Between two requests until then.
     pub(crate) anonymous_idle: Duration,
-    /// Time for which an anonymous client may read nothing of an answer.
+    /// Time for which an anonymous client may read nothing of an answer, and for which nobody may
+    /// take what it sends.
     pub(crate) anonymous_stall: Duration,
 }
 
@@ -177,7 +184,7 @@ pub(crate) enum Expired {
     Head,
     /// No request came in time.
     Idle,
-    /// The client does not read its answers.
+    /// The client does not read its answers, or nobody takes what it sends.
     Stalled,
 }
 
@@ -191,6 +198,8 @@ impl ActivityTracker {
                 untaken: 0,
                 taken: now,
                 blocked: None,
+                unsent: BTreeMap::new(),
+                next_unsent: 0,
             }),
             permit,
             anonymous: AtomicBool::new(false),
@@ -275,7 +284,8 @@ impl ActivityTracker {
         }
     }
 
-    /// Resolves when an anonymous client does not read what it is sent.
+    /// Resolves when an anonymous client does not read what it is sent, or nobody takes what it
+    /// sends.
     pub(crate) async fn stalled(&self, times: &Times) {
         let mut clock = tokio::time::interval(times.interval());
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -301,6 +311,49 @@ impl ActivityTracker {
                 more => Activity::Busy(more - 1),
             };
         }
+    }
+}
+
+/// One thing that a client sends, a body or what follows a switch of protocols, on its way to
+/// whoever takes it.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    activity: Arc<ActivityTracker>,
+    /// The number of the part that is not taken.
+    part: Option<u64>,
+}
+
+impl Sending {
+    pub(crate) fn new(activity: &Arc<ActivityTracker>) -> Self {
+        Self {
+            activity: Arc::clone(activity),
+            part: None,
+        }
+    }
+
+    /// A part is there, and nobody takes it yet.
+    pub(crate) fn waits(&mut self) {
+        if self.part.is_some() || self.activity.is_authenticated() {
+            return;
+        }
+        let mut state = self.activity.state.lock();
+        let part = state.next_unsent;
+        state.next_unsent += 1;
+        state.unsent.insert(part, Instant::now());
+        self.part = Some(part);
+    }
+
+    /// What was there is taken.
+    pub(crate) fn is_taken(&mut self) {
+        if let Some(part) = self.part.take() {
+            self.activity.state.lock().unsent.remove(&part);
+        }
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.is_taken();
     }
 }
 
@@ -509,6 +562,29 @@ mod tests {
         check(&activity, later, None);
         // Whoever is known may take as long as they like.
         activity.blocked(true);
+        serving.judge(true).unwrap();
+        check(&activity, later, None);
+    }
+
+    #[test]
+    fn what_nobody_takes_of_a_stranger_is_not_waited_for() {
+        let activity = activity(Instant::now());
+        let serving = activity.request(true, false).unwrap();
+        serving.begin(Credentials::None).unwrap();
+        let later = Instant::now() + 2 * TIMES.anonymous_stall;
+        let (mut one, mut other) = (Sending::new(&activity), Sending::new(&activity));
+        one.waits();
+        check(&activity, later, Some(Expired::Stalled));
+        // One that is taken again and again does not hide another.
+        other.waits();
+        other.is_taken();
+        check(&activity, later, Some(Expired::Stalled));
+        one.is_taken();
+        check(&activity, later, None);
+        other.waits();
+        drop(other);
+        check(&activity, later, None);
+        one.waits();
         serving.judge(true).unwrap();
         check(&activity, later, None);
     }

@@ -18,7 +18,7 @@ use tower::ServiceExt as _;
 use tracing::{Instrument as _, Span};
 
 use crate::client::admission::{Credentials, TooManyRequests};
-use crate::client::connection::{ClientConnection, Decision, RequestGuard};
+use crate::client::connection::{ClientConnection, Decision, RequestGuard, Sending};
 use crate::metrics::RequestKind;
 use crate::refusal::Refusal;
 use crate::refusal::end_notice;
@@ -71,7 +71,8 @@ async fn serve(
 ) -> Result<Response<ClientBody>, Cut> {
     let multiplexed = request.version() == Version::HTTP_2;
     let arrived = Instant::now();
-    let request = request.map(|body| RequestBody::new(body, multiplexed, &shared.tasks));
+    let sending = Sending::new(&connection.activity);
+    let request = request.map(|body| RequestBody::new(body, multiplexed, &shared.tasks, sending));
     let (parts, body) = request.into_parts();
     let format = ErrorFormat::of(&parts);
     let admitted = admit(&shared, &parts).await;

@@ -10,6 +10,8 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use skep_telemetry::Tasks;
 
+use crate::client::connection::Sending;
+
 /// Time for which the rest of a body is read after it was answered.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -25,11 +27,19 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct RequestBody {
     incoming: Option<Incoming>,
     drain: Option<Tasks>,
+    /// Watches that somebody takes it.
+    sending: Option<Sending>,
 }
 
 impl RequestBody {
-    pub(crate) fn new(incoming: Incoming, multiplexed: bool, tasks: &Tasks) -> Self {
+    pub(crate) fn new(
+        incoming: Incoming,
+        multiplexed: bool,
+        tasks: &Tasks,
+        sending: Sending,
+    ) -> Self {
         Self {
+            sending: Some(sending),
             incoming: Some(incoming),
             // HTTP/2 tells the client to stop sending instead.
             drain: (!multiplexed).then(|| tasks.clone()),
@@ -40,6 +50,7 @@ impl RequestBody {
         Self {
             incoming: None,
             drain: None,
+            sending: None,
         }
     }
 }
@@ -70,13 +81,25 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Some(body) = &mut self.incoming else {
+        let Self {
+            incoming, sending, ..
+        } = &mut *self;
+        let Some(body) = incoming else {
             return Poll::Ready(None);
         };
+        // Who asks for more has room for it.
+        if let Some(sending) = sending {
+            sending.is_taken();
+        }
         loop {
             match ready!(Pin::new(&mut *body).poll_frame(context)) {
                 Some(Ok(frame)) if frame.is_trailers() => {}
-                frame => return Poll::Ready(frame),
+                frame => {
+                    if let (Some(sending), Some(Ok(_))) = (sending, &frame) {
+                        sending.waits();
+                    }
+                    return Poll::Ready(frame);
+                }
             }
         }
     }

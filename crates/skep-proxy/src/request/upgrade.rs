@@ -1,6 +1,9 @@
 //! Connections that stop speaking HTTP: WebSocket and whatever else both sides agree on.
 
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,9 +12,9 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 
-use crate::client::connection::{ClientConnection, RequestGuard, Times};
+use crate::client::connection::{ClientConnection, RequestGuard, Sending, Times};
 use crate::request::exchange::{Exchange, Failure};
 use crate::request::hangup::Hangup;
 use crate::request::headers;
@@ -102,7 +105,11 @@ impl Tunnel {
     }
 
     async fn copy(&self, client: Upgraded, upstream: Upgraded) {
-        let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
+        let mut client = TokioIo::new(client);
+        let mut upstream = Watched {
+            stream: TokioIo::new(upstream),
+            sending: Sending::new(&self.connection.activity),
+        };
         let times = Times::of(&self.shared.config);
         tokio::select! {
             biased;
@@ -121,5 +128,45 @@ impl Tunnel {
                 }
             }
         }
+    }
+}
+
+/// The sandbox's end of a tunnel, watched for whether it takes what it is sent.
+struct Watched {
+    stream: TokioIo<Upgraded>,
+    sending: Sending,
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, buffer);
+        if written.is_pending() {
+            self.sending.waits();
+        } else {
+            self.sending.is_taken();
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

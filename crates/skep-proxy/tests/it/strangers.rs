@@ -221,6 +221,73 @@ async fn a_stranger_that_does_not_read_is_cut_and_a_caller_is_not() {
     drop(caller);
 }
 
+/// Sends without an end.
+async fn send_endlessly(mut client: tokio::net::TcpStream) -> std::io::Error {
+    let part = vec![b'a'; 0x10000];
+    loop {
+        if let Err(error) = client.write_all(&part).await {
+            return error;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stranger_whose_body_nobody_takes_is_cut_and_a_caller_is_not() {
+    let stage = impatient().await;
+    let token = AccessToken::random();
+    let route = stage.sandbox_as(|route| route.access_token = Some(token.clone()));
+    let (listener, port) = listen(&route).await;
+    let host = host(&route, port);
+    let send = |headers: String| {
+        let request = format!(
+            "POST / HTTP/1.1\r\nhost: {host}\r\ncontent-length: 1000000000\r\n{headers}\r\n"
+        );
+        let (stage, listener) = (&stage, &listener);
+        async move {
+            let client = stage.say(&request).await;
+            let service = accept_head(listener).await.0;
+            (
+                skep_telemetry::spawn("sender", send_endlessly(client)),
+                service,
+            )
+        }
+    };
+    let (caller, _service) = send(format!("x-access-token: {}\r\n", token.reveal())).await;
+    let (stranger, _other) = send(String::new()).await;
+    until_cut(&stage).await;
+    stranger.await.unwrap();
+    outlast(2 * STALL).await;
+    assert_eq!(stage.metrics.connections_stalled.get(), 1);
+    assert_eq!(stage.metrics.connections_open.get(), 1);
+    caller.abort();
+}
+
+#[tokio::test]
+async fn a_stranger_whose_body_is_slow_is_waited_for() {
+    let stage = impatient().await;
+    let route = stage.sandbox();
+    let (listener, port) = listen(&route).await;
+    let host = host(&route, port);
+    let request = format!("POST / HTTP/1.1\r\nhost: {host}\r\ncontent-length: 4\r\n\r\na");
+    let mut client = stage.say(&request).await;
+    let (_service, _) = accept_head(&listener).await;
+    outlast(2 * STALL).await;
+    client.write_all(b"b").await.unwrap();
+    outlast(2 * STALL).await;
+    assert_eq!(stage.metrics.connections_stalled.get(), 0);
+    assert_eq!(stage.metrics.connections_open.get(), 1);
+}
+
+#[tokio::test]
+async fn a_stranger_whose_websocket_nobody_reads_is_cut() {
+    let stage = impatient().await;
+    let route = stage.sandbox();
+    let (client, _service) = switched(&stage, &route).await;
+    let sending = skep_telemetry::spawn("sender", send_endlessly(client));
+    until_cut(&stage).await;
+    sending.await.unwrap();
+}
+
 #[tokio::test]
 async fn a_stranger_that_does_not_read_its_websocket_is_cut() {
     let stage = impatient().await;
