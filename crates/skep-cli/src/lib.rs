@@ -6,6 +6,7 @@
 mod code;
 mod error;
 mod key;
+mod listener;
 mod notebook;
 mod output;
 mod repl;

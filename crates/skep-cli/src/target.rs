@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::Args;
 use skep_client::Client;
 
+use crate::listener::check_owner;
 use crate::{CliError, FileError};
 
 /// The server that a command talks to, and its key.
@@ -26,11 +27,11 @@ pub struct ServerArgs {
 
 impl ServerArgs {
     /// A client of that server. Without a key the one in `local_key` is used, which only the
-    /// operator of this host can read.
+    /// operator of this host can read, and which only a server of the same user is sent.
     ///
     /// # Errors
     ///
-    /// If there is no key, or the address is no URL.
+    /// If there is no key, if it is not for whoever listens there, or the address is no URL.
     pub fn client(&self, local_key: &Path) -> Result<Client, CliError> {
         let key = match &self.api_key {
             Some(key) => key.clone(),
@@ -40,7 +41,11 @@ impl ServerArgs {
                 .trim()
                 .to_owned(),
         };
-        Ok(Client::new(&self.server, &key)?)
+        let client = Client::new(&self.server, &key)?;
+        if self.api_key.is_none() {
+            check_owner(&self.server, local_key)?;
+        }
+        Ok(client)
     }
 }
 
