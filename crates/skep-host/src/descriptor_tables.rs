@@ -99,7 +99,7 @@ pub(crate) fn sampled_descriptors(thread: &Path, most: usize) -> Vec<String> {
         .collect()
 }
 
-fn namespace(proc: &Path, pid: &str) -> Option<PathBuf> {
+pub(crate) fn namespace(proc: &Path, pid: &str) -> Option<PathBuf> {
     fs::read_link(proc.join(pid).join("ns/pid")).ok()
 }
 

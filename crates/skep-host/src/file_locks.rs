@@ -11,6 +11,9 @@
 //! locks are counted at descriptors, at a sample of them, since a sandbox may have a million, and
 //! never more of a kind than the list has. Nobody is blamed for a lock that was not seen to be its
 //! own.
+//!
+//! In a pid namespace other than the host's first, the list leaves out locks whose makers are gone. A
+//! server in a container therefore looks at descriptors whatever the list says.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -22,7 +25,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use skep_types::SandboxId;
 
-use crate::descriptor_tables::{Owners, Shares, sampled_descriptors, shares};
+use crate::descriptor_tables::{Owners, Shares, namespace, sampled_descriptors, shares};
 
 /// The locks of a sandbox that are nobody's business: 800 KiB.
 const ALLOWED: usize = 4096;
@@ -32,6 +35,8 @@ const ALLOWED_ON_SHARED_INODE: usize = 255;
 const USUAL: usize = 64;
 /// The lines of the kernel's list that are read then. Reading takes the square of it.
 const MOST_READ: usize = 32_768;
+/// The number that the kernel gives for a process that is gone, outside of the first namespace.
+const GONE: u32 = 0;
 /// The descriptors that are looked at in one look, of all sandboxes.
 const DESCRIPTORS: usize = 8192;
 /// Limit on the bytes read from one `fdinfo` file: some ten thousand locks.
@@ -52,6 +57,8 @@ pub(crate) struct LockWatch {
     /// Time of the next look.
     next: Mutex<Instant>,
     shares: Shares,
+    /// True if the list has locks of processes that are gone.
+    lists_all: bool,
 }
 
 impl LockWatch {
@@ -63,6 +70,7 @@ impl LockWatch {
             shared_inode: shared_inode.ok(),
             next: Mutex::new(Instant::now()),
             shares,
+            lists_all: is_first_namespace(),
         }
     }
 
@@ -87,13 +95,14 @@ impl LockWatch {
         let shared = self.shared_inode.as_deref();
         let many = ALLOWED + USUAL * sandboxes.len();
         let seen = Seen::read(proc, shared, many)?;
-        if seen.locks < many && seen.on_shared_inode <= ALLOWED_ON_SHARED_INODE {
+        let is_few = seen.locks < many && seen.on_shared_inode <= ALLOWED_ON_SHARED_INODE;
+        if is_few && self.lists_all {
             return Ok(Vec::new());
         }
         let listed = Seen::read(proc, shared, MOST_READ)?;
         let held = sample(&Owners::new(proc, sandboxes, self.shares), &listed)?;
         let found = held.into_iter().filter_map(|(id, locks)| {
-            let held = listed.confirm(&locks, shared);
+            let held = listed.confirm(&locks, shared, self.lists_all);
             held.is_too_much().then(|| id.clone())
         });
         Ok(found.collect())
@@ -163,12 +172,22 @@ impl Seen {
     }
 
     /// The locks that were seen at descriptors, but of each kind no more than there are: many
-    /// descriptors may be of one open file.
-    fn confirm(&self, locks: &HashMap<Kind, usize>, shared_inode: Option<&str>) -> Held {
+    /// descriptors may be of one open file. Kinds that the list leaves out are believed.
+    fn confirm(
+        &self,
+        locks: &HashMap<Kind, usize>,
+        shared_inode: Option<&str>,
+        lists_all: bool,
+    ) -> Held {
         let mut held = Held::default();
         for (kind, seen) in locks {
+            let is_left_out = kind.0 == Some(GONE) && !lists_all;
             let listed = self.kinds.get(kind).copied().unwrap_or_default();
-            let locks = listed.min(*seen);
+            let locks = if is_left_out {
+                *seen
+            } else {
+                listed.min(*seen)
+            };
             held.locks += locks;
             if Some(kind.1.as_str()) == shared_inode {
                 held.on_shared_inode += locks;
@@ -238,6 +257,12 @@ fn process(line: &str) -> Option<u32> {
     words.get(index.checked_sub(1)?)?.parse().ok()
 }
 
+/// Returns true in the host's first pid namespace, whose number is the kernel's own choice.
+fn is_first_namespace() -> bool {
+    const FIRST: &str = "pid:[4026531836]";
+    namespace(Path::new("/proc"), "self").is_some_and(|link| link == Path::new(FIRST))
+}
+
 /// The inode that event descriptors share, in the form of the kernel's list.
 fn shared_inode() -> io::Result<String> {
     let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
@@ -258,6 +283,7 @@ mod tests {
     struct Host {
         proc: tempfile::TempDir,
         sandboxes: [(SandboxId, i32); 2],
+        lists_all: bool,
     }
 
     const SHARED: &str = "00:10:1059";
@@ -269,6 +295,7 @@ mod tests {
             let host = Self {
                 proc: tempfile::tempdir().unwrap(),
                 sandboxes: [(SandboxId::random(), 7), (SandboxId::random(), 9)],
+                lists_all: true,
             };
             for (pid, namespace) in [(1, 1), (7, 2), (8, 2), (9, 3)] {
                 let directory = host.proc.path().join(pid.to_string());
@@ -318,6 +345,7 @@ mod tests {
                 shared_inode: Some(SHARED.to_owned()),
                 next: Mutex::new(Instant::now()),
                 shares: |_, _| false,
+                lists_all: self.lists_all,
             };
             let found = watch.find(self.proc.path(), &self.sandboxes).unwrap();
             let expected: Vec<_> = (expected.iter())
@@ -354,6 +382,21 @@ mod tests {
             host.check(&[0]);
             host.holds(8, 8, 3, "");
         }
+    }
+
+    #[test]
+    fn what_the_list_leaves_out_is_found_at_descriptors() {
+        let mut host = Host::new();
+        host.lists("");
+        let made = Host::lines_of("FLOCK", 1, 0, SHARED);
+        for descriptor in 0..=60 {
+            host.holds(8, 8, descriptor, &made.repeat(ALLOWED_ON_SHARED_INODE / 60));
+        }
+        host.check(&[]);
+        host.lists_all = false;
+        host.check(&[]);
+        host.holds(8, 8, 61, &made.repeat(ALLOWED_ON_SHARED_INODE));
+        host.check(&[0]);
     }
 
     #[test]
