@@ -398,7 +398,7 @@ fn refusal(error: &ContextError) -> Response {
         }) => {
             let reason = json!({
                 "message": format!(
-                    "The '{language}' kernel is not available. Please pick another suitable kernel instead, or install that kernel. KernelSpecs: {}.",
+                    "The '{language}' kernel is not available. Please pick another suitable kernel instead, or install that kernel. Installed: {}.",
                     installed.join(", "),
                 ),
                 "short_message": format!("{language} not found"),

@@ -66,7 +66,7 @@ async fn a_removed_default_context_is_made_again() {
 #[tokio::test]
 async fn an_unknown_language_is_named() {
     let interpreter = interpreter();
-    let expected = "Failed to create context: {\"message\":\"The 'ruby' kernel is not available. Please pick another suitable kernel instead, or install that kernel. KernelSpecs: python, bash.\",\"short_message\":\"ruby not found\"}";
+    let expected = "Failed to create context: {\"message\":\"The 'ruby' kernel is not available. Please pick another suitable kernel instead, or install that kernel. Installed: python, bash.\",\"short_message\":\"ruby not found\"}";
     for (path, body) in [
         ("/contexts", r#"{"language":"Ruby"}"#),
         ("/execute", r#"{"code":"","language":"ruby"}"#),
