@@ -14,7 +14,7 @@ use skep_testkit::wait_for;
 
 use crate::installation::Installation;
 
-pub(crate) const TERMINAL_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const TERMINAL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A terminal with a program in it, as a person would have it.
 pub(crate) struct Screen {
