@@ -26,7 +26,7 @@ pub(crate) struct Queue {
 }
 
 /// The ways to hoard kernel memory that no cgroup counts.
-pub(crate) const QUEUES: [Queue; 11] = [
+pub(crate) const QUEUES: [Queue; 12] = [
     Queue {
         name: "answers",
         program: include_str!("queues/answers.py"),
@@ -70,6 +70,10 @@ pub(crate) const QUEUES: [Queue; 11] = [
     Queue {
         name: "descriptors_on_their_way",
         program: include_str!("queues/descriptors_on_their_way.py"),
+    },
+    Queue {
+        name: "route_sockets",
+        program: include_str!("queues/route_sockets.py"),
     },
 ];
 
