@@ -16,15 +16,12 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use parking_lot::Mutex;
 use rustix::io::Errno;
 use skep_types::SandboxId;
 
-use crate::capacity::host_memory;
 use crate::descriptor_tables::{Owners, random, shares, shuffle, table_size};
-use crate::pace::Pace;
+use crate::pace::PacedLook;
 use crate::queues::{LEAST_ALLOWED, allowed};
 
 /// The names of one block of a directory.
@@ -49,8 +46,7 @@ const COMPARED: usize = 64;
 /// Finds the sandboxes whose open files hold too much.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFileWatch {
-    /// `None` before the first look.
-    pace: Mutex<Option<Pace>>,
+    look: PacedLook,
 }
 
 impl OpenFileWatch {
@@ -61,25 +57,19 @@ impl OpenFileWatch {
         sandboxes: impl FnOnce() -> Vec<(SandboxId, i32)>,
         memory: impl Fn(&SandboxId) -> io::Result<u64>,
     ) -> io::Result<Vec<SandboxId>> {
-        let memory_now = host_memory(Path::new("/proc/meminfo"))?;
-        let began = Instant::now();
-        let mut pace = self.pace.lock();
-        let pace = pace.get_or_insert_with(|| Pace::new(began));
-        if !pace.is_due(began, memory_now) {
-            return Ok(Vec::new());
-        }
-        let sandboxes = sandboxes();
-        let mut found = Vec::new();
-        for (id, tables) in tables(Path::new("/proc"), &sandboxes)? {
-            let bytes = held(&tables, SAMPLE, is_same);
-            // One that has ended has no limit any more.
-            if bytes > LEAST_ALLOWED && memory(id).is_ok_and(|memory| bytes > allowed(memory)) {
-                tracing::debug!(sandbox = %id, bytes, "its open files hold too much memory");
-                found.push(id.clone());
+        self.look.if_due(|| {
+            let sandboxes = sandboxes();
+            let mut found = Vec::new();
+            for (id, tables) in tables(Path::new("/proc"), &sandboxes)? {
+                let bytes = held(&tables, SAMPLE, is_same);
+                // One that has ended has no limit any more.
+                if bytes > LEAST_ALLOWED && memory(id).is_ok_and(|memory| bytes > allowed(memory)) {
+                    tracing::debug!(sandbox = %id, bytes, "its open files hold too much memory");
+                    found.push(id.clone());
+                }
             }
-        }
-        pace.looked(began, Instant::now(), memory_now.available);
-        Ok(found)
+            Ok(found)
+        })
     }
 }
 

@@ -1,8 +1,13 @@
 //! Times at which somebody looks for memory that no cgroup counts: when the host's memory shrinks.
 
+use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use skep_types::Capacity;
+
+use crate::capacity::host_memory;
 
 /// Decrease of the host's available memory that causes a look.
 const FALL: u64 = 32 << 20;
@@ -17,9 +22,33 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// falls.
 const SHARE: u32 = 20;
 
+/// A look that is taken at its pace, by one caller at a time.
+#[derive(Debug, Default)]
+pub(crate) struct PacedLook {
+    /// `None` before the first look.
+    pace: Mutex<Option<Pace>>,
+}
+
+impl PacedLook {
+    /// Calls `look` if it is time to; otherwise there is nothing to find. A look that fails is
+    /// taken again at the next call.
+    pub(crate) fn if_due<T: Default>(&self, look: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let memory = host_memory(Path::new("/proc/meminfo"))?;
+        let began = Instant::now();
+        let mut pace = self.pace.lock();
+        let pace = pace.get_or_insert_with(|| Pace::new(began));
+        if !pace.is_due(began, memory) {
+            return Ok(T::default());
+        }
+        let found = look()?;
+        pace.looked(began, Instant::now(), memory.available);
+        Ok(found)
+    }
+}
+
 /// Schedule of looks.
 #[derive(Debug)]
-pub(crate) struct Pace {
+struct Pace {
     /// The most memory that was available since the last look.
     most: u64,
     /// Time before which no look is taken, unless memory falls steeply.
@@ -29,7 +58,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub(crate) fn new(now: Instant) -> Self {
+    fn new(now: Instant) -> Self {
         Self {
             most: 0,
             earliest: now,
@@ -38,7 +67,7 @@ impl Pace {
     }
 
     /// Returns true if it is time to look, with this much memory available.
-    pub(crate) fn is_due(&mut self, now: Instant, memory: Capacity) -> bool {
+    fn is_due(&mut self, now: Instant, memory: Capacity) -> bool {
         self.most = self.most.max(memory.available);
         let fall = self.most - memory.available;
         let steep = (memory.total / STEEP_PART).max(LEAST_STEEP);
@@ -46,7 +75,7 @@ impl Pace {
     }
 
     /// Remembers a look that began with so much memory.
-    pub(crate) fn looked(&mut self, began: Instant, ended: Instant, available: u64) {
+    fn looked(&mut self, began: Instant, ended: Instant, available: u64) {
         self.most = available;
         self.earliest = ended + SHARE * ended.saturating_duration_since(began);
         self.latest = self.earliest.max(ended + LONGEST);

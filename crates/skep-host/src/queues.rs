@@ -13,13 +13,10 @@
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
-use std::time::Instant;
 
-use parking_lot::Mutex;
 use skep_types::SandboxId;
 
-use crate::capacity::host_memory;
-use crate::pace::Pace;
+use crate::pace::PacedLook;
 
 /// Divisor of a sandbox's memory that yields the limit for its sockets: an eighth for those that
 /// are counted, and as much for the others.
@@ -39,8 +36,7 @@ const CONNECTIONS: [&str; 2] = ["tcp", "tcp6"];
 /// Finds the sandboxes whose sockets hold too much.
 #[derive(Debug, Default)]
 pub(crate) struct QueueWatch {
-    /// `None` before the first look.
-    pace: Mutex<Option<Pace>>,
+    look: PacedLook,
 }
 
 impl QueueWatch {
@@ -51,34 +47,28 @@ impl QueueWatch {
         sandboxes: impl FnOnce() -> Vec<(SandboxId, i32)>,
         memory: impl Fn(&SandboxId) -> io::Result<u64>,
     ) -> io::Result<Vec<SandboxId>> {
-        let memory_now = host_memory(Path::new("/proc/meminfo"))?;
-        let began = Instant::now();
-        let mut pace = self.pace.lock();
-        let pace = pace.get_or_insert_with(|| Pace::new(began));
-        if !pace.is_due(began, memory_now) {
-            return Ok(Vec::new());
-        }
-        let host = Host::read(Path::new("/proc"))?;
-        let mut sandboxes = sandboxes();
-        sandboxes.retain(|(id, pid)| {
-            let excess = host.excess(*pid, || memory(id).map(allowed));
-            match excess {
-                Ok(Some(bytes)) => {
-                    tracing::debug!(sandbox = %id, bytes, "its sockets hold too much memory");
-                    true
-                }
-                Ok(None) => false,
-                Err(error) => {
-                    // One that ends takes its limits away while we look.
-                    if Path::new("/proc").join(pid.to_string()).exists() {
-                        tracing::warn!(sandbox = %id, %error, "cannot look into its sockets");
+        self.look.if_due(|| {
+            let host = Host::read(Path::new("/proc"))?;
+            let mut sandboxes = sandboxes();
+            sandboxes.retain(|(id, pid)| {
+                let excess = host.excess(*pid, || memory(id).map(allowed));
+                match excess {
+                    Ok(Some(bytes)) => {
+                        tracing::debug!(sandbox = %id, bytes, "its sockets hold too much memory");
+                        true
                     }
-                    false
+                    Ok(None) => false,
+                    Err(error) => {
+                        // One that ends takes its limits away while we look.
+                        if Path::new("/proc").join(pid.to_string()).exists() {
+                            tracing::warn!(sandbox = %id, %error, "cannot look into its sockets");
+                        }
+                        false
+                    }
                 }
-            }
-        });
-        pace.looked(began, Instant::now(), memory_now.available);
-        Ok(sandboxes.into_iter().map(|(id, _)| id).collect())
+            });
+            Ok(sandboxes.into_iter().map(|(id, _)| id).collect())
+        })
     }
 }
 
