@@ -8,11 +8,13 @@ import signal
 import sys
 import time
 
-from . import PROTOCOL_VERSION, __version__
+from . import PROTOCOL_VERSION, __version__, syntax
 from .environment import Environment, InvalidEnvironment, assignments, check_names, check_values, restoration
 from .interrupt import Interrupt
+from .questions import QUESTIONS as CODE_QUESTIONS
 from .quoting import has_bytes, word
-from .shell import BASH, Report, Shell, ShellEnded
+from .reading import Question
+from .shell import Report, Shell, ShellEnded
 from .streams import READ_SIZE, Stream
 from .wire import PeerGone, Wire, now
 
@@ -60,6 +62,11 @@ class Server:
         self.interrupt: Interrupt | None = None
         """Set until the cell that is interrupted has ended."""
         self.was_interrupted = False
+        self.is_asked = False
+        """A question is answered, which an interrupt ends too."""
+        self.question: Question | None = None
+        """What the cell has asked the peer, until it is answered."""
+        self.questions = 0
         self._signals, wake_up = os.pipe()
         os.set_blocking(self._signals, False)
         os.set_blocking(wake_up, False)
@@ -122,23 +129,44 @@ class Server:
         kind = request.get("type")
         if kind == "execute":
             self._execute(request)
+        elif kind == "input_reply":
+            # The cell that asked waits no more.
+            return
         else:
             self._answer(request, kind)
 
     def _answer(self, request: dict[str, Any], kind: Any) -> None:
-        reply = {"status": "ok"}
+        reply: dict[str, Any] = {"status": "ok"}
         try:
             if kind == "environment":
                 self._set_layer(request["layer"], request["variables"])
             elif kind == "chdir":
                 self._change_directory(request["path"])
+            elif kind in CODE_QUESTIONS:
+                reply.update(self._answer_question(kind, request))
             elif kind == "shutdown":
                 self._end_shell()
             else:
                 raise ValueError(f"there is no request {kind!r}")
-        except (OSError, InvalidEnvironment, KeyError, TypeError, ValueError) as error:
+        except (OSError, InvalidEnvironment, KeyError, TypeError, ValueError, KeyboardInterrupt) as error:
             reply = {"status": "error", "ename": type(error).__name__, "evalue": str(error)}
         self.wire.send("reply", parent=request.get("id"), **reply)
+
+    def _answer_question(self, kind: str, request: dict[str, Any]) -> dict[str, Any]:
+        self.is_asked = True
+        self.was_interrupted = False
+        try:
+            return CODE_QUESTIONS[kind](self._ask_shell, request, self._options)
+        finally:
+            self.is_asked = False
+            self.interrupt = None
+
+    def _ask_shell(self, command: bytes) -> list[bytes]:
+        """What a command of ours writes in the shell."""
+        self._run(self.shell.tell(command))
+        if self.was_interrupted:
+            raise KeyboardInterrupt
+        return self.shell.saved
 
     def _set_layer(self, layer: str, variables: dict[str, str]) -> None:
         changes = self.environment.plan(layer, variables)
@@ -177,7 +205,7 @@ class Server:
         self.wire.send("execute_input", parent=identifier, execution_count=self.count, time=now())
         exiting = False
         try:
-            failure = self._run_cell(code, request.get("env") or {})
+            failure = self._run_cell(code, request.get("env") or {}, bool(request.get("allow_stdin")))
         except InvalidEnvironment as error:
             failure = self._judge(1) if self.was_interrupted else None
             failure = failure or self._failure("request", "InvalidEnvironment", str(error))
@@ -207,7 +235,7 @@ class Server:
         if exiting:
             self._flush()
 
-    def _run_cell(self, code: str, variables: dict[str, str]) -> dict[str, Any] | None:
+    def _run_cell(self, code: str, variables: dict[str, str], may_ask: bool) -> dict[str, Any] | None:
         if "\0" in code:
             return self._failure("syntax", "InvalidCode", "the code contains a NUL character, which bash cannot read")
         if not has_bytes(code):
@@ -216,25 +244,34 @@ class Server:
         check_names(variables)
         names = sorted(variables)
         saved = self._enter(names, variables) if names else []
+        if may_ask:
+            self._run(self.shell.let_read())
         report = self._run(self._tracing + code.encode("utf-8"))
         if report.given_up and not self.was_interrupted:
             self._expect_signal()
         # Whoever asked for the interrupt has got it; what follows is ours.
         self.interrupt = None
+        if may_ask:
+            self.question = None
+            self._run(self.shell.end_reading())
         if names:
             self._restore(names, saved)
+        self._options = report.options
         self._tracing = b"".join(b"\\builtin set -%s;" % flag.encode() for flag in "xv" if flag in report.flags)
         return self._judge(report.status, code, report)
 
     _tracing = b""
     """Turned off between cells, so that our own commands are not shown; turned on again before the next."""
 
+    _options = ""
+    """The shell's `$BASHOPTS` after the last cell."""
+
     def _judge(self, status: int, code: str = "", report: Report | None = None) -> dict[str, Any] | None:
         if status == 0:
             return None
         if self.was_interrupted:
             return self._failure("interrupted", "KeyboardInterrupt", "")
-        misunderstood = status == 2 and report is not None and is_misspelt(code, report.options)
+        misunderstood = status == 2 and report is not None and syntax.read(code, report.options).is_misspelt
         return self._failure("syntax" if misunderstood else "runtime", "", str(status))
 
     def _failure(self, kind: str, name: str, value: str) -> dict[str, Any]:
@@ -293,7 +330,7 @@ class Server:
     def _turn(self, listen: bool = False) -> bool:
         """Wait for something and deal with it; returns whether nothing came for a good while."""
         waiting = select.poll()
-        peer_events = select.POLLRDHUP | (select.POLLIN if listen else 0)
+        peer_events = select.POLLRDHUP | (select.POLLIN if listen or self.question else 0)
         waiting.register(self.wire, peer_events | (0 if self.wire.is_flushed else select.POLLOUT))
         waiting.register(self._signals, select.POLLIN)
         waiting.register(self.shell.reports, select.POLLIN)
@@ -310,6 +347,8 @@ class Server:
                 self._relay(stream.unfinished(), stream)
         # After the output, which was written before it was reported.
         self.shell.take_reports()
+        self._ask_peer()
+        # Its answer is looked at in the same turn: no other event may follow.
         self._speak_with_peer(events.get(self.wire.fileno(), 0))
         if self.interrupt is not None and self.shell.report() is None:
             self.interrupt.go_on(self.shell, time.monotonic())
@@ -336,8 +375,45 @@ class Server:
         self.wire.flush()
         if events & select.POLLIN:
             self.wire.receive()
+            self._take_answer()
         elif events & (select.POLLRDHUP | select.POLLHUP | select.POLLERR):
             raise PeerGone
+
+    def _ask_peer(self) -> None:
+        """Ask what the cell asks."""
+        while self.shell.reads:
+            arguments = self.shell.reads.pop(0)
+            if arguments is None:
+                # It has read a line, or given up.
+                self.question = None
+                continue
+            self.questions += 1
+            question = Question(f"i{self.questions}", arguments)
+            if question.is_for_peer and self.parent is not None:
+                self._ask(question)
+
+    def _take_answer(self) -> None:
+        if self.question is None:
+            return
+        answer = self.wire.next_answer(self.question.identifier)
+        if answer is not None:
+            value = answer.get("value")
+            self.shell.answer(value if isinstance(value, str) else None, self.question.delimiter)
+            self.question = None
+
+    def _ask(self, question: Question) -> None:
+        self.question = question
+        # What was printed before comes before the question, also if its line is not finished.
+        for stream in self.streams:
+            self._relay(stream.unfinished(), stream)
+        self.wire.send(
+            "input_request",
+            parent=self.parent,
+            time=now(),
+            id=question.identifier,
+            prompt=question.prompt,
+            password=question.is_password,
+        )
 
     def _expect_signal(self) -> None:
         """The shell may hear of an interrupt, and even report, before it comes to us."""
@@ -351,7 +427,8 @@ class Server:
             numbers = os.read(self._signals, 4096)
         except BlockingIOError:
             return
-        if signal.SIGINT in numbers and self.parent is not None and self.interrupt is None:
+        is_busy = self.parent is not None or self.is_asked
+        if signal.SIGINT in numbers and is_busy and self.interrupt is None:
             self.interrupt = Interrupt(time.monotonic())
             self.was_interrupted = True
         if signal.SIGCHLD in numbers:
@@ -395,16 +472,3 @@ class Server:
 
 BROKEN_SHELL = "bash cannot report to its kernel any more (is `builtin` redefined?) and is started anew"
 
-
-def is_misspelt(code: str, options: str) -> bool:
-    """Whether bash cannot even parse this. Its status 2 alone does not say: many programs end with it."""
-    extended = "-O" if "extglob" in options.split(":") else "+O"
-    memory = os.memfd_create("cell", os.MFD_CLOEXEC)
-    try:
-        os.write(memory, code.encode("utf-8"))
-        path = f"/proc/{os.getpid()}/fd/{memory}"
-        nothing = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
-        pid = os.posix_spawn(BASH, ["bash", extended, "extglob", "-n", path], {}, file_actions=nothing)
-        return os.waitpid(pid, 0)[1] != 0
-    finally:
-        os.close(memory)

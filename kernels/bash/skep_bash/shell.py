@@ -17,6 +17,7 @@ import os
 import signal
 import time
 
+from .reading import Reading
 from .streams import unread
 
 BASH = "/bin/bash"
@@ -64,6 +65,12 @@ class Shell:
         self.pid = _start(commands, output, errors)
         os.close(commands)
         self._here = f"/proc/{os.getpid()}/fd".encode()
+        self._reading: Reading | None = None
+        self._input = b"/dev/null"
+        self._arguments_left = 0
+        self._arguments: list[str] = []
+        self.reads: list[list[str] | None] = []
+        """Arguments of each `read` that asks, in order, and None for each that asks no more."""
         self._partial = b""
         self._number = 0
         self._has_begun = False
@@ -88,9 +95,28 @@ class Shell:
         self._has_begun = False
         self.saved = []
         begin = b"\\builtin printf '%%s\\0' '0 %d 0 . .' >%s/%d; " % (self._number, self._here, self._report_writer)
-        line = begin + b"\\builtin . %s/%d </dev/null; " % (self._here, self._script)
+        line = begin + b"\\builtin . %s/%d <%s; " % (self._here, self._script, self._input)
         # In one write and short enough not to block: bash reads it when it has nothing else to do.
         self._command(line + self._report_line(b"1") + self._report_line())
+
+    def let_read(self) -> bytes:
+        """From now on `read` asks; returns the script that makes it so."""
+        if self._reading is None:
+            self._reading = Reading(self._here, self._report_writer)
+        self._input = b"%s/%d" % (self._here, self._reading.empty)
+        return self._reading.define
+
+    def end_reading(self) -> bytes:
+        """The other way round."""
+        self._input = b"/dev/null"
+        self.reads = []
+        assert self._reading is not None
+        return self._reading.remove
+
+    def answer(self, value: str | None, delimiter: bytes) -> None:
+        """Give the `read` that waits its line, or the end."""
+        assert self._reading is not None
+        self._reading.answer(value, delimiter)
 
     def _command(self, line: bytes) -> None:
         # A bash that has ended by now, in a start file for example, is noticed by whoever waits for the report,
@@ -112,6 +138,10 @@ class Shell:
         lines = b"".join(one % name.encode() for name in names)
         return b"{ %s} >%s/%d\n" % (lines, self._here, self._report_writer)
 
+    def tell(self, command: bytes) -> bytes:
+        """A script that writes down what a command prints."""
+        return b"{ \\builtin printf 'S '; %s; \\builtin printf '\\0'; } >%s/%d\n" % (command, self._here, self._report_writer)
+
     def _report_line(self, which: bytes = b"2") -> bytes:
         # What the script did to tracing and prompts is undone until the next one, and not shown.
         return (
@@ -130,6 +160,18 @@ class Shell:
             self._take(record)
 
     def _take(self, record: bytes) -> None:
+        if self._arguments_left:
+            self._take_argument(record)
+            return
+        if record == b"J":
+            self.reads.append(None)
+            return
+        if record.startswith(b"I ") and record[2:].isdigit():
+            self._arguments = []
+            self._arguments_left = int(record[2:])
+            if not self._arguments_left:
+                self.reads.append([])
+            return
         if record.startswith(b"S "):
             self.saved.append(record[2:])
             return
@@ -148,6 +190,12 @@ class Shell:
         elif self._last is None:
             # Asked twice, bash answers twice, and only the first answer is about the script.
             self._last = report
+
+    def _take_argument(self, record: bytes) -> None:
+        self._arguments.append(record.decode("utf-8", "replace"))
+        self._arguments_left -= 1
+        if not self._arguments_left:
+            self.reads.append(self._arguments)
 
     def report(self) -> Report | None:
         """How the script of this moment ended, once bash waits for the next."""

@@ -33,6 +33,8 @@ class Wire:
         self._descriptor = descriptor
         self._outgoing = bytearray()
         self._incoming = bytearray()
+        # Requests that came while a cell waited for an answer.
+        self._kept: list[dict[str, Any]] = []
 
     def fileno(self) -> int:
         return self._descriptor
@@ -77,6 +79,18 @@ class Wire:
 
     def next_request(self) -> dict[str, Any] | None:
         """The oldest request that is complete."""
+        return self._kept.pop(0) if self._kept else self._next_message()
+
+    def next_answer(self, asked: str) -> dict[str, Any] | None:
+        """The answer to what was asked under this id, if it has come. Requests before it wait for their turn."""
+        while (message := self._next_message()) is not None:
+            if message.get("type") != "input_reply":
+                self._kept.append(message)
+            elif message.get("parent") == asked:
+                return message
+        return None
+
+    def _next_message(self) -> dict[str, Any] | None:
         if len(self._incoming) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._incoming)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -36,7 +37,7 @@ class Built:
         if not cls._command:
             home = Path(find_java()).resolve().parent.parent
             folder = tempfile.mkdtemp(prefix="skep-java-")
-            unittest.addModuleCleanup(shutil.rmtree, folder)
+            atexit.register(shutil.rmtree, folder)
             subprocess.run([SOURCE / "build", folder], env={**os.environ, "JAVA_HOME": str(home)}, check=True, stderr=subprocess.DEVNULL)
             cls._command = [f"{folder}/start"]
         return cls._command

@@ -19,7 +19,7 @@ const CONGESTION = 1 << 18;
 /** How long the main thread may go on without a peer before the process is killed. */
 const LONELY_MILLISECONDS = 2000;
 
-const { memory, socketDescriptor, pipeDescriptors, bells, parcels, requests, signals } = workerData;
+const { memory, socketDescriptor, pipeDescriptors, bells, parcels, requests, answers, signals } = workerData;
 const { words, ring } = views(memory);
 
 const socket = new net.Socket({ fd: socketDescriptor, readable: true, writable: true, allowHalfOpen: true });
@@ -138,10 +138,23 @@ socket.on('end', lose);
 socket.on('data', (data) => {
   frames.feed(data);
   for (let frame = frames.next(); frame !== null; frame = frames.next()) {
-    requests.postMessage(frame.toString('utf8'));
-    parentPort.postMessage({ type: 'request' });
+    receive(frame.toString('utf8'));
   }
 });
+function receive(text) {
+  // Looked for first, because a request may be large.
+  const answer = text.includes('"input_reply"') ? JSON.parse(text) : null;
+  if (answer?.type !== 'input_reply') {
+    requests.postMessage(text);
+    parentPort.postMessage({ type: 'request' });
+    return;
+  }
+  const { parent: asked, value } = answer;
+  answers.postMessage({ parent: asked, value: typeof value === 'string' ? value : null });
+  Atomics.add(words, WORDS.answers, 1);
+  Atomics.notify(words, WORDS.answers);
+  parentPort.postMessage({ type: 'answer' });
+}
 bells.on('message', consume);
 
 const ender = new Ender(words, parentPort);

@@ -32,6 +32,7 @@ class Execution {
     try {
       this.#saved = environment.enterExecution(this.#request.env ?? {});
       const cell = this.#compile();
+      if (this.#request.allow_stdin) this.#kernel.input.allow();
       this.#kernel.critical.leave();
       this.#finish(null, await this.#evaluate(cell));
     } catch (error) {
@@ -95,6 +96,7 @@ class Execution {
     if (failure !== null) outlet.error(failure);
     else if (bundle !== null) outlet.result(this.#count, bundle);
     environment.leaveExecution(this.#saved);
+    this.#kernel.input.end();
     this.#isOver = true;
     outlet.finished({
       status: failure === null ? 'ok' : 'error',

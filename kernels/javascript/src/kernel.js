@@ -9,6 +9,7 @@ const { Display } = require('./display');
 const { Environment, InvalidEnvironment } = require('./environment');
 const { clean, show } = require('./errors');
 const { Execution } = require('./execution');
+const { QUESTIONS } = require('./questions');
 const { WORDS } = require('./shared_words');
 const typescriptCompiler = require('./cell/typescript_compiler');
 
@@ -29,11 +30,12 @@ class Kernel {
   #carrier;
   #requests;
 
-  constructor({ language, words, outlet, critical, carrier, requests, whenListening }) {
+  constructor({ language, words, outlet, critical, carrier, requests, input, whenListening }) {
     this.language = language;
     this.#words = words;
     this.outlet = outlet;
     this.critical = critical;
+    this.input = input;
     this.display = new Display(outlet);
     this.whenListening = whenListening;
     this.#carrier = carrier;
@@ -66,6 +68,9 @@ class Kernel {
     switch (message.type) {
       case 'request':
         this.handleRequests();
+        break;
+      case 'answer':
+        this.input.take();
         break;
       case 'interrupt':
         this.#carrier.postMessage({ number: message.number });
@@ -119,14 +124,15 @@ class Kernel {
         process.exit(0);
         break;
       default:
-        this.#answer(request, () => refuse(`there is no request '${request.type}'`));
+        if (isQuestion(request)) this.#answer(request, () => QUESTIONS[request.type](this, request));
+        else this.#answer(request, () => refuse(`there is no request '${request.type}'`));
     }
   }
 
   #answer(request, action) {
     try {
-      action();
-      this.outlet.answer(request.id, { status: 'ok' });
+      const answer = action();
+      this.outlet.answer(request.id, { status: 'ok', ...(isQuestion(request) ? answer : {}) });
     } catch (error) {
       const isOurs = error instanceof InvalidEnvironment;
       const ename = isOurs ? error.name : (FAILURES[error.code] ?? (error.syscall ? 'OSError' : 'ValueError'));
@@ -153,6 +159,10 @@ class Kernel {
     if (this.#execution !== null) this.#execution.fail(error);
     else this.outlet.text('stderr', `Uncaught ${clean(show(error), this.maps)}\n`);
   }
+}
+
+function isQuestion({ type }) {
+  return Object.hasOwn(QUESTIONS, type);
 }
 
 function refuse(reason) {

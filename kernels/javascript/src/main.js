@@ -52,10 +52,10 @@ function takeDescriptors(pipes) {
 function startThreads({ socketDescriptor, pipeDescriptors }) {
   const memory = allocate();
   const channels = Object.fromEntries(
-    ['bells', 'parcels', 'requests', 'signals'].map((name) => [name, new MessageChannel()]),
+    ['bells', 'parcels', 'requests', 'answers', 'signals'].map((name) => [name, new MessageChannel()]),
   );
-  const { bells, parcels, requests, signals } = channels;
-  const theirs = { bells: bells.port2, parcels: parcels.port2, requests: requests.port2, signals: signals.port2 };
+  const theirs = Object.fromEntries(Object.entries(channels).map(([name, channel]) => [name, channel.port2]));
+  const { bells, parcels, requests, answers, signals } = channels;
   const start = path.join(__dirname, 'start.js');
   const carrier = new Worker(start, {
     workerData: { part: 'carrier', memory, socketDescriptor, pipeDescriptors, ...theirs },
@@ -75,12 +75,14 @@ function startThreads({ socketDescriptor, pipeDescriptors }) {
       process.exit(THREAD_LOST);
     });
   }
-  return { carrier, shared, bells: bells.port1, parcels: parcels.port1, requests: requests.port1 };
+  const ours = { bells: bells.port1, parcels: parcels.port1, requests: requests.port1, answers: answers.port1 };
+  return { carrier, shared, ...ours };
 }
 
-function serve(language, { carrier, shared, bells, parcels, requests }, socketDescriptor) {
+function serve(language, { carrier, shared, bells, parcels, requests, answers }, socketDescriptor) {
   const { installGlobals } = require('./modules');
   const { Critical } = require('./critical');
+  const { Input } = require('./input');
   const { Kernel } = require('./kernel');
   const { Outlet } = require('./outlet');
   const { flushBeforeOthers, replaceStreams } = require('./streams');
@@ -93,7 +95,9 @@ function serve(language, { carrier, shared, bells, parcels, requests }, socketDe
   process.argv.length = 1;
   const { words } = shared;
   const whenListening = () => Atomics.wait(words, WORDS.listening, 0, LISTENING_PATIENCE);
-  new Kernel({ language, words, outlet, critical: new Critical(words), carrier, requests, whenListening }).start();
+  const input = new Input({ outlet, words, answers });
+  const critical = new Critical(words);
+  new Kernel({ language, words, outlet, critical, carrier, requests, input, whenListening }).start();
   // Past the carrier, which says nothing before there is something to answer.
   fs.writeSync(socketDescriptor, framed([hello(language)]));
 }

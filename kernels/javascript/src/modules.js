@@ -52,15 +52,21 @@ function importer() {
   };
 }
 
+/** The file that a cell is from: whoever runs one says so by `__filename`. */
+function fileOfCells() {
+  const { __filename: file } = globalThis;
+  return typeof file === 'string' && path.isAbsolute(file) ? file : placeOfCells();
+}
+
 const importMeta = {
   get url() {
-    return pathToFileURL(placeOfCells()).href;
+    return pathToFileURL(fileOfCells()).href;
   },
   get filename() {
-    return placeOfCells();
+    return fileOfCells();
   },
   get dirname() {
-    return process.cwd();
+    return path.dirname(fileOfCells());
   },
   resolve(specifier) {
     const found = Module.createRequire(placeOfCells()).resolve(specifier);

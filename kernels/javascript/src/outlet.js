@@ -76,6 +76,14 @@ class Outlet {
     );
   }
 
+  /** The cell asks for a line. */
+  inputRequest(id, prompt) {
+    this.#wire.send(
+      `{"type":"input_request","parent":${this.#parent},"time":${now()},"id":${quote(id)},` +
+        `"prompt":${quote(prompt)},"password":false}`,
+    );
+  }
+
   clearOutput(wait) {
     this.#wire.send(`{"type":"clear_output","parent":${this.#parent},"time":${now()},"wait":${Boolean(wait)}}`);
   }

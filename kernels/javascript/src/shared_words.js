@@ -21,6 +21,8 @@ const WORDS = {
   listening: 7,
   /** The number of the running execution; 0 for none. */
   execution: 8,
+  /** How many answers to questions of cells have come; wraps. */
+  answers: 9,
 };
 
 /** Bytes of the ring; a power of two, so that positions may wrap. */

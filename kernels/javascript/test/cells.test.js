@@ -82,6 +82,11 @@ test('import works, static and dynamic, for all kinds of modules', async () => {
   assert.equal(await kernel.value("import data from './data.json' with { type: 'json' }; data.n"), '3');
   assert.equal(await kernel.value("import { readFileSync } from 'fs'; typeof readFileSync"), "'function'");
   assert.equal(await kernel.value('import.meta.dirname'), `'${folder}'`);
+  // Whoever runs a file says which.
+  (await kernel.run("__filename = '/srv/app/a.mjs'; undefined")).ok();
+  assert.equal(await kernel.value('import.meta.url'), "'file:///srv/app/a.mjs'");
+  assert.equal(await kernel.value('import.meta.dirname'), "'/srv/app'");
+  (await kernel.run('__filename = undefined; undefined')).ok();
 });
 
 test('a missing export and a missing module are named', async () => {

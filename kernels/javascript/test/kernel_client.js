@@ -132,11 +132,12 @@ class KernelClient {
   }
 
   /** Reads until idle. */
-  async finish() {
+  async finish(onMessage = () => {}) {
     const outcome = new Outcome();
     for (;;) {
       const message = await this.receive();
       outcome.push(message);
+      onMessage(message);
       if (message.type === 'status' && message.state === 'idle') return outcome;
     }
   }

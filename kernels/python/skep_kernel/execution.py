@@ -29,6 +29,7 @@ class Execution:
         self._id: str = request["id"]
         self._code: str = request["code"]
         self._variables: dict[str, str] = request.get("env") or {}
+        self._allows_input = bool(request.get("allow_stdin"))
         self._saved_variables: dict[str, str | None] = {}
         self._errors_before = self._shell.errors_shown
         self._count = self._shell.execution_count
@@ -56,6 +57,7 @@ class Execution:
         failure: BaseException | None
         try:
             interrupts.arm()
+            self._server.input.allowed = self._allows_input
             # Up to here, and after the cell, no handler of the user's can run.
             self._server.user_signals.release()
             cell = make_cell(self._shell, self._code)
@@ -104,6 +106,7 @@ class Execution:
 
     def _finish(self, failure: BaseException | None) -> None:
         """Every step can be taken again."""
+        self._server.input.allowed = False
         if self._server.in_child:
             # The cell forked and let the child run out of it. Only the parent is the kernel.
             os._exit(0 if failure is None else 1)

@@ -36,6 +36,13 @@ class SignalBell:
         """Make the main thread look at its signals, even inside a system call."""
         signal.pthread_kill(self._main_thread, signal.SIGURG)
 
+    def renew(self) -> None:
+        """In a copy of the kernel: a bell of its own under the same numbers."""
+        for number, end in zip((self.reader, self._writer), os.pipe(), strict=True):
+            os.set_blocking(end, False)
+            os.dup2(end, number, inheritable=False)
+            os.close(end)
+
     def leave_in_child(self) -> None:
         """After a fork: the bell is the parent's."""
         signal.set_wakeup_fd(-1)

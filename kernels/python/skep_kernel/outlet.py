@@ -107,6 +107,14 @@ class Outlet:
             f'"evalue":{quote(value)},"traceback":{to_json(list(traceback))}}}'
         )
 
+    def input_request(self, identifier: str, prompt: str, password: bool) -> None:
+        """The cell waits for a line."""
+        self.settle()
+        self.wire.send(
+            f'{{"type":"input_request","parent":{self._parent},"time":{_now()},"id":{quote(identifier)},'
+            f'"prompt":{quote(prompt)},"password":{to_json(password)}}}'
+        )
+
     def clear_output(self, wait: bool) -> None:
         self.settle()
         self.wire.send(f'{{"type":"clear_output","parent":{self._parent},"time":{_now()},"wait":{to_json(wait)}}}')

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import _thread
 import codecs
+import contextlib
 import os
 import select
 import signal
@@ -130,6 +131,26 @@ class Pump:
                 self.forward()
                 return
 
+    def renew(self) -> None:
+        """In a copy of the kernel, which has no thread: pipes of its own, wherever the user has put their ends."""
+        for pipe in self._pipes:
+            number = pipe.reader
+            writers = [held for held in _held_open(number) if held != number]
+            reader, writer = os.pipe()
+            os.set_blocking(reader, False)
+            for held in writers:
+                os.dup2(writer, held, inheritable=os.get_inheritable(held))
+            os.dup2(reader, number, inheritable=False)
+            os.close(reader)
+            os.close(writer)
+        wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        os.dup2(wake, self._wake, inheritable=False)
+        os.close(wake)
+        self._readable.close()
+        self._readable = select.epoll()
+        for pipe in self._pipes:
+            self._readable.register(pipe.reader, select.EPOLLIN)
+
     def leave_in_child(self) -> None:
         """After a fork: the pipes are the parent's to read."""
         self._running = False
@@ -204,3 +225,15 @@ class Pump:
         if any(stream.holds_text for stream in self._streams):
             return PATIENCE_MILLISECONDS
         return None
+
+
+def _held_open(descriptor: int) -> list[int]:
+    """All descriptors of this process for the same pipe."""
+    meant = os.readlink(f"/proc/self/fd/{descriptor}")
+    found = []
+    for number in map(int, os.listdir("/proc/self/fd")):
+        # The one of the listing itself is gone.
+        with contextlib.suppress(FileNotFoundError):
+            if os.readlink(f"/proc/self/fd/{number}") == meant:
+                found.append(number)
+    return found

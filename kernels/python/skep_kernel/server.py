@@ -17,26 +17,31 @@ import signal
 import socket
 import sys
 import traceback
+from collections import deque
 from typing import Any
 
 import IPython
 
 from . import PROTOCOL_VERSION, __version__
-from .after_fork import renew_identity
+from .after_fork import renew_identity, renew_randomness
 from .blas import restore_threads
+from .copies import CannotFork, make_copy
 from .environment import Environment, InvalidEnvironment
-from .execution import Execution
+from .execution import Execution, flush_c_streams
+from .input import Input, StandardInput
 from .interrupts import Interrupts, SignalBell, UserSignals
 from .outlet import Outlet
 from .pump import Pump
 from .questions import QUESTIONS
 from .shell import ZMQInteractiveShell, safe_text
 from .streams import OutStream
-from .wire import FrameReader, Wire
+from .wire import FrameReader, Wire, receive
 
 RECEIVE_SIZE = 1 << 18
 
 QUIET_SECONDS = 0.05
+
+SANDBOX_ID = "E2B_SANDBOX_ID"
 
 
 class Server:
@@ -50,6 +55,11 @@ class Server:
         self.in_child = False
         self._sock = sock
         self._requests = FrameReader()
+        # Those that came with requests, in the order of the requests.
+        self._descriptors: deque[int] = deque()
+        self._copying = False
+        self._exit_now = os._exit
+        self.input = Input(sock, self._requests, self.outlet)
         self._execution: Execution | None = None
         self.user_signals = UserSignals()
         self._finished = False
@@ -94,6 +104,8 @@ class Server:
         for original in (sys.__stdout__, sys.__stderr__):
             if original is not None:
                 original.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        self.shell.input = self.input
+        sys.stdin = StandardInput(self.input)
         builtins.input = self.shell.raw_input  # type: ignore[assignment]
         getpass.getpass = self.shell.getpass
         self.shell.connect(self.outlet)
@@ -102,11 +114,10 @@ class Server:
 
     def _flush_before_sudden_exit(self) -> None:
         """`os._exit` skips every clean-up, but what was written before it shall arrive."""
-        exit_now = os._exit
 
         def exit_after_output(status: int) -> None:
             self.flush_streams()
-            exit_now(status)
+            self._exit_now(status)
 
         os._exit = exit_after_output  # type: ignore[assignment]
 
@@ -129,6 +140,7 @@ class Server:
                 "pid": os.getpid(),
                 "python": platform.python_version(),
                 "ipython": IPython.__version__,
+                "forks": True,
             }
         )
 
@@ -141,16 +153,22 @@ class Server:
 
     def _receive(self) -> None:
         try:
-            data = self._sock.recv(RECEIVE_SIZE, socket.MSG_DONTWAIT)
+            data = self._receive_data(socket.MSG_DONTWAIT)
         except BlockingIOError:
             return
-        except ConnectionError:
-            data = b""
         if not data:
             self._stop()
             return
         self._requests.feed(data)
         self._handle_received()
+
+    def _receive_data(self, flags: int) -> bytes:
+        try:
+            data, descriptors = receive(self._sock, RECEIVE_SIZE, flags)
+        except ConnectionError:
+            return b""
+        self._descriptors += descriptors
+        return data
 
     def _handle_received(self) -> None:
         while self._execution is None and not self._finished:
@@ -164,11 +182,16 @@ class Server:
         if kind == "execute":
             self._execute(request)
         elif kind == "environment":
-            self._answer(request, lambda: self.environment.set_layer(request["layer"], request["variables"]))
+            self._answer(request, lambda: self._set_environment(request["layer"], request["variables"]))
         elif kind == "chdir":
             self._answer(request, lambda: self._change_directory(request["path"]))
         elif kind == "shutdown":
             self._answer(request, self._stop)
+        elif kind == "fork":
+            self._fork(request)
+        elif kind == "input_reply":
+            # The cell that asked was interrupted, and waits no more.
+            return
         elif kind in QUESTIONS:
             self._answer_question(request, QUESTIONS[kind])
         else:
@@ -195,9 +218,86 @@ class Server:
         self.flush_streams()
         self.outlet.answer(request.get("id"), reply)
 
+    def _set_environment(self, layer: str, variables: dict[str, str]) -> None:
+        before = os.environ.get(SANDBOX_ID)
+        self.environment.set_layer(layer, variables)
+        if before not in (None, os.environ.get(SANDBOX_ID)):
+            # This process is a copy of what another sandbox had, and must not draw the same numbers.
+            renew_randomness()
+
     def _change_directory(self, path: str) -> None:
         os.chdir(path)
         self.shell.user_ns["_dh"] = [os.getcwd()]
+
+    # Copies.
+
+    def _fork(self, request: dict[str, Any]) -> None:
+        if self._make_copy(request):
+            self._stand()
+
+    def _make_copy(self, request: dict[str, Any]) -> bool:
+        """True in the copy; the original answers."""
+        reply: dict[str, Any] = {"status": "ok"}
+        descriptor = self._descriptors.popleft() if self._descriptors else None
+        try:
+            if descriptor is None:
+                raise CannotFork("no socket came with the request")
+            self._prepare_fork()
+            self._copying = True
+            if make_copy(self, descriptor, self._exit_now):
+                return True
+        except (CannotFork, OSError) as error:
+            reply = {"status": "error", "ename": "CannotFork", "evalue": str(error)}
+        finally:
+            self._copying = False
+        if descriptor is not None:
+            os.close(descriptor)
+        self.outlet.answer(request.get("id"), reply)
+        return False
+
+    def _prepare_fork(self) -> None:
+        """Have one thread, and nothing in buffers that would be said twice."""
+        if self._pump_end is not None:
+            self._pump_end.cancel()
+        flush_c_streams()
+        self._stop_pump()
+
+    def _stand(self) -> None:
+        """As a copy: hold still until told to go on. The loop does not run, so no task of the user's does."""
+        self._say_hello()
+        while True:
+            request = self._next_request()
+            kind = request.get("type")
+            if kind == "continue":
+                if request.get("another") is True:
+                    # Two contexts must not draw the same numbers; a state that is gone back to must.
+                    renew_randomness()
+                self.outlet.answer(request.get("id"), {"status": "ok"})
+                return
+            if kind != "fork":
+                self._answer(request, lambda: _refuse("this copy stands still"))
+            elif self._make_copy(request):
+                # This is the copy of a copy now, and stands as well.
+                self._say_hello()
+
+    def _next_request(self) -> dict[str, Any]:
+        while True:
+            message = self._requests.next_message()
+            if message is not None:
+                request: dict[str, Any] = json.loads(message)
+                return request
+            data = self._receive_data(0)
+            if not data:
+                self._exit_now(0)
+            self._requests.feed(data)
+
+    def take_socket(self, descriptor: int) -> None:
+        """As a copy: speak over another socket, under the number of the former."""
+        os.dup2(descriptor, self._sock.fileno(), inheritable=False)
+        os.close(descriptor)
+        self._requests.clear()
+        while self._descriptors:
+            os.close(self._descriptors.popleft())
 
     # Executions.
 
@@ -260,7 +360,10 @@ class Server:
 
     def _continue_in_child(self) -> None:
         """After a fork by user code: the child keeps the text streams, and nothing else of the kernel."""
+        if self._copying:
+            return
         self.in_child = True
+        self.input.allowed = False
         for stream in self.streams:
             stream.continue_in_child()
         self.shell.connect(None)

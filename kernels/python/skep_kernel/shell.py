@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codeop
 import contextlib
 import os
 import tempfile
@@ -14,7 +15,7 @@ from typing import Any
 from IPython.core import page
 from IPython.core.autocall import ZMQExitAutocall
 from IPython.core.compilerop import CachingCompiler
-from IPython.core.error import StdinNotImplementedError, UsageError
+from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.payload import PayloadManager
 from IPython.external.pickleshare import PickleShareDB
@@ -23,6 +24,7 @@ from traitlets import Bool, Instance, Type, default
 from traitlets.config import Config
 
 from .display import KernelDisplayHook, KernelDisplayPublisher
+from .input import Input
 from .outlet import Outlet
 from .tracebacks import hide_own_frames, without_own_frames
 
@@ -41,6 +43,12 @@ def shell_config() -> Config:
 
 class CellCompiler(CachingCompiler):
     """Gives cells file names of ipykernel's form, by which libraries such as numba recognise them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # For a prompt that would ask for another line. A cell is whole, and what it lacks is a SyntaxError that says so:
+        # "'(' was never closed" instead of "incomplete input", of a class that nobody knows.
+        self.flags &= ~codeop.PyCF_ALLOW_INCOMPLETE_INPUT
 
     def get_code_name(self, raw_code: str, code: str, number: int) -> str:
         directory = os.path.join(tempfile.gettempdir(), f"ipykernel_{os.getpid()}")
@@ -65,6 +73,8 @@ class ZMQInteractiveShell(InteractiveShell):
 
     # Set by the server while it serves; None in a forked child.
     outlet: Outlet | None = None
+    # Asks the peer for lines.
+    input: Input | None = None
     # Whether the running cell was interrupted from outside.
     interrupted: Callable[[], bool] = staticmethod(lambda: False)
     errors_shown = 0
@@ -119,12 +129,18 @@ class ZMQInteractiveShell(InteractiveShell):
     def ask_exit(self) -> None:
         self.exit_now = not self.keepkernel_on_exit
 
-    def raw_input(self, prompt: str = "") -> str:
-        """`input`: nobody is there to answer, and waiting would hang the context."""
-        raise StdinNotImplementedError("raw_input was called, but this frontend does not support input requests.")
+    def raw_input(self, prompt: object = "", /) -> str:
+        """`input`."""
+        return self._input().ask("raw_input", str(prompt))
 
-    def getpass(self, prompt: str = "", stream: Any = None, **_options: Any) -> str:
-        raise StdinNotImplementedError("getpass was called, but this frontend does not support input requests.")
+    def getpass(self, prompt: str = "Password: ", stream: Any = None, **_options: Any) -> str:
+        """As in ipykernel, the stream is not used: the peer shows the prompt."""
+        return self._input().ask("getpass", str(prompt), password=True)
+
+    def _input(self) -> Input:
+        if self.input is None:
+            raise RuntimeError("there is no input before the kernel serves")
+        return self.input
 
     @contextlib.contextmanager
     def _tee(self, channel: str) -> Iterator[None]:

@@ -12,6 +12,7 @@ ends the wait without losing what was accepted.
 from __future__ import annotations
 
 import _thread
+import array
 import io
 import os
 import select
@@ -26,6 +27,8 @@ PEER_GONE = 76
 """Exit status when nobody reads any more: what cannot be delivered must not be computed either."""
 
 _LENGTH = struct.Struct(">I")
+
+_DESCRIPTORS = socket.CMSG_SPACE(4 * array.array("i").itemsize)
 
 
 class FrameTooLarge(Exception):
@@ -119,17 +122,41 @@ class Wire:
             os._exit(PEER_GONE)
 
 
+def receive(sock: socket.socket, size: int, flags: int) -> tuple[bytes, list[int]]:
+    """Bytes, and the descriptors that came with them. No bytes: the peer has hung up."""
+    data, ancillary, _, _ = sock.recvmsg(size, _DESCRIPTORS, flags | socket.MSG_CMSG_CLOEXEC)
+    descriptors = array.array("i")
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(content[: len(content) // descriptors.itemsize * descriptors.itemsize])
+    return data, list(descriptors)
+
+
 class FrameReader:
     """The receiving half: collects bytes and yields whole messages."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
+        # Taken out while a cell waited for another, and not handled yet.
+        self._kept: deque[bytes] = deque()
 
     def feed(self, data: bytes) -> None:
         self._bytes += data
 
+    def clear(self) -> None:
+        self._bytes.clear()
+        self._kept.clear()
+
     def next_message(self) -> bytes | None:
         """The oldest complete message, if there is one."""
+        return self._kept.popleft() if self._kept else self.next_frame()
+
+    def keep(self, message: bytes) -> None:
+        """Put back what `next_frame` returned, behind what was put back before."""
+        self._kept.append(message)
+
+    def next_frame(self) -> bytes | None:
+        """The oldest message that nobody has seen, if there is one."""
         if len(self._bytes) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._bytes)

@@ -62,6 +62,9 @@ _PARENT_PATIENCE = 10.0
 _BETWEEN_PATIENCE = 4.0
 """How long the process between may take. Less than the server waits for a fork, which it ends by its first process."""
 
+_AHEAD = 2
+"""How many processes are forked ahead of need: a sandbox's own kernel, and the context that is made soon after."""
+
 _QUIET_MILLISECONDS = 50
 """How long nobody asks before the next process is forked ahead of need."""
 
@@ -176,20 +179,19 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     _must(_prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
     share()
-    ahead: socket.socket | None = _forked_ahead(shell, places)
+    ahead = [_forked_ahead(shell, places)]
     control.send(READY)
     asked = select.poll()
     asked.register(control, select.POLLIN)
     while True:
-        if ahead is None and not asked.poll(_QUIET_MILLISECONDS):
+        while len(ahead) < _AHEAD and not asked.poll(_QUIET_MILLISECONDS):
             # Not earlier: the kernel that was just asked for needs the processor, too.
-            ahead = _forked_ahead(shell, places)
+            ahead.append(_forked_ahead(shell, places))
         data, received, _, _ = socket.recv_fds(control, 1, _MAXIMUM_DESCRIPTORS)
         if not data:
             return
         if len(received) >= len(Descriptors._fields):
-            fork = ahead or _forked_ahead(shell, places)
-            ahead = None
+            fork = ahead.pop() if ahead else _forked_ahead(shell, places)
             # One that cannot be told has been killed. Whoever asked sees the end of the reply.
             with contextlib.suppress(OSError):
                 socket.send_fds(fork, [data], received)

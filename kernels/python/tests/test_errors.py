@@ -19,6 +19,8 @@ from kernel_client import KernelClient
         ("x = = 1", "SyntaxError", None, "syntax"),
         ("if True:\nx = 1", "IndentationError", None, "syntax"),
         ("'unterminated", "SyntaxError", None, "syntax"),
+        ("print(1", "SyntaxError", None, "syntax"),
+        ("if True:", "IndentationError", None, "syntax"),
         ("\0", "SyntaxError", None, "syntax"),
         ("raise ExceptionGroup('g', [ValueError(1)])", "ExceptionGroup", "g (1 sub-exception)", "runtime"),
         ("%no_such_magic", "UsageError", "Line magic function `%no_such_magic` not found.", "runtime"),
@@ -34,6 +36,17 @@ def test_an_error_has_name_value_and_kind(
     assert (outcome.error["ename"], outcome.error["kind"]) == (name, kind)
     assert value is None or outcome.error["evalue"] == value
     assert kernel.run("1").ok().value["text/plain"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("print(1", "'(' was never closed ("),
+        ("if True:", "expected an indented block after 'if' statement on line 1 ("),
+    ],
+)
+def test_code_that_ends_too_early_is_told_what_it_lacks(kernel: KernelClient, code: str, reason: str) -> None:
+    assert kernel.run(code).error["evalue"].startswith(reason)
 
 
 def test_a_traceback_is_ipythons_without_colours(kernel: KernelClient) -> None:

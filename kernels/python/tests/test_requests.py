@@ -40,6 +40,18 @@ def test_layers_override_each_other_and_are_restored(kernel: KernelClient) -> No
     assert read(kernel) == "'absent'"
 
 
+def test_a_copy_in_another_sandbox_draws_other_numbers(kernel: KernelClient) -> None:
+    draw = "(random.random(), ssl.RAND_bytes(8))"
+    set_layer(kernel, "sandbox", {"E2B_SANDBOX_ID": "original"})
+    kernel.run("import random, ssl; random.seed(1); expected = random.random(); random.seed(1)").ok()
+    set_layer(kernel, "sandbox", {"E2B_SANDBOX_ID": "original", "SKEP_TEST": "other"})
+    assert kernel.run("random.random() == expected").ok().value["text/plain"] == "True"
+    kernel.run("random.seed(1)").ok()
+    set_layer(kernel, "sandbox", {"E2B_SANDBOX_ID": "copy"})
+    assert kernel.run("random.random() == expected").ok().value["text/plain"] == "False"
+    assert kernel.run(draw).ok().value["text/plain"] != kernel.run(draw).ok().value["text/plain"]
+
+
 @pytest.mark.parametrize(
     "value",
     ["", "'\"\\", "line\nline", "😀 漢字", "x" * (1 << 20), "$HOME `id` %s {}", "\ud7ff\ue000\u2028"],

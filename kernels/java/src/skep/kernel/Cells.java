@@ -25,6 +25,7 @@ final class Cells {
 
     private final Control control = new Control();
     private final JShell shell;
+    private final Questions questions;
     private final Map<String, Place> places = new HashMap<>();
     private int count;
 
@@ -39,12 +40,18 @@ final class Cells {
                 .executionEngine(new Control.Provider(control), Map.of())
                 .idGenerator((snippet, number) -> Integer.toString(number))
                 .build();
+        questions = new Questions(shell);
         String libraries = System.getenv("CLASSPATH");
         if (libraries != null && !libraries.isBlank()) {
             shell.addToClasspath(libraries);
         }
         // One import of everything takes a third of the time of the ten that the jshell command makes.
         shell.eval("import module java.base;");
+    }
+
+    /** What can be asked about code that is not run. */
+    Questions questions() {
+        return questions;
     }
 
     int count() {

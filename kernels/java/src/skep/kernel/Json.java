@@ -25,6 +25,36 @@ final class Json {
         return value;
     }
 
+    /** Writes a map, a list, a string, a number, a Boolean or null. */
+    static void write(Object value, StringBuilder into) {
+        switch (value) {
+            case Map<?, ?> map -> {
+                into.append('{');
+                String before = "";
+                for (Map.Entry<?, ?> entry : map.entrySet()) {
+                    into.append(before);
+                    quote(String.valueOf(entry.getKey()), into);
+                    into.append(':');
+                    write(entry.getValue(), into);
+                    before = ",";
+                }
+                into.append('}');
+            }
+            case List<?> list -> {
+                into.append('[');
+                String before = "";
+                for (Object item : list) {
+                    into.append(before);
+                    write(item, into);
+                    before = ",";
+                }
+                into.append(']');
+            }
+            case CharSequence text -> quote(text, into);
+            case null, default -> into.append(value);
+        }
+    }
+
     /** Writes a string in pure ASCII. Halves of surrogate pairs become U+FFFD: strict readers refuse them. */
     static void quote(CharSequence text, StringBuilder into) {
         into.append('"');

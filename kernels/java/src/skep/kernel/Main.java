@@ -3,7 +3,6 @@ package skep.kernel;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.IOException;
-import java.io.InputStream;
 import java.io.PrintStream;
 import java.lang.reflect.Constructor;
 import java.util.Map;
@@ -14,6 +13,9 @@ public final class Main {
     /** Exit status when nobody reads any more. */
     static final int PEER_GONE = 76;
 
+    /** The kernel and its version. */
+    static final String NAME = "skep_java 0.1.0";
+
     private static final int PROTOCOL = 1;
 
     /** The descriptor that is read by whoever started us, if we do not say hello. */
@@ -21,6 +23,7 @@ public final class Main {
 
     private final Wire wire;
     private final Outlet outlet;
+    private final Input input;
     private final Pump[] pumps = new Pump[2];
     private final Environment environment = new Environment();
     private final Cells cells;
@@ -28,7 +31,8 @@ public final class Main {
     private Main(FileDescriptor socket) throws IOException, ReflectiveOperationException {
         wire = new Wire(socket);
         outlet = new Outlet(wire);
-        System.setIn(InputStream.nullInputStream());
+        input = new Input(wire, outlet);
+        System.setIn(input);
         System.setOut(new Printer(outlet, 0));
         System.setErr(new Printer(outlet, 1));
         cells = new Cells();
@@ -60,7 +64,7 @@ public final class Main {
     }
 
     private void serve() throws Exception {
-        wire.send("{\"type\":\"hello\",\"protocol\":" + PROTOCOL + ",\"kernel\":\"skep_java 0.1.0\",\"pid\":"
+        wire.send("{\"type\":\"hello\",\"protocol\":" + PROTOCOL + ",\"kernel\":\"" + NAME + "\",\"pid\":"
                 + ProcessHandle.current().pid() + ",\"java\":\"" + Runtime.version().feature() + "\"}");
         // Only now, because the virtual machine itself may have written something already.
         for (int stream = 0; stream < pumps.length; stream++) {
@@ -70,8 +74,9 @@ public final class Main {
             Object id = request.get("id");
             Object type = request.get("type");
             if ("execute".equals(type) && id instanceof String name && request.get("code") instanceof String code) {
-                execute(name, code, request.get("env"));
-            } else {
+                execute(name, code, request.get("env"), Boolean.TRUE.equals(request.get("allow_stdin")));
+            } else if (!"input_reply".equals(type)) {
+                // An answer that comes here is late: the cell that asked waits no more.
                 answer(id, type, request);
             }
             if ("shutdown".equals(type)) {
@@ -82,6 +87,11 @@ public final class Main {
 
     private void answer(Object id, Object type, Map<String, Object> request) throws ReflectiveOperationException {
         try {
+            Map<String, Object> answer = cells.questions().answer(String.valueOf(type), request);
+            if (answer != null) {
+                outlet.answer(id, answer);
+                return;
+            }
             switch (String.valueOf(type)) {
                 case "environment" -> environment.setLayer(request.get("layer"), request.get("variables"));
                 case "chdir" -> {
@@ -99,14 +109,16 @@ public final class Main {
         }
     }
 
-    private void execute(String id, String code, Object variables) throws Exception {
+    private void execute(String id, String code, Object variables, boolean mayAsk) throws Exception {
         cells.countUp();
         int count = cells.count();
         outlet.begin(id, count);
         Failure failure;
         try {
             Map<String, Object> saved = environment.enter(variables);
+            input.begin(mayAsk);
             Cells.Outcome outcome = cells.run(code);
+            input.end();
             environment.leave(saved);
             settle();
             failure = outcome.failure();

@@ -6,7 +6,9 @@ import java.nio.charset.CharsetDecoder;
 import java.nio.charset.CodingErrorAction;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 
 /**
  * All that the kernel says, in one order.
@@ -150,6 +152,12 @@ final class Outlet {
         wire.send(message.append("},\"metadata\":{}}"));
     }
 
+    /** The cell asks for a line. */
+    synchronized void ask(String id) {
+        flush();
+        wire.send(message("input_request").append(",\"id\":\"").append(id).append("\",\"prompt\":\"\",\"password\":false}"));
+    }
+
     /** Why the cell failed. */
     synchronized void failure(Failure failure) {
         flush();
@@ -175,6 +183,19 @@ final class Outlet {
             Json.quote(String.valueOf(value), message);
         }
         wire.send(message.append('}'));
+    }
+
+    /** The answer to a question. */
+    synchronized void answer(Object id, Map<String, Object> answer) {
+        flush();
+        Map<String, Object> reply = new LinkedHashMap<>();
+        reply.put("type", "reply");
+        reply.put("parent", id);
+        reply.put("status", "ok");
+        reply.putAll(answer);
+        StringBuilder message = new StringBuilder();
+        Json.write(reply, message);
+        wire.send(message);
     }
 
     private StringBuilder message(String type) {

@@ -8,7 +8,11 @@ import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayDeque;
+import java.util.Deque;
 import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
 
 /**
  * Frames on the socket: four bytes of length, most significant first, then that many bytes of JSON.
@@ -18,6 +22,10 @@ import java.util.Map;
 final class Wire {
     private final DataInputStream input;
     private final OutputStream output;
+    private final Deque<Map<String, Object>> kept = new ArrayDeque<>();
+
+    /** A message that another thread reads, because a read from a socket cannot be interrupted. */
+    private FutureTask<Map<String, Object>> next;
 
     Wire(FileDescriptor socket) {
         input = new DataInputStream(new BufferedInputStream(new FileInputStream(socket), 1 << 16));
@@ -25,8 +33,54 @@ final class Wire {
     }
 
     /** The next request; null when the peer has closed the socket. */
-    @SuppressWarnings("unchecked")
     Map<String, Object> receive() throws IOException {
+        if (!kept.isEmpty()) {
+            return kept.removeFirst();
+        }
+        if (next == null) {
+            return read();
+        }
+        try {
+            return take();
+        } catch (InterruptedException late) {
+            // Meant for the cell before; what it left to be read is still read.
+            return receive();
+        }
+    }
+
+    /** The answer to a question of the cell; null when the peer has closed the socket. Other requests wait for their turn. */
+    Map<String, Object> await(String question) throws IOException, InterruptedException {
+        while (true) {
+            if (next == null) {
+                next = new FutureTask<>(this::read);
+                Thread reader = new Thread(next, "skep-answer");
+                reader.setDaemon(true);
+                reader.start();
+            }
+            Map<String, Object> message = take();
+            if (message == null) {
+                return null;
+            }
+            if (!"input_reply".equals(message.get("type"))) {
+                kept.addLast(message);
+            } else if (question.equals(message.get("parent"))) {
+                return message;
+            }
+        }
+    }
+
+    private Map<String, Object> take() throws IOException, InterruptedException {
+        try {
+            Map<String, Object> message = next.get();
+            next = null;
+            return message;
+        } catch (ExecutionException failed) {
+            throw failed.getCause() instanceof IOException cause ? cause : new IOException(failed.getCause());
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    private Map<String, Object> read() throws IOException {
         byte[] body;
         try {
             body = new byte[input.readInt()];
