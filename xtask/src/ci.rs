@@ -1,6 +1,7 @@
 //! Everything that must pass before a change is taken, in the order of how soon it answers.
 
 mod counts;
+mod flaky;
 mod step;
 
 use std::io::IsTerminal;
@@ -21,6 +22,9 @@ pub(crate) struct Options {
     /// Only the step of this name.
     #[arg(long, value_name = "STEP")]
     only: Option<String>,
+    /// Let the run fail by a case that passes when it is run again, alone.
+    #[arg(long)]
+    strict: bool,
 }
 
 /// Runs the steps, all of them even when one fails, and sums up.
@@ -31,13 +35,16 @@ pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<ExitCode> {
     let mut outcomes = Vec::new();
     for step in &mut steps {
         println!("\n── {} ──", step.name);
-        let outcome = step.run(root, &mut std::io::stdout())?;
+        let outcome = step.run(root, &mut std::io::stdout(), options.strict)?;
         println!("── {} ──", outcome.line(step.name));
         outcomes.push((step.name, outcome));
     }
     println!();
     for (name, outcome) in &outcomes {
         println!("{}", outcome.line(name));
+    }
+    for name in outcomes.iter().flat_map(|(_, outcome)| &outcome.flaky) {
+        println!("flaky: {name} failed, and passed alone");
     }
     let total: Counts = outcomes.iter().map(|(_, outcome)| outcome.counts).sum();
     println!("{total} in {:.0} s", start.elapsed().as_secs_f32());
@@ -64,10 +71,12 @@ fn steps(root: &Path) -> Vec<Step> {
         Step::new("format", cargo(&["fmt", "--all", "--check"])).quick(),
         Step::new("tidy", cargo(&["xtask", "tidy"])).quick(),
         Step::new("lint", cargo(&lint)).quick(),
-        Step::new("test", with_root_tests(cargo(&test))),
+        Step::new("test", with_root_tests(cargo(&test))).with_cases(),
         Step::new("kernels", Command::new(root.join("kernels/run-tests"))),
         Step::new("fuzz", cargo(&["xtask", "fuzz"])),
         Step::new("conformance", Command::new(root.join("conformance/run"))),
+        Step::new("cgroup2", cargo(&["xtask", "cgroup2"])),
+        Step::new("dist", Command::new(root.join("scripts/try-dist"))),
     ]
 }
 
@@ -114,6 +123,7 @@ mod tests {
         let options = Options {
             quick,
             only: only.map(str::to_owned),
+            strict: false,
         };
         chosen(steps(Path::new(".")), &options)
             .map(|steps| steps.iter().map(|step| step.name).collect())
@@ -131,7 +141,9 @@ mod tests {
                 "test",
                 "kernels",
                 "fuzz",
-                "conformance"
+                "conformance",
+                "cgroup2",
+                "dist"
             ]
         );
         assert_eq!(names(true, None).unwrap(), ["format", "tidy", "lint"]);
@@ -142,7 +154,7 @@ mod tests {
     fn an_unknown_step_is_refused_with_the_known_ones() {
         assert_eq!(
             names(false, Some("tests")).unwrap_err(),
-            "no step `tests`; there are format, tidy, lint, test, kernels, fuzz, conformance"
+            "no step `tests`; there are format, tidy, lint, test, kernels, fuzz, conformance, cgroup2, dist"
         );
     }
 }

@@ -1,5 +1,6 @@
 //! Checks and chores of the workspace: `cargo xtask <command>`.
 
+mod cgroup2;
 mod ci;
 mod environment;
 mod fuzz;
@@ -18,6 +19,8 @@ enum Command {
     Tidy,
     /// Run everything that must pass before a change is taken.
     Ci(ci::Options),
+    /// Run Skep on hosts with cgroup v2, in emulated machines.
+    Cgroup2(cgroup2::Options),
     /// Fuzz everything that reads untrusted input.
     Fuzz(fuzz::Options),
     /// Write the pages that are generated from code.
@@ -33,6 +36,7 @@ fn main() -> anyhow::Result<ExitCode> {
     match Command::parse() {
         Command::Tidy => tidy::run(&root),
         Command::Ci(options) => ci::run(&root, &options),
+        Command::Cgroup2(options) => cgroup2::run(&root, &options),
         Command::Fuzz(options) => fuzz::run(&root, &options),
         Command::Docs { check } => environment::write_page(&root, check),
     }

@@ -14,6 +14,12 @@ pub const LOG: &str = "log";
 pub const WORK_CGROUP: &str = "work-cgroup";
 /// The file that counts the processes that were killed for want of memory.
 pub const KILL_COUNT: &str = "kill-count";
+/// The file over `/proc/meminfo`, which the agent writes anew.
+pub const MEMORY_INFO: &str = "memory-info";
+/// The file that tells what counts against the memory limit of the sandbox.
+pub const MEMORY_USED: &str = "memory-used";
+/// The file `memory.stat` of the sandbox's cgroup.
+pub const MEMORY_STATISTICS: &str = "memory-statistics";
 /// Prefix of the files with which a cgroup for each kernel is made, before their own names.
 pub const KERNEL_CGROUP: &str = "kernel-cgroup/";
 /// The socket on which the server is asked for kernels.

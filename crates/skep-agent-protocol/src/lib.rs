@@ -4,9 +4,11 @@
 pub mod fds;
 pub mod fork;
 pub mod log;
+mod memory_info;
 
 use std::collections::BTreeMap;
 
+pub use memory_info::MemoryInfo;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of an agent. It is read as JSON from the descriptor named in its arguments, before

@@ -12,6 +12,7 @@ mod parents;
 mod remove;
 pub(crate) mod service;
 mod size;
+mod strict_clients;
 mod view;
 pub(crate) mod watch;
 

@@ -58,6 +58,7 @@ impl Bench {
                 kernel_cgroups: None,
                 fork_client: None,
                 kill_count: None,
+                memory_keeper: None,
                 open_files: None,
                 raise_oom_score: false,
                 start_timeout: crate::options::START_TIMEOUT,

@@ -68,6 +68,8 @@ impl AgentHandle {
 
 impl SandboxSettings for AgentHandle {
     fn environment(&self) -> BTreeMap<String, String> {
+        // Asked for when an execution begins, and only then.
+        self.agent.spawner.renew_memory_info();
         settings::environment(&self.agent.settings.current())
     }
 

@@ -42,6 +42,9 @@ pub struct Options {
     pub fork_socket: Option<OwnedFd>,
     /// Counts, in a line `oom_kill <count>`, the processes that were killed for want of memory.
     pub kill_count: Option<OwnedFd>,
+    /// The file over `/proc/meminfo`, what counts against the memory limit, and its parts; without
+    /// all of them nothing is written there.
+    pub memory_files: [Option<OwnedFd>; 3],
     /// Listening address or socket for callers.
     pub listen: Listen,
     /// Another service to run in this process.
@@ -89,6 +92,9 @@ impl Options {
                 fds::LOG => options.log = Some(fd),
                 fds::WORK_CGROUP => options.work_cgroups.push(fd),
                 fds::KILL_COUNT => options.kill_count = Some(fd),
+                fds::MEMORY_INFO => options.memory_files[0] = Some(fd),
+                fds::MEMORY_USED => options.memory_files[1] = Some(fd),
+                fds::MEMORY_STATISTICS => options.memory_files[2] = Some(fd),
                 fds::FORKS => options.fork_socket = Some(fd),
                 name => {
                     if let Some(kernel) = name.strip_prefix(fds::KERNEL_CGROUP) {
@@ -110,6 +116,7 @@ impl Options {
             kernel_cgroups: Vec::new(),
             fork_socket: None,
             kill_count: None,
+            memory_files: [const { None }; 3],
             listen: Listen::At((Ipv4Addr::UNSPECIFIED, AGENT_PORT).into()),
             side_service: None,
             path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),

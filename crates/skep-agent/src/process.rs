@@ -4,6 +4,7 @@
 //! kills at the deadline. A process does not depend on the stream that started it: streams
 //! subscribe and go as they like (`subscribers.rs`), and what nobody listens to is discarded.
 
+mod adopt;
 pub(crate) mod cgroups;
 pub(crate) mod exit_status;
 pub(crate) mod fork_client;

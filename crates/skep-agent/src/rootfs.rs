@@ -31,6 +31,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
+use rustix::fs::inotify::{WatchFlags, add_watch};
 use rustix::fs::{
     CWD, FileType, Mode, OFlags, ResolveFlags, Stat, StatVfs, fstat, fstatvfs, major, minor,
     openat2, readlink,
@@ -181,6 +182,12 @@ pub(crate) fn name_of(file: impl AsFd) -> io::Result<String> {
 /// Returns the usage of the sandbox's disk.
 pub(crate) fn disk_usage() -> io::Result<StatVfs> {
     Ok(fstatvfs(root()?)?)
+}
+
+/// Has the kernel note who opens a file that is open here.
+pub(crate) fn watch_openings(queue: &OwnedFd, file: BorrowedFd<'_>) -> io::Result<()> {
+    add_watch(queue, descriptor_path(file), WatchFlags::OPEN)?;
+    Ok(())
 }
 
 /// The path that leads to an open descriptor of this process, for calls that take only paths.

@@ -24,6 +24,7 @@ use crate::process::reaper::{Orphans, Reaper};
 use crate::process::{Processes, Spawner};
 use crate::rootfs;
 use crate::sandbox::log::SandboxLog;
+use crate::sandbox::memory_info::{MemoryFiles, MemoryKeeper};
 use crate::sandbox::metrics::Meter;
 use crate::sandbox::settings::{self, Settings};
 use crate::sandbox::users::Accounts;
@@ -76,7 +77,7 @@ pub enum RunError {
 ///
 /// # Errors
 ///
-/// Why it could not start.
+/// The reason for which it could not start.
 pub fn run(options: Options) -> Result<(), RunError> {
     if options.orphans == Orphans::Reap {
         // Before there are threads and before any code of the sandbox runs, which could look into
@@ -102,6 +103,7 @@ async fn start(options: Options) -> Result<(), RunError> {
         // The variables tell programs the same, so a sandbox without these files still works.
         tracing::warn!(error = %Chain(&error), "cannot write the identity of the sandbox");
     }
+    let memory_keeper = keep_memory_info(options.memory_files, &config);
     let log = SandboxLog::open(options.log).map_err(RunError::Log)?;
     let reaper = Arc::new(Reaper::new(options.orphans));
     let spawner = Spawner {
@@ -114,6 +116,7 @@ async fn start(options: Options) -> Result<(), RunError> {
         kernel_cgroups: CgroupPool::new(options.kernel_cgroups).map(Arc::new),
         fork_client: options.fork_socket.map(ForkClient::new),
         kill_count: options.kill_count,
+        memory_keeper,
         open_files: raise_open_files(),
         raise_oom_score: has_adjusted_oom_score(),
         start_timeout: options.start_timeout,
@@ -150,6 +153,26 @@ async fn start(options: Options) -> Result<(), RunError> {
         () = serve(listener, routes(&agent)) => Ok(()),
         () = side_service => Ok(()),
         reaped = reaper.run() => reaped.map_err(RunError::Reap),
+    }
+}
+
+/// Keeps `/proc/meminfo` up to date, if the launcher has put a file of ours there. Without that the
+/// sandbox works, and is told nothing of what it uses.
+fn keep_memory_info(
+    [info, used, statistics]: [Option<OwnedFd>; 3],
+    config: &AgentConfig,
+) -> Option<Arc<MemoryKeeper>> {
+    let files = MemoryFiles {
+        info: info?,
+        used: used?,
+        statistics: statistics?,
+    };
+    match MemoryKeeper::start(files, u64::from(config.memory_mib) << 20) {
+        Ok(keeper) => Some(keeper),
+        Err(error) => {
+            tracing::warn!(%error, "memory info is not kept up to date");
+            None
+        }
     }
 }
 

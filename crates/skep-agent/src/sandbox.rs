@@ -3,6 +3,7 @@
 
 pub(crate) mod identifier;
 pub(crate) mod log;
+pub(crate) mod memory_info;
 pub(crate) mod metrics;
 pub(crate) mod path;
 pub(crate) mod settings;

@@ -1,18 +1,18 @@
 //! Authentication of requests by their headers.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use skep_control::{ApiKey, Caller, QuotaGuard};
-use skep_types::Authenticated;
+use skep_telemetry::Chain;
+use skep_types::{Authenticated, TeamId};
 use skep_wire::headers::{API_KEY, TRACE_PARENT};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, MissingSandbox};
 use crate::router::{Access, Edge};
 
 /// A caller that was let in. The first argument of every handler that looks at anything, so
@@ -26,9 +26,9 @@ pub(crate) struct Authorized {
     _quota: QuotaGuard,
 }
 
-/// Set when the caller of a request was let in.
+/// Team of the caller of a request, set when that was let in.
 #[derive(Debug, Clone, Default)]
-struct LetIn(Arc<AtomicBool>);
+struct LetIn(Arc<OnceLock<TeamId>>);
 
 /// Tells the proxy whether the caller was let in, and keeps from the handlers what only
 /// such a caller decides: whether the request is traced.
@@ -43,10 +43,27 @@ pub(crate) async fn recognised(
     let let_in = LetIn::default();
     request.extensions_mut().insert(let_in.clone());
     let mut response = next.run(request).await;
-    if let_in.0.load(Ordering::Relaxed) {
+    if let Some(team) = let_in.0.get() {
+        response = explained(&edge, team, response).await;
         response.extensions_mut().insert(Authenticated);
     }
     response
+}
+
+/// Adds the end of a sandbox to the answer that it is not there, if it was the team's.
+async fn explained(edge: &Edge, team: &TeamId, mut response: Response) -> Response {
+    let Some(MissingSandbox(id)) = response.extensions_mut().remove() else {
+        return response;
+    };
+    match edge.control().departure(team, &id).await {
+        Ok(Some(departure)) => ApiError::sandbox_ended(&id, &departure).into_response(),
+        Ok(None) => response,
+        Err(error) => {
+            // The answer is right without it.
+            tracing::debug!(error = %Chain(&error), "cannot say how a sandbox ended");
+            response
+        }
+    }
 }
 
 /// Returns true if a caller would be let in.
@@ -70,7 +87,8 @@ impl FromRequestParts<Edge> for Authorized {
             }
         };
         if let Some(let_in) = parts.extensions.get::<LetIn>() {
-            let_in.0.store(true, Ordering::Relaxed);
+            // Handlers ask once; the first answer stays.
+            let_in.0.get_or_init(|| caller.team.id.clone());
         }
         Ok(Self {
             _quota: edge.begin_request(&caller.team.id)?,

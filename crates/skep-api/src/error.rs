@@ -5,7 +5,12 @@ mod from;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
+use skep_types::{Departure, SandboxId};
 use skep_wire::rest;
+
+/// The words by which clients know that there is no such sandbox for them.
+const GONE: &str = "doesn't exist or you don't have access to it";
 
 /// The error that a caller gets: a status, a stable code for programs and a text for people.
 /// Details for the operator are logged where the error is converted.
@@ -15,7 +20,13 @@ pub struct ApiError {
     code: &'static str,
     message: String,
     retry: Retry,
+    /// The sandbox that is not there.
+    missing: Option<SandboxId>,
 }
+
+/// Sandbox that an answer says is not there, for whoever can say what became of it.
+#[derive(Debug, Clone)]
+pub(crate) struct MissingSandbox(pub(crate) SandboxId);
 
 /// Advice to a client that can repeat a request.
 ///
@@ -39,6 +50,7 @@ impl ApiError {
             code,
             message: message.into(),
             retry: Retry::Unsaid,
+            missing: None,
         }
     }
 
@@ -67,7 +79,18 @@ impl ApiError {
 
     /// There is no sandbox that the caller could mean by `id`.
     pub(crate) fn sandbox_not_found(id: impl std::fmt::Display) -> Self {
-        let message = format!("Sandbox \"{id}\" doesn't exist or you don't have access to it");
+        let id = id.to_string();
+        let message = format!("Sandbox \"{id}\" {GONE}");
+        Self {
+            missing: id.parse().ok(),
+            ..Self::not_found("sandbox_not_found", message)
+        }
+    }
+
+    /// The caller's sandbox has ended. Clients know it by the words of one that never was.
+    pub(crate) fn sandbox_ended(id: &SandboxId, departure: &Departure) -> Self {
+        let words = departure.words(Timestamp::now());
+        let message = format!("Sandbox \"{id}\" {GONE}: it {words}");
         Self::not_found("sandbox_not_found", message)
     }
 
@@ -98,16 +121,26 @@ impl ApiError {
     }
 }
 
+impl From<ApiError> for rest::Error {
+    fn from(error: ApiError) -> Self {
+        Self {
+            code: error.status.as_u16(),
+            error_code: Some(error.code.to_owned()),
+            message: error.message,
+        }
+    }
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let body = rest::Error {
-            code: self.status.as_u16(),
-            error_code: Some(self.code.to_owned()),
-            message: self.message,
-        };
-        let mut response = (self.status, Json(body)).into_response();
+        let (status, retry) = (self.status, self.retry);
+        let missing = self.missing.clone();
+        let mut response = (status, Json(rest::Error::from(self))).into_response();
+        if let Some(id) = missing {
+            response.extensions_mut().insert(MissingSandbox(id));
+        }
         let headers = response.headers_mut();
-        match self.retry {
+        match retry {
             Retry::Unsaid => {}
             Retry::Never => {
                 headers.insert("should-retry", HeaderValue::from_static("false"));

@@ -13,7 +13,7 @@ use axum::body::HttpBody as _;
 use axum::extract::Request;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
-use skep_types::SandboxId;
+use skep_types::{DomainName, SandboxId};
 use skep_wire::headers::API_KEY;
 
 use crate::error::ApiError;
@@ -26,7 +26,7 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 ///
 /// 403 for a request that a browser sends for a page that is not local, or to a name that is
 /// not ours; 415 for a body that a page could send without being asked.
-pub(crate) fn check(request: &Request, domain: Option<&str>) -> Result<(), ApiError> {
+pub(crate) fn check(request: &Request, domain: &str) -> Result<(), ApiError> {
     let headers = request.headers();
     // HTTP/2 has the name in the address instead of a header.
     let authority = request.uri().authority();
@@ -79,7 +79,7 @@ fn could_be_a_form(request: &Request) -> bool {
 }
 
 /// Returns true if the origin of a page is this host, and not a sandbox on it.
-fn is_local_origin(text: &str, domain: Option<&str>) -> bool {
+fn is_local_origin(text: &str, domain: &str) -> bool {
     let Some((scheme, authority)) = text.split_once("://") else {
         // Pages without an origin say `null`.
         return false;
@@ -88,7 +88,7 @@ fn is_local_origin(text: &str, domain: Option<&str>) -> bool {
 }
 
 /// Returns true if a host with an optional port is this host, and not a sandbox on it.
-fn is_local(text: &str, domain: Option<&str>) -> bool {
+fn is_local(text: &str, domain: &str) -> bool {
     let Ok(authority) = text.parse::<Authority>() else {
         return false;
     };
@@ -104,10 +104,8 @@ fn is_local(text: &str, domain: Option<&str>) -> bool {
             .filter(|rest| rest.is_empty() || rest.ends_with('.'))
             .is_some_and(|rest| !is_of_sandbox(rest))
     };
-    let domain = domain
-        .map(|domain| domain.rsplit_once(':').map_or(domain, |(name, _)| name))
-        .map(str::to_ascii_lowercase);
-    is_loopback(&host) || below("localhost") || domain.as_deref().is_some_and(below)
+    let domain = DomainName::new(domain);
+    is_loopback(&host) || below("localhost") || below(domain.as_str())
 }
 
 /// Returns true if a host is an address of this host's loopback, as URLs write it.
@@ -146,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    const DOMAIN: Option<&str> = Some("sandbox.example:8443");
+    const DOMAIN: &str = "sandbox.example:8443";
 
     #[test]
     fn this_machine_has_several_names() {

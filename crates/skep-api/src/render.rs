@@ -1,9 +1,13 @@
 //! Rendering of control's values as bodies of answers.
 
 use skep_control::{
-    Key, KeyMask, ListedTemplate, MetricPoint, Order, Sandbox, SandboxRecord, TeamPoint,
+    CheckpointRecord, Key, KeyMask, ListedTemplate, MetricPoint, Order, Sandbox, SandboxRecord,
+    TeamPoint,
 };
-use skep_types::{AccessToken, LogEntry, LogLevel, Phase, ShownState, Usage};
+use skep_types::{
+    AccessToken, ImageKind, LogEntry, LogLevel, OnTimeout, Phase, ResumeStart, SandboxStatus,
+    ShownState, Usage,
+};
 use skep_wire::agent::ENVD_VERSION;
 use skep_wire::rest;
 
@@ -12,7 +16,7 @@ const CLIENT_ID: &str = "6532622b";
 
 const MIB: u64 = 1024 * 1024;
 
-pub(crate) fn sandbox(order: &Order, domain: Option<&str>) -> rest::Sandbox {
+pub(crate) fn sandbox(order: &Order, domain: &str) -> rest::Sandbox {
     rest::Sandbox {
         template_id: order.template.to_string(),
         sandbox_id: order.id.to_string(),
@@ -21,7 +25,7 @@ pub(crate) fn sandbox(order: &Order, domain: Option<&str>) -> rest::Sandbox {
         envd_version: ENVD_VERSION.to_owned(),
         envd_access_token: revealed_token(order),
         traffic_access_token: order.access_token.as_ref().map(revealed_traffic_token),
-        domain: domain.map(str::to_owned),
+        domain: Some(domain.to_owned()),
     }
 }
 
@@ -43,20 +47,82 @@ pub(crate) fn listed_sandbox(sandbox: &Sandbox) -> rest::ListedSandbox {
             // Control shows no others.
             Some(ShownState::Running) | None => rest::SandboxState::Running,
         },
+        pause_mode: pause_mode(&sandbox.status),
+        envd_unresponsive_at_pause: sandbox.status.agent_was_silent,
         envd_version: ENVD_VERSION.to_owned(),
         volume_mounts: Vec::new(),
     }
 }
 
-pub(crate) fn sandbox_detail(sandbox: &Sandbox, domain: Option<&str>) -> rest::SandboxDetail {
+/// The parts that are kept of a sandbox whose pause is complete.
+fn pause_mode(status: &SandboxStatus) -> Option<rest::PauseMode> {
+    let is_paused = status.phase.shown() == Some(ShownState::Paused);
+    match status.paused.filter(|_| is_paused)? {
+        ImageKind::Memory => Some(rest::PauseMode::Full),
+        ImageKind::Filesystem => Some(rest::PauseMode::Filesystem),
+    }
+}
+
+/// The parts that are kept when a client asks for the memory, or does not.
+pub(crate) fn image_kind(memory: Option<bool>) -> ImageKind {
+    match memory {
+        Some(true) | None => ImageKind::Memory,
+        Some(false) => ImageKind::Filesystem,
+    }
+}
+
+/// The parts that are used when a client asks for the memory, or does not.
+pub(crate) fn resume_start(memory: Option<bool>) -> ResumeStart {
+    match memory {
+        Some(true) | None => ResumeStart::AsPaused,
+        Some(false) => ResumeStart::Reboot,
+    }
+}
+
+/// A snapshot of the team with this slug.
+pub(crate) fn snapshot(record: &CheckpointRecord, slug: &str) -> rest::Snapshot {
+    let name = record.name.as_ref().map(|name| format!("{slug}/{name}"));
+    let tag = &record.tag;
+    rest::Snapshot {
+        snapshot_id: match &name {
+            Some(name) => format!("{name}:{tag}"),
+            None => format!("{}:{tag}", record.snapshot),
+        },
+        names: name.into_iter().collect(),
+        checkpoint_id: record.id.to_string(),
+        parent_id: record.parent.as_ref().map(ToString::to_string),
+        sandbox_id: record.sandbox.to_string(),
+        memory: record.checkpoint.kind == ImageKind::Memory,
+        size_bytes: record.checkpoint.bytes,
+        created_at: record.created_at,
+    }
+}
+
+/// Name of a phase in sentences to clients.
+pub(crate) fn state_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Starting => "starting",
+        Phase::Running => "running",
+        Phase::Snapshotting => "snapshotting",
+        Phase::Pausing => "pausing",
+        Phase::Paused => "paused",
+        Phase::Resuming => "resuming",
+        Phase::Stopping | Phase::Stuck | Phase::Gone => "killing",
+    }
+}
+
+pub(crate) fn sandbox_detail(sandbox: &Sandbox, domain: &str) -> rest::SandboxDetail {
     rest::SandboxDetail {
         listed: listed_sandbox(sandbox),
         envd_access_token: revealed_token(&sandbox.order),
         allow_internet_access: sandbox.order.internet,
-        domain: domain.map(str::to_owned),
+        domain: Some(domain.to_owned()),
         lifecycle: Some(rest::Lifecycle {
-            auto_resume: false,
-            on_timeout: rest::OnTimeout::Kill,
+            auto_resume: sandbox.order.auto_resume,
+            on_timeout: match sandbox.status.on_timeout {
+                OnTimeout::Kill => rest::OnTimeout::Kill,
+                OnTimeout::Pause(_) => rest::OnTimeout::Pause,
+            },
         }),
     }
 }

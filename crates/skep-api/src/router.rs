@@ -31,8 +31,9 @@ pub struct Options {
     pub control: Control,
     /// Authentication of callers.
     pub access: Access,
-    /// Under which name sandboxes are reached; `None` if clients know better.
-    pub domain: Option<String>,
+    /// Name under which sandboxes are reached. It is in every answer: clients that are told none
+    /// turn to the vendor's.
+    pub domain: String,
     /// Limit on concurrent requests of a team.
     pub requests_per_team: u32,
     /// The server's metrics.
@@ -83,8 +84,8 @@ impl Edge {
         self.options.access
     }
 
-    pub(crate) fn domain(&self) -> Option<&str> {
-        self.options.domain.as_deref()
+    pub(crate) fn domain(&self) -> &str {
+        &self.options.domain
     }
 
     pub(crate) fn metrics(&self) -> &dyn ServerMetrics {
@@ -159,6 +160,17 @@ fn sandboxes() -> Router<Edge> {
         .route("/sandboxes/{id}/metrics", get(routes::sandbox_metrics::one))
         .route("/sandboxes/{id}/logs", get(routes::sandbox_logs::v1))
         .route("/v2/sandboxes/{id}/logs", get(routes::sandbox_logs::v2))
+        .route("/sandboxes/{id}/fork", post(routes::fork::fork))
+        .route("/sandboxes/{id}/snapshots", post(routes::snapshots::create))
+        .route("/snapshots", get(routes::snapshots::list))
+        .route(
+            "/skep/sandboxes/{id}/rollback",
+            post(routes::rollback::rollback),
+        )
+        .route(
+            "/skep/sandboxes/{id}/checkpoints",
+            get(routes::rollback::checkpoints),
+        )
         .route("/skep/sandboxes", get(routes::list_records::list_records))
         .route("/skep/metrics", get(routes::server_metrics::server_metrics))
 }
@@ -201,15 +213,15 @@ fn templates() -> Router<Edge> {
 fn not_yet() -> Router<Edge> {
     use routes::not_yet::{feature, sandbox_feature};
     Router::new()
-        .route("/sandboxes/{id}/fork", post(sandbox_feature))
-        .route("/sandboxes/{id}/snapshots", post(sandbox_feature))
         .route("/sandboxes/{id}/network", put(sandbox_feature))
-        .route("/snapshots", get(feature))
         .route("/v3/templates", post(feature))
         .route("/templates/tags", post(feature).delete(feature))
         .route(
             "/templates/{id}",
-            get(feature).post(feature).delete(feature).patch(feature),
+            get(feature)
+                .post(feature)
+                .delete(routes::snapshots::delete)
+                .patch(feature),
         )
         .route("/v2/templates/{id}", patch(feature))
         .route("/templates/{id}/tags", get(feature))

@@ -9,7 +9,12 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 #[command(
     after_help = "Without `--against` the bench starts a server of its own, with its data in a \
-    temporary directory below TMPDIR, and removes it at the end."
+    temporary directory below TMPDIR, and removes it at the end.
+
+Examples:
+  sudo skep bench tti --rounds 50
+  sudo skep bench burst 100 --pool 8
+  skep bench exec --against http://127.0.0.1:3000"
 )]
 pub struct BenchArgs {
     #[command(subcommand)]
@@ -110,6 +115,8 @@ pub(crate) enum What {
     },
     /// Recovery: restart of a killed server, restart of contexts
     Restart,
+    /// Fork, checkpoint and rollback of a Python context, compared with a plain fork in it
+    Context,
     /// First result, new contexts, warm code and memory of each language of the template
     Languages {
         /// Seconds to wait before memory is measured
@@ -121,6 +128,30 @@ pub(crate) enum What {
         /// Mebibytes to fetch
         #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
         size: u32,
+    },
+    /// Pause and resume: in memory, and by the disk beside CRIU alone
+    Pause {
+        /// Mebibytes that the interpreter holds beside its own
+        #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=1024))]
+        memory: u32,
+    },
+    /// Copies of a running sandbox, until each of them answers, beside CRIU alone
+    Fork {
+        /// Mebibytes that the interpreter holds beside its own
+        #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=1024))]
+        memory: u32,
+        /// Number of copies, beside a single one
+        #[arg(default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=100))]
+        count: u32,
+    },
+    /// Snapshots, and new sandboxes from them, with memory and of files alone
+    Snapshot {
+        /// Mebibytes that the interpreter holds beside its own
+        #[arg(long, default_value_t = 64, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=1024))]
+        memory: u32,
+        /// Mebibytes of files that the sandbox has written
+        #[arg(long, default_value_t = 256, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=4096))]
+        disk: u32,
     },
     /// Comparison with ipykernel, a bare IPython shell, bare namespaces and a Jupyter server
     Compare,
@@ -137,8 +168,12 @@ impl What {
             Self::Stream { .. } => "stream",
             Self::Files { .. } => "files",
             Self::Restart => "restart",
+            Self::Context => "context",
             Self::Languages { .. } => "languages",
             Self::Proxy { .. } => "proxy",
+            Self::Pause { .. } => "pause",
+            Self::Fork { .. } => "fork",
+            Self::Snapshot { .. } => "snapshot",
             Self::Compare => "compare",
         }
     }
@@ -147,7 +182,7 @@ impl What {
     fn arguments(self) -> Vec<String> {
         let option = |name: &str, value: u32| vec![name.to_owned(), value.to_string()];
         match self {
-            Self::Tti | Self::Exec | Self::Restart | Self::Compare => Vec::new(),
+            Self::Tti | Self::Exec | Self::Restart | Self::Context | Self::Compare => Vec::new(),
             Self::Burst { count } => vec![count.to_string()],
             Self::Density { count, window } => {
                 [vec![count.to_string()], option("--window", window)].concat()
@@ -157,6 +192,13 @@ impl What {
             }
             Self::Files { size } | Self::Proxy { size } => option("--size", size),
             Self::Languages { settle } => option("--settle", settle),
+            Self::Pause { memory } => option("--memory", memory),
+            Self::Fork { memory, count } => {
+                [option("--memory", memory), vec![count.to_string()]].concat()
+            }
+            Self::Snapshot { memory, disk } => {
+                [option("--memory", memory), option("--disk", disk)].concat()
+            }
         }
     }
 
@@ -171,8 +213,12 @@ impl What {
             Self::Stream { .. } => (1, 5),
             Self::Files { .. } => (0, 3),
             Self::Restart => (1, 10),
+            Self::Context => (3, 50),
             Self::Languages { .. } => (1, 10),
             Self::Proxy { .. } => (5, 200),
+            Self::Pause { .. } => (2, 20),
+            Self::Fork { .. } => (1, 10),
+            Self::Snapshot { .. } => (1, 10),
             Self::Compare => (2, 20),
         };
         Rounds { warmup, measured }
@@ -265,8 +311,12 @@ mod tests {
             "stream --lines 5 --size 6",
             "files --size 7 --output a.json --svg b.svg",
             "restart --template base",
+            "context --rounds 2",
             "languages --settle 0",
             "proxy --size 8",
+            "pause --memory 9 --rounds 4",
+            "fork --memory 9 3",
+            "snapshot --memory 9 --disk 10",
             "compare --plain-template base",
         ] {
             let typed: Vec<OsString> = line.split(' ').map(OsString::from).collect();

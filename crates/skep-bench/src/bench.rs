@@ -31,8 +31,10 @@ pub(crate) struct Bench<'a> {
     pub(crate) scratch: PathBuf,
     /// Directory in which programs of rivals are kept between runs.
     pub(crate) rivals: PathBuf,
-    /// An executable that is the floor of namespaces if told so.
+    /// An executable that is the floor of namespaces, or of images, if told so.
     pub(crate) floor: PathBuf,
+    /// CRIU of this host, if it has one.
+    pub(crate) criu: Option<Vec<String>>,
     pub(crate) progress: &'a dyn Progress,
     pub(crate) recorder: Recorder,
     /// Worth knowing beside the numbers.
@@ -58,6 +60,7 @@ impl<'a> Bench<'a> {
             scratch: setup.directory.clone(),
             rivals: setup.cache_dir.join("bench"),
             floor: setup.floor.clone(),
+            criu: setup.criu.clone(),
             progress,
             recorder: Recorder::default(),
             notes: Vec::new(),
@@ -196,7 +199,7 @@ impl<'a> Bench<'a> {
 }
 
 /// The sum of a metric over all its labels.
-fn counted(metrics: &str, name: &str) -> f64 {
+pub(crate) fn counted(metrics: &str, name: &str) -> f64 {
     let lines = metrics.lines();
     let values = lines.filter_map(|line| {
         let (labels, value) = line.strip_prefix(name)?.rsplit_once(' ')?;

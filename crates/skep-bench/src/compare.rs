@@ -1,6 +1,5 @@
 //! Comparison with floors and rivals, in one run, alternating round by round.
 
-mod rival;
 mod venv;
 
 use std::time::Instant;
@@ -8,9 +7,8 @@ use std::time::Instant;
 use crate::bench::Bench;
 use crate::error::BenchError;
 use crate::measurement::Series;
+use crate::rival::{self, Rival};
 use crate::sandbox::Sandbox;
-
-use rival::Rival;
 
 pub(crate) const CODE: Series = Series::seconds("compare.run_code", "run_code(\"1\"), warm");
 pub(crate) const ZMQ: Series = Series::seconds(

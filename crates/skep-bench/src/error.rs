@@ -142,6 +142,10 @@ impl BenchError {
             }
             Self::NeedsInterpreter { .. } => "use `--template code-interpreter-slim`",
             Self::Local { .. } => "TMPDIR names the directory that the bench works in",
+            Self::Rival {
+                rival: "plain CRIU",
+                ..
+            } => return None,
             Self::Rival { .. } => {
                 "rivals are installed from PyPI with python3's `venv`; on Debian the package python3-venv has it"
             }

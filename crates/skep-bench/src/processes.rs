@@ -16,6 +16,8 @@ pub(crate) struct Memory {
     pub(crate) shared: u64,
     /// Private, and its share of the shared.
     pub(crate) proportional: u64,
+    /// Memory that is in no file: what an image with memory holds.
+    pub(crate) anonymous: u64,
 }
 
 impl Memory {
@@ -34,6 +36,7 @@ impl Memory {
             sum.private += one.private;
             sum.shared += one.shared;
             sum.proportional += one.proportional;
+            sum.anonymous += one.anonymous;
         }
         Ok(sum)
     }
@@ -44,6 +47,7 @@ impl Memory {
             private: bytes("Private_Clean:") + bytes("Private_Dirty:"),
             shared: bytes("Shared_Clean:") + bytes("Shared_Dirty:"),
             proportional: bytes("Pss:"),
+            anonymous: bytes("Anonymous:"),
         }
     }
 }
@@ -158,11 +162,13 @@ mod tests {
     #[test]
     fn private_and_shared_memory_are_told_apart() {
         let text = "00-ff ---p 00:00 0 [rollup]\nRss: 60 kB\nPss: 35 kB\nPss_Dirty: 9 kB\n\
-                    Shared_Clean: 30 kB\nShared_Dirty: 2 kB\nPrivate_Clean: 8 kB\nPrivate_Dirty: 20 kB\n";
+                    Shared_Clean: 30 kB\nShared_Dirty: 2 kB\nPrivate_Clean: 8 kB\nPrivate_Dirty: 20 kB\n\
+                    Anonymous: 22 kB\n";
         let expected = Memory {
             private: 28 << 10,
             shared: 32 << 10,
             proportional: 35 << 10,
+            anonymous: 22 << 10,
         };
         assert_eq!(Memory::parse(text), expected);
     }

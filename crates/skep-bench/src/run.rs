@@ -14,7 +14,8 @@ use crate::report::{Report, Subject};
 use crate::sandbox::CALL_TIMEOUT;
 use crate::server::{OwnServer, Setup};
 use crate::{
-    burst, compare, density, exec, files, languages, proxy, restart, stream, targets, tti,
+    burst, compare, context, copies, density, exec, files, languages, pause, proxy, restart,
+    stream, targets, tti,
 };
 
 /// Measures what `args` name.
@@ -95,12 +96,16 @@ async fn measure(bench: &mut Bench<'_>) -> Result<(), BenchError> {
         What::Stream { lines, size } => stream::measure(bench, lines, size).await,
         What::Files { size } => files::measure(bench, size).await,
         What::Restart => restart::measure(bench).await,
+        What::Context => context::measure(bench).await,
         What::Languages { settle } => {
             let settle = Duration::from_secs(u64::from(settle));
             languages::measure(bench, settle).await
         }
         What::Proxy { size } => proxy::measure(bench, size).await,
         What::Compare => compare::measure(bench).await,
+        What::Pause { memory } => pause::measure(bench, memory).await,
+        What::Fork { memory, count } => copies::measure_forks(bench, memory, count).await,
+        What::Snapshot { memory, disk } => copies::measure_snapshots(bench, memory, disk).await,
     }
 }
 

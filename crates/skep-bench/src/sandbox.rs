@@ -7,6 +7,7 @@ use skep_client::{
     AnswerLine, Cause, Client, ClientError, CommandEvent, CommandStream, ContextOptions,
     ContextRef, Files, NewSandbox, RunOptions,
 };
+use skep_wire::rest::ForkedSandbox;
 use tokio::time::timeout;
 
 use crate::error::BenchError;
@@ -128,6 +129,25 @@ impl Sandbox {
         Ok(printed)
     }
 
+    /// Runs code that prints a number.
+    pub(crate) async fn print_number(
+        &self,
+        code: &str,
+        context: ContextRef<'_>,
+    ) -> Result<f64, BenchError> {
+        let mut printed = String::new();
+        self.run(code, context, |line| {
+            if let AnswerLine::Stdout { text, .. } = line {
+                printed.push_str(text);
+            }
+        })
+        .await?;
+        printed.trim().parse().map_err(|_| BenchError::Unexpected {
+            what: "code that prints a number",
+            found: printed,
+        })
+    }
+
     async fn run(
         &self,
         code: &str,
@@ -180,6 +200,71 @@ impl Sandbox {
     /// Removes a context, as `sandbox.remove_code_context(id)` does.
     pub(crate) async fn remove_context(&self, id: &str) -> Result<(), BenchError> {
         Ok(self.inner.contexts().remove(id).await?)
+    }
+
+    /// Pauses the sandbox, as `sandbox.pause()` does.
+    pub(crate) async fn pause(&self) -> Result<(), BenchError> {
+        Ok(self.inner.pause(true).await?)
+    }
+
+    /// Lets a paused sandbox go on, as `sandbox.connect()` does.
+    pub(crate) async fn resume(&self) -> Result<(), BenchError> {
+        let lifetime = Duration::from_secs(LIFETIME_SECONDS.unsigned_abs());
+        Ok(self.inner.resume(Some(lifetime)).await?)
+    }
+
+    /// Makes copies of the running sandbox, as `sandbox.fork(count=count)` does.
+    pub(crate) async fn fork(&self, client: &Client, count: u32) -> Result<Vec<Self>, BenchError> {
+        let forked = self.inner.fork(count).await?;
+        let copies = forked.into_iter().map(|copy| match copy {
+            ForkedSandbox::Sandbox(copy) => {
+                let token = copy.envd_access_token.as_deref();
+                Ok(Self {
+                    inner: client.sandbox(&copy.sandbox_id).with_access_token(token),
+                    id: copy.sandbox_id,
+                })
+            }
+            ForkedSandbox::Error(error) => Err(BenchError::Unexpected {
+                what: "fork",
+                found: error.message,
+            }),
+        });
+        copies.collect()
+    }
+
+    /// Keeps the sandbox as it is now, as `sandbox.create_snapshot()` does, and returns the name by
+    /// which others are made of it.
+    pub(crate) async fn snapshot(&self, keep_memory: bool) -> Result<String, BenchError> {
+        Ok(self.inner.snapshot(None, keep_memory).await?.snapshot_id)
+    }
+
+    /// Forks a context, which only Skep has, as the three below.
+    pub(crate) async fn fork_context(&self, id: &str) -> Result<String, BenchError> {
+        Ok(self.inner.contexts().fork(id).await?.id)
+    }
+
+    /// Keeps the state of a context.
+    pub(crate) async fn checkpoint_context(&self, id: &str) -> Result<String, BenchError> {
+        Ok(self.inner.contexts().checkpoint(id).await?.id)
+    }
+
+    /// Goes back to a kept state of a context.
+    pub(crate) async fn roll_back_context(
+        &self,
+        id: &str,
+        checkpoint: &str,
+    ) -> Result<(), BenchError> {
+        Ok(self.inner.contexts().roll_back(id, checkpoint).await?)
+    }
+
+    /// Removes a kept state of a context.
+    pub(crate) async fn remove_checkpoint(
+        &self,
+        id: &str,
+        checkpoint: &str,
+    ) -> Result<(), BenchError> {
+        let contexts = self.inner.contexts();
+        Ok(contexts.remove_checkpoint(id, checkpoint).await?)
     }
 
     /// Files of the sandbox's user.

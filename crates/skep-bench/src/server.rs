@@ -23,6 +23,8 @@ pub struct Setup {
     pub executable: PathBuf,
     /// An executable that calls [`crate::run_floor`] if its first argument is [`crate::FLOOR`].
     pub floor: PathBuf,
+    /// CRIU as it is called on this host, if there is one that is new enough.
+    pub criu: Option<Vec<String>>,
     /// The configuration file of the server, if one was named.
     pub config: Option<PathBuf>,
     /// Directory of template layers.
@@ -117,6 +119,13 @@ impl OwnServer {
         }
         self.process = Some(process);
         Ok(())
+    }
+
+    /// Starts the server anew, with another setting. Its sandboxes live on.
+    pub(crate) async fn change(&mut self, name: &str, value: &str) -> Result<(), BenchError> {
+        self.kill().await?;
+        self.command = self.command.clone().env(name, value);
+        self.start_again().await
     }
 
     /// Asks the server to end its sandboxes and itself.

@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 use crate::measurement::{Measurement, Series};
-use crate::{burst, compare, density, files, tti};
+use crate::{burst, compare, context, copies, density, files, pause, tti};
 
 /// Something that we want to reach.
 struct Target {
@@ -68,6 +68,20 @@ const TARGETS: &[Target] = &[
         unit: "×",
     },
     Target {
+        measure: "checkpoint of a context",
+        value: Value::Milliseconds(context::CHECKPOINT),
+        first_step: 10.0,
+        goal: 10.0,
+        unit: "ms",
+    },
+    Target {
+        measure: "rollback of a context",
+        value: Value::Milliseconds(context::ROLLBACK),
+        first_step: 10.0,
+        goal: 10.0,
+        unit: "ms",
+    },
+    Target {
         measure: "create − a request that does nothing",
         value: Value::Difference(tti::CREATE, tti::EMPTY),
         first_step: 10.0,
@@ -94,6 +108,48 @@ const TARGETS: &[Target] = &[
         first_step: 150.0,
         goal: 60.0,
         unit: "MB",
+    },
+    Target {
+        measure: "pause, until the answer",
+        value: Value::Milliseconds(pause::FREEZE),
+        first_step: f64::INFINITY,
+        goal: 5.0,
+        unit: "ms",
+    },
+    Target {
+        measure: "connect of a sandbox that is in memory, until the answer",
+        value: Value::Milliseconds(pause::THAW),
+        first_step: f64::INFINITY,
+        goal: 5.0,
+        unit: "ms",
+    },
+    Target {
+        measure: "pause → safe on the disk ÷ CRIU alone, as much memory",
+        value: Value::Ratio(pause::TO_DISK, pause::CRIU_DUMP),
+        first_step: f64::INFINITY,
+        goal: 1.2,
+        unit: "×",
+    },
+    Target {
+        measure: "connect of a sandbox that is on the disk ÷ CRIU alone",
+        value: Value::Ratio(pause::RESUME, pause::CRIU_RESTORE),
+        first_step: f64::INFINITY,
+        goal: 1.2,
+        unit: "×",
+    },
+    Target {
+        measure: "fork, until the copy gives a result",
+        value: Value::Milliseconds(copies::ONE),
+        first_step: f64::INFINITY,
+        goal: 150.0,
+        unit: "ms",
+    },
+    Target {
+        measure: "fork, many copies ÷ one",
+        value: Value::Ratio(copies::MANY, copies::ONE),
+        first_step: f64::INFINITY,
+        goal: 2.0,
+        unit: "×",
     },
     Target {
         measure: "upload ÷ `cp`",

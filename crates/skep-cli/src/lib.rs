@@ -12,16 +12,25 @@ mod output;
 mod repl;
 mod run;
 mod sandbox;
+mod suggested;
 mod target;
 mod terminal;
+mod variables;
 
-pub use code::{Screen, SessionArgs};
+pub use code::{Screen, SessionArgs, TEMPLATES};
 pub(crate) use error::FileError;
 pub use error::{CliError, ExitKind};
 pub use key::KeyCommand;
 pub use notebook::{NotebookCommand, NotebookExportArgs, NotebookRunArgs, PreparedNotebook};
-pub use output::{OutputArgs, print_json, print_line, print_note, print_table};
+pub use output::{
+    OutputArgs, print_bytes, print_error_bytes, print_json, print_json_line, print_line,
+    print_note, print_table,
+};
 pub use repl::ReplArgs;
 pub use run::{PreparedRun, RunArgs};
-pub use sandbox::{Level, LogArgs, SandboxCommand};
-pub use target::{ChosenServerArgs, ServerArgs};
+pub use sandbox::{
+    ConnectArgs, CopyArgs, CreateArgs, ExecArgs, InfoArgs, KillArgs, Level, ListArgs, LogArgs,
+    LsArgs, MetricsArgs, RmArgs, SandboxCommand, SleepCommand, TimeoutArgs,
+};
+pub use suggested::Suggested;
+pub use target::{ChosenServerArgs, DefaultServer, ServerArgs, key_of_host};

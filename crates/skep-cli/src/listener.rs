@@ -10,13 +10,15 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use http::Uri;
+use skep_client::is_localhost;
 
 use crate::{CliError, FileError};
 
 /// Fails unless whoever listens at `server` is the user whose `key` it is.
 pub(crate) fn check_owner(server: &str, key: &Path) -> Result<(), CliError> {
     let owner = fs::metadata(key)
-        .map_err(FileError::on("read the key of this host in", key))?
+        .map_err(FileError::on("read the key of this host in", key))
+        .map_err(|error| error.hint("set E2B_API_KEY, or use `--api-key`"))?
         .uid();
     let Some((addresses, port)) = addresses(server) else {
         return Err(foreign(server));
@@ -68,7 +70,7 @@ fn addresses(server: &str) -> Option<(Vec<IpAddr>, u16)> {
         _ => return None,
     };
     let host = url.host()?;
-    let addresses = if host.eq_ignore_ascii_case("localhost") {
+    let addresses = if is_localhost(host) {
         vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
     } else {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -151,6 +153,7 @@ mod tests {
             };
             let port = listener.local_addr().unwrap().port();
             check(&format!("http://localhost:{port}/"), key.path()).unwrap();
+            check(&format!("http://api.skep.localhost:{port}"), key.path()).unwrap();
         }
     }
 
@@ -183,6 +186,7 @@ mod tests {
         for host in [
             "192.0.2.1",
             "skep.example",
+            "localhost.example",
             "[2001:db8::1]",
             "127.0.0.1@skep.example",
         ] {

@@ -10,8 +10,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use skep_client::Client;
 
+use crate::sandbox::{Among, whole_id};
 use crate::{ChosenServerArgs, CliError, print_line, print_note};
 use file::NotebookFile;
+pub(crate) use run::read_notebook;
 pub use run::{NotebookRunArgs, PreparedNotebook};
 
 /// Subcommands of `skep notebook`.
@@ -22,6 +24,10 @@ pub enum NotebookCommand {
     /// Stops at the first error; the outputs until then are saved. If no server runs on this host,
     /// it starts a temporary one, which needs root. Exit codes: 0 all cells ran, 1 one failed, 130
     /// interrupted.
+    #[command(after_help = "\
+Examples:
+  skep notebook run report.ipynb --param year=2026
+  skep notebook run report.ipynb --inplace --timeout 10m")]
     Run {
         /// The server to use
         #[command(flatten)]
@@ -31,6 +37,9 @@ pub enum NotebookCommand {
         run: Box<NotebookRunArgs>,
     },
     /// Export what was run in a context of a sandbox as a notebook
+    #[command(after_help = "\
+Examples:
+  skep notebook export i8f6 -o session.ipynb")]
     Export {
         /// The server to ask
         #[command(flatten)]
@@ -64,8 +73,8 @@ impl NotebookExportArgs {
     ///
     /// [`CliError`] if there is no such sandbox or context, or it cannot be written.
     pub async fn run(self, client: Client) -> Result<u8, CliError> {
-        let id = self.sandbox.as_str();
-        let sandbox = client.sandbox(id);
+        let id = whole_id(&client, &self.sandbox, Among::Living).await?;
+        let sandbox = client.sandbox(&id);
         let contexts = sandbox.contexts().list().await?;
         let chosen = match &self.context {
             Some(wanted) => contexts.iter().find(|context| context.id == *wanted),
@@ -85,7 +94,7 @@ impl NotebookExportArgs {
         let text = String::from_utf8(text.to_vec()).map_err(CliError::failure)?;
         let file = NotebookFile::at(&self.output)?;
         match &file {
-            NotebookFile::StandardOutput => print_line(text.trim_end()),
+            NotebookFile::StandardOutput => print_line(text.trim_end())?,
             NotebookFile::Path(path) => {
                 file.write(&text)?;
                 print_note(&format!("wrote {}", path.display()));

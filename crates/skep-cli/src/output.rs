@@ -1,13 +1,12 @@
 //! The one place that prints.
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "this module is the output"
-)]
+
+use std::io::{self, Write};
 
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
+
+use crate::CliError;
 
 /// Output format of a command.
 #[derive(Debug, Clone, Copy, Default, Args)]
@@ -18,27 +17,72 @@ pub struct OutputArgs {
 }
 
 /// Prints data for machines, on standard output.
-pub fn print_json(value: &impl Serialize) {
-    match serde_json::to_string_pretty(value) {
-        Ok(text) => println!("{}", escape_json(&text)),
-        Err(error) => eprintln!("error: cannot print JSON: {error}"),
-    }
+///
+/// # Errors
+///
+/// As [`print_line`].
+pub fn print_json(value: &impl Serialize) -> Result<(), CliError> {
+    let text = serde_json::to_string_pretty(value).map_err(CliError::failure)?;
+    print_line(&escape_json(&text))
+}
+
+/// Prints data for machines on one line of standard output, where more lines follow.
+///
+/// # Errors
+///
+/// As [`print_line`].
+pub fn print_json_line(value: &impl Serialize) -> Result<(), CliError> {
+    let text = serde_json::to_string(value).map_err(CliError::failure)?;
+    print_line(&escape_json(&text))
 }
 
 /// Prints one line of data, on standard output.
-pub fn print_line(line: &str) {
-    println!("{line}");
+///
+/// # Errors
+///
+/// If it cannot be written; [`CliError::is_unread`] if nobody reads it any more.
+pub fn print_line(line: &str) -> Result<(), CliError> {
+    print_bytes(format!("{line}\n").as_bytes())
+}
+
+/// Writes bytes as they are on standard output.
+///
+/// # Errors
+///
+/// As [`print_line`].
+pub fn print_bytes(bytes: &[u8]) -> Result<(), CliError> {
+    write(io::stdout().lock(), bytes).map_err(CliError::output)
+}
+
+/// Writes bytes as they are on standard error.
+///
+/// # Errors
+///
+/// As [`print_line`].
+pub fn print_error_bytes(bytes: &[u8]) -> Result<(), CliError> {
+    write(io::stderr().lock(), bytes).map_err(CliError::output)
 }
 
 /// Prints something that is not data, on standard error.
 pub fn print_note(note: &str) {
     let lines: Vec<_> = note.split('\n').map(printable).collect();
-    eprintln!("{}", lines.join("\n"));
+    let text = lines.join("\n") + "\n";
+    // There is nobody left to be told that nobody reads this.
+    drop(write(io::stderr().lock(), text.as_bytes()));
 }
 
 /// Prints rows under a header, on standard output, without any line that is not text.
-pub fn print_table(header: &[&str], rows: Vec<Vec<String>>) {
-    println!("{}", render_table(header, rows));
+///
+/// # Errors
+///
+/// As [`print_line`].
+pub fn print_table(header: &[&str], rows: Vec<Vec<String>>) -> Result<(), CliError> {
+    print_line(&render_table(header, rows))
+}
+
+fn write(mut target: impl Write, bytes: &[u8]) -> io::Result<()> {
+    target.write_all(bytes)?;
+    target.flush()
 }
 
 /// The text without anything that a terminal would obey: code in a sandbox may have written it,

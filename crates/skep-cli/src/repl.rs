@@ -2,8 +2,10 @@
 
 mod command;
 mod completeness;
+mod copies;
 mod editor;
 mod history;
+mod kernel;
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -13,15 +15,18 @@ use clap::Args;
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use skep_client::{self as client, Client, CommandEvent, ContextRef};
 use skep_wire::interpreter::{RaisedError, Usage};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use crate::code::{
-    Ending, Job, Language, Pictures, Screen, ScreenPainter, Session, SessionArgs, Shows, Signalled,
-    Signals, Verdict, follow,
+    Ending, Job, Language, Pictures, Question, Screen, ScreenPainter, Session, SessionArgs, Shows,
+    Signalled, Signals, Verdict, follow,
 };
+use crate::terminal::Terminal;
 use crate::{CliError, FileError, print_note};
 use command::{Command, HELP};
 use editor::{Editor, Entered};
+use kernel::Kernel;
 
 /// Duration above which an execution's time is shown.
 const WORTH_TELLING: Duration = Duration::from_secs(2);
@@ -48,12 +53,17 @@ struct Repl<'a> {
     directory: String,
     painter: ScreenPainter,
     signals: Signals,
+    /// The terminal at which a person answers what the code asks.
+    terminal: Option<Terminal>,
+    /// The context that is asked for completions, and its language.
+    asked: Option<(Language, String)>,
 }
 
 impl ReplArgs {
-    /// The template that is needed for a new sandbox; `None` if there is one already.
-    pub fn template(&self) -> Option<String> {
-        self.session.new_template(&self.language())
+    /// Templates that may be needed for a new sandbox, in the order in which they are tried; none
+    /// if there is a sandbox already.
+    pub fn templates(&self) -> Vec<String> {
+        self.session.new_templates(&self.language())
     }
 
     /// Returns true if the sandbox is to outlive the command.
@@ -110,8 +120,12 @@ impl ReplArgs {
         histories: Option<PathBuf>,
     ) -> Result<u8, CliError> {
         let directory = session.directory(self.session.cwd.as_deref());
+        // Said now and not after the first entry.
+        session.try_language(&language).await?;
         let copies = crate::run::Copies::of(&self.session.with, None)?;
         copies.send(session.sandbox(), &directory).await?;
+        // What was copied there has made it.
+        session.check_directory(&directory).await?;
         let context = session.context(&language, &directory).await?;
         let pictures = Pictures::new(self.session.save_dir.clone());
         let mut repl = Repl {
@@ -121,6 +135,8 @@ impl ReplArgs {
             directory,
             painter: ScreenPainter::new(screen.clone(), pictures, false),
             signals: Signals::new()?,
+            terminal: Terminal::open().map_err(CliError::failure)?,
+            asked: None,
         };
         repl.painter.note(&format!(
             "{} in sandbox {}; :help says more, Ctrl-D leaves",
@@ -130,6 +146,7 @@ impl ReplArgs {
         let mut editor = Editor::open(&repl.language, histories, screen.colours_output)?;
         loop {
             editor.speak(&repl.language)?;
+            editor.ask(repl.kernel().await?);
             let entered = {
                 let reading = editor.read();
                 tokio::pin!(reading);
@@ -164,6 +181,12 @@ impl Repl<'_> {
         if text.trim().is_empty() {
             return Ok(Next::Prompt);
         }
+        if let Some(question) = Question::parse(text, &self.language) {
+            return match self.explain(&question).await {
+                Ok(()) => Ok(Next::Prompt),
+                Err(error) => self.complain(&error),
+            };
+        }
         match Command::parse(text) {
             None => self.execute(text).await,
             Some(Ok(command)) => match self.obey(command).await {
@@ -182,6 +205,7 @@ impl Repl<'_> {
             Command::Help => print_note(HELP),
             Command::Leave => return Ok(Next::Leave(0)),
             Command::Language(language) => {
+                self.session.try_language(&language).await?;
                 let directory = self.directory.clone();
                 self.context = self.session.context(&language, &directory).await?;
                 self.language = language;
@@ -192,7 +216,16 @@ impl Repl<'_> {
                 self.restart().await?;
                 self.painter.note("started anew; all variables are gone")?;
             }
+            Command::Fork => self.fork().await?,
+            Command::Checkpoint => self.checkpoint().await?,
+            Command::Back(checkpoint) => self.go_back(checkpoint).await?,
+            Command::Context(id) => self.change_context(&id).await?,
             Command::Save(path) => self.save(&path).await?,
+            Command::SaveDirectory(path) => {
+                self.painter
+                    .note(&format!("pictures are kept in {}", path.display()))?;
+                self.painter.keep_pictures(Pictures::new(Some(path)));
+            }
             Command::Files(path) => self.list_files(path.as_deref()).await?,
         }
         Ok(Next::Prompt)
@@ -201,7 +234,8 @@ impl Repl<'_> {
     async fn execute(&mut self, code: &str) -> Result<Next, CliError> {
         // A Ctrl-C from before is not for this code.
         while timeout(Duration::ZERO, self.signals.next()).await.is_ok() {}
-        let options = self.session.options();
+        let mut options = self.session.options();
+        options.skep.allow_stdin = self.terminal.is_some();
         let job = Job {
             code,
             context: match &self.context {
@@ -211,6 +245,7 @@ impl Repl<'_> {
             options: &options,
             shows: Shows::Values,
             file: None,
+            terminal: self.terminal.as_ref(),
         };
         let followed = follow(self.session, job, &mut self.painter, &mut self.signals).await;
         let next = match followed {
@@ -288,10 +323,38 @@ impl Repl<'_> {
         if self.context.is_some() {
             return Ok(self.context.clone());
         }
-        let contexts = self.session.sandbox().contexts().list().await?;
-        let mut all = contexts.into_iter();
-        let usual = all.find(|context| context.language == self.language.name());
-        Ok(usual.map(|context| context.id))
+        self.session.usual_context(&self.language).await
+    }
+
+    /// The kernel that completes what is typed. It is looked for once for each language.
+    async fn kernel(&mut self) -> Result<Option<Kernel>, CliError> {
+        if self
+            .asked
+            .as_ref()
+            .is_none_or(|(language, _)| *language != self.language)
+        {
+            let context = self.context_id().await?;
+            self.asked = context.map(|context| (self.language.clone(), context));
+        }
+        Ok(self.asked.as_ref().map(|(_, context)| Kernel {
+            contexts: self.session.sandbox().contexts(),
+            context: context.clone(),
+            runtime: Handle::current(),
+        }))
+    }
+
+    /// Shows what the kernel knows of a name.
+    async fn explain(&mut self, question: &Question) -> Result<(), CliError> {
+        let Some(context) = self.context_id().await? else {
+            return self.painter.note("nothing has happened yet");
+        };
+        match self.session.explain(&context, question).await? {
+            Some(text) => self.painter.text(&(text.trim_end().to_owned() + "\n")),
+            None => {
+                let name = &question.name;
+                self.painter.note(&format!("nothing is known of {name}"))
+            }
+        }
     }
 
     async fn list_files(&mut self, path: Option<&str>) -> Result<(), CliError> {

@@ -13,21 +13,19 @@ use skep_wire::interpreter::{Outcome, RaisedError};
 
 use crate::CliError;
 use crate::code::{
-    Ending, Job, Language, OwnLine, Pictures, Screen, ScreenPainter, Session, SessionArgs, Shows,
-    Signals, Verdict, follow, is_broken_pipe,
+    Ending, Job, Language, OwnLine, Pictures, Question, Screen, ScreenPainter, Session,
+    SessionArgs, Shows, Signals, Verdict, follow,
 };
+use crate::terminal::Terminal;
 pub(crate) use copying::Copies;
 use script::{Cell, Script};
 use source::Source;
-
-/// Exit code for a broken pipe, as a shell reports it: 128 plus SIGPIPE.
-const BROKEN_PIPE: u8 = 141;
 
 /// Arguments of `skep run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
     /// File to run; `-` or none reads standard input
-    #[arg(value_name = "FILE", conflicts_with = "code")]
+    #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 
     /// Run this code, and print its value
@@ -45,8 +43,8 @@ pub struct RunArgs {
     #[arg(long)]
     json: bool,
 
-    /// Arguments of the code, after `--`
-    #[arg(last = true, value_name = "ARGS")]
+    /// Arguments of the code; those that begin with a dash come after `--`
+    #[arg(trailing_var_arg = true, value_name = "ARGS")]
     arguments: Vec<String>,
 }
 
@@ -56,6 +54,8 @@ pub struct PreparedRun {
     args: RunArgs,
     source: Source,
     language: Language,
+    /// The terminal at which a person answers what the code asks.
+    terminal: Option<Terminal>,
 }
 
 /// Reads a positive duration: a number of seconds, or numbers with units such as `1h 30m`.
@@ -79,21 +79,41 @@ impl RunArgs {
     /// # Errors
     ///
     /// If it cannot be read.
-    pub fn prepare(self) -> Result<PreparedRun, CliError> {
+    pub fn prepare(mut self) -> Result<PreparedRun, CliError> {
+        // Code that is given has no file, so what looks like one is its first argument.
+        if self.code.is_some()
+            && let Some(first) = self.file.take()
+        {
+            let first = first.into_os_string().into_string().map_err(|text| {
+                CliError::input(
+                    format!("the argument `{}` is not UTF-8", text.display()),
+                    "give it in a file with `--with PATH`",
+                )
+            })?;
+            self.arguments.insert(0, first);
+        }
         let source = Source::read(self.file.as_deref(), self.code.as_deref())?;
-        let language = source.language(self.session.language());
+        let language = source.language(self.session.language())?;
+        if source.notebook.is_some() && !self.arguments.is_empty() {
+            return Err(CliError::input(
+                "a notebook takes no arguments",
+                "`skep notebook run --param NAME=VALUE` sets variables of a notebook",
+            ));
+        }
         Ok(PreparedRun {
             args: self,
             source,
             language,
+            terminal: None,
         })
     }
 }
 
 impl PreparedRun {
-    /// The template that is needed for a new sandbox; `None` if there is one already.
-    pub fn template(&self) -> Option<String> {
-        self.args.session.new_template(&self.language)
+    /// Templates that may be needed for a new sandbox, in the order in which they are tried; none
+    /// if there is a sandbox already.
+    pub fn templates(&self) -> Vec<String> {
+        self.args.session.new_templates(&self.language)
     }
 
     /// Returns true if the sandbox is to outlive the command.
@@ -107,12 +127,16 @@ impl PreparedRun {
     ///
     /// Whatever kept the code from being run or followed; what the code itself does is none.
     pub async fn run(
-        self,
+        mut self,
         client: Client,
         screen: Screen,
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<u8, CliError> {
         let mut signals = Signals::new()?;
+        // Programs that read lines of JSON answer nothing.
+        if !self.args.json {
+            self.terminal = Terminal::open().map_err(CliError::failure)?;
+        }
         let pictures = Pictures::new(self.args.session.save_dir.clone());
         let mut painter = ScreenPainter::new(screen.clone(), pictures, self.args.json);
         let session = Session::open(
@@ -126,10 +150,7 @@ impl PreparedRun {
         let ran = self.run_in(&session, &mut painter, &mut signals).await;
         let kept = self.args.session.keep.then(|| session.id().to_owned());
         let closed = session.close(self.args.session.keep).await;
-        let code = match ran {
-            Err(error) if is_broken_pipe(&error) => return Ok(BROKEN_PIPE),
-            other => other?,
-        };
+        let code = ran?;
         closed?;
         if let Some(id) = kept {
             painter.note(&format!("sandbox {id} lives for an hour: `skep run --sandbox {id}`, `skep sandbox connect {id}`"))?;
@@ -151,6 +172,8 @@ impl PreparedRun {
             copied = copies.send(session.sandbox(), &directory) => copied?,
             signal = signals.next() => return Ok(signal.exit_code()),
         }
+        // What was copied there has made it.
+        session.check_directory(&directory).await?;
         let path = self.source.name().map(|name| format!("{directory}/{name}"));
         let arguments = &self.args.arguments;
         let script = Script::new(&self.source, path.as_deref(), arguments, &self.language)?;
@@ -159,6 +182,15 @@ impl PreparedRun {
             Some(id) => ContextRef::Id(id),
             None => ContextRef::Language(self.language.name()),
         };
+        if let Some(cells) = self.source.cells() {
+            return self
+                .run_cells(&cells, session, context, painter, signals)
+                .await;
+        }
+        if let Some(question) = self.question() {
+            session.try_language(&self.language).await?;
+            return self.answer(&question, session, painter).await;
+        }
         if let Some(preparation) = &script.preparation {
             let job = (preparation, context, script.shows);
             match self.execute(session, job, painter, signals).await? {
@@ -175,6 +207,57 @@ impl PreparedRun {
         }
     }
 
+    /// The question that the code is, if it was given as such.
+    fn question(&self) -> Option<Question> {
+        let code = self.args.code.as_deref().filter(|_| !self.args.json)?;
+        Question::parse(code, &self.language)
+    }
+
+    /// Shows what the kernel knows of a name.
+    async fn answer(
+        &self,
+        question: &Question,
+        session: &Session,
+        painter: &mut ScreenPainter,
+    ) -> Result<u8, CliError> {
+        let context = session.usual_context(&self.language).await?;
+        let explained = match context {
+            Some(context) => session.explain(&context, question).await?,
+            None => None,
+        };
+        match explained {
+            Some(text) => {
+                painter.text(&(text.trim_end().to_owned() + "\n"))?;
+                Ok(0)
+            }
+            None => {
+                painter.note(&format!("nothing is known of {}", question.name))?;
+                Ok(1)
+            }
+        }
+    }
+
+    /// Runs the cells of a notebook one after another, up to the first that fails.
+    async fn run_cells(
+        &self,
+        cells: &[&str],
+        session: &Session,
+        context: ContextRef<'_>,
+        painter: &mut ScreenPainter,
+        signals: &mut Signals,
+    ) -> Result<u8, CliError> {
+        for code in cells {
+            let cell = Cell::of(code);
+            let job = (&cell, context, Shows::Values);
+            match self.execute(session, job, painter, signals).await? {
+                Ending::Done(_) => {}
+                Ending::Raised(error) => return self.judge(&error, session, painter).await,
+                Ending::Left(signal) => return Ok(signal.exit_code()),
+            }
+        }
+        Ok(0)
+    }
+
     async fn execute(
         &self,
         session: &Session,
@@ -186,12 +269,18 @@ impl PreparedRun {
         options.env.extend(cell.variables.clone());
         let timeout = self.args.timeout;
         options.skep.limits.time_seconds = timeout.map(|timeout| timeout.as_secs_f64());
+        options.skep.allow_stdin = self.terminal.is_some();
         let job = Job {
             code: &cell.code,
             context,
             options: &options,
             shows,
-            file: self.source.name().map(|name| (&self.language, name)),
+            file: match self.source.notebook {
+                // Its cells have no lines of the file.
+                Some(_) => None,
+                None => self.source.name().map(|name| (&self.language, name)),
+            },
+            terminal: self.terminal.as_ref(),
         };
         follow(session, job, painter, signals).await
     }
@@ -209,11 +298,11 @@ impl PreparedRun {
             Some(words) => painter.last_words(words)?,
             None if verdict.left => {}
             // What follows says more.
-            None if is_out_of_memory && error.name == "ContextRestarting" => {}
+            None if is_out_of_memory && error.name == "OutOfMemory" => {}
             None => painter.error(error)?,
         }
         if error.name == "StdinNotImplementedError" {
-            painter.note("code in a sandbox cannot ask: give it values with `--env`, files with `--with` and arguments after `--`")?;
+            painter.note("code can ask where standard input is a terminal only: give it values with `--env`, files with `--with` and arguments after `--`")?;
         }
         if is_out_of_memory {
             let size = session

@@ -1,121 +1,100 @@
 //! `skep sandbox …`
 
 mod connect;
+mod cp;
+mod create;
+mod exec;
+mod id;
+mod info;
+mod kill;
+mod list;
 mod logs;
+mod ls;
 mod metrics;
-
-use std::path::Path;
+mod place;
+mod rm;
+mod sleep;
+mod timeout;
 
 use clap::Subcommand;
-use skep_client::{Client, ClientError, Command, CommandEvent, SandboxRecord, SandboxRecordState};
+use jiff::Timestamp;
 
-use crate::{CliError, OutputArgs, ServerArgs, print_json, print_note, print_table};
+use crate::{CliError, DefaultServer};
 
+pub use connect::ConnectArgs;
+pub use cp::CopyArgs;
+pub use create::CreateArgs;
+pub use exec::ExecArgs;
+pub(crate) use id::{Among, whole_id};
+pub use info::InfoArgs;
+pub use kill::KillArgs;
+pub use list::ListArgs;
 pub use logs::{Level, LogArgs};
+pub use ls::LsArgs;
+pub use metrics::MetricsArgs;
+pub use rm::RmArgs;
+pub use sleep::SleepCommand;
+pub use timeout::TimeoutArgs;
+
+/// Exit code of commands that run something in a sandbox, and could not.
+const NOT_RUN: u8 = 125;
 
 /// Subcommands of `skep sandbox`.
 #[derive(Debug, Subcommand)]
 pub enum SandboxCommand {
+    /// Create a sandbox, and print its ID
+    #[command(after_help = create::EXAMPLES)]
+    Create(CreateArgs),
     /// List sandboxes
-    List {
-        /// The server to ask
-        #[command(flatten)]
-        server: ServerArgs,
-        /// Include ended sandboxes, with the reason why each ended
-        #[arg(long)]
-        all: bool,
-        /// Format of the output
-        #[command(flatten)]
-        output: OutputArgs,
-    },
+    #[command(after_help = list::EXAMPLES)]
+    List(ListArgs),
     /// Show one sandbox, running or ended
-    Info {
-        /// The server to ask
-        #[command(flatten)]
-        server: ServerArgs,
-        /// ID of the sandbox
-        id: String,
-        /// Format of the output
-        #[command(flatten)]
-        output: OutputArgs,
-    },
-    /// Kill sandboxes
-    Kill {
-        /// The server to ask
-        #[command(flatten)]
-        server: ServerArgs,
-        /// IDs of the sandboxes
-        #[arg(required = true)]
-        ids: Vec<String>,
-    },
+    #[command(after_help = "\
+Examples:
+  skep sandbox info i8f6
+  skep sandbox info i8f6 --json")]
+    Info(InfoArgs),
     /// Run a command in a sandbox; exits with the command's code
-    Exec {
-        /// The server to ask
-        #[command(flatten)]
-        server: ServerArgs,
-        /// ID of the sandbox
-        id: String,
-        /// Run as this user
-        #[arg(long, short)]
-        user: Option<String>,
-        /// Run in this directory
-        #[arg(long, short = 'C', value_name = "DIR")]
-        cwd: Option<String>,
-        /// Command and its arguments, after `--`
-        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-        command: Vec<String>,
-    },
+    ///
+    /// Standard input that is no terminal is passed on; `-it` gives the command a terminal. Ctrl-C
+    /// interrupts the command. Exit codes: the command's own, 124 timeout, 125 if it could not be
+    /// run, 126 if it is not executable, 127 if it was not found, 128 and the number of the signal
+    /// that ended it.
+    #[command(after_help = exec::EXAMPLES)]
+    Exec(ExecArgs),
     /// Open a shell in a sandbox
-    Connect {
-        /// The server to ask
-        #[command(flatten)]
-        server: ServerArgs,
-        /// ID of the sandbox
-        id: String,
-        /// Run the shell as this user
-        #[arg(long, short)]
-        user: Option<String>,
-        /// Start in this directory
-        #[arg(long, short = 'C', value_name = "DIR")]
-        cwd: Option<String>,
-        /// Terminal type
-        #[arg(
-            long,
-            value_name = "NAME",
-            env = "TERM",
-            hide = true,
-            default_value = "xterm-256color"
-        )]
-        term: String,
-    },
+    #[command(after_help = "\
+Examples:
+  skep sandbox connect i8f6")]
+    Connect(ConnectArgs),
+    /// Copy files and directories into a sandbox, out of it, or from one to another
+    #[command(after_help = cp::EXAMPLES)]
+    Cp(CopyArgs),
+    /// List files of a sandbox; without an argument, list sandboxes
+    #[command(after_help = ls::EXAMPLES)]
+    Ls(LsArgs),
+    /// Remove files of a sandbox; without a path, kill the sandbox
+    #[command(after_help = rm::EXAMPLES)]
+    Rm(RmArgs),
+    /// Set the time after which a sandbox ends, from now on
+    #[command(after_help = timeout::EXAMPLES)]
+    Timeout(TimeoutArgs),
+    /// Let sandboxes sleep, and keep or copy them
+    #[command(flatten)]
+    Sleep(SleepCommand),
+    /// Kill sandboxes
+    #[command(after_help = kill::EXAMPLES)]
+    Kill(KillArgs),
     /// Show the log of a sandbox, running or ended
-    Logs {
-        /// The server to ask
-        #[command(flatten)]
-        server: ServerArgs,
-        /// ID of the sandbox
-        id: String,
-        /// Selection of entries
-        #[command(flatten)]
-        which: logs::LogArgs,
-        /// Format of the output
-        #[command(flatten)]
-        output: OutputArgs,
-    },
+    #[command(after_help = "\
+Examples:
+  skep sandbox logs i8f6 --follow")]
+    Logs(LogArgs),
     /// Show the resource usage of a sandbox
-    Metrics {
-        /// The server to ask
-        #[command(flatten)]
-        server: ServerArgs,
-        /// ID of the sandbox
-        id: String,
-        /// Follow until the sandbox ends
-        #[arg(long, short)]
-        follow: bool,
-        /// Format of the output
-        #[command(flatten)]
-        output: OutputArgs,
-    },
+    #[command(after_help = "\
+Examples:
+  skep sandbox metrics i8f6 --follow")]
+    Metrics(MetricsArgs),
 }
 
 impl SandboxCommand {
@@ -124,214 +103,50 @@ impl SandboxCommand {
     /// # Errors
     ///
     /// [`CliError`] with hints.
-    pub async fn run(self, local_key: &Path) -> Result<u8, CliError> {
+    pub async fn run(
+        self,
+        default: &DefaultServer,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<u8, CliError> {
         match self {
-            Self::List {
-                server,
-                all,
-                output,
-            } => {
-                let records = records(&server.client(local_key)?, all).await?;
-                if output.json {
-                    print_json(&records);
-                } else if records.is_empty() {
-                    print_note(if all {
-                        "no sandboxes yet"
-                    } else {
-                        "no sandboxes are running"
-                    });
-                } else {
-                    print_table(LIST_HEADER, records.iter().map(list_row).collect());
-                }
-            }
-            Self::Info { server, id, output } => {
-                let record = record(&server.client(local_key)?, &id).await?;
-                if output.json {
-                    print_json(&record);
-                } else {
-                    print_table(&["field", "value"], info_rows(&record));
-                }
-            }
-            Self::Kill { server, ids } => return kill(&server.client(local_key)?, &ids).await,
-            Self::Exec {
-                server,
-                id,
-                user,
-                cwd,
-                command,
-            } => {
-                let (program, arguments) = command.split_first().expect("clap requires one");
-                let command = surrounded(Command::new(program).args(arguments), user, cwd);
-                return exec(&server.client(local_key)?, &id, command).await;
-            }
-            Self::Connect {
-                server,
-                id,
-                user,
-                cwd,
-                term,
-            } => {
-                let shell = Command::new("/bin/bash").args(["-i", "-l"]);
-                let shell = surrounded(shell, user, cwd).env("TERM", term);
-                return connect::connect(&server.client(local_key)?, &id, &shell).await;
-            }
-            Self::Logs {
-                server,
-                id,
-                which,
-                output,
-            } => return logs::logs(&server.client(local_key)?, &id, &which, output).await,
-            Self::Metrics {
-                server,
-                id,
-                follow,
-                output,
-            } => {
-                return metrics::metrics(&server.client(local_key)?, &id, follow, output).await;
-            }
-        }
-        Ok(0)
-    }
-}
-
-/// The command, as this user and in this directory.
-fn surrounded(mut command: Command, user: Option<String>, cwd: Option<String>) -> Command {
-    if let Some(user) = user {
-        command = command.user(user);
-    }
-    if let Some(cwd) = cwd {
-        command = command.cwd(cwd);
-    }
-    command
-}
-
-async fn records(client: &Client, all: bool) -> Result<Vec<SandboxRecord>, ClientError> {
-    client.sandboxes().records(all).await
-}
-
-async fn record(client: &Client, id: &str) -> Result<SandboxRecord, CliError> {
-    let records = records(client, true).await?;
-    records
-        .into_iter()
-        .find(|record| record.sandbox_id == id)
-        .ok_or_else(|| {
-            CliError::input(
-                format!("there is and was no sandbox `{id}`"),
-                "`skep sandbox list --all` shows what there is and was",
-            )
-        })
-}
-
-async fn kill(client: &Client, ids: &[String]) -> Result<u8, CliError> {
-    let mut missing = 0;
-    for id in ids {
-        match client.sandbox(id).kill().await {
-            Ok(()) => print_note(&format!("ended {id}")),
-            Err(error) if error.is_not_found() => {
-                missing += 1;
-                print_note(&format!("not running: {id}"));
-            }
-            Err(error) => return Err(error.into()),
+            Self::Create(args) => args.run(default, environment).await,
+            Self::List(args) => args.run(default).await,
+            Self::Info(args) => args.run(default).await,
+            Self::Exec(args) => args.run(default, environment).await,
+            Self::Connect(args) => args.run(default).await,
+            Self::Cp(args) => args.run(default).await,
+            Self::Ls(args) => args.run(default).await,
+            Self::Rm(args) => args.run(default).await,
+            Self::Timeout(args) => args.run(default).await,
+            Self::Sleep(command) => command.run(default).await,
+            Self::Kill(args) => args.run(default).await,
+            Self::Logs(args) => args.run(default).await,
+            Self::Metrics(args) => args.run(default).await,
         }
     }
-    Ok(u8::from(missing > 0))
-}
 
-async fn exec(client: &Client, id: &str, command: Command) -> Result<u8, CliError> {
-    let mut stream = client.sandbox(id).commands().start(command).await?;
-    let mut code = None;
-    while let Some(event) = stream.next().await? {
-        match event {
-            CommandEvent::Started(_) => {}
-            CommandEvent::Stdout(bytes) | CommandEvent::Terminal(bytes) => {
-                write_all(std::io::stdout().lock(), &bytes)?
-            }
-            CommandEvent::Stderr(bytes) => write_all(std::io::stderr().lock(), &bytes)?,
-            CommandEvent::Ended {
-                code: ended,
-                status,
-            } => {
-                if ended < 0 {
-                    print_note(&format!("ended by {status}"));
-                }
-                // A shell's code for a signal whose number we are not told.
-                code = Some(u8::try_from(ended).unwrap_or(128));
-            }
+    /// Exit code of every failure of the command, if it has one of its own: what it runs must
+    /// not look like it.
+    pub fn failure_code(&self) -> Option<u8> {
+        match self {
+            Self::Exec(_) => Some(NOT_RUN),
+            Self::Create(_)
+            | Self::List(_)
+            | Self::Info(_)
+            | Self::Connect(_)
+            | Self::Cp(_)
+            | Self::Ls(_)
+            | Self::Rm(_)
+            | Self::Timeout(_)
+            | Self::Sleep(_)
+            | Self::Kill(_)
+            | Self::Logs(_)
+            | Self::Metrics(_) => None,
         }
     }
-    code.ok_or_else(|| CliError::failure("the command's end was not reported"))
 }
 
-fn write_all(mut target: impl std::io::Write, bytes: &[u8]) -> Result<(), CliError> {
-    target
-        .write_all(bytes)
-        .and_then(|()| target.flush())
-        .map_err(CliError::failure)
-}
-
-const LIST_HEADER: &[&str] = &[
-    "id",
-    "template",
-    "state",
-    "started",
-    "ends",
-    "reason",
-    "memory peak",
-    "cpu",
-];
-
-fn list_row(record: &SandboxRecord) -> Vec<String> {
-    let time = |time: Option<jiff::Timestamp>| {
-        time.map_or_else(
-            || "-".to_owned(),
-            |time| time.strftime("%Y-%m-%d %H:%M:%S").to_string(),
-        )
-    };
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    vec![
-        record.sandbox_id.clone(),
-        record.alias.clone(),
-        state(record.state).to_owned(),
-        time(record.started_at),
-        time(record.end_at),
-        or_dash(record.end_reason.clone()),
-        or_dash(record.usage.map(|usage| mebibytes(usage.memory_peak_bytes))),
-        or_dash(
-            record
-                .usage
-                .map(|usage| format!("{:.2} s", usage.cpu_seconds)),
-        ),
-    ]
-}
-
-fn info_rows(record: &SandboxRecord) -> Vec<Vec<String>> {
-    let mut rows: Vec<_> = LIST_HEADER
-        .iter()
-        .zip(list_row(record))
-        .map(|(name, value)| vec![(*name).to_owned(), value])
-        .collect();
-    let limits = format!(
-        "{} CPUs, {} MiB memory, {} MiB disk",
-        record.cpu_count, record.memory_mb, record.disk_size_mb
-    );
-    rows.push(vec!["limits".to_owned(), limits]);
-    for (key, value) in &record.metadata {
-        rows.push(vec![format!("metadata {key}"), value.clone()]);
-    }
-    rows
-}
-
-fn state(state: SandboxRecordState) -> &'static str {
-    match state {
-        SandboxRecordState::Starting => "starting",
-        SandboxRecordState::Running => "running",
-        SandboxRecordState::Paused => "paused",
-        SandboxRecordState::Stopping => "stopping",
-        SandboxRecordState::Stuck => "stuck",
-        SandboxRecordState::Ended => "ended",
-    }
-}
-
-fn mebibytes(bytes: u64) -> String {
-    format!("{} MiB", bytes.div_ceil(1024 * 1024))
+/// A moment for people. All are of the same zone, which headers name.
+fn moment(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M:%S").to_string()
 }

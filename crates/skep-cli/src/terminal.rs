@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use skep_client::TerminalSize;
 use tokio::io::unix::AsyncFd;
 
@@ -22,6 +22,10 @@ pub(crate) struct Raw<'a> {
     terminal: &'a Terminal,
     before: Termios,
 }
+
+/// Does not show what is typed. The terminal is as it was when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Hidden<'a>(#[expect(dead_code, reason = "its drop is its use")] Raw<'a>);
 
 impl Terminal {
     /// The terminal on standard input; `None` if that is something else.
@@ -64,6 +68,19 @@ impl Terminal {
             terminal: self,
             before,
         })
+    }
+
+    /// Hides what is typed, but for the ends of lines, until the result is dropped.
+    pub(crate) fn hide(&self) -> io::Result<Hidden<'_>> {
+        let before = tcgetattr(self.file.get_ref())?;
+        let mut hidden = before.clone();
+        hidden.local_modes.remove(LocalModes::ECHO);
+        hidden.local_modes.insert(LocalModes::ECHONL);
+        tcsetattr(self.file.get_ref(), OptionalActions::Now, &hidden)?;
+        Ok(Hidden(Raw {
+            terminal: self,
+            before,
+        }))
     }
 
     /// Bytes typed; empty when the terminal is gone.

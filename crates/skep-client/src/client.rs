@@ -1,10 +1,12 @@
 //! The connection to a server, and the calls of its REST API.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, redirect};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use skep_http::{http_client, is_localhost};
 use skep_wire::headers::{API_KEY, SANDBOX_ID, SANDBOX_PORT};
 
 use crate::error::{Cause, ClientError};
@@ -40,6 +42,23 @@ impl std::fmt::Debug for Client {
     }
 }
 
+/// Ways to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reached {
+    /// Through the proxy that the environment names for it, if it does.
+    AsConfigured,
+    Directly,
+}
+
+/// Returns true if a URL leads to this host's loopback. A proxy would look for it on its own.
+fn is_this_host(url: &Url) -> bool {
+    url.host_str().is_some_and(|host| {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let address = bare.parse::<IpAddr>();
+        is_localhost(host) || address.is_ok_and(|address| address.is_loopback())
+    })
+}
+
 /// Body of a refusal: `message` from our server, `detail` or plain text from interpreters.
 #[derive(Deserialize)]
 struct Refusal {
@@ -54,18 +73,34 @@ impl Client {
     ///
     /// [`Cause::Address`] if `url` is not one of HTTP, [`Cause::Setup`] if HTTP cannot be set up.
     pub fn new(url: &str, api_key: &str) -> Result<Self, ClientError> {
+        Self::reaching(url, api_key, Reached::AsConfigured)
+    }
+
+    /// The same for a server whose key no proxy may see, whatever the environment says. One on
+    /// loopback is always reached so.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::new`].
+    pub fn direct(url: &str, api_key: &str) -> Result<Self, ClientError> {
+        Self::reaching(url, api_key, Reached::Directly)
+    }
+
+    fn reaching(url: &str, api_key: &str, reached: Reached) -> Result<Self, ClientError> {
         let failed = |cause| ClientError::new("make a client", cause);
         let base = Url::parse(url)
             .ok()
             .filter(|base| base.has_host() && matches!(base.scheme(), "http" | "https"))
             .ok_or_else(|| failed(Cause::Address(url.to_owned())))?;
-        // One process-wide choice; an earlier one is as good.
-        drop(rustls::crypto::ring::default_provider().install_default());
-        let http = reqwest::Client::builder()
+        let mut http = http_client()
             .user_agent(concat!("skep/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
-            .build()
-            .map_err(|error| failed(Cause::Setup(error)))?;
+            // A key is for the server that was named, and not for whom that names in turn.
+            .redirect(redirect::Policy::none());
+        if reached == Reached::Directly || is_this_host(&base) {
+            http = http.no_proxy();
+        }
+        let http = http.build().map_err(|error| failed(Cause::Setup(error)))?;
         Ok(Self {
             http,
             base,
@@ -162,7 +197,7 @@ impl Client {
     ) -> RequestBuilder {
         let origin = match &self.sandbox_domain {
             Some(domain) => format!("{}://{port}-{id}.{domain}", self.base.scheme()),
-            None => self.base.origin().ascii_serialization(),
+            None => shared_origin(&self.base),
         };
         // An id that is not part of a host name makes a request that fails when it is sent.
         self.http
@@ -209,6 +244,16 @@ impl Client {
         operation: &str,
         url: &Url,
     ) -> Result<Vec<T>, ClientError> {
+        self.pages_until(operation, url, |_| false).await
+    }
+
+    /// Reads a list page by page, until what was read is enough.
+    pub(crate) async fn pages_until<T: DeserializeOwned>(
+        &self,
+        operation: &str,
+        url: &Url,
+        is_enough: impl Fn(&[T]) -> bool,
+    ) -> Result<Vec<T>, ClientError> {
         let mut all = Vec::new();
         let mut page = url.clone();
         loop {
@@ -220,7 +265,7 @@ impl Client {
                 .get("x-next-token")
                 .and_then(|token| token.to_str().ok().map(str::to_owned));
             all.extend(read::<Vec<T>>(operation, response).await?);
-            let Some(token) = next else {
+            let Some(token) = next.filter(|_| !is_enough(&all)) else {
                 return Ok(all);
             };
             page = url.clone();
@@ -268,8 +313,23 @@ fn reason(body: &str) -> Option<String> {
     }
 }
 
+/// The origin at which all sandboxes of a server are reached, told apart by headers.
+///
+/// A name `api.<domain>` is the API's alone. On this host the name for sandboxes is known without
+/// asking anybody; elsewhere it is what [`Client::with_sandbox_domain`] says.
+fn shared_origin(base: &Url) -> String {
+    let api = base.domain().and_then(|name| name.strip_prefix("api."));
+    let origin = base.origin().ascii_serialization();
+    match api.filter(|domain| domain.ends_with(".localhost")) {
+        Some(_) => origin.replacen("://api.", "://sandbox.", 1),
+        None => origin,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
     use super::*;
 
     #[test]
@@ -280,6 +340,61 @@ mod tests {
             url.as_str(),
             "http://127.0.0.1:3000/sandboxes/..%2Fkeys%3Fx=1"
         );
+    }
+
+    #[test]
+    fn sandboxes_have_a_name_of_their_own_beside_the_apis() {
+        for (server, sandboxes) in [
+            ("http://127.0.0.1:3000", "http://127.0.0.1:3000"),
+            (
+                "http://api.skep.localhost:3000/",
+                "http://sandbox.skep.localhost:3000",
+            ),
+            ("https://api.example.com", "https://api.example.com"),
+        ] {
+            let client = Client::new(server, "").unwrap();
+            assert_eq!(shared_origin(&client.base), sandboxes);
+        }
+    }
+
+    #[test]
+    fn this_host_is_reached_without_a_proxy() {
+        for (url, expected) in [
+            ("http://127.0.0.1:3000", true),
+            ("http://[::1]:3000", true),
+            ("https://api.skep.localhost:3000", true),
+            ("http://192.0.2.1", false),
+            ("https://skep.example", false),
+            ("http://localhost.example", false),
+        ] {
+            assert_eq!(is_this_host(&Url::parse(url).unwrap()), expected, "{url}");
+        }
+    }
+
+    /// The key is a header that HTTP clients do not know to be secret, so they show it to whomever
+    /// a redirect names.
+    #[tokio::test]
+    async fn a_redirect_is_not_followed() {
+        let bind = || tokio::net::TcpListener::bind("127.0.0.1:0");
+        let (server, other) = (bind().await.unwrap(), bind().await.unwrap());
+        let url = format!("http://{}", server.local_addr().unwrap());
+        let elsewhere = other.local_addr().unwrap();
+        let answering = async {
+            let (mut stream, _) = server.accept().await.unwrap();
+            let mut head = [0; 4096];
+            assert!(stream.read(&mut head).await.unwrap() > 0);
+            let answer = format!(
+                "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://{elsewhere}/\r\n\
+                 content-length: 0\r\n\r\n"
+            );
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream
+        };
+        let client = Client::new(&url, "e2b_secret").unwrap();
+        let (asked, _stream) = tokio::join!(client.health(), answering);
+        assert_eq!(asked.unwrap_err().status(), Some(307));
+        let followed = tokio::time::timeout(Duration::ZERO, other.accept()).await;
+        assert!(followed.is_err(), "nobody came");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use reqwest::{Method, Response};
 use serde::Serialize;
 use serde_json::json;
@@ -28,6 +30,16 @@ pub struct Command {
     user: Option<String>,
     cwd: Option<String>,
     env: BTreeMap<String, String>,
+    takes_input: bool,
+}
+
+/// Signals that the agent passes on to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandSignal {
+    /// Asks it to end.
+    Terminate,
+    /// Ends it.
+    Kill,
 }
 
 impl Command {
@@ -39,6 +51,7 @@ impl Command {
             user: None,
             cwd: None,
             env: BTreeMap::new(),
+            takes_input: false,
         }
     }
 
@@ -72,6 +85,14 @@ impl Command {
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Keeps its standard input open for [`Commands::send_input`], until
+    /// [`Commands::close_input`]. Without it there is nothing to read.
+    #[must_use]
+    pub fn with_input(mut self) -> Self {
+        self.takes_input = true;
         self
     }
 
@@ -173,6 +194,47 @@ impl Commands {
         )
         .await
     }
+
+    /// Sends a process a signal.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; not found if the process has ended already.
+    pub async fn signal(&self, pid: u32, signal: CommandSignal) -> Result<(), ClientError> {
+        let signal = match signal {
+            CommandSignal::Terminate => "SIGNAL_SIGTERM",
+            CommandSignal::Kill => "SIGNAL_SIGKILL",
+        };
+        let body = json!({ "process": { "pid": pid }, "signal": signal });
+        let operation = format!("send a signal to process {pid}");
+        call(&self.port, &operation, "SendSignal", &body).await
+    }
+
+    /// Writes to the standard input of a process that was started [with input](Command::with_input).
+    /// Returns when the process, or the pipe before it, has taken all of it.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; not found if the process has ended.
+    pub async fn send_input(&self, pid: u32, input: &[u8]) -> Result<(), ClientError> {
+        let body = json!({
+            "process": { "pid": pid },
+            "input": { "stdin": STANDARD.encode(input) },
+        });
+        let operation = format!("write to process {pid}");
+        call_without_limit(&self.port, &operation, "SendInput", &body).await
+    }
+
+    /// Ends the standard input of a process.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; not found if the process has ended.
+    pub async fn close_input(&self, pid: u32) -> Result<(), ClientError> {
+        let body = json!({ "process": { "pid": pid } });
+        let operation = format!("end the input of process {pid}");
+        call(&self.port, &operation, "CloseStdin", &body).await
+    }
 }
 
 /// Starts a command, in a terminal if there is a size for one.
@@ -188,7 +250,7 @@ pub(crate) async fn start(
             envs: &command.env,
             cwd: command.cwd.as_deref(),
         },
-        stdin: false,
+        stdin: command.takes_input,
         pty: size.map(|size| Pty { size }),
     };
     let operation = format!("run `{}`", command.program);
@@ -208,6 +270,17 @@ pub(crate) async fn call(
     port.call_silent(operation, (Method::POST, &path), Some(body))
         .await
         .map(drop)
+}
+
+/// Makes a call of the agent's process service whose answer may take as long as a process does.
+async fn call_without_limit(
+    port: &Port,
+    operation: &str,
+    method: &str,
+    body: &serde_json::Value,
+) -> Result<(), ClientError> {
+    let request = port.request(Method::POST, &path(method)).await?;
+    port.send(operation, request.json(body)).await.map(drop)
 }
 
 /// Makes a call of the agent's process service that is answered by a stream.

@@ -117,6 +117,11 @@ impl ClientError {
         self.status() == Some(404)
     }
 
+    /// Returns true if the thing is not in a state for what was asked.
+    pub fn is_conflict(&self) -> bool {
+        self.status() == Some(409)
+    }
+
     /// Returns true if there was no answer, so that the call may be repeated.
     pub fn is_unreachable(&self) -> bool {
         matches!(*self.cause, Cause::Unreachable { .. })

@@ -115,6 +115,7 @@ impl Execution {
                 AnswerLine::Receipt { usage, .. } => output.usage = usage,
                 AnswerLine::NumberOfExecutions { .. }
                 | AnswerLine::Output { .. }
+                | AnswerLine::InputRequest { .. }
                 | AnswerLine::ContextRestarted { .. }
                 | AnswerLine::OutputLost { .. }
                 | AnswerLine::Keepalive

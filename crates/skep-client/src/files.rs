@@ -127,6 +127,14 @@ impl Files {
         })
     }
 
+    pub(crate) fn port(&self) -> &Port {
+        &self.port
+    }
+
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
     async fn get(&self, operation: &str, path: &str) -> Result<Response, ClientError> {
         let request = self.port.request(Method::GET, &self.target(path)).await?;
         self.port.send(operation, request).await

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
+use serde::de::DeserializeOwned;
 use skep_wire::interpreter::{
-    Context, ContextOptions, ContextRequest, ExecuteOptions, ExecuteRequest, Usage,
+    CodeAtCursor, CompletenessAnswer, Completions, Context, ContextOptions, ContextRequest,
+    ExecuteOptions, ExecuteRequest, InputReply, Inspection, KernelInfo, Usage,
 };
 
 use crate::error::ClientError;
@@ -105,7 +107,7 @@ impl<'a> Interpreter<'a> {
 /// Contexts of the interpreter of one sandbox: sessions with variables of their own.
 #[derive(Debug, Clone)]
 pub struct Contexts {
-    port: Port,
+    pub(crate) port: Port,
 }
 
 impl Contexts {
@@ -181,6 +183,80 @@ impl Contexts {
             .map(drop)
     }
 
+    /// The texts that could stand at the cursor of `code`: after so many characters of it. Only
+    /// Skep has this, and the three below.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; refused with 409 while the context runs code.
+    pub async fn complete(
+        &self,
+        id: &str,
+        code: &str,
+        cursor: u64,
+    ) -> Result<Completions, ClientError> {
+        self.ask(id, "complete", &at_cursor(code, cursor, false))
+            .await
+    }
+
+    /// The documentation of the name at the cursor of `code`, with its source if that is wanted.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; refused with 409 while the context runs code.
+    pub async fn inspect(
+        &self,
+        id: &str,
+        code: &str,
+        cursor: u64,
+        with_source: bool,
+    ) -> Result<Inspection, ClientError> {
+        self.ask(id, "inspect", &at_cursor(code, cursor, with_source))
+            .await
+    }
+
+    /// State of `code` at a prompt: it can be run, or needs another line.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; refused with 409 while the context runs code.
+    pub async fn is_complete(
+        &self,
+        id: &str,
+        code: &str,
+    ) -> Result<CompletenessAnswer, ClientError> {
+        let body = CodeAtCursor {
+            code: code.to_owned(),
+            ..CodeAtCursor::default()
+        };
+        self.ask(id, "is_complete", &body).await
+    }
+
+    /// The language of a context, and the kernel that runs it.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; refused with 409 while the context runs code.
+    pub async fn info(&self, id: &str) -> Result<KernelInfo, ClientError> {
+        let path = format!("/contexts/{}/info", segment(id));
+        let operation = format!("ask for the kernel of context `{id}`");
+        self.port.call(&operation, (Method::GET, &path), None).await
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        id: &str,
+        question: &str,
+        body: &CodeAtCursor,
+    ) -> Result<T, ClientError> {
+        let path = format!("/contexts/{}/{question}", segment(id));
+        let body = serde_json::to_value(body).expect("strings and numbers serialise");
+        let operation = format!("ask context `{id}` about code");
+        self.port
+            .call(&operation, (Method::POST, &path), Some(&body))
+            .await
+    }
+
     /// The history of a context until now, as the text of a notebook. Only Skep has it.
     ///
     /// # Errors
@@ -194,6 +270,14 @@ impl Contexts {
             .call_silent(&operation, (Method::GET, &path), None)
             .await?;
         self.port.bytes(&operation, response).await
+    }
+}
+
+fn at_cursor(code: &str, cursor: u64, source: bool) -> CodeAtCursor {
+    CodeAtCursor {
+        code: code.to_owned(),
+        cursor: Some(cursor),
+        source,
     }
 }
 
@@ -233,6 +317,25 @@ impl Executions {
         self.port.call(&operation, (Method::GET, &path), None).await
     }
 
+    /// Answers an execution that asks for input: with a line, without its end, or with `None` for
+    /// the end of input.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; refused with 409 if it does not ask, not found if it has ended.
+    pub async fn input(&self, id: &str, value: Option<String>) -> Result<(), ClientError> {
+        let path = format!("/executions/{}/input", segment(id));
+        let body = serde_json::to_value(InputReply { value }).expect("a string serialises");
+        self.port
+            .call_silent(
+                &format!("answer execution `{id}`"),
+                (Method::POST, &path),
+                Some(&body),
+            )
+            .await
+            .map(drop)
+    }
+
     /// Interrupts an execution, as Ctrl-C would. Its stream says how it ended.
     ///
     /// # Errors
@@ -252,6 +355,6 @@ impl Executions {
 }
 
 /// An ID as one segment of a path, which it cannot leave.
-fn segment(id: &str) -> String {
+pub(crate) fn segment(id: &str) -> String {
     utf8_percent_encode(id, NON_ALPHANUMERIC).to_string()
 }

@@ -41,6 +41,8 @@ mod client;
 mod command_stream;
 mod commands;
 mod connect;
+mod copies;
+mod directories;
 mod error;
 mod execution;
 mod files;
@@ -50,11 +52,13 @@ mod port;
 mod sandbox;
 mod sandboxes;
 mod server;
+mod sleep;
 mod terminals;
 
 pub use client::Client;
 pub use command_stream::{CommandEvent, CommandOutput, CommandStream};
-pub use commands::{Command, Commands};
+pub use commands::{Command, CommandSignal, Commands};
+pub use directories::{Entry, EntryKind};
 pub use error::{Cause, ClientError, Origin};
 pub use execution::{Execution, ExecutionOutput};
 pub use files::{FileStream, Files};
@@ -64,12 +68,15 @@ pub use port::Port;
 pub use sandbox::{LogQuery, Sandbox};
 pub use sandboxes::Sandboxes;
 pub use server::{ServerCommand, ServerError, ServerProcess};
+pub use skep_http::is_localhost;
 pub use skep_wire::interpreter::{
-    AnswerLine, Context, ContextOptions, ExecuteOptions, LimitOptions, OutputForm, RaisedError,
-    ResultLine, Usage,
+    AnswerLine, Completeness, CompletenessAnswer, Completions, Context, ContextOptions,
+    ExecuteOptions, Inspection, KernelInfo, LimitOptions, OutputForm, RaisedError, ResultLine,
+    Usage,
 };
 pub use skep_wire::rest::{
-    ApiKey, CreatedApiKey, ListedSandbox, LogEntry, LogLevel, Metric, NewSandbox, SandboxDetail,
-    SandboxOptions, SandboxRecord, SandboxRecordState, SandboxState, SandboxUsage,
+    ApiKey, CreatedApiKey, ForkedSandbox, ListedSandbox, LogEntry, LogLevel, Metric, NewSandbox,
+    SandboxDetail, SandboxOptions, SandboxRecord, SandboxRecordState, SandboxState, SandboxUsage,
+    Snapshot,
 };
 pub use terminals::{TerminalSize, Terminals};

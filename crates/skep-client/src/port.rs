@@ -87,6 +87,20 @@ impl Port {
             .map_err(|error| error.of_sandbox(self.origin(), &self.sandbox.id))
     }
 
+    /// Makes a call that was built already, with the time limit of calls, and reads the answer as
+    /// JSON.
+    pub(crate) async fn call_built<T: DeserializeOwned>(
+        &self,
+        operation: &str,
+        request: RequestBuilder,
+    ) -> Result<T, ClientError> {
+        let request = request.timeout(self.sandbox.client.call_timeout());
+        let response = self.send(operation, request).await?;
+        read(&self.full(operation), response)
+            .await
+            .map_err(|error| error.of_sandbox(self.origin(), &self.sandbox.id))
+    }
+
     /// Reads the rest of an answer.
     pub(crate) async fn bytes(
         &self,

@@ -222,7 +222,7 @@ impl Sandbox {
         Port::new(self, number)
     }
 
-    fn url(&self, rest: &[&str]) -> reqwest::Url {
+    pub(crate) fn url(&self, rest: &[&str]) -> reqwest::Url {
         let path = [&["sandboxes", self.id.as_str()], rest].concat();
         self.client.url(&path)
     }

@@ -18,7 +18,8 @@ impl<'a> Sandboxes<'a> {
         Self { client }
     }
 
-    /// Creates a sandbox, and returns when its agent can be reached.
+    /// Creates a sandbox, and returns when its agent can be reached. It demands its token unless
+    /// `new` says otherwise.
     ///
     /// # Cancel safety
     ///
@@ -30,7 +31,11 @@ impl<'a> Sandboxes<'a> {
     pub async fn create(&self, new: &NewSandbox) -> Result<Sandbox, ClientError> {
         let operation = format!("create a sandbox of template `{}`", new.template_id);
         let url = self.client.url(&["sandboxes"]);
-        let request = self.client.request(Method::POST, url).json(new);
+        let new = NewSandbox {
+            secure: new.secure.or(Some(true)),
+            ..new.clone()
+        };
+        let request = self.client.request(Method::POST, url).json(&new);
         let created: rest::Sandbox = self.client.call(&operation, request).await?;
         Ok(Sandbox::named(self.client, &created.sandbox_id)
             .with_access_token(created.envd_access_token.as_deref()))
@@ -64,9 +69,47 @@ impl<'a> Sandboxes<'a> {
     ///
     /// [`ClientError`]
     pub async fn records(&self, all: bool) -> Result<Vec<SandboxRecord>, ClientError> {
+        let url = self.records_url(all);
+        self.client.pages("list sandboxes", &url).await
+    }
+
+    /// As [`Sandboxes::records`], but at most so many, the newest first.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]
+    pub async fn newest_records(
+        &self,
+        all: bool,
+        most: usize,
+    ) -> Result<Vec<SandboxRecord>, ClientError> {
+        let url = self.records_url(all);
+        let is_enough = |records: &[SandboxRecord]| records.len() >= most;
+        let pages = self.client.pages_until("list sandboxes", &url, is_enough);
+        let mut records = pages.await?;
+        records.truncate(most);
+        Ok(records)
+    }
+
+    /// The newest record that is meant, of sandboxes that run or have ended.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]
+    pub async fn find_record(
+        &self,
+        is_meant: impl Fn(&SandboxRecord) -> bool,
+    ) -> Result<Option<SandboxRecord>, ClientError> {
+        let url = self.records_url(true);
+        let is_enough = |records: &[SandboxRecord]| records.iter().any(&is_meant);
+        let pages = self.client.pages_until("list sandboxes", &url, is_enough);
+        Ok(pages.await?.into_iter().find(|record| is_meant(record)))
+    }
+
+    fn records_url(&self, all: bool) -> reqwest::Url {
         let mut url = self.client.url(&["skep", "sandboxes"]);
         url.query_pairs_mut()
             .append_pair("all", if all { "true" } else { "false" });
-        self.client.pages("list sandboxes", &url).await
+        url
     }
 }

@@ -19,6 +19,8 @@ pub const SKEP_CONFIG: &str = "SKEP_CONFIG";
 pub const SKEP_LOG: &str = "SKEP_LOG";
 /// URL of the server that the client commands talk to.
 pub const SKEP_SERVER: &str = "SKEP_SERVER";
+/// URL of the API that the SDKs are told; the client commands read the same one.
+pub const E2B_API_URL: &str = "E2B_API_URL";
 /// The key of the client commands; the SDKs read the same one.
 pub const E2B_API_KEY: &str = "E2B_API_KEY";
 
@@ -38,6 +40,11 @@ pub const ALL: &[EnvVar] = &[
         name: SKEP_SERVER,
         key: "",
         help: "URL of the server that `skep sandbox`, `skep key` and the other client commands talk to",
+    },
+    EnvVar {
+        name: E2B_API_URL,
+        key: "",
+        help: "URL of the server if `SKEP_SERVER` names none, as the SDKs read it",
     },
     EnvVar {
         name: E2B_API_KEY,
@@ -195,6 +202,36 @@ pub const ALL: &[EnvVar] = &[
         help: "templates, with commas between, that are made ready when the server starts, if they are built",
     },
     EnvVar {
+        name: "SKEP_MAX_PAUSED",
+        key: "limits.paused",
+        help: "paused sandboxes of a team that do not count among those that it runs; by default as many as it may run",
+    },
+    EnvVar {
+        name: "SKEP_MAX_SNAPSHOTS",
+        key: "limits.snapshots",
+        help: "snapshots that a team keeps at most",
+    },
+    EnvVar {
+        name: "SKEP_MAX_SNAPSHOT_GIB",
+        key: "limits.snapshot_gib",
+        help: "space that the snapshots of a team take at most, in GiB",
+    },
+    EnvVar {
+        name: "SKEP_SNAPSHOT_DAYS",
+        key: "records.snapshot_days",
+        help: "days for which a snapshot is kept; 0 is until somebody deletes it",
+    },
+    EnvVar {
+        name: "SKEP_PAUSE_CHECKPOINT_AFTER",
+        key: "pause.checkpoint_after",
+        help: "seconds after which a paused sandbox is written to the disk and needs no memory any more, where the host can",
+    },
+    EnvVar {
+        name: "SKEP_PAUSE_COMPRESS_AFTER",
+        key: "pause.compress_after",
+        help: "seconds after which the memory of a paused sandbox that is on the disk is compressed; 0 is never",
+    },
+    EnvVar {
         name: "SKEP_RECORD_DAYS",
         key: "records.days",
         help: "days for which an ended sandbox is remembered",
@@ -218,6 +255,11 @@ pub const ALL: &[EnvVar] = &[
         name: "SKEP_CONTEXTS_WITHOUT_TOKEN",
         key: "security.contexts_without_token",
         help: "`true` lets callers without a token make contexts, which JavaScript's interpreter SDK before 2.3 needs",
+    },
+    EnvVar {
+        name: "SKEP_REQUIRE_TOKENS",
+        key: "security.require_tokens",
+        help: "`true` demands the token of every sandbox, `false` lets SDKs 1.x that did not ask for `secure` do without; by default it depends on where the server listens",
     },
     EnvVar {
         name: "OTEL_EXPORTER_OTLP_ENDPOINT",

@@ -2,12 +2,13 @@
 //!
 //! It knows nothing of the parts that it configures: the binary makes their settings of it.
 
+mod admission;
 mod config;
 pub mod env_vars;
+mod load;
 mod trace_headers;
 
-pub use config::{
-    Admission, Config, ConfigError, DEFAULT_PATH, Limits, Network, Pool, Records, Security, Server,
-    Tls, Traces,
-};
+pub use admission::Admission;
+pub use config::{Config, Limits, Network, Pool, Records, Security, Server, Tls, Traces};
+pub use load::{ConfigError, DEFAULT_PATH};
 pub use trace_headers::TraceHeaders;

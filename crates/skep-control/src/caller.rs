@@ -1,6 +1,8 @@
 //! Authentication of callers by their keys.
 
 use skep_store::{Keys, Standing, StoreError, Team};
+use skep_telemetry::Chain;
+use skep_types::TeamId;
 
 use crate::control::now;
 use crate::{ApiKey, Control, TeamLimits};
@@ -87,6 +89,18 @@ impl Control {
     pub async fn trusted_caller(&self) -> Result<Caller, AuthError> {
         let team = self.default_team().await?;
         self.caller(team)
+    }
+
+    /// The team that owns a sandbox, as a caller; `None` if it may do nothing at all, or cannot be
+    /// read now.
+    pub(crate) async fn owner(&self, team: &TeamId) -> Option<Caller> {
+        match self.inner.store.teams().find(team.clone()).await {
+            Ok(team) => self.caller(team?).ok(),
+            Err(error) => {
+                tracing::error!(error = %Chain(&error), "the owner of a sandbox cannot be read");
+                None
+            }
+        }
     }
 
     fn caller(&self, team: Team) -> Result<Caller, AuthError> {

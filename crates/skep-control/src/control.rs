@@ -5,12 +5,12 @@ use std::sync::Arc;
 use jiff::{Timestamp, Unit};
 use skep_store::{Standing, Store, StoreError, Team};
 use skep_telemetry::Tasks;
-use skep_types::{NodeId, Phase, SandboxStatus, TeamId};
+use skep_types::{Phase, SandboxStatus, TeamId};
 
 use crate::idempotency::Claims;
-use crate::quota::Quota;
+use crate::quota::{Full, Quota};
 use crate::registry::{Entry, Registry};
-use crate::{Nodes, TeamLimits, Templates};
+use crate::{Living, Nodes, TeamLimits, Templates};
 
 /// The control plane: authorizes callers and runs their requests. Cheap to clone; clones are the
 /// same.
@@ -30,8 +30,8 @@ pub struct Parts {
     pub templates: Arc<dyn Templates>,
     /// Limits of teams without limits of their own.
     pub limits: TeamLimits,
-    /// The node whose sandboxes this server looks after.
-    pub node: NodeId,
+    /// The sandboxes that should live, which the hosts have adopted as far as they could.
+    pub living: Living,
 }
 
 #[derive(Debug)]
@@ -42,6 +42,10 @@ pub(crate) struct Inner {
     pub(crate) limits: TeamLimits,
     pub(crate) registry: Registry,
     pub(crate) quota: Quota,
+    /// Sandboxes that are paused and not counted among those that run.
+    paused: Quota,
+    /// Snapshots that are being taken.
+    pub(crate) snapshots: Quota,
     pub(crate) claims: Claims,
     pub(crate) tasks: Tasks,
 }
@@ -62,16 +66,18 @@ impl Control {
                 limits: parts.limits,
                 registry: Registry::default(),
                 quota: Quota::default(),
+                paused: Quota::default(),
+                snapshots: Quota::default(),
                 claims: Claims::default(),
                 tasks: Tasks::default(),
             }),
         };
         control.default_team().await?;
-        let sandboxes = control.inner.store.sandboxes();
-        for record in sandboxes.living(parts.node).await? {
-            let status = control.inner.nodes.status(&record.order.id).await;
+        for order in parts.living.into_orders() {
+            let status = control.inner.nodes.status(&order.id).await;
             if status.is_some() {
-                let entry = Entry::new(record.order, None);
+                let most_paused = control.most_paused(&order.team).await;
+                let entry = Entry::new(order, None, most_paused);
                 let entry = control.inner.registry.insert(entry);
                 control.published(&entry).await;
             }
@@ -107,6 +113,13 @@ impl Control {
         }
     }
 
+    /// Number of paused sandboxes of a team that do not count.
+    async fn most_paused(&self, team: &TeamId) -> u32 {
+        let owner = self.owner(team).await;
+        let limits = owner.map_or(self.inner.limits, |owner| owner.limits);
+        limits.most_paused()
+    }
+
     /// The database, for whoever needs it beside control.
     pub fn store(&self) -> &Store {
         &self.inner.store
@@ -138,14 +151,22 @@ impl Control {
     /// Counts a sandbox for its team as its phase says. It is done here and not where a pause is
     /// asked for, because a pause and a resume also happen when their caller has gone away.
     fn count(&self, entry: &Entry, phase: Phase) {
+        let team = &entry.order.team;
         match phase {
-            Phase::Paused => entry.set_quota(None),
+            // It holds memory or disk of the host as long as it is there, so one more than the team
+            // may have goes on counting as if it ran.
+            Phase::Paused if entry.is_asleep() => {}
+            Phase::Paused => match self.inner.paused.take(team, entry.most_paused) {
+                Ok(place) => entry.fall_asleep(place),
+                Err(Full) if entry.is_counted() => {}
+                Err(Full) => entry.set_quota(self.inner.quota.take_anyway(team)),
+            },
             // A resume takes its part of the quota before it begins.
             Phase::Starting | Phase::Pausing | Phase::Resuming | Phase::Gone => {}
             Phase::Running | Phase::Snapshotting | Phase::Stopping | Phase::Stuck => {
                 if !entry.is_counted() {
-                    let quota = self.inner.quota.take_anyway(&entry.order.team);
-                    entry.set_quota(Some(quota));
+                    let quota = self.inner.quota.take_anyway(team);
+                    entry.set_quota(quota);
                 }
             }
         }

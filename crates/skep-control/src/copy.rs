@@ -1,17 +1,17 @@
-//! Copies of sandboxes: forks, and checkpoints that are kept.
+//! Copies of running sandboxes.
 
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use skep_store::{CheckpointRecord, Order, StoreError};
+use skep_store::Order;
 use skep_types::{
-    AccessToken, Checkpoint, CheckpointId, ImageKind, Redacted, SandboxId, SandboxSpec, Secrets,
-    TemplateImage, TemplateReference, TenantId,
+    AccessToken, Checkpoint, ImageKind, Phase, Redacted, SandboxId, SandboxSpec, Secrets,
+    TemplateImage, TenantId,
 };
 
 use crate::control::now;
-use crate::pause::refused;
-use crate::{Caller, ChangeError, Control, CreateError, Lifetime, ResolveError};
+use crate::pause::conflict;
+use crate::{Caller, Control, CreateError, Lifetime, SnapshotError};
 
 /// A request for copies of a running sandbox.
 #[derive(Debug, Clone, Copy)]
@@ -20,23 +20,6 @@ pub struct ForkRequest {
     pub count: usize,
     /// Time to live of each, counted from the moment it is ready.
     pub lifetime: Lifetime,
-}
-
-/// Failure to take a checkpoint, or to make copies. The sandbox goes on.
-#[derive(Debug, thiserror::Error)]
-pub enum SnapshotError {
-    /// The sandbox cannot be copied.
-    #[error(transparent)]
-    Change(#[from] ChangeError),
-    /// Its template is no longer to be had.
-    #[error(transparent)]
-    Template(#[from] ResolveError),
-    /// The checkpoint could not be written to the database, and was deleted.
-    #[error("cannot record the checkpoint")]
-    Record(#[from] StoreError),
-    /// The task that made it died. It has been logged.
-    #[error("copying broke off")]
-    BrokeOff,
 }
 
 impl Control {
@@ -58,8 +41,13 @@ impl Control {
     ) -> Result<Vec<Result<Arc<Order>, CreateError>>, SnapshotError> {
         let (control, caller, id) = (self.clone(), caller.clone(), id.clone());
         let forking = self.detached("fork sandbox", async move {
-            let (source, checkpoint) = control.take_checkpoint(&caller, &id).await?;
-            let template = control.template_of(&caller, &source).await;
+            let (_, status) = control.changeable_entry(&caller, &id).await?;
+            if status.phase == Phase::Paused {
+                return Err(conflict(&id, status.phase).into());
+            }
+            let taken = control.take_checkpoint(&caller, &id, ImageKind::Memory);
+            let (source, checkpoint) = taken.await?;
+            let template = control.base_of(&caller, &source.base).await;
             let copies = match &template {
                 Ok(template) => {
                     let copy = |_| control.copy(&caller, &source, template, &checkpoint, request);
@@ -78,107 +66,6 @@ impl Control {
             copies
         });
         forking.await.unwrap_or(Err(SnapshotError::BrokeOff))
-    }
-
-    /// Takes a checkpoint of a running sandbox of the caller's team and keeps it.
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped call changes nothing: the checkpoint is taken and kept, or there is none.
-    ///
-    /// # Errors
-    ///
-    /// [`SnapshotError`]; there is no checkpoint.
-    pub async fn snapshot(
-        &self,
-        caller: &Caller,
-        id: &SandboxId,
-    ) -> Result<CheckpointRecord, SnapshotError> {
-        let (control, caller, id) = (self.clone(), caller.clone(), id.clone());
-        let taking = self.detached("snapshot sandbox", async move {
-            let (source, checkpoint) = control.take_checkpoint(&caller, &id).await?;
-            let record = CheckpointRecord {
-                id: CheckpointId::random(),
-                team: source.team.clone(),
-                sandbox: source.id.clone(),
-                template: source.template.clone(),
-                template_name: source.template_name.clone(),
-                node: source.node.clone(),
-                checkpoint,
-                created_at: now(),
-            };
-            let inserting = control.inner.store.checkpoints().insert(record.clone());
-            if let Err(error) = inserting.recorded().await {
-                let CheckpointRecord {
-                    node, checkpoint, ..
-                } = record;
-                control
-                    .inner
-                    .nodes
-                    .forget_checkpoint(node, checkpoint)
-                    .await;
-                return Err(error.into());
-            }
-            Ok(record)
-        });
-        taking.await.unwrap_or(Err(SnapshotError::BrokeOff))
-    }
-
-    /// The checkpoints that the caller's team keeps, the newest first.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError`].
-    pub async fn snapshots(&self, caller: &Caller) -> Result<Vec<CheckpointRecord>, StoreError> {
-        let team = caller.team.id.clone();
-        self.inner.store.checkpoints().list(team).await
-    }
-
-    /// Forgets a checkpoint of the caller's team; says whether there was one.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError`].
-    pub async fn forget_snapshot(
-        &self,
-        caller: &Caller,
-        id: CheckpointId,
-    ) -> Result<bool, StoreError> {
-        let team = caller.team.id.clone();
-        let removing = self.inner.store.checkpoints().remove(team, id);
-        let Some(removed) = removing.recorded().await? else {
-            return Ok(false);
-        };
-        let forgetting = self
-            .inner
-            .nodes
-            .forget_checkpoint(removed.node, removed.checkpoint);
-        forgetting.await;
-        Ok(true)
-    }
-
-    async fn take_checkpoint(
-        &self,
-        caller: &Caller,
-        id: &SandboxId,
-    ) -> Result<(Arc<Order>, Checkpoint), ChangeError> {
-        let (entry, _) = self.changeable_entry(caller, id).await?;
-        let taking = self.inner.nodes.snapshot(id.clone(), ImageKind::Memory);
-        let checkpoint = taking.await.map_err(|error| refused(id, error))?;
-        Ok((Arc::clone(&entry.order), checkpoint))
-    }
-
-    async fn template_of(
-        &self,
-        caller: &Caller,
-        source: &Order,
-    ) -> Result<TemplateImage, ResolveError> {
-        let reference = TemplateReference {
-            namespace: None,
-            identifier: source.template.to_string(),
-            tag: None,
-        };
-        self.inner.templates.resolve(&reference, &caller.team).await
     }
 
     async fn copy(
@@ -207,12 +94,17 @@ impl Control {
             env: Redacted::default(),
             secrets: Secrets::default(),
             access_token: order.access_token.clone(),
+            // Whatever its source is: clients that make copies know tokens.
+            is_open: false,
             egress: order.egress(),
             mounts: Vec::new(),
             checkpoint: Some(checkpoint.clone()),
             lifetime: order.lifetime,
+            on_timeout: order.on_timeout,
+            auto_resume: order.auto_resume,
         };
-        let started = self.start(order, spec, None, quota).await;
+        let share = (quota, caller.limits.most_paused());
+        let started = self.start(order, spec, None, share).await;
         drop(admitted);
         started
     }

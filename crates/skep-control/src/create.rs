@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skep_store::{Order, StoreError};
+use skep_store::{CheckpointRecord, Order, StoreError};
 use skep_telemetry::{Chain, trace};
 use skep_types::{
-    AccessToken, Egress, EndReason, Ending, HostResource, Placement, Redacted, SandboxKind,
-    SandboxSpec, Secrets, TemplateImage, TemplateReference, TenantId, Usage,
+    AccessToken, Capability, CheckpointId, Egress, EndReason, Ending, HostResource, ImageKind,
+    OnTimeout, Placement, Redacted, SandboxId, SandboxKind, SandboxSpec, Secrets, TemplateImage,
+    TemplateReference, TenantId, Unsupported, Usage,
 };
 use tokio::sync::oneshot;
 use tracing::field::{Empty, display};
@@ -33,6 +34,12 @@ pub struct CreateRequest {
     pub template: TemplateReference,
     /// Time to live, counted from the moment it is ready.
     pub lifetime: Lifetime,
+    /// True if callers of the sandbox need not show its token.
+    pub is_open: bool,
+    /// Fate at the end of that time.
+    pub on_timeout: OnTimeout,
+    /// True if requests to it are to resume it when it is paused.
+    pub auto_resume: bool,
     /// Choice of internet access; `None` if the caller said nothing, which is yes.
     pub internet: Option<bool>,
     /// Key-value pairs of the caller.
@@ -43,6 +50,13 @@ pub struct CreateRequest {
     pub secrets: Secrets,
     /// Key and digest that identify the same request when it comes again.
     pub idempotency: Option<(IdempotencyKey, RequestDigest)>,
+}
+
+/// Meaning of a reference.
+struct Resolved {
+    template: TemplateImage,
+    /// The snapshot that the sandbox is made of, which stands on the template.
+    snapshot: Option<CheckpointRecord>,
 }
 
 /// Failure to create a sandbox. Nothing of it is left.
@@ -57,6 +71,9 @@ pub enum CreateError {
     /// The team has as many sandboxes as it may.
     #[error(transparent)]
     QuotaReached(#[from] QuotaReached),
+    /// No host can do what it is to do when its time is over.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
     /// The host did not bring it up.
     #[error("cannot start the sandbox")]
     Node(#[from] NodeCreateError),
@@ -147,17 +164,18 @@ impl Control {
                 Attempt::Repeated(order) => return Ok(Arc::new(order)),
             },
         };
-        let resolving = self
-            .inner
-            .templates
-            .resolve(&request.template, &caller.team);
-        let template = trace::step(debug_span!("resolve template"), resolving).await?;
+        let resolving = self.resolve(caller, &request.template);
+        let resolved = trace::step(debug_span!("resolve template"), resolving).await?;
+        let Resolved { template, snapshot } = resolved;
         // What could not be written down would be lost with the server.
         if !self.inner.store.is_writable() {
             return Err(NodeCreateError::NoRoom(HostResource::Disk).into());
         }
         let quota = self.reserve(caller).await?;
-        let order = self.order(caller, &request, &template).await;
+        let order = self
+            .order(caller, &request, &template, snapshot.as_ref())
+            .await;
+        self.check_fate(&order).await?;
         // Refused before anything is recorded or made: the quota is given back and the idempotency
         // key is free, by being dropped.
         let admitting = self.inner.nodes.admit(&order.id, order.resources);
@@ -171,14 +189,66 @@ impl Control {
             env: request.env,
             secrets: request.secrets,
             access_token: order.access_token.clone(),
+            is_open: request.is_open,
             egress: order.egress(),
             mounts: Vec::new(),
-            checkpoint: None,
+            checkpoint: snapshot.as_ref().map(|made_of| made_of.checkpoint.clone()),
             lifetime: order.lifetime,
+            on_timeout: order.on_timeout,
+            auto_resume: order.auto_resume,
         };
-        let created = self.start(order, spec, claim, quota).instrument(span).await;
+        let share = (quota, caller.limits.most_paused());
+        let created = self.start(order, spec, claim, share).instrument(span).await;
         drop(admitted);
+        if let (Ok(order), Some(made_of)) = (&created, snapshot) {
+            self.note_position(order.id.clone(), made_of.id).await;
+        }
         created
+    }
+
+    /// Notes where the history of a sandbox begins. Without it the sandbox works all the same.
+    async fn note_position(&self, id: SandboxId, checkpoint: CheckpointId) {
+        let noting = self.inner.store.checkpoints().set_position(id, checkpoint);
+        if let Err(error) = noting.recorded().await {
+            tracing::warn!(error = %Chain(&error), "the history of a sandbox lacks its beginning");
+        }
+    }
+
+    /// Finds what a reference means: a snapshot of the team, which goes before a template of the
+    /// same name, or a template.
+    async fn resolve(
+        &self,
+        caller: &Caller,
+        reference: &TemplateReference,
+    ) -> Result<Resolved, CreateError> {
+        let Some(snapshot) = self.find_snapshot(reference, &caller.team).await? else {
+            let resolving = self.inner.templates.resolve(reference, &caller.team);
+            return Ok(Resolved {
+                template: resolving.await?,
+                snapshot: None,
+            });
+        };
+        let base = self.base_of(caller, &snapshot.template_name).await?;
+        Ok(Resolved {
+            template: TemplateImage {
+                resources: snapshot.resources,
+                ..base
+            },
+            snapshot: Some(snapshot),
+        })
+    }
+
+    /// Checks that the host of a new sandbox can do what it is to do when its time is over: nobody
+    /// is told so then.
+    async fn check_fate(&self, order: &Order) -> Result<(), Unsupported> {
+        let OnTimeout::Pause(kind) = order.on_timeout else {
+            return Ok(());
+        };
+        let capabilities = self.inner.nodes.capabilities(&order.node).await;
+        if kind == ImageKind::Memory && capabilities.has(Capability::Freeze) {
+            return Ok(());
+        }
+        capabilities.need(Capability::of_image(kind))
     }
 
     pub(crate) async fn reserve(&self, caller: &Caller) -> Result<QuotaGuard, QuotaReached> {
@@ -200,24 +270,38 @@ impl Control {
         caller: &Caller,
         request: &CreateRequest,
         template: &TemplateImage,
+        snapshot: Option<&CheckpointRecord>,
     ) -> Order {
         let kind = SandboxKind {
             template: template.clone(),
             egress: Egress::of_choice(request.internet),
             tenant: TenantId::new(&caller.team.id, template.sharing),
         };
-        let Placement { node, id } = self.inner.nodes.place(&kind).await;
+        let Placement { node, id } = match snapshot {
+            // No spare: it has files of its own. And nowhere else: the image is there.
+            Some(snapshot) => Placement {
+                node: snapshot.node.clone(),
+                id: SandboxId::random(),
+            },
+            None => self.inner.nodes.place(&kind).await,
+        };
+        let named = snapshot.and_then(|snapshot| snapshot.name.clone());
         Order {
             id,
             node,
             team: caller.team.id.clone(),
-            template: template.id.clone(),
-            template_name: template.name.clone(),
+            template: snapshot
+                .map_or(&template.id, |snapshot| &snapshot.snapshot)
+                .clone(),
+            template_name: named.unwrap_or_else(|| template.name.clone()),
+            base: template.name.clone(),
             metadata: request.metadata.clone(),
             access_token: Some(AccessToken::random()),
             internet: request.internet,
             resources: template.resources,
             lifetime: request.lifetime.get(),
+            on_timeout: request.on_timeout,
+            auto_resume: request.auto_resume,
             created_at: now(),
         }
     }
@@ -228,7 +312,7 @@ impl Control {
         order: Order,
         spec: SandboxSpec,
         claim: Option<Claim>,
-        quota: QuotaGuard,
+        (quota, most_paused): (QuotaGuard, u32),
     ) -> Result<Arc<Order>, CreateError> {
         let idempotency = claim.as_ref().map(Claim::to_record);
         let recording = (self.inner.store.sandboxes()).insert(order.clone(), idempotency);
@@ -242,11 +326,13 @@ impl Control {
         };
         match outcome {
             Ok(()) => {
-                let entry = self.inner.registry.insert(Entry::new(order, Some(quota)));
+                let entry = Entry::new(order, Some(quota), most_paused);
+                let entry = self.inner.registry.insert(entry);
                 Ok(Arc::clone(&entry.order))
             }
             Err(error) => {
-                self.abandon(&order, claim.as_ref(), quota).await;
+                let entry = Entry::new(order, Some(quota), most_paused);
+                self.abandon(entry, claim.as_ref()).await;
                 Err(error)
             }
         }
@@ -261,15 +347,14 @@ impl Control {
 
     /// Makes sure that nothing is left of a sandbox that nobody will be told of, and that the
     /// same request may be tried again.
-    async fn abandon(&self, order: &Order, claim: Option<&Claim>, quota: QuotaGuard) {
+    async fn abandon(&self, entry: Entry, claim: Option<&Claim>) {
+        let order = Arc::clone(&entry.order);
         match self.inner.nodes.kill(order.id.clone()).await {
-            Ok(()) | Err(KillError::NotHere) => self.record_failed_start(order).await,
+            Ok(()) | Err(KillError::NotHere) => self.record_failed_start(&order).await,
             Err(error @ KillError::Failed(_)) => {
                 tracing::error!(error = %Chain(&error), "failed sandbox could not be removed");
                 // The host reports its end, and until then it counts for its team.
-                self.inner
-                    .registry
-                    .insert(Entry::new(order.clone(), Some(quota)));
+                self.inner.registry.insert(entry);
             }
         }
         let sandboxes = self.inner.store.sandboxes();

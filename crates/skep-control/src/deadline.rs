@@ -62,6 +62,9 @@ pub enum DeadlineError {
     /// It is being ended.
     #[error("sandbox `{0}` is being killed")]
     Stopping(SandboxId),
+    /// It is being paused or resumed.
+    #[error("sandbox `{0}` is changing its state")]
+    Changing(SandboxId),
     /// It is paused, so it has no deadline.
     #[error("sandbox `{0}` is paused")]
     Paused(SandboxId),
@@ -119,9 +122,8 @@ impl Control {
         let sandbox = self.known(caller, id).await.ok_or_else(not_found)?;
         match sandbox.status.phase {
             Phase::Running | Phase::Snapshotting => Ok(sandbox),
-            Phase::Pausing | Phase::Paused | Phase::Resuming => {
-                Err(DeadlineError::Paused(id.clone()))
-            }
+            Phase::Paused => Err(DeadlineError::Paused(id.clone())),
+            Phase::Pausing | Phase::Resuming => Err(DeadlineError::Changing(id.clone())),
             Phase::Stopping | Phase::Stuck => Err(DeadlineError::Stopping(id.clone())),
             Phase::Starting | Phase::Gone => Err(not_found()),
         }
@@ -140,6 +142,13 @@ impl Control {
             .map_err(|NotHere| DeadlineError::NotFound(id))?;
         Ok(Sandbox { status, ..sandbox })
     }
+}
+
+/// Lifetime from now that a sandbox running since `started_at` may have of what was asked for;
+/// `None` if it is as old as the team's sandboxes may be.
+pub(crate) fn bounded(asked: Duration, started_at: Timestamp, caller: &Caller) -> Option<Duration> {
+    let left = time_left(now(), started_at, caller.limits.lifetime);
+    left.map(|left| asked.min(left))
 }
 
 /// Time that a sandbox running since `started_at` may still run; `None` if it may not.

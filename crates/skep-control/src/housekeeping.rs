@@ -26,6 +26,8 @@ pub struct Retention {
     pub count: u32,
     /// Limit on the size of their logs together, in MiB.
     pub log_mib: u32,
+    /// Days for which a snapshot is kept; `None` is until somebody forgets it.
+    pub snapshot_days: Option<u32>,
 }
 
 impl Control {
@@ -53,12 +55,38 @@ impl Control {
                 tracing::warn!(error = %Chain(&error), "old sandboxes are not forgotten");
             }
         }
+        match self.forget_old_snapshots(retention).await {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(count, "forgot old snapshots"),
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "old snapshots are not forgotten");
+            }
+        }
         match self.forget_logs(retention).await {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "forgot logs of ended sandboxes"),
             Err(error) => {
                 tracing::warn!(error = %Chain(error.as_ref()), "logs of ended sandboxes are not forgotten");
             }
+        }
+    }
+
+    /// Forgets snapshots that are older than they may be.
+    async fn forget_old_snapshots(&self, retention: Retention) -> Result<usize, StoreError> {
+        let Some(days) = retention.snapshot_days else {
+            return Ok(0);
+        };
+        let age = SignedDuration::from_hours(24 * i64::from(days));
+        let before = Timestamp::now().checked_sub(age).unwrap_or(Timestamp::MIN);
+        let mut forgotten = 0;
+        loop {
+            let pruning = self.inner.store.checkpoints().prune(before, BATCH);
+            let records = pruning.recorded().await?;
+            if records.is_empty() {
+                return Ok(forgotten);
+            }
+            forgotten += records.len();
+            self.forget_images(records).await;
         }
     }
 

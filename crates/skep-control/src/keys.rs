@@ -56,6 +56,9 @@ pub enum KeyError {
     /// The team has no such key.
     #[error("no such key")]
     NotFound,
+    /// The key was revoked, and never works again. Make another one.
+    #[error("key was revoked")]
+    Revoked,
     /// The key belongs to another team already.
     #[error("key belongs to another team")]
     NotYours,
@@ -85,7 +88,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// [`KeyError::NotYours`] if another team has it.
+    /// [`KeyError::NotYours`] if another team has it, [`KeyError::Revoked`] if it was revoked.
     pub async fn register_key(
         &self,
         team: &Team,
@@ -98,7 +101,8 @@ impl Control {
             Ok(()) => Ok(()),
             Err(StoreError::Taken { .. }) => match keys.find(key.hash()).await? {
                 Some((_, owner)) if owner.id == team.id => Ok(()),
-                Some(_) | None => Err(KeyError::NotYours),
+                Some(_) => Err(KeyError::NotYours),
+                None => Err(KeyError::Revoked),
             },
             Err(error) => Err(error.into()),
         }
@@ -136,7 +140,7 @@ impl Control {
     /// [`KeyError`].
     pub async fn revoke_key(&self, caller: &Caller, id: String) -> Result<(), KeyError> {
         let team = caller.team.id.clone();
-        let revoking = self.inner.store.keys().revoke(team, id);
+        let revoking = self.inner.store.keys().revoke(team, id, now());
         found(revoking.recorded().await?)
     }
 }

@@ -8,6 +8,7 @@
 //! says more than "not found".
 
 mod caller;
+mod connect;
 mod control;
 mod copy;
 mod create;
@@ -26,6 +27,7 @@ mod records;
 mod registry;
 mod reports;
 mod sandbox;
+mod snapshot;
 mod team_limits;
 mod team_metrics;
 mod template_list;
@@ -33,8 +35,9 @@ mod templates;
 mod warm;
 
 pub use caller::{AuthError, Blocked, Caller};
+pub use connect::{ConnectOrder, Connected, IfRunning};
 pub use control::{Control, Parts};
-pub use copy::{ForkRequest, SnapshotError};
+pub use copy::ForkRequest;
 pub use create::{CreateError, CreateRequest, QuotaReached};
 pub use deadline::{DeadlineError, Lifetime, LifetimeError};
 pub use housekeeping::Retention;
@@ -45,11 +48,15 @@ pub use list::{Cursor, CursorError, ListQuery, Page, SortOrder, States};
 pub use logs::{LogDirection, LogQuery};
 pub use metrics::{MetricPoint, MetricRange};
 pub use nodes::{Admitted, FakeNodes, KillError, NodeCreateError, Nodes};
-pub use pause::ChangeError;
+pub use pause::{ChangeError, PauseOrder};
 pub use quota::{Full, Quota, QuotaGuard};
 pub use records::{RecordPage, RecordQuery};
-pub use reports::{Reported, Reports};
+pub use reports::{Living, Reported, Reports};
 pub use sandbox::{Sandbox, SandboxNotFound, StopError};
+pub use snapshot::{
+    ForeignName, SnapshotCursor, SnapshotError, SnapshotName, SnapshotOrder, SnapshotPage,
+    SnapshotQuery,
+};
 pub use team_limits::TeamLimits;
 pub use team_metrics::{BackwardRange, TeamPoint, TimeRange};
 pub use template_list::{ListedTemplate, TemplateError};

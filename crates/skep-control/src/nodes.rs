@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use skep_types::{
     Capabilities, Checkpoint, DeadlineMode, Egress, HostResource, ImageKind, LogEntry, NodeId,
-    NotHere, Placement, Resources, SandboxId, SandboxKind, SandboxSpec, SandboxStatus,
-    TransitionError, Usage,
+    NotHere, PauseRequest, Placement, Resources, ResumeRequest, Resumed, SandboxId, SandboxKind,
+    SandboxSpec, SandboxStatus, TransitionError, Usage,
 };
 
 pub use fake::FakeNodes;
@@ -88,11 +88,11 @@ pub trait Nodes: fmt::Debug + Send + Sync {
     fn pause(
         &self,
         id: SandboxId,
-        kind: ImageKind,
+        request: PauseRequest,
     ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>>;
 
-    /// Lets a paused sandbox go on, for `lifetime` from now, and returns when its agent is
-    /// reachable.
+    /// Lets a paused sandbox go on and returns when its agent is reachable. One that runs lives at
+    /// least as long as was asked for.
     ///
     /// # Errors
     ///
@@ -100,10 +100,23 @@ pub trait Nodes: fmt::Debug + Send + Sync {
     fn resume(
         &self,
         id: SandboxId,
+        request: ResumeRequest,
+    ) -> BoxFuture<'_, Result<Resumed, TransitionError>>;
+
+    /// Puts a sandbox back to a checkpoint. One that runs keeps its deadline, a paused one gets
+    /// `lifetime`.
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`]; it is as it was, or paused as it was.
+    fn roll_back(
+        &self,
+        id: SandboxId,
+        checkpoint: Checkpoint,
         lifetime: Duration,
     ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>>;
 
-    /// Takes a checkpoint of a sandbox that goes on. [`Nodes::create`] makes copies of it on the
+    /// Takes a checkpoint of a sandbox, which goes on or is paused as it was. [`Nodes::create`] makes copies of it on the
     /// same host until [`Nodes::forget_checkpoint`].
     ///
     /// # Errors

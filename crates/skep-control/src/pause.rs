@@ -1,12 +1,22 @@
-//! Pausing and resuming sandboxes, and changing what they may reach.
+//! Pausing sandboxes, and changing what they may reach.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use skep_types::{Capabilities, Egress, ImageKind, Phase, SandboxId, ShownState, TransitionError};
+use skep_types::{
+    Capabilities, Egress, ImageKind, PauseRequest, Phase, SandboxId, SandboxStatus, TransitionError,
+};
 
 use crate::registry::Entry;
 use crate::{Blocked, Caller, Control, QuotaReached, Sandbox, SandboxNotFound};
+
+/// A caller's request for a pause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PauseOrder {
+    /// The parts of the sandbox that are kept.
+    pub kind: ImageKind,
+    /// True if a sandbox whose agent does not answer is to be left alone.
+    pub needs_agent: bool,
+}
 
 /// Failure to change a sandbox, which is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +35,15 @@ pub enum ChangeError {
         /// Its phase at that moment.
         phase: Phase,
     },
+    /// It is being resumed in another way than was asked for.
+    #[error("sandbox `{0}` is being resumed by somebody else")]
+    StartInFlight(SandboxId),
+    /// It did not settle within the time that callers wait.
+    #[error("sandbox `{0}` is still in transition")]
+    Unsettled(SandboxId),
+    /// The task that changed it died. It has been logged.
+    #[error("the change broke off")]
+    BrokeOff,
     /// A resumed sandbox would be one more than the team may have.
     #[error(transparent)]
     QuotaReached(#[from] QuotaReached),
@@ -36,6 +55,10 @@ pub enum ChangeError {
 impl Control {
     /// Pauses a sandbox of the caller's team. It no longer counts for the team's quota.
     ///
+    /// # Cancel safety
+    ///
+    /// A dropped call changes nothing: the sandbox is paused, or runs on.
+    ///
     /// # Errors
     ///
     /// [`ChangeError`]; [`ChangeError::Conflict`] also if it is paused already.
@@ -43,49 +66,29 @@ impl Control {
         &self,
         caller: &Caller,
         id: &SandboxId,
-        kind: ImageKind,
+        asked: PauseOrder,
     ) -> Result<Sandbox, ChangeError> {
-        let (entry, phase) = self.changeable_entry(caller, id).await?;
-        match phase {
-            // The driver answers both who ask while it pauses.
-            Phase::Running | Phase::Snapshotting | Phase::Pausing | Phase::Resuming => {}
+        let (entry, status) = self.changeable_entry(caller, id).await?;
+        let execution = match status.phase {
+            // Whoever asks while it pauses has asked for that pause, and not for one of the run
+            // that somebody else's resume makes of it.
+            Phase::Running | Phase::Snapshotting | Phase::Pausing => Some(status.execution),
+            Phase::Resuming => None,
             Phase::Paused | Phase::Starting | Phase::Stopping | Phase::Stuck | Phase::Gone => {
-                return Err(conflict(id, phase));
+                return Err(conflict(id, status.phase));
             }
-        }
-        let pausing = self.inner.nodes.pause(id.clone(), kind);
+        };
+        let request = PauseRequest {
+            kind: asked.kind,
+            needs_agent: asked.needs_agent,
+            execution,
+        };
+        let pausing = self.inner.nodes.pause(id.clone(), request);
         let paused = pausing.await.map_err(|error| refused(id, error));
         self.published(&entry).await;
         Ok(Sandbox {
             order: Arc::clone(&entry.order),
             status: paused?,
-        })
-    }
-
-    /// Lets a paused sandbox of the caller's team go on, for `lifetime` from now.
-    ///
-    /// # Errors
-    ///
-    /// [`ChangeError`]; [`ChangeError::Conflict`] also if it runs already.
-    pub async fn resume(
-        &self,
-        caller: &Caller,
-        id: &SandboxId,
-        lifetime: Duration,
-    ) -> Result<Sandbox, ChangeError> {
-        let (entry, phase) = self.changeable_entry(caller, id).await?;
-        if phase.shown() != Some(ShownState::Paused) {
-            return Err(conflict(id, phase));
-        }
-        if !entry.is_counted() {
-            entry.set_quota(Some(self.reserve(caller).await?));
-        }
-        let resuming = self.inner.nodes.resume(id.clone(), lifetime);
-        let resumed = resuming.await.map_err(|error| refused(id, error));
-        self.published(&entry).await;
-        Ok(Sandbox {
-            order: Arc::clone(&entry.order),
-            status: resumed?,
         })
     }
 
@@ -115,20 +118,20 @@ impl Control {
         &self,
         caller: &Caller,
         id: &SandboxId,
-    ) -> Result<(Arc<Entry>, Phase), ChangeError> {
+    ) -> Result<(Arc<Entry>, SandboxStatus), ChangeError> {
         caller.may_change()?;
         let not_found = || SandboxNotFound(id.clone());
         let found = self.inner.registry.find(&caller.team.id, id);
         let entry = found.ok_or_else(not_found)?;
         let status = self.published(&entry).await.ok_or_else(not_found)?;
         match status.phase.shown() {
-            Some(_) => Ok((entry, status.phase)),
+            Some(_) => Ok((entry, status)),
             None => Err(not_found().into()),
         }
     }
 }
 
-fn conflict(id: &SandboxId, phase: Phase) -> ChangeError {
+pub(crate) fn conflict(id: &SandboxId, phase: Phase) -> ChangeError {
     let id = id.clone();
     ChangeError::Conflict { id, phase }
 }
@@ -140,6 +143,8 @@ pub(crate) fn refused(id: &SandboxId, error: TransitionError) -> ChangeError {
         TransitionError::Refused(refused) => conflict(id, refused.phase),
         error @ (TransitionError::Unsupported(_)
         | TransitionError::NoRoom(_)
+        | TransitionError::AgentSilent
+        | TransitionError::AgentWasSilent
         | TransitionError::Failed(_)) => ChangeError::Node(error),
     }
 }

@@ -47,6 +47,11 @@ impl Quota {
         self.guard(team)
     }
 
+    /// Number that is counted for a team.
+    pub(crate) fn count(&self, team: &TeamId) -> u32 {
+        self.counts.lock().get(team).copied().unwrap_or_default()
+    }
+
     fn guard(&self, team: &TeamId) -> QuotaGuard {
         QuotaGuard {
             quota: self.clone(),

@@ -16,27 +16,58 @@ pub(crate) struct Entry {
     pub(crate) order: Arc<Order>,
     /// Samples of its usage, taken when somebody asked.
     pub(crate) history: Mutex<History>,
-    /// One sandbox of the team's quota, while it is not paused.
-    quota: Mutex<Option<QuotaGuard>>,
+    place: Mutex<Place>,
+    /// Number of sandboxes that its team may have paused beside those that count.
+    pub(crate) most_paused: u32,
+    /// Held by the one who resumes it: the others find it running then, and take no second part of
+    /// the quota.
+    pub(crate) resuming: tokio::sync::Mutex<()>,
+}
+
+/// Place of a sandbox among those of its team.
+#[derive(Debug)]
+enum Place {
+    /// None yet: an earlier server made it.
+    None,
+    /// One of those that run.
+    Counted(#[expect(dead_code, reason = "counts until it is dropped")] QuotaGuard),
+    /// One of those that are paused, which count for nothing else.
+    Asleep(#[expect(dead_code, reason = "counts until it is dropped")] QuotaGuard),
 }
 
 impl Entry {
-    pub(crate) fn new(order: Order, quota: Option<QuotaGuard>) -> Self {
+    pub(crate) fn new(order: Order, quota: Option<QuotaGuard>, most_paused: u32) -> Self {
         Self {
             order: Arc::new(order),
             history: Mutex::default(),
-            quota: Mutex::new(quota),
+            place: Mutex::new(quota.map_or(Place::None, Place::Counted)),
+            most_paused,
+            resuming: tokio::sync::Mutex::default(),
         }
     }
 
-    /// Counts the sandbox for its team, or no longer. Paused ones do not count.
-    pub(crate) fn set_quota(&self, quota: Option<QuotaGuard>) {
-        let replaced = std::mem::replace(&mut *self.quota.lock(), quota);
-        drop(replaced);
+    /// Counts the sandbox among those of its team that run.
+    pub(crate) fn set_quota(&self, quota: QuotaGuard) {
+        self.replace(Place::Counted(quota));
+    }
+
+    /// Counts it among the paused ones instead.
+    pub(crate) fn fall_asleep(&self, place: QuotaGuard) {
+        self.replace(Place::Asleep(place));
     }
 
     pub(crate) fn is_counted(&self) -> bool {
-        self.quota.lock().is_some()
+        matches!(*self.place.lock(), Place::Counted(_))
+    }
+
+    pub(crate) fn is_asleep(&self) -> bool {
+        matches!(*self.place.lock(), Place::Asleep(_))
+    }
+
+    fn replace(&self, place: Place) {
+        let replaced = std::mem::replace(&mut *self.place.lock(), place);
+        // After the lock is given back: it takes another one.
+        drop(replaced);
     }
 }
 
@@ -64,6 +95,12 @@ impl Registry {
 
     pub(crate) fn find(&self, team: &TeamId, id: &SandboxId) -> Option<Arc<Entry>> {
         self.teams.lock().get(team)?.get(id).cloned()
+    }
+
+    /// A sandbox of whichever team, for a caller that the sandbox itself has let in.
+    pub(crate) fn find_anywhere(&self, id: &SandboxId) -> Option<Arc<Entry>> {
+        let teams = self.teams.lock();
+        teams.values().find_map(|entries| entries.get(id).cloned())
     }
 
     pub(crate) fn of(&self, team: &TeamId) -> Vec<Arc<Entry>> {

@@ -2,12 +2,36 @@
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use skep_store::{Receipt, Store, StoreError};
+use skep_store::{Order, Receipt, SandboxRecord, Store, StoreError};
 use skep_telemetry::Chain;
 use skep_types::{Ending, LivingSandbox, NodeId, SandboxId, SandboxRun};
 
 /// Resolves when a report would survive the death of the server.
 pub type Reported = BoxFuture<'static, ()>;
+
+/// The sandboxes of a node that should live, as the database had them when its server started.
+#[derive(Debug, Default)]
+pub struct Living {
+    records: Vec<SandboxRecord>,
+}
+
+impl Living {
+    /// The same as the node needs it, to adopt them.
+    pub fn to_adopt(&self) -> Vec<LivingSandbox> {
+        let living = self.records.iter().map(|record| LivingSandbox {
+            egress: record.order.egress(),
+            id: record.order.id.clone(),
+            resources: record.order.resources,
+            run: record.run.clone(),
+        });
+        living.collect()
+    }
+
+    /// The orders that they were made by.
+    pub(crate) fn into_orders(self) -> impl Iterator<Item = Order> {
+        self.records.into_iter().map(|record| record.order)
+    }
+}
 
 /// The reports of one node. The database is control's: a node says what has happened and reads
 /// what it has to adopt, and knows nothing of how it is kept.
@@ -26,20 +50,17 @@ impl Reports {
         Self { store, node }
     }
 
-    /// The sandboxes that this node has to adopt.
+    /// The sandboxes of this node that have not ended as far as the database knows. Read once, when
+    /// a server starts: the node adopts them, and [`Control::open`] takes note of those it has.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn living(&self) -> Result<Vec<LivingSandbox>, StoreError> {
+    ///
+    /// [`Control::open`]: crate::Control::open
+    pub async fn living(&self) -> Result<Living, StoreError> {
         let records = self.store.sandboxes().living(self.node.clone()).await?;
-        let living = records.into_iter().map(|record| LivingSandbox {
-            egress: record.order.egress(),
-            id: record.order.id,
-            resources: record.order.resources,
-            run: record.run,
-        });
-        Ok(living.collect())
+        Ok(Living { records })
     }
 
     /// A sandbox runs, for the first time or again.

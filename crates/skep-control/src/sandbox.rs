@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use skep_store::Order;
-use skep_types::{Phase, SandboxId, SandboxStatus};
+use skep_store::{Order, StoreError};
+use skep_types::{Departure, Phase, SandboxId, SandboxStatus, TeamId};
 
 use crate::{Caller, Control, KillError};
 
@@ -72,6 +72,28 @@ impl Control {
         }
         self.inner.registry.remove(&caller.team.id, id);
         Ok(())
+    }
+
+    /// The end of a sandbox of this team, if it has ended and is remembered.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn departure(
+        &self,
+        team: &TeamId,
+        id: &SandboxId,
+    ) -> Result<Option<Departure>, StoreError> {
+        let record = self.inner.store.sandboxes().find(id.clone()).await?;
+        let own = record.filter(|record| record.order.team == *team);
+        Ok(own.and_then(|record| {
+            let ending = record.ending?;
+            Some(Departure {
+                reason: ending.reason,
+                at: ending.at,
+                memory_mib: record.order.resources.memory_mib,
+            })
+        }))
     }
 
     /// A sandbox of the caller's team in whatever phase.

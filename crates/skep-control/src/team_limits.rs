@@ -9,8 +9,14 @@ use skep_store::Team;
 pub struct TeamLimits {
     /// Sandboxes at a time.
     pub sandboxes: u32,
+    /// Paused sandboxes that do not count among these; `None` is as many again.
+    pub paused: Option<u32>,
     /// Limit on the lifetime of one sandbox without a pause.
     pub lifetime: Duration,
+    /// Snapshots that are kept.
+    pub snapshots: u32,
+    /// Space that they may take; one that is taken below that limit may go beyond it.
+    pub snapshot_bytes: u64,
 }
 
 impl TeamLimits {
@@ -19,7 +25,13 @@ impl TeamLimits {
         Self {
             sandboxes: team.max_sandboxes.unwrap_or(self.sandboxes),
             lifetime: team.max_lifetime.unwrap_or(self.lifetime),
+            ..self
         }
+    }
+
+    /// Number of paused sandboxes that do not count among those that run.
+    pub fn most_paused(&self) -> u32 {
+        self.paused.unwrap_or(self.sandboxes)
     }
 }
 
@@ -27,7 +39,10 @@ impl Default for TeamLimits {
     fn default() -> Self {
         Self {
             sandboxes: 1000,
+            paused: None,
             lifetime: Duration::from_hours(24),
+            snapshots: 1000,
+            snapshot_bytes: 100 << 30,
         }
     }
 }

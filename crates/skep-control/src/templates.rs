@@ -6,7 +6,7 @@ use std::fmt;
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use skep_types::{Resources, TeamId, TemplateId, TemplateImage, TemplateReference};
+use skep_types::{Resources, TeamId, TemplateId, TemplateImage, TemplateReference, closest};
 
 use crate::Team;
 
@@ -70,9 +70,14 @@ pub struct TemplateInfo {
 /// Failure to resolve a reference.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    /// There is none of that name.
-    #[error("template '{0}' not found")]
-    NotFound(TemplateReference),
+    /// There is none of that name, but perhaps one that is called nearly so.
+    #[error("template '{reference}' not found{}", suggestion(.meant.as_deref()))]
+    NotFound {
+        /// The reference that was looked for.
+        reference: TemplateReference,
+        /// The name that may have been meant.
+        meant: Option<String>,
+    },
     /// There is one of that name, but not with that tag.
     #[error("tag '{}' does not exist for template '{}'", .0.tag.as_deref().unwrap_or("default"), .0.identifier)]
     NoSuchTag(TemplateReference),
@@ -85,4 +90,21 @@ pub enum ResolveError {
     /// The templates could not be read.
     #[error("cannot look up the template")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl ResolveError {
+    /// There is no template of that name among those with the `known` names.
+    pub fn not_found<'a>(
+        reference: &TemplateReference,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        Self::NotFound {
+            reference: reference.clone(),
+            meant: closest(&reference.identifier, known).map(str::to_owned),
+        }
+    }
+}
+
+fn suggestion(meant: Option<&str>) -> String {
+    meant.map_or_else(String::new, |name| format!("; did you mean '{name}'?"))
 }

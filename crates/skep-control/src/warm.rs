@@ -30,7 +30,7 @@ impl Control {
                         tenant,
                     });
                 }
-                Err(error @ (ResolveError::NotFound(_) | ResolveError::NotReady(_))) => {
+                Err(error @ (ResolveError::NotFound { .. } | ResolveError::NotReady(_))) => {
                     tracing::debug!(error = %Chain(&error), "a template is not made ready");
                 }
                 Err(

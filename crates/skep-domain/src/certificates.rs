@@ -13,7 +13,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use skep_telemetry::Chain;
 
-use crate::local_ca::{LocalCa, LocalCaError};
+use crate::local_ca::{Issued, LocalCa, LocalCaError};
 
 /// Source of the server's certificates.
 #[derive(Debug)]
@@ -58,10 +58,10 @@ pub enum CertificateError {
     Protocol(#[source] rustls::Error),
 }
 
-/// The certificate that is shown now.
+/// The certificates that are shown now.
 pub struct Certificates {
     source: CertificateSource,
-    current: RwLock<Arc<CertifiedKey>>,
+    current: RwLock<Issued>,
 }
 
 impl Certificates {
@@ -134,13 +134,17 @@ impl fmt::Debug for Certificates {
 }
 
 impl ResolvesServerCert for Certificates {
-    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.current.read()))
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let current = self.current.read();
+        Some(match hello.server_name() {
+            Some(_) => Arc::clone(&current.named),
+            None => Arc::clone(&current.addressed),
+        })
     }
 }
 
 impl CertificateSource {
-    fn certificate(&self, now: SystemTime) -> Result<Arc<CertifiedKey>, CertificateError> {
+    fn certificate(&self, now: SystemTime) -> Result<Issued, CertificateError> {
         let (chain, key) = match self {
             Self::Local(ca) => return Ok(ca.issue(now)?),
             Self::Files { chain, key } => (chain, key),
@@ -165,11 +169,15 @@ impl CertificateSource {
                 source,
             })?;
         let provider = rustls::crypto::ring::default_provider();
-        CertifiedKey::from_der(certificates, private, &provider)
+        let certified = CertifiedKey::from_der(certificates, private, &provider)
             .map(Arc::new)
             .map_err(|source| CertificateError::Mismatch {
                 key: key.clone(),
                 source,
-            })
+            })?;
+        Ok(Issued {
+            named: Arc::clone(&certified),
+            addressed: certified,
+        })
     }
 }

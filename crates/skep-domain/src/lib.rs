@@ -8,8 +8,10 @@ mod certificates;
 mod domain;
 mod local_ca;
 mod local_dns;
+mod trust_files;
 
 pub use certificates::{CertificateError, CertificateSource, Certificates};
 pub use domain::{Domain, LOCAL_DOMAIN};
-pub use local_ca::{LocalCa, LocalCaError};
+pub use local_ca::{Issued, LocalCa, LocalCaError};
 pub use local_dns::{DnsSockets, LocalDns, LocalDnsError};
+pub use trust_files::{TrustFiles, TrustFilesError};

@@ -39,6 +39,15 @@ pub struct LocalCa {
     issuer: Issuer<'static, KeyPair>,
 }
 
+/// Certificates that are shown at the same time.
+#[derive(Debug, Clone)]
+pub struct Issued {
+    /// Shown to clients that say which name they look for.
+    pub named: Arc<CertifiedKey>,
+    /// Shown to the others, which look for an address.
+    pub addressed: Arc<CertifiedKey>,
+}
+
 /// Failure of the local certificate authority.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalCaError {
@@ -92,7 +101,7 @@ impl LocalCa {
     pub fn open(directory: &Path, domain: &str, now: SystemTime) -> Result<Self, LocalCaError> {
         let name = DomainName::new(domain);
         let domain = name.as_str();
-        if !is_domain(domain) {
+        if !name.is_well_formed() {
             return Err(LocalCaError::Domain {
                 domain: domain.to_owned(),
             });
@@ -117,23 +126,42 @@ impl LocalCa {
         &self.certificate
     }
 
-    /// A new certificate for the domain, everything below it, and this host's loopback.
+    /// New certificates: one for the domain, everything below it and `localhost`, and one that is
+    /// for the addresses of this host's loopback, too.
+    ///
+    /// They are apart because BoringSSL, which Bun and workerd have, knows no constraints on
+    /// addresses: it refuses a certificate with an address in it that such an authority vouches
+    /// for, also for its names.
     ///
     /// # Errors
     ///
     /// If the domain cannot stand in a certificate.
-    pub fn issue(&self, now: SystemTime) -> Result<Arc<CertifiedKey>, LocalCaError> {
-        let failed = |source| LocalCaError::Certificate {
-            domain: self.domain.clone(),
-            source,
-        };
+    pub fn issue(&self, now: SystemTime) -> Result<Issued, LocalCaError> {
         let names = [
             self.domain.clone(),
             format!("*.{}", self.domain),
             "localhost".to_owned(),
+        ];
+        let addresses = [
             Ipv4Addr::LOCALHOST.to_string(),
             Ipv6Addr::LOCALHOST.to_string(),
         ];
+        let with_addresses = names.iter().chain(&addresses).cloned().collect();
+        Ok(Issued {
+            named: self.issue_for(names.to_vec(), now)?,
+            addressed: self.issue_for(with_addresses, now)?,
+        })
+    }
+
+    fn issue_for(
+        &self,
+        names: Vec<String>,
+        now: SystemTime,
+    ) -> Result<Arc<CertifiedKey>, LocalCaError> {
+        let failed = |source| LocalCaError::Certificate {
+            domain: self.domain.clone(),
+            source,
+        };
         let mut params = CertificateParams::new(names).map_err(failed)?;
         params.distinguished_name = named(&self.domain);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -185,12 +213,6 @@ fn authority(domain: &str) -> CertificateParams {
         excluded_subtrees: Vec::new(),
     });
     params
-}
-
-fn is_domain(text: &str) -> bool {
-    let letters = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(letters);
-    text.len() <= 253 && text.split('.').all(label)
 }
 
 fn named(name: &str) -> rcgen::DistinguishedName {

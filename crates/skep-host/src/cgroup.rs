@@ -12,13 +12,20 @@
 //!                 └─ kernels  v2 only: as `work` on v1, where the agent makes groups
 //! ```
 //!
+//! The sandbox's cgroup namespace is made in its group, so that it sees `/work` and nothing above.
+//! On v2 no controller can be enabled below a group that has processes; so what is limited below
+//! the sandbox's group is limited by the launcher, with [`Settings`], when it has left.
+//!
 //! The agent makes a group for each kernel, to count and limit it apart. It gets a directory for
 //! that by a descriptor and owns nothing but the directory: the limits of `work` stay ours.
 
 mod destroy;
 mod device;
+mod freeze;
 mod join_fds;
 mod ready;
+mod settings;
+mod subgroups;
 mod v1;
 mod v2;
 mod walk;
@@ -32,10 +39,12 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 use skep_types::{Resources, Usage};
 
-pub(crate) use device::IoLimit;
+pub(crate) use device::{DiskSpeed, IoLimit};
 pub use join_fds::JoinFds;
 use join_fds::open_procs;
 pub(crate) use ready::ReadyGroups;
+pub use settings::Settings;
+pub use subgroups::Subgroup;
 
 /// Memory that the agent may use beyond the sandbox's limits.
 const RESERVED_MEMORY: u64 = 64 * 1024 * 1024;
@@ -95,6 +104,9 @@ pub(crate) enum CgroupError {
     /// Processes are left after every one was killed.
     #[error("processes in `{}` do not die", path.display())]
     Undead { path: PathBuf },
+    /// Processes run on although they were told to stand.
+    #[error("processes in `{}` do not stand still", path.display())]
+    Restless { path: PathBuf },
     /// There are more groups than could be removed in the time there was. Fewer are left now.
     #[error("too many groups in `{}`", path.display())]
     Many { path: PathBuf },
@@ -151,17 +163,17 @@ impl Cgroups {
         }
     }
 
-    /// Makes the group with its children and writes the limits. Whatever was made is removed
-    /// again if something fails.
+    /// Makes the group with its children and writes the limits, except those that the launcher is
+    /// to write. Whatever was made is removed again if something fails.
     pub(crate) fn create(
         &self,
         group: &Group,
         resources: &Resources,
         io: Option<IoLimit>,
-    ) -> Result<(), CgroupError> {
+    ) -> Result<Option<Settings>, CgroupError> {
         let made = match self {
-            Self::V1(hierarchies) => hierarchies.create(group, resources, io),
-            Self::V2(tree) => tree.create(group, resources, io),
+            Self::V1(hierarchies) => hierarchies.create(group, resources, io).map(|()| None),
+            Self::V2(tree) => tree.create(group, resources, io).map(Some),
         };
         made.inspect_err(|_| {
             if let Err(error) = self.destroy(group, Instant::now()) {
@@ -210,6 +222,14 @@ impl Cgroups {
             Self::V2(tree) => tree.in_use(group)?,
         };
         Ok((memory, u32::try_from(pids).unwrap_or(u32::MAX)))
+    }
+
+    /// Processor time that every process of the group has used, also those that are gone.
+    pub(crate) fn processor_time(&self, group: &Group) -> Result<Duration, CgroupError> {
+        match self {
+            Self::V1(hierarchies) => hierarchies.processor_time(group),
+            Self::V2(tree) => tree.processor_time(group),
+        }
     }
 
     /// Memory limit of everything that user code starts, in bytes.

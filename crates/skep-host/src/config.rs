@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
+use skep_types::Reserve;
 
 use crate::Defence;
 
@@ -26,6 +27,9 @@ pub struct HostConfig {
     /// Number of parts of each kind kept ready for the next sandboxes: mounted disks of a size that
     /// is in demand, and cgroups with limits that are.
     pub ready_parts: usize,
+    /// Part of the file system of the disks that copies of disks leave free; `None` if they take
+    /// all there is.
+    pub disk_reserve: Option<Reserve>,
     /// Private ranges that sandboxes with internet may reach all the same, for example of a
     /// package mirror.
     pub allowed_ranges: Vec<Ipv4Net>,
@@ -45,6 +49,7 @@ impl HostConfig {
             cgroup_root: PathBuf::from("/sys/fs/cgroup"),
             disk_bytes_per_second: None,
             ready_parts: 0,
+            disk_reserve: None,
             allowed_ranges: Vec::new(),
             resolvers: Vec::new(),
             without: Vec::new(),

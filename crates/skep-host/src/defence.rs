@@ -23,4 +23,7 @@ pub enum Defence {
     UntrackedNames,
     /// The host's other networks do not reach each other through it because of us.
     ApartNetworks,
+    /// The policy of the filter that iptables shares is not for sandboxes. It keeps nothing out; a
+    /// control shows that without it nothing gets through.
+    SharedFilter,
 }

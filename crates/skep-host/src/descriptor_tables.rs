@@ -61,11 +61,12 @@ impl<'a> Owners<'a> {
     }
 
     /// The first thread of a process, and some of those that have descriptors of their own.
-    pub(crate) fn threads(&self, pid: &str) -> Vec<PathBuf> {
+    pub(crate) fn threads(&self, pid: &str) -> Threads {
         let directory = self.proc.join(pid).join("task");
         let first = directory.join(pid);
         let threads = fs::read_dir(&directory).into_iter().flatten().flatten();
         let mut threads: Vec<_> = threads.map(|thread| thread.path()).collect();
+        let is_all = threads.len() <= THREADS;
         shuffle(&mut threads);
         threads.truncate(THREADS);
         threads.retain(|thread| {
@@ -74,8 +75,20 @@ impl<'a> Owners<'a> {
             *thread != first && !id(thread).zip(id(&first)).is_some_and(is_shared)
         });
         threads.push(first);
-        threads
+        Threads {
+            directories: threads,
+            is_all,
+        }
     }
+}
+
+/// Threads of a process that do not share their descriptors.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    /// Their directories in procfs.
+    pub(crate) directories: Vec<PathBuf>,
+    /// False if the process has more threads than were looked at.
+    pub(crate) is_all: bool,
 }
 
 /// Length of the table of descriptors of a thread, which has no more than that.

@@ -4,19 +4,26 @@
 //! An empty one of each size is made once and copied for every sandbox.
 
 mod ready;
+mod room;
+mod stack;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use parking_lot::Mutex;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
+use skep_types::Reserve;
 
 use crate::pool::Pool;
 use ready::ReadyDisk;
+use room::CopyRoom;
+pub use room::Room;
+pub(crate) use stack::{MountedDisk, used_by_all};
 
 const MIB: u64 = 1 << 20;
 /// A filesystem needs some of the space for itself: an inode of 256 bytes for each 8 KiB, and
@@ -32,6 +39,7 @@ pub(crate) struct Disks {
     directory: PathBuf,
     /// Held while an empty disk is made, so that each size is made once.
     making: Mutex<()>,
+    room: CopyRoom,
     /// Those that are mounted already, by size.
     pub(crate) ready: Pool<u32, ReadyDisk>,
 }
@@ -53,12 +61,23 @@ pub(crate) enum DiskError {
 }
 
 impl Disks {
-    /// Disks in `directory`, of which `ready` of a size are kept mounted.
-    pub(crate) fn new(directory: PathBuf, ready: usize) -> io::Result<Self> {
+    /// Takes room for so many bytes in a directory.
+    pub(crate) fn room_for(&self, directory: &Path, bytes: u64) -> io::Result<Room<'_>> {
+        self.room.take(File::open(directory)?, bytes)
+    }
+
+    /// Disks in `directory`, of which `ready` of a size are kept mounted. Copies leave `reserve` of
+    /// the file system free.
+    pub(crate) fn new(
+        directory: PathBuf,
+        ready: usize,
+        reserve: Option<Reserve>,
+    ) -> io::Result<Self> {
         Self::forget_ready(&directory)?;
         Ok(Self {
             directory,
             making: Mutex::new(()),
+            room: CopyRoom::new(reserve),
             ready: Pool::new(ready),
         })
     }
@@ -94,6 +113,126 @@ impl Disks {
     }
 }
 
+/// Origin of the disk of a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiskSource {
+    /// An empty one, from the pool if there is one.
+    Empty,
+    /// A disk with what is on a captured one. Blocks are shared where the file system can, so that it
+    /// takes no time and no space; else it is copied if it is small, and lies below an empty one if not.
+    Copy(PathBuf),
+    /// The captured disk itself. What is captured is worth nothing from then on.
+    Reuse(PathBuf),
+}
+
+/// Ways to capture a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capture {
+    /// A copy, which shares nothing with the disk that could change.
+    Copy,
+    /// The disk itself, for a sandbox that ends: it stays when the sandbox has gone.
+    Keep,
+}
+
+impl Disks {
+    /// Mounts the disk of a lease at `path`, nowhere yet. Blocks.
+    pub(crate) fn mount_from(
+        &self,
+        source: &DiskSource,
+        path: &Path,
+        mebibytes: u32,
+    ) -> Result<MountedDisk, DiskError> {
+        let top = match source {
+            DiskSource::Empty => self.mount(path, mebibytes)?,
+            DiskSource::Copy(image) => self.mount_copy(image, path, mebibytes)?,
+            DiskSource::Reuse(image) => {
+                fs::hard_link(image, path).map_err(file("link", image))?;
+                stack::link_below(image, path)?;
+                mount_used(path)?
+            }
+        };
+        let below = Self::mount_below(path)?;
+        Ok(MountedDisk { top, below })
+    }
+
+    /// Mounts a disk with what is on a captured one, in the cheapest way that there is.
+    fn mount_copy(&self, image: &Path, path: &Path, mebibytes: u32) -> Result<OwnedFd, DiskError> {
+        let above = Self::size_above(image, mebibytes)?;
+        if let Some(above) = above
+            && !self.share_file(image, path)?
+        {
+            return self.stack(image, path, above);
+        }
+        if above.is_none() {
+            self.copy_file(image, path)?;
+        }
+        stack::link_below(image, path)?;
+        mount_used(path)
+    }
+
+    /// Makes a file that shares the blocks of another; false, and no file, if the file system
+    /// cannot.
+    fn share_file(&self, from: &Path, to: &Path) -> Result<bool, DiskError> {
+        let source = File::open(from).map_err(file("open", from))?;
+        let target = new_file(to)?;
+        let shared = share_blocks(&source, &target).map_err(file("write", to));
+        if !matches!(shared, Ok(true)) {
+            fs::remove_file(to).map_err(file("remove", to))?;
+        }
+        shared
+    }
+
+    /// Captures the disk at `path`, which nobody writes to, in a new file. Returns when that would
+    /// survive the host. Blocks. A capture that fails leaves nothing.
+    pub(crate) fn capture(&self, path: &Path, to: &Path, how: Capture) -> Result<u64, DiskError> {
+        match how {
+            Capture::Copy => self.copy_file(path, to)?,
+            Capture::Keep => fs::hard_link(path, to).map_err(file("link", path))?,
+        }
+        let captured = stack::link_below(path, to).and_then(|()| {
+            let kept = File::open(to).map_err(file("open", to))?;
+            kept.sync_all().map_err(file("sync", to))?;
+            used_by_all(to).map_err(file("look at", to))
+        });
+        captured.inspect_err(|_| {
+            stack::unlink_below(to);
+            if let Err(left) = fs::remove_file(to) {
+                tracing::warn!(path = %to.display(), error = %left, "a disk is left");
+            }
+        })
+    }
+
+    fn copy_file(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
+        let source = File::open(from).map_err(file("open", from))?;
+        let target = new_file(to)?;
+        self.copy_if_it_fits(&source, &target).map_err(|error| {
+            if let Err(left) = fs::remove_file(to) {
+                tracing::warn!(path = %to.display(), error = %left, "half a disk is left");
+            }
+            file("write", to)(error)
+        })
+    }
+
+    /// Copies a disk that was written to, if that leaves the host enough of its own.
+    fn copy_if_it_fits(&self, from: &File, to: &File) -> io::Result<()> {
+        if share_blocks(from, to)? {
+            return Ok(());
+        }
+        let _room = self.room.take(to, from.metadata()?.blocks() * BLOCK)?;
+        copy_data(from, to)
+    }
+}
+
+fn new_file(path: &Path) -> Result<File, DiskError> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    options.open(path).map_err(file("make", path))
+}
+
+fn mount_used(path: &Path) -> Result<OwnedFd, DiskError> {
+    skep_linux::mount_used_overlay_disk(path).map_err(file("mount", path))
+}
+
 /// Bytes that a disk image occupies on the host's disk.
 pub(crate) fn used(path: &Path) -> io::Result<u64> {
     Ok(fs::metadata(path)?.blocks() * BLOCK)
@@ -123,12 +262,23 @@ fn format(path: &Path, mebibytes: u32) -> Result<(), DiskError> {
 /// Copies a sparse file: shares the blocks where the filesystem can, else copies what is not
 /// a hole.
 fn copy(from: &File, to: &File) -> io::Result<()> {
-    match rustix::fs::ioctl_ficlone(to, from) {
-        Ok(()) => return Ok(()),
-        // The words by which different file systems say that they cannot.
-        Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::INVAL | Errno::XDEV) => {}
-        Err(error) => return Err(error.into()),
+    if share_blocks(from, to)? {
+        return Ok(());
     }
+    copy_data(from, to)
+}
+
+/// Says whether the file system could.
+fn share_blocks(from: &File, to: &File) -> io::Result<bool> {
+    match rustix::fs::ioctl_ficlone(to, from) {
+        Ok(()) => Ok(true),
+        // The words by which different file systems say that they cannot.
+        Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::INVAL | Errno::XDEV) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn copy_data(from: &File, to: &File) -> io::Result<()> {
     let length = from.metadata()?.len();
     to.set_len(length)?;
     let mut position = 0;
@@ -170,7 +320,7 @@ mod tests {
     #[test]
     fn a_disk_is_a_whole_filesystem_and_takes_almost_nothing() {
         let directory = tempfile::tempdir().unwrap();
-        let disks = Disks::new(directory.path().join("disks"), 0).unwrap();
+        let disks = Disks::new(directory.path().join("disks"), 0, None).unwrap();
         let path = directory.path().join("disk.img");
         disks.make(&path, 10 * 1024).unwrap();
         assert!(used(&path).unwrap() < 8 * MIB, "{}", used(&path).unwrap());
@@ -185,7 +335,7 @@ mod tests {
     #[test]
     fn many_at_once_make_one_empty_disk() {
         let directory = tempfile::tempdir().unwrap();
-        let disks = Disks::new(directory.path().join("disks"), 0).unwrap();
+        let disks = Disks::new(directory.path().join("disks"), 0, None).unwrap();
         std::thread::scope(|scope| {
             for number in 0..8 {
                 let path = directory.path().join(number.to_string());

@@ -71,6 +71,19 @@ impl DiskMeter {
         Ok(counted("warning_count")? > 0 || counted("errors_count")? > 0)
     }
 
+    /// Brings what was written to a disk to its image. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// If the sandbox has lost the device, or it cannot be written.
+    pub(crate) fn sync(&self, image: &Path) -> io::Result<()> {
+        let directory = Path::new(BLOCK_DEVICES).join(format!("loop{}", self.device));
+        if !holds(&directory, image)? {
+            return Err(io::Error::other("the device is another sandbox's now"));
+        }
+        skep_linux::sync_loop_disk(self.device)
+    }
+
     /// Adds the traffic of a disk to the usage of its sandbox, as far as it is known.
     pub(crate) fn add_traffic(meter: Option<Self>, usage: &mut Usage, image: &Path) {
         match meter.map(|meter| meter.traffic(Path::new(BLOCK_DEVICES), image)) {
@@ -180,7 +193,7 @@ mod tests {
     #[test]
     fn the_device_of_a_disk_is_found_by_its_mount() {
         let directory = tempfile::tempdir().unwrap();
-        let disks = crate::disk::Disks::new(directory.path().join("disks"), 0).unwrap();
+        let disks = crate::disk::Disks::new(directory.path().join("disks"), 0, None).unwrap();
         let image = directory.path().join("image");
         let mount = disks.mount(&image, 32).unwrap();
         let meter = DiskMeter::of(mount.as_fd()).unwrap();

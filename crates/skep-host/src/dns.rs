@@ -306,9 +306,13 @@ mod tests {
             ],
             allowed: vec!["10.9.0.0/16".parse().unwrap()],
         };
-        serve(config, Arc::new(Everybody(may)), tasks)
-            .await
-            .unwrap()
+        // The kernel chooses a port for datagrams; somebody may have it for connections.
+        loop {
+            match serve(config.clone(), Arc::new(Everybody(may)), tasks).await {
+                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
+                served => return served.unwrap(),
+            }
+        }
     }
 
     #[tokio::test]

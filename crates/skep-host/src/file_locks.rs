@@ -217,7 +217,7 @@ fn sample<'a>(
     for (pid, owner) in processes {
         let held = held.entry(owner).or_default();
         let mut counted = HashSet::new();
-        for thread in owners.threads(&pid) {
+        for thread in owners.threads(&pid).directories {
             for descriptor in sampled_descriptors(&thread, left) {
                 left -= 1;
                 if let Some(text) = beginning(&thread.join("fdinfo").join(descriptor)) {

@@ -6,17 +6,28 @@
 //! sandbox has internet, and the host's own routes, which lead to each sandbox over its
 //! own interface only, whether the sender is who it says it is.
 
-use std::io::{self, Write};
+mod keeper;
+mod nft;
+mod shared;
+
+use std::io;
 use std::process::{Command, Stdio};
 
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
+use skep_telemetry::Chain;
 use skep_types::{Egress, PLATFORM_DENIED};
 
 use crate::config::HostConfig;
 use crate::defence::Defence;
 use crate::instance::{Naming, all_subnets};
 use crate::kernel_settings::Bystanders;
+pub(crate) use keeper::keep;
+use nft::{
+    Table, accept, ask_nft, differ, discard, equal, goto, known, meta, payload, range, refuse,
+    run_nft, state,
+};
+pub(crate) use shared::is_shared;
 
 /// Groups of interfaces, which only mean something together with their names.
 const OPEN: u32 = 0x5ce9_0001;
@@ -37,6 +48,9 @@ pub enum FirewallError {
     /// The kernel or `nft` refused the rules.
     #[error("nft refused the rules: {0}")]
     Refused(String),
+    /// `nft` listed what is there in a form that it did not promise.
+    #[error("cannot read what nft lists")]
+    Listing(#[source] serde_json::Error),
 }
 
 /// The group of the interface of a sandbox that may do this.
@@ -62,12 +76,40 @@ pub(crate) fn install(
     config: &HostConfig,
     bystanders: &Bystanders,
 ) -> Result<(), FirewallError> {
-    run_nft(&rules(naming, config, bystanders))
+    run_nft(&rules(naming, config, bystanders))?;
+    // Without it sandboxes are held all the same; they may not reach what they may.
+    if let Err(error) = enter_shared_filter(naming, config) {
+        tracing::warn!(error = %Chain(&error), "cannot see to the filter that iptables shares");
+    }
+    Ok(())
+}
+
+/// Lets sandboxes pass the filter that iptables shares, where its policy would drop them. Blocks.
+fn enter_shared_filter(naming: Naming, config: &HostConfig) -> Result<(), FirewallError> {
+    if config.has(Defence::SharedFilter) {
+        shared::enter(naming, &list_chains()?)?;
+    }
+    Ok(())
 }
 
 /// Takes the rules away. Blocks.
 pub(crate) fn remove(naming: Naming) -> Result<(), FirewallError> {
-    run_nft(&replace(naming, Vec::new()))
+    let left = shared::leave(naming);
+    run_nft(&Table::removal(&naming.table())).and(left)
+}
+
+/// All chains of all tables, as `nft` lists them. Blocks.
+pub(crate) fn list_chains() -> Result<Vec<Value>, FirewallError> {
+    let listing = ask_nft(&["list", "chains"])?;
+    let chains = listing.into_iter();
+    Ok(chains
+        .filter_map(|mut object| object.get_mut("chain").map(Value::take))
+        .collect())
+}
+
+/// Returns true if the filter that iptables shares has rules of this instance number. Blocks.
+pub(crate) fn is_in_shared_filter(naming: Naming) -> Result<bool, FirewallError> {
+    shared::is_entered(naming)
 }
 
 /// Returns true if the table of this instance number is installed. Blocks.
@@ -79,159 +121,123 @@ pub(crate) fn is_installed(naming: Naming) -> io::Result<bool> {
     Ok(listed.status.success())
 }
 
+/// The table of a server, chain by chain.
 fn rules(naming: Naming, config: &HostConfig, bystanders: &Bystanders) -> Value {
-    let table = naming.table();
-    let ours = format!("{}*", naming.interface_prefix());
-    let from_ours = equal(meta("iifname"), json!(ours));
-    let known = json!({"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": ["established", "related"]}});
-    let unknown =
-        json!({"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": "invalid"}});
-    let to_any_sandbox = equal(meta("oifname"), json!(ANY_INTERFACE));
-    let (accept, drop) = (json!({"accept": null}), json!({"drop": null}));
-    // Whoever asks for what is not allowed hears so at once instead of waiting for nothing.
-    let refuse = json!({"reject": {"type": "icmpx", "expr": "admin-prohibited"}});
-    let unless_left_out = |defence, verdict: &Value| {
-        if config.has(defence) {
-            verdict
-        } else {
-            &accept
-        }
-        .clone()
-    };
-    let no_ipv6 = unless_left_out(Defence::NoIpv6, &drop);
-    let checked_sender = unless_left_out(Defence::CheckedSenders, &drop);
-    let closed_host = unless_left_out(Defence::ClosedHost, &refuse);
-    let closed_neighbour = unless_left_out(Defence::ClosedNeighbours, &refuse);
-    let denied_range = unless_left_out(Defence::DeniedRanges, &refuse);
-    let rule = |chain: &str, expressions: &[&Value]| json!({"add": {"rule": {"family": "inet", "table": table, "chain": chain, "expr": expressions}}});
-    // Policies accept: the table is about our interfaces and judges none of the host's other
-    // traffic.
-    let base = |name: &str, kind: &str, hook: &str, priority: i32| {
-        json!({"add": {"chain": {
-            "family": "inet", "table": table, "name": name,
-            "type": kind, "hook": hook, "prio": priority, "policy": "accept",
-        }}})
-    };
-    let chain =
-        |name: &str| json!({"add": {"chain": {"family": "inet", "table": table, "name": name}}});
-    let ranges = |name: &str, ranges: &[Ipv4Net]| {
-        let elements: Vec<Value> = ranges.iter().map(range).collect();
-        let mut set = json!({
-            "family": "inet", "table": table, "name": name,
-            "type": "ipv4_addr", "flags": ["interval"], "auto-merge": true,
-        });
-        if !elements.is_empty() {
-            set["elem"] = json!(elements);
-        }
-        json!({"add": {"set": set}})
-    };
-    // A `goto` does not come back: the rules behind it in a base chain are for other packets.
-    let jump = |target: &str| json!({"goto": {"target": target}});
-    let dns = |protocol: &str| {
-        [
-            equal(payload("ip", "daddr"), json!(naming.gateway().to_string())),
-            equal(payload(protocol, "dport"), json!(DNS)),
-        ]
-    };
-    let (udp, tcp) = (dns("udp"), dns("tcp"));
-
-    let mut commands = vec![
-        ranges("denied", &denied()),
-        ranges("allowed", &config.allowed_ranges),
-        // Before anything else: a sandbox speaks IPv4, and as itself. At -300 connections are not
-        // tracked yet (-200), so what is dropped leaves no entry, and `notrack` has an effect.
-        base("arriving", "filter", "prerouting", -300),
-        chain("arrived"),
-        rule("arriving", &[&from_ours, &jump("arrived")]),
-        rule(
-            "arrived",
-            &[&equal(meta("nfproto"), json!("ipv6")), &no_ipv6],
-        ),
-        rule("arrived", &[&strange_sender(), &checked_sender]),
-        // To the host itself: names, and nothing else.
-        // At -10, before the operator's own filters at 0. A drop is final; an accept is still
-        // judged by theirs.
-        base("input", "filter", "input", -10),
-        chain("to_machine"),
-        rule("input", &[&from_ours, &jump("to_machine")]),
-        // Answers of sandboxes on connections that the host began, as the proxy does.
-        rule("to_machine", &[&known, &accept]),
-        rule("to_machine", &[&udp[0], &udp[1], &accept]),
-        rule("to_machine", &[&tcp[0], &tcp[1], &accept]),
-        rule("to_machine", &[&closed_host]),
-        // Through the host.
-        base("forward", "filter", "forward", -10),
-        chain("outward"),
-        chain("inward"),
-        rule("forward", &[&from_ours, &jump("outward")]),
-        rule(
-            "forward",
-            &[&equal(meta("oifname"), json!(ours)), &jump("inward")],
-        ),
-        rule("outward", &[&known, &accept]),
-        rule("outward", &[&unknown, &drop]),
-        // Before the ranges that the operator allows: no configuration opens a way between
-        // sandboxes.
-        rule("outward", &[&to_any_sandbox, &closed_neighbour]),
-        rule(
-            "outward",
-            &[&differ(meta("iifgroup"), json!(OPEN)), &refuse],
-        ),
-        // Counts new connections only, because packets of known ones were accepted above.
-        rule("outward", &[&too_many_connections(), &refuse]),
-        // Exceptions from the denied ranges, so they come first.
-        rule(
-            "outward",
-            &[&equal(payload("ip", "daddr"), json!("@allowed")), &accept],
-        ),
-        rule(
-            "outward",
-            &[
-                &equal(payload("ip", "daddr"), json!("@denied")),
-                &denied_range,
-            ],
-        ),
-        rule("outward", &[&accept]),
-        // What is new comes from the host itself, and so does not pass here.
-        rule("inward", &[&known, &accept]),
-        rule("inward", &[&drop]),
-        base("leaving", "nat", "postrouting", 100),
-        rule(
-            "leaving",
-            &[
-                &equal(payload("ip", "saddr"), range(&naming.subnet())),
-                &differ(meta("oifname"), json!(ANY_INTERFACE)),
-                &json!({"masquerade": null}),
-            ],
-        ),
-    ];
+    let mut table = Table::new(naming.table());
+    table.ranges("denied", &denied());
+    table.ranges("allowed", &config.allowed_ranges);
+    arriving(&mut table, naming, config);
+    to_host(&mut table, naming, config);
+    through_host(&mut table, naming, config);
+    leaving(&mut table, naming);
     if config.has(Defence::UntrackedNames) {
-        commands.push(base("answering", "filter", "output", -300));
-        commands.extend(untracked_names(naming).map(|(chain, expressions)| {
-            let expressions: Vec<_> = expressions.iter().collect();
-            rule(chain, &expressions)
-        }));
+        table.base("answering", "filter", "output", -300);
+        for (chain, expressions) in untracked_names(naming) {
+            table.rule(chain, expressions);
+        }
     }
     if config.has(Defence::ApartNetworks) && !bystanders.closed.is_empty() {
         // Forwarding is on for us alone: no packet goes from one of the host's other networks
         // to another that did not before.
         let arriving = equal(meta("iifname"), json!({"set": bystanders.closed}));
         let leaving = equal(meta("oifname"), json!({"set": bystanders.all}));
-        commands.push(rule("forward", &[&arriving, &leaving, &drop]));
+        table.rule("forward", [arriving, leaving, discard()]);
     }
-    let mut with_table = vec![json!({"add": {"table": {"family": "inet", "name": table}}})];
-    with_table.extend(commands);
-    replace(naming, with_table)
+    table.replace()
+}
+
+/// Before anything else: a sandbox speaks IPv4, and as itself.
+fn arriving(table: &mut Table, naming: Naming, config: &HostConfig) {
+    let judged = |defence| verdict(config, defence, discard());
+    // At -300 connections are not tracked yet (-200), so what is dropped leaves no entry, and
+    // `notrack` has an effect.
+    table.base("arriving", "filter", "prerouting", -300);
+    table.chain("arrived");
+    table.rule("arriving", [from_ours(naming), goto("arrived")]);
+    let is_ipv6 = equal(meta("nfproto"), json!("ipv6"));
+    table.rule("arrived", [is_ipv6, judged(Defence::NoIpv6)]);
+    table.rule(
+        "arrived",
+        [strange_sender(), judged(Defence::CheckedSenders)],
+    );
+}
+
+/// To the host itself: names, and nothing else.
+fn to_host(table: &mut Table, naming: Naming, config: &HostConfig) {
+    // At -10, before the operator's own filters at 0. A drop is final; an accept is still judged
+    // by theirs.
+    table.base("input", "filter", "input", -10);
+    table.chain("to_machine");
+    table.rule("input", [from_ours(naming), goto("to_machine")]);
+    // Answers of sandboxes on connections that the host began, as the proxy does.
+    table.rule("to_machine", [known(), accept()]);
+    for protocol in ["udp", "tcp"] {
+        let to_gateway = equal(payload("ip", "daddr"), json!(naming.gateway().to_string()));
+        let question = equal(payload(protocol, "dport"), json!(DNS));
+        table.rule("to_machine", [to_gateway, question, accept()]);
+    }
+    table.rule(
+        "to_machine",
+        [verdict(config, Defence::ClosedHost, refuse())],
+    );
+}
+
+/// Through the host: to the internet, and never from one sandbox to another.
+fn through_host(table: &mut Table, naming: Naming, config: &HostConfig) {
+    let judged = |defence| verdict(config, defence, refuse());
+    table.base("forward", "filter", "forward", -10);
+    table.chain("outward");
+    table.chain("inward");
+    table.rule("forward", [from_ours(naming), goto("outward")]);
+    table.rule("forward", [to_ours(naming), goto("inward")]);
+    table.rule("outward", [known(), accept()]);
+    table.rule("outward", [state(json!("invalid")), discard()]);
+    // Before the ranges that the operator allows: no configuration opens a way between sandboxes.
+    let to_any_sandbox = equal(meta("oifname"), json!(ANY_INTERFACE));
+    table.rule(
+        "outward",
+        [to_any_sandbox, judged(Defence::ClosedNeighbours)],
+    );
+    let has_no_internet = differ(meta("iifgroup"), json!(OPEN));
+    table.rule("outward", [has_no_internet, refuse()]);
+    // Counts new connections only, because packets of known ones were accepted above.
+    table.rule("outward", [too_many_connections(), refuse()]);
+    // Exceptions from the denied ranges, so they come first.
+    let is_in = |set: &str| equal(payload("ip", "daddr"), json!(set));
+    table.rule("outward", [is_in("@allowed"), accept()]);
+    table.rule("outward", [is_in("@denied"), judged(Defence::DeniedRanges)]);
+    table.rule("outward", [accept()]);
+    // What is new comes from the host itself, and so does not pass here.
+    table.rule("inward", [known(), accept()]);
+    table.rule("inward", [discard()]);
+}
+
+/// Out of the host, under its own address.
+fn leaving(table: &mut Table, naming: Naming) {
+    table.base("leaving", "nat", "postrouting", 100);
+    table.rule(
+        "leaving",
+        [
+            equal(payload("ip", "saddr"), range(&naming.subnet())),
+            differ(meta("oifname"), json!(ANY_INTERFACE)),
+            json!({"masquerade": null}),
+        ],
+    );
+}
+
+/// The verdict of a defence; packets pass where the attack suite leaves it out.
+fn verdict(config: &HostConfig, defence: Defence, verdict: Value) -> Value {
+    if config.has(defence) {
+        verdict
+    } else {
+        accept()
+    }
 }
 
 /// Rules that keep questions for names, and the answers, out of the host's table of connections:
 /// it is one for all, and an entry for each would stay for half a minute. Nothing here asks
 /// whether a name's packet belongs to a connection.
 fn untracked_names(naming: Naming) -> [(&'static str, Vec<Value>); 4] {
-    let to_ours = equal(
-        meta("oifname"),
-        json!(format!("{}*", naming.interface_prefix())),
-    );
     let gateway = json!(naming.gateway().to_string());
     let question = |protocol: &str| {
         vec![
@@ -242,7 +248,7 @@ fn untracked_names(naming: Naming) -> [(&'static str, Vec<Value>); 4] {
     };
     let answer = |protocol: &str| {
         vec![
-            to_ours.clone(),
+            to_ours(naming),
             equal(payload("ip", "saddr"), gateway.clone()),
             equal(payload(protocol, "sport"), json!(DNS)),
             json!({"notrack": null}),
@@ -256,34 +262,18 @@ fn untracked_names(naming: Naming) -> [(&'static str, Vec<Value>); 4] {
     ]
 }
 
-/// One transaction that removes the table, whether it is there or not, and does `commands`.
-fn replace(naming: Naming, commands: Vec<Value>) -> Value {
-    let table = json!({"table": {"family": "inet", "name": naming.table()}});
-    // To delete a table that is not there is an error, to add one that is there is none. All of it
-    // is one transaction, so there is no moment without rules.
-    let mut all = vec![json!({"add": table}), json!({"delete": table})];
-    all.extend(commands);
-    json!({"nftables": all})
+/// Condition that a packet comes from a sandbox of this server.
+fn from_ours(naming: Naming) -> Value {
+    equal(meta("iifname"), json!(interfaces(naming)))
 }
 
-fn meta(key: &str) -> Value {
-    json!({"meta": {"key": key}})
+/// Condition that it goes to one.
+fn to_ours(naming: Naming) -> Value {
+    equal(meta("oifname"), json!(interfaces(naming)))
 }
 
-fn payload(protocol: &str, field: &str) -> Value {
-    json!({"payload": {"protocol": protocol, "field": field}})
-}
-
-fn equal(left: Value, right: Value) -> Value {
-    json!({"match": {"op": "==", "left": left, "right": right}})
-}
-
-fn differ(left: Value, right: Value) -> Value {
-    json!({"match": {"op": "!=", "left": left, "right": right}})
-}
-
-fn range(range: &Ipv4Net) -> Value {
-    json!({"prefix": {"addr": range.network().to_string(), "len": range.prefix_len()}})
+fn interfaces(naming: Naming) -> String {
+    format!("{}*", naming.interface_prefix())
 }
 
 /// The host would not send to this address over the interface that the packet came from.
@@ -301,26 +291,4 @@ fn too_many_connections() -> Value {
         "key": payload("ip", "saddr"),
         "stmt": {"ct count": {"val": CONNECTIONS, "inv": true}},
     }})
-}
-
-fn run_nft(rules: &Value) -> Result<(), FirewallError> {
-    let mut nft = Command::new("nft")
-        .args(["-j", "-f", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(FirewallError::NoTool)?;
-    let mut input = nft.stdin.take().expect("standard input is a pipe");
-    let written = input.write_all(rules.to_string().as_bytes());
-    drop(input);
-    let output = nft.wait_with_output().map_err(FirewallError::NoTool)?;
-    if output.status.success() {
-        // If it failed, what it says is worth more than that it did not read to the end.
-        return written.map_err(FirewallError::NoTool);
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(FirewallError::Refused(
-        said.trim().chars().take(512).collect(),
-    ))
 }

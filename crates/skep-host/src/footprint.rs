@@ -138,6 +138,10 @@ pub fn footprint(data_dir: &Path, cgroup_root: &Path) -> io::Result<Footprint> {
         if firewall::is_installed(naming)? {
             items.push(item(Kind::FilterTable, format!("inet {}", naming.table())));
         }
+        if firewall::is_in_shared_filter(naming).map_err(io::Error::other)? {
+            let rules = format!("ip filter, rules for {}*", naming.interface_prefix());
+            items.push(item(Kind::FilterTable, rules));
+        }
         let claim = instance::claim_of(Path::new(CLAIMS), number);
         items.push(item(Kind::InstanceNumber, claim.display().to_string()));
     }

@@ -11,7 +11,7 @@ use crate::config::HostConfig;
 use crate::defence::Defence;
 use crate::firewall::{self, FirewallError};
 use crate::instance::{self, Instance, InstanceError, sandboxes_live};
-use crate::kernel_settings::{KernelSettings, TASK_DUMPS};
+use crate::kernel_settings::{Bystanders, KernelSettings, TASK_DUMPS};
 use crate::lease::{ReleaseError, Source};
 use crate::leases::Leases;
 use crate::{dns, forgotten, gateway, leftovers};
@@ -62,12 +62,11 @@ impl Installation {
     ///
     /// [`StartError`].
     pub async fn start(config: HostConfig) -> Result<Self, StartError> {
-        let (leases, instance) = tokio::task::spawn_blocking(move || set_up(config))
-            .await
-            .map_err(|panic| StartError::Host {
-                operation: "set the host up",
-                source: io::Error::other(panic),
-            })??;
+        let host = tokio::task::spawn_blocking(move || set_up(config));
+        let (leases, instance, bystanders) = host.await.map_err(|panic| StartError::Host {
+            operation: "set the host up",
+            source: io::Error::other(panic),
+        })??;
         let leases = Arc::new(leases);
         let tasks = Tasks::default();
         serve_names(&leases, &tasks).await?;
@@ -79,6 +78,11 @@ impl Installation {
         let stopped = async move { stop.cancelled().await };
         let forgetting = forgotten::keep_forgetting(Arc::clone(&leases.slots), stopped);
         tasks.spawn("forget connections", forgetting);
+        let stop = tasks.stopping();
+        let stopped = async move { stop.cancelled().await };
+        let config = leases.config.clone();
+        let keeping = firewall::keep(leases.naming, config, bystanders, stopped);
+        tasks.spawn("keep the packet filter", keeping);
         Ok(Self {
             leases,
             instance,
@@ -133,7 +137,7 @@ impl Installation {
     }
 }
 
-fn set_up(config: HostConfig) -> Result<(Leases, Instance), StartError> {
+fn set_up(config: HostConfig) -> Result<(Leases, Instance, Bystanders), StartError> {
     let host_error = |operation| move |source| StartError::Host { operation, source };
     let cgroup_error = |error: CgroupError| StartError::Cgroups(error.into());
     let root = config.cgroup_root.clone();
@@ -152,10 +156,10 @@ fn set_up(config: HostConfig) -> Result<(Leases, Instance), StartError> {
         "keep lists of processes out of the kernel's log",
     ))?;
     let boot = instance::boot().map_err(host_error("read the boot id"))?;
-    tracing::info!(naming = ?naming, cgroups = cgroups.version(), "ready for sandboxes");
+    tracing::info!(group = %naming.cgroup(), cgroups = cgroups.version(), "ready for sandboxes");
     let leases = Leases::open(config, naming, cgroups, boot)
         .map_err(host_error("open the data directory"))?;
-    Ok((leases, instance))
+    Ok((leases, instance, bystanders))
 }
 
 /// Starts the DNS forwarder at the gateway.

@@ -13,12 +13,13 @@ use parking_lot::Mutex;
 use skep_telemetry::Chain;
 use skep_types::{Egress, SandboxId, Usage};
 
-use crate::cgroup::{Child, Group, JoinFds};
+use crate::cgroup::{Child, Group, JoinFds, Settings, Subgroup};
 use crate::directory::SandboxDirectory;
+use crate::disk::{Capture, Room};
 use crate::disk_meter::{BLOCK_DEVICES, DiskMeter, FILE_SYSTEMS};
 use crate::instance::Slot;
 use crate::leases::Leases;
-use crate::log::Log;
+use crate::log::{Log, LogHolder};
 use crate::record::{LeaseRecord, Recorded};
 use crate::slots::TakenSlot;
 use crate::{disk, firewall, gateway};
@@ -61,6 +62,8 @@ enum State {
 pub struct Parts {
     /// Its disk, mounted nowhere yet.
     pub disk: OwnedFd,
+    /// Disks that it lies on, the lowest first, mounted nowhere yet.
+    pub below: Vec<OwnedFd>,
     /// Files by which processes join its cgroups.
     pub join_fds: JoinFds,
 }
@@ -220,7 +223,7 @@ impl Lease {
     pub fn usage(&self) -> Result<Usage, Source> {
         let image = self.directory().image();
         let mut usage = self.leases.cgroups.usage(&self.group())?;
-        usage.disk_bytes = disk::used(&image)?;
+        usage.disk_bytes = disk::used_by_all(&image)?;
         DiskMeter::add_traffic(self.meter, &mut usage, &image);
         // A sandbox that ends takes its link with it, before anybody could read the counters.
         if let Ok(traffic) = gateway::traffic(self.number) {
@@ -239,6 +242,167 @@ impl Lease {
                 .in_use(&self.group())
                 .unwrap_or_default(),
             traffic: gateway::traffic(self.number).unwrap_or_default(),
+        }
+    }
+
+    /// Lets every process of the sandbox stand. Blocks until `deadline` at the latest.
+    ///
+    /// # Errors
+    ///
+    /// If some do not stand by then. All go on.
+    pub fn freeze(&self, deadline: Instant) -> Result<(), Source> {
+        Ok(self.leases.cgroups.freeze(&self.group(), deadline)?)
+    }
+
+    /// Lets the processes of the sandbox go on.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be told.
+    pub fn thaw(&self) -> Result<(), Source> {
+        Ok(self.leases.cgroups.thaw(&self.group())?)
+    }
+
+    /// Tells the processes of the sandbox to stand, and does not wait until they do: they may be in
+    /// somebody's hands who lets go of them afterwards.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be told.
+    pub fn order_freeze(&self) -> Result<(), Source> {
+        Ok(self
+            .leases
+            .cgroups
+            .order_freeze(&self.group(), None, true)?)
+    }
+
+    /// Tells everything that user code has started to stand or to go on; the agent is not concerned.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be told.
+    pub fn order_work(&self, freeze: bool) -> Result<(), Source> {
+        let work = Some(Child::Work);
+        Ok(self
+            .leases
+            .cgroups
+            .order_freeze(&self.group(), work, freeze)?)
+    }
+
+    /// The processes of the sandbox, by their numbers on the host.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be listed.
+    pub fn processes(&self) -> Result<Vec<i32>, Source> {
+        let all = self.leases.cgroups.processes(&self.group())?;
+        Ok(all
+            .into_iter()
+            .map(|pid| pid.as_raw_nonzero().get())
+            .collect())
+    }
+
+    /// Directories of its group, one for each hierarchy.
+    ///
+    /// # Errors
+    ///
+    /// If one is gone.
+    pub fn group_directories(&self) -> Result<Vec<PathBuf>, Source> {
+        Ok(self.leases.cgroups.own_directories(&self.group())?)
+    }
+
+    /// The groups that its agent has made.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be listed.
+    pub fn subgroups(&self) -> Result<Vec<Subgroup>, Source> {
+        Ok(self.leases.cgroups.subgroups(&self.group())?)
+    }
+
+    /// Makes groups as another sandbox's agent had made them, for the agent of this one. What can
+    /// be written only when the launcher has left the sandbox's own group is added to `settings`.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be made.
+    pub fn make_subgroups(
+        &self,
+        subgroups: &[Subgroup],
+        settings: Option<&mut Settings>,
+    ) -> Result<(), Source> {
+        let owner = self.number.first_id();
+        let group = self.group();
+        let cgroups = &self.leases.cgroups;
+        Ok(cgroups.make_subgroups(&group, subgroups, owner, settings)?)
+    }
+
+    /// Directory of its group if the host has the unified tree, and not a hierarchy for each
+    /// controller.
+    ///
+    /// # Errors
+    ///
+    /// If it is gone.
+    pub fn unified_group(&self) -> Result<Option<PathBuf>, Source> {
+        if self.leases.has_separate_hierarchies() {
+            return Ok(None);
+        }
+        Ok(self.group_directories()?.pop())
+    }
+
+    /// Takes the memory that a restored agent has as its log for the sandbox's.
+    ///
+    /// # Errors
+    ///
+    /// If it is none.
+    pub fn take_log(&mut self, holder: LogHolder) -> io::Result<()> {
+        self.log = Some(Log::restored(holder)?);
+        Ok(())
+    }
+
+    /// Returns true if every process of the sandbox stands.
+    ///
+    /// # Errors
+    ///
+    /// If nobody can tell.
+    pub fn is_frozen(&self) -> Result<bool, Source> {
+        Ok(self.leases.cgroups.is_frozen(&self.group())?)
+    }
+
+    /// Captures the disk in a new file, and returns the space that it takes when it would survive
+    /// the host. What processes write meanwhile may be missing: they should stand. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// If that is not possible; there is no such file then.
+    pub fn capture_disk(&self, to: &Path, how: Capture) -> Result<u64, Source> {
+        let image = self.directory().image();
+        let meter = self.meter.ok_or("the device of its disk is not known")?;
+        meter.sync(&image)?;
+        Ok(self.leases.disks().capture(&image, to, how)?)
+    }
+
+    /// Takes room for so many bytes in a directory beside the disks, until it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::StorageFull`] if they would not fit beside the reserve and all that is being
+    /// written.
+    pub fn room_for(&self, directory: &Path, bytes: u64) -> io::Result<Room<'_>> {
+        self.leases.room_for(directory, bytes)
+    }
+
+    /// Path of a file of the backend's own, which goes with the sandbox.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.directory().path().join(name)
+    }
+
+    /// Makes sure that processes that stand can die. Blocks for as long as that takes, not until
+    /// they are dead.
+    pub fn kill_frozen(&self) {
+        if let Err(error) = self.leases.cgroups.kill_frozen(&self.group()) {
+            // What removes the groups tries the same.
+            tracing::debug!(sandbox = %self.id, error = %Chain(&error), "cannot thaw to kill");
         }
     }
 

@@ -5,6 +5,8 @@ use std::collections::hash_map;
 use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
+use std::os::fd::AsFd as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -12,10 +14,10 @@ use skep_telemetry::Gauge;
 use skep_types::{Capacity, Egress, HostCapacity, Resources, SandboxId, Usage};
 
 use crate::capacity::host_capacity;
-use crate::cgroup::{Cgroups, Group, IoLimit, ReadyGroups};
+use crate::cgroup::{Cgroups, DiskSpeed, Group, ReadyGroups};
 use crate::config::HostConfig;
 use crate::directory::SandboxDirectory;
-use crate::disk::Disks;
+use crate::disk::{Capture, DiskSource, Disks, Room};
 use crate::disk_meter::DiskMeter;
 use crate::dns;
 use crate::instance::{Naming, Slot};
@@ -64,12 +66,14 @@ pub struct Terms {
     pub resources: Resources,
     /// Origin of its cgroups.
     pub cgroups: CgroupSource,
+    /// Origin of its disk.
+    pub disk: DiskSource,
 }
 
 /// Origin of a lease's cgroups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CgroupSource {
-    /// The pool, with the limit of I/O on the host's disk.
+    /// The pool, with the limit of the disk's speed.
     Pool,
     /// Made for the lease, without that limit. For parts of the platform: they are asked for too
     /// rarely to be kept ready, and would push limits that are in demand out of the pool.
@@ -115,12 +119,12 @@ impl Leases {
         boot: String,
     ) -> io::Result<Self> {
         fs::create_dir_all(config.data_dir.join("sandboxes"))?;
-        let io = config
-            .disk_bytes_per_second
-            .and_then(|speed| IoLimit::on_disk_of(&config.data_dir, speed));
+        let speed =
+            (config.disk_bytes_per_second).map(|limit| DiskSpeed::new(&config.data_dir, limit));
         let groups =
-            ReadyGroups::new(&cgroups, config.ready_parts, io).map_err(io::Error::other)?;
-        let disks = Disks::new(config.data_dir.join("disks"), config.ready_parts)?;
+            ReadyGroups::new(&cgroups, config.ready_parts, speed).map_err(io::Error::other)?;
+        let disks = config.data_dir.join("disks");
+        let disks = Disks::new(disks, config.ready_parts, config.disk_reserve)?;
         Ok(Self {
             naming,
             boot,
@@ -184,13 +188,14 @@ impl Leases {
             egress,
             resources,
             cgroups,
+            disk,
         } = terms;
         // The entry comes before anything is made, so that a sweep spares what follows, and a
         // second sandbox of the name is refused while nothing of the first can be touched.
         if !self.register(&id, slot.slot(), egress) {
             return Err(LeaseError::Leased);
         }
-        let log = Log::new();
+        let log = Log::new(slot.slot().first_id());
         // From here on everything is the lease's, and goes with it if the rest cannot be made.
         let mut lease = Lease::new(Arc::clone(self), id, slot, egress);
         lease.set_log(log.map_err(failed("make the sandbox's log"))?);
@@ -199,19 +204,27 @@ impl Leases {
         (directory.create()).map_err(failed(&format!("make `{path}`")))?;
         // The disk lies in the directory, and is renamed into it if one was ready.
         let disk = (self.pools.disks)
-            .mount(&directory.image(), resources.disk_mib)
+            .mount_from(&disk, &directory.image(), resources.disk_mib)
             .map_err(failed("make the sandbox's disk"))?;
-        lease.set_meter(&disk);
+        lease.set_meter(&disk.top);
         // Last, because a cgroup with its limits is all that a process may start in: when it is
         // there, the lease is whole.
         let group = Group::new(lease.id());
         let made = match cgroups {
-            CgroupSource::Pool => self.pools.groups.make(&self.cgroups, &group, &resources),
+            CgroupSource::Pool => {
+                let disk = disk.top.as_fd();
+                (self.pools.groups).make(&self.cgroups, &group, &resources, disk)
+            }
             CgroupSource::New => (self.cgroups.create(&group, &resources, None))
-                .and_then(|()| self.cgroups.open_join_fds(&group)),
+                .and_then(|settings| self.cgroups.open_join_fds(&group, settings)),
         };
         let join_fds = made.map_err(failed("make the sandbox's cgroup"))?;
-        Ok((lease, Parts { disk, join_fds }))
+        let parts = Parts {
+            disk: disk.top,
+            below: disk.below,
+            join_fds,
+        };
+        Ok((lease, parts))
     }
 
     /// Acquires the lease of a living sandbox again. `holder` has the memory of its log.
@@ -241,6 +254,30 @@ impl Leases {
         Ok(lease.found(log, record.meter()))
     }
 
+    pub(crate) fn disks(&self) -> &Disks {
+        &self.pools.disks
+    }
+
+    /// Takes room for so many bytes in a directory beside the disks, until it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::StorageFull`] if they would not fit beside the reserve and all that is being
+    /// written.
+    pub fn room_for(&self, directory: &Path, bytes: u64) -> io::Result<Room<'_>> {
+        self.disks().room_for(directory, bytes)
+    }
+
+    /// Copies a captured disk to a new file, and returns the space that it takes when it would
+    /// survive the host. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written, or the host would have too little disk left; there is no file.
+    pub fn copy_disk(&self, from: &Path, to: &Path) -> Result<u64, Source> {
+        Ok(self.pools.disks.capture(from, to, Capture::Copy)?)
+    }
+
     /// Returns true if the record is of this run of the host.
     pub fn is_of_this_boot(&self, record: &LeaseRecord) -> bool {
         record.boot() == self.boot
@@ -259,7 +296,7 @@ impl Leases {
                 Usage::default()
             });
         let image = self.directory(&id).image();
-        usage.disk_bytes = crate::disk::used(&image).unwrap_or_default();
+        usage.disk_bytes = crate::disk::used_by_all(&image).unwrap_or_default();
         DiskMeter::add_traffic(record.meter(), &mut usage, &image);
         usage
     }
@@ -283,6 +320,16 @@ impl Leases {
     /// Lets go of everything that is ready. Blocks.
     pub fn clear_pools(&self) {
         self.pools.clear(&self.cgroups);
+    }
+
+    /// Returns true if the processes of a sandbox can be made to stand on this host.
+    pub fn can_freeze(&self) -> bool {
+        self.cgroups.can_freeze()
+    }
+
+    /// Returns true if cgroups of this host have a hierarchy for each controller.
+    pub fn has_separate_hierarchies(&self) -> bool {
+        matches!(self.cgroups, Cgroups::V1(_))
     }
 
     /// Capacity of the host for sandboxes. Blocks.

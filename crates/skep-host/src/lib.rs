@@ -43,10 +43,11 @@ mod trial;
 mod watchers;
 
 pub use capacity::host_capacity;
-pub use cgroup::JoinFds;
+pub use cgroup::{JoinFds, Settings, Subgroup};
 pub use config::{HostConfig, resolvers_in};
 #[doc(hidden)]
 pub use defence::Defence;
+pub use disk::{Capture, DiskSource, Room};
 pub use firewall::FirewallError;
 pub use footprint::{Footprint, Item, Kind, OtherInstallation, RunningServer, footprint};
 pub use installation::{Installation, StartError};

@@ -14,6 +14,9 @@ use rustix::fs::OFlags;
 use skep_agent_protocol::log;
 use skep_types::SandboxId;
 
+/// Name of the memory.
+const NAME: &str = "sandbox-log";
+
 /// The end of a kept log's name.
 const SUFFIX: &str = ".jsonl";
 
@@ -40,11 +43,13 @@ pub(crate) struct Identity {
 }
 
 impl Log {
-    /// New memory, for a sandbox that is about to be launched.
-    pub(crate) fn new() -> io::Result<Self> {
+    /// New memory, for a sandbox that is about to be launched. It belongs to `owner`, because an
+    /// image of the sandbox holds nothing of users that it does not have.
+    pub(crate) fn new(owner: u32) -> io::Result<Self> {
         // The agent gets this file and may be anybody's, so its size is settled.
         let bytes = u64::try_from(log::BYTES).map_err(io::Error::other)?;
-        let memory = skep_linux::bounded_file("sandbox-log", bytes)?;
+        let memory = skep_linux::bounded_file(NAME, bytes)?;
+        std::os::unix::fs::fchown(&memory, Some(owner), Some(owner))?;
         Ok(Self {
             memory: memory.into(),
         })
@@ -66,6 +71,31 @@ impl Log {
         // Opened through the descriptor that was compared: behind the path there may be another
         // file by now.
         let memory = File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))?;
+        Ok(Self { memory })
+    }
+
+    /// The memory of a sandbox that was restored: its agent has memory of the same name and size in
+    /// place of what it was launched with.
+    pub(crate) fn restored(holder: LogHolder) -> io::Result<Self> {
+        let path = format!("/proc/{}/fd/{}", holder.pid, holder.fd);
+        let found = File::options()
+            .read(true)
+            .custom_flags(OFlags::PATH.bits().cast_signed())
+            .open(path)?;
+        let own = format!("/proc/self/fd/{}", found.as_raw_fd());
+        let is_memory =
+            fs::read_link(&own)?.as_os_str() == format!("/memfd:{NAME} (deleted)").as_str();
+        let metadata = found.metadata()?;
+        let is_whole = metadata.is_file() && usize::try_from(metadata.len()) == Ok(log::BYTES);
+        if !is_memory || !is_whole {
+            return Err(io::Error::other("it is something else now"));
+        }
+        let memory = File::open(own)?;
+        // One that could shrink would break its reader.
+        let seals = rustix::fs::fcntl_get_seals(&memory)?;
+        if !seals.contains(rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::SEAL) {
+            return Err(io::Error::other("its size is not settled"));
+        }
         Ok(Self { memory })
     }
 
@@ -157,17 +187,24 @@ mod tests {
 
     #[test]
     fn the_memory_cannot_grow_and_what_is_not_it_is_not_opened() {
-        let log = Log::new().unwrap();
+        let log = Log::new(0).unwrap();
         let theirs = File::from(log.share().unwrap());
         let end = u64::try_from(log::BYTES).unwrap();
         theirs.write_at(b"x", end).unwrap_err();
         theirs.set_len(0).unwrap_err();
         assert_eq!(log.read().unwrap(), b"");
         // Whatever this process has under that number, it is not memory that is gone.
-        let gone = Log::new().unwrap().identity().unwrap();
+        let gone = Log::new(0).unwrap().identity().unwrap();
         let own = std::process::id().cast_signed();
         let holder = LogHolder { pid: own, fd: 1 };
         Log::find(holder, gone).unwrap_err();
+        Log::restored(holder).unwrap_err();
+        // Found again by its kind alone, if it is of that kind.
+        let fd = theirs.as_raw_fd();
+        Log::restored(LogHolder { pid: own, fd }).unwrap();
+        let other = File::from(skep_linux::bounded_file("other", end).unwrap());
+        let fd = other.as_raw_fd();
+        Log::restored(LogHolder { pid: own, fd }).unwrap_err();
     }
 
     #[test]

@@ -10,15 +10,20 @@
 //! The kernel does not tell how much a directory holds; it is estimated from its size. What was
 //! inherited is one open file at many descriptors, and counted once. Descriptors that were sent
 //! and not received are in no table: the socket they wait at tells how many they are.
+//!
+//! Whoever opens something takes processor time for it. A sandbox that was seen whole and has run
+//! for no nanosecond since is not looked at again, so that hundreds of idle ones cost nothing.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
-use skep_types::SandboxId;
+use skep_types::{Capacity, SandboxId};
 
 use crate::descriptor_tables::{Owners, random, shares, shuffle, table_size};
 use crate::pace::PacedLook;
@@ -47,29 +52,56 @@ const COMPARED: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct OpenFileWatch {
     look: PacedLook,
+    /// Sandboxes whose descriptors were all seen, and hold little, with the processor time that
+    /// they had used before that.
+    seen: Mutex<HashMap<SandboxId, Duration>>,
 }
 
 impl OpenFileWatch {
     /// The sandboxes whose open files hold too much, of those that `sandboxes` names with their
-    /// first processes, if it is time to look. `memory` is what a sandbox may use.
+    /// first processes, if it is time to look, with this memory of the host. `memory` is what a sandbox may use, and
+    /// `processor_time` what it has used.
     pub(crate) fn look(
         &self,
+        host: Capacity,
         sandboxes: impl FnOnce() -> Vec<(SandboxId, i32)>,
         memory: impl Fn(&SandboxId) -> io::Result<u64>,
+        processor_time: impl Fn(&SandboxId) -> io::Result<Duration>,
     ) -> io::Result<Vec<SandboxId>> {
-        self.look.if_due(|| {
-            let sandboxes = sandboxes();
-            let mut found = Vec::new();
-            for (id, tables) in tables(Path::new("/proc"), &sandboxes)? {
-                let bytes = held(&tables, SAMPLE, is_same);
-                // One that has ended has no limit any more.
-                if bytes > LEAST_ALLOWED && memory(id).is_ok_and(|memory| bytes > allowed(memory)) {
-                    tracing::debug!(sandbox = %id, bytes, "its open files hold too much memory");
-                    found.push(id.clone());
-                }
-            }
-            Ok(found)
+        self.look.if_due(host, || {
+            self.find(Path::new("/proc"), &sandboxes(), memory, processor_time)
         })
+    }
+
+    fn find(
+        &self,
+        proc: &Path,
+        sandboxes: &[(SandboxId, i32)],
+        memory: impl Fn(&SandboxId) -> io::Result<u64>,
+        processor_time: impl Fn(&SandboxId) -> io::Result<Duration>,
+    ) -> io::Result<Vec<SandboxId>> {
+        // Read before anything else: what is opened during the look is found by the next one.
+        let used = |(id, _): &(SandboxId, i32)| Some((id.clone(), processor_time(id).ok()?));
+        let times: HashMap<_, _> = sandboxes.iter().filter_map(used).collect();
+        let mut seen = self.seen.lock();
+        seen.retain(|id, time| times.get(id) == Some(time));
+        let mut active = sandboxes.to_vec();
+        active.retain(|(id, _)| !seen.contains_key(id));
+        if active.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut found = Vec::new();
+        for (id, files) in open_files(proc, &active)? {
+            let bytes = held(&files.tables, SAMPLE, is_same);
+            // One that has ended has no limit any more.
+            if bytes > LEAST_ALLOWED && memory(id).is_ok_and(|memory| bytes > allowed(memory)) {
+                tracing::debug!(sandbox = %id, bytes, "its open files hold too much memory");
+                found.push(id.clone());
+            } else if let Some(time) = times.get(id).filter(|_| files.is_all()) {
+                seen.insert(id.clone(), *time);
+            }
+        }
+        Ok(found)
     }
 }
 
@@ -81,19 +113,36 @@ struct Table {
     size: usize,
 }
 
+/// The tables of descriptors of one sandbox.
+#[derive(Debug, Default)]
+struct OpenFiles {
+    tables: Vec<Table>,
+    /// True if there are threads whose tables are not among them.
+    has_more: bool,
+}
+
+impl OpenFiles {
+    /// Returns true if a look at these sees every descriptor of the sandbox.
+    fn is_all(&self) -> bool {
+        !self.has_more && self.tables.iter().map(|table| table.size).sum::<usize>() <= SAMPLE
+    }
+}
+
 /// The tables of descriptors of sandboxes.
-fn tables<'a>(
+fn open_files<'a>(
     proc: &'a Path,
     sandboxes: &'a [(SandboxId, i32)],
-) -> io::Result<HashMap<&'a SandboxId, Vec<Table>>> {
+) -> io::Result<HashMap<&'a SandboxId, OpenFiles>> {
     let owners = Owners::new(proc, sandboxes, shares);
-    let mut tables: HashMap<_, Vec<_>> = HashMap::new();
+    let mut files: HashMap<_, OpenFiles> = HashMap::new();
     for (pid, owner) in owners.processes()? {
-        let of_owner = tables.entry(owner).or_default();
-        for thread in owners.threads(&pid) {
+        let of_owner = files.entry(owner).or_default();
+        let threads = owners.threads(&pid);
+        of_owner.has_more |= !threads.is_all;
+        for thread in threads.directories {
             let name = thread.file_name().and_then(|name| name.to_str());
             if let Some(id) = name.and_then(|name| name.parse().ok()) {
-                of_owner.push(Table {
+                of_owner.tables.push(Table {
                     size: table_size(&thread),
                     thread,
                     id,
@@ -101,7 +150,7 @@ fn tables<'a>(
             }
         }
     }
-    Ok(tables)
+    Ok(files)
 }
 
 /// Estimates the bytes that are held by the open files of some tables, from at most `sample`
@@ -250,6 +299,72 @@ mod tests {
             }
             Table { thread, id, size }
         }
+    }
+
+    /// A host with one process, which is of one sandbox.
+    struct Host {
+        proc: tempfile::TempDir,
+        sandboxes: [(SandboxId, i32); 1],
+    }
+
+    impl Host {
+        fn new() -> Self {
+            let proc = tempfile::tempdir().unwrap();
+            fs::create_dir_all(proc.path().join("7/ns")).unwrap();
+            symlink("pid:[4711]", proc.path().join("7/ns/pid")).unwrap();
+            let host = Self {
+                proc,
+                sandboxes: [(SandboxId::random(), 7)],
+            };
+            host.open(10);
+            host
+        }
+
+        /// Opens so many directories in the process.
+        fn open(&self, descriptors: usize) {
+            let task = self.proc.path().join("7/task/7");
+            fs::create_dir_all(task.join("fd")).unwrap();
+            fs::write(task.join("status"), format!("FDSize:\t{descriptors}\n")).unwrap();
+            for descriptor in 0..descriptors {
+                let at = task.join("fd").join(descriptor.to_string());
+                // There from an earlier call, if at all.
+                if !at.is_symlink() {
+                    symlink("/proc/self/task", at).unwrap();
+                }
+            }
+        }
+
+        /// Number of sandboxes that hold too much, after so much processor time.
+        fn find(&self, watch: &OpenFileWatch, time: u64) -> usize {
+            let memory = |_: &SandboxId| Ok(256 * MIB);
+            let time = |_: &SandboxId| Ok(Duration::from_nanos(time));
+            let found = watch.find(self.proc.path(), &self.sandboxes, memory, time);
+            found.unwrap().len()
+        }
+    }
+
+    #[test]
+    fn a_sandbox_that_has_not_run_since_is_not_looked_at_again() {
+        let (host, watch) = (Host::new(), OpenFileWatch::default());
+        assert_eq!(host.find(&watch, 1), 0);
+        host.open(4000);
+        assert_eq!(host.find(&watch, 1), 0, "it was looked at");
+        assert_eq!(host.find(&watch, 2), 1);
+        assert_eq!(
+            host.find(&watch, 2),
+            1,
+            "it holds too much for as long as it does"
+        );
+    }
+
+    #[test]
+    fn a_sandbox_of_which_a_sample_was_seen_is_looked_at_again() {
+        let (host, watch) = (Host::new(), OpenFileWatch::default());
+        let status = host.proc.path().join("7/task/7/status");
+        fs::write(status, format!("FDSize:\t{}\n", SAMPLE + 1)).unwrap();
+        assert_eq!(host.find(&watch, 1), 0);
+        host.open(4000);
+        assert_eq!(host.find(&watch, 1), 1);
     }
 
     #[test]

@@ -1,13 +1,10 @@
 //! Times at which somebody looks for memory that no cgroup counts: when the host's memory shrinks.
 
 use std::io;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use skep_types::Capacity;
-
-use crate::capacity::host_memory;
 
 /// Decrease of the host's available memory that causes a look.
 const FALL: u64 = 32 << 20;
@@ -30,10 +27,13 @@ pub(crate) struct PacedLook {
 }
 
 impl PacedLook {
-    /// Calls `look` if it is time to; otherwise there is nothing to find. A look that fails is
-    /// taken again at the next call.
-    pub(crate) fn if_due<T: Default>(&self, look: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        let memory = host_memory(Path::new("/proc/meminfo"))?;
+    /// Calls `look` if it is time to, with this memory of the host; otherwise there is nothing to
+    /// find. A look that fails is taken again at the next call.
+    pub(crate) fn if_due<T: Default>(
+        &self,
+        memory: Capacity,
+        look: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
         let began = Instant::now();
         let mut pace = self.pace.lock();
         let pace = pace.get_or_insert_with(|| Pace::new(began));

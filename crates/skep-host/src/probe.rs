@@ -94,13 +94,9 @@ pub fn checks_of_network() -> Vec<Check> {
     ]
 }
 
-/// Looks for what other tiers need. Blocks.
+/// Looks for what pauses need. Blocks.
 pub fn checks_of_tiers() -> Vec<Check> {
-    vec![
-        host::checkpoints(),
-        host::gvisor(),
-        host::virtual_machines(),
-    ]
+    vec![host::checkpoints()]
 }
 
 /// Looks at the numbers that the kernel counts for all sandboxes together. Blocks.

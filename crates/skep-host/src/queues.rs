@@ -14,7 +14,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
 
-use skep_types::SandboxId;
+use skep_types::{Capacity, SandboxId};
 
 use crate::pace::PacedLook;
 
@@ -41,13 +41,15 @@ pub(crate) struct QueueWatch {
 
 impl QueueWatch {
     /// The sandboxes whose sockets hold too much, of those that `sandboxes` names with their
-    /// first processes, if it is time to look. `memory` is what a sandbox may use.
+    /// first processes, if it is time to look, with this memory of the host. `memory` is what a
+    /// sandbox may use.
     pub(crate) fn look(
         &self,
+        host: Capacity,
         sandboxes: impl FnOnce() -> Vec<(SandboxId, i32)>,
         memory: impl Fn(&SandboxId) -> io::Result<u64>,
     ) -> io::Result<Vec<SandboxId>> {
-        self.look.if_due(|| {
+        self.look.if_due(host, || {
             let host = Host::read(Path::new("/proc"))?;
             let mut sandboxes = sandboxes();
             sandboxes.retain(|(id, pid)| {

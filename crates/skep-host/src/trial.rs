@@ -37,7 +37,7 @@ impl TrialLease {
         };
         lease.directory.create()?;
         fs::create_dir(lease.layer())?;
-        let disks = Disks::new(lease.directory.path().join("disks"), 0)?;
+        let disks = Disks::new(lease.directory.path().join("disks"), 0, None)?;
         disks.make(&lease.image(), DISK_MIB)?;
         Ok(lease)
     }

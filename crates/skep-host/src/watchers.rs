@@ -1,9 +1,11 @@
 //! Memory of the host that sandboxes hold and no cgroup counts.
 
 use std::io;
+use std::path::Path;
 
 use skep_types::SandboxId;
 
+use crate::capacity::host_memory;
 use crate::cgroup::{Cgroups, Group};
 use crate::file_locks::LockWatch;
 use crate::open_files::OpenFileWatch;
@@ -37,21 +39,28 @@ impl Watchers {
             let limit = cgroups.memory_limit(&Group::new(id));
             limit.map_err(io::Error::other)
         };
-        let with_queues = self.queues.look(&sandboxes, memory);
-        let mut hoarding = with_queues.unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot see what sockets hold");
-            Vec::new()
-        });
-        let with_files = self.open_files.look(&sandboxes, memory);
-        hoarding.extend(with_files.unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot see what open files hold");
-            Vec::new()
-        }));
-        let with_locks = self.locks.look(&sandboxes);
-        hoarding.extend(with_locks.unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot see who holds locks");
-            Vec::new()
-        }));
+        let mut hoarding = Vec::new();
+        let mut add = |found: io::Result<Vec<SandboxId>>, what| match found {
+            Ok(found) => hoarding.extend(found),
+            Err(error) => {
+                tracing::warn!(%error, what, "cannot look for memory that no limit counts")
+            }
+        };
+        let host = host_memory(Path::new("/proc/meminfo"));
+        let processor_time = |id: &SandboxId| {
+            let time = cgroups.processor_time(&Group::new(id));
+            time.map_err(io::Error::other)
+        };
+        match host {
+            Ok(host) => {
+                let with_queues = self.queues.look(host, &sandboxes, memory);
+                add(with_queues, "sockets");
+                let with_files = (self.open_files).look(host, &sandboxes, memory, processor_time);
+                add(with_files, "open files");
+            }
+            Err(error) => add(Err(error), "memory of the host"),
+        }
+        add(self.locks.look(&sandboxes), "locks");
         hoarding
     }
 }

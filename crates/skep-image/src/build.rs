@@ -134,8 +134,6 @@ impl Builder<'_> {
         name: &str,
         progress: &mut dyn Progress,
     ) -> Result<TemplateImage, BuildError> {
-        // No layer is collected as garbage before the template that needs it is published.
-        let _building = self.catalog.store().build_lock()?;
         self.catalog.store().sweep()?;
         let manifest = self.build_chain(recipes, name, &mut Vec::new(), progress)?;
         Ok(self.catalog.image(&manifest)?)

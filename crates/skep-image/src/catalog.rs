@@ -1,16 +1,15 @@
-//! The templates of this host: found, listed, removed.
+//! The templates of this host: found and listed.
 
 mod manifest;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use skep_types::{Sharing, TemplateImage};
+use skep_types::{LayerKey, Sharing, TemplateImage};
 
 use crate::key::ContentKey;
-use crate::store::{LayerRecord, LockOutcome, Store, StoreError};
+use crate::store::{LayerRecord, Store, StoreError};
 
 pub(crate) use manifest::Manifest;
 
@@ -34,7 +33,7 @@ pub struct Listed {
     pub layers: Vec<LayerRecord>,
 }
 
-/// Failure to find, list or remove a template.
+/// Failure to find or list a template.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// The store could not be read or changed.
@@ -48,21 +47,6 @@ pub enum CatalogError {
         /// Key of the missing layer.
         layer: ContentKey,
     },
-    /// A build is running and may need what is about to be removed. Try again when it is done.
-    #[error("templates are being built in `{}`", dir.display())]
-    BuildRunning {
-        /// The directory of the catalog.
-        dir: PathBuf,
-    },
-}
-
-/// Result of a garbage collection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Reclaimed {
-    /// Number of layers removed.
-    pub layers: usize,
-    /// Disk space freed, in bytes.
-    pub bytes: u64,
 }
 
 impl Catalog {
@@ -128,55 +112,6 @@ impl Catalog {
             .collect()
     }
 
-    /// Forgets a template and says whether there was one. Its layers stay until
-    /// [`Catalog::garbage_collect`].
-    ///
-    /// # Errors
-    ///
-    /// [`CatalogError::Store`] if the directory cannot be changed.
-    pub fn remove(&self, name: &str) -> Result<bool, CatalogError> {
-        let Some(path) = self.manifest_path(name) else {
-            return Ok(false);
-        };
-        match fs::remove_file(&path) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(StoreError::files("remove", path)(error).into()),
-        }
-    }
-
-    /// Deletes the layers that belong to no template, apart from those `in_use`: the layers of
-    /// the images that sandboxes run on. The finished steps of a build that was interrupted
-    /// belong to no template yet and go as well.
-    ///
-    /// # Errors
-    ///
-    /// [`CatalogError::BuildRunning`] if a build is going on; nothing is deleted then.
-    pub fn garbage_collect(&self, in_use: &BTreeSet<PathBuf>) -> Result<Reclaimed, CatalogError> {
-        let LockOutcome::Held(_lock) = self.store.try_collector_lock()? else {
-            return Err(CatalogError::BuildRunning {
-                dir: self.store.path(""),
-            });
-        };
-        self.store.sweep()?;
-        let named: BTreeSet<ContentKey> = self
-            .manifests()?
-            .into_iter()
-            .flat_map(|manifest| manifest.layers)
-            .collect();
-        let mut reclaimed = Reclaimed::default();
-        for key in self.store.layer_keys()? {
-            if named.contains(&key) || in_use.contains(&self.store.layer_root(&key)) {
-                continue;
-            }
-            let bytes = self.store.layer(&key)?.map_or(0, |record| record.bytes);
-            self.store.remove_layer(&key)?;
-            reclaimed.layers += 1;
-            reclaimed.bytes += bytes;
-        }
-        Ok(reclaimed)
-    }
-
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
@@ -239,17 +174,24 @@ impl Catalog {
             .collect()
     }
 
+    /// Directory of a layer's files on this host.
+    pub fn layer_path(&self, key: LayerKey) -> PathBuf {
+        self.store.layer_root(&key)
+    }
+
+    /// Directories of the layers of an image, the lowest first.
+    pub fn layer_paths(&self, image: &TemplateImage) -> Vec<PathBuf> {
+        let paths = image.layers.iter().map(|key| self.layer_path(*key));
+        paths.collect()
+    }
+
     /// The image of a template, from which sandboxes are started.
     pub(crate) fn image(&self, manifest: &Manifest) -> Result<TemplateImage, CatalogError> {
         self.records(manifest)?;
         Ok(TemplateImage {
             id: manifest.key.template_id(),
             name: manifest.name.clone(),
-            layers: manifest
-                .layers
-                .iter()
-                .map(|key| self.store.layer_root(key))
-                .collect(),
+            layers: manifest.layers.iter().map(ContentKey::layer).collect(),
             env: manifest.env.clone(),
             user: manifest.user.clone(),
             workdir: manifest.workdir.clone(),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
-use skep_types::TemplateId;
+use skep_types::{LayerKey, TemplateId};
 
 /// Names a layer, or a whole template, by everything that went into it.
 ///
@@ -17,6 +17,11 @@ impl ContentKey {
     /// The first characters, enough for a person to tell keys apart.
     pub fn short(&self) -> String {
         hex::encode(&self.0[..6])
+    }
+
+    /// The key, as everybody outside of this crate knows a layer.
+    pub(crate) fn layer(&self) -> LayerKey {
+        self.0.into()
     }
 
     /// The id of a template with this key: the same recipe has the same id on every host.

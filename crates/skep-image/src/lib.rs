@@ -23,7 +23,7 @@ mod store;
 pub use bootstrap::Mmdebstrap;
 pub use build::{BuildError, Builder};
 pub use cancel::Cancel;
-pub use catalog::{Catalog, CatalogError, Listed, Reclaimed};
+pub use catalog::{Catalog, CatalogError, Listed};
 pub use image_cache::{CatalogVersion, ImageCache};
 pub use key::ContentKey;
 pub use progress::{BuildEvent, Progress, Silent};

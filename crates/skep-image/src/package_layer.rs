@@ -36,21 +36,21 @@ impl Catalog {
         writer.text(image.id.as_str()).key(&fingerprint.finish());
         let key = writer.finish();
         if store.layer(&key)?.is_none() {
-            let _building = store.build_lock()?;
             let _lock = store.lock(&key)?;
             // Somebody else may have made it while we waited for the lock.
             if store.layer(&key)?.is_none() {
                 let draft = store.draft(&key)?;
-                let read = |path: &str| read_through(&image.layers, path);
+                let layers = self.layer_paths(image);
+                let read = |path: &str| read_through(&layers, path);
                 for (path, content) in settings.files_for_sandbox(read) {
-                    add_file(&draft.root(), &image.layers, path, &content)
+                    add_file(&draft.root(), &layers, path, &content)
                         .map_err(StoreError::files("write", path))?;
                 }
                 store.commit(draft, "package settings of the host")?;
             }
         }
         let mut shared = image.clone();
-        shared.layers.push(store.layer_root(&key));
+        shared.layers.push(key.layer());
         shared.env.extend(settings.env_for_sandbox());
         Ok(shared)
     }

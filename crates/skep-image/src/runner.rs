@@ -76,6 +76,7 @@ fn plan(launch: &StepLaunch) -> LaunchPlan {
     let root = Root {
         staging: launch.staging.clone(),
         layers: launch.layers.clone(),
+        below: Vec::new(),
         top: Top::Directories {
             upper: launch.upper.clone(),
             work: launch.work.clone(),

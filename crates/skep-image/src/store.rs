@@ -7,7 +7,6 @@
 //! locks/<key>             held by whoever makes that layer
 //! logs/<key>.log          what the last attempt to make it printed
 //! images/<name>.json      which layers a template consists of
-//! builds.lock             held shared by builds, alone by the garbage collector
 //! ```
 //!
 //! A layer is made in `building/` and renamed into `layers/` when it is complete and on disk.
@@ -20,10 +19,11 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 use skep_telemetry::Chain;
-use skep_types::random_bytes;
+use skep_types::{LayerKey, random_bytes};
 
 use crate::key::ContentKey;
 
@@ -123,7 +123,7 @@ impl Store {
     }
 
     /// Directory of a layer's files, whether it exists yet or not.
-    pub(crate) fn layer_root(&self, key: &ContentKey) -> PathBuf {
+    pub(crate) fn layer_root(&self, key: &LayerKey) -> PathBuf {
         self.dir.join("layers").join(key.to_string()).join("root")
     }
 
@@ -142,12 +142,6 @@ impl Store {
         serde_json::from_slice(&bytes)
             .map(Some)
             .map_err(|source| StoreError::Damaged { path, source })
-    }
-
-    /// The keys of all layers.
-    pub(crate) fn layer_keys(&self) -> Result<Vec<ContentKey>, StoreError> {
-        let names = self.names_in("layers")?;
-        Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
     /// File for the output of a step.
@@ -194,15 +188,6 @@ impl Store {
         Ok(record)
     }
 
-    /// Takes a layer out of sight in one move, then deletes it.
-    pub(crate) fn remove_layer(&self, key: &ContentKey) -> Result<(), StoreError> {
-        let path = self.dir.join("layers").join(key.to_string());
-        let removed = self.draft(key)?;
-        let target = removed.dir.join("removed");
-        fs::rename(&path, &target).map_err(StoreError::files("remove", path))
-        // Dropping the draft deletes what was moved into it.
-    }
-
     /// Removes drafts whose builder is gone.
     pub(crate) fn sweep(&self) -> Result<(), StoreError> {
         for name in self.names_in("building")? {
@@ -231,21 +216,14 @@ impl Store {
         Lock::exclusive(&self.dir.join("locks").join(key.to_string()))
     }
 
-    /// Says that a build is going on, until the lock is dropped.
-    pub(crate) fn build_lock(&self) -> Result<Lock, StoreError> {
-        Lock::shared(&self.dir.join("builds.lock"))
-    }
-
-    /// Says that no build may begin, until the lock is dropped.
-    pub(crate) fn try_collector_lock(&self) -> Result<LockOutcome, StoreError> {
-        Lock::try_exclusive(&self.dir.join("builds.lock"))
-    }
-
     /// Replaces a file of the store in one move.
     pub(crate) fn replace_file(&self, path: &Path, content: &[u8]) -> Result<(), StoreError> {
         use io::Write as _;
 
-        let draft = path.with_extension(format!("{}.new", std::process::id()));
+        // Two builders may be threads of one process.
+        static DRAFTS: AtomicU64 = AtomicU64::new(0);
+        let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+        let draft = path.with_extension(format!("{}.{number}.new", std::process::id()));
         let mut file = fs::File::create(&draft).map_err(StoreError::files("create", &draft))?;
         file.write_all(content)
             .and_then(|()| file.sync_all())
@@ -327,6 +305,26 @@ fn mounts() -> Result<Vec<PathBuf>, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_threads_replace_a_file_and_each_time_it_is_the_whole_of_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        let path = store.path("images").join("small.json");
+        let contents = [vec![b'a'; 20_000], vec![b'b'; 10_000]];
+        std::thread::scope(|scope| {
+            for content in &contents {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        store.replace_file(&path, content).unwrap();
+                        let found = fs::read(&path).unwrap();
+                        assert!(contents.contains(&found), "{} bytes", found.len());
+                    }
+                });
+            }
+        });
+        assert_eq!(store.names_in("images").unwrap(), ["small.json"]);
+    }
 
     #[test]
     fn nothing_is_deleted_through_a_mount() {

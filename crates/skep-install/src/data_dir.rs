@@ -20,6 +20,10 @@ use rustix::io::Errno;
 const OTHERS: u32 = 0o077;
 const WRITABLE_BY_ALL: u32 = 0o002;
 const STICKY: u32 = 0o1000;
+/// Name of the directory whose files everybody may execute who comes that far.
+const AGENTS: &[u8] = crate::agents::DIRECTORY.as_bytes();
+/// Name of the directories with links to them, in images and sandboxes.
+const PROGRAMS: &[u8] = b"programs";
 /// Depth limit: nothing of ours lies deeper.
 const DEEPEST: usize = 16;
 
@@ -40,6 +44,15 @@ enum DataDirError {
         path: PathBuf,
         source: io::Error,
     },
+}
+
+/// The directory, beside the data directory, of what users may read: whom to trust.
+pub fn trust_dir(data_dir: &Path) -> PathBuf {
+    let found = data_dir.canonicalize();
+    let data_dir = found.unwrap_or_else(|_| data_dir.to_owned());
+    let mut name = data_dir.file_name().unwrap_or_default().to_owned();
+    name.push("-ca");
+    data_dir.with_file_name(name)
 }
 
 /// Makes the data directory if it is missing, and closes it and everything in it to others.
@@ -168,7 +181,11 @@ impl Walk {
                 Err(Errno::NOENT | Errno::XDEV) => continue,
                 Err(error) => return Err(failed("open", &below)(error)),
             };
-            closed += if is_folder && deepest > 0 {
+            // Executables for everybody in a directory for nobody: closing the directory is enough.
+            let is_top = deepest == DEEPEST;
+            let name = name.to_bytes();
+            let is_agents = is_folder && (is_top && name == AGENTS || !is_top && name == PROGRAMS);
+            closed += if is_folder && deepest > 0 && !is_agents {
                 self.close_directory(opened, &below, deepest - 1)?
             } else {
                 let changed = close_one(opened.as_fd());
@@ -238,6 +255,29 @@ mod tests {
         assert_eq!(mode(disk.parent().unwrap()), 0o700);
         assert_eq!(close(&data).unwrap(), 0, "and stays so");
         assert_eq!(fs::read(&disk).unwrap(), b"secret");
+    }
+
+    #[test]
+    fn agents_stay_executable_in_a_directory_that_nobody_enters() {
+        let (_folder, data) = open_installation();
+        let agents = data.join("agents");
+        let elsewhere = data.join("sandboxes/i1/agents");
+        for directory in [&agents, &elsewhere] {
+            fs::create_dir(directory).unwrap();
+            fs::write(directory.join("1"), "").unwrap();
+            set(directory, 0o755);
+            set(&directory.join("1"), 0o555);
+        }
+        close(&data).unwrap();
+        assert_eq!((mode(&agents), mode(&agents.join("1"))), (0o700, 0o555));
+        assert_eq!(mode(&elsewhere.join("1")), 0o500);
+        assert_eq!(close(&data).unwrap(), 0);
+        // Links to them, which are the same files.
+        let programs = data.join("sandboxes/i1/programs");
+        fs::create_dir(&programs).unwrap();
+        fs::hard_link(agents.join("1"), programs.join("0")).unwrap();
+        close(&data).unwrap();
+        assert_eq!((mode(&programs), mode(&agents.join("1"))), (0o700, 0o555));
     }
 
     #[test]

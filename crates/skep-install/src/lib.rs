@@ -1,6 +1,7 @@
-//! An installation on this host: its data directory, the template cache that it shares with others,
+//! An installation on this host: its data directory, its agents, the template cache that it shares with others,
 //! and how everything that a server leaves is taken off the host again.
 
+mod agents;
 mod cache_users;
 mod data_dir;
 mod directories;
@@ -10,8 +11,9 @@ mod plan;
 mod server;
 mod uninstall;
 
+pub use agents::{AgentBuild, AgentsError, install_agent, prune_agents};
 pub use cache_users::register;
-pub use data_dir::prepare;
+pub use data_dir::{prepare, trust_dir};
 pub use dismantle::{dismantle, remove};
 pub use error::{Cause, InstallError};
 pub use plan::{Action, Installation, Plan, Row};

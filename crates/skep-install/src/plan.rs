@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use skep_domain::TrustFiles;
 use skep_host::{Footprint, HostConfig, Kind, OtherInstallation, RunningServer, footprint};
 
 use crate::InstallError;
@@ -117,6 +118,7 @@ impl Plan {
             .collect();
         rows.extend(unit_files(installation)?);
         rows.extend(cache(installation, &found.others)?);
+        rows.extend(trusted(installation));
         rows.extend(data(installation)?);
         let is_sandbox = |row: &&Row| row.kind == Kind::Sandbox.name();
         Ok(Self {
@@ -233,6 +235,25 @@ fn cache(
         Some(reason) => row(Action::Keep, "templates", path, format!("{size}; {reason}")),
         None => row(Action::Remove, "templates", path, size),
     }))
+}
+
+/// The published authority, whose key is among the data.
+fn trusted(installation: &Installation) -> Option<Row> {
+    let path = crate::trust_dir(&installation.data_dir);
+    if !TrustFiles::are_in(&path) {
+        return None;
+    }
+    Some(if installation.keep_data {
+        row(
+            Action::Keep,
+            "certificates",
+            &path,
+            "`--keep-data`".to_owned(),
+        )
+    } else {
+        let detail = "the authority that users trust".to_owned();
+        row(Action::Remove, "certificates", &path, detail)
+    })
 }
 
 fn data(installation: &Installation) -> Result<Option<Row>, InstallError> {

@@ -16,6 +16,17 @@ pub(crate) struct Sentence {
 impl Sentence {
     pub(crate) fn about(failure: &Failure) -> Self {
         let (name, value, traceback) = match failure {
+            // It names itself: callers often show no more than the name and the value.
+            Failure::Died(Exit::OutOfMemory) => (
+                "OutOfMemory",
+                "There was no memory left for the code, so its kernel was killed. Context was \
+                 restarted: its variables are lost. Use less memory, or a template that has more"
+                    .to_owned(),
+                format!(
+                    "The kernel {}. Its variables are lost.",
+                    ended(Exit::OutOfMemory)
+                ),
+            ),
             Failure::Died(exit) => (
                 "ContextRestarting",
                 "Context was restarted".to_owned(),

@@ -6,11 +6,13 @@
 
 mod answer;
 mod cancellation;
+mod copies;
 mod failure;
 mod line;
 mod notebook;
 mod options;
 mod outcome;
+mod questions;
 mod request;
 mod routes;
 mod timestamp;

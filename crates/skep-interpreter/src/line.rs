@@ -5,7 +5,7 @@ mod jupyter;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use skep_jupyter::{Bundle, JsonText, Output, Raised, Stream};
+use skep_jupyter::{Bundle, InputRequest, JsonText, Output, Raised, Stream};
 use skep_kernels::{Exit, Failure, Outcome, Receipt, Spent, Update};
 use skep_wire::interpreter::{self as wire, Line, OutputForm};
 
@@ -73,6 +73,7 @@ impl Lines {
             }),
             Output::Text { stream, text } => self.push_text(*stream, text, time),
             Output::Rich { bundle, is_main } => self.push_result(bundle, *is_main),
+            Output::InputRequested(request) => self.push_request(request),
             Output::Raised(raised) => self.push_raised(raised),
             Output::TooLarge { bytes } => {
                 let text = format!("an output of {bytes} bytes is too large and was left out\n");
@@ -81,6 +82,13 @@ impl Lines {
             // The end has a line of its own, and the contract none for the others.
             Output::Ended { .. } | Output::Updated(_) | Output::Cleared { .. } => {}
         }
+    }
+
+    fn push_request(&mut self, request: &InputRequest) {
+        self.push_small(&Line::InputRequest {
+            prompt: &request.prompt,
+            password: request.is_password,
+        });
     }
 
     fn push_text(&mut self, stream: Stream, text: &JsonText, time: Option<i64>) {
@@ -277,6 +285,19 @@ mod tests {
     }
 
     #[test]
+    fn a_request_for_input_says_what_to_show_and_not_how_the_kernel_calls_it() {
+        let request = InputRequest {
+            id: "i1".to_owned(),
+            prompt: "Größe? ".to_owned(),
+            is_password: false,
+        };
+        check(
+            output(Output::InputRequested(request)),
+            "{\"type\":\"input_request\",\"prompt\":\"Gr\\u00f6\\u00dfe? \",\"password\":false}\n",
+        );
+    }
+
+    #[test]
     fn representations_go_to_their_fields_and_the_rest_to_extra() {
         check(
             output(Output::Rich {
@@ -319,15 +340,15 @@ mod tests {
     }
 
     #[test]
-    fn the_death_of_a_kernel_has_the_name_of_the_contract_and_says_why() {
+    fn a_kernel_that_had_no_memory_left_is_told_by_name() {
         check(
             Update::Failed(Failure::Died(Exit::OutOfMemory)),
-            "{\"type\":\"error\",\"name\":\"ContextRestarting\",\"value\":\"Context was restarted\",\"traceback\":\"The kernel was killed because there was no memory left for it. Its variables are lost.\",\"kind\":\"out_of_memory\"}\n",
+            "{\"type\":\"error\",\"name\":\"OutOfMemory\",\"value\":\"There was no memory left for the code, so its kernel was killed. Context was restarted: its variables are lost. Use less memory, or a template that has more\",\"traceback\":\"The kernel was killed because there was no memory left for it. Its variables are lost.\",\"kind\":\"out_of_memory\"}\n",
         );
     }
 
     #[test]
-    fn code_that_ends_its_kernel_has_an_exit_status() {
+    fn the_death_of_a_kernel_has_the_name_of_the_contract_and_an_exit_status() {
         check(
             Update::Failed(Failure::Died(Exit::Code(3))),
             "{\"type\":\"error\",\"name\":\"ContextRestarting\",\"value\":\"Context was restarted\",\"traceback\":\"The kernel ended with exit status 3. Its variables are lost.\",\"kind\":\"kernel_died\",\"exit_status\":3}\n",

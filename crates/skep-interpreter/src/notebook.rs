@@ -40,14 +40,34 @@ fn cells(history: HistoryView) -> impl Iterator<Item = Cell> {
         Cell::markdown(&text).numbered(0)
     });
     let cells = entries.into_iter().zip(forgotten + 1..);
+    let cells = cells.filter(|(past, _)| !is_blank(past));
     note.into_iter()
         .chain(cells.map(|(past, number)| cell(&past).numbered(number)))
+}
+
+/// Returns true for a cell without code that came to nothing: somebody looked whether there is a
+/// kernel.
+fn is_blank(past: &Past) -> bool {
+    match past {
+        Past::Cell(cell) => {
+            cell.code.trim().is_empty()
+                && cell.failure.is_none()
+                && cell.transcript.shown().is_empty()
+        }
+        Past::Restarted { .. } | Past::RolledBack { .. } | Past::Forked { .. } => false,
+    }
 }
 
 fn cell(past: &Arc<Past>) -> Cell {
     match &**past {
         Past::Cell(cell) => code_cell(cell),
         Past::Restarted { loss } => Cell::markdown(&restarted(*loss)),
+        Past::RolledBack { checkpoint } => Cell::markdown(&format!(
+            "*The context was rolled back to its checkpoint {checkpoint} here.*"
+        )),
+        Past::Forked { origin } => Cell::markdown(&format!(
+            "*The context was forked from {origin}, with everything that was defined there.*"
+        )),
     }
 }
 

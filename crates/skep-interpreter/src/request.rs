@@ -72,6 +72,7 @@ impl Execute {
                 limits: options::limits(&options.limits)?,
                 secrets: options::secrets(options.secrets, &options.secret_envs, &variables)?,
                 variables,
+                allows_input: options.allow_stdin,
                 ..ExecuteRequest::new(code)
             },
             form: options.outputs,
@@ -90,6 +91,18 @@ impl NewContext {
             directory,
             secrets: options::secrets(options.secrets, &[], &BTreeMap::new())?,
         })
+    }
+}
+
+/// Reads the answer to a request for input.
+pub(crate) fn input_reply(body: &[u8]) -> Result<wire::InputReply, Refusal> {
+    let mut fields = object(body)?;
+    match fields.remove("value") {
+        Some(Value::Null) => Ok(wire::InputReply { value: None }),
+        Some(Value::String(value)) => Ok(wire::InputReply { value: Some(value) }),
+        // What was sent may be a password, and is not shown.
+        Some(_) => Err(wrong(&["value"], STRING, Value::Null)),
+        None => Err(missing(&["body", "value"], Value::Null)),
     }
 }
 

@@ -12,7 +12,9 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use serde_json::json;
-use skep_kernels::{ContextError, ContextInfo, Execution, ExecutionInfo, OnLoss, StartError};
+use skep_kernels::{
+    ContextError, ContextInfo, Execution, ExecutionInfo, InputError, OnLoss, StartError,
+};
 use skep_telemetry::Chain;
 use skep_wire::headers::{ACCESS_TOKEN, EXECUTION_ID, REQUEST_NAME, TRAFFIC_TOKEN};
 use skep_wire::interpreter::{self as wire, CANCEL_PATH, OutputForm};
@@ -22,7 +24,7 @@ use crate::Interpreter;
 use crate::answer::Answer;
 use crate::cancellation::is_name;
 use crate::line;
-use crate::request::{Execute, NewContext, Refusal, Target};
+use crate::request::{Execute, NewContext, Refusal, Target, input_reply};
 
 /// Code with data in it, and variables of a megabyte each.
 const MAX_BODY: usize = 64 << 20;
@@ -38,6 +40,7 @@ pub(crate) fn routes(interpreter: Arc<Interpreter>) -> Router {
         .route("/executions/{id}", get(attach).head(method_not_allowed))
         .route("/executions/{id}/usage", get(used).head(method_not_allowed))
         .route("/executions/{id}/interrupt", post(interrupt))
+        .route("/executions/{id}/input", post(input))
         .route("/contexts", get(list).head(method_not_allowed).post(create))
         .route("/contexts/{id}", axum::routing::delete(remove))
         .route("/contexts/{id}/restart", post(restart))
@@ -45,6 +48,8 @@ pub(crate) fn routes(interpreter: Arc<Interpreter>) -> Router {
             "/contexts/{id}/notebook",
             get(notebook).head(method_not_allowed),
         )
+        .merge(crate::questions::routes())
+        .merge(crate::copies::routes())
         .route(CANCEL_PATH, post(cancel))
         .fallback(|| async { detail(StatusCode::NOT_FOUND, "Not Found") })
         .method_not_allowed_fallback(method_not_allowed)
@@ -81,7 +86,7 @@ fn cors() -> CorsLayer {
         .max_age(Duration::from_secs(600))
 }
 
-async fn method_not_allowed() -> Response {
+pub(crate) async fn method_not_allowed() -> Response {
     detail(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
 }
 
@@ -175,6 +180,21 @@ async fn interrupt(
     }
 }
 
+/// `POST /executions/{id}/input`: the answer to code that asks for input.
+async fn input(
+    State(interpreter): State<Arc<Interpreter>>,
+    _: MayRunCode,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, Failed> {
+    let reply = input_reply(&body)?;
+    match interpreter.contexts.input(&id, reply.value).await {
+        Ok(()) => Ok(Json(()).into_response()),
+        Err(InputError::NotFound { id }) => Err(Failed::NoExecution(id)),
+        Err(error @ InputError::NotAsked) => Ok(text(StatusCode::CONFLICT, error.to_string())),
+    }
+}
+
 fn as_of_now(execution: ExecutionInfo) -> wire::RunningExecution {
     let (state, wall, spent) = match execution.running {
         Some(progress) => ("running", progress.wall, progress.spent),
@@ -197,7 +217,7 @@ fn answer(execution: Execution, form: OutputForm) -> Response {
 }
 
 impl Interpreter {
-    fn check_token(&self, headers: &HeaderMap) -> Result<(), Failed> {
+    pub(crate) fn check_token(&self, headers: &HeaderMap) -> Result<(), Failed> {
         if self.authorizer.admits(shown(headers, ACCESS_TOKEN)) {
             Ok(())
         } else {
@@ -221,7 +241,7 @@ impl Interpreter {
 
 /// A caller that has shown the access token. As an argument before the body it is asked for before
 /// the body is read: otherwise anybody could have the agent keep 64 MiB for each request.
-struct MayRunCode;
+pub(crate) struct MayRunCode;
 
 impl FromRequestParts<Arc<Interpreter>> for MayRunCode {
     type Rejection = Failed;
@@ -235,7 +255,7 @@ impl FromRequestParts<Arc<Interpreter>> for MayRunCode {
 }
 
 /// A caller that has shown either token, asked for as early as [`MayRunCode`].
-struct MayUseContexts;
+pub(crate) struct MayUseContexts;
 
 impl FromRequestParts<Arc<Interpreter>> for MayUseContexts {
     type Rejection = Failed;
@@ -330,7 +350,7 @@ async fn remove(
     Ok(Json(()))
 }
 
-fn context(info: ContextInfo) -> wire::Context {
+pub(crate) fn context(info: ContextInfo) -> wire::Context {
     wire::Context {
         id: info.id,
         language: info.language,
@@ -339,7 +359,7 @@ fn context(info: ContextInfo) -> wire::Context {
 }
 
 /// Reasons for which a request was not fulfilled.
-enum Failed {
+pub(crate) enum Failed {
     Unauthorized,
     NoContextToken,
     NoExecution(String),
@@ -418,7 +438,7 @@ fn refusal(error: &ContextError) -> Response {
     }
 }
 
-fn text(status: StatusCode, text: impl Into<String>) -> Response {
+pub(crate) fn text(status: StatusCode, text: impl Into<String>) -> Response {
     (status, text.into()).into_response()
 }
 

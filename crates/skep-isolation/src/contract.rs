@@ -32,7 +32,9 @@ pub async fn check_contract(subject: &impl ContractSubject) {
     check_life(subject, &isolation).await;
     check_log(subject, &isolation).await;
     check_freeze(subject, &isolation).await;
-    check_checkpoint(subject, &isolation).await;
+    for kind in ImageKind::ALL {
+        check_checkpoint(subject, &isolation, kind).await;
+    }
     check_egress(subject, &isolation).await;
     check_mounts(subject, &isolation).await;
 }
@@ -143,22 +145,35 @@ async fn check_freeze(subject: &impl ContractSubject, isolation: &Arc<dyn Isolat
     destroyed.expect("destroying works");
 }
 
-async fn check_checkpoint(subject: &impl ContractSubject, isolation: &Arc<dyn Isolation>) {
+async fn check_checkpoint(
+    subject: &impl ContractSubject,
+    isolation: &Arc<dyn Isolation>,
+    kind: ImageKind,
+) {
     let request = subject.request();
     let (id, egress) = (request.id.clone(), request.egress);
     let sandbox = isolation.launch(request).await.expect("it launches");
-    let taken = sandbox.checkpoint(ImageKind::Memory, AfterCheckpoint::Continue);
-    if !isolation.capabilities().has(Capability::Checkpoint) {
-        check_unsupported(taken.await, Capability::Checkpoint);
+    let taken = sandbox.checkpoint(kind, AfterCheckpoint::Continue);
+    let needed = Capability::of_image(kind);
+    if !isolation.capabilities().has(needed) {
+        check_unsupported(taken.await, needed);
         sandbox.destroy().await.expect("destroying works");
         return;
     }
     let snapshot = taken.await.expect("a running sandbox is checkpointed");
+    assert_eq!(snapshot.kind, kind, "the image is what was asked for");
     sandbox.usage().await.expect("and goes on");
+    let second = isolation.copy_checkpoint(snapshot.clone()).await;
+    let second = second.expect("an image is copied");
+    assert!(
+        second.bytes >= snapshot.bytes / 2,
+        "a copy counts as the first does, which may go before it: {second:?} of {snapshot:?}"
+    );
+    forget(isolation, second).await;
     let copies = [subject.request(), subject.request()].map(|request| {
         isolation.restore(RestoreRequest {
             checkpoint: snapshot.clone(),
-            kind: ImageKind::Memory,
+            kind,
             target: RestoreTarget::Copy(Box::new(request)),
         })
     });
@@ -167,13 +182,13 @@ async fn check_checkpoint(subject: &impl ContractSubject, isolation: &Arc<dyn Is
         copy.destroy().await.expect("a copy is destroyed like any");
     }
     let image = sandbox
-        .checkpoint(ImageKind::Memory, AfterCheckpoint::Stand)
+        .checkpoint(kind, AfterCheckpoint::Stand)
         .await
         .expect("it is checkpointed again");
     sandbox.destroy().await.expect("and destroyed as it stands");
     let resume = RestoreRequest {
         checkpoint: image.clone(),
-        kind: ImageKind::Memory,
+        kind,
         target: RestoreTarget::Same {
             id,
             execution: skep_types::ExecutionId::random(),

@@ -10,8 +10,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use skep_types::{
-    Capabilities, Capability, Checkpoint, Egress, HostCapacity, ImageKind, Mount, SandboxId,
-    TenantId, Usage,
+    Capabilities, Capability, Checkpoint, Egress, HostCapacity, ImageKind, Mount, Redacted,
+    SandboxId, TenantId, Usage,
 };
 use tokio::sync::watch;
 
@@ -38,6 +38,8 @@ struct State {
     fail_change: bool,
     /// Images of checkpoints, by their record.
     images: HashMap<String, Image>,
+    /// Number of images that were compressed.
+    compressed: usize,
     image_count: u64,
     /// Resources of the host. At first it counts nothing, so there is no bound.
     capacity: HostCapacity,
@@ -55,6 +57,17 @@ struct Image {
     tenant: TenantId,
     mounts: Vec<Mount>,
     usage: Usage,
+    agent_config: Redacted<Vec<u8>>,
+}
+
+impl State {
+    /// Keeps an image and returns its record.
+    fn keep(&mut self, id: &SandboxId, image: Image) -> String {
+        self.image_count += 1;
+        let record = format!("{id}/{}", self.image_count);
+        self.images.insert(record.clone(), image);
+        record
+    }
 }
 
 impl Default for State {
@@ -65,6 +78,7 @@ impl Default for State {
             fail_next: None,
             fail_change: false,
             images: HashMap::new(),
+            compressed: 0,
             image_count: 0,
             capacity: HostCapacity::default(),
             damaged: Vec::new(),
@@ -85,6 +99,8 @@ struct FakeSandbox {
     exit: watch::Sender<Option<Exit>>,
     /// Current values of its counters.
     usage: Mutex<Usage>,
+    /// Configuration that its agent has now.
+    agent_config: Mutex<Redacted<Vec<u8>>>,
 }
 
 impl FakeSandbox {
@@ -97,6 +113,21 @@ impl FakeSandbox {
             is_frozen: Mutex::default(),
             exit: watch::Sender::new(None),
             usage: Mutex::default(),
+            agent_config: Mutex::new(request.agent_config),
+        }
+    }
+
+    /// The sandbox of an image, under this id.
+    fn restored(id: SandboxId, egress: Egress, image: Image) -> Self {
+        Self {
+            id,
+            tenant: image.tenant,
+            mounts: image.mounts,
+            egress: Mutex::new(egress),
+            is_frozen: Mutex::default(),
+            exit: watch::Sender::new(None),
+            usage: Mutex::new(image.usage),
+            agent_config: Mutex::new(image.agent_config),
         }
     }
 
@@ -179,6 +210,11 @@ impl FakeIsolation {
         self.state.lock().failures
     }
 
+    /// Number of times that an image was compressed.
+    pub fn compressed(&self) -> usize {
+        self.state.lock().compressed
+    }
+
     /// Sets the counters of a sandbox.
     pub fn set_usage(&self, id: &SandboxId, usage: Usage) {
         if let Some(sandbox) = self.find(id) {
@@ -199,6 +235,20 @@ impl FakeIsolation {
     /// Tenant that a sandbox was launched for.
     pub fn tenant(&self, id: &SandboxId) -> Option<TenantId> {
         self.find(id).map(|sandbox| sandbox.tenant.clone())
+    }
+
+    /// Configuration of the agent in a living sandbox.
+    pub fn agent_config(&self, id: &SandboxId) -> Option<Redacted<Vec<u8>>> {
+        let sandbox = self.find(id);
+        sandbox.map(|sandbox| sandbox.agent_config.lock().clone())
+    }
+
+    fn image(&self, checkpoint: &Checkpoint) -> Result<Image, LaunchError> {
+        let image = self.state.lock().images.get(&checkpoint.record).cloned();
+        image.ok_or_else(|| LaunchError::Host {
+            operation: "find the image".into(),
+            source: "it was forgotten".into(),
+        })
     }
 
     fn find(&self, id: &SandboxId) -> Option<Arc<FakeSandbox>> {
@@ -248,33 +298,61 @@ impl Isolation for FakeIsolation {
 
     fn restore(&self, request: RestoreRequest) -> BoxFuture<'_, Result<Launched, LaunchError>> {
         async move {
-            let image = {
-                let state = self.state.lock();
-                state.capabilities.need(Capability::Checkpoint)?;
-                state.images.get(&request.checkpoint.record).cloned()
-            };
-            let image = image.ok_or_else(|| LaunchError::Host {
-                operation: "find the image".into(),
-                source: "it was forgotten".into(),
-            })?;
+            self.capabilities()
+                .need(Capability::of_image(request.kind))?;
+            let image = self.image(&request.checkpoint)?;
             self.start(match request.target {
                 RestoreTarget::Copy(launch) => FakeSandbox::of(*launch),
-                RestoreTarget::Same { id, egress, .. } => FakeSandbox {
-                    id,
-                    tenant: image.tenant,
-                    mounts: image.mounts,
-                    egress: Mutex::new(egress),
-                    is_frozen: Mutex::default(),
-                    exit: watch::Sender::new(None),
-                    usage: Mutex::new(image.usage),
-                },
+                RestoreTarget::Same { id, egress, .. } => FakeSandbox::restored(id, egress, image),
+                RestoreTarget::RollBack {
+                    id, egress, own, ..
+                } => {
+                    let usage = image.usage;
+                    let own = self.image(&own)?;
+                    FakeSandbox::restored(id, egress, Image { usage, ..own })
+                }
             })
         }
         .boxed()
     }
 
+    fn copy_checkpoint(
+        &self,
+        checkpoint: Checkpoint,
+    ) -> BoxFuture<'_, Result<Checkpoint, ChangeError>> {
+        async move {
+            let mut state = self.state.lock();
+            let needed = Capability::of_image(checkpoint.kind);
+            state.capabilities.need(needed)?;
+            let image = state.images.get(&checkpoint.record).cloned();
+            let image = image.ok_or_else(|| ChangeError::Failed {
+                operation: "find the image".into(),
+                source: "it was forgotten".into(),
+            })?;
+            let record = state.keep(&SandboxId::random(), image);
+            Ok(Checkpoint {
+                record,
+                ..checkpoint
+            })
+        }
+        .boxed()
+    }
+
+    fn compress_checkpoint(&self, checkpoint: Checkpoint) -> BoxFuture<'_, io::Result<()>> {
+        let mut state = self.state.lock();
+        let is_there = state.images.contains_key(&checkpoint.record);
+        state.compressed += usize::from(is_there);
+        async { Ok(()) }.boxed()
+    }
+
     fn forget_checkpoint(&self, checkpoint: Checkpoint) -> BoxFuture<'_, io::Result<()>> {
         self.state.lock().images.remove(&checkpoint.record);
+        async { Ok(()) }.boxed()
+    }
+
+    fn retain_checkpoints(&self, kept: Vec<Checkpoint>) -> BoxFuture<'_, io::Result<()>> {
+        let is_kept = |record: &String| kept.iter().any(|checkpoint| checkpoint.record == *record);
+        self.state.lock().images.retain(|record, _| is_kept(record));
         async { Ok(()) }.boxed()
     }
 
@@ -411,25 +489,26 @@ impl Sandbox for FakeHandle {
         async { self.set_frozen(false, "thaw the sandbox") }.boxed()
     }
 
+    fn reconfigured(&self, agent_config: Redacted<Vec<u8>>) -> BoxFuture<'_, io::Result<()>> {
+        *self.sandbox.agent_config.lock() = agent_config;
+        std::future::ready(Ok(())).boxed()
+    }
+
     fn checkpoint(
         &self,
         kind: ImageKind,
         after: AfterCheckpoint,
     ) -> BoxFuture<'_, Result<Checkpoint, ChangeError>> {
         async move {
-            self.try_change(Capability::Checkpoint, "checkpoint the sandbox")?;
-            let record = {
-                let mut state = self.state.lock();
-                state.image_count += 1;
-                let record = format!("{}/{}", self.sandbox.id, state.image_count);
-                let image = Image {
-                    tenant: self.sandbox.tenant.clone(),
-                    mounts: self.sandbox.mounts.clone(),
-                    usage: self.sandbox.usage(),
-                };
-                state.images.insert(record.clone(), image);
-                record
+            let needed = Capability::of_image(kind);
+            self.try_change(needed, "checkpoint the sandbox")?;
+            let image = Image {
+                tenant: self.sandbox.tenant.clone(),
+                mounts: self.sandbox.mounts.clone(),
+                usage: self.sandbox.usage(),
+                agent_config: self.sandbox.agent_config.lock().clone(),
             };
+            let record = self.state.lock().keep(&self.sandbox.id, image);
             if after == AfterCheckpoint::Stand {
                 *self.sandbox.is_frozen.lock() = true;
             }

@@ -91,6 +91,19 @@ pub enum RestoreTarget {
         /// Destinations that it may reach.
         egress: Egress,
     },
+    /// A sandbox goes on with the files, and the memory if there is one, of an image that may have
+    /// been taken of another sandbox of its owner's. Everything else is its own: its tokens, its
+    /// environment, its limits and its volumes.
+    RollBack {
+        /// Id of the sandbox.
+        id: SandboxId,
+        /// The execution, which is new.
+        execution: ExecutionId,
+        /// Destinations that it may reach.
+        egress: Egress,
+        /// An image of the sandbox itself, which says what is its own and is left as it is.
+        own: Checkpoint,
+    },
     /// Another sandbox begins as a copy, with an identity of its own. Its layers are those of the
     /// image.
     Copy(Box<LaunchRequest>),
@@ -99,10 +112,12 @@ pub enum RestoreTarget {
 /// The fate of a sandbox of which a checkpoint has been taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterCheckpoint {
-    /// It goes on, as if nothing had happened.
+    /// It is as it was, as if nothing had happened: it goes on, or stands if it was frozen. The
+    /// image shares nothing with it that either could change.
     Continue,
     /// It stands, as one that is frozen: its owner writes the image down and then destroys it, so
-    /// that it is never lost in between.
+    /// that it is never lost in between. If it goes on instead, the image is worth nothing: it may
+    /// be the sandbox's own disk. Such an image is restored once, as the same sandbox.
     Stand,
 }
 
@@ -161,6 +176,17 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
         unsupported(Capability::Freeze)
     }
 
+    /// Takes note of the configuration that its agent has been given since the launch: it belongs
+    /// to every image that is made from now on.
+    ///
+    /// # Errors
+    ///
+    /// If it would not be there after a restart of the server.
+    fn reconfigured(&self, agent_config: Redacted<Vec<u8>>) -> BoxFuture<'_, io::Result<()>> {
+        drop(agent_config);
+        future::ready(Ok(())).boxed()
+    }
+
     /// Writes the sandbox to an image, running or frozen. It takes no longer than the backend's
     /// deadline, and returns when the image would survive the host.
     ///
@@ -173,8 +199,8 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
         kind: ImageKind,
         after: AfterCheckpoint,
     ) -> BoxFuture<'_, Result<Checkpoint, ChangeError>> {
-        let (_, _) = (kind, after);
-        unsupported(Capability::Checkpoint)
+        let _ = after;
+        unsupported(Capability::of_image(kind))
     }
 
     /// Changes the destinations that it may reach. Connections to others are cut.
@@ -238,9 +264,32 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     ///
     /// [`LaunchError`]; nothing of the sandbox is left, and the image is as it was.
     fn restore(&self, request: RestoreRequest) -> BoxFuture<'_, Result<Launched, LaunchError>> {
-        drop(request);
-        let unsupported = Unsupported(Capability::Checkpoint);
+        let unsupported = Unsupported(Capability::of_image(request.kind));
         future::ready(Err(unsupported.into())).boxed()
+    }
+
+    /// Makes a second image of what is in one, which shares nothing with it that could change: a
+    /// snapshot of a sandbox that is paused without a process.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`]; there is one image, as before.
+    fn copy_checkpoint(
+        &self,
+        checkpoint: Checkpoint,
+    ) -> BoxFuture<'_, Result<Checkpoint, ChangeError>> {
+        unsupported(Capability::of_image(checkpoint.kind))
+    }
+
+    /// Makes the image of a checkpoint smaller, if that can be done. Nobody restores or copies it
+    /// meanwhile; afterwards it is as good as before, and restored a little later.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written. The image is whole.
+    fn compress_checkpoint(&self, checkpoint: Checkpoint) -> BoxFuture<'_, io::Result<()>> {
+        drop(checkpoint);
+        future::ready(Ok(())).boxed()
     }
 
     /// Deletes the image of a checkpoint. One that is not there is no error.
@@ -250,6 +299,17 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     /// If it is there and cannot be removed.
     fn forget_checkpoint(&self, checkpoint: Checkpoint) -> BoxFuture<'_, io::Result<()>> {
         drop(checkpoint);
+        future::ready(Ok(())).boxed()
+    }
+
+    /// Deletes every image but these: a server that was killed may have left some that nobody knows.
+    /// Called once at start, after adoption.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be removed.
+    fn retain_checkpoints(&self, kept: Vec<Checkpoint>) -> BoxFuture<'_, io::Result<()>> {
+        drop(kept);
         future::ready(Ok(())).boxed()
     }
 

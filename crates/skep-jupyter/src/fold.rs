@@ -1,6 +1,6 @@
 //! Translation of the messages of one execution into its outputs.
 
-use crate::{Bundle, JsonText, Message, Nature, Reply, Stream};
+use crate::{Bundle, InputRequest, JsonText, Message, Nature, Reply, Stream};
 
 /// Output of one execution, in order. The last is [`Output::Ended`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub enum Output {
         /// True if that waits until there is something to show instead.
         wait: bool,
     },
+    /// The code waits for a line of input.
+    InputRequested(InputRequest),
     /// The exception that ended the cell.
     Raised(Raised),
     /// A message was too large to be carried.
@@ -106,6 +108,7 @@ impl Fold {
                 traceback,
                 nature,
             }),
+            Message::InputRequest(request) => Some(Output::InputRequested(request)),
             Message::Reply(reply) => self.reply(reply),
             Message::TooLarge { bytes } => Some(Output::TooLarge { bytes }),
             // Some kernels are idle once before they look at the code.
@@ -119,7 +122,11 @@ impl Fold {
                 })
                 // Whoever owns the kernel ends the execution.
             }
-            Message::Hello { .. } | Message::Busy | Message::Idle | Message::Unused => None,
+            Message::Hello { .. }
+            | Message::Busy
+            | Message::Idle
+            | Message::Answer(_)
+            | Message::Unused => None,
         }
     }
 
@@ -198,6 +205,7 @@ mod tests {
                 Output::Rich { is_main, .. } => format!("rich {is_main}"),
                 Output::Updated(_) => "updated".to_owned(),
                 Output::Cleared { wait } => format!("cleared {wait}"),
+                Output::InputRequested(request) => format!("asked {}", request.prompt),
                 Output::Raised(raised) => {
                     format!("raised {} {}", raised.name, raised.traceback.concat())
                 }
@@ -222,6 +230,11 @@ mod tests {
                 Message::Unused,
                 Message::Clear { wait: true },
                 Message::Update(Bundle::default()),
+                Message::InputRequest(InputRequest {
+                    id: "i1".to_owned(),
+                    prompt: "name?".to_owned(),
+                    is_password: false,
+                }),
                 Message::Value(Bundle::default()),
                 done(),
                 Message::Idle,
@@ -232,6 +245,7 @@ mod tests {
                 "rich false",
                 "cleared true",
                 "updated",
+                "asked name?",
                 "rich true",
                 "ended false",
             ],

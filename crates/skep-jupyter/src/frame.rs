@@ -8,7 +8,8 @@ use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{Bundle, Envelope, JsonText, Message, Nature, Reply, Stream};
+use crate::question;
+use crate::{Bundle, Envelope, InputRequest, JsonText, Message, Nature, Reply, Stream};
 
 /// The version of the protocol that is read here.
 pub const PROTOCOL: u64 = 1;
@@ -25,6 +26,16 @@ pub enum Request<'a> {
         code: &'a str,
         /// Variables for this execution.
         env: &'a BTreeMap<String, String>,
+        /// True if somebody answers when the code asks for input.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        allow_stdin: bool,
+    },
+    /// Answers a request of the running code for input. The kernel does not answer to it.
+    InputReply {
+        /// Id of the kernel's request.
+        parent: &'a str,
+        /// The line, without its end; `None` for the end of input.
+        value: Option<&'a str>,
     },
     /// Replaces a layer of the environment.
     Environment {
@@ -41,6 +52,53 @@ pub enum Request<'a> {
         id: &'a str,
         /// The new directory.
         path: &'a str,
+    },
+    /// Asks for the texts that could stand at the cursor.
+    Complete {
+        /// Id that the answer will name as its parent.
+        id: &'a str,
+        /// Source text in the language of the kernel.
+        code: &'a str,
+        /// Number of characters before the cursor; the end if missing.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cursor: Option<u64>,
+    },
+    /// Asks for the documentation of the name at the cursor.
+    Inspect {
+        /// Id that the answer will name as its parent.
+        id: &'a str,
+        /// Source text in the language of the kernel.
+        code: &'a str,
+        /// Number of characters before the cursor; the end if missing.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cursor: Option<u64>,
+        /// 1 for the source too, else 0.
+        detail: u8,
+    },
+    /// Asks whether a prompt should run the code or ask for another line.
+    IsComplete {
+        /// Id that the answer will name as its parent.
+        id: &'a str,
+        /// Source text in the language of the kernel.
+        code: &'a str,
+    },
+    /// Asks for the language and the kernel.
+    Info {
+        /// Id that the answer will name as its parent.
+        id: &'a str,
+    },
+    /// Has the kernel fork a copy of itself, which says hello over the socket that comes with this
+    /// request, and stands still.
+    Fork {
+        /// Id that the answer of the original will name as its parent.
+        id: &'a str,
+    },
+    /// Lets a copy that stands still go on.
+    Continue {
+        /// Id that the answer will name as its parent.
+        id: &'a str,
+        /// True if its origin goes on as well, so that both must not draw the same random numbers.
+        another: bool,
     },
     /// Ends the kernel.
     Shutdown {
@@ -77,6 +135,8 @@ struct Fields<'a> {
     protocol: u64,
     #[serde(default)]
     heap_limit: Option<u64>,
+    #[serde(default)]
+    forks: bool,
     #[serde(default, borrow)]
     state: Cow<'a, str>,
     #[serde(default, borrow)]
@@ -105,6 +165,12 @@ struct Fields<'a> {
     traceback: Vec<String>,
     #[serde(default)]
     exiting: bool,
+    #[serde(default, borrow)]
+    id: Cow<'a, str>,
+    #[serde(default, borrow)]
+    prompt: Cow<'a, str>,
+    #[serde(default)]
+    password: bool,
 }
 
 /// Most lines of a traceback, and most representations of a value. User code can write to the
@@ -233,6 +299,7 @@ fn message(frame: &Bytes, fields: Fields<'_>) -> Result<Message, FrameError> {
         "hello" => Message::Hello {
             protocol: fields.protocol,
             heap_limit: fields.heap_limit,
+            forks: fields.forks,
         },
         "status" => match fields.state.as_ref() {
             "idle" => Message::Idle,
@@ -271,7 +338,15 @@ fn message(frame: &Bytes, fields: Fields<'_>) -> Result<Message, FrameError> {
             value: fields.evalue.into_owned(),
             traceback: fields.traceback,
         },
-        "reply" => Message::Reply(reply(fields)),
+        "input_request" => Message::InputRequest(InputRequest {
+            id: fields.id.into_owned(),
+            prompt: fields.prompt.into_owned(),
+            is_password: fields.password,
+        }),
+        "reply" => match question::in_reply(frame) {
+            Some(answer) => Message::Answer(answer),
+            None => Message::Reply(reply(fields)),
+        },
         _ => Message::Unused,
     })
 }
@@ -332,6 +407,30 @@ mod tests {
         };
         value(MOST_ENTRIES).unwrap();
         value(MOST_ENTRIES + 1).unwrap_err();
+    }
+
+    #[test]
+    fn a_request_for_input_is_read_and_its_answer_names_it() {
+        let envelope = parsed(
+            r#"{"type":"input_request","parent":"e1","time":1,"id":"i7","prompt":"na\u00efve? ","password":true}"#,
+        );
+        let request = InputRequest {
+            id: "i7".to_owned(),
+            prompt: "na\u{ef}ve? ".to_owned(),
+            is_password: true,
+        };
+        assert_eq!(envelope.message, Message::InputRequest(request));
+        let written = |value| {
+            let reply = Request::InputReply {
+                parent: "i7",
+                value,
+            };
+            serde_json::to_string(&reply).unwrap()
+        };
+        let answer = r#"{"type":"input_reply","parent":"i7","value":"yes"}"#;
+        assert_eq!(written(Some("yes")), answer);
+        let end = r#"{"type":"input_reply","parent":"i7","value":null}"#;
+        assert_eq!(written(None), end);
     }
 
     #[test]
@@ -442,6 +541,7 @@ mod tests {
             id: "e1",
             code: "x",
             env: &env,
+            allow_stdin: false,
         };
         assert_eq!(
             serde_json::to_string(&request).unwrap(),

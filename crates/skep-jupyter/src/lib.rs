@@ -9,11 +9,13 @@ mod fold;
 pub mod frame;
 mod json_text;
 mod message;
+mod question;
 pub mod signed;
 mod transcript;
 pub mod zmtp;
 
 pub use fold::{Fold, Output, Raised};
 pub use json_text::JsonText;
-pub use message::{Bundle, Envelope, Message, Nature, Reply, Stream};
+pub use message::{Bundle, Envelope, InputRequest, Message, Nature, Reply, Stream};
+pub use question::{Answer, Completeness, LanguageInfo, Question};
 pub use transcript::{Shown, Transcript};

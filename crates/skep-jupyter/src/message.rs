@@ -1,6 +1,6 @@
 //! Messages of a kernel.
 
-use crate::JsonText;
+use crate::{Answer, JsonText};
 
 /// A message and what it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +24,10 @@ pub enum Message {
         /// Memory in bytes at which the runtime of its language aborts it without a word, if it
         /// does that.
         heap_limit: Option<u64>,
+        /// True if it forks copies of itself ([`Request::Fork`]).
+        ///
+        /// [`Request::Fork`]: crate::frame::Request::Fork
+        forks: bool,
     },
     /// It has begun to work on the request.
     Busy,
@@ -65,8 +69,12 @@ pub enum Message {
         /// Kind of the exception, as far as the kernel knows.
         nature: Nature,
     },
+    /// The code waits for a line of input.
+    InputRequest(InputRequest),
     /// The answer to a request.
     Reply(Reply),
+    /// The answer to a question about code.
+    Answer(Answer),
     /// A widget's message, or another for which nobody has a use.
     Unused,
     /// The message was larger than can be carried, and was left out.
@@ -74,6 +82,17 @@ pub enum Message {
         /// Size of the message.
         bytes: u64,
     },
+}
+
+/// Request of code for a line of input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InputRequest {
+    /// Id that the answer names.
+    pub id: String,
+    /// Text to show to whoever answers.
+    pub prompt: String,
+    /// True if the answer must not be shown while it is typed.
+    pub is_password: bool,
 }
 
 /// Output stream of a process.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::{Envelope, JsonText, Message, Stream};
+use crate::{Envelope, JsonText, Message, Question, Stream};
 use content::Content;
 pub use content::KernelInfo;
 
@@ -27,7 +27,7 @@ pub struct Connection {
     pub shell_port: u16,
     /// The number of the socket for output.
     pub iopub_port: u16,
-    /// The number of the socket for questions to the user, which nobody asks here.
+    /// The number of the socket for questions to the user.
     pub stdin_port: u16,
     /// The number of the socket for urgent requests.
     pub control_port: u16,
@@ -75,6 +75,8 @@ pub struct Execute<'a> {
     pub code: &'a str,
     /// True if it leaves no trace: no number, no output of its value.
     pub silent: bool,
+    /// True if somebody answers when the code asks for input.
+    pub allows_input: bool,
 }
 
 /// A message is not one of a kernel's.
@@ -140,11 +142,51 @@ impl Session {
             "silent": request.silent,
             "store_history": !request.silent,
             "user_expressions": {},
-            "allow_stdin": false,
+            "allow_stdin": request.allows_input,
             // Each request stands for itself; what follows a failure is not thrown away.
             "stop_on_error": false,
         });
         self.message(id, date, "execute_request", &content)
+    }
+
+    /// A question, under an id.
+    pub fn ask(&self, id: &str, date: &str, question: &Question) -> Vec<Bytes> {
+        // Jupyter knows no cursor that is left out.
+        let at = |code: &str, cursor: &Option<u64>| {
+            cursor.unwrap_or_else(|| u64::try_from(code.chars().count()).unwrap_or(u64::MAX))
+        };
+        let (kind, content) = match question {
+            Question::Complete { code, cursor } => (
+                "complete_request",
+                json!({"code": code, "cursor_pos": at(code, cursor)}),
+            ),
+            Question::Inspect {
+                code,
+                cursor,
+                with_source,
+            } => (
+                "inspect_request",
+                json!({
+                    "code": code,
+                    "cursor_pos": at(code, cursor),
+                    "detail_level": u8::from(*with_source),
+                }),
+            ),
+            Question::IsComplete { code } => ("is_complete_request", json!({"code": code})),
+            Question::Info => ("kernel_info_request", json!({})),
+        };
+        self.message(id, date, kind, &content)
+    }
+
+    /// The answer to a request for input: a line, or `None` for the end of input.
+    pub fn input_reply(&self, parent: &str, date: &str, value: Option<&str>) -> Vec<Bytes> {
+        // Jupyter's front ends send what Ctrl-D types, and its kernels know it.
+        const END: &str = "\u{4}";
+        let content = json!({"status": "ok", "value": value.unwrap_or(END)});
+        let id = format!("{parent}-reply");
+        let header = self.header(&id, date, "input_reply");
+        let parts = [header, json!({"msg_id": parent}), json!({}), content];
+        self.sign(parts.map(|part| Bytes::from(part.to_string())))
     }
 
     /// A request without a content.
@@ -153,17 +195,27 @@ impl Session {
     }
 
     fn message(&self, id: &str, date: &str, kind: &str, content: &Value) -> Vec<Bytes> {
-        let header = json!({
+        let header = self.header(id, date, kind);
+        self.sign(
+            [&header, &json!({}), &json!({}), content].map(|part| Bytes::from(part.to_string())),
+        )
+    }
+
+    fn header(&self, id: &str, date: &str, kind: &str) -> Value {
+        json!({
             "msg_id": id,
             "msg_type": kind,
             "session": self.id,
             "username": "skep",
             "date": date,
             "version": VERSION,
-        });
-        self.sign(
-            [&header, &json!({}), &json!({}), content].map(|part| Bytes::from(part.to_string())),
-        )
+        })
+    }
+
+    /// Identity under which all sockets of the session are known to the kernel: it sends its
+    /// questions to the one that the request came from, on another socket.
+    pub fn identity(&self) -> &str {
+        &self.id
     }
 
     /// A message of these parts: header, parent's header, metadata, content.
@@ -194,7 +246,7 @@ impl Session {
     /// If it is no message, or not signed with the key.
     pub fn read(&self, frames: &[Bytes]) -> Result<Said, SignedError> {
         let (header, parent, content) = self.open(frames)?;
-        let read = Content::read(&header.msg_type, content);
+        let read = Content::read(&header.msg_type, &header.msg_id, content);
         Ok(Said {
             parent: (!parent.msg_id.is_empty()).then_some(parent.msg_id),
             time: header.date.as_deref().and_then(microseconds),
@@ -346,6 +398,26 @@ mod tests {
                 panic!("{value}");
             };
             assert_eq!(*nature, expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_question_to_the_user_is_answered_by_its_id() {
+        let asked = json!({"prompt": "name? ", "password": false});
+        let request = crate::InputRequest {
+            id: "m1".to_owned(),
+            prompt: "name? ".to_owned(),
+            is_password: false,
+        };
+        let expected = [Message::InputRequest(request)];
+        assert_eq!(said("input_request", &asked), expected);
+        for (value, written) in [(Some("Ada"), "Ada"), (None, "\u{4}")] {
+            let frames = session().input_reply("m1", "", value);
+            let part = |index: usize| -> Value { serde_json::from_slice(&frames[index]).unwrap() };
+            assert_eq!(part(2)["msg_type"], "input_reply");
+            assert_eq!(part(3)["msg_id"], "m1");
+            assert_eq!(part(5)["value"], written);
+            session().read(&frames).unwrap();
         }
     }
 

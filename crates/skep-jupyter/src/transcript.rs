@@ -80,7 +80,8 @@ impl Transcript {
             Output::Updated(bundle) => self.update(bundle),
             Output::Cleared { wait: true } => self.clears_next = true,
             Output::Cleared { wait: false } => self.clear(),
-            Output::Accepted { .. } | Output::Ended { .. } => {}
+            // A notebook shows no question: its reader could not answer it.
+            Output::Accepted { .. } | Output::InputRequested(_) | Output::Ended { .. } => {}
         }
     }
 
@@ -176,6 +177,7 @@ impl Output {
             Self::Text { text, .. } => OVERHEAD + text.as_str().len(),
             Self::Rich { bundle, .. } | Self::Updated(bundle) => weight(bundle),
             Self::Raised(raised) => weight_of_exception(raised),
+            Self::InputRequested(request) => OVERHEAD + request.id.len() + request.prompt.len(),
             // It becomes a sentence.
             Self::TooLarge { .. } => 3 * OVERHEAD,
             Self::Accepted { .. } | Self::Cleared { .. } | Self::Ended { .. } => 0,

@@ -44,7 +44,9 @@ pub const EVERYTHING: Bytes = Bytes::from_static(&[1]);
 
 /// Returns the bytes with which we open a connection. Messages may follow when the peer [is
 /// ready](Decoder::is_ready): one that gets them earlier closes the connection.
-pub fn opening(role: Role) -> Bytes {
+///
+/// Sockets of one peer that have the same `identity` are known as its own; an empty one is none.
+pub fn opening(role: Role, identity: &str) -> Bytes {
     let mut bytes = BytesMut::with_capacity(128);
     bytes.put_u8(0xff);
     bytes.put_bytes(0, 8);
@@ -60,6 +62,11 @@ pub fn opening(role: Role) -> Bytes {
     ready.put_slice(b"\x05READY\x0bSocket-Type");
     ready.put_u32(u32::try_from(kind.len()).expect("the names are short"));
     ready.put_slice(kind);
+    if !identity.is_empty() {
+        ready.put_slice(b"\x08Identity");
+        ready.put_u32(u32::try_from(identity.len()).expect("an identity is short"));
+        ready.put_slice(identity.as_bytes());
+    }
     bytes.put_u8(COMMAND);
     bytes.put_u8(u8::try_from(ready.len()).expect("the command is short"));
     bytes.put_slice(&ready);
@@ -293,7 +300,7 @@ mod tests {
     }
 
     fn greeted(rest: &[u8]) -> Vec<u8> {
-        let mut wire = opening(Role::Dealer).to_vec();
+        let mut wire = opening(Role::Dealer, "me").to_vec();
         wire.extend_from_slice(rest);
         wire
     }
@@ -320,7 +327,7 @@ mod tests {
     #[test]
     fn a_peer_is_ready_after_its_first_command() {
         let mut decoder = Decoder::new(LIMIT);
-        let opening = opening(Role::Subscriber);
+        let opening = opening(Role::Subscriber, "");
         for byte in &opening[..GREETING] {
             decoder.space().put_u8(*byte);
             assert_eq!(decoder.take(), Ok(None));
@@ -334,7 +341,7 @@ mod tests {
     #[test]
     fn strangers_are_refused() {
         assert_eq!(decoded(&[b'H'; 64], 64), Err(Stranger));
-        let mut secured = opening(Role::Dealer).to_vec();
+        let mut secured = opening(Role::Dealer, "me").to_vec();
         secured[12..17].copy_from_slice(b"CURVE");
         assert_eq!(decoded(&secured, 200), Err(Stranger));
         assert_eq!(decoded(&greeted(&[0x80, 0]), 200), Err(Stranger));

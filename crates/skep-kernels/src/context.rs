@@ -1,5 +1,8 @@
 //! A context: a kernel under a name, and the executions that wait for it.
 
+mod ask;
+mod copies;
+mod input;
 mod masks;
 mod owner;
 mod run;
@@ -10,15 +13,21 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use skep_jupyter::{Answer, Question};
 use skep_types::Secrets;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::checkpoints::{CheckpointInfo, CopyError};
 use crate::contexts::{ContextError, ContextInfo, SandboxSettings, Shared};
 use crate::execution::{ExecuteRequest, Execution, UPDATES, Update};
 use crate::history::{HistoryView, SharedHistory};
 use crate::kernel::StartError;
 use crate::registry::{ExecutionRegistry, Registration};
-use owner::Owner;
+pub use ask::AskError;
+use copies::CopyRequest;
+use input::Input;
+pub use input::InputError;
+use owner::{Owner, OwnerParts, Running};
 
 /// Executions that may wait in one context. The caller of one more is told to come back.
 const MAX_WAITING: usize = 1024;
@@ -58,8 +67,14 @@ enum Control {
     Ready(oneshot::Sender<Result<(), StartError>>),
     /// Replaces the kernel with a new one.
     Restart(oneshot::Sender<Result<(), StartError>>),
+    /// Put a question to the kernel.
+    Ask(Question, oneshot::Sender<Result<Answer, AskError>>),
+    /// Give code that waits for input a line of it.
+    Input(Input, oneshot::Sender<Result<(), InputError>>),
     /// Give an execution whose caller was lost to a new one.
     Attach(String, oneshot::Sender<Option<Execution>>),
+    /// Copy the kernel, or go back to a copy of it.
+    Copy(CopyRequest),
     /// Ends the kernel and the owner task.
     Close(oneshot::Sender<()>),
 }
@@ -81,23 +96,36 @@ impl Context {
         directory: Option<String>,
         first_kernel: FirstKernel,
     ) -> Self {
-        let (jobs, waiting) = mpsc::channel(MAX_WAITING);
-        let (controls, requests) = mpsc::channel(MAX_CONTROLS);
-        let default = shared.settings.directory();
         let info = ContextInfo {
             id: uuid::Uuid::new_v4().to_string(),
             language: language.to_owned(),
-            directory: directory.unwrap_or_else(|| default.clone()),
+            directory: directory.unwrap_or_else(|| shared.settings.directory()),
         };
-        let secrets = Arc::default();
+        Self::with_kernel(shared, info, Secrets::default(), first_kernel, None)
+    }
+
+    fn with_kernel(
+        shared: &Shared,
+        info: ContextInfo,
+        secrets: Secrets,
+        first_kernel: FirstKernel,
+        kernel: Option<Running>,
+    ) -> Self {
+        let (jobs, waiting) = mpsc::channel(MAX_WAITING);
+        let (controls, requests) = mpsc::channel(MAX_CONTROLS);
+        let default = shared.settings.directory();
+        let secrets = Arc::new(Mutex::new(secrets));
         let owner = Owner::new(
             shared,
-            &info,
-            &default,
-            Arc::clone(&secrets),
-            waiting,
-            requests,
-            first_kernel,
+            OwnerParts {
+                language: info.language.clone(),
+                directory: (info.directory != default).then(|| info.directory.clone()),
+                secrets: Arc::clone(&secrets),
+                jobs: waiting,
+                controls: requests,
+                first_kernel,
+                kernel,
+            },
         );
         let history = owner.history.clone();
         shared.tasks.spawn("context", owner.run());
@@ -173,6 +201,72 @@ impl Context {
     pub(crate) async fn attach(&self, id: &str) -> Option<Execution> {
         let id = id.to_owned();
         self.ask(|answer| Control::Attach(id, answer)).await.ok()?
+    }
+
+    /// Puts a question to the kernel.
+    pub(crate) async fn ask_kernel(&self, question: Question) -> Result<Answer, AskError> {
+        self.ask(|answer| Control::Ask(question, answer)).await?
+    }
+
+    /// Answers an execution that asks for input.
+    pub(crate) async fn input(
+        &self,
+        execution: &str,
+        value: Option<String>,
+    ) -> Result<(), InputError> {
+        let input = Input {
+            execution: execution.to_owned(),
+            value,
+        };
+        let asked = self.ask(|answer| Control::Input(input, answer)).await;
+        asked.unwrap_or_else(|_closed| {
+            Err(InputError::NotFound {
+                id: execution.to_owned(),
+            })
+        })
+    }
+
+    /// Makes a context whose kernel is a copy of this one's.
+    pub(crate) async fn fork(&self, shared: &Shared) -> Result<Self, CopyError> {
+        let kernel = self.copy(CopyRequest::Fork).await?;
+        let info = ContextInfo {
+            id: uuid::Uuid::new_v4().to_string(),
+            ..self.info()
+        };
+        // What this one must not show is in the memory of the copy as well.
+        let secrets = self.inner.secrets.lock().clone();
+        let first_kernel = FirstKernel::AtOnce;
+        let fork = Self::with_kernel(shared, info, secrets, first_kernel, Some(kernel));
+        fork.inner.history.forked(self.id());
+        Ok(fork)
+    }
+
+    /// Makes a checkpoint.
+    pub(crate) async fn checkpoint(&self) -> Result<CheckpointInfo, CopyError> {
+        self.copy(CopyRequest::Checkpoint).await
+    }
+
+    /// Goes back to a checkpoint.
+    pub(crate) async fn roll_back(&self, id: String) -> Result<(), CopyError> {
+        self.copy(|told| CopyRequest::Rollback(id, told)).await
+    }
+
+    /// Returns all checkpoints.
+    pub(crate) async fn checkpoints(&self) -> Result<Vec<CheckpointInfo>, ContextError> {
+        self.ask(|told| Control::Copy(CopyRequest::List(told)))
+            .await
+    }
+
+    /// Removes a checkpoint.
+    pub(crate) async fn remove_checkpoint(&self, id: String) -> Result<(), CopyError> {
+        self.copy(|told| CopyRequest::Remove(id, told)).await
+    }
+
+    async fn copy<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<Result<T, CopyError>>) -> CopyRequest,
+    ) -> Result<T, CopyError> {
+        self.ask(|told| Control::Copy(request(told))).await?
     }
 
     /// Waits until there is a kernel.

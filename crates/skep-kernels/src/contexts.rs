@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use skep_jupyter::{Answer, Question};
 use skep_telemetry::Tasks;
 use skep_types::{Secrets, SecretsError};
 
-use crate::context::{Context, FirstKernel};
+use crate::checkpoints::{CheckpointInfo, CopyError, Places};
+use crate::context::{AskError, Context, FirstKernel, InputError};
 use crate::execution::{ExecuteRequest, Execution};
 use crate::history::{Budget, HistoryView};
 use crate::kernel::{Launcher, StartError};
@@ -84,6 +86,7 @@ pub(crate) struct Shared {
     pub(crate) tasks: Tasks,
     pub(crate) registry: ExecutionRegistry,
     pub(crate) budget: Budget,
+    pub(crate) checkpoints: Places,
     /// All contexts, in the order of their creation.
     all: Mutex<Vec<Entry>>,
 }
@@ -117,6 +120,7 @@ impl Contexts {
                 tasks: Tasks::default(),
                 registry: ExecutionRegistry::default(),
                 budget: Budget::default(),
+                checkpoints: Places::default(),
                 all: Mutex::default(),
             }),
         };
@@ -153,9 +157,7 @@ impl Contexts {
         let context = {
             let mut all = self.shared.all.lock();
             if all.len() >= MAX_CONTEXTS {
-                return Err(ContextError::TooMany {
-                    limit: MAX_CONTEXTS,
-                });
+                return Err(too_many());
             }
             let context = Context::open(&self.shared, language, directory, FirstKernel::AtOnce);
             all.push(Entry {
@@ -225,6 +227,15 @@ impl Contexts {
         self.find(id)?.execute(request)
     }
 
+    /// Puts a question about code to the kernel of a context, which is started if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`AskError`]; a kernel that runs code is not asked.
+    pub async fn ask(&self, id: &str, question: Question) -> Result<Answer, AskError> {
+        self.find(id)?.ask_kernel(question).await
+    }
+
     /// Returns a snapshot of a context's history.
     ///
     /// # Errors
@@ -250,6 +261,21 @@ impl Contexts {
         self.shared.registry.interrupt(execution)
     }
 
+    /// Answers an execution that asks for input: with a line, without its end, or with `None` for
+    /// the end of input.
+    ///
+    /// # Errors
+    ///
+    /// [`InputError`]; code that does not ask is not answered.
+    pub async fn input(&self, execution: &str, value: Option<String>) -> Result<(), InputError> {
+        let unknown = || InputError::NotFound {
+            id: execution.to_owned(),
+        };
+        let found = self.execution(execution).ok_or_else(unknown)?;
+        let context = self.find(&found.context).map_err(|_gone| unknown())?;
+        context.input(execution, value).await
+    }
+
     /// Finds an execution whose caller was lost while the code ran on ([`OnLoss::Continue`]).
     /// Its updates begin with what was kept of those that could not be delivered.
     ///
@@ -268,6 +294,76 @@ impl Contexts {
             }
         }
         None
+    }
+
+    /// Makes a context with a copy of everything that is in the memory of another.
+    ///
+    /// # Errors
+    ///
+    /// [`CopyError`]; a kernel that runs code is not copied, and most kernels never are.
+    pub async fn fork(&self, id: &str) -> Result<ContextInfo, CopyError> {
+        let origin = self.find(id)?;
+        self.check_room()?;
+        let fork = origin.fork(&self.shared).await?;
+        if let Err(error) = self.admit_fork(id, &fork) {
+            fork.close().await;
+            return Err(error.into());
+        }
+        Ok(fork.info())
+    }
+
+    /// Lists a fork. Others may have come meanwhile, and its origin may be gone.
+    fn admit_fork(&self, origin: &str, fork: &Context) -> Result<(), ContextError> {
+        let mut all = self.shared.all.lock();
+        if !all.iter().any(|entry| entry.context.id() == origin) {
+            let id = origin.to_owned();
+            return Err(ContextError::NotFound { id });
+        }
+        if all.len() >= MAX_CONTEXTS {
+            return Err(too_many());
+        }
+        all.push(Entry {
+            context: fork.clone(),
+            is_default: false,
+        });
+        Ok(())
+    }
+
+    /// Keeps the present state of a context, so that it can be gone back to.
+    ///
+    /// # Errors
+    ///
+    /// [`CopyError`], as of [`Contexts::fork`].
+    pub async fn checkpoint(&self, id: &str) -> Result<CheckpointInfo, CopyError> {
+        self.find(id)?.checkpoint().await
+    }
+
+    /// Returns the checkpoints of a context, the newest last.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such context.
+    pub async fn checkpoints(&self, id: &str) -> Result<Vec<CheckpointInfo>, ContextError> {
+        self.find(id)?.checkpoints().await
+    }
+
+    /// Replaces the state of a context, if it has any, by that of a checkpoint, which stays.
+    ///
+    /// # Errors
+    ///
+    /// [`CopyError`]; the context is as it was then.
+    pub async fn roll_back(&self, id: &str, checkpoint: &str) -> Result<(), CopyError> {
+        self.find(id)?.roll_back(checkpoint.to_owned()).await
+    }
+
+    /// Removes a checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such context or checkpoint.
+    pub async fn remove_checkpoint(&self, id: &str, checkpoint: &str) -> Result<(), CopyError> {
+        let context = self.find(id)?;
+        context.remove_checkpoint(checkpoint.to_owned()).await
     }
 
     /// Starts the kernel of a context anew, whatever it is doing, and waits until it listens.
@@ -298,7 +394,7 @@ impl Contexts {
     ///
     /// # Errors
     ///
-    /// Why it does not.
+    /// The reason for which it does not.
     pub async fn ready(&self) -> Result<(), ContextError> {
         let first = self
             .shared
@@ -321,6 +417,13 @@ impl Contexts {
         self.shared.tasks.finish().await;
     }
 
+    fn check_room(&self) -> Result<(), ContextError> {
+        if self.shared.all.lock().len() >= MAX_CONTEXTS {
+            return Err(too_many());
+        }
+        Ok(())
+    }
+
     fn find(&self, id: &str) -> Result<Context, ContextError> {
         let all = self.shared.all.lock();
         let found = all.iter().find(|entry| entry.context.id() == id);
@@ -335,5 +438,11 @@ impl Contexts {
             .all
             .lock()
             .retain(|entry| entry.context.id() != context.id());
+    }
+}
+
+fn too_many() -> ContextError {
+    ContextError::TooMany {
+        limit: MAX_CONTEXTS,
     }
 }

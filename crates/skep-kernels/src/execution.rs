@@ -28,6 +28,8 @@ pub struct ExecuteRequest {
     pub limits: Limits,
     /// Values to mask from now on in the whole context: code can remember them.
     pub secrets: Secrets,
+    /// True if somebody answers when the code asks for input; otherwise the kernel refuses to ask.
+    pub allows_input: bool,
     /// Policy for the case that the receiver of the updates is dropped.
     pub on_loss: OnLoss,
     /// Cancelled by whoever knows that nobody waits for this execution any more.
@@ -42,6 +44,7 @@ impl ExecuteRequest {
             variables: BTreeMap::new(),
             limits: Limits::default(),
             secrets: Secrets::default(),
+            allows_input: false,
             on_loss: OnLoss::Interrupt,
             cancel: Arc::default(),
         }

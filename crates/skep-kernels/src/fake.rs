@@ -11,30 +11,35 @@
 //! | `env <name>` | prints a variable |
 //! | `remember <text>` / `recall` | keeps a text / prints it, or raises `NameError` |
 //! | `flood <count>` | prints so many lines |
+//! | `ask <prompt>` | asks for input, prints the answer and ends the cell |
 //! | `wait` | waits until it is interrupted |
 //! | `stuck` | waits, and ignores interrupts |
 //! | `die <code>` | ends the kernel |
 //! | `exit` | asks the kernel to end after the cell |
 
+mod meter;
 pub mod plain_files;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use skep_jupyter::frame::Request;
-use skep_jupyter::{Bundle, Envelope, JsonText, Message, Nature, Reply, Stream};
+use skep_jupyter::{
+    Answer, Bundle, Completeness, Envelope, InputRequest, JsonText, LanguageInfo, Message, Nature,
+    Reply, Stream,
+};
 use skep_types::Secrets;
 use tokio_util::sync::CancellationToken;
 
 use crate::contexts::SandboxSettings;
-use crate::kernel::{Event, Exit, Kernel, Launcher, StartError};
-use crate::meter::{Meter, Usage};
+use crate::kernel::{Event, Exit, ForkError, Kernel, Launcher, StartError};
+use crate::meter::Meter;
+pub use meter::FakeMeter;
 
 /// A [`Launcher`] of fake kernels, and a test's control over them.
 #[derive(Debug, Default)]
@@ -49,53 +54,14 @@ pub struct FakeKernels {
     pub taken: AtomicU64,
     /// Lets the next starts fail while it is set.
     pub broken: AtomicBool,
+    /// The reason for which Python kernels refuse to be copied while it is set. Those of other
+    /// languages never can be.
+    pub unforkable: Mutex<Option<String>>,
+    /// Lets every kernel speak without end, and without giving way, while it is set.
+    pub flooding: AtomicBool,
     /// The meter that all kernels share.
     pub meter: Arc<FakeMeter>,
     newest: Mutex<CancellationToken>,
-}
-
-/// A meter that shows what a test wants to be seen.
-#[derive(Debug, Default)]
-pub struct FakeMeter {
-    /// The usage to report.
-    pub usage: Mutex<Usage>,
-    /// The limit of memory that is set now.
-    pub limit: Mutex<Option<u64>>,
-    /// Number of calls of [`Meter::kill`].
-    pub kills: AtomicU64,
-}
-
-impl FakeMeter {
-    /// Every cell takes a millisecond.
-    fn work(&self) {
-        let mut usage = self.usage.lock();
-        usage.processor += Duration::from_millis(1);
-    }
-}
-
-impl Meter for FakeMeter {
-    fn usage(&self) -> Option<Usage> {
-        Some(*self.usage.lock())
-    }
-
-    fn reset_peak(&self) {}
-
-    fn is_sampled(&self) -> bool {
-        false
-    }
-
-    fn limit_memory(&self, limit: Option<u64>) -> io::Result<()> {
-        let used = self.usage().and_then(|usage| usage.memory).unwrap_or(0);
-        if limit.is_some_and(|limit| limit < used) {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
-        *self.limit.lock() = limit;
-        Ok(())
-    }
-
-    fn kill(&self) {
-        self.kills.fetch_add(1, Ordering::SeqCst);
-    }
 }
 
 impl FakeKernels {
@@ -131,7 +97,8 @@ impl Launcher for Arc<FakeKernels> {
             self.starts.fetch_add(1, Ordering::SeqCst);
             let killed = CancellationToken::new();
             *self.newest.lock() = killed.clone();
-            Ok(Box::new(FakeKernel::new(Arc::clone(self), killed)) as Box<dyn Kernel>)
+            let kernel = FakeKernel::new(Arc::clone(self), killed, language);
+            Ok(Box::new(kernel) as Box<dyn Kernel>)
         }
         .boxed()
     }
@@ -170,13 +137,18 @@ impl SandboxSettings for FakeSettings {
 enum Waiting {
     Interruptible,
     Stuck,
+    /// It says something without end, and ignores interrupts.
+    Babbling,
 }
 
 struct FakeKernel {
     source: Arc<FakeKernels>,
+    language: String,
     killed: CancellationToken,
     events: VecDeque<Event>,
     waiting: Option<(String, Waiting)>,
+    /// Id of the request for input of the cell that waits.
+    asked: Option<String>,
     count: u64,
     memory: Option<String>,
     sandbox: BTreeMap<String, String>,
@@ -184,17 +156,32 @@ struct FakeKernel {
 }
 
 impl FakeKernel {
-    fn new(source: Arc<FakeKernels>, killed: CancellationToken) -> Self {
+    fn new(source: Arc<FakeKernels>, killed: CancellationToken, language: &str) -> Self {
         Self {
             source,
+            language: language.to_owned(),
             killed,
             events: VecDeque::new(),
             waiting: None,
+            asked: None,
             count: 0,
             memory: None,
             sandbox: BTreeMap::new(),
             directory: "/home/user".to_owned(),
         }
+    }
+
+    /// A kernel that knows what this one knows.
+    fn copy(&self) -> Self {
+        let killed = CancellationToken::new();
+        *self.source.newest.lock() = killed.clone();
+        self.source.starts.fetch_add(1, Ordering::SeqCst);
+        let mut copy = Self::new(Arc::clone(&self.source), killed, &self.language);
+        copy.count = self.count;
+        copy.memory.clone_from(&self.memory);
+        copy.sandbox.clone_from(&self.sandbox);
+        copy.directory.clone_from(&self.directory);
+        copy
     }
 
     fn tell(&mut self, parent: &str, message: Message) {
@@ -229,7 +216,72 @@ impl FakeKernel {
         }
     }
 
-    fn run(&mut self, id: &str, code: &str, variables: &BTreeMap<String, String>) {
+    /// Completes instructions, and what was remembered. `wait`, `stuck` and `die` do to a question
+    /// what they do to a cell; `raise` fails with what was remembered, and `babble` speaks for ever.
+    fn complete(&mut self, id: &str, code: &str) {
+        let waiting = match code {
+            "wait" => Waiting::Interruptible,
+            "stuck" => Waiting::Stuck,
+            "babble" => Waiting::Babbling,
+            "die" => return self.events.push_back(Event::Ended(Exit::Code(1))),
+            "raise" => {
+                let value = self.memory.clone().unwrap_or_else(|| "no".to_owned());
+                let failed = Reply::Failed {
+                    name: "ValueError".to_owned(),
+                    value,
+                    exiting: false,
+                };
+                return self.tell(id, Message::Reply(failed));
+            }
+            _ => {
+                let words = ["say", "recall", "remember"].map(str::to_owned);
+                let known = words.into_iter().chain(self.memory.clone());
+                let matches = known.filter(|word| word.starts_with(code)).collect();
+                let end = u64::try_from(code.len()).unwrap_or_default();
+                let answer = Answer::Completions {
+                    matches,
+                    start: 0,
+                    end,
+                };
+                return self.tell(id, Message::Answer(answer));
+            }
+        };
+        self.waiting = Some((id.to_owned(), waiting));
+    }
+
+    /// Asks for input, and waits for it like any cell that waits.
+    fn request_input(&mut self, id: &str, prompt: &str) {
+        let request = InputRequest {
+            id: format!("input of {id}"),
+            prompt: prompt.to_owned(),
+            is_password: false,
+        };
+        self.asked = Some(request.id.clone());
+        self.waiting = Some((id.to_owned(), Waiting::Interruptible));
+        self.tell(id, Message::InputRequest(request));
+    }
+
+    fn take_input(&mut self, request: &str, value: Option<&str>) {
+        if self.asked.as_deref() != Some(request) {
+            return;
+        }
+        self.asked = None;
+        if let Some((id, _)) = self.waiting.take() {
+            match value {
+                Some(value) => self.say(&id, &format!("got {value}")),
+                None => self.raise(&id, "EOFError", "", Nature::Runtime),
+            }
+            self.finish(&id, false);
+        }
+    }
+
+    fn run(
+        &mut self,
+        id: &str,
+        code: &str,
+        variables: &BTreeMap<String, String>,
+        allows_input: bool,
+    ) {
         self.count += 1;
         self.source.meter.work();
         self.tell(id, Message::Busy);
@@ -272,6 +324,11 @@ impl FakeKernel {
                     self.raise(id, name, value, Nature::Runtime);
                     break;
                 }
+                "ask" if allows_input => return self.request_input(id, rest),
+                "ask" => {
+                    self.raise(id, "StdinNotImplementedError", rest, Nature::Runtime);
+                    break;
+                }
                 "wait" | "stuck" => {
                     let waiting = if word == "wait" {
                         Waiting::Interruptible
@@ -306,9 +363,37 @@ impl Drop for FakeKernel {
 impl Kernel for FakeKernel {
     fn send(&mut self, request: &Request<'_>) {
         match request {
-            Request::Execute { id, code, env } => self.run(id, code, env),
+            Request::Execute {
+                id,
+                code,
+                env,
+                allow_stdin,
+            } => self.run(id, code, env, *allow_stdin),
+            Request::InputReply { parent, value } => self.take_input(parent, *value),
             Request::Environment { variables, .. } => self.sandbox = (*variables).clone(),
             Request::Chdir { path, .. } => self.directory = (*path).to_owned(),
+            Request::Complete { id, code, .. } => self.complete(id, code),
+            Request::Inspect { id, .. } => {
+                let plain = ("text/plain".to_owned(), JsonText::string("an instruction"));
+                let found = Bundle::from(vec![plain]);
+                self.tell(id, Message::Answer(Answer::Inspection(Some(found))));
+            }
+            Request::IsComplete { id, .. } => {
+                let answer = Answer::Completeness {
+                    state: Completeness::Complete,
+                    indent: String::new(),
+                };
+                self.tell(id, Message::Answer(answer));
+            }
+            Request::Info { id } => {
+                let info = LanguageInfo {
+                    language: "fake".to_owned(),
+                    ..LanguageInfo::default()
+                };
+                self.tell(id, Message::Answer(Answer::Info(info)));
+            }
+            // A copy of this one does not stand still: it has nothing to do.
+            Request::Fork { .. } | Request::Continue { .. } => {}
             Request::Shutdown { .. } => self.events.push_back(Event::Ended(Exit::Code(0))),
         }
     }
@@ -317,6 +402,14 @@ impl Kernel for FakeKernel {
         async {
             if self.killed.is_cancelled() {
                 return Event::Ended(Exit::Signal(9));
+            }
+            if self.source.flooding.load(Ordering::SeqCst) {
+                self.say("nobody", "bla");
+            }
+            if let Some((_, Waiting::Babbling)) = self.waiting {
+                // As a socket that always has something.
+                tokio::task::coop::consume_budget().await;
+                self.say("nobody", "bla");
             }
             match self.events.pop_front() {
                 Some(event) => {
@@ -335,6 +428,7 @@ impl Kernel for FakeKernel {
     fn interrupt(&mut self) -> io::Result<()> {
         if let Some((id, Waiting::Interruptible)) = self.waiting.clone() {
             self.waiting = None;
+            self.asked = None;
             self.raise(&id, "KeyboardInterrupt", "", Nature::Interrupted);
             self.finish(&id, false);
         }
@@ -347,6 +441,16 @@ impl Kernel for FakeKernel {
 
     fn keep(&mut self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn fork(&mut self) -> BoxFuture<'_, Result<Box<dyn Kernel>, ForkError>> {
+        let copy = match self.source.unforkable.lock().clone() {
+            _ if self.language != "python" => Err(ForkError::Unsupported),
+            _ if self.killed.is_cancelled() => Err(ForkError::Ended(Exit::Signal(9))),
+            Some(reason) => Err(ForkError::Refused { reason }),
+            None => Ok(Box::new(self.copy()) as Box<dyn Kernel>),
+        };
+        async { copy }.boxed()
     }
 
     fn meter(&self) -> Arc<dyn Meter> {

@@ -27,6 +27,16 @@ pub enum Past {
         /// Reason of the restart; `None` if a caller asked for it.
         loss: Option<Loss>,
     },
+    /// The variables of a checkpoint took the place of what there was.
+    RolledBack {
+        /// Id of the checkpoint.
+        checkpoint: String,
+    },
+    /// The context was made as a copy of another.
+    Forked {
+        /// Id of the other.
+        origin: String,
+    },
 }
 
 /// Code that was run. Times are in microseconds since 1970.
@@ -128,6 +138,18 @@ impl SharedHistory {
         self.0.lock().end(failure, now());
     }
 
+    /// A checkpoint was gone back to.
+    pub(crate) fn rolled_back(&self, checkpoint: &str) {
+        let checkpoint = checkpoint.to_owned();
+        self.0.lock().push(Past::RolledBack { checkpoint });
+    }
+
+    /// The context begins as a copy of another.
+    pub(crate) fn forked(&self, origin: &str) {
+        let origin = origin.to_owned();
+        self.0.lock().push(Past::Forked { origin });
+    }
+
     /// The kernel was lost with its variables.
     pub(crate) fn restarted(&self, loss: Option<Loss>) {
         self.0.lock().push(Past::Restarted { loss });
@@ -191,7 +213,7 @@ impl History {
         let id = bundle.display_id.as_deref().unwrap_or_default();
         let displays = |past: &Past| match past {
             Past::Cell(cell) => cell.transcript.displays_of(id),
-            Past::Restarted { .. } => 0,
+            Past::Restarted { .. } | Past::RolledBack { .. } | Past::Forked { .. } => 0,
         };
         let all: usize = self.entries.iter().map(|past| displays(past)).sum();
         // Every place may grow by all of it.
@@ -275,7 +297,7 @@ impl Drop for History {
 fn weight(past: &Past) -> usize {
     match past {
         Past::Cell(cell) => OVERHEAD + cell.code.len() + cell.transcript.bytes(),
-        Past::Restarted { .. } => OVERHEAD,
+        Past::Restarted { .. } | Past::RolledBack { .. } | Past::Forked { .. } => OVERHEAD,
     }
 }
 

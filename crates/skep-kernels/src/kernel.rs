@@ -3,9 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use skep_jupyter::Envelope;
 use skep_jupyter::frame::Request;
+use skep_jupyter::{Envelope, Question};
 
 use crate::meter::Meter;
 
@@ -13,6 +14,15 @@ use crate::meter::Meter;
 pub trait Kernel: Send {
     /// Takes over a request. It is sent while the kernel is listened to.
     fn send(&mut self, request: &Request<'_>);
+
+    /// Takes over a question under an id. Its answer, [`Message::Answer`] or a failed
+    /// [`Message::Reply`], names that id as its parent.
+    ///
+    /// [`Message::Answer`]: skep_jupyter::Message::Answer
+    /// [`Message::Reply`]: skep_jupyter::Message::Reply
+    fn ask(&mut self, id: &str, question: &Question) {
+        self.send(&question.request(id));
+    }
 
     /// Waits for the next thing that happens. After [`Event::Ended`] nothing more does.
     ///
@@ -42,6 +52,17 @@ pub trait Kernel: Send {
     ///
     /// [`Command::is_spare`]: crate::Command::is_spare
     fn keep(&mut self) -> io::Result<()>;
+
+    /// Forks a copy of the kernel, which stands still until it is sent [`Request::Continue`]. It
+    /// does not end with its origin. Must not be called during an execution; what the kernel says
+    /// meanwhile is lost.
+    ///
+    /// # Errors
+    ///
+    /// [`ForkError`]. The kernel itself goes on, unless it has ended.
+    fn fork(&mut self) -> BoxFuture<'_, Result<Box<dyn Kernel>, ForkError>> {
+        async { Err(ForkError::Unsupported) }.boxed()
+    }
 
     /// Returns the meter that measures and limits it from outside. It is of use after the end of
     /// the kernel too.
@@ -100,6 +121,35 @@ pub trait Launcher: Send + Sync + 'static {
     /// Hints that a caller may soon ask for another kernel of this language, so that one may be
     /// started now. Must be called within the runtime.
     fn anticipate(&self, language: &str);
+}
+
+/// Errors of forking a kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum ForkError {
+    /// Kernels of this kind do not fork.
+    #[error("this kernel does not fork")]
+    Unsupported,
+    /// Something in the kernel would not be in a copy, such as a thread.
+    #[error("{reason}")]
+    Refused {
+        /// Reason in the words of the kernel.
+        reason: String,
+    },
+    /// No copy appeared in time.
+    #[error("there was no copy of the kernel within {seconds} s")]
+    Silent {
+        /// Time limit that passed.
+        seconds: u64,
+    },
+    /// The kernel has ended.
+    #[error("the kernel has ended ({0:?})")]
+    Ended(Exit),
+    /// Whoever said hello is not a copy of the kernel.
+    #[error("something else than a copy of the kernel answered")]
+    Impostor,
+    /// Its process cannot be taken over.
+    #[error("the copy's process cannot be taken over")]
+    Process(#[source] io::Error),
 }
 
 /// Errors of starting a kernel.

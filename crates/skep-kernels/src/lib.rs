@@ -10,6 +10,7 @@
 //! from there may cost more memory than is written beside it, and nothing is believed but what
 //! only harms the kernel's own user.
 
+mod checkpoints;
 mod context;
 mod contexts;
 mod execution;
@@ -33,12 +34,14 @@ mod spares;
 mod usage;
 mod zmq_kernel;
 
+pub use checkpoints::{CheckpointInfo, CopyError};
+pub use context::{AskError, InputError};
 pub use contexts::{ContextError, ContextInfo, Contexts, FALLBACK_DIRECTORY, SandboxSettings};
 pub use execution::{
     ExecuteRequest, Execution, Failure, Limit, Limits, Loss, OnLoss, Receipt, Update,
 };
 pub use history::{HistoryView, Past, PastCell};
-pub use kernel::{Event, Exit, Kernel, Launcher, StartError};
+pub use kernel::{Event, Exit, ForkError, Kernel, Launcher, StartError};
 pub use kernel_specs::KernelSpecs;
 pub use meter::{Meter, Moved, ProcessMeter, Spent, Usage};
 pub use outcome::Outcome;

@@ -29,6 +29,11 @@ pub trait Meter: fmt::Debug + Send + Sync {
 
     /// Kills everything that is measured.
     fn kill(&self);
+
+    /// Returns true unless it is certain that a process is not among those that are measured.
+    fn may_hold(&self, _pid: u32) -> bool {
+        true
+    }
 }
 
 /// Counters. All but the memory only grow.

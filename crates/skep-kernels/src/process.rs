@@ -40,6 +40,18 @@ pub trait Processes: Send + Sync + 'static {
         async { Ok(None) }.boxed()
     }
 
+    /// Takes over a process that a kernel of this sandbox has forked, as if it had been started by
+    /// [`Processes::start`]. The number is what the kernel of the host has said of a sender;
+    /// nothing else about the process is known.
+    ///
+    /// # Errors
+    ///
+    /// If it is not what a kernel forks: an orphan of the sandbox's user that leads its group,
+    /// and that nobody has taken over.
+    fn adopt(&self, _pid: u32) -> BoxFuture<'_, io::Result<Started>> {
+        async { Err(io::ErrorKind::Unsupported.into()) }.boxed()
+    }
+
     /// Signals a process and its group.
     ///
     /// # Errors

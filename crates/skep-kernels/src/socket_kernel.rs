@@ -1,5 +1,7 @@
 //! A kernel of ours: a process, and length-prefixed JSON over one Unix socket.
 
+mod copy;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use crate::frame_buffer::{Frame, FrameBuffer, framed};
-use crate::kernel::{Event, Exit, Kernel, StartError};
+use crate::kernel::{Event, Exit, ForkError, Kernel, StartError};
 use crate::kernel_process::KernelProcess;
 use crate::kernel_stderr::KernelStderr;
 use crate::meter::Meter;
@@ -39,7 +41,13 @@ pub(crate) struct SocketKernel {
     hung_up: bool,
     incoming: FrameBuffer,
     outgoing: BytesMut,
+    /// A descriptor that goes with the next bytes.
+    attachment: Option<OwnedFd>,
     heap_limit: Option<u64>,
+    /// Whether it forks copies of itself.
+    forks: bool,
+    /// Number of copies that it was asked for.
+    copies: u64,
 }
 
 impl SocketKernel {
@@ -101,7 +109,10 @@ impl SocketKernel {
             hung_up: false,
             incoming: FrameBuffer::default(),
             outgoing: BytesMut::new(),
+            attachment: None,
             heap_limit: None,
+            forks: false,
+            copies: 0,
         }
     }
 
@@ -112,10 +123,12 @@ impl SocketKernel {
                     Message::Hello {
                         protocol: PROTOCOL,
                         heap_limit,
+                        forks,
                     },
                 ..
             })) => {
                 self.heap_limit = heap_limit;
+                self.forks = forks;
                 Ok(())
             }
             Ok(Event::Message(Envelope {
@@ -187,7 +200,7 @@ impl SocketKernel {
     /// Reads and writes what is possible without waiting.
     fn exchange(&mut self) {
         while !self.outgoing.is_empty() {
-            match self.stream.try_write(&self.outgoing) {
+            match self.write() {
                 Ok(written) => self.outgoing.advance(written),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // A kernel that does not listen any more may still have something to say.
@@ -200,6 +213,17 @@ impl SocketKernel {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => self.hung_up = true,
         }
+    }
+
+    fn write(&mut self) -> io::Result<usize> {
+        let Some(attachment) = &self.attachment else {
+            return self.stream.try_write(&self.outgoing);
+        };
+        let written = self.stream.try_io(Interest::WRITABLE, || {
+            copy::write_with(&self.stream, &self.outgoing, attachment)
+        })?;
+        self.attachment = None;
+        Ok(written)
     }
 
     /// Reads the last output of a process that has exited from its socket, which others may hold
@@ -249,6 +273,11 @@ impl Kernel for SocketKernel {
 
     fn keep(&mut self) -> io::Result<()> {
         self.process.keep()
+    }
+
+    fn fork(&mut self) -> BoxFuture<'_, Result<Box<dyn Kernel>, ForkError>> {
+        let copy = self.copy();
+        async { copy.await.map(|copy| Box::new(copy) as Box<dyn Kernel>) }.boxed()
     }
 
     fn meter(&self) -> Arc<dyn Meter> {

@@ -22,7 +22,7 @@ use skep_jupyter::encoder::Encoder;
 use skep_jupyter::frame::Request;
 use skep_jupyter::signed::{Execute, Said, Session};
 use skep_jupyter::zmtp::Received;
-use skep_jupyter::{Envelope, JsonText, Message, Reply, Stream};
+use skep_jupyter::{Envelope, JsonText, Message, Question, Reply, Stream};
 use tokio::time::{Instant, sleep_until};
 
 use crate::kernel::{Event, Kernel};
@@ -72,6 +72,8 @@ pub(crate) struct ZmqKernel {
     /// `None` when it was closed.
     shell: Option<Socket>,
     control: Option<Socket>,
+    /// Carries what code asks its user; `None` if the kernel asks nothing.
+    stdin: Option<Socket>,
     /// `None` when there is no more.
     output: Option<Output>,
     /// Name of the language, as the kernel gives it.
@@ -96,6 +98,7 @@ enum Step {
     Published(Option<Received>),
     Replied(io::Result<Received>),
     Controlled(io::Result<Received>),
+    Asked(io::Result<Received>),
     Ended,
     NoReply,
     NoEnd,
@@ -132,6 +135,8 @@ impl ZmqKernel {
                 }
                 Step::Controlled(Ok(_)) => {}
                 Step::Controlled(Err(_closed)) => self.control = None,
+                Step::Asked(Ok(received)) => self.open(received),
+                Step::Asked(Err(_closed)) => self.stdin = None,
                 Step::NoReply => self.give_up(),
                 Step::Ended => {
                     if let Some(output) = &self.output {
@@ -153,6 +158,7 @@ impl ZmqKernel {
             said = published(self.output.as_ref()) => Step::Published(said),
             said = received(self.shell.as_mut()) => Step::Replied(said),
             said = received(self.control.as_mut()) => Step::Controlled(said),
+            said = received(self.stdin.as_mut()) => Step::Asked(said),
             _ = self.process.end(), if is_running => Step::Ended,
             () = until(no_reply) => Step::NoReply,
             () = until(self.give_up), if is_running => Step::NoEnd,
@@ -249,7 +255,13 @@ impl ZmqKernel {
     }
 
     /// Asks for the user's code, between what it needs and what it leaves.
-    fn execute(&mut self, id: &str, code: &str, variables: &BTreeMap<String, String>) {
+    fn execute(
+        &mut self,
+        id: &str,
+        code: &str,
+        variables: &BTreeMap<String, String>,
+        allows_input: bool,
+    ) {
         let encoder = self.encoder.filter(|_| !variables.is_empty());
         if let Some(encoder) = encoder {
             self.run_silently(&encoder.set_variables(variables), Purpose::Before);
@@ -262,6 +274,7 @@ impl ZmqKernel {
         let request = Execute {
             code,
             silent: false,
+            allows_input: allows_input && self.stdin.is_some(),
         };
         let frames = self.session.execute(id, DATE, &request);
         self.requests
@@ -275,7 +288,11 @@ impl ZmqKernel {
     fn run_silently(&mut self, code: &str, purpose: Purpose) {
         self.own_requests += 1;
         let id = format!("{OWN}{}", self.own_requests);
-        let request = Execute { code, silent: true };
+        let request = Execute {
+            code,
+            silent: true,
+            allows_input: false,
+        };
         let frames = self.session.execute(&id, DATE, &request);
         self.requests.push(Asked::new(id, frames, purpose));
     }
@@ -326,9 +343,23 @@ async fn until(deadline: Option<Instant>) {
 impl Kernel for ZmqKernel {
     fn send(&mut self, request: &Request<'_>) {
         match (request, self.encoder) {
-            (Request::Execute { id, code, env }, _) => {
+            (
+                Request::Execute {
+                    id,
+                    code,
+                    env,
+                    allow_stdin,
+                },
+                _,
+            ) => {
                 self.process.forget_kills();
-                self.execute(id, code, env);
+                self.execute(id, code, env, *allow_stdin);
+            }
+            (Request::InputReply { parent, value }, _) => {
+                let frames = self.session.input_reply(parent, DATE, *value);
+                if let Some(stdin) = &mut self.stdin {
+                    stdin.send(&frames);
+                }
             }
             (Request::Environment { variables, .. }, Some(encoder)) => {
                 self.run_silently(&encoder.keep_variables(variables), Purpose::Must);
@@ -341,6 +372,16 @@ impl Kernel for ZmqKernel {
                 let frames = self.session.plain(&id, DATE, "shutdown_request");
                 self.send_frames(&frames);
             }
+            // They come by `ask`, in Jupyter's own words.
+            (
+                Request::Complete { .. }
+                | Request::Inspect { .. }
+                | Request::IsComplete { .. }
+                | Request::Info { .. },
+                _,
+            ) => {}
+            // It forks no copies, which is said by `fork`.
+            (Request::Fork { .. } | Request::Continue { .. }, _) => {}
             (Request::Environment { .. }, None) => {
                 self.undone
                     .push("changed variables of the sandbox are not set");
@@ -350,6 +391,13 @@ impl Kernel for ZmqKernel {
                     .push("the directory of the context is not entered");
             }
         }
+        self.go_on();
+    }
+
+    fn ask(&mut self, id: &str, question: &Question) {
+        let frames = self.session.ask(id, DATE, question);
+        self.requests
+            .push(Asked::new(id.to_owned(), frames, Purpose::Question));
         self.go_on();
     }
 

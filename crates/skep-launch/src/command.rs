@@ -16,6 +16,9 @@ pub(crate) enum Command {
     },
     /// Become the fork server: fork for every plan that comes.
     ServeForks,
+    /// Write a tree of processes to an image. Comes with the file that holds the plan and the
+    /// descriptors it refers to.
+    Dump,
 }
 
 impl Command {

@@ -185,6 +185,8 @@ impl ServerProcess {
             (
                 Report::Accepted
                 | Report::Started { .. }
+                | Report::Stage { .. }
+                | Report::Dumped
                 | Report::Failed { .. }
                 | Report::Ended(_),
                 _,

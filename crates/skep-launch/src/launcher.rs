@@ -5,15 +5,23 @@
 //! host's user namespace. When the new process copies that namespace into its own, the
 //! kernel locks every mount in place, so even root inside cannot take a mask off.
 
+mod criu;
 mod devices;
+mod dump;
 mod fork_server;
+mod in_child;
 mod inside;
+mod listeners;
 mod nested_users;
 mod network;
 mod proc;
+mod restore;
 mod root;
+mod settle;
 mod spare_networks;
 mod tree;
+
+pub use proc::{covered_proc, read_only_proc};
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -70,6 +78,7 @@ pub fn run() -> ExitCode {
             exit_code(carry_out(&channel, descriptors, None))
         }
         Ok(Some((Command::ServeForks, _))) => exit_code(fork_server::serve(channel).is_ok()),
+        Ok(Some((Command::Dump, descriptors))) => exit_code(dump::carry_out(&channel, descriptors)),
         Ok(None) | Err(_) => ExitCode::FAILURE,
     }
 }
@@ -94,9 +103,17 @@ fn carry_out(channel: &Channel, descriptors: Vec<OwnedFd>, network: Option<Owned
             network: network.as_ref(),
         };
         let mut steps = StepRunner::new(plan.fail_at);
-        let child = launch.carry_out(&mut steps)?;
+        let child = match &plan.restoration {
+            None => launch.carry_out(&mut steps)?,
+            Some(restoration) => restore::carry_out(launch, restoration, &mut steps, channel)?,
+        };
         launch.hand_over(&mut steps, channel, child)
     });
+    report_failure(channel, outcome)
+}
+
+/// Reports the step that failed, if one did. False then.
+fn report_failure(channel: &Channel, outcome: Result<(), Failure>) -> bool {
     match outcome {
         Ok(()) => true,
         Err(Failure { step, error }) => {
@@ -116,13 +133,16 @@ fn read_plan(mut descriptors: Vec<OwnedFd>) -> Result<(LaunchPlan, Descriptors),
     if descriptors.is_empty() {
         return Err(Errno::BADF.into());
     }
-    let file = std::fs::File::from(descriptors.remove(0));
-    let plan: LaunchPlan =
-        serde_json::from_reader(io::BufReader::new(file)).map_err(io::Error::from)?;
+    let plan: LaunchPlan = read_file(descriptors.remove(0))?;
     if plan.fail_at == Some(Step::ReadPlan) {
         return Err(Errno::CANCELED.into());
     }
     Ok((plan, Descriptors::from_received(descriptors)))
+}
+
+fn read_file<T: serde::de::DeserializeOwned>(file: OwnedFd) -> Result<T, StepError> {
+    let file = std::fs::File::from(file);
+    Ok(serde_json::from_reader(io::BufReader::new(file)).map_err(io::Error::from)?)
 }
 
 /// A launch under way.
@@ -158,6 +178,7 @@ impl Launch<'_> {
         // Made before its root, because the layers are id-mapped to its user namespace. It waits
         // for the message of the last step.
         let (child, conversation) = steps.run(Step::CloneProcess, || self.clone_process(&host))?;
+        steps.run(Step::SettleCgroups, || settle::settle(self, &child.child))?;
         let users = steps.run(Step::MapUsers, || map_users(plan, &host, child.child.pid))?;
         steps.run(Step::MakeLink, || link.make_link(plan, &host))?;
         steps.run(Step::ConfigureNetwork, || network::configure(plan, &host))?;
@@ -169,9 +190,9 @@ impl Launch<'_> {
             steps,
         )?;
         steps.run(Step::MakeDevices, || devices::make(&root, plan))?;
-        let boot_id = steps.run(Step::MountSystem, || {
+        let own_files = steps.run(Step::MountSystem, || {
             root::mount_system(&root, plan)?;
-            proc::make_boot_id(&host)
+            proc::OwnFiles::make(&host, plan)
         })?;
         steps.run(Step::BindFiles, || {
             plan.binds
@@ -181,12 +202,17 @@ impl Launch<'_> {
         steps.run(Step::PivotRoot, || root::pivot(&root, plan))?;
         // After the pivot: the masks are put over paths, and from now on paths are the sandbox's.
         steps.run(Step::MountProc, || {
-            proc::mount(&child.child, &host, &boot_id, plan)
+            proc::mount(&child.child, &host, &own_files, plan)
         })?;
         // Only when every mount is in place may the new process copy the mount namespace into one
         // of its own users: that is when the kernel locks them all against root inside.
         let timings = steps.run(Step::HandOver, || {
-            conversation.send(&(), &[])?;
+            let memory_info = own_files.memory_info.as_ref();
+            let files: Vec<_> = memory_info
+                .map(|(file, _)| file.as_fd())
+                .into_iter()
+                .collect();
+            conversation.send(&(), &files)?;
             Ok(listen(&conversation))
         })??;
         steps.timings.extend(timings);
@@ -194,10 +220,16 @@ impl Launch<'_> {
     }
 
     fn join(self, cgroups: &[Descriptor]) -> Result<(), StepError> {
+        // Zero stands for the process that writes.
+        self.move_to(cgroups, 0)
+    }
+
+    /// Moves the process of this number to cgroups.
+    fn move_to(self, cgroups: &[Descriptor], pid: i32) -> Result<(), StepError> {
+        let number = pid.to_string();
         for cgroup in cgroups {
             let file = self.descriptors.get(*cgroup)?;
-            // Zero stands for the process that writes.
-            rustix::io::write(file, b"0").about(|| format!("{cgroup:?}"))?;
+            rustix::io::write(file, number.as_bytes()).about(|| format!("{cgroup:?}"))?;
         }
         Ok(())
     }
@@ -320,9 +352,7 @@ impl Launch<'_> {
         }
         if let Some(parent) = self.plan.parent {
             let ends = (ours, theirs);
-            let made = nested_users::clone_process(self, host, parent, namespaces, ends)?;
-            self.join(&self.plan.home_cgroups)?;
-            return Ok(made);
+            return nested_users::clone_process(self, host, parent, namespaces, ends);
         }
         let limits = self.loosen_inherited_limits()?;
         let cloned = as_creator(self.plan.users, || skep_linux::clone_process(namespaces))?;
@@ -334,11 +364,7 @@ impl Launch<'_> {
                 drop(ours);
                 inside::run(self, host, &theirs)
             }
-            Cloned::Parent(child) => {
-                let child = ChildGuard { child, kept: false };
-                self.join(&self.plan.home_cgroups)?;
-                Ok((child, ours))
-            }
+            Cloned::Parent(child) => Ok((ChildGuard { child, kept: false }, ours)),
         }
     }
 

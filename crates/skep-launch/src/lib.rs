@@ -8,6 +8,7 @@
 
 mod capabilities;
 mod channel;
+mod checkpoint;
 mod command;
 mod defence;
 mod descriptors;
@@ -28,11 +29,12 @@ pub use defence::Defence;
 pub use descriptors::{Descriptor, Descriptors};
 pub use filter::{FILTERS, filter_after_entering};
 pub use fork_server::{ForkServer, LaunchedBy};
-pub use launcher::run;
+pub use launcher::{covered_proc, read_only_proc, run};
 pub use plan::{
-    Bind, LaunchPlan, Lifetime, Link, MAX_PER_PARENT, Network, Parent, Passed, PlannedFile,
-    Privileges, Process, Program, Root, Top, Users,
+    Bind, CgroupSettings, CheckpointTool, DumpPlan, LaunchPlan, Lifetime, Link, MAX_PER_PARENT,
+    Network, Parent, Passed, PlannedFile, Privileges, Process, Program, Restoration, RestoredFile,
+    Root, Top, Users,
 };
-pub use report::Ended;
+pub use report::{Ended, Stage};
 pub use spawn::{Launcher, SpawnError, Started};
 pub use step::Step;

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,9 +20,11 @@ pub struct LaunchPlan {
     /// Open `cgroup.procs` files, one per hierarchy, that the launcher joins before it does
     /// anything else, so that everything it does is already counted and limited.
     pub cgroups: Vec<Descriptor>,
-    /// More of them, which the launcher and the process join when the process has its cgroup
-    /// namespace, if that is to be made in another cgroup than the process lives in.
+    /// More of them, to which the process is moved when it has its cgroup namespace, if that is to
+    /// be made in another cgroup than the process lives in.
     pub home_cgroups: Vec<Descriptor>,
+    /// Files of cgroups that are written after that.
+    pub cgroup_settings: Option<CgroupSettings>,
     /// User and group ids of the process.
     pub users: Users,
     /// User namespace below which its own is made; the host's if there is none.
@@ -39,6 +42,8 @@ pub struct LaunchPlan {
     pub run_bytes: Option<u64>,
     /// Files written into the root before the program starts.
     pub files: Vec<PlannedFile>,
+    /// Text of `/proc/meminfo`. `None` leaves the host's own there.
+    pub memory_info: Option<String>,
     /// The host name the process sees.
     pub hostname: String,
     /// Program to run, and its user, environment, descriptors and limits.
@@ -49,6 +54,9 @@ pub struct LaunchPlan {
     pub lifetime: Lifetime,
     /// Fails at this step, as if the system had refused. For tests of the clean-up.
     pub fail_at: Option<Step>,
+    /// Image that the process and all others with it are restored from. Without one, the process
+    /// begins with its program.
+    pub restoration: Option<Restoration>,
     /// Defences that are left out, so that the attack suite can show what each of them holds.
     #[doc(hidden)]
     pub without: Vec<Defence>,
@@ -66,6 +74,7 @@ impl LaunchPlan {
         Self {
             cgroups: Vec::new(),
             home_cgroups: Vec::new(),
+            cgroup_settings: None,
             users,
             parent: None,
             network: Network::Loopback,
@@ -74,11 +83,13 @@ impl LaunchPlan {
             shared_memory_bytes: 64 << 20,
             run_bytes: Some(16 << 20),
             files: Vec::new(),
+            memory_info: None,
             hostname: "localhost".into(),
             process,
             privileges: Privileges::Sandbox,
             lifetime: Lifetime::Tied,
             fail_at: None,
+            restoration: None,
             without: Vec::new(),
             descriptors,
         }
@@ -89,10 +100,29 @@ impl LaunchPlan {
         self.cgroups.extend(self.descriptors.add_all(cgroups));
     }
 
-    /// Adds `cgroup.procs` files to those that are joined when the process has its cgroup
+    /// Adds `cgroup.procs` files to those by which the process is moved when it has its cgroup
     /// namespace.
     pub fn join_home<F: Into<OwnedFd>>(&mut self, cgroups: impl IntoIterator<Item = F>) {
         self.home_cgroups.extend(self.descriptors.add_all(cgroups));
+    }
+
+    /// Writes to files below a cgroup's directory, in this order, when nobody is left in the
+    /// cgroups of [`LaunchPlan::join`].
+    pub fn set_cgroups(&mut self, directory: impl Into<OwnedFd>, files: Vec<(String, String)>) {
+        let directory = self.descriptors.add(directory);
+        self.cgroup_settings = Some(CgroupSettings {
+            directory,
+            files,
+            given: Vec::new(),
+        });
+    }
+
+    /// Gives directories below that of [`LaunchPlan::set_cgroups`], with all that is in them then,
+    /// to root of the process's users.
+    pub fn give_cgroups(&mut self, directories: Vec<String>) {
+        if let Some(settings) = &mut self.cgroup_settings {
+            settings.given = directories;
+        }
     }
 
     /// Makes the user namespace of the process below this one, in which its first id is `first`.
@@ -119,16 +149,135 @@ impl LaunchPlan {
     /// of one launch, and a process that is restored from a checkpoint is given its descriptors
     /// once more, by their names. Several may have the same name.
     pub fn pass(&mut self, name: impl Into<String>, descriptor: impl Into<OwnedFd>) -> i32 {
-        let descriptor = self.descriptors.add(descriptor);
+        let descriptor = Some(self.descriptors.add(descriptor));
         let name = name.into();
         self.process.pass.push(Passed { name, descriptor });
         number_of(self.process.pass.len() - 1)
+    }
+
+    /// Shows `text` in `/proc/meminfo`, and passes the process the file under a name, so that it
+    /// can write it anew. Everybody else there can only read it.
+    pub fn show_memory(&mut self, name: impl Into<String>, text: String) {
+        self.memory_info = Some(text);
+        self.process.pass.push(Passed {
+            name: name.into(),
+            descriptor: None,
+        });
+    }
+
+    /// Adds a descriptor to which [`Restoration`] can refer.
+    pub fn attach(&mut self, descriptor: impl Into<OwnedFd>) -> Descriptor {
+        self.descriptors.add(descriptor)
     }
 
     /// Returns true unless this defence is left out, as controls of the attack suite do.
     pub(crate) fn has(&self, defence: Defence) -> bool {
         !self.without.contains(&defence)
     }
+}
+
+/// A tree of processes that is restored from an image by CRIU, in a root and a network that are made
+/// as for a launch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restoration {
+    /// CRIU and the directory of the image, which is this restore's own.
+    pub tool: CheckpointTool,
+    /// Mounts of the image by their names in it, and their places in the root.
+    pub mounts: Vec<(String, String)>,
+    /// Files of the image that are not in its root, by their names in it.
+    pub files: Vec<(String, RestoredFile)>,
+    /// Archive of what is on memory file systems, and the places of those in the root.
+    pub archive: (Descriptor, Vec<String>),
+    /// The boot id that the processes have seen.
+    pub boot_id: String,
+}
+
+/// A file that a restored process has open or mapped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RestoredFile {
+    /// A descriptor that it gets as it is.
+    Open(Descriptor),
+    /// A file that is opened once more for it.
+    Program(Descriptor),
+    /// A file of the bare layers, whatever the process's own root has in its place.
+    Template(String),
+    /// The file over `/proc/meminfo`, which the launcher makes.
+    MemoryInfo,
+    /// A file below the directory of [`CgroupSettings`], some of which are there only when those
+    /// are written. It gets the descriptor as it is.
+    Cgroup {
+        /// Path below the directory.
+        path: String,
+        /// Flags that it is opened with.
+        flags: u32,
+    },
+}
+
+/// CRIU, as it is called, and the directory it works in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointTool {
+    /// Program and first arguments.
+    pub command: Vec<String>,
+    /// Program that it calls at every stage.
+    pub hook: String,
+    /// Directory with the files of the image.
+    pub images: PathBuf,
+    /// File in which it keeps what it has found out about this kernel.
+    pub cache: PathBuf,
+    /// Time after which the launcher kills it, without that in which the server is asked. The server
+    /// waits for less, so this is for one that is gone.
+    pub timeout: Duration,
+    /// Directory of the tree's own group where cgroups are unified, which is all that CRIU sees of
+    /// them; it is in the tree's cgroup namespace then. `None` where controllers have hierarchies of
+    /// their own.
+    pub cgroup: Option<PathBuf>,
+}
+
+/// A tree of processes that is written to an image.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct DumpPlan {
+    /// CRIU and the directory of the image.
+    pub tool: CheckpointTool,
+    /// Arguments of the dump.
+    pub arguments: Vec<String>,
+    /// Network namespace of the tree.
+    pub(crate) network: Descriptor,
+    /// Its cgroup namespace, if CRIU is to be in that, too.
+    pub(crate) cgroups: Option<Descriptor>,
+    #[serde(skip)]
+    pub(crate) descriptors: Descriptors,
+}
+
+impl DumpPlan {
+    /// A dump of a tree in this network namespace.
+    pub fn new(tool: CheckpointTool, arguments: Vec<String>, network: impl Into<OwnedFd>) -> Self {
+        let mut descriptors = Descriptors::default();
+        let network = descriptors.add(network);
+        Self {
+            tool,
+            arguments,
+            network,
+            cgroups: None,
+            descriptors,
+        }
+    }
+
+    /// Has CRIU see cgroups as the tree does.
+    pub fn enter_cgroups(&mut self, namespace: impl Into<OwnedFd>) {
+        self.cgroups = Some(self.descriptors.add(namespace));
+    }
+}
+
+/// Files of cgroups that can be written only when nobody is in the cgroup in which the namespace
+/// was made: on v2 no controller is enabled below a cgroup that has processes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupSettings {
+    /// Directory of the cgroup.
+    pub directory: Descriptor,
+    /// Paths below it, and what is written there.
+    pub files: Vec<(String, String)>,
+    /// Directories below it that are given to root of the process's users afterwards.
+    pub given: Vec<String>,
 }
 
 /// User and group ids of a process, as seen from the host.
@@ -183,6 +332,9 @@ pub struct Link {
     pub address: Ipv4Addr,
     /// Default gateway, not necessarily in the same network.
     pub gateway: Ipv4Addr,
+    /// Address from which the host speaks to the namespace, one of its own. Without it the kernel
+    /// takes any that it finds, and connections end when that one goes.
+    pub host_address: Option<Ipv4Addr>,
 }
 
 /// Layers and mounts that make up the root filesystem of a process.
@@ -193,6 +345,9 @@ pub struct Root {
     pub staging: PathBuf,
     /// Read-only layers, the lowest first. At least one.
     pub layers: Vec<PathBuf>,
+    /// Disks that [`skep_linux::mount_lower_disk`] has mounted, the lowest first: layers above the
+    /// others.
+    pub below: Vec<Descriptor>,
     /// Writable layer, which takes all changes.
     pub top: Top,
 }
@@ -273,8 +428,9 @@ pub struct Process {
 pub struct Passed {
     /// Name in [`Process::fd_table`].
     pub name: String,
-    /// The descriptor, as the plan refers to it.
-    pub descriptor: Descriptor,
+    /// The descriptor, as the plan refers to it; `None` for the file over `/proc/meminfo`, which the
+    /// launcher makes.
+    pub descriptor: Option<Descriptor>,
 }
 
 /// Number of the first descriptor after the standard ones.

@@ -157,6 +157,8 @@ impl Started {
             Some((
                 Report::Accepted
                 | Report::Started { .. }
+                | Report::Stage { .. }
+                | Report::Dumped
                 | Report::Failed { .. }
                 | Report::GaveUp { .. },
                 _,

@@ -122,6 +122,11 @@ impl ReportReader {
         }
     }
 
+    /// Returns the deadline.
+    pub(crate) fn end(&self) -> Instant {
+        self.end
+    }
+
     /// Returns the time left until the deadline.
     pub(crate) fn left(&self) -> Duration {
         self.end.saturating_duration_since(Instant::now())
@@ -147,44 +152,60 @@ impl ReportReader {
     pub(crate) fn outcome(
         &self,
         channel: Channel,
-        mut launcher: Worker,
+        launcher: Worker,
         lifetime: Lifetime,
     ) -> Result<Started, SpawnError> {
         if !readable(channel.as_fd(), Some(self.end)).map_err(SpawnError::Receive)? {
             return Err(self.silent());
         }
-        match channel.receive::<Report>().map_err(SpawnError::Receive)? {
-            Some((Report::Started { pid, timings }, mut sent)) => {
-                let pidfd = sent.pop().ok_or_else(out_of_turn);
-                let pidfd = pidfd.map_err(SpawnError::Receive)?;
-                let (tied, exiting) = match lifetime {
-                    Lifetime::Tied => (Some(Tied { channel, launcher }), None),
-                    Lifetime::Detached => (None, launcher.release().map_err(SpawnError::Receive)?),
-                };
-                Ok(Started {
-                    pid,
-                    pidfd,
-                    timings,
-                    exiting,
-                    tied,
-                })
-            }
-            Some((Report::Failed { step, errno, thing }, _)) => Err(SpawnError::Step {
-                step,
-                thing,
-                source: io::Error::from_raw_os_error(errno),
-            }),
-            Some((Report::Accepted | Report::Ended(_) | Report::GaveUp { .. }, _)) => {
-                Err(SpawnError::Receive(out_of_turn()))
-            }
-            None => Err(SpawnError::Died(
-                launcher.wait().map_err(SpawnError::Receive)?,
-            )),
-        }
+        let report = channel.receive::<Report>().map_err(SpawnError::Receive)?;
+        started(report, channel, launcher, lifetime)
     }
 
     pub(crate) fn silent(&self) -> SpawnError {
         SpawnError::Silent(self.deadline)
+    }
+}
+
+/// The process that a launcher has reported, or the reason for which there is none.
+pub(crate) fn started(
+    report: Option<(Report, Vec<OwnedFd>)>,
+    channel: Channel,
+    mut launcher: Worker,
+    lifetime: Lifetime,
+) -> Result<Started, SpawnError> {
+    match report {
+        Some((Report::Started { pid, timings }, mut sent)) => {
+            let pidfd = sent.pop().ok_or_else(out_of_turn);
+            let pidfd = pidfd.map_err(SpawnError::Receive)?;
+            let (tied, exiting) = match lifetime {
+                Lifetime::Tied => (Some(Tied { channel, launcher }), None),
+                Lifetime::Detached => (None, launcher.release().map_err(SpawnError::Receive)?),
+            };
+            Ok(Started {
+                pid,
+                pidfd,
+                timings,
+                exiting,
+                tied,
+            })
+        }
+        Some((Report::Failed { step, errno, thing }, _)) => Err(SpawnError::Step {
+            step,
+            thing,
+            source: io::Error::from_raw_os_error(errno),
+        }),
+        Some((
+            Report::Accepted
+            | Report::Stage { .. }
+            | Report::Dumped
+            | Report::Ended(_)
+            | Report::GaveUp { .. },
+            _,
+        )) => Err(SpawnError::Receive(out_of_turn())),
+        None => Err(SpawnError::Died(
+            launcher.wait().map_err(SpawnError::Receive)?,
+        )),
     }
 }
 

@@ -127,7 +127,11 @@ fn put(source: BorrowedFd<'_>, place: RawFd) -> io::Result<()> {
 }
 
 /// Marks every descriptor from `first` on to be closed when a program is executed.
-fn close_on_execute_from(first: usize) -> io::Result<()> {
+///
+/// # Errors
+///
+/// What `close_range` says.
+pub fn close_on_execute_from(first: usize) -> io::Result<()> {
     let first = libc::c_uint::try_from(first).map_err(io::Error::other)?;
     // SAFETY: no memory is touched, and with this flag no descriptor is closed now.
     let answer = unsafe {

@@ -26,3 +26,26 @@ pub fn protect_first_process() -> io::Result<()> {
     rustix::thread::set_capabilities(None, sets)?;
     Ok(())
 }
+
+/// Lets whoever has the capabilities of this process, [`MARKER`] among them, look into it: the
+/// host, from within its namespaces. A thread that changes its user takes that back.
+///
+/// # Errors
+///
+/// The error of the kernel.
+pub fn open_first_process() -> io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(
+        DumpableBehavior::Dumpable,
+    )?)
+}
+
+/// Takes back [`open_first_process`].
+///
+/// # Errors
+///
+/// The error of the kernel.
+pub fn close_first_process() -> io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(
+        DumpableBehavior::NotDumpable,
+    )?)
+}

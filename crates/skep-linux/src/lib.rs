@@ -6,6 +6,7 @@
 
 mod clone;
 mod connections;
+mod effective_user;
 mod execute;
 mod file_owner;
 mod filter;
@@ -19,7 +20,9 @@ mod namespace;
 mod open_file;
 mod overlay_disk;
 pub mod packet;
+mod page_out;
 mod pidfd;
+mod port;
 pub mod route;
 mod signals;
 pub mod spawn_as;
@@ -28,10 +31,11 @@ pub use clone::{
     Child, Cloned, clone_process, clone_sibling, exit_now, leave_namespaces, leave_shared_view,
 };
 pub use connections::forget_connections;
-pub use execute::{Executable, Execution, execute};
+pub use effective_user::as_effective_user;
+pub use execute::{Executable, Execution, close_on_execute_from, execute};
 pub use file_owner::as_file_owner;
 pub use filter::{Instruction, install_filter};
-pub use first_process::{MARKER, protect_first_process};
+pub use first_process::{MARKER, close_first_process, open_first_process, protect_first_process};
 pub use inherited::{take_inherited, take_standard_input};
 pub use keyring::leave_session_keyring;
 pub use loop_device::{LoopDevice, attach_loop_device};
@@ -39,6 +43,10 @@ pub use memory_file::{bounded_file, sealed_file};
 pub use mount::{add_mount_attributes, map_ids};
 pub use namespace::owner_of_namespace;
 pub use open_file::{is_same_open_file, share_descriptors};
-pub use overlay_disk::{UPPER, WORK, mount_overlay_disk};
+pub use overlay_disk::{
+    UPPER, WORK, mount_lower_disk, mount_overlay_disk, mount_used_overlay_disk, sync_loop_disk,
+};
+pub use page_out::page_out;
 pub use pidfd::{Termination, termination};
+pub use port::forget_sharing;
 pub use signals::reset_signals;

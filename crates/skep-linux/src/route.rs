@@ -29,6 +29,9 @@ pub struct Routes {
     sequence: u32,
 }
 
+/// Hardware address of an Ethernet interface.
+pub type HardwareAddress = [u8; 6];
+
 /// A pair of interfaces to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct VethPair<'a> {
@@ -36,8 +39,13 @@ pub struct VethPair<'a> {
     pub name: &'a str,
     /// Group of this end, to which packet filter rules refer.
     pub group: u32,
+    /// Hardware address of this end. It is chosen, so that nobody on the host chooses another
+    /// after a neighbour has learned it: udev does that with those that the kernel makes up.
+    pub hardware_address: HardwareAddress,
     /// Name of the other end.
     pub peer_name: &'a str,
+    /// Hardware address of the other end.
+    pub peer_hardware_address: HardwareAddress,
     /// Network namespace in which the other end is made.
     pub peer_namespace: BorrowedFd<'a>,
 }
@@ -81,12 +89,14 @@ impl Routes {
         let mut peer = LinkMessage::default();
         peer.attributes = vec![
             LinkAttribute::IfName(pair.peer_name.into()),
+            LinkAttribute::Address(pair.peer_hardware_address.into()),
             LinkAttribute::NetNsFd(pair.peer_namespace.as_raw_fd()),
         ];
         let mut link = LinkMessage::default();
         bring_up(&mut link);
         link.attributes = vec![
             LinkAttribute::IfName(pair.name.into()),
+            LinkAttribute::Address(pair.hardware_address.into()),
             LinkAttribute::Group(pair.group),
             LinkAttribute::LinkInfo(vec![
                 LinkInfo::Kind(InfoKind::Veth),
@@ -178,18 +188,28 @@ impl Routes {
         )
     }
 
-    /// Sends what goes to `destination` over an interface, directly.
+    /// Sends what goes to `destination` over an interface, directly, and from an address of this
+    /// host if one is named.
     ///
     /// # Errors
     ///
     /// The error of the kernel.
-    pub fn add_route(&mut self, destination: (Ipv4Addr, u8), index: u32) -> io::Result<()> {
+    pub fn add_route(
+        &mut self,
+        destination: (Ipv4Addr, u8),
+        index: u32,
+        source: Option<Ipv4Addr>,
+    ) -> io::Result<()> {
         let mut message = route(RouteScope::Link);
         message.header.destination_prefix_length = destination.1;
         message.attributes = vec![
             RouteAttribute::Destination(RouteAddress::Inet(destination.0)),
             RouteAttribute::Oif(index),
         ];
+        let source = source.map(RouteAddress::Inet);
+        message
+            .attributes
+            .extend(source.map(RouteAttribute::PrefSource));
         self.ask(
             RouteNetlinkMessage::NewRoute(message),
             NLM_F_CREATE | NLM_F_REPLACE,

@@ -40,14 +40,29 @@ pub struct SpawnAs<'a> {
     pub credentials: &'a Credentials,
     /// Standard input, output and error. No other descriptor survives.
     pub standard: [BorrowedFd<'a>; 3],
-    /// Makes standard input, which must be a terminal, the controlling terminal.
-    pub controlling_terminal: bool,
+    /// Session and process group that it is started in.
+    pub session: SpawnSession,
     /// `cgroup.procs` files of the cgroups to join, before anything else is done.
     pub cgroups: &'a [BorrowedFd<'a>],
     /// The limit of open files, for a caller that raised its own.
     pub open_files: Option<Rlimit>,
     /// True if, under memory pressure, this program is to be killed before its caller.
     pub raise_oom_score: bool,
+}
+
+/// The session and process group of a new program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpawnSession {
+    /// The caller's session, and a process group of the program's own that it does not lead.
+    ///
+    /// Programs find what they would find below a shell: `setsid` runs in the same process instead
+    /// of one that nobody waits for, as it must where its caller leads a group. Signals to "my
+    /// group" (`kill 0`) still reach nothing that was not started by the program.
+    Callers,
+    /// A session and a process group that the program leads, so that both have its id.
+    Own,
+    /// The same, with its standard input, which must be a terminal, as the controlling terminal.
+    Terminal,
 }
 
 /// The ids of a user.
@@ -69,7 +84,7 @@ pub enum SpawnStep {
     Fork = 1,
     /// Joining the cgroups.
     Cgroup,
-    /// Becoming the leader of a session.
+    /// Entering a session or a process group.
     Session,
     /// Putting the standard descriptors in place and closing all others.
     Descriptors,
@@ -114,7 +129,7 @@ impl std::fmt::Display for SpawnStep {
         formatter.write_str(match self {
             Self::Fork => "forking",
             Self::Cgroup => "joining the cgroup",
-            Self::Session => "starting a session",
+            Self::Session => "entering a process group",
             Self::Descriptors => "arranging the descriptors",
             Self::Terminal => "taking the terminal",
             Self::Signals => "resetting the signals",
@@ -228,7 +243,12 @@ struct Prepared<'a> {
     environment: Vec<*const c_char>,
     /// `sh`, a slot for the script's path, and the arguments: what runs a file without `#!`.
     script: Vec<Cell<*const c_char>>,
+    /// Memory for the process that founds a process group.
+    stack: Vec<Cell<u64>>,
 }
+
+/// Length of [`Prepared::stack`]: 16 KiB, for a function that makes one system call.
+const STACK_WORDS: usize = 2048;
 
 impl<'a> Prepared<'a> {
     fn new(plan: &'a SpawnAs<'a>) -> Self {
@@ -248,6 +268,7 @@ impl<'a> Prepared<'a> {
             arguments: with_end(plan.arguments),
             environment: with_end(plan.environment),
             script,
+            stack: vec![Cell::new(0); STACK_WORDS],
         }
     }
 }

@@ -1,10 +1,17 @@
 //! Configuration of the native backend.
 
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+use skep_checkpoint::Criu;
 use skep_host::HostConfig;
 use skep_launch::Launcher;
+use skep_types::Redacted;
 
 use crate::Defence;
 
@@ -25,6 +32,8 @@ pub struct NativeConfig {
     pub agent_deadline: Duration,
     /// Settings for forking kernels into sandboxes; with `None`, kernels are started there instead.
     pub zygotes: Option<ZygoteConfig>,
+    /// Settings for images with memory; with `None`, none are made.
+    pub checkpoints: Option<CheckpointConfig>,
     /// Defences that are left out, so that the attack suite can show what each of them holds.
     #[doc(hidden)]
     pub without: Vec<Defence>,
@@ -42,6 +51,7 @@ impl NativeConfig {
             agent_arguments: vec!["skep".into(), "agent".into()],
             agent_deadline: Duration::from_secs(10),
             zygotes: None,
+            checkpoints: None,
             without: Vec::new(),
         }
     }
@@ -59,6 +69,43 @@ impl NativeConfig {
             ..self.host.clone()
         }
     }
+}
+
+/// Settings for images of sandboxes with their memory.
+#[derive(Debug, Clone)]
+pub struct CheckpointConfig {
+    /// The CRIU that makes and restores them.
+    pub criu: Criu,
+    /// Way to the agents, which take part in both.
+    pub agents: Arc<dyn CheckpointedAgents>,
+}
+
+/// The agents of sandboxes, as far as images with memory concern them. An agent is known by its
+/// address and by the configuration that it has.
+pub trait CheckpointedAgents: fmt::Debug + Send + Sync {
+    /// Tells an agent that it is about to be written to an image: it lets go of what ties it to the
+    /// host, and can be looked into by whoever writes the image, until it is told that it goes on.
+    ///
+    /// # Errors
+    ///
+    /// If it does not answer; it is then as it was.
+    fn prepare<'a>(
+        &'a self,
+        address: IpAddr,
+        config: &'a Redacted<Vec<u8>>,
+    ) -> BoxFuture<'a, io::Result<()>>;
+
+    /// Tells an agent that it goes on, with another configuration if it is one of another sandbox now.
+    ///
+    /// # Errors
+    ///
+    /// If it does not answer.
+    fn go_on<'a>(
+        &'a self,
+        address: IpAddr,
+        config: &'a Redacted<Vec<u8>>,
+        new: Option<&'a Redacted<Vec<u8>>>,
+    ) -> BoxFuture<'a, io::Result<()>>;
 }
 
 /// Settings for the fork servers of kernels.

@@ -27,6 +27,10 @@ pub enum Defence {
     UntrackedNames,
     /// The host's other networks do not reach each other through it because of us.
     ApartNetworks,
+    /// The policy of the filter that iptables shares is not for sandboxes.
+    SharedFilter,
+    /// Restored tasks are looked at before they run.
+    InspectedTasks,
 }
 
 impl Defence {
@@ -43,7 +47,9 @@ impl Defence {
             | Self::CheckedNames
             | Self::CountedSockets
             | Self::UntrackedNames
-            | Self::ApartNetworks => None,
+            | Self::ApartNetworks
+            | Self::SharedFilter
+            | Self::InspectedTasks => None,
         }
     }
 
@@ -51,7 +57,7 @@ impl Defence {
     pub(crate) fn of_host(self) -> Option<skep_host::Defence> {
         match self {
             Self::Launch(skep_launch::Defence::NoIpv6) => Some(skep_host::Defence::NoIpv6),
-            Self::Launch(_) | Self::OwnUsers | Self::OwnNetwork => None,
+            Self::Launch(_) | Self::OwnUsers | Self::OwnNetwork | Self::InspectedTasks => None,
             Self::DeniedRanges => Some(skep_host::Defence::DeniedRanges),
             Self::ClosedHost => Some(skep_host::Defence::ClosedHost),
             Self::ClosedNeighbours => Some(skep_host::Defence::ClosedNeighbours),
@@ -60,6 +66,7 @@ impl Defence {
             Self::CountedSockets => Some(skep_host::Defence::CountedSockets),
             Self::UntrackedNames => Some(skep_host::Defence::UntrackedNames),
             Self::ApartNetworks => Some(skep_host::Defence::ApartNetworks),
+            Self::SharedFilter => Some(skep_host::Defence::SharedFilter),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
-use skep_host::{CgroupSource, Lease, LeaseError, Leases, TakenSlot, Terms};
+use skep_host::{CgroupSource, DiskSource, Lease, LeaseError, Leases, TakenSlot, Terms};
 use skep_isolation::{LaunchError, LaunchRequest, Sandbox as _};
 use skep_launch::{ForkServer, LaunchPlan, LaunchedBy, SpawnError, Started, Step};
 use skep_linux::{packet, sealed_file};
@@ -17,13 +17,13 @@ use tokio::io::AsyncReadExt;
 use tracing::{Span, debug_span};
 
 use crate::config::NativeConfig;
+use crate::image::LaunchOrder;
 use crate::plan::{self, AgentFds};
 use crate::process::ProcessHandle;
 use crate::record::{self, Record};
-use crate::running::RunningSandboxes;
-use crate::sandbox::{FirstProcess, NativeSandbox};
+use crate::sandbox::{FirstProcess, NativeSandbox, Owners};
 use crate::stderr::Stderr;
-use crate::zygote::{self, Client, Holder, ZygoteKey, Zygotes};
+use crate::zygote::{self, Client, Holder, ZygoteKey};
 
 /// Time limit for the launcher. It takes milliseconds, unless the host is overloaded.
 const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -40,10 +40,9 @@ pub struct LaunchCounts {
 /// Launches sandboxes.
 #[derive(Debug)]
 pub(crate) struct SandboxLauncher {
-    config: NativeConfig,
-    leases: Arc<Leases>,
-    zygotes: Arc<Zygotes>,
-    running: Arc<RunningSandboxes>,
+    pub(crate) config: NativeConfig,
+    pub(crate) leases: Arc<Leases>,
+    pub(crate) owners: Owners,
     pub(crate) fork_server: ForkServer,
     pub(crate) counts: Arc<LaunchCounts>,
     agent: OwnedFd,
@@ -53,55 +52,53 @@ pub(crate) struct SandboxLauncher {
 
 /// A sandbox whose first process runs, but has not said that it listens.
 #[derive(Debug)]
-struct LaunchedProcess {
-    lease: Lease,
-    started: Started,
-    /// Gets one byte when the agent listens.
-    ready: OwnedFd,
-    stderr: Stderr,
+pub(crate) struct LaunchedProcess {
+    pub(crate) lease: Lease,
+    pub(crate) started: Started,
+    pub(crate) stderr: Option<Stderr>,
     /// Number of the agent's descriptor of its log.
-    log_fd: i32,
+    pub(crate) log_fd: i32,
     /// Socket on which its agent asks for kernels, if it is below a zygote.
-    forks: Option<OwnedFd>,
+    pub(crate) forks: Option<OwnedFd>,
 }
 
 impl SandboxLauncher {
     pub(crate) fn new(
         config: NativeConfig,
         leases: Arc<Leases>,
-        zygotes: Arc<Zygotes>,
-        running: Arc<RunningSandboxes>,
+        owners: Owners,
     ) -> io::Result<Self> {
         let agent = rustix::fs::open(&config.agent, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self {
             fork_server: ForkServer::new(config.launcher.clone()),
             config,
             leases,
-            zygotes,
-            running,
+            owners,
             counts: Arc::default(),
             agent,
             fail_at: Mutex::default(),
         })
     }
 
-    /// Launches a sandbox, and waits until its agent listens.
+    /// Launches a sandbox on a disk, and waits until its agent listens.
     pub(crate) async fn launch(
         self: &Arc<Self>,
         request: LaunchRequest,
+        disk: DiskSource,
     ) -> Result<Arc<NativeSandbox>, LaunchError> {
         let (slot, holder) = self.take_slot(&request).await?;
+        let order = (request, disk);
         let Some(holder) = holder else {
-            return self.launch_at(request, slot, None).await;
+            return self.launch_at(order, slot, None).await;
         };
-        let launched = self.launch_at(request.clone(), slot, Some(Arc::clone(&holder)));
+        let launched = self.launch_at(order.clone(), slot, Some(Arc::clone(&holder)));
         match launched.await {
             // A host may refuse what a sandbox below a zygote takes. It is never worth a sandbox.
             Err(error @ LaunchError::Step { .. }) => {
                 tracing::warn!(error = %Chain(&error), "no sandbox below a zygote, ending it");
                 holder.end();
                 let slot = self.leases.take_slot().ok_or(LaunchError::NoRoom("slot"))?;
-                self.launch_at(request, slot, None).await
+                self.launch_at(order, slot, None).await
             }
             launched => launched,
         }
@@ -113,8 +110,8 @@ impl SandboxLauncher {
         request: &LaunchRequest,
     ) -> Result<(TakenSlot, Option<Arc<Holder>>), LaunchError> {
         // A sandbox with a defence left out is not what a zygote would expect.
-        if self.zygotes.is_on() && self.config.without.is_empty() {
-            let zygotes = Arc::clone(&self.zygotes);
+        if self.owners.zygotes.is_on() && self.config.without.is_empty() {
+            let zygotes = Arc::clone(&self.owners.zygotes);
             let key = ZygoteKey {
                 layers: request.layers.clone(),
                 tenant: request.tenant.clone(),
@@ -132,7 +129,7 @@ impl SandboxLauncher {
     /// Launches a sandbox that has its slot.
     async fn launch_at(
         self: &Arc<Self>,
-        request: LaunchRequest,
+        (request, disk): (LaunchRequest, DiskSource),
         slot: TakenSlot,
         holder: Option<Arc<Holder>>,
     ) -> Result<Arc<NativeSandbox>, LaunchError> {
@@ -143,14 +140,14 @@ impl SandboxLauncher {
         let (working, below) = (Arc::clone(self), holder.clone());
         let span = Span::current();
         let started = tokio::task::spawn_blocking(move || {
-            span.in_scope(|| working.start(&request, slot, below.as_deref()))
+            span.in_scope(|| working.start(&request, disk, slot, below.as_deref()))
         });
-        let launched = started
+        let (launched, ready) = started
             .await
             .unwrap_or_else(|panic| Err(failed("launch the sandbox")(panic)))?;
-        let (sandbox, ready) = self.take_charge(launched, holder).await?;
+        let sandbox = self.take_charge(launched, holder).await?;
         // Findable before its agent listens, because an agent that does not start has a log, too.
-        self.running.add(&id, &sandbox);
+        self.owners.running.add(&id, &sandbox);
         let waiting = Instant::now();
         let listening = self.wait_until_ready(&sandbox, ready);
         match trace::step(debug_span!("wait for agent"), listening).await {
@@ -174,9 +171,10 @@ impl SandboxLauncher {
     fn start(
         &self,
         request: &LaunchRequest,
+        disk: DiskSource,
         slot: TakenSlot,
         holder: Option<&Holder>,
-    ) -> Result<LaunchedProcess, LaunchError> {
+    ) -> Result<(LaunchedProcess, OwnedFd), LaunchError> {
         let start = Instant::now();
         let preparing = debug_span!("prepare disk and cgroups").entered();
         let terms = Terms {
@@ -185,18 +183,27 @@ impl SandboxLauncher {
             egress: request.egress,
             resources: request.resources,
             cgroups: CgroupSource::Pool,
+            disk,
         };
         let (lease, parts) = self.leases.acquire(terms).map_err(told_by_host)?;
-        let stderr = Stderr::new().map_err(failed("make room for the agent's errors"))?;
+        let order = LaunchOrder::of(request).map_err(failed("read the configuration"))?;
+        (order.keep(&lease)).map_err(failed("write down how the sandbox was launched"))?;
+        let stderr = Stderr::of(lease.slot().first_id());
+        let stderr = stderr.map_err(failed("make room for the agent's errors"))?;
         let (ready, theirs) = io::pipe().map_err(failed("make a pipe"))?;
         // Only an agent below a zygote has somebody to ask for kernels.
         let forks = holder.map(|_| packet::pair()).transpose();
         let (forks, asking) = forks.map_err(failed("make a socket"))?.unzip();
+        let config = sealed_file("agent-config", request.agent_config.reveal());
+        let config = config.map_err(failed("store the agent's configuration"))?;
+        // As all that an agent may hold when an image is made of it.
+        let owner = Some(lease.slot().first_id());
+        let owned = std::os::unix::fs::fchown(&config, owner, owner);
+        owned.map_err(failed("give the agent its configuration"))?;
         let agent = AgentFds {
             program: (self.agent.try_clone()).map_err(failed("copy a descriptor"))?,
             stderr: stderr.share().map_err(failed("copy a descriptor"))?,
-            config: sealed_file("agent-config", request.agent_config.reveal())
-                .map_err(failed("store the agent's configuration"))?,
+            config,
             ready: theirs.into(),
             forks: asking,
         };
@@ -213,14 +220,14 @@ impl SandboxLauncher {
             steps = ?started.timings,
             "first process runs"
         );
-        Ok(LaunchedProcess {
+        let launched = LaunchedProcess {
             lease,
             started,
-            ready: ready.into(),
-            stderr,
+            stderr: Some(stderr),
             log_fd: planned.log_fd,
             forks,
-        })
+        };
+        Ok((launched, ready.into()))
     }
 
     fn run_launcher(&self, id: &SandboxId, plan: LaunchPlan) -> Result<Started, LaunchError> {
@@ -237,11 +244,11 @@ impl SandboxLauncher {
     }
 
     /// Watches the first process from now on, and answers its agent's requests for kernels.
-    async fn take_charge(
+    pub(crate) async fn take_charge(
         &self,
         launched: LaunchedProcess,
         holder: Option<Arc<Holder>>,
-    ) -> Result<(Arc<NativeSandbox>, OwnedFd), LaunchError> {
+    ) -> Result<Arc<NativeSandbox>, LaunchError> {
         let pid = launched.started.pid;
         let watched = launched.record().and_then(|record| {
             let asking = launched.started.pidfd.try_clone();
@@ -251,7 +258,6 @@ impl SandboxLauncher {
         let LaunchedProcess {
             lease,
             started,
-            ready,
             stderr,
             forks,
             ..
@@ -271,13 +277,18 @@ impl SandboxLauncher {
                 lease: Arc::clone(&lease),
                 process: Arc::new(ProcessHandle::new(pid, asking)),
             };
-            zygote::serve(Arc::clone(&self.zygotes), holder, client, forks);
+            zygote::serve(Arc::clone(&self.owners.zygotes), holder, client, forks);
         }
         // The record is the caller's from now on: a server that is killed here finds the sandbox.
         lease.keep();
-        let owners = (Arc::clone(&self.running), Arc::clone(&self.zygotes));
-        let sandbox = NativeSandbox::new(lease, record, first_process, Some(stderr), owners);
-        Ok((sandbox, ready))
+        let owners = self.owners.clone();
+        Ok(NativeSandbox::new(
+            lease,
+            record,
+            first_process,
+            stderr,
+            owners,
+        ))
     }
 
     async fn wait_until_ready(
@@ -333,14 +344,14 @@ pub(crate) fn failed<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     }
 }
 
-fn told_by_host(error: LeaseError) -> LaunchError {
+pub(crate) fn told_by_host(error: LeaseError) -> LaunchError {
     match error {
         LeaseError::Leased => failed("launch the sandbox")("it runs already"),
         LeaseError::Part { operation, source } => LaunchError::Host { operation, source },
     }
 }
 
-fn told_by_launcher(error: SpawnError) -> LaunchError {
+pub(crate) fn told_by_launcher(error: SpawnError) -> LaunchError {
     match error {
         SpawnError::Step {
             step,

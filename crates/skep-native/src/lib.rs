@@ -4,22 +4,28 @@
 //! and watches the process that the launcher starts by it. Kernels come from zygotes, warmed
 //! processes that fork into sandboxes.
 
+mod cold;
 mod config;
 mod defence;
 mod exposition;
+mod image;
 mod launch;
+mod likeness;
+mod memory;
 mod native;
 mod plan;
 mod probe;
 mod process;
 mod record;
+mod restore;
 mod running;
 mod sandbox;
+mod seal_checks;
 mod stderr;
 mod watch;
 mod zygote;
 
-pub use config::{NativeConfig, ZygoteConfig};
+pub use config::{CheckpointConfig, CheckpointedAgents, NativeConfig, ZygoteConfig};
 #[doc(hidden)]
 pub use defence::Defence;
 pub use launch::LaunchCounts;

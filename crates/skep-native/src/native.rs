@@ -7,19 +7,23 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, PidfdFlags};
-use skep_host::{Installation, Leases, StartError};
+use skep_host::{DiskSource, Installation, Leases, StartError};
 use skep_isolation::{
-    AdoptError, DestroyError, Isolation, LaunchError, LaunchRecord, LaunchRequest, Launched, Swept,
-    Tier,
+    AdoptError, ChangeError, DestroyError, Isolation, LaunchError, LaunchRecord, LaunchRequest,
+    Launched, RestoreRequest, RestoreTarget, Swept, Tier,
 };
 use skep_telemetry::{Chain, Gauge, Tasks};
-use skep_types::{Capability, HostCapacity, SandboxId, TenantId, Unsupported};
+use skep_types::{
+    Capabilities, Capability, Checkpoint, HostCapacity, ImageKind, SandboxId, TenantId, Unsupported,
+};
 
 use crate::config::NativeConfig;
-use crate::launch::{LaunchCounts, SandboxLauncher};
+use crate::image::Images;
+use crate::launch::{LaunchCounts, SandboxLauncher, failed};
+use crate::memory::Checkpointer;
 use crate::record::{self, Record};
 use crate::running::RunningSandboxes;
-use crate::sandbox::{FirstProcess, NativeSandbox, destroy_error};
+use crate::sandbox::{Checkpoints, FirstProcess, NativeSandbox, Owners, Source, destroy_error};
 use crate::zygote::{ZygoteCounts, ZygoteKey, Zygotes};
 
 /// Sandboxes held by Linux namespaces, cgroups, seccomp and id-mapped users.
@@ -31,6 +35,8 @@ pub struct Native {
     launcher: Arc<SandboxLauncher>,
     zygotes: Arc<Zygotes>,
     running: Arc<RunningSandboxes>,
+    images: Arc<Images>,
+    checkpoints: Option<Checkpoints>,
     tasks: Tasks,
 }
 
@@ -46,6 +52,8 @@ impl Native {
     pub async fn start(config: NativeConfig) -> Result<Self, StartError> {
         let host_error = |operation| move |source| StartError::Host { operation, source };
         let installation = Installation::start(config.host_config()).await?;
+        let images = Images::open(config.host.data_dir.join("images"));
+        let images = Arc::new(images.map_err(host_error("open the images of sandboxes"))?);
         // The launcher goes when its sandbox runs, so we are the one who learns how that ended.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(io::Error::from)
@@ -58,8 +66,15 @@ impl Native {
         );
         let zygotes = Arc::new(zygotes.map_err(host_error("prepare zygotes"))?);
         let running = Arc::<RunningSandboxes>::default();
-        let launcher =
-            SandboxLauncher::new(config, leases, Arc::clone(&zygotes), Arc::clone(&running));
+        let checkpoints = checkpoints(&config);
+        let checkpoints = checkpoints.map_err(host_error("prepare for images with memory"))?;
+        let owners = Owners {
+            running: Arc::clone(&running),
+            zygotes: Arc::clone(&zygotes),
+            images: Arc::clone(&images),
+            checkpoints: checkpoints.clone(),
+        };
+        let launcher = SandboxLauncher::new(config, leases, owners);
         let launcher = Arc::new(launcher.map_err(host_error("open the agent"))?);
         let tasks = Tasks::default();
         let ending = Arc::clone(&zygotes).end_idle(tasks.clone());
@@ -69,6 +84,8 @@ impl Native {
             launcher,
             zygotes,
             running,
+            images,
+            checkpoints,
             tasks,
         })
     }
@@ -164,6 +181,59 @@ impl Native {
         .boxed()
     }
 
+    fn owners(&self) -> Owners {
+        Owners {
+            running: Arc::clone(&self.running),
+            zygotes: Arc::clone(&self.zygotes),
+            images: Arc::clone(&self.images),
+            checkpoints: self.checkpoints.clone(),
+        }
+    }
+
+    /// Calls `work` with the images where blocking is allowed.
+    async fn with_images<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Images) -> Result<T, Source> + Send + 'static,
+    ) -> Result<T, Source> {
+        let images = Arc::clone(&self.images);
+        tokio::task::spawn_blocking(move || work(&images)).await?
+    }
+
+    async fn launch_on(
+        &self,
+        request: LaunchRequest,
+        disk: DiskSource,
+    ) -> Result<Launched, LaunchError> {
+        if !request.mounts.is_empty() {
+            return Err(Unsupported(Capability::Mounts).into());
+        }
+        // No task of its own: the caller, a driver or the keeper of spares, owns the launch
+        // and drives it to its end.
+        let launched = self.launcher.launch(request, disk).await;
+        let leases = Arc::clone(self.leases());
+        drop(skep_telemetry::spawn("fill pools", fill_pools(leases)));
+        launched.map(|sandbox| sandbox as Launched)
+    }
+
+    async fn restore_memory(
+        &self,
+        checkpoint: Checkpoint,
+        target: RestoreTarget,
+    ) -> Result<Launched, LaunchError> {
+        let checkpoints = self.checkpoints.as_ref();
+        let checkpoints = checkpoints.ok_or(Unsupported(Capability::Checkpoint))?;
+        let leases = Arc::clone(self.leases());
+        let read = self.with_images(move |images| images.open_memory(&checkpoint, target, &leases));
+        let image = read.await.map_err(failed("read the image"))?;
+        if !image.request.mounts.is_empty() {
+            return Err(Unsupported(Capability::Mounts).into());
+        }
+        let restored = self.launcher.restore(image, checkpoints).await;
+        let leases = Arc::clone(self.leases());
+        drop(skep_telemetry::spawn("fill pools", fill_pools(leases)));
+        restored.map(|sandbox| sandbox as Launched)
+    }
+
     fn adopt_recorded(&self, record: &LaunchRecord) -> Result<Arc<NativeSandbox>, AdoptError> {
         let record = Record::read(record)?;
         let unreadable = |error: skep_types::IdError| AdoptError::Record(error.into());
@@ -187,11 +257,28 @@ impl Native {
         // If it cannot be watched the lease is forgotten again, and a sweep removes the sandbox.
         let first_process = FirstProcess::watch(pidfd, None);
         let first_process = first_process.map_err(|error| AdoptError::Record(error.into()))?;
-        let owners = (Arc::clone(&self.running), Arc::clone(&self.zygotes));
+        let owners = self.owners();
         let sandbox = NativeSandbox::new(Arc::new(lease), record, first_process, None, owners);
         self.running.add(&id, &sandbox);
         Ok(sandbox)
     }
+}
+
+/// Prepares what images with memory are made with. Blocks.
+fn checkpoints(config: &NativeConfig) -> io::Result<Option<Checkpoints>> {
+    let Some(wanted) = &config.checkpoints else {
+        return Ok(None);
+    };
+    // Sandboxes of an earlier server execute agents of other builds.
+    let agents = config.host.data_dir.join("agents");
+    let programs = vec![config.agent.clone(), agents];
+    let directory = config.host.data_dir.join("criu");
+    let (criu, launcher) = (wanted.criu.clone(), config.launcher.clone());
+    let checkpointer = Checkpointer::new(criu, launcher, &directory, programs)?;
+    Ok(Some(Checkpoints {
+        checkpointer: Arc::new(checkpointer),
+        agents: Arc::clone(&wanted.agents),
+    }))
 }
 
 /// Makes parts of sandboxes for the next launches.
@@ -207,17 +294,93 @@ impl Isolation for Native {
         Tier::Native
     }
 
+    fn capabilities(&self) -> Capabilities {
+        // Files are captured while nobody writes to them.
+        if !self.leases().can_freeze() {
+            return Capabilities::default();
+        }
+        let freezing = [Capability::Freeze, Capability::FilesystemImage];
+        let memory = self.checkpoints.iter().map(|_| Capability::Checkpoint);
+        freezing.into_iter().chain(memory).collect()
+    }
+
     fn launch(&self, request: LaunchRequest) -> BoxFuture<'_, Result<Launched, LaunchError>> {
-        let (launcher, leases) = (Arc::clone(&self.launcher), Arc::clone(self.leases()));
+        self.launch_on(request, DiskSource::Empty).boxed()
+    }
+
+    fn restore(&self, request: RestoreRequest) -> BoxFuture<'_, Result<Launched, LaunchError>> {
         async move {
-            if !request.mounts.is_empty() {
-                return Err(Unsupported(Capability::Mounts).into());
+            let capabilities = self.capabilities();
+            capabilities.need(Capability::of_image(request.kind))?;
+            let RestoreRequest {
+                checkpoint,
+                target,
+                kind,
+            } = request;
+            if kind == ImageKind::Memory {
+                return self.restore_memory(checkpoint, target).await;
             }
-            // No task of its own: the caller, a driver or the keeper of spares, owns the launch
-            // and drives it to its end.
-            let launched = launcher.launch(request).await;
-            drop(skep_telemetry::spawn("fill pools", fill_pools(leases)));
-            launched.map(|sandbox| sandbox as Launched)
+            let ordered = self.with_images(move |images| match target {
+                RestoreTarget::Same {
+                    id,
+                    execution,
+                    egress,
+                } => images.resume(&checkpoint, (id, execution, egress)),
+                RestoreTarget::RollBack {
+                    id,
+                    execution,
+                    egress,
+                    own,
+                } => images.roll_back(&checkpoint, &own, (id, execution, egress)),
+                RestoreTarget::Copy(launch) => images.copy_for(&checkpoint, *launch),
+            });
+            let (request, disk) = ordered.await.map_err(failed("read the image"))?;
+            self.launch_on(request, disk).await
+        }
+        .boxed()
+    }
+
+    fn copy_checkpoint(
+        &self,
+        checkpoint: Checkpoint,
+    ) -> BoxFuture<'_, Result<Checkpoint, ChangeError>> {
+        async move {
+            let capabilities = self.capabilities();
+            capabilities.need(Capability::of_image(checkpoint.kind))?;
+            let leases = Arc::clone(self.leases());
+            let copying = self.with_images(move |images| images.copy(&checkpoint, &leases));
+            copying.await.map_err(|source| ChangeError::Failed {
+                operation: "copy the image".to_owned(),
+                source,
+            })
+        }
+        .boxed()
+    }
+
+    fn compress_checkpoint(&self, checkpoint: Checkpoint) -> BoxFuture<'_, io::Result<()>> {
+        async move {
+            let leases = Arc::clone(self.leases());
+            let compressed = self.with_images(move |images| images.compress(&checkpoint, &leases));
+            compressed.await.map_err(io::Error::other)
+        }
+        .boxed()
+    }
+
+    fn forget_checkpoint(&self, checkpoint: Checkpoint) -> BoxFuture<'_, io::Result<()>> {
+        async move {
+            if !Images::has(&checkpoint) {
+                return Ok(());
+            }
+            let forgotten = self.with_images(move |images| Ok(images.forget(&checkpoint)?));
+            forgotten.await.map_err(io::Error::other)
+        }
+        .boxed()
+    }
+
+    fn retain_checkpoints(&self, kept: Vec<Checkpoint>) -> BoxFuture<'_, io::Result<()>> {
+        async move {
+            let retained = self.with_images(move |images| Ok(images.retain(&kept)?));
+            retained.await.map_err(io::Error::other)
         }
         .boxed()
     }

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use skep_agent_protocol::fds;
+use skep_agent_protocol::{MemoryInfo, fds};
 use skep_host::{IDS, Lease, Parts};
 use skep_isolation::{LaunchError, LaunchRequest};
 use skep_launch::{
@@ -55,6 +55,9 @@ pub(crate) fn plan(
     let root = Root {
         staging: lease.staging(),
         layers: request.layers.clone(),
+        below: (parts.below.into_iter())
+            .map(|disk| descriptors.add(disk))
+            .collect(),
         top: Top::Mounted(descriptors.add(parts.disk)),
     };
     let users = users(config, lease);
@@ -73,6 +76,9 @@ pub(crate) fn plan(
     plan.output(agent.stderr);
     plan.join(parts.join_fds.join);
     plan.join_home(parts.join_fds.home);
+    if let Some(settings) = parts.join_fds.settings {
+        plan.set_cgroups(settings.directory, settings.files);
+    }
     if let Some(holder) = holder {
         let namespace = holder.namespace.try_clone();
         let namespace = namespace.map_err(failed("copy a descriptor"))?;
@@ -86,6 +92,9 @@ pub(crate) fn plan(
         plan.pass(fds::WORK_CGROUP, file);
     }
     plan.pass(fds::KILL_COUNT, parts.join_fds.kill_count);
+    plan.pass(fds::MEMORY_USED, parts.join_fds.memory_used);
+    plan.pass(fds::MEMORY_STATISTICS, parts.join_fds.memory_statistics);
+    plan.show_memory(fds::MEMORY_INFO, MemoryInfo::unused(memory).to_text());
     for (name, file) in kernel_cgroups(config, lease)? {
         plan.pass(name, file);
     }
@@ -98,7 +107,7 @@ pub(crate) fn plan(
 }
 
 /// The agent, without its descriptors.
-fn process(config: &NativeConfig, program: Program) -> Process {
+pub(crate) fn process(config: &NativeConfig, program: Program) -> Process {
     let mut process = Process::new(program, config.agent_arguments.iter().cloned());
     process.environment = vec![
         ("PATH".into(), PATH.into()),
@@ -110,7 +119,7 @@ fn process(config: &NativeConfig, program: Program) -> Process {
 }
 
 /// Files with which the agent makes a cgroup for each kernel, by the names it knows them by.
-fn kernel_cgroups(
+pub(crate) fn kernel_cgroups(
     config: &NativeConfig,
     lease: &Lease,
 ) -> Result<Vec<(String, OwnedFd)>, LaunchError> {
@@ -124,7 +133,7 @@ fn kernel_cgroups(
         .collect())
 }
 
-fn users(config: &NativeConfig, lease: &Lease) -> Users {
+pub(crate) fn users(config: &NativeConfig, lease: &Lease) -> Users {
     if config.has(Defence::OwnUsers) {
         Users::Range {
             first: lease.slot().first_id(),
@@ -135,7 +144,7 @@ fn users(config: &NativeConfig, lease: &Lease) -> Users {
     }
 }
 
-fn network(config: &NativeConfig, lease: &Lease) -> Network {
+pub(crate) fn network(config: &NativeConfig, lease: &Lease) -> Network {
     if !config.has(Defence::OwnNetwork) {
         return Network::Host;
     }
@@ -145,6 +154,7 @@ fn network(config: &NativeConfig, lease: &Lease) -> Network {
         host_group: link.group,
         address: lease.slot().address(),
         gateway: lease.gateway(),
+        host_address: Some(lease.gateway()),
     })
 }
 

@@ -1,7 +1,9 @@
 //! A sandbox that runs.
 
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -10,13 +12,19 @@ use futures_util::future::BoxFuture;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Signal;
-use skep_host::{LastLook, Lease, ReleaseError};
-use skep_isolation::{DestroyError, Exit, LaunchRecord, Sandbox, UsageError};
+use skep_host::{Capture, LastLook, Lease, ReleaseError};
+use skep_isolation::{
+    AfterCheckpoint, ChangeError, DestroyError, Exit, LaunchRecord, Sandbox, UsageError,
+};
 use skep_linux::Termination;
-use skep_types::Usage;
+use skep_telemetry::Chain;
+use skep_types::{Capability, Checkpoint, ImageKind, Redacted, Unsupported, Usage};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
+use crate::config::CheckpointedAgents;
+use crate::image::{self, Images, LaunchOrder};
+use crate::memory::{Checkpointer, DumpError, Dumped};
 use crate::record::Record;
 use crate::running::RunningSandboxes;
 use crate::stderr::Stderr;
@@ -27,8 +35,28 @@ use crate::zygote::Zygotes;
 /// overloaded.
 const LAUNCHER_EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Registries that are told when nothing of a sandbox is left.
-type Owners = (Arc<RunningSandboxes>, Arc<Zygotes>);
+/// Time limit for the processes of a sandbox to stand still: a millisecond, unless the host is
+/// overloaded or one of them waits in the kernel for something that does not come.
+const FREEZE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Registries that know sandboxes, and are told when nothing of one is left.
+#[derive(Debug, Clone)]
+pub(crate) struct Owners {
+    pub(crate) running: Arc<RunningSandboxes>,
+    pub(crate) zygotes: Arc<Zygotes>,
+    pub(crate) images: Arc<Images>,
+    /// Missing where no images with memory are made.
+    pub(crate) checkpoints: Option<Checkpoints>,
+}
+
+/// The way to images with memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Checkpoints {
+    pub(crate) checkpointer: Arc<Checkpointer>,
+    pub(crate) agents: Arc<dyn CheckpointedAgents>,
+}
+
+pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// A sandbox that runs.
 #[derive(Debug)]
@@ -42,6 +70,8 @@ pub(crate) struct NativeSandbox {
     last_look: OnceLock<LastLook>,
     /// Its usage, once everything of it is removed.
     removed: tokio::sync::Mutex<Option<Usage>>,
+    /// Set while its agent is prepared to be written to an image.
+    is_prepared: AtomicBool,
     /// Standard error of its agent; missing if it was launched by an earlier server.
     stderr: Option<Stderr>,
     owners: Owners,
@@ -87,6 +117,7 @@ impl NativeSandbox {
             exit: watch::Sender::new(None),
             last_look: OnceLock::new(),
             removed: tokio::sync::Mutex::default(),
+            is_prepared: AtomicBool::new(false),
             stderr,
             owners,
         });
@@ -114,6 +145,114 @@ impl NativeSandbox {
         self.record.pid
     }
 
+    /// Calls `work` with the lease where blocking is allowed.
+    fn changing<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Lease) -> Result<T, Source> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, ChangeError>> {
+        let lease = Arc::clone(&self.lease);
+        async move {
+            let failed = |source| ChangeError::Failed {
+                operation: operation.to_owned(),
+                source,
+            };
+            let done = tokio::task::spawn_blocking(move || work(&lease)).await;
+            let done = done.map_err(|panic| failed(panic.into()))?;
+            done.map_err(failed)
+        }
+        .boxed()
+    }
+
+    /// Writes the sandbox with its memory to an image.
+    async fn checkpoint_memory(&self, after: AfterCheckpoint) -> Result<Checkpoint, ChangeError> {
+        const OPERATION: &str = "write the memory of the sandbox";
+        let unsupported = || Unsupported(Capability::Checkpoint);
+        let checkpoints = self.owners.checkpoints.clone().ok_or_else(unsupported)?;
+        let was_frozen = self.changing(OPERATION, Lease::is_frozen).await?;
+        if was_frozen {
+            self.changing(OPERATION, Lease::thaw).await?;
+        }
+        let prepared = self.prepare(&checkpoints).await;
+        let made = match prepared {
+            Err(source) => Err(DumpError::from(source)),
+            Ok(()) => {
+                let dumped = Dumped {
+                    pid: self.record.pid,
+                    log_fd: self.record.log_holder().fd,
+                    was_frozen,
+                    after,
+                };
+                let (lease, images) = (Arc::clone(&self.lease), Arc::clone(&self.owners.images));
+                let checkpointer = Arc::clone(&checkpoints.checkpointer);
+                let dumping = move || checkpointer.dump(&lease, &images, dumped);
+                let done = tokio::task::spawn_blocking(dumping).await;
+                done.unwrap_or_else(|panic| {
+                    let is_damaged = true;
+                    Err(DumpError {
+                        is_damaged,
+                        ..panic.into()
+                    })
+                })
+            }
+        };
+        if let Err(DumpError { is_damaged, .. }) = &made {
+            if *is_damaged {
+                // Thawed first, or it would not die.
+                tracing::error!(sandbox = %self.lease.id(), "criu was killed while it held the sandbox, which is ended");
+                self.changing(OPERATION, Lease::thaw).await?;
+                kill(self.process.get_ref());
+            } else if was_frozen {
+                let deadline = Instant::now() + FREEZE_TIMEOUT;
+                self.changing(OPERATION, move |lease| lease.freeze(deadline))
+                    .await?;
+            } else {
+                self.changing(OPERATION, Lease::thaw).await?;
+            }
+        }
+        let stands = was_frozen || (made.is_ok() && after == AfterCheckpoint::Stand);
+        if !stands {
+            self.go_on().await;
+        }
+        made.map_err(|DumpError { source, reason, .. }| ChangeError::Failed {
+            operation: format!("{OPERATION} ({reason})"),
+            source,
+        })
+    }
+
+    async fn prepare(&self, checkpoints: &Checkpoints) -> Result<(), Source> {
+        let config = self.agent_config().await?;
+        self.is_prepared.store(true, Ordering::Relaxed);
+        let address = self.address();
+        Ok(checkpoints.agents.prepare(address, &config).await?)
+    }
+
+    /// Tells the agent that it goes on, if it was prepared for something else.
+    async fn go_on(&self) {
+        let Some(checkpoints) = &self.owners.checkpoints else {
+            return;
+        };
+        if !self.is_prepared.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let told = match self.agent_config().await {
+            Ok(config) => {
+                let telling = checkpoints.agents.go_on(self.address(), &config, None);
+                telling.await.map_err(Source::from)
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = told {
+            tracing::warn!(sandbox = %self.lease.id(), error = %Chain(error.as_ref()), "an agent does not know that it goes on");
+        }
+    }
+
+    async fn agent_config(&self) -> Result<Redacted<Vec<u8>>, Source> {
+        let lease = Arc::clone(&self.lease);
+        let read = tokio::task::spawn_blocking(move || LaunchOrder::kept(&lease)).await?;
+        Ok(read?.agent_config())
+    }
+
     /// Text that the agent wrote to its standard error, for the log of the server.
     pub(crate) fn agent_stderr(&self) -> String {
         self.stderr.as_ref().map(Stderr::text).unwrap_or_default()
@@ -128,6 +267,8 @@ fn remove(
     last_look: LastLook,
     deadline: Instant,
 ) -> Result<Usage, ReleaseError> {
+    // One that stands has not even noticed that it was killed.
+    lease.kill_frozen();
     // Once for a server that is killed in the middle, once for the last lines.
     lease.keep_log();
     wait_for_end(process, deadline);
@@ -138,6 +279,22 @@ fn remove(
     lease.release(deadline)?;
     lease.keep_log();
     Ok(last_look.complete(usage))
+}
+
+/// Makes an image of the files of a sandbox while its processes stand. Blocks.
+fn capture(lease: &Lease, images: &Images, after: AfterCheckpoint) -> Result<Checkpoint, Source> {
+    let was_frozen = lease.is_frozen()?;
+    let how = match after {
+        AfterCheckpoint::Continue => Capture::Copy,
+        AfterCheckpoint::Stand => Capture::Keep,
+    };
+    lease.freeze(Instant::now() + FREEZE_TIMEOUT)?;
+    let made = images.make(lease, how);
+    let stands = made.is_ok() && after == AfterCheckpoint::Stand;
+    if !was_frozen && !stands {
+        lease.thaw()?;
+    }
+    made
 }
 
 /// Waits until a process is gone, and takes its exit status.
@@ -192,6 +349,47 @@ impl Sandbox for NativeSandbox {
         .boxed()
     }
 
+    fn freeze(&self) -> BoxFuture<'_, Result<(), ChangeError>> {
+        self.changing("freeze the sandbox", |lease| {
+            lease.freeze(Instant::now() + FREEZE_TIMEOUT)
+        })
+    }
+
+    fn thaw(&self) -> BoxFuture<'_, Result<(), ChangeError>> {
+        async move {
+            self.changing("thaw the sandbox", Lease::thaw).await?;
+            self.go_on().await;
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn reconfigured(&self, agent_config: Redacted<Vec<u8>>) -> BoxFuture<'_, io::Result<()>> {
+        let lease = Arc::clone(&self.lease);
+        async move {
+            let keeping = move || image::keep_config(&lease, &agent_config);
+            let kept = tokio::task::spawn_blocking(keeping).await;
+            kept.map_err(io::Error::other)?
+        }
+        .boxed()
+    }
+
+    fn checkpoint(
+        &self,
+        kind: ImageKind,
+        after: AfterCheckpoint,
+    ) -> BoxFuture<'_, Result<Checkpoint, ChangeError>> {
+        match kind {
+            ImageKind::Filesystem => {
+                let images = Arc::clone(&self.owners.images);
+                self.changing("capture the files of the sandbox", move |lease| {
+                    capture(lease, &images, after)
+                })
+            }
+            ImageKind::Memory => self.checkpoint_memory(after).boxed(),
+        }
+    }
+
     fn destroy(&self) -> BoxFuture<'_, Result<Usage, DestroyError>> {
         async move {
             // First and always, before anything that can wait or fail.
@@ -202,7 +400,9 @@ impl Sandbox for NativeSandbox {
                 return Ok(usage);
             }
             let (lease, process) = (Arc::clone(&self.lease), Arc::clone(&self.process));
-            let (running, zygotes) = self.owners.clone();
+            let Owners {
+                running, zygotes, ..
+            } = self.owners.clone();
             let deadline = Instant::now() + lease.kill_deadline();
             // Dropping the call does not stop what it started: the counters are read and the
             // sandbox is removed in one go, and a second call finds nothing left to do.
@@ -228,7 +428,7 @@ impl Sandbox for NativeSandbox {
         async move {
             if let Err(DestroyError { what, source }) = self.destroy().await {
                 self.lease.abandon(&ReleaseError { what, source });
-                self.owners.0.remove(self.lease.id());
+                self.owners.running.remove(self.lease.id());
             }
         }
         .boxed()

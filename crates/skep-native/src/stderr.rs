@@ -22,6 +22,14 @@ impl Stderr {
         Ok(Self { memory })
     }
 
+    /// Memory that belongs to `owner`, because an image of a sandbox holds nothing of users that it
+    /// does not have.
+    pub(crate) fn of(owner: u32) -> io::Result<Self> {
+        let stderr = Self::new()?;
+        std::os::unix::fs::fchown(&stderr.memory, Some(owner), Some(owner))?;
+        Ok(stderr)
+    }
+
     /// The end of the process.
     pub(crate) fn share(&self) -> io::Result<OwnedFd> {
         Ok(self.memory.try_clone()?.into())

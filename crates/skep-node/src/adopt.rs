@@ -2,7 +2,9 @@
 
 use skep_isolation::{AdoptError, Exit, Launched};
 use skep_telemetry::Chain;
-use skep_types::{EndReason, Ending, LivingSandbox, Phase, SandboxId, SandboxStatus, Usage};
+use skep_types::{
+    Checkpoint, EndReason, Ending, LivingSandbox, Phase, SandboxId, SandboxStatus, Usage,
+};
 
 use crate::clock::wall_now;
 use crate::driver::reason_of;
@@ -18,6 +20,8 @@ pub struct Adoption {
     pub lost: Vec<(SandboxId, EndReason)>,
     /// These were being ended, and something of them still cannot be removed.
     pub stuck: Vec<SandboxId>,
+    /// Images that paused sandboxes among all these are in.
+    pub images: Vec<Checkpoint>,
 }
 
 /// Outcome of the adoption of one sandbox.
@@ -37,6 +41,7 @@ impl Node {
         let mut endings = Vec::new();
         for sandbox in living {
             let id = sandbox.id.clone();
+            adoption.images.extend(image_of(&sandbox));
             match self.adopt_one(sandbox).await {
                 Ok(Adopted::Ending(reason)) => endings.push((id, reason)),
                 Ok(Adopted::Running) => {
@@ -127,7 +132,9 @@ impl Node {
             Err(_) if record.is_frozen && record.image.is_some() => Ok(None),
             Err(error) => {
                 tracing::debug!(sandbox = %id, error = %Chain(&error), "sandbox is gone");
-                Err(lost(&error))
+                let Lost { reason, usage } = lost(&error);
+                let usage = record.whole_usage(usage);
+                Err(Lost { reason, usage })
             }
         }
     }
@@ -149,6 +156,13 @@ impl Node {
         });
         tried.await.is_ok_and(|status| status.phase == Phase::Gone)
     }
+}
+
+/// The image that a sandbox is paused in, by its record.
+fn image_of(living: &LivingSandbox) -> Option<Checkpoint> {
+    let run = living.run.as_ref()?;
+    let record = DriverRecord::from_text(&run.driver_record, run.ends_at, living.egress);
+    record.ok()?.image
 }
 
 /// A sandbox that is not there any more, and what it used if that is still known.

@@ -21,6 +21,10 @@ pub trait Agents: fmt::Debug + Send + Sync {
         address: IpAddr,
         config: &'a AgentConfig,
     ) -> BoxFuture<'a, Result<(), ConfigureError>>;
+
+    /// Returns true if the agent at an address answers, within a time in which every one does that
+    /// is well.
+    fn answers(&self, address: IpAddr) -> BoxFuture<'_, bool>;
 }
 
 /// An agent did not take its configuration.

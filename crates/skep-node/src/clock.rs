@@ -43,9 +43,14 @@ impl Deadline {
         }
     }
 
+    /// Time that is left until then.
+    pub(crate) fn left(&self) -> Duration {
+        self.instant.saturating_duration_since(Instant::now())
+    }
+
     /// The deadline on the clock that a restart of the server does not reset.
     pub(crate) fn since_boot(&self) -> Duration {
-        time_since_boot() + self.instant.saturating_duration_since(Instant::now())
+        time_since_boot() + self.left()
     }
 }
 

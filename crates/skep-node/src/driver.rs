@@ -1,18 +1,21 @@
 //! The task that owns one sandbox.
 
+mod copy;
 mod end;
 mod pause;
+mod resume;
 mod start;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use skep_isolation::{Exit, Launched, UsageError};
 use skep_telemetry::Chain;
 use skep_types::{
-    Checkpoint, DeadlineMode, Egress, EndReason, Ending, Event, ImageKind, Phase, Resources,
-    SandboxSpec, SandboxStatus, TransitionError, Usage, Verdict,
+    Checkpoint, DeadlineMode, Egress, EndReason, Ending, Event, ImageKind, OnTimeout, PauseRequest,
+    Phase, Resources, ResumeRequest, Resumed, SandboxSpec, SandboxStatus, TransitionError, Usage,
+    Verdict,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -26,7 +29,7 @@ use crate::journal::Noted;
 use crate::memory_mean::MemoryMean;
 use crate::node::{CreateError, Inner, KillError};
 use crate::record::DriverRecord;
-use crate::route::NodeRoute;
+use crate::route::{NodeRoute, Sleeper};
 
 /// A request to a driver.
 pub(crate) enum Request {
@@ -42,12 +45,20 @@ pub(crate) enum Request {
     Usage { answer: oneshot::Sender<Usage> },
     /// Let it stand, or write it to an image; answers with the status after it.
     Pause {
-        kind: ImageKind,
+        request: PauseRequest,
         answer: Transition<SandboxStatus>,
     },
     /// Let it go on until a new deadline; answers when its agent is reachable.
     Resume {
-        lifetime: std::time::Duration,
+        request: ResumeRequest,
+        answer: Transition<Resumed>,
+    },
+    /// Write it to an image soon if it is frozen: its memory is wanted.
+    Store,
+    /// Put it back to an image.
+    RollBack {
+        checkpoint: Checkpoint,
+        lifetime: Duration,
         answer: Transition<SandboxStatus>,
     },
     /// Write it to an image while it goes on.
@@ -77,6 +88,8 @@ pub(crate) struct Driver {
     pub(crate) queue: mpsc::Receiver<Request>,
     pub(crate) status: watch::Sender<SandboxStatus>,
     pub(crate) route: watch::Sender<Option<NodeRoute>>,
+    /// Set while it is paused and goes on when somebody uses it.
+    pub(crate) sleeper: watch::Sender<Option<Sleeper>>,
     pub(crate) stop: CancellationToken,
     pub(crate) resources: Resources,
     /// It counts on the host for as long as it has processes.
@@ -93,6 +106,12 @@ struct Held {
     memory: MemoryMean,
     /// Time at which a frozen sandbox is written to an image, so that it needs no memory.
     store_at: Option<tokio::time::Instant>,
+    /// Time at which the image of a sandbox without processes is compressed.
+    compress_at: Option<tokio::time::Instant>,
+    /// Set if writing it to an image was tried and did not succeed.
+    is_hard_to_store: bool,
+    /// Time of the next attempt to pause one whose time is over.
+    retry_at: Option<tokio::time::Instant>,
 }
 
 /// Reason for which a driver stops driving.
@@ -111,6 +130,9 @@ impl Held {
             ended: CancellationToken::new(),
             memory: MemoryMean::default(),
             store_at: None,
+            compress_at: None,
+            is_hard_to_store: false,
+            retry_at: None,
         }
     }
 
@@ -121,9 +143,10 @@ impl Held {
     /// Time at which something is to be done about it; `None` if nothing is.
     fn next_due(&self) -> Option<tokio::time::Instant> {
         if self.is_paused() {
-            self.store_at
+            self.store_at.or(self.compress_at)
         } else {
-            Some(self.record.deadline.instant)
+            let deadline = self.record.deadline.instant;
+            Some(self.retry_at.map_or(deadline, |retry| deadline.max(retry)))
         }
     }
 }
@@ -155,9 +178,14 @@ impl Driver {
             image: None,
             egress: spec.egress,
             access_token: spec.access_token,
+            is_open: spec.is_open,
             control_token: started.control_token,
             deadline,
+            on_timeout: spec.on_timeout,
+            auto_resume: spec.auto_resume,
+            agent_was_silent: false,
             ending: None,
+            earlier: Usage::default(),
         };
         let mut held = Held::new(Some(started.launched), record);
         self.enter_running(&mut held, started_at);
@@ -235,12 +263,11 @@ impl Driver {
                 tokio::select! {
                     biased;
                     exit = &mut exited => return Stop::End(self.explain(held, exit).await, None),
-                    () = sleep_until(due) => {
-                        if !held.is_paused() {
-                            return Stop::End(EndReason::Timeout, None);
-                        }
-                        self.store(held).await;
-                    }
+                    () = sleep_until(due) => match held.record.on_timeout {
+                        _ if held.is_paused() => self.settle(held).await,
+                        OnTimeout::Pause(kind) => self.pause_at_deadline(held, kind).await,
+                        OnTimeout::Kill => return Stop::End(EndReason::Timeout, None),
+                    },
                     () = self.stop.cancelled() => return Stop::Leave,
                     request = self.queue.recv() => match request {
                         Some(Request::End { reason, answer: killer }) => {
@@ -276,13 +303,22 @@ impl Driver {
                 Err(error) => tracing::debug!(error = %Chain(&error), "no usage"),
             },
             Request::Pause {
-                kind,
+                request,
                 answer: caller,
-            } => answer(caller, self.pause(held, kind).await),
+            } => answer(caller, self.pause(held, request).await),
             Request::Resume {
+                request,
+                answer: caller,
+            } => answer(caller, self.resume(held, request).await),
+            Request::Store if held.store_at.is_some() && !held.is_hard_to_store => {
+                self.store(held).await;
+            }
+            Request::Store => {}
+            Request::RollBack {
+                checkpoint,
                 lifetime,
                 answer: caller,
-            } => answer(caller, self.resume(held, lifetime).await),
+            } => answer(caller, self.roll_back(held, checkpoint, lifetime).await),
             Request::Snapshot {
                 kind,
                 answer: caller,
@@ -303,6 +339,7 @@ impl Driver {
             return;
         }
         held.record.deadline = deadline;
+        held.retry_at = None;
         self.status
             .send_modify(|status| status.ends_at = deadline.wall);
         self.journal_record(&held.record).await;
@@ -325,7 +362,9 @@ impl Driver {
             status.execution = held.record.execution;
             status.started_at = started_at;
             status.ends_at = held.record.deadline.wall;
+            status.on_timeout = held.record.on_timeout;
             status.paused = None;
+            status.agent_was_silent = false;
         });
         self.enter(Event::AgentReady);
         self.open(held);
@@ -339,10 +378,12 @@ impl Driver {
             execution: held.record.execution,
             address: launched.address(),
             access_token: held.record.access_token.clone(),
+            is_open: held.record.is_open,
             control_token: held.record.control_token.clone(),
             ended: held.ended.clone(),
         });
         self.route.send_replace(route);
+        self.sleeper.send_replace(None);
     }
 
     /// Stops all traffic to the sandbox, at once.
@@ -401,12 +442,12 @@ async fn sleep_until(due: Option<tokio::time::Instant>) {
     }
 }
 
-/// Resource usage of a sandbox so far. One without a process uses nothing.
+/// Resource usage of a sandbox so far. One without a process uses nothing more.
 async fn look(held: &mut Held) -> Result<Usage, UsageError> {
     let Some(launched) = &held.launched else {
-        return Ok(Usage::default());
+        return Ok(held.record.whole_usage(Usage::default()));
     };
-    let mut usage = launched.usage().await?;
+    let mut usage = held.record.whole_usage(launched.usage().await?);
     usage.memory_average_bytes = held.memory.look(Instant::now(), usage.memory_bytes);
     Ok(usage)
 }

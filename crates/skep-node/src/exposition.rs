@@ -70,6 +70,23 @@ impl Node {
             "reason",
             metrics.endings(),
         );
+        text.counters(
+            "skep_sandbox_pauses_total",
+            "Pauses and resumes of sandboxes, frozen ones that were written to an image, and images that were compressed.",
+            "change",
+            [
+                ("paused", metrics.paused.get()),
+                ("resumed", metrics.resumed.get()),
+                ("stored", metrics.stored.get()),
+                ("compressed", metrics.compressed.get()),
+            ],
+        );
+        text.counters(
+            "skep_sandbox_store_failures_total",
+            "Frozen sandboxes that could not be written to an image, by where it failed.",
+            "step",
+            metrics.store_failures(),
+        );
         text.counter(
             "skep_sandboxes_adopted_total",
             "Sandboxes of an earlier server that were taken over.",

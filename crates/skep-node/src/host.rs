@@ -7,6 +7,7 @@ use std::time::Duration;
 use skep_types::{EndReason, HostCapacity, HostResource, Phase, Promised, Resources, SandboxId};
 
 use crate::admission::{INTERVAL, NoRoom, Reservation};
+use crate::driver::Request;
 use crate::node::{Inner, Node};
 
 /// Interval between two searches for sandboxes that hold more memory than limits count: what a
@@ -104,8 +105,24 @@ impl Node {
         } else {
             inner.tighten(&exhausted).await;
         }
+        if exhausted.contains(&HostResource::Memory) {
+            self.store_frozen();
+        }
         if exhausted.contains(&HostResource::Disk) {
             self.end_damaged().await;
+        }
+    }
+
+    /// Has paused sandboxes written to images, because their memory is wanted. A driver that has too
+    /// much to do already is asked the next time.
+    fn store_frozen(&self) {
+        for status in self.list() {
+            let entry = self.entry(&status.id);
+            if let Some(entry) = entry.filter(|_| status.phase == Phase::Paused)
+                && entry.requests.try_send(Request::Store).is_err()
+            {
+                tracing::debug!(sandbox = %status.id, "its driver is busy");
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
-use skep_isolation::LaunchError;
+use skep_isolation::{ChangeError, LaunchError};
 use skep_telemetry::{Counter, Durations};
 use skep_types::EndReason;
 
@@ -14,6 +14,17 @@ pub struct Metrics {
     pub create: Durations,
     /// Sandboxes of earlier servers that were taken over.
     pub adopted: Counter,
+    /// Sandboxes that were paused.
+    pub paused: Counter,
+    /// Sandboxes that went on after a pause.
+    pub resumed: Counter,
+    /// Frozen sandboxes that were written to an image, so that they need no memory.
+    pub stored: Counter,
+    /// Images of paused sandboxes that were compressed.
+    pub compressed: Counter,
+    /// Number of frozen sandboxes that could not be, by the step that failed. Held only for a
+    /// look-up or a change.
+    store_failures: Mutex<BTreeMap<String, u64>>,
     endings: [Counter; EndReason::ALL.len()],
     /// Number of failed launches by step. Steps are few, and failures are rare. Held only for a
     /// look-up or a change.
@@ -30,6 +41,19 @@ impl Metrics {
     /// Number of failed launches, by step.
     pub fn launch_failures(&self) -> BTreeMap<String, u64> {
         self.failures.lock().clone()
+    }
+
+    /// Number of frozen sandboxes that could not be written to an image, by the step that failed.
+    pub fn store_failures(&self) -> BTreeMap<String, u64> {
+        self.store_failures.lock().clone()
+    }
+
+    pub(crate) fn store_failed(&self, error: &ChangeError) {
+        let step = match error {
+            ChangeError::Unsupported(unsupported) => unsupported.to_string(),
+            ChangeError::Failed { operation, .. } => without_thing(operation),
+        };
+        *self.store_failures.lock().entry(step).or_default() += 1;
     }
 
     pub(crate) fn ended(&self, reason: EndReason) {

@@ -12,20 +12,22 @@ use parking_lot::RwLock;
 use skep_isolation::{Isolation, LaunchError, Tier};
 use skep_telemetry::Tasks;
 use skep_types::{
-    AccessToken, AdmissionPolicy, Capabilities, Checkpoint, DeadlineMode, Egress, EndReason,
-    ExecutionId, ImageKind, LogEntry, NotHere, Phase, Resources, SandboxId, SandboxKind,
-    SandboxSpec, SandboxStatus, TransitionError, Usage, WhenStopped,
+    AccessToken, AdmissionPolicy, Capabilities, DeadlineMode, Departure, EndReason, ExecutionId,
+    LogEntry, NotHere, OnTimeout, Phase, Resources, SandboxId, SandboxKind, SandboxSpec,
+    SandboxStatus, Usage, WhenStopped,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::admission::Admission;
 use crate::agents::Agents;
 use crate::clock::{Deadline, wall_now};
-use crate::driver::{Driver, Request, Transition};
+use crate::departures::Departures;
+use crate::driver::{Driver, Request};
 use crate::journal::Journal;
+use crate::layers::Layers;
 use crate::log;
 use crate::metrics::Metrics;
-use crate::route::NodeRoute;
+use crate::route::{NodeRoute, Sleeper};
 use crate::spares::Spares;
 
 /// Limit on the requests that wait for one driver. A caller beyond that waits its turn.
@@ -50,6 +52,8 @@ pub struct Node {
 pub struct NodeOptions {
     /// Backend that holds the sandboxes.
     pub isolation: Arc<dyn Isolation>,
+    /// Source of the layers of templates.
+    pub layers: Arc<dyn Layers>,
     /// Journal of what must outlive the server.
     pub journal: Arc<dyn Journal>,
     /// Client of the agents in its sandboxes.
@@ -58,6 +62,28 @@ pub struct NodeOptions {
     pub spares: usize,
     /// Rules by which the host has room for another sandbox.
     pub admission: AdmissionPolicy,
+    /// Rules for sandboxes that stand.
+    pub pauses: PausePolicy,
+}
+
+/// Rules for sandboxes that stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PausePolicy {
+    /// Time after which a frozen sandbox that nobody has resumed is written to an image, where the
+    /// backend can.
+    pub checkpoint_after: Duration,
+    /// Time after which the image of a paused sandbox that nobody has resumed is compressed; `None`
+    /// for never.
+    pub compress_after: Option<Duration>,
+}
+
+impl Default for PausePolicy {
+    fn default() -> Self {
+        Self {
+            checkpoint_after: Duration::from_secs(30),
+            compress_after: Some(Duration::from_hours(1)),
+        }
+    }
 }
 
 /// Failure to create a sandbox. Nothing of it is left.
@@ -103,13 +129,16 @@ pub enum KillError {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) isolation: Arc<dyn Isolation>,
+    pub(crate) layers: Arc<dyn Layers>,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) agents: Arc<dyn Agents>,
     pub(crate) spares: Spares,
     pub(crate) admission: Admission,
+    pub(crate) pauses: PausePolicy,
     /// True while some resource of the host is used up.
     pub(crate) is_tight: AtomicBool,
     pub(crate) metrics: Metrics,
+    pub(crate) departures: Departures,
     /// The sandboxes that are not gone. Held only for a look-up or a change of the map.
     sandboxes: RwLock<HashMap<SandboxId, Entry>>,
     pub(crate) tasks: Tasks,
@@ -117,9 +146,10 @@ pub(crate) struct Inner {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
-    requests: mpsc::Sender<Request>,
+    pub(crate) requests: mpsc::Sender<Request>,
     pub(crate) status: watch::Receiver<SandboxStatus>,
     route: watch::Receiver<Option<NodeRoute>>,
+    sleeper: watch::Receiver<Option<Sleeper>>,
 }
 
 impl Node {
@@ -128,12 +158,15 @@ impl Node {
         Self {
             inner: Arc::new(Inner {
                 isolation: options.isolation,
+                layers: options.layers,
                 journal: options.journal,
                 agents: options.agents,
                 spares: Spares::new(options.spares),
                 admission: Admission::new(options.admission),
+                pauses: options.pauses,
                 is_tight: AtomicBool::new(false),
                 metrics: Metrics::default(),
+                departures: Departures::default(),
                 sandboxes: RwLock::default(),
                 tasks: Tasks::default(),
             }),
@@ -245,78 +278,8 @@ impl Node {
         Ok(asking.await?)
     }
 
-    /// Pauses a sandbox that runs: nobody can reach it from then on, and it has no deadline. One
-    /// that is paused stays so.
-    ///
-    /// # Errors
-    ///
-    /// [`TransitionError`]; it runs on.
-    pub async fn pause(
-        &self,
-        id: &SandboxId,
-        kind: ImageKind,
-    ) -> Result<SandboxStatus, TransitionError> {
-        self.transition(id, |answer| Request::Pause { kind, answer })
-            .await
-    }
-
-    /// Lets a paused sandbox go on, for `lifetime` from now, and returns when its agent is
-    /// reachable. It is another execution then. One that runs is left alone.
-    ///
-    /// # Errors
-    ///
-    /// [`TransitionError`]; it is paused as it was.
-    pub async fn resume(
-        &self,
-        id: &SandboxId,
-        lifetime: Duration,
-    ) -> Result<SandboxStatus, TransitionError> {
-        self.transition(id, |answer| Request::Resume { lifetime, answer })
-            .await
-    }
-
-    /// Takes a checkpoint of a sandbox that runs on. [`Node::create`] makes copies of it until
-    /// [`Node::forget_checkpoint`].
-    ///
-    /// # Errors
-    ///
-    /// [`TransitionError`]; there is no image.
-    pub async fn snapshot(
-        &self,
-        id: &SandboxId,
-        kind: ImageKind,
-    ) -> Result<Checkpoint, TransitionError> {
-        self.transition(id, |answer| Request::Snapshot { kind, answer })
-            .await
-    }
-
-    /// Changes what a sandbox may reach.
-    ///
-    /// # Errors
-    ///
-    /// [`TransitionError`]; the old rule holds.
-    pub async fn set_egress(&self, id: &SandboxId, egress: Egress) -> Result<(), TransitionError> {
-        self.transition(id, |answer| Request::Egress { egress, answer })
-            .await
-    }
-
-    /// Deletes the image of a checkpoint. A failure goes to the server's own log.
-    pub async fn forget_checkpoint(&self, checkpoint: Checkpoint) {
-        if let Err(error) = self.inner.isolation.forget_checkpoint(checkpoint).await {
-            tracing::warn!(%error, "cannot delete the image of a checkpoint");
-        }
-    }
-
-    async fn transition<T>(
-        &self,
-        id: &SandboxId,
-        request: impl FnOnce(Transition<T>) -> Request,
-    ) -> Result<T, TransitionError> {
-        self.ask(id, request).await.map_err(NotHere::from)?
-    }
-
     /// Asks the driver of a sandbox and waits for its answer, for a bounded time.
-    async fn ask<T>(
+    pub(crate) async fn ask<T>(
         &self,
         id: &SandboxId,
         request: impl FnOnce(oneshot::Sender<T>) -> Request,
@@ -391,6 +354,15 @@ impl Node {
             .and_then(|entry| entry.route.borrow().clone())
     }
 
+    /// The end of a sandbox that ended lately and whose access token `accepts` says yes to.
+    pub fn departure(
+        &self,
+        id: &SandboxId,
+        accepts: impl Fn(&AccessToken) -> bool,
+    ) -> Option<Departure> {
+        self.inner.departures.find(id, accepts)
+    }
+
     /// The first running sandbox whose access token `accepts` says yes to.
     pub fn find_route(&self, accepts: impl Fn(&AccessToken) -> bool) -> Option<NodeRoute> {
         let sandboxes = self.inner.sandboxes.read();
@@ -398,6 +370,25 @@ impl Node {
             let route = entry.route.borrow();
             let accepted = route.as_ref()?.access_token.as_ref().is_some_and(&accepts);
             accepted.then(|| route.clone()).flatten()
+        })
+    }
+
+    /// The paused sandbox of this name, if it goes on when somebody uses it.
+    pub fn sleeper(&self, id: &SandboxId) -> Option<Sleeper> {
+        self.entry(id)
+            .and_then(|entry| entry.sleeper.borrow().clone())
+    }
+
+    /// The first such sandbox whose access token `accepts` says yes to.
+    pub fn find_sleeper(&self, accepts: impl Fn(&AccessToken) -> bool) -> Option<Sleeper> {
+        let sandboxes = self.inner.sandboxes.read();
+        sandboxes.values().find_map(|entry| {
+            let sleeper = entry.sleeper.borrow();
+            let token = sleeper.as_ref()?.access_token.as_ref();
+            token
+                .is_some_and(&accepts)
+                .then(|| sleeper.clone())
+                .flatten()
         })
     }
 
@@ -436,6 +427,7 @@ impl Node {
         let id = status.id.clone();
         let (requests, queue) = mpsc::channel(QUEUE);
         let (route_sender, route) = watch::channel(None);
+        let (sleeper_sender, sleeper) = watch::channel(None);
         let (status_sender, status) = watch::channel(status);
         {
             let mut sandboxes = self.inner.sandboxes.write();
@@ -448,6 +440,7 @@ impl Node {
                     requests,
                     status,
                     route,
+                    sleeper,
                 },
             );
         }
@@ -460,6 +453,7 @@ impl Node {
             queue,
             status: status_sender,
             route: route_sender,
+            sleeper: sleeper_sender,
             stop: self.inner.tasks.stopping(),
             resources,
             promise: Some(self.inner.admission.promise(&id, resources)),
@@ -484,14 +478,16 @@ pub(crate) fn starting(id: &SandboxId, started_at: Timestamp) -> SandboxStatus {
         phase: Phase::Starting,
         started_at,
         ends_at: started_at,
+        on_timeout: OnTimeout::default(),
         paused: None,
+        agent_was_silent: false,
         ending: None,
     }
 }
 
 /// Failure to get an answer of a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AskError {
+pub(crate) enum AskError {
     /// There is none, or it left without an answer.
     NotHere,
     /// It does not answer.

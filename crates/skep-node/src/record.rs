@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use skep_isolation::LaunchRecord;
 use skep_types::{
-    AccessToken, Checkpoint, Egress, EndReason, ExecutionId, Redacted, SandboxRun, SandboxStatus,
+    AccessToken, Checkpoint, Egress, EndReason, ExecutionId, OnTimeout, Redacted, SandboxRun,
+    SandboxStatus, Usage,
 };
 
 use crate::clock::Deadline;
@@ -25,10 +26,35 @@ pub(crate) struct DriverRecord {
     /// Rule for its outgoing connections, as it is now.
     pub(crate) egress: Egress,
     pub(crate) access_token: Option<AccessToken>,
+    /// True if callers from outside need not show the token.
+    pub(crate) is_open: bool,
     pub(crate) control_token: Redacted<String>,
     pub(crate) deadline: Deadline,
+    /// Its fate at the deadline.
+    pub(crate) on_timeout: OnTimeout,
+    /// True if requests to it resume it.
+    pub(crate) auto_resume: bool,
+    /// True if its agent did not answer when it was paused.
+    pub(crate) agent_was_silent: bool,
     /// Reason for which it is being ended, from before anything of it is removed.
     pub(crate) ending: Option<EndReason>,
+    /// Usage of runs whose counters are gone, or go: those before the image that it has or had.
+    pub(crate) earlier: Usage,
+}
+
+impl DriverRecord {
+    /// Usage of all its runs, with that of the processes that it has, if any. What those have used
+    /// before an image of them was made is known from then on.
+    pub(crate) fn whole_usage(&self, of_processes: Usage) -> Usage {
+        let last = match self.image {
+            Some(_) => Usage {
+                disk_bytes: of_processes.disk_bytes,
+                ..Usage::default()
+            },
+            None => of_processes,
+        };
+        last.after(&self.earlier)
+    }
 }
 
 /// The text form. Its own type, so that a renamed field elsewhere does not orphan sandboxes.
@@ -45,10 +71,62 @@ struct Written {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     egress: Option<String>,
     access_token: Option<String>,
+    /// Missing in records of older servers, whose sandboxes all ask for their token.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_open: bool,
     control_token: String,
     deadline_since_boot_ns: u64,
+    /// Missing in records of older servers, whose sandboxes ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    on_timeout: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    auto_resume: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    agent_was_silent: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ending: Option<String>,
+    /// Missing if there was no run before, and in records of older servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    earlier: Option<WrittenUsage>,
+}
+
+/// What of a usage is counted on.
+#[derive(Serialize, Deserialize)]
+struct WrittenUsage {
+    cpu_ns: u64,
+    memory_peak_bytes: u64,
+    disk_read_bytes: u64,
+    disk_written_bytes: u64,
+    received_bytes: u64,
+    sent_bytes: u64,
+    out_of_memory_kills: u64,
+}
+
+impl WrittenUsage {
+    fn of(usage: &Usage) -> Option<Self> {
+        (*usage != Usage::default()).then(|| Self {
+            cpu_ns: u64::try_from(usage.cpu_time.as_nanos()).unwrap_or(u64::MAX),
+            memory_peak_bytes: usage.memory_peak_bytes,
+            disk_read_bytes: usage.disk_read_bytes,
+            disk_written_bytes: usage.disk_written_bytes,
+            received_bytes: usage.received_bytes,
+            sent_bytes: usage.sent_bytes,
+            out_of_memory_kills: usage.out_of_memory_kills,
+        })
+    }
+
+    fn read(&self) -> Usage {
+        Usage {
+            cpu_time: Duration::from_nanos(self.cpu_ns),
+            memory_peak_bytes: self.memory_peak_bytes,
+            disk_read_bytes: self.disk_read_bytes,
+            disk_written_bytes: self.disk_written_bytes,
+            received_bytes: self.received_bytes,
+            sent_bytes: self.sent_bytes,
+            out_of_memory_kills: self.out_of_memory_kills,
+            ..Usage::default()
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -96,10 +174,15 @@ impl DriverRecord {
                 .access_token
                 .as_ref()
                 .map(|token| token.reveal().to_owned()),
+            is_open: self.is_open,
             control_token: self.control_token.reveal().clone(),
             deadline_since_boot_ns: u64::try_from(self.deadline.since_boot().as_nanos())
                 .unwrap_or(u64::MAX),
+            on_timeout: Some(self.on_timeout.as_str().to_owned()),
+            auto_resume: self.auto_resume,
+            agent_was_silent: self.agent_was_silent,
             ending: self.ending.map(|reason| reason.to_string()),
+            earlier: WrittenUsage::of(&self.earlier),
         };
         serde_json::to_string(&written).expect("strings and numbers serialise")
     }
@@ -135,13 +218,23 @@ impl DriverRecord {
                 .access_token
                 .as_deref()
                 .map(AccessToken::from_record),
+            is_open: written.is_open,
             control_token: Redacted::new(written.control_token),
             deadline: Deadline::restored(since_boot, ends_at),
+            on_timeout: written
+                .on_timeout
+                .map_or(Ok(OnTimeout::Kill), |fate| fate.parse())
+                .map_err(ReadError::Word)?,
+            auto_resume: written.auto_resume,
+            agent_was_silent: written.agent_was_silent,
             ending: written
                 .ending
                 .map(|reason| reason.parse())
                 .transpose()
                 .map_err(ReadError::Word)?,
+            earlier: (written.earlier.as_ref())
+                .map(WrittenUsage::read)
+                .unwrap_or_default(),
         })
     }
 }
@@ -164,9 +257,19 @@ mod tests {
             }),
             egress: Egress::None,
             access_token: None,
+            is_open: true,
             control_token: Redacted::new("secret".to_owned()),
             deadline: Deadline::after(Duration::from_secs(60)),
+            on_timeout: OnTimeout::Pause(ImageKind::Filesystem),
+            auto_resume: true,
+            agent_was_silent: true,
             ending: Some(EndReason::Killed),
+            earlier: Usage {
+                cpu_time: Duration::from_millis(7),
+                memory_peak_bytes: 8,
+                out_of_memory_kills: 1,
+                ..Usage::default()
+            },
         }
     }
 
@@ -178,6 +281,10 @@ mod tests {
         assert_eq!(read.image, record.image);
         assert_eq!(read.egress, Egress::None);
         assert_eq!(read.ending, record.ending);
+        assert_eq!(read.earlier, record.earlier);
+        assert!(read.is_open);
+        assert_eq!(read.on_timeout, record.on_timeout);
+        assert!(read.auto_resume && read.agent_was_silent);
     }
 
     #[tokio::test]
@@ -187,6 +294,10 @@ mod tests {
         let read = DriverRecord::from_text(text, Timestamp::now(), Egress::None).unwrap();
         assert_eq!(read.launch, Some(LaunchRecord("there".to_owned())));
         assert_eq!((read.is_frozen, read.image), (false, None));
+        assert!(!read.is_open);
+        assert_eq!(read.earlier, Usage::default());
+        assert_eq!(read.on_timeout, OnTimeout::Kill);
+        assert!(!read.auto_resume && !read.agent_was_silent);
         assert_eq!(read.egress, Egress::None);
     }
 }

@@ -5,6 +5,17 @@ use std::net::IpAddr;
 use skep_types::{AccessToken, ExecutionId, Redacted, SandboxId};
 use tokio_util::sync::CancellationToken;
 
+/// A paused sandbox that goes on when somebody uses it.
+#[derive(Debug, Clone)]
+pub struct Sleeper {
+    /// Id of the sandbox.
+    pub id: SandboxId,
+    /// Token that callers of the agent must show.
+    pub access_token: Option<AccessToken>,
+    /// True if callers from outside need not show it.
+    pub is_open: bool,
+}
+
 /// Everything the proxy needs to reach one execution of a sandbox.
 #[derive(Debug, Clone)]
 pub struct NodeRoute {
@@ -16,6 +27,8 @@ pub struct NodeRoute {
     pub address: IpAddr,
     /// Token that callers of the agent must show.
     pub access_token: Option<AccessToken>,
+    /// True if callers from outside need not show it.
+    pub is_open: bool,
     /// Token that opens the agent's control routes.
     pub control_token: Redacted<String>,
     /// Cancelled the moment this execution is over, before it is cleaned up.

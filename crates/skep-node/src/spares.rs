@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 use skep_isolation::{LaunchError, Launched};
 use skep_telemetry::{Chain, Counter};
 use skep_types::{
-    AccessToken, ExecutionId, PoolPolicy, Redacted, SandboxId, SandboxKind, SandboxSpec, Secrets,
+    AccessToken, ExecutionId, OnTimeout, PoolPolicy, Redacted, SandboxId, SandboxKind, SandboxSpec,
+    Secrets,
 };
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -134,7 +135,7 @@ impl Inner {
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = self.isolation.warm(&kind.template.layers, &kind.tenant) => {}
+            () = self.warm_layers(&kind) => {}
         }
         let cleared = self.spares.state.lock().pool.demand(&kind, now());
         self.discard(cleared);
@@ -152,7 +153,10 @@ impl Inner {
         };
         if keeper_is_needed {
             let node = Arc::clone(self);
-            self.tasks.spawn("keep spares", node.keep_spares());
+            // Not in the span of the request that wanted the first: what is said of a spare would
+            // name that sandbox.
+            tracing::info_span!(parent: None, "spares")
+                .in_scope(|| self.tasks.spawn("keep spares", node.keep_spares()));
         }
         self.spares.changed.notify_one();
     }
@@ -213,11 +217,15 @@ impl Inner {
         }
     }
 
+    async fn warm_layers(&self, kind: &SandboxKind) {
+        let layers = self.layers.paths(&kind.template.layers);
+        self.isolation.warm(&layers, &kind.tenant).await;
+    }
+
     /// Waits until a spare of this kind can be made well, and nobody waits for a sandbox: those
     /// go first.
     async fn wait_for_turn(&self, kind: &SandboxKind) {
-        let layers = &kind.template.layers;
-        self.isolation.warm(layers, &kind.tenant).await;
+        self.warm_layers(kind).await;
         let mut creating = self.spares.creating.subscribe();
         // The sender lives as long as the node.
         drop(creating.wait_for(|count| *count == 0).await);
@@ -257,13 +265,22 @@ impl Inner {
             secrets: Secrets::default(),
             // One that nobody will ever know.
             access_token: Some(AccessToken::random()),
+            is_open: false,
             egress: kind.egress,
             mounts: Vec::new(),
             checkpoint: None,
             lifetime: Duration::ZERO,
+            on_timeout: OnTimeout::Kill,
+            auto_resume: false,
         };
-        let request = launch_request(&spec, execution, control_token.reveal());
+        let layers = self.layers.paths(&spec.template.layers);
+        let request = launch_request(&spec, layers, execution, control_token.reveal());
         let launched = self.isolation.launch(request).await?;
+        // The first request costs an agent half a millisecond of page faults, which nobody waits
+        // for here. One that does not answer is found when it gets its owner.
+        if !self.agents.answers(launched.address()).await {
+            tracing::debug!(sandbox = %id, "agent of a spare is slow to answer");
+        }
         Ok(Spare {
             _promise: self.admission.promise(&id, kind.template.resources),
             id,

@@ -4,6 +4,17 @@ use std::time::Duration;
 
 use skep_types::DomainName;
 
+/// Requests of which a token is demanded by sandboxes whose owners wanted none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DemandTokens {
+    /// All of them.
+    Always,
+    /// Those that another proxy passes on, which come from other hosts.
+    WhenForwarded,
+    /// None of them.
+    AsOrdered,
+}
+
 /// Limits, timeouts and domain of the proxy.
 #[derive(Debug, Clone)]
 pub struct ProxyConfig {
@@ -38,6 +49,10 @@ pub struct ProxyConfig {
     /// Passes `POST /contexts` of an interpreter on with the sandbox's traffic token when its
     /// caller shows no token, if true. Whoever knows a sandbox's id can then start kernels in it.
     pub contexts_without_token: bool,
+    /// Requests of which the token of a sandbox is demanded though its owner wanted none. Others
+    /// are passed on to the agent and the interpreter with the token that they lack, unless a
+    /// browser sent them for a page.
+    pub demand_tokens: DemandTokens,
     /// Time limit for requests under way after the server was told to stop.
     pub drain: Duration,
 }
@@ -58,6 +73,7 @@ impl ProxyConfig {
             anonymous_idle_timeout: Duration::from_secs(30),
             anonymous_stall_timeout: Duration::from_secs(60),
             contexts_without_token: false,
+            demand_tokens: DemandTokens::Always,
             drain: Duration::from_secs(5),
         }
     }

@@ -3,18 +3,29 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use skep_types::{AccessToken, ExecutionId, Redacted, SandboxId};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Route, Routes};
+use crate::{Route, Routes, Sleeper, WakeError};
 
 /// Routes kept in a map.
 #[derive(Debug, Default)]
 pub struct FakeRoutes {
     routes: Mutex<HashMap<SandboxId, Arc<Route>>>,
+    /// Paused sandboxes that go on when somebody uses them.
+    sleepers: Mutex<HashMap<SandboxId, Arc<Route>>>,
+    /// Number of resumes that were asked for.
+    wakes: AtomicUsize,
+    /// Failure of the next resumes.
+    wake_error: Mutex<Option<WakeError>>,
+    /// Resumes wait until this is set.
+    may_wake: Mutex<Option<Arc<Notify>>>,
+    gone: Mutex<HashMap<SandboxId, Arc<Route>>>,
 }
 
 impl FakeRoutes {
@@ -30,6 +41,7 @@ impl FakeRoutes {
             execution: ExecutionId::random(),
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             access_token: None,
+            is_open: false,
             control_token: Redacted::new("control".to_owned()),
             ended: CancellationToken::new(),
         };
@@ -41,9 +53,35 @@ impl FakeRoutes {
         route
     }
 
+    /// Pauses a sandbox that goes on when somebody uses it: its route is gone, and comes back.
+    pub fn pause(&self, id: &SandboxId) {
+        if let Some(route) = self.routes.lock().remove(id) {
+            route.ended.cancel();
+            self.sleepers.lock().insert(id.clone(), route);
+        }
+    }
+
+    /// Number of resumes that were asked for.
+    pub fn wakes(&self) -> usize {
+        self.wakes.load(Ordering::SeqCst)
+    }
+
+    /// Lets resumes fail from now on, or succeed again.
+    pub fn fail_wakes(&self, error: Option<WakeError>) {
+        *self.wake_error.lock() = error;
+    }
+
+    /// Lets resumes wait until the answer is told to go on.
+    pub fn hold_wakes(&self) -> Arc<Notify> {
+        let notify = Arc::new(Notify::new());
+        *self.may_wake.lock() = Some(Arc::clone(&notify));
+        notify
+    }
+
     /// Ends a sandbox as a kill does: it is gone from the table and its token has fired.
     pub fn kill(&self, id: &SandboxId) {
         if let Some(route) = self.routes.lock().remove(id) {
+            self.gone.lock().insert(id.clone(), Arc::clone(&route));
             route.ended.cancel();
         }
     }
@@ -55,8 +93,54 @@ impl Routes for FakeRoutes {
         Box::pin(std::future::ready(found))
     }
 
+    fn departure(&self, id: &SandboxId, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<String> {
+        let gone = self.gone.lock();
+        let token = gone.get(id)?.access_token.as_ref()?;
+        accepts(token).then(|| "ended 06:16 UTC: killed; create another one".to_owned())
+    }
+
     fn find_by_signature(&self, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<Arc<Route>> {
         let accepted = |route: &&Arc<Route>| route.access_token.as_ref().is_some_and(accepts);
         self.routes.lock().values().find(accepted).cloned()
+    }
+
+    fn sleeper(&self, id: &SandboxId) -> Option<Sleeper> {
+        let sleepers = self.sleepers.lock();
+        sleepers.get(id).map(|route| sleeper(route))
+    }
+
+    fn find_sleeper(&self, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<Sleeper> {
+        let accepted = |route: &&Arc<Route>| route.access_token.as_ref().is_some_and(accepts);
+        let sleepers = self.sleepers.lock();
+        sleepers.values().find(accepted).map(|route| sleeper(route))
+    }
+
+    fn wake(&self, id: SandboxId) -> BoxFuture<'_, Result<Arc<Route>, WakeError>> {
+        Box::pin(async move {
+            self.wakes.fetch_add(1, Ordering::SeqCst);
+            let held = self.may_wake.lock().clone();
+            if let Some(held) = held {
+                held.notified().await;
+            }
+            if let Some(error) = *self.wake_error.lock() {
+                return Err(error);
+            }
+            let asleep = self.sleepers.lock().remove(&id);
+            let asleep = asleep.ok_or(WakeError::NotFound)?;
+            Ok(self.publish_as(|route| {
+                route.id = id;
+                route.address = asleep.address;
+                route.access_token = asleep.access_token.clone();
+                route.is_open = asleep.is_open;
+            }))
+        })
+    }
+}
+
+fn sleeper(route: &Route) -> Sleeper {
+    Sleeper {
+        id: route.id.clone(),
+        access_token: route.access_token.clone(),
+        is_open: route.is_open,
     }
 }

@@ -31,7 +31,7 @@ pub fn towards_agent(parts: &mut Parts, route: &Route) {
         named_by: NamedBy::Headers,
         peer: IpAddr::V4(Ipv4Addr::LOCALHOST),
         secure: false,
-        contexts_without_token: false,
+        config: &crate::ProxyConfig::new("skep.test"),
     };
     headers::towards_sandbox(parts, &passage);
 }

@@ -27,10 +27,10 @@ mod shared;
 mod upstream;
 
 pub use client::listener::Listener;
-pub use config::ProxyConfig;
+pub use config::{DemandTokens, ProxyConfig};
 pub use fake::FakeRoutes;
 pub use metrics::Metrics;
 pub use proxy::Proxy;
 pub use request::request_body::RequestBody;
 pub use routing::classify::{Destination, Misaddressed, NamedBy, Target, classify};
-pub use routing::route::{Route, Routes};
+pub use routing::route::{Route, Routes, Sleeper, WakeError};

@@ -27,6 +27,8 @@ skep_telemetry::metrics! {
             "Requests to sandboxes.";
         refusals: Counter = "skep_proxy_refusals_total",
             "Requests that the proxy answered itself, with an error.";
+        wakes: Counter = "skep_wakes_total",
+            "Paused sandboxes that requests to them resumed, or tried to.";
         hangups: Counter = "skep_hangups_total",
             "Clients that left before their answer was complete.";
         cut_by_end: Counter = "skep_cut_by_end_total",

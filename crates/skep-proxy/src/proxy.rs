@@ -11,7 +11,6 @@ use http_body_util::BodyExt;
 use skep_telemetry::Tasks;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt as _};
@@ -19,12 +18,14 @@ use tower::{Service, ServiceExt as _};
 use crate::ProxyConfig;
 use crate::client::admission::{Admission, Refused};
 use crate::client::listener::Listener;
+use crate::client::protocol::Protocols;
 use crate::client::reject::reject;
 use crate::client::serve::serve;
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
 use crate::request::request_body::RequestBody;
 use crate::request::response_body::BoxError;
+use crate::request::wake::Wakes;
 use crate::routing::route::Routes;
 use crate::shared::Shared;
 use crate::upstream::Upstreams;
@@ -80,6 +81,7 @@ impl Proxy {
                 metrics,
                 tasks,
                 searches: Arc::new(Semaphore::new(SEARCHES_AT_A_TIME)),
+                wakes: Wakes::default(),
                 stopping: CancellationToken::new(),
             }),
         }
@@ -115,17 +117,17 @@ impl Proxy {
     async fn accept_from(&self, listener: &Listener) {
         loop {
             let (stream, peer) = listener.accept().await;
-            self.admit(stream, peer, listener.acceptor());
+            self.admit(stream, peer, listener.protocols());
         }
     }
 
-    fn admit(&self, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
+    fn admit(&self, stream: TcpStream, peer: SocketAddr, protocols: Protocols) {
         let shared = Arc::clone(&self.shared);
         let tasks = shared.tasks.clone();
         let refusal = match self.admission.admit(peer.ip()) {
             Ok(permit) => {
                 shared.metrics.connections_accepted.add_one();
-                let serving = serve(shared, stream, peer, tls, permit);
+                let serving = serve(shared, stream, peer, protocols, permit);
                 tasks.spawn("client connection", serving);
                 return;
             }
@@ -141,7 +143,7 @@ impl Proxy {
         // When even these are too many, the connection is closed without a word.
         if let Ok(turn) = Arc::clone(&self.rejections).try_acquire_owned() {
             tasks.spawn("reject connection", async move {
-                reject(stream, tls, refusal).await;
+                reject(stream, protocols, refusal).await;
                 drop(turn);
             });
         }

@@ -21,16 +21,51 @@ use error_format::ErrorFormat;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Misaddressed(Misaddressed),
-    SandboxNotFound { name: String },
-    PortClosed { id: SandboxId, port: u16 },
-    NoAnswer { id: SandboxId, port: u16 },
-    TooManyConnections { id: SandboxId, limit: usize },
-    Reserved { path: String },
+    SandboxNotFound {
+        name: String,
+        /// The end of it, for those who may know.
+        departure: Option<String>,
+    },
+    PortClosed {
+        id: SandboxId,
+        port: u16,
+    },
+    NoAnswer {
+        id: SandboxId,
+        port: u16,
+    },
+    Locked {
+        id: SandboxId,
+    },
+    LimitReached {
+        id: SandboxId,
+    },
+    Transitioning {
+        id: SandboxId,
+    },
+    NotResumed {
+        id: SandboxId,
+    },
+    TooManyConnections {
+        id: SandboxId,
+        limit: usize,
+    },
+    Reserved {
+        path: String,
+    },
     Unsupported,
     NotTls,
     ServerFull,
     AddressFull,
     AnonymousFull,
+}
+
+/// The sentence about a sandbox that is not there, with its end for those who may know.
+pub(crate) fn not_found(departure: Option<&str>) -> String {
+    match departure {
+        Some(departure) => format!("The sandbox was not found: it {departure}"),
+        None => "The sandbox was not found".to_owned(),
+    }
 }
 
 #[derive(Serialize)]
@@ -59,7 +94,11 @@ impl Refusal {
         let mut response = self.render_for(format);
         headers::forbid_guessing(response.headers_mut());
         match self {
-            Self::ServerFull | Self::AddressFull | Self::AnonymousFull => {
+            Self::ServerFull
+            | Self::AddressFull
+            | Self::AnonymousFull
+            | Self::Transitioning { .. }
+            | Self::NotResumed { .. } => {
                 let soon = HeaderValue::from_static("1");
                 response.headers_mut().insert(RETRY_AFTER, soon);
             }
@@ -67,6 +106,8 @@ impl Refusal {
             | Self::SandboxNotFound { .. }
             | Self::PortClosed { .. }
             | Self::NoAnswer { .. }
+            | Self::Locked { .. }
+            | Self::LimitReached { .. }
             | Self::TooManyConnections { .. }
             | Self::Reserved { .. }
             | Self::Unsupported
@@ -102,10 +143,16 @@ impl Refusal {
             Self::SandboxNotFound { .. } | Self::PortClosed { .. } | Self::NoAnswer { .. } => {
                 StatusCode::BAD_GATEWAY
             }
-            Self::TooManyConnections { .. } | Self::AddressFull => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooManyConnections { .. } | Self::AddressFull | Self::LimitReached { .. } => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
+            Self::Locked { .. } => StatusCode::FORBIDDEN,
+            Self::Transitioning { .. } => StatusCode::CONFLICT,
             Self::Reserved { .. } => StatusCode::NOT_FOUND,
             Self::Unsupported => StatusCode::METHOD_NOT_ALLOWED,
-            Self::ServerFull | Self::AnonymousFull => StatusCode::SERVICE_UNAVAILABLE,
+            Self::ServerFull | Self::AnonymousFull | Self::NotResumed { .. } => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 
@@ -116,8 +163,13 @@ impl Refusal {
             | Self::PortClosed { .. }
             | Self::NoAnswer { .. }
             | Self::ServerFull
-            | Self::AnonymousFull => "unavailable",
-            Self::TooManyConnections { .. } | Self::AddressFull => "resource_exhausted",
+            | Self::AnonymousFull
+            | Self::NotResumed { .. } => "unavailable",
+            Self::TooManyConnections { .. } | Self::AddressFull | Self::LimitReached { .. } => {
+                "resource_exhausted"
+            }
+            Self::Locked { .. } => "permission_denied",
+            Self::Transitioning { .. } => "aborted",
             Self::Reserved { .. } => "not_found",
             Self::Unsupported => "unimplemented",
         }
@@ -135,10 +187,21 @@ impl Refusal {
                 "Invalid port: a number from 1 to 65535 is expected".to_owned()
             }
             Self::Misaddressed(Misaddressed::InvalidSandboxId) => "Invalid sandbox ID".to_owned(),
-            Self::SandboxNotFound { .. } => "The sandbox was not found".to_owned(),
+            Self::SandboxNotFound { departure, .. } => not_found(departure.as_deref()),
             Self::PortClosed { .. } => "The sandbox is running but port is not open".to_owned(),
             Self::NoAnswer { .. } => {
                 "The service in the sandbox closed the connection without an answer".to_owned()
+            }
+            Self::Locked { .. } => {
+                "The sandbox is paused, and goes on only for a request with its access token"
+                    .to_owned()
+            }
+            Self::LimitReached { .. } => "Sandbox limit reached".to_owned(),
+            Self::Transitioning { .. } => {
+                "The sandbox is still transitioning. Try again in a moment.".to_owned()
+            }
+            Self::NotResumed { .. } => {
+                "The sandbox could not be resumed; it is paused as it was".to_owned()
             }
             Self::TooManyConnections { limit, .. } => {
                 format!("The sandbox already serves {limit} requests; wait until one has ended")
@@ -167,12 +230,16 @@ impl Refusal {
         }
         match self {
             // Named by a token or a signature, it has no name we know.
-            Self::SandboxNotFound { name } if name.is_empty() => Details::default(),
-            Self::SandboxNotFound { name } => sandbox(name),
+            Self::SandboxNotFound { name, .. } if name.is_empty() => Details::default(),
+            Self::SandboxNotFound { name, .. } => sandbox(name),
             Self::PortClosed { id, port } | Self::NoAnswer { id, port } => Details {
                 port: Some(*port),
                 ..sandbox(id.as_str())
             },
+            Self::Locked { id }
+            | Self::LimitReached { id }
+            | Self::Transitioning { id }
+            | Self::NotResumed { id } => sandbox(id.as_str()),
             Self::TooManyConnections { id, limit } => Details {
                 connection_limit: Some(*limit),
                 ..sandbox(id.as_str())
@@ -207,6 +274,9 @@ impl Refusal {
             Self::SandboxNotFound { .. } => "Sandbox Not Found",
             Self::PortClosed { .. } => "Closed Port",
             Self::NoAnswer { .. } => "No Answer",
+            Self::Locked { .. } => "Access Token Wanted",
+            Self::LimitReached { .. } => "Sandbox Limit Reached",
+            Self::Transitioning { .. } | Self::NotResumed { .. } => "Sandbox Not Ready",
             Self::TooManyConnections { .. } => "Too Many Connections",
             Self::Reserved { .. } => "Not Found",
             Self::Unsupported => "Not Supported",
@@ -227,6 +297,10 @@ impl Refusal {
             Self::Misaddressed(_)
             | Self::SandboxNotFound { .. }
             | Self::NoAnswer { .. }
+            | Self::Locked { .. }
+            | Self::LimitReached { .. }
+            | Self::Transitioning { .. }
+            | Self::NotResumed { .. }
             | Self::TooManyConnections { .. }
             | Self::Reserved { .. }
             | Self::Unsupported
@@ -283,9 +357,20 @@ mod tests {
     fn programs_read_the_sentences_of_the_contract() {
         let name = id().to_string();
         check(
-            &Refusal::SandboxNotFound { name },
+            &Refusal::SandboxNotFound {
+                name: name.clone(),
+                departure: None,
+            },
             &ErrorFormat::Json,
             r#"502 {"message":"The sandbox was not found","code":502,"sandboxId":"i0123456789abcdefghij"}"#,
+        );
+        check(
+            &Refusal::SandboxNotFound {
+                name,
+                departure: Some("ended 06:16 UTC: out_of_memory (512 MiB)".to_owned()),
+            },
+            &ErrorFormat::Json,
+            r#"502 {"message":"The sandbox was not found: it ended 06:16 UTC: out_of_memory (512 MiB)","code":502,"sandboxId":"i0123456789abcdefghij"}"#,
         );
         check(
             &Refusal::PortClosed { id: id(), port: 80 },
@@ -314,7 +399,10 @@ mod tests {
     #[test]
     fn procedures_read_codes_in_words() {
         let name = "gone".to_owned();
-        let not_found = Refusal::SandboxNotFound { name };
+        let not_found = Refusal::SandboxNotFound {
+            name,
+            departure: None,
+        };
         let plain = r#"502 {"message":"The sandbox was not found","code":"unavailable","sandboxId":"gone"}"#;
         check(&not_found, &ErrorFormat::ConnectUnary, plain);
         let stream =
@@ -342,6 +430,7 @@ mod tests {
         };
         let gone = page(Refusal::SandboxNotFound {
             name: "igone".to_owned(),
+            departure: None,
         });
         assert!(
             gone.contains("Sandbox Not Found") && gone.contains("igone"),

@@ -9,3 +9,4 @@ pub(crate) mod headers;
 pub(crate) mod request_body;
 pub(crate) mod response_body;
 mod upgrade;
+pub(crate) mod wake;

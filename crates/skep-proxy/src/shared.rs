@@ -15,6 +15,7 @@ use crate::ProxyConfig;
 use crate::metrics::Metrics;
 use crate::request::request_body::RequestBody;
 use crate::request::response_body::BoxError;
+use crate::request::wake::Wakes;
 use crate::routing::route::Routes;
 use crate::upstream::Upstreams;
 
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) tasks: Tasks,
     /// Permits to look through all tokens for the one that signed a URL.
     pub(crate) searches: Arc<Semaphore>,
+    pub(crate) wakes: Wakes,
     /// Fires when the server was told to stop: from then on a lost client means nothing.
     pub(crate) stopping: CancellationToken,
 }

@@ -5,7 +5,7 @@
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use skep_telemetry::Chain;
@@ -15,6 +15,11 @@ use crate::reserve::Reserve;
 
 /// Age that the newest write may reach before the disk has it for certain.
 pub const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time limit for others to end a checkpoint of theirs.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval between two looks whether they have.
+const BUSY_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
 pub(crate) struct Checkpointer {
@@ -80,6 +85,28 @@ pub(crate) enum Mode {
     Passive,
     /// Waits for readers and writers until everything is on the disk.
     Full,
+}
+
+/// Brings everything to the disk. Blocks.
+///
+/// # Errors
+///
+/// [`StoreError::Busy`] if somebody else held the database for all of the time.
+pub(crate) fn checkpoint_all(connection: &Connection) -> Result<(), StoreError> {
+    let end = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        // SQLite waits for readers and writers, but not for another checkpoint: that of our own
+        // thread every second, or that of `skep key`, would be the end of this one.
+        match checkpoint(connection, Mode::Full) {
+            Err(StoreError::Busy { .. }) if Instant::now() < end => {}
+            done => return done,
+        }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "on a thread for blocking work, and the kernel does not tell when the lock is free"
+        )]
+        std::thread::sleep(BUSY_INTERVAL);
+    }
 }
 
 pub(crate) fn checkpoint(connection: &Connection, mode: Mode) -> Result<(), StoreError> {

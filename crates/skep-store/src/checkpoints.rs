@@ -1,8 +1,10 @@
-//! Checkpoints of sandboxes that are kept.
+//! Checkpoints of sandboxes that are kept: templates that were made of a sandbox.
+
+use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use skep_types::{Checkpoint, CheckpointId, NodeId, SandboxId, TeamId, TemplateId};
+use skep_types::{Checkpoint, CheckpointId, NodeId, Resources, SandboxId, TeamId, TemplateId};
 
 use crate::{Receipt, Store, StoreError, column};
 
@@ -13,9 +15,17 @@ pub struct CheckpointRecord {
     pub id: CheckpointId,
     /// Team that owns it.
     pub team: TeamId,
+    /// Id under which it is a template. The same for all tags of a name.
+    pub snapshot: TemplateId,
+    /// Bare name under which it is a template, if it has one.
+    pub name: Option<String>,
+    /// Its tag.
+    pub tag: String,
+    /// Checkpoint that the sandbox had been made of, put back to or taken at last.
+    pub parent: Option<CheckpointId>,
     /// Sandbox that it was taken of, which may be gone.
     pub sandbox: SandboxId,
-    /// Template of that sandbox.
+    /// Template below it all.
     pub template: TemplateId,
     /// The name of that template at the time.
     pub template_name: String,
@@ -23,8 +33,34 @@ pub struct CheckpointRecord {
     pub node: NodeId,
     /// The image, as its host knows it.
     pub checkpoint: Checkpoint,
+    /// Limits of the sandboxes that are made of it.
+    pub resources: Resources,
     /// Time at which it was taken.
     pub created_at: Timestamp,
+}
+
+/// Selection of the checkpoints in a list, which runs from the newest to the oldest.
+#[derive(Debug, Clone)]
+pub struct CheckpointFilter {
+    /// Team that owns them.
+    pub team: TeamId,
+    /// Only those that were taken of this sandbox.
+    pub sandbox: Option<SandboxId>,
+    /// Only those of this name or snapshot, and tag.
+    pub named: Option<(String, Option<String>)>,
+    /// Only those after this place in the list.
+    pub after: Option<(Timestamp, CheckpointId)>,
+    /// Limit on their number.
+    pub limit: u32,
+}
+
+/// Number and size of the checkpoints of a team.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CheckpointTotal {
+    /// Their number.
+    pub count: u64,
+    /// Space that they take, in bytes.
+    pub bytes: u64,
 }
 
 /// The checkpoints in the database.
@@ -32,52 +68,228 @@ pub struct CheckpointRecord {
 pub struct Checkpoints<'a>(pub(crate) &'a Store);
 
 impl Checkpoints<'_> {
-    /// Records a checkpoint whose image is complete.
-    pub fn insert(&self, record: CheckpointRecord) -> Receipt {
+    /// Records a checkpoint whose image is complete. One of the same team, name and tag is replaced.
+    /// Returns the record as it is kept, with the snapshot that its name had already, and what was
+    /// replaced.
+    pub fn insert(
+        &self,
+        record: CheckpointRecord,
+    ) -> Receipt<(CheckpointRecord, Option<CheckpointRecord>)> {
         let operation = "record a checkpoint";
+        let has_checkpoints = self.0.has_checkpoints();
         self.0.write(operation, move |connection| {
+            has_checkpoints.store(true, Ordering::Release);
             insert(connection, &record).map_err(|source| StoreError::of(operation, source))
         })
     }
 
-    /// Forgets a checkpoint of a team and returns it; `None` if there is none.
-    pub fn remove(&self, team: TeamId, id: CheckpointId) -> Receipt<Option<CheckpointRecord>> {
-        let operation = "forget a checkpoint";
+    /// Forgets all checkpoints of a team that a name or a snapshot means, and returns them.
+    pub fn remove(&self, team: TeamId, named: String) -> Receipt<Vec<CheckpointRecord>> {
+        let operation = "forget checkpoints";
         self.0.write(operation, move |connection| {
             connection
-                .prepare_cached("DELETE FROM checkpoints WHERE team = ?1 AND id = ?2 RETURNING *")
+                .prepare_cached(
+                    "DELETE FROM checkpoints WHERE team = ?1 AND (name = ?2 OR snapshot = ?2)
+                     RETURNING *",
+                )
                 .and_then(|mut delete| {
-                    let row = delete.query_row([team.as_str(), id.as_str()], read);
-                    row.optional()
+                    let rows = delete.query_map([team.as_str(), &named], read)?;
+                    rows.collect()
                 })
                 .map_err(|source| StoreError::of(operation, source))
         })
     }
 
-    /// The checkpoints of a team, the newest first.
+    /// Forgets at most `batch` checkpoints that were taken before `before`, and returns them.
+    pub fn prune(&self, before: Timestamp, batch: u32) -> Receipt<Vec<CheckpointRecord>> {
+        let operation = "forget old checkpoints";
+        self.0.write(operation, move |connection| {
+            connection
+                .prepare_cached(
+                    "DELETE FROM checkpoints WHERE id IN (SELECT id FROM checkpoints
+                     WHERE created_at < ?1 ORDER BY created_at LIMIT ?2) RETURNING *",
+                )
+                .and_then(|mut delete| {
+                    let rows = delete.query_map(params![column::micros(before), batch], read)?;
+                    rows.collect()
+                })
+                .map_err(|source| StoreError::of(operation, source))
+        })
+    }
+
+    /// Notes the checkpoint that a sandbox was made of, or put back to.
+    pub fn set_position(&self, sandbox: SandboxId, checkpoint: CheckpointId) -> Receipt {
+        let operation = "record the checkpoint of a sandbox";
+        self.0.write(operation, move |connection| {
+            set_position(connection, &sandbox, &checkpoint)
+                .map_err(|source| StoreError::of(operation, source))
+        })
+    }
+
+    /// The checkpoint of a team that a name or a snapshot means, with this tag.
     ///
     /// # Errors
     ///
     /// Any [`StoreError`].
-    pub async fn list(&self, team: TeamId) -> Result<Vec<CheckpointRecord>, StoreError> {
+    pub async fn find(
+        &self,
+        team: TeamId,
+        named: String,
+        tag: String,
+    ) -> Result<Option<CheckpointRecord>, StoreError> {
+        let operation = "find a checkpoint";
+        if !self.0.may_have_checkpoints() {
+            return Ok(None);
+        }
+        self.0
+            .read(operation, move |connection| {
+                connection
+                    .prepare_cached(
+                        "SELECT * FROM checkpoints WHERE team = ?1
+                         AND (name = ?2 OR snapshot = ?2) AND tag = ?3",
+                    )
+                    .and_then(|mut query| {
+                        let row = query.query_row([team.as_str(), &named, &tag], read);
+                        row.optional()
+                    })
+                    .map_err(|source| StoreError::of(operation, source))
+            })
+            .await
+    }
+
+    /// The checkpoints that pass the filter, the newest first.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StoreError`].
+    pub async fn list(
+        &self,
+        filter: CheckpointFilter,
+    ) -> Result<Vec<CheckpointRecord>, StoreError> {
         let operation = "list the checkpoints of a team";
         self.0
             .read(operation, move |connection| {
-                list(connection, &team).map_err(|source| StoreError::of(operation, source))
+                list(connection, &filter).map_err(|source| StoreError::of(operation, source))
+            })
+            .await
+    }
+
+    /// The images of all checkpoints on a host.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StoreError`].
+    pub async fn images(&self, node: NodeId) -> Result<Vec<Checkpoint>, StoreError> {
+        let operation = "list the images of a host";
+        self.0
+            .read(operation, move |connection| {
+                connection
+                    .prepare_cached("SELECT * FROM checkpoints WHERE node = ?1")
+                    .and_then(|mut query| {
+                        let rows = query.query_map([node.as_str()], read)?;
+                        rows.map(|row| Ok(row?.checkpoint)).collect()
+                    })
+                    .map_err(|source| StoreError::of(operation, source))
+            })
+            .await
+    }
+
+    /// Number and size of a team's checkpoints.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StoreError`].
+    pub async fn total(&self, team: TeamId) -> Result<CheckpointTotal, StoreError> {
+        let operation = "count the checkpoints of a team";
+        self.0
+            .read(operation, move |connection| {
+                connection
+                    .prepare_cached(
+                        "SELECT count(*) AS count, coalesce(sum(bytes), 0) AS bytes
+                         FROM checkpoints WHERE team = ?1",
+                    )
+                    .and_then(|mut query| {
+                        query.query_row([team.as_str()], |row| {
+                            Ok(CheckpointTotal {
+                                count: column::size(row, "count")?,
+                                bytes: column::size(row, "bytes")?,
+                            })
+                        })
+                    })
+                    .map_err(|source| StoreError::of(operation, source))
             })
             .await
     }
 }
 
-fn insert(connection: &Connection, record: &CheckpointRecord) -> rusqlite::Result<()> {
+/// Returns true if there are checkpoints.
+pub(crate) fn exist(connection: &Connection) -> Result<bool, StoreError> {
+    connection
+        .query_row("SELECT EXISTS (SELECT 1 FROM checkpoints)", [], |row| {
+            row.get(0)
+        })
+        .map_err(|source| StoreError::of("look for checkpoints", source))
+}
+
+fn insert(
+    connection: &Connection,
+    record: &CheckpointRecord,
+) -> rusqlite::Result<(CheckpointRecord, Option<CheckpointRecord>)> {
+    let known: Option<String> = match &record.name {
+        Some(name) => connection
+            .prepare_cached("SELECT snapshot FROM checkpoints WHERE team = ?1 AND name = ?2")?
+            .query_row([record.team.as_str(), name], |row| row.get(0))
+            .optional()?,
+        None => None,
+    };
+    let snapshot = match known {
+        Some(known) => column::word("snapshot", &known)?,
+        None => record.snapshot.clone(),
+    };
+    let parent: Option<String> = connection
+        .prepare_cached("SELECT checkpoint FROM sandboxes WHERE id = ?1")?
+        .query_row([record.sandbox.as_str()], |row| row.get(0))
+        .optional()?
+        .flatten();
+    let parent = parent
+        .map(|parent| column::word("checkpoint", &parent))
+        .transpose()?;
+    let record = CheckpointRecord {
+        snapshot,
+        parent,
+        ..record.clone()
+    };
+    let replaced = connection
+        .prepare_cached(
+            "DELETE FROM checkpoints WHERE team = ?1 AND snapshot = ?2 AND tag = ?3 RETURNING *",
+        )?
+        .query_row(
+            [record.team.as_str(), record.snapshot.as_str(), &record.tag],
+            read,
+        )
+        .optional()?;
+    insert_row(connection, &record)?;
+    set_position(connection, &record.sandbox, &record.id)?;
+    Ok((record, replaced))
+}
+
+fn insert_row(connection: &Connection, record: &CheckpointRecord) -> rusqlite::Result<()> {
+    let resources = record.resources;
     connection
         .prepare_cached(
-            "INSERT INTO checkpoints (id, team, sandbox, template, template_name, node, kind,
-             record, bytes, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            "INSERT INTO checkpoints (id, team, snapshot, name, tag, parent, sandbox, template,
+             template_name, node, kind, record, bytes, cpus, memory_mib, disk_mib, pids,
+             created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+             ?18)",
         )?
         .execute(params![
             record.id.as_str(),
             record.team.as_str(),
+            record.snapshot.as_str(),
+            record.name,
+            record.tag,
+            record.parent.as_ref().map(CheckpointId::as_str),
             record.sandbox.as_str(),
             record.template.as_str(),
             record.template_name,
@@ -85,22 +297,73 @@ fn insert(connection: &Connection, record: &CheckpointRecord) -> rusqlite::Resul
             record.checkpoint.kind.as_str(),
             record.checkpoint.record,
             column::count(record.checkpoint.bytes),
+            resources.cpus,
+            resources.memory_mib,
+            resources.disk_mib,
+            resources.pids,
             column::micros(record.created_at),
         ])?;
     Ok(())
 }
 
-fn list(connection: &Connection, team: &TeamId) -> rusqlite::Result<Vec<CheckpointRecord>> {
+fn set_position(
+    connection: &Connection,
+    sandbox: &SandboxId,
+    checkpoint: &CheckpointId,
+) -> rusqlite::Result<()> {
     connection
-        .prepare_cached("SELECT * FROM checkpoints WHERE team = ?1 ORDER BY created_at DESC, id")?
-        .query_map([team.as_str()], read)?
+        .prepare_cached("UPDATE sandboxes SET checkpoint = ?2 WHERE id = ?1")?
+        .execute([sandbox.as_str(), checkpoint.as_str()])?;
+    Ok(())
+}
+
+fn list(
+    connection: &Connection,
+    filter: &CheckpointFilter,
+) -> rusqlite::Result<Vec<CheckpointRecord>> {
+    let (named, tag) = match &filter.named {
+        Some((named, tag)) => (Some(named), tag.as_ref()),
+        None => (None, None),
+    };
+    let (at, id) = match &filter.after {
+        Some((at, id)) => (Some(column::micros(*at)), Some(id.as_str())),
+        None => (None, None),
+    };
+    connection
+        .prepare_cached(
+            "SELECT * FROM checkpoints WHERE team = ?1
+               AND (?2 IS NULL OR sandbox = ?2)
+               AND (?3 IS NULL OR name = ?3 OR snapshot = ?3)
+               AND (?4 IS NULL OR tag = ?4)
+               AND (?5 IS NULL OR created_at < ?5 OR (created_at = ?5 AND id > ?6))
+             ORDER BY created_at DESC, id LIMIT ?7",
+        )?
+        .query_map(
+            params![
+                filter.team.as_str(),
+                filter.sandbox.as_ref().map(SandboxId::as_str),
+                named,
+                tag,
+                at,
+                id,
+                filter.limit,
+            ],
+            read,
+        )?
         .collect()
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<CheckpointRecord> {
+    let parent: Option<String> = row.get("parent")?;
     Ok(CheckpointRecord {
         id: column::parsed(row, "id")?,
         team: column::parsed(row, "team")?,
+        snapshot: column::parsed(row, "snapshot")?,
+        name: row.get("name")?,
+        tag: row.get("tag")?,
+        parent: parent
+            .map(|parent| column::word("parent", &parent))
+            .transpose()?,
         sandbox: column::parsed(row, "sandbox")?,
         template: column::parsed(row, "template")?,
         template_name: row.get("template_name")?,
@@ -109,6 +372,12 @@ fn read(row: &Row<'_>) -> rusqlite::Result<CheckpointRecord> {
             record: row.get("record")?,
             kind: column::parsed(row, "kind")?,
             bytes: column::size(row, "bytes")?,
+        },
+        resources: Resources {
+            cpus: row.get("cpus")?,
+            memory_mib: row.get("memory_mib")?,
+            disk_mib: row.get("disk_mib")?,
+            pids: row.get("pids")?,
         },
         created_at: column::time(row, "created_at")?,
     })

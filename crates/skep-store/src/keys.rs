@@ -40,18 +40,20 @@ impl Keys<'_> {
     /// Minimum interval between two writes of a key's last use.
     pub const LAST_USED_STEP: Duration = Duration::from_mins(1);
 
-    /// Adds a key. The receipt fails with [`StoreError::Taken`] if it is there already.
+    /// Adds a key. The receipt fails with [`StoreError::Taken`] if it is there already, or was
+    /// and has been revoked.
     pub fn insert(&self, key: Key) -> Receipt {
         self.0.write("record a key", move |connection| {
-            insert(connection, &key).map_err(|source| {
-                if is_taken(&source) {
-                    return StoreError::Taken {
-                        kind: "key",
-                        name: key.name.clone(),
-                    };
-                }
-                StoreError::of("record a key", source)
-            })
+            let taken = || StoreError::Taken {
+                kind: "key",
+                name: key.name.clone(),
+            };
+            match insert(connection, &key) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(taken()),
+                Err(source) if is_taken(&source) => Err(taken()),
+                Err(source) => Err(StoreError::of("record a key", source)),
+            }
         })
     }
 
@@ -61,10 +63,7 @@ impl Keys<'_> {
         self.0.write(operation, move |connection| {
             let is_added = count(connection, &key.team).and_then(|count| {
                 let has_room = count < most;
-                if has_room {
-                    insert(connection, &key)?;
-                }
-                Ok(has_room)
+                Ok(has_room && insert(connection, &key)?)
             });
             is_added.map_err(|source| StoreError::of(operation, source))
         })
@@ -79,13 +78,13 @@ impl Keys<'_> {
         )
     }
 
-    /// Takes a key away for good; says whether the team had such a key.
-    pub fn revoke(&self, team: TeamId, id: String) -> Receipt<bool> {
-        self.change(
-            "revoke a key",
-            "DELETE FROM keys WHERE team = ?1 AND id = ?2",
-            move |delete| delete.execute(params![team.as_str(), id]),
-        )
+    /// Takes a key away for good, and remembers that, so that it never returns; says whether the
+    /// team had such a key.
+    pub fn revoke(&self, team: TeamId, id: String, at: Timestamp) -> Receipt<bool> {
+        let operation = "revoke a key";
+        self.0.write(operation, move |connection| {
+            revoke(connection, &team, &id, at).map_err(|source| StoreError::of(operation, source))
+        })
     }
 
     /// Notes that a key was used, unless that was noted within [`Keys::LAST_USED_STEP`]; says
@@ -147,11 +146,13 @@ impl Keys<'_> {
     }
 }
 
-fn insert(connection: &Connection, key: &Key) -> rusqlite::Result<()> {
-    connection
+/// Adds a key unless it was revoked; says whether it did.
+fn insert(connection: &Connection, key: &Key) -> rusqlite::Result<bool> {
+    let added = connection
         .prepare_cached(
             "INSERT INTO keys (id, team, name, hash, value_length, mask_prefix, mask_suffix,
-             created_at, last_used) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+             created_at, last_used) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
+             WHERE NOT EXISTS (SELECT 1 FROM revoked_keys WHERE hash = ?4)",
         )?
         .execute(params![
             key.id,
@@ -164,7 +165,25 @@ fn insert(connection: &Connection, key: &Key) -> rusqlite::Result<()> {
             column::micros(key.created_at),
             key.last_used.map(column::micros),
         ])?;
-    Ok(())
+    Ok(added > 0)
+}
+
+fn revoke(
+    connection: &Connection,
+    team: &TeamId,
+    id: &str,
+    at: Timestamp,
+) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached(
+            "INSERT OR IGNORE INTO revoked_keys (hash, revoked_at)
+             SELECT hash, ?3 FROM keys WHERE team = ?1 AND id = ?2",
+        )?
+        .execute(params![team.as_str(), id, column::micros(at)])?;
+    let revoked = connection
+        .prepare_cached("DELETE FROM keys WHERE team = ?1 AND id = ?2")?
+        .execute(params![team.as_str(), id])?;
+    Ok(revoked > 0)
 }
 
 fn count(connection: &Connection, team: &TeamId) -> rusqlite::Result<u32> {

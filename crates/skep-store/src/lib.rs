@@ -29,7 +29,7 @@ mod teams;
 mod writer;
 
 pub use checkpoint::CHECKPOINT_INTERVAL;
-pub use checkpoints::{CheckpointRecord, Checkpoints};
+pub use checkpoints::{CheckpointFilter, CheckpointRecord, CheckpointTotal, Checkpoints};
 pub use error::StoreError;
 pub use idempotency::{Idempotency, IdempotentRequest};
 pub use keys::{Key, Keys};

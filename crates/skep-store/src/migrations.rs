@@ -18,6 +18,9 @@ const SCRIPTS: &[&str] = &[
     include_str!("migrations/0005_more_of_the_receipt.sql"),
     include_str!("migrations/0006_ended_sandboxes_of_a_team.sql"),
     include_str!("migrations/0007_nodes_and_pauses.sql"),
+    include_str!("migrations/0008_lifecycle.sql"),
+    include_str!("migrations/0009_revoked_keys.sql"),
+    include_str!("migrations/0010_snapshots.sql"),
 ];
 
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

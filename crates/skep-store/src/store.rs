@@ -4,12 +4,13 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use rusqlite::Connection;
 
-use crate::checkpoint::{self, Checkpointer, Mode};
+use crate::checkpoint::{self, Checkpointer};
 use crate::readers::Readers;
 use crate::reserve::Reserve;
 use crate::writer::{Metrics, WhenFull, Writer};
@@ -31,6 +32,8 @@ struct Inner {
     writer: Writer,
     _checkpointer: Checkpointer,
     readers: Readers,
+    /// False as long as no checkpoint was ever recorded: every create asks for one, and few have any.
+    has_checkpoints: Arc<AtomicBool>,
     /// The file itself. Closing any descriptor of it would give up the locks that SQLite holds
     /// on it for this process, so it goes last.
     _file: Arc<File>,
@@ -59,6 +62,7 @@ impl Store {
         let file = Arc::new(file);
         let mut connection = connect(path)?;
         migrations::migrate(&mut connection, path)?;
+        let has_checkpoints = crate::checkpoints::exist(&connection)?;
         let (dirty, checkpoints) = sync_channel(1);
         let reserve = Reserve::new(Arc::clone(&file), path);
         let checkpointer =
@@ -69,6 +73,7 @@ impl Store {
                 writer,
                 _checkpointer: checkpointer,
                 readers: Readers::new(path),
+                has_checkpoints: Arc::new(AtomicBool::new(has_checkpoints)),
                 _file: file,
             }),
         })
@@ -94,6 +99,16 @@ impl Store {
         Checkpoints(self)
     }
 
+    /// Returns true if there may be checkpoints.
+    pub(crate) fn may_have_checkpoints(&self) -> bool {
+        self.inner.has_checkpoints.load(Ordering::Acquire)
+    }
+
+    /// The flag to be set before a checkpoint can be found.
+    pub(crate) fn has_checkpoints(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.inner.has_checkpoints)
+    }
+
     /// Returns true if the disk takes what is written, as far as the last write could tell.
     pub fn is_writable(&self) -> bool {
         !self.metrics().is_failing()
@@ -111,10 +126,8 @@ impl Store {
     /// Any [`StoreError`]; what is not on the disk then is still in the log.
     pub async fn flush(&self) -> Result<(), StoreError> {
         self.written().recorded().await?;
-        self.read("bring the database to the disk", |connection| {
-            checkpoint::checkpoint(connection, Mode::Full)
-        })
-        .await
+        let operation = "bring the database to the disk";
+        self.read(operation, checkpoint::checkpoint_all).await
     }
 
     /// The receipt of everything queued before.

@@ -88,6 +88,15 @@ impl Teams<'_> {
         })
     }
 
+    /// Removes a team and revokes its keys; says whether it did. The default team stays, and so
+    /// does one that has had sandboxes: the database still tells of them.
+    pub fn delete(&self, team: TeamId, at: Timestamp) -> Receipt<bool> {
+        let operation = "remove a team";
+        self.0.write(operation, move |connection| {
+            delete(connection, &team, at).map_err(|source| StoreError::of(operation, source))
+        })
+    }
+
     /// Says how much a team may have from now on; `None` is what the configuration says. The
     /// receipt fails with [`StoreError::Missing`] if there is no such team.
     pub fn set_limits(
@@ -125,6 +134,23 @@ impl Teams<'_> {
             .await
     }
 
+    /// One team, if there is one of that id.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StoreError`].
+    pub async fn find(&self, id: TeamId) -> Result<Option<Team>, StoreError> {
+        let operation = "find a team";
+        self.0
+            .read(operation, move |connection| {
+                connection
+                    .prepare_cached("SELECT * FROM teams WHERE id = ?1")
+                    .and_then(|mut query| query.query_row([id.as_str()], read).optional())
+                    .map_err(|source| StoreError::of(operation, source))
+            })
+            .await
+    }
+
     /// The default team, if there is one yet.
     ///
     /// # Errors
@@ -141,6 +167,28 @@ impl Teams<'_> {
             })
             .await
     }
+}
+
+fn delete(connection: &Connection, team: &TeamId, at: Timestamp) -> rusqlite::Result<bool> {
+    let team = team.as_str();
+    let is_free: bool = connection.query_row(
+        "SELECT EXISTS (SELECT 1 FROM teams WHERE id = ?1 AND is_default = 0)
+         AND NOT EXISTS (SELECT 1 FROM sandboxes WHERE team = ?1)
+         AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE team = ?1)",
+        [team],
+        |row| row.get(0),
+    )?;
+    if !is_free {
+        return Ok(false);
+    }
+    connection.execute(
+        "INSERT OR IGNORE INTO revoked_keys (hash, revoked_at)
+         SELECT hash, ?2 FROM keys WHERE team = ?1",
+        params![team, column::micros(at)],
+    )?;
+    connection.execute("DELETE FROM keys WHERE team = ?1", [team])?;
+    let removed = connection.execute("DELETE FROM teams WHERE id = ?1", [team])?;
+    Ok(removed > 0)
 }
 
 fn one(team: &TeamId, changed: usize) -> Result<(), StoreError> {

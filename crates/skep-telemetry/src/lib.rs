@@ -2,6 +2,7 @@
 
 mod chain;
 mod log_limit;
+pub mod logging;
 mod metrics;
 mod tasks;
 pub mod trace;

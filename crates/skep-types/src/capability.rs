@@ -2,14 +2,18 @@
 
 use std::fmt;
 
+use crate::ImageKind;
+
 /// An ability of an isolation backend beyond starting and ending sandboxes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Capability {
     /// Lets all processes of a sandbox stand, and go on.
     Freeze,
-    /// Writes a sandbox to an image and makes sandboxes from such images: pauses that need no
-    /// memory, snapshots, forks.
+    /// Writes a sandbox with its memory to an image and makes sandboxes from such images: pauses
+    /// that need no memory of the host, snapshots, forks.
     Checkpoint,
+    /// Writes the files of a sandbox to an image and starts sandboxes on such files.
+    FilesystemImage,
     /// Shows volumes inside a sandbox.
     Mounts,
     /// Changes the networks that a running sandbox may reach.
@@ -18,18 +22,28 @@ pub enum Capability {
 
 impl Capability {
     /// All capabilities, for tables and tests.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Freeze,
         Self::Checkpoint,
+        Self::FilesystemImage,
         Self::Mounts,
         Self::EgressChange,
     ];
+
+    /// The ability to make and to use images of this kind.
+    pub fn of_image(kind: ImageKind) -> Self {
+        match kind {
+            ImageKind::Memory => Self::Checkpoint,
+            ImageKind::Filesystem => Self::FilesystemImage,
+        }
+    }
 
     /// The stable name of the capability.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Freeze => "freeze",
             Self::Checkpoint => "checkpoint",
+            Self::FilesystemImage => "filesystem_image",
             Self::Mounts => "mounts",
             Self::EgressChange => "egress_change",
         }
@@ -84,6 +98,7 @@ fn bit(capability: Capability) -> u8 {
         Capability::Checkpoint => 2,
         Capability::Mounts => 4,
         Capability::EgressChange => 8,
+        Capability::FilesystemImage => 16,
     }
 }
 

@@ -102,6 +102,26 @@ pub struct Usage {
     pub out_of_memory_kills: u64,
 }
 
+impl Usage {
+    /// This usage of the last run of a sandbox with that of the runs before it. What is of a moment
+    /// is the last one's.
+    #[must_use]
+    pub fn after(self, earlier: &Self) -> Self {
+        Self {
+            cpu_time: self.cpu_time.saturating_add(earlier.cpu_time),
+            memory_peak_bytes: self.memory_peak_bytes.max(earlier.memory_peak_bytes),
+            disk_read_bytes: self.disk_read_bytes.saturating_add(earlier.disk_read_bytes),
+            disk_written_bytes: (self.disk_written_bytes)
+                .saturating_add(earlier.disk_written_bytes),
+            received_bytes: self.received_bytes.saturating_add(earlier.received_bytes),
+            sent_bytes: self.sent_bytes.saturating_add(earlier.sent_bytes),
+            out_of_memory_kills: (self.out_of_memory_kills)
+                .saturating_add(earlier.out_of_memory_kills),
+            ..self
+        }
+    }
+}
+
 /// A sandbox's end: why, and the bill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {

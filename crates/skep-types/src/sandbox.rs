@@ -6,8 +6,8 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use crate::{
-    Checkpoint, Egress, Ending, ExecutionId, ImageKind, Mount, NodeId, Phase, Redacted, SandboxId,
-    Secrets, TemplateImage, TenantId, random_bytes,
+    Checkpoint, Egress, Ending, ExecutionId, ImageKind, Mount, NodeId, OnTimeout, Phase, Redacted,
+    SandboxId, Secrets, TemplateImage, TenantId, random_bytes,
 };
 
 /// Token that opens a sandbox's agent: 64 hexadecimal characters.
@@ -87,6 +87,9 @@ pub struct SandboxSpec {
     pub secrets: Secrets,
     /// Token that opens its agent; `None` for a sandbox whose owner asked for no token.
     pub access_token: Option<AccessToken>,
+    /// True if callers from outside need not show that token, as clients of the first generation
+    /// expect that did not ask for `secure`.
+    pub is_open: bool,
     /// Rule for its outgoing connections.
     pub egress: Egress,
     /// Volumes that are shown in it.
@@ -95,6 +98,10 @@ pub struct SandboxSpec {
     pub checkpoint: Option<Checkpoint>,
     /// Time to live, counted from the moment it is ready.
     pub lifetime: std::time::Duration,
+    /// Its fate when that time is over.
+    pub on_timeout: OnTimeout,
+    /// True if requests to it resume it when it is paused with its memory.
+    pub auto_resume: bool,
 }
 
 impl SandboxSpec {
@@ -122,8 +129,12 @@ pub struct SandboxStatus {
     /// Time at which it will end if nobody asks for more time; for one that is paused or gone, at
     /// which it was paused or ended.
     pub ends_at: Timestamp,
+    /// Its fate at that time.
+    pub on_timeout: OnTimeout,
     /// The parts of it that are kept, if it is paused.
     pub paused: Option<ImageKind>,
+    /// True if its agent did not answer when it was paused.
+    pub agent_was_silent: bool,
     /// Reason and usage of its end, if it has ended.
     pub ending: Option<Ending>,
 }

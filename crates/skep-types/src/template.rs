@@ -1,10 +1,9 @@
 //! Names of templates, and a template that is ready to run.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::{Resources, Sharing, TemplateId};
+use crate::{LayerKey, Resources, Sharing, TemplateId};
 
 const MAX_LENGTH: usize = 128;
 
@@ -76,7 +75,8 @@ impl fmt::Display for TemplateReference {
     }
 }
 
-/// A template that is built and can be started: what the recipe said, and where its files are.
+/// A template that is built and can be started: what the recipe said, and the layers that have its
+/// files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateImage {
     /// Unique id of the template.
@@ -84,7 +84,7 @@ pub struct TemplateImage {
     /// Its first name, such as `base`.
     pub name: String,
     /// Read-only layers, the lowest first.
-    pub layers: Vec<PathBuf>,
+    pub layers: Vec<LayerKey>,
     /// Environment of every process of the sandbox, before the caller's own.
     pub env: Vec<(String, String)>,
     /// User of a command when the caller names none.

@@ -1,12 +1,19 @@
 //! Isolation between sandboxes in what is warmed ahead of need.
 
-use crate::TeamId;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{IdError, TeamId};
+
+/// Name of the circle of all teams, which is no team's id.
+const EVERYBODY: &str = "everybody";
 
 /// A circle of sandboxes that trust each other with a common zygote and with sandboxes that are
 /// ready before anybody asks. Sandboxes of two tenants share neither.
 ///
 /// Services that start sandboxes only compare it: that a tenant is a team is known to control,
-/// which made the order. It needs no row in the database, because what is shared ends with the server.
+/// which made the order. It needs no row in the database, because what is shared ends with the
+/// server; its text is for the images of sandboxes, which are resumed as the tenant's they were.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TenantId(Circle);
 
@@ -23,6 +30,27 @@ impl TenantId {
             Sharing::WithinTeam => Circle::Team(team.clone()),
             Sharing::BetweenTeams => Circle::Everybody,
         })
+    }
+}
+
+impl fmt::Display for TenantId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Circle::Team(team) => formatter.write_str(team.as_str()),
+            Circle::Everybody => formatter.write_str(EVERYBODY),
+        }
+    }
+}
+
+impl FromStr for TenantId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let circle = match text {
+            EVERYBODY => Circle::Everybody,
+            team => Circle::Team(team.parse()?),
+        };
+        Ok(Self(circle))
     }
 }
 
@@ -61,6 +89,14 @@ mod tests {
         assert_eq!(one, TenantId::new(&teams[0], Sharing::WithinTeam));
         let [one, other] = tenants(Sharing::BetweenTeams);
         assert_eq!(one, other);
+    }
+
+    #[test]
+    fn a_tenant_reads_back_from_its_text() {
+        for sharing in [Sharing::WithinTeam, Sharing::BetweenTeams] {
+            let tenant = TenantId::new(&TeamId::random(), sharing);
+            assert_eq!(tenant.to_string().parse(), Ok(tenant));
+        }
     }
 
     #[test]

@@ -17,6 +17,13 @@ pub enum TransitionError {
     /// The host has too little of this to let it run again. Waiting may help.
     #[error("not enough {0} to resume the sandbox")]
     NoRoom(HostResource),
+    /// Its agent does not answer, so it was not paused in a way that needs it.
+    #[error("the agent of the sandbox does not answer")]
+    AgentSilent,
+    /// Its agent did not answer when it was paused, nor does it now. It can be started anew on its
+    /// files.
+    #[error("the agent of the sandbox did not answer when it was paused")]
+    AgentWasSilent,
     /// The host did not do it this time.
     #[error("sandbox could not be changed")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),

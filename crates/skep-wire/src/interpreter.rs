@@ -1,13 +1,19 @@
 //! The interpreter's routes: what callers send to run code, and the lines that come back.
 
 mod answer;
+mod copies;
 mod outcome;
+mod questions;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 pub use answer::{AnswerLine, RaisedError, ResultLine};
+pub use copies::{Checkpoint, CopyRequest, RollbackRequest};
 pub use outcome::Outcome;
+pub use questions::{
+    CodeAtCursor, Completeness, CompletenessAnswer, Completions, Inspection, KernelInfo,
+};
 use serde::{Deserialize, Serialize};
 
 /// The port of the interpreter in a sandbox.
@@ -93,6 +99,9 @@ pub struct ExecuteOptions {
     /// Format of the lines that report output.
     #[serde(skip_serializing_if = "is_default")]
     pub outputs: OutputForm,
+    /// True if the caller answers the lines that ask for input.
+    #[serde(skip_serializing_if = "is_default")]
+    pub allow_stdin: bool,
 }
 
 /// Format of the lines that report the output of code.
@@ -113,6 +122,7 @@ impl fmt::Debug for ExecuteOptions {
             .field("limits", &self.limits)
             .field("secret_envs", &self.secret_envs)
             .field("outputs", &self.outputs)
+            .field("allow_stdin", &self.allow_stdin)
             .finish_non_exhaustive()
     }
 }
@@ -130,6 +140,20 @@ pub struct LimitOptions {
     /// Memory of all processes of the context together, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+}
+
+/// The body of `POST /executions/{id}/input`: the answer to a line that asks for input.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct InputReply {
+    /// The line, without its end; null is the end of input.
+    pub value: Option<String>,
+}
+
+impl fmt::Debug for InputReply {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // It may be a password.
+        formatter.debug_struct("InputReply").finish_non_exhaustive()
+    }
 }
 
 /// Options of `POST /contexts` beyond the contract, in the field `skep`.
@@ -164,8 +188,8 @@ pub struct RunningExecution {
 
 /// A line of an execution's answer, except those that carry what the code produced.
 ///
-/// Clients ignore types and keys they do not know; `receipt`, `context_restarted` and
-/// `output_lost` are ours, and so are `kind` and `exit_status`.
+/// Clients ignore types and keys they do not know; `receipt`, `context_restarted`, `input_request`
+/// and `output_lost` are ours, and so are `kind` and `exit_status`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Line<'a> {
@@ -187,6 +211,14 @@ pub enum Line<'a> {
         /// The exit status of its kernel, if it ended that.
         #[serde(skip_serializing_if = "Option::is_none")]
         exit_status: Option<i32>,
+    },
+    /// The code asks for a line of input, and waits. Only for a caller that has said that it
+    /// answers, by `POST /executions/{id}/input`.
+    InputRequest {
+        /// Text to show to whoever answers.
+        prompt: &'a str,
+        /// True if the answer must not be shown while it is typed.
+        password: bool,
     },
     /// Nothing happened for a while.
     Keepalive,

@@ -9,6 +9,7 @@ mod log;
 mod metric;
 mod record;
 mod sandbox;
+mod snapshot;
 mod team;
 mod template;
 
@@ -20,8 +21,10 @@ pub use metric::{MaxTeamMetric, Metric, Metrics, TeamMetric};
 pub use record::{SandboxRecord, SandboxRecordState, SandboxUsage};
 pub use sandbox::{
     AutoResume, Connect, IdentityRequest, Lifecycle, ListedSandbox, Network, NewSandbox, OnTimeout,
-    Pause, Refresh, Sandbox, SandboxDetail, SandboxOptions, SandboxState, SetTimeout, VolumeMount,
+    Pause, PauseMode, Refresh, Resume, Sandbox, SandboxDetail, SandboxOptions, SandboxState,
+    SetTimeout, VolumeMount,
 };
+pub use snapshot::{Fork, ForkedSandbox, NewSnapshot, Rollback, Snapshot};
 pub use team::{ApiKey, ApiKeyName, CreatedApiKey, KeyMask, Team};
 pub use template::{BuildStatus, Template, TemplateAlias};
 

@@ -3,10 +3,11 @@
 #[cfg(test)]
 mod page;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use skep_admin::{TeamCommand, TemplateCommand, UninstallArgs};
 use skep_bench::BenchArgs;
 use skep_cli::{
     ChosenServerArgs, KeyCommand, NotebookCommand, OutputArgs, ReplArgs, RunArgs, SandboxCommand,
@@ -14,7 +15,59 @@ use skep_cli::{
 
 use crate::config::Config;
 use crate::env_vars;
-use crate::team::TeamCommand;
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo skep up                       build what is missing, serve, print how to connect
+  sudo skep run -c 'sum(range(10))'  run code in a sandbox, with or without a server
+  skep sandbox create                a sandbox that stays; `skep sandbox exec` runs commands in it";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  skep run plot.py 2026 --save-dir plots     a file with an argument; keeps its pictures
+  skep run -c '[x * x for x in range(5)]'    an expression, whose value is printed
+  skep run analysis.ipynb                    the cells of a notebook, one after another
+  skep run --lang r model.R --timeout 5m --json";
+
+const REPL_EXAMPLES: &str = "\
+Examples:
+  skep repl                          Python in a new sandbox
+  skep repl --lang r --with data.csv
+  skep repl --sandbox i8f6           where an SDK runs its code";
+
+const UP_EXAMPLES: &str = "\
+Examples:
+  sudo skep up
+  sudo skep up --listen 0.0.0.0:3000
+  sudo skep up --config ./skep.toml";
+
+const NOTEBOOK_EXAMPLES: &str = "\
+Examples:
+  skep notebook run report.ipynb
+  skep notebook export i8f6 -o session.ipynb";
+
+const TEMPLATE_EXAMPLES: &str = "\
+Examples:
+  skep template list
+  sudo skep template build code-interpreter-languages";
+
+const SANDBOX_EXAMPLES: &str = "\
+A sandbox is named by its ID, or by the first letters of it.
+
+Examples:
+  skep sandbox create
+  skep sandbox exec -it i8f6 bash
+  skep sandbox kill --all";
+
+const KEY_EXAMPLES: &str = "\
+Examples:
+  skep key create laptop
+  sudo skep key rotate";
+
+const TEAM_EXAMPLES: &str = "\
+Examples:
+  sudo skep team create research --max-sandboxes 20
+  sudo skep team list";
 
 /// Skep runs AI-written code in sandboxes that you own.
 #[derive(Debug, Parser)]
@@ -23,7 +76,8 @@ use crate::team::TeamCommand;
     version,
     max_term_width = 100,
     arg_required_else_help = true,
-    after_long_help = environment()
+    after_help = EXAMPLES,
+    after_long_help = format!("{EXAMPLES}\n\n{}", environment())
 )]
 pub(crate) struct Cli {
     /// Configuration file [default: /etc/skep/skep.toml, if it exists]
@@ -33,6 +87,10 @@ pub(crate) struct Cli {
     /// Data directory, for the database and the sandboxes [default: /var/lib/skep]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
+
+    /// Print JSON, also of failures
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
 
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -52,13 +110,18 @@ fn environment() -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Build missing templates, start the server, and print how to connect
-    Up(ServeArgs),
+    /// Build missing templates, start the server, and print how to connect; needs root
+    ///
+    /// Serves as soon as `code-interpreter-slim` is built. The larger `code-interpreter-v1` is built
+    /// while it serves, at low priority; new sandboxes get it from the moment it is ready.
+    #[command(after_help = UP_EXAMPLES)]
+    Up(UpArgs),
     /// Run a file or a snippet of code in a sandbox
     ///
     /// Passes on its output, its pictures and its exit code. If no server runs on this host, it
     /// starts a temporary one, which needs root. Exit codes: the code's own, 1 for an exception,
     /// 124 timeout, 130 interrupted, 137 out of memory, 125 if it could not be run.
+    #[command(after_help = RUN_EXAMPLES)]
     Run {
         #[command(flatten)]
         server: ChosenServerArgs,
@@ -66,6 +129,7 @@ pub(crate) enum Command {
         run: Box<RunArgs>,
     },
     /// Start an interactive prompt (REPL) in a sandbox
+    #[command(after_help = REPL_EXAMPLES)]
     Repl {
         #[command(flatten)]
         server: ChosenServerArgs,
@@ -73,23 +137,31 @@ pub(crate) enum Command {
         repl: Box<ReplArgs>,
     },
     /// Run notebooks in a sandbox, and export a session as a notebook
-    #[command(subcommand)]
+    #[command(subcommand, after_help = NOTEBOOK_EXAMPLES)]
     Notebook(NotebookCommand),
-    /// Start the server without building templates
+    /// Start the server without building templates; needs root
+    #[command(after_help = "\
+Examples:
+  sudo skep serve
+  sudo skep serve --listen 0.0.0.0:3000 --tls")]
     Serve(ServeArgs),
-    /// Check whether this host can run sandboxes, and print remedies
-    Doctor(OutputArgs),
-    /// Build and list templates
-    #[command(subcommand)]
+    /// Check whether this host can run sandboxes, and print remedies; needs root
+    #[command(after_help = "\
+Examples:
+  sudo skep doctor
+  sudo skep doctor --fetch")]
+    Doctor(DoctorArgs),
+    /// Build and list templates of this host
+    #[command(subcommand, after_help = TEMPLATE_EXAMPLES)]
     Template(TemplateCommand),
     /// Manage sandboxes and run commands in them
-    #[command(subcommand)]
+    #[command(subcommand, after_help = SANDBOX_EXAMPLES)]
     Sandbox(SandboxCommand),
-    /// Create, list and revoke API keys
-    #[command(subcommand)]
+    /// Create, list, rotate and revoke API keys
+    #[command(subcommand, after_help = KEY_EXAMPLES)]
     Key(KeyCommand),
-    /// Manage teams and their limits
-    #[command(subcommand)]
+    /// Manage teams and their limits, in the database of this host
+    #[command(subcommand, after_help = TEAM_EXAMPLES)]
     Team(TeamCommand),
     /// Measure performance, and compare it with baselines and other systems
     Bench(BenchArgs),
@@ -99,50 +171,58 @@ pub(crate) enum Command {
     /// failure. Keeps the templates if there is another installation on this host. Exit codes: 0
     /// everything is removed, 1 a server still runs or the confirmation is missing, 2 something
     /// could not be removed.
+    #[command(after_help = "\
+Examples:
+  sudo skep uninstall --dry-run      what would be removed
+  sudo skep uninstall")]
     Uninstall(UninstallArgs),
     /// Print shell completions
+    #[command(after_help = "\
+Examples:
+  skep completions bash > ~/.local/share/bash-completion/completions/skep")]
     Completions {
         /// Shell to print completions for
         shell: clap_complete::Shell,
     },
-    /// The first process of a sandbox
-    #[command(hide = true)]
-    Agent(AgentArgs),
+    /// Print the manual page, or write the pages of all commands
+    #[command(after_help = "\
+Examples:
+  skep man | man -l -
+  skep man /usr/local/share/man/man1")]
+    Man {
+        /// Directory to write `skep.1`, `skep-run.1` and the others to
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
 }
 
-/// Arguments of `uninstall`.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct UninstallArgs {
-    /// Show what would be removed, and change nothing
+/// Arguments of `skep doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Fetch criu if this host has none: unmodified, from Debian's newest suite, into the cache
     #[arg(long)]
-    pub(crate) dry_run: bool,
+    pub(crate) fetch: bool,
+    /// Output format
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
 
-    /// Do not ask for confirmation
+/// Arguments of `up`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+
+    /// Do not build `code-interpreter-v1`; the smaller template stands in for it
     #[arg(long)]
-    pub(crate) yes: bool,
-
-    /// Stop the server first, if it runs
-    #[arg(long)]
-    pub(crate) stop: bool,
-
-    /// Keep the database, keys, logs and templates
-    #[arg(long)]
-    pub(crate) keep_data: bool,
-
-    /// Directory of template layers [default: /var/cache/skep]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) cache_dir: Option<PathBuf>,
-
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    pub(crate) slim: bool,
 }
 
 /// Arguments of `up` and `serve`, which override the configuration file.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ServeArgs {
     /// Address and port to serve on [default: 127.0.0.1:3000]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen: Option<SocketAddr>,
 
     /// Directory of template layers [default: /var/cache/skep]
@@ -153,7 +233,8 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) share_host_package_settings: bool,
 
-    /// Serve TLS with a local certificate authority, and answer DNS for the domain on loopback
+    /// Serve TLS alone, with a local certificate authority unless the configuration names a
+    /// certificate, and answer DNS for the domain
     #[arg(long)]
     pub(crate) tls: bool,
 
@@ -197,41 +278,103 @@ impl ServeArgs {
     }
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum TemplateCommand {
-    /// Build a built-in template, reusing cached layers
-    Build {
-        /// Name of the template, such as `base`
-        name: String,
-        /// Directory of template layers [default: /var/cache/skep]
-        #[arg(long, value_name = "DIR")]
-        cache_dir: Option<PathBuf>,
-    },
-    /// List templates
-    List {
-        /// Directory of template layers [default: /var/cache/skep]
-        #[arg(long, value_name = "DIR")]
-        cache_dir: Option<PathBuf>,
-        #[command(flatten)]
-        output: OutputArgs,
-    },
-}
-
-/// Arguments of the hidden command `agent`, which the launcher passes.
-#[derive(Debug, Args)]
-pub(crate) struct AgentArgs {
-    /// Descriptors handed over by the launcher, as `name=number`
-    #[arg(long, value_delimiter = ',', value_parser = named_descriptor)]
-    pub(crate) fds: Vec<(String, i32)>,
-    /// Address to listen on
-    #[arg(long, default_value = "0.0.0.0:49983")]
-    pub(crate) listen: SocketAddr,
-}
-
-fn named_descriptor(text: &str) -> Result<(String, i32), String> {
-    let parsed = text.split_once('=').and_then(|(name, number)| {
-        let number = number.parse().ok()?;
-        Some((name.to_owned(), number))
+/// An address to listen on: `127.0.0.1:3000`, `localhost:3000`, or only a port of loopback.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let loopback = |port: &str| {
+        let port = port.parse().ok()?;
+        Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    };
+    let parsed = text.parse().ok().or_else(|| match text.rsplit_once(':') {
+        Some((host, port)) if host.is_empty() || skep_client::is_localhost(host) => loopback(port),
+        Some(_) => None,
+        None => loopback(text),
     });
-    parsed.ok_or_else(|| format!("`{text}` is not `name=number`"))
+    parsed.ok_or_else(|| "write address:port, such as 127.0.0.1:3000 or 0.0.0.0:3000".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// The commands that people use, with all above and below them.
+    fn commands(command: &clap::Command) -> Vec<clap::Command> {
+        let below = command.get_subcommands().filter(|below| {
+            // The measurements of a bench are shown together.
+            !below.is_hide_set() && below.get_name() != "help" && command.get_name() != "bench"
+        });
+        let below = below.flat_map(commands);
+        [command.clone()].into_iter().chain(below).collect()
+    }
+
+    /// The words of an example, without what a shell does with it and what is said about it.
+    fn words(example: &str) -> Vec<String> {
+        let command = example.trim_start_matches("sudo ").split("  ").next();
+        let command = command.and_then(|text| text.split([';', '|', '>']).next());
+        let mut words = Vec::new();
+        for (index, part) in command.unwrap_or_default().split('\'').enumerate() {
+            if index % 2 == 1 {
+                words.push(part.to_owned());
+            } else {
+                words.extend(part.split_whitespace().map(str::to_owned));
+            }
+        }
+        words
+    }
+
+    #[test]
+    fn every_command_has_examples_that_it_understands() {
+        for command in commands(&Cli::command()) {
+            let help = command.get_after_help().map(ToString::to_string);
+            let help = help.unwrap_or_default();
+            let name = command.get_name();
+            let (_, examples) = help
+                .split_once("Examples:\n")
+                .unwrap_or_else(|| panic!("`{name}` has no examples"));
+            for example in examples.lines().map(str::trim) {
+                let words = words(example);
+                if words.first().map(String::as_str) == Some("skep") {
+                    let parsed = Cli::try_parse_from(words);
+                    assert!(parsed.is_ok(), "{example}: {}", parsed.unwrap_err());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_address_to_listen_on_may_be_only_a_port() {
+        for (text, expected) in [
+            ("0.0.0.0:3000", "0.0.0.0:3000"),
+            ("[::1]:3000", "[::1]:3000"),
+            ("localhost:3001", "127.0.0.1:3001"),
+            (":3002", "127.0.0.1:3002"),
+            ("3003", "127.0.0.1:3003"),
+        ] {
+            assert_eq!(
+                listen_address(text).unwrap().to_string(),
+                expected,
+                "{text}"
+            );
+        }
+        for text in ["", "example.test:80", "127.0.0.1", "99999"] {
+            assert!(listen_address(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn json_is_asked_for_before_or_after_the_command() {
+        for arguments in [
+            ["skep", "--json", "sandbox", "list"],
+            ["skep", "sandbox", "--json", "list"],
+            ["skep", "sandbox", "list", "--json"],
+        ] {
+            let cli = Cli::parse_from(arguments);
+            assert!(cli.json, "{arguments:?}");
+            let Command::Sandbox(SandboxCommand::List(list)) = cli.command else {
+                panic!("{arguments:?} is no list");
+            };
+            assert!(list.json(), "{arguments:?}");
+        }
+    }
 }

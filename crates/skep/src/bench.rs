@@ -4,8 +4,9 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use skep_admin::local_key;
 use skep_bench::BenchArgs;
-use skep_cli::CliError;
+use skep_cli::{CliError, key_of_host};
 
 use crate::config::Config;
 
@@ -40,7 +41,12 @@ pub(crate) fn run(
     if let Some(file) = config_file {
         command.arg("--config").arg(file);
     }
-    if let Some(key) = args.api_key() {
+    // A server of this host is measured with the key of this host; any other needs its own.
+    let own_key = args.against.as_deref().and_then(|url| {
+        let path = local_key::path(&config.data_dir);
+        key_of_host(url, &path).ok()
+    });
+    if let Some(key) = args.api_key().map(str::to_owned).or(own_key) {
         // By its variable: arguments are shown to everybody by `ps`.
         command.env(crate::env_vars::E2B_API_KEY, key);
     }

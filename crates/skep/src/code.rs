@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use skep_admin::local_key;
 use skep_cli::{ChosenServerArgs, CliError, NotebookCommand, ReplArgs, RunArgs, Screen};
 use skep_client::Client;
 use skep_image::{Catalog, builtin};
@@ -13,7 +14,7 @@ use tokio::time::timeout;
 use crate::args::Cli;
 use crate::config::Config;
 use crate::private_server::PrivateServer;
-use crate::{build_template, environment, local_key};
+use crate::{build_template, environment, told_server};
 
 /// Body of the answer to `GET /health`, of our servers and of E2B's.
 const HEALTHY: &str = "Health check successful";
@@ -24,8 +25,9 @@ const USUAL_TEMPLATE: &str = "code-interpreter-v1";
 
 /// Requirements of a command on the server it runs on.
 struct Needs {
-    /// The template of a new sandbox; `None` if the sandbox is there already.
-    template: Option<String>,
+    /// Templates of a new sandbox, in the order in which they are tried; none if the sandbox is
+    /// there already.
+    templates: Vec<String>,
     /// True if the sandbox is to outlive the command.
     keeps: bool,
 }
@@ -49,7 +51,7 @@ pub(crate) fn run(
 ) -> Result<ExitCode, CliError> {
     let prepared = args.prepare()?;
     let needs = Needs {
-        template: prepared.template(),
+        templates: prepared.templates(),
         keeps: prepared.keeps_sandbox(),
     };
     with_server(cli, &config, server, &needs, async |client| {
@@ -71,7 +73,7 @@ pub(crate) fn repl(
     args: ReplArgs,
 ) -> Result<ExitCode, CliError> {
     let needs = Needs {
-        template: args.template(),
+        templates: args.templates(),
         keeps: args.keeps_sandbox(),
     };
     with_server(cli, &config, server, &needs, async |client| {
@@ -94,7 +96,7 @@ pub(crate) fn notebook(
         NotebookCommand::Run { server, run } => {
             let prepared = run.prepare()?;
             let needs = Needs {
-                template: prepared.template(),
+                templates: prepared.templates(),
                 keeps: false,
             };
             with_server(cli, &config, &server, &needs, async |client| {
@@ -103,7 +105,7 @@ pub(crate) fn notebook(
         }
         NotebookCommand::Export { server, export } => {
             let needs = Needs {
-                template: None,
+                templates: Vec::new(),
                 keeps: false,
             };
             let work = async |client| export.run(client).await;
@@ -130,9 +132,7 @@ fn with_server(
         Some(client) => Reached::Running(client),
         None => {
             check_private(config, needs)?;
-            if let Some(template) = &needs.template {
-                ensure_template(config, template)?;
-            }
+            ensure_template(config, &needs.templates)?;
             let started = PrivateServer::start(cli.config.as_deref(), config)?;
             Reached::Own(Box::new(started))
         }
@@ -153,8 +153,11 @@ fn with_server(
 /// A client of the server that was named, or of the one on this host; `None` if none runs.
 async fn running(config: &Config, server: &ChosenServerArgs) -> Result<Option<Client>, CliError> {
     let key = local_key::path(&config.data_dir);
-    if let Some(named) = server.named() {
-        return named.client(&key).map(Some);
+    if let Some(named) = server.named(&key) {
+        return named.map(Some);
+    }
+    if let Some(url) = told_server() {
+        return server.at(&url, &key).map(Some);
     }
     let url = format!("http://{}", reachable(config.listen));
     let stranger = Client::new(&url, "")?;
@@ -162,11 +165,11 @@ async fn running(config: &Config, server: &ChosenServerArgs) -> Result<Option<Cl
     if !matches!(answer, Ok(Ok(text)) if text == HEALTHY) {
         return Ok(None);
     }
-    server.at(url).client(&key).map(Some)
+    server.at(&url, &key).map(Some)
 }
 
 /// The address at which a client on this host reaches a server that listens on `address`.
-fn reachable(address: SocketAddr) -> SocketAddr {
+pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => {
             SocketAddr::from((Ipv4Addr::LOCALHOST, address.port()))
@@ -182,7 +185,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 fn check_private(config: &Config, needs: &Needs) -> Result<(), CliError> {
     let nobody = format!("no server runs at http://{}", reachable(config.listen));
     let start = "`sudo skep up` starts one; `--server` names another";
-    if needs.template.is_none() {
+    if needs.templates.is_empty() {
         return Err(CliError::input(
             format!("{nobody}, so there is no sandbox to run in"),
             start,
@@ -203,15 +206,28 @@ fn check_private(config: &Config, needs: &Needs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Builds a built-in template unless it is there. Blocks.
-fn ensure_template(config: &Config, name: &str) -> Result<(), CliError> {
+/// Builds a built-in template unless one of these is there. Blocks.
+fn ensure_template(config: &Config, names: &[String]) -> Result<(), CliError> {
+    for name in names {
+        if is_built(&config.cache_dir, name)? && !builtin().contains_key(name) {
+            return Ok(());
+        }
+    }
+    // The first is the usual one: the last is what is built for the sake of a language.
+    let first_is_built = match names {
+        [first, _, ..] => is_built(&config.cache_dir, first)?,
+        [] | [_] => false,
+    };
+    let Some(name) = names.last().filter(|_| !first_is_built) else {
+        return Ok(());
+    };
     let is_built = is_built(&config.cache_dir, name)?;
-    match name {
+    match name.as_str() {
         // It takes long, so it is built by who asks for it; the default stands in for it.
         USUAL_TEMPLATE if is_built => Ok(()),
-        USUAL_TEMPLATE => build_template(config, crate::DEFAULT_TEMPLATE),
+        USUAL_TEMPLATE => build_template(config, crate::up::FIRST_TEMPLATE).map(drop),
         name if is_built && !builtin().contains_key(name) => Ok(()),
-        name => build_template(config, name),
+        name => build_template(config, name).map(drop),
     }
 }
 

@@ -1,16 +1,25 @@
 //! The isolation backend of this host.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use skep_checkpoint::Criu;
 use skep_cli::{CliError, ExitKind};
 use skep_host::{InstanceError, StartError, resolvers_in};
-use skep_native::{Native, NativeConfig, ZygoteConfig};
+use skep_install::AgentBuild;
+use skep_native::{CheckpointConfig, Native, NativeConfig, ZygoteConfig};
+use skep_telemetry::Chain;
 
 use crate::config::{Config, Network, Pool};
+use crate::serve::Ends;
+use crate::wiring::HttpAgents;
 
 /// This very program, whatever has become of the file it was started from: an upgrade replaces
 /// that while the server runs, and a launcher of another version might not understand it.
-const EXECUTABLE: &str = "/proc/self/exe";
+const THIS: &str = "/proc/self/exe";
+/// The executable of a sandbox, if this one was built with it inside.
+const AGENT: Option<AgentBuild> = include!(concat!(env!("OUT_DIR"), "/guest.rs"));
 /// The port of a resolver.
 const DNS: u16 = 53;
 
@@ -19,15 +28,77 @@ const DNS: u16 = 53;
 /// # Errors
 ///
 /// If it cannot hold them; `skep doctor` says more.
-pub(crate) async fn open(config: &Config) -> Result<Native, CliError> {
-    let mut native = NativeConfig::new(&config.data_dir, EXECUTABLE);
+pub(crate) async fn open(config: &Config, ends: Ends) -> Result<Native, CliError> {
+    let agent = match ends {
+        Ends::BySignal => agent(&config.data_dir),
+        // It starts one sandbox, and its data goes with it: a copy would cost more than it saves.
+        Ends::WithStandardInput => None,
+    };
+    let executable = agent.clone().unwrap_or_else(|| THIS.into());
+    let mut native = NativeConfig::new(&config.data_dir, executable);
     native.host.resolvers = resolvers(&config.network)?;
     let speed = u64::from(config.limits.disk_mib_per_second) << 20;
     native.host.ready_parts = config.pool.disks as usize;
     native.host.disk_bytes_per_second = Some(speed).filter(|speed| *speed > 0);
+    let policy = config.admission.policy();
+    native.host.disk_reserve = policy.enabled.then_some(policy.disk_reserve);
     native.zygotes = zygotes(&config.pool)?;
+    native.checkpoints = checkpoints(config).await;
     native.host.allowed_ranges = allowed_ranges(&config.network)?;
-    Native::start(native).await.map_err(start_error)
+    let started = Native::start(native).await.map_err(start_error)?;
+    // Not before: only now is it sure that no other server uses the directory.
+    if let (Some(_), Some(build)) = (agent, AGENT) {
+        prune_agents(&config.data_dir, build.id);
+    }
+    Ok(started)
+}
+
+/// CRIU, if this host has one that is new enough, or one was fetched for it.
+async fn checkpoints(config: &Config) -> Option<CheckpointConfig> {
+    let fetched = Criu::fetched_in(&config.cache_dir);
+    let directory = config.data_dir.join("criu");
+    let finding = move || Criu::find(&fetched, &directory);
+    match tokio::task::spawn_blocking(finding).await {
+        Ok(Ok(criu)) => {
+            tracing::debug!(
+                version = criu.version(),
+                "memory of sandboxes can be written to disk"
+            );
+            let agents = Arc::new(HttpAgents);
+            Some(CheckpointConfig { criu, agents })
+        }
+        Ok(Err(error)) => {
+            tracing::info!(error = %Chain(&error), "memory of sandboxes is not written to disk");
+            None
+        }
+        Err(panic) => {
+            tracing::error!(error = %Chain(&panic), "looking for criu panicked");
+            None
+        }
+    }
+}
+
+/// The file of the agent that this executable was built with, if it has one inside and the data
+/// directory can hold it.
+fn agent(data_dir: &Path) -> Option<PathBuf> {
+    let installed = skep_install::install_agent(data_dir, AGENT.as_ref()?);
+    installed
+        .inspect_err(|error| {
+            tracing::warn!(
+                error = %Chain(error),
+                "no agent in the data directory; sandboxes execute the server's own file, which \
+                 takes more memory"
+            );
+        })
+        .ok()
+}
+
+fn prune_agents(data_dir: &Path, current: &str) {
+    match skep_install::prune_agents(data_dir, current) {
+        Ok(0) => {}
+        Ok(removed) => tracing::info!(removed, "removed agents of earlier servers"),
+        Err(error) => tracing::warn!(error = %Chain(&error), "cannot remove old agents"),
+    }
 }
 
 fn zygotes(pool: &Pool) -> Result<Option<ZygoteConfig>, CliError> {

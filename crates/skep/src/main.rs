@@ -1,117 +1,147 @@
-//! The `skep` executable: server, agent, launcher and command line in one file.
+//! The `skep` executable: server and command line, with the agent and the launcher inside.
 
-mod agent;
 mod args;
+mod background_build;
 mod bench;
 mod code;
-mod doctor;
-mod interpreter;
+mod front_door;
 mod isolation;
-mod local_key;
-mod logging;
+mod man;
 mod metrics;
 mod private_server;
-mod progress;
 mod serve;
-mod team;
-mod template;
-mod tls;
-mod traces;
-mod uninstall;
+mod suggest;
 mod up;
 mod wiring;
 
-use std::path::Path;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::{CommandFactory as _, Parser as _};
-use skep_api::Access;
-use skep_cli::{CliError, ExitKind};
+use skep_admin::{TemplateCommand, criu, doctor, local_key, root, rotate_key, template};
+use skep_cli::{CliError, DefaultServer, ExitKind, KeyCommand, print_bytes};
 use skep_image::{Cancel, Catalog};
 use skep_launch::Launcher;
 use skep_packages::PackageSettings;
+use skep_telemetry::logging::{self, Reader};
+use skep_types::TemplateImage;
 
-use args::{Cli, Command, ServeArgs, TemplateCommand};
-use serve::{Choices, Ends};
+use args::{Cli, Command};
 use skep_config::{self as config, Config, ConfigError, env_vars};
-use skep_install::{Cause, InstallError};
-
-/// The first argument that makes this process a launcher.
-const LAUNCH: &str = "launch";
-/// The template that `skep up` sees to. It is based on `base`, and while nobody has built
-/// `code-interpreter-v1` it stands in for that: the SDKs ask for these two when nobody names one.
-const DEFAULT_TEMPLATE: &str = "code-interpreter-slim";
 
 fn main() -> ExitCode {
-    // The launcher enters namespaces, which a process with threads cannot: nothing may start
-    // one before this line.
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|argument| argument == LAUNCH)
-    {
-        return skep_launch::run();
+    // First of all: a launcher must not have a second thread.
+    if let Some(code) = skep_guest::run(std::env::args_os()) {
+        return code;
     }
-    match run(Cli::parse()) {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misused(error),
+    };
+    let json = cli.json;
+    match run(cli) {
         Ok(code) => code,
-        Err(error) => error.report(),
+        Err(error) => error.report(json),
+    }
+}
+
+/// Tells what is wrong with the arguments, or prints the help that was asked for.
+fn misused(error: clap::Error) -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os()
+        .skip(1)
+        .filter_map(|argument| argument.into_string().ok())
+        .collect();
+    let error = suggest::suggest(error, &Cli::command(), &arguments);
+    let printed = error.print().map_err(CliError::output);
+    match (printed, u8::try_from(error.exit_code())) {
+        (Err(unread), _) => unread.report(false),
+        (Ok(()), code) => ExitCode::from(code.unwrap_or(2)),
     }
 }
 
 fn run(cli: Cli) -> Result<ExitCode, CliError> {
     let config = || load_config(&cli);
     match &cli.command {
-        Command::Agent(args) => agent::run(args)?,
         Command::Up(args) => {
-            let config = args.over(config()?);
-            start_logging();
-            build_template(&config, DEFAULT_TEMPLATE)?;
-            template::say_who_stands_in(&config.cache_dir)?;
-            serve(config, args)?;
+            root::require("up")?;
+            let config = args.serve.over(config()?);
+            start_logging(Reader::Person);
+            up::up(config, args)?;
         }
         Command::Serve(args) => {
-            start_logging();
-            serve(args.over(config()?), args)?;
+            root::require("serve")?;
+            start_logging(Reader::Operator);
+            up::serve(args.over(config()?), args)?;
         }
-        Command::Template(TemplateCommand::Build { name, cache_dir }) => {
+        Command::Template(TemplateCommand::Build {
+            name,
+            cache_dir,
+            output,
+        }) => {
+            root::require("template build")?;
             let mut config = config()?;
             config.cache_dir = cache_dir.clone().unwrap_or(config.cache_dir);
-            start_logging();
-            build_template(&config, name)?;
+            start_logging(Reader::Operator);
+            let started = Instant::now();
+            let image = build_template(&config, name)?;
+            template::tell_built(&image, started.elapsed(), output.json)?;
         }
         Command::Template(TemplateCommand::List { cache_dir, output }) => {
             let cache_dir = cache_dir
                 .clone()
                 .map_or_else(|| config().map(|c| c.cache_dir), Ok)?;
+            root::require_for("template list", &cache_dir)?;
             template::list(&cache_dir, output.json)?;
         }
+        Command::Key(KeyCommand::Rotate { key, output, .. })
+            if key.as_deref().is_none_or(|key| key == local_key::NAME) =>
+        {
+            let data_dir = config()?.data_dir;
+            runtime()?.block_on(rotate_key::rotate(&data_dir, *output))?;
+        }
         Command::Sandbox(_) | Command::Key(_) => {
-            let local_key = local_key::path(&config()?.data_dir);
-            return client(cli.command, &local_key);
+            let server = default_server(&config()?);
+            return client(cli.command, &server, cli.json);
         }
         Command::Team(command) => {
             let data_dir = config()?.data_dir;
+            root::require_for("team", &data_dir)?;
             runtime()?.block_on(command.run(&data_dir))?;
         }
         Command::Bench(args) => {
+            if args.against.is_none() {
+                root::require("bench")?;
+            }
             return bench::run(args, cli.config.as_deref(), &config()?);
         }
         Command::Run { server, run } => {
             let ran = code::run(&cli, config()?, server, (**run).clone());
-            return Ok(ran.unwrap_or_else(|error| not_run(&error)));
+            return Ok(ran.unwrap_or_else(|error| not_run(&error, cli.json)));
         }
         Command::Repl { server, repl } => {
             let ran = code::repl(&cli, config()?, server, (**repl).clone());
-            return Ok(ran.unwrap_or_else(|error| not_run(&error)));
+            return Ok(ran.unwrap_or_else(|error| not_run(&error, cli.json)));
         }
         Command::Notebook(command) => return code::notebook(&cli, config()?, command.clone()),
         Command::Uninstall(args) => {
             let mut config = config()?;
             config.cache_dir = args.cache_dir.clone().unwrap_or(config.cache_dir);
-            runtime()?.block_on(uninstall::run(&config, args))?;
+            runtime()?.block_on(args.run(&config))?;
         }
-        Command::Doctor(output) => return doctor::run(&config()?, output.json),
+        Command::Doctor(args) => {
+            root::require("doctor")?;
+            let config = config()?;
+            if args.fetch {
+                criu::fetch_if_missing(&config, &host_settings()?);
+            }
+            return doctor::run(&config, args.output.json);
+        }
+        Command::Man { directory } => man::run(directory.as_deref())?,
         Command::Completions { shell } => {
-            clap_complete::generate(*shell, &mut Cli::command(), "skep", &mut std::io::stdout());
+            // To memory first: it panics if nobody reads it.
+            let mut text = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "skep", &mut text);
+            print_bytes(&text)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -125,11 +155,31 @@ fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
         .map_err(CliError::failure)
 }
 
-fn client(command: Command, local_key: &Path) -> Result<ExitCode, CliError> {
-    let code = runtime()?.block_on(async {
+/// The server that client commands talk to when they name none: what the SDKs are told, or the
+/// one that the configuration of this host says.
+fn default_server(config: &Config) -> DefaultServer {
+    let configured = || format!("http://{}", code::reachable(config.listen));
+    DefaultServer {
+        url: told_server().unwrap_or_else(configured),
+        local_key: local_key::path(&config.data_dir),
+    }
+}
+
+/// The URL of the API that the SDKs are told by the environment.
+fn told_server() -> Option<String> {
+    environment(env_vars::E2B_API_URL).filter(|url| !url.is_empty())
+}
+
+fn client(command: Command, server: &DefaultServer, json: bool) -> Result<ExitCode, CliError> {
+    let failure_code = if let Command::Sandbox(command) = &command {
+        command.failure_code()
+    } else {
+        None
+    };
+    let done = runtime()?.block_on(async {
         match command {
-            Command::Sandbox(command) => command.run(local_key).await,
-            Command::Key(command) => command.run(local_key).await,
+            Command::Sandbox(command) => command.run(server, environment).await,
+            Command::Key(command) => command.run(server).await,
             Command::Up(_)
             | Command::Serve(_)
             | Command::Run { .. }
@@ -141,58 +191,17 @@ fn client(command: Command, local_key: &Path) -> Result<ExitCode, CliError> {
             | Command::Team(_)
             | Command::Bench(_)
             | Command::Completions { .. }
-            | Command::Agent(_) => unreachable!("only client commands come here"),
+            | Command::Man { .. } => unreachable!("only client commands come here"),
         }
-    })?;
-    Ok(ExitCode::from(code))
+    });
+    match (done, failure_code) {
+        (Ok(code), _) => Ok(ExitCode::from(code)),
+        (Err(error), Some(code)) => Ok(error.report_as(code, json)),
+        (Err(error), None) => Err(error),
+    }
 }
 
-fn serve(config: Config, args: &ServeArgs) -> Result<(), CliError> {
-    if args.no_auth && !config.listen.ip().is_loopback() {
-        return Err(CliError::input(
-            format!(
-                "`--no-auth` would let everybody who reaches {} in",
-                config.listen
-            ),
-            "listen on 127.0.0.1, or give your callers keys with `skep key create`",
-        ));
-    }
-    let choices = Choices {
-        access: if args.no_auth {
-            Access::Trusted
-        } else {
-            Access::Keys
-        },
-        local_tls: args.tls,
-        ends: if args.private {
-            Ends::WithStandardInput
-        } else {
-            Ends::BySignal
-        },
-    };
-    let data_dir = config.data_dir.clone();
-    let example = template::example(&config.cache_dir)?;
-    let announce = |ready: &serve::Ready| {
-        if args.json {
-            up::announce_json(ready);
-        } else {
-            up::announce(ready, example);
-        }
-    };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(CliError::failure)?;
-    let served = runtime.block_on(serve::serve(config, choices, announce));
-    if !args.private {
-        return served;
-    }
-    // What a server that failed has made is removed too.
-    let removed = runtime.block_on(skep_install::remove(&data_dir));
-    served.and(removed.map_err(install_error))
-}
-
-fn build_template(config: &Config, name: &str) -> Result<(), CliError> {
+fn build_template(config: &Config, name: &str) -> Result<TemplateImage, CliError> {
     let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
     template::build(
         &catalog,
@@ -201,29 +210,16 @@ fn build_template(config: &Config, name: &str) -> Result<(), CliError> {
         name,
         &Cancel::default(),
     )
-    .map(drop)
 }
 
-/// A failure of work on an installation, as the command line tells it.
-fn install_error(error: InstallError) -> CliError {
-    CliError {
-        kind: match error.cause {
-            Cause::Operator => ExitKind::Input,
-            Cause::Host => ExitKind::Failure,
-        },
-        source: error.source,
-        hints: error.hints,
-    }
-}
-
-fn start_logging() {
-    logging::start(environment(env_vars::SKEP_LOG).as_deref());
+fn start_logging(reader: Reader) {
+    logging::start(environment(env_vars::SKEP_LOG).as_deref(), reader);
 }
 
 /// This very executable, started as a launcher.
 fn launcher() -> Result<Launcher, CliError> {
     let executable = std::env::current_exe().map_err(CliError::failure)?;
-    Ok(Launcher::new(executable, [LAUNCH]))
+    Ok(Launcher::new(executable, [skep_guest::LAUNCH]))
 }
 
 fn load_config(cli: &Cli) -> Result<Config, CliError> {
@@ -264,8 +260,7 @@ fn host_settings() -> Result<PackageSettings, CliError> {
 }
 
 /// Code that was not run, or not to its end: no exit code of its own may look like this.
-fn not_run(error: &CliError) -> ExitCode {
+fn not_run(error: &CliError, json: bool) -> ExitCode {
     const PLATFORM: u8 = 125;
-    error.report();
-    ExitCode::from(PLATFORM)
+    error.report_as(PLATFORM, json)
 }

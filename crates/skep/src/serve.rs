@@ -1,21 +1,24 @@
 //! `skep serve`: the server from start to stop.
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::os::fd::AsFd as _;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use skep_admin::announce::Ready;
+use skep_admin::{install_error, local_key};
 use skep_api::Access;
 use skep_cli::CliError;
-use skep_control::{ApiKey, Control, Parts, Reports, Retention, TeamLimits};
-use skep_domain::{DnsSockets, Domain, LocalDns};
+use skep_control::{ApiKey, Control, KeyError, Living, Parts, Reports, Retention, TeamLimits};
 use skep_image::Catalog;
 use skep_native::Native;
-use skep_node::{Node, NodeOptions};
-use skep_proxy::{Listener, Proxy, ProxyConfig};
+use skep_node::{Node, NodeOptions, PausePolicy};
+use skep_otlp::Exporter;
+use skep_proxy::{DemandTokens, Listener, Proxy, ProxyConfig};
 use skep_store::Store;
+use skep_telemetry::Chain;
+use skep_telemetry::trace::TraceOptions;
 use skep_types::{NodeId, TemplateReference};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
@@ -23,35 +26,20 @@ use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::background_build::{BackgroundBuild, RunningBuild};
 use crate::config::{self, Config, Records};
-use crate::install_error;
+use crate::front_door::{FrontDoor, Protocol};
 use crate::isolation;
-use crate::local_key;
 use crate::metrics::Metrics;
-use crate::tls;
-use crate::traces::Traces;
-use crate::wiring::{CatalogTemplates, HttpAgents, LocalNodes, NodeRoutes, ReportJournal};
-
-/// Everything that a client needs to connect.
-#[derive(Debug, Clone)]
-pub(crate) struct Ready {
-    /// The URL of the API and, by headers, of every sandbox.
-    pub(crate) url: String,
-    /// The domain under which sandboxes have host names, with the port if it is not the usual.
-    pub(crate) domain: Option<String>,
-    /// The local operator's key.
-    pub(crate) api_key: String,
-    /// The certificate authority to trust, if it is our own.
-    pub(crate) authority: Option<std::path::PathBuf>,
-    /// Address at which names below the domain are resolved.
-    pub(crate) names: Option<SocketAddr>,
-}
+use crate::wiring::{
+    CatalogLayers, CatalogTemplates, HttpAgents, LocalNodes, NodeRoutes, ReportJournal,
+};
 
 /// Choices for one run, beside the configuration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Choices {
     pub(crate) access: Access,
-    pub(crate) local_tls: bool,
+    pub(crate) protocol: Protocol,
     pub(crate) ends: Ends,
 }
 
@@ -94,10 +82,11 @@ async fn has_ended(input: Option<pipe::Receiver>) {
 pub(crate) async fn serve(
     config: Config,
     choices: Choices,
-    announce: impl FnOnce(&Ready),
+    announce: impl AsyncFnOnce(&Ready),
+    build: Option<BackgroundBuild>,
 ) -> Result<(), CliError> {
     let warm = references(&config.pool.warm)?;
-    let traces = Traces::start(&config.traces)?;
+    let traces = export_traces(&config.traces)?;
     let mut parts = Server::assemble(&config, choices).await?;
     let shutdown = CancellationToken::new();
     // Before anybody hears that the server is ready: whoever hears it may send a signal at once,
@@ -107,7 +96,7 @@ pub(crate) async fn serve(
     let input = choices.ends.input()?;
     // The socket listens already, so the kernel queues whoever connects until the front door
     // accepts.
-    announce(&parts.ready);
+    announce(&parts.ready).await;
     let warming = parts.control.warm(&warm).await;
     warming.map_err(CliError::failure)?;
 
@@ -115,13 +104,19 @@ pub(crate) async fn serve(
     let listeners = std::mem::take(&mut parts.listeners);
     parts.control.keep_house(retention(config.records));
     let serving = skep_telemetry::spawn("front", parts.front.serve(listeners, stop));
+    let mut building = build.map(BackgroundBuild::start).transpose()?;
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         () = has_ended(input) => {}
+        // Never comes to an end of its own.
+        () = warm_what_is_built(&mut building, &parts.control, &warm) => {}
     }
     tracing::info!("stopping");
     shutdown.cancel();
+    if let Some(building) = building {
+        building.stop().await;
+    }
     // From the edge inwards, so that nobody hands work to a part that has stopped: requests, then
     // creations that go on without their callers, then drivers, then the backend that they use. The
     // store is last because all of them write to it.
@@ -135,6 +130,39 @@ pub(crate) async fn serve(
         traces.finish().await;
     }
     parts.store.flush().await.map_err(CliError::failure)
+}
+
+/// Sends spans to the collector from now on, if one is configured.
+fn export_traces(traces: &config::Traces) -> Result<Option<Exporter>, CliError> {
+    let Some(endpoint) = &traces.endpoint else {
+        return Ok(None);
+    };
+    let options = TraceOptions {
+        service: traces.service_name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        sample: traces.sample,
+    };
+    let started = Exporter::start(endpoint, &traces.headers.0, &options);
+    started.map(Some).map_err(|error| {
+        CliError::failure(error).hint("docs/reference/configuration.md has the keys of `[traces]`")
+    })
+}
+
+/// Makes sandboxes ready of what is built meanwhile, since the names that they are asked for by
+/// mean that from then on.
+async fn warm_what_is_built(
+    building: &mut Option<RunningBuild>,
+    control: &Control,
+    warm: &[TemplateReference],
+) {
+    if let Some(build) = building {
+        let is_built = build.ended().await;
+        *building = None;
+        if is_built && let Err(error) = control.warm(warm).await {
+            tracing::warn!(error = %Chain(&error), "nothing is made ready of the new template");
+        }
+    }
+    std::future::pending().await
 }
 
 /// The templates that are to be made ready.
@@ -165,26 +193,39 @@ impl Server {
     async fn assemble(config: &Config, choices: Choices) -> Result<Self, CliError> {
         skep_install::prepare(&config.data_dir).map_err(install_error)?;
         // First, because it makes sure that no other server uses the same data.
-        let isolation = Arc::new(isolation::open(config).await?);
+        let isolation = Arc::new(isolation::open(config, choices.ends).await?);
         let store = Store::open(&config.data_dir.join("skep.db")).map_err(CliError::failure)?;
         let reports = Reports::new(store.clone(), NodeId::local());
+        let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
+        let catalog = Arc::new(catalog);
         let node = Node::new(NodeOptions {
             isolation: Arc::<Native>::clone(&isolation),
+            layers: Arc::new(CatalogLayers(Arc::clone(&catalog))),
             journal: Arc::new(ReportJournal(reports.clone())),
             agents: Arc::new(HttpAgents),
             spares: config.pool.ready as usize,
             admission: config.admission.policy(),
+            pauses: PausePolicy {
+                checkpoint_after: Duration::from_secs(config.pause.checkpoint_after.into()),
+                compress_after: Some(config.pause.compress_after)
+                    .filter(|seconds| *seconds > 0)
+                    .map(|seconds| Duration::from_secs(seconds.into())),
+            },
         });
         // Before control is opened, which takes its registry and its quotas from what the node has:
         // a sandbox that is adopted later would count for nobody.
         let living = reports.living().await.map_err(CliError::failure)?;
-        let adoption = node.adopt(living).await;
+        let adoption = node.adopt(living.to_adopt()).await;
         if !adoption.adopted.is_empty() || !adoption.lost.is_empty() {
             let (adopted, lost) = (adoption.adopted.len(), adoption.lost.len());
             tracing::info!(adopted, lost, "took over the sandboxes of the last server");
         }
+        let kept = store.checkpoints().images(NodeId::local()).await;
+        let kept = kept.map_err(CliError::failure)?;
+        node.retain_checkpoints(adoption.images.into_iter().chain(kept).collect())
+            .await;
         node.watch_host();
-        let control = open_control(config, &store, &node).await?;
+        let control = open_control(config, &store, &node, catalog, living).await?;
         let api_key = local_key(config, &control).await?;
 
         // Not earlier: from here on connections are queued, and no request may miss a sandbox that
@@ -196,9 +237,8 @@ impl Server {
             ))
         })?;
         let address = listener.local_addr().map_err(CliError::failure)?;
-        let tls = tls::open(config, choices.local_tls)?;
-        let domain = tls.as_ref().map(Domain::name).or(config.domain.as_deref());
-        let public_domain = domain.map(|domain| with_port(domain, address.port(), tls.is_some()));
+        let door = FrontDoor::open(config, choices.protocol)?;
+        let public_domain = door.public_domain(address.port());
         let metrics = Arc::new(Metrics {
             node: node.clone(),
             store: store.clone(),
@@ -214,35 +254,26 @@ impl Server {
             requests_per_team: config.server.requests_per_team.get(),
             metrics: Arc::<Metrics>::clone(&metrics),
         });
-        let routes = Arc::new(NodeRoutes(node.clone()));
+        let routes = Arc::new(NodeRoutes {
+            node: node.clone(),
+            control: control.clone(),
+        });
         let front_config = ProxyConfig {
             contexts_without_token: config.security.contexts_without_token,
-            ..proxy_config(&config.server, domain.unwrap_or("localhost"))
+            demand_tokens: demand_tokens(&config.security, address.ip()),
+            ..proxy_config(&config.server, door.domain())
         };
         let front = Proxy::new(front_config, api, routes);
         // The API shows the proxy's metrics, and the proxy is made with the API inside.
         metrics.proxy.get_or_init(|| front.metrics());
-        let names = match (&tls, domain) {
-            (Some(_), Some(domain)) => Some(serve_names(domain, address).await?),
-            _ => None,
-        };
         let ready = Ready {
-            url: match (&tls, &public_domain) {
-                (Some(_), Some(domain)) => format!("https://api.{domain}"),
-                _ => format!("http://{address}"),
-            },
+            url: door.url(address),
             domain: public_domain,
             api_key,
-            authority: tls.as_ref().and_then(Domain::authority).map(Path::to_owned),
-            names,
+            trust: door.trust().cloned(),
+            names: door.serve_names(address).await?,
         };
-        let listener = match tls {
-            Some(domain) => {
-                let config = domain.server_config().map_err(CliError::failure)?;
-                Listener::tls(listener, config)
-            }
-            None => Listener::plain(listener),
-        };
+        let listener = door.listener(listener)?;
         Ok(Self {
             store,
             isolation,
@@ -260,6 +291,7 @@ fn retention(records: Records) -> Retention {
         days: records.days,
         count: records.count,
         log_mib: records.log_mib,
+        snapshot_days: (records.snapshot_days > 0).then_some(records.snapshot_days),
     }
 }
 
@@ -282,13 +314,29 @@ fn proxy_config(server: &config::Server, domain: &str) -> ProxyConfig {
     }
 }
 
-async fn open_control(config: &Config, store: &Store, node: &Node) -> Result<Control, CliError> {
+/// Requests of which tokens are demanded though a sandbox's owner wanted none, by default all that
+/// can come from other hosts.
+fn demand_tokens(security: &config::Security, listening: IpAddr) -> DemandTokens {
+    match security.require_tokens {
+        Some(true) => DemandTokens::Always,
+        Some(false) => DemandTokens::AsOrdered,
+        None if listening.is_loopback() => DemandTokens::WhenForwarded,
+        None => DemandTokens::Always,
+    }
+}
+
+async fn open_control(
+    config: &Config,
+    store: &Store,
+    node: &Node,
+    catalog: Arc<Catalog>,
+    living: Living,
+) -> Result<Control, CliError> {
     let host = if config.share_host_package_settings {
         Some(Arc::new(crate::host_settings()?))
     } else {
         None
     };
-    let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
     if let Err(error) = skep_install::register(&config.cache_dir, &config.data_dir) {
         tracing::warn!(%error, "cannot note who uses the template cache; it will never be removed");
     }
@@ -304,9 +352,12 @@ async fn open_control(config: &Config, store: &Store, node: &Node) -> Result<Con
         )),
         limits: TeamLimits {
             sandboxes: config.limits.sandboxes,
+            paused: config.limits.paused,
             lifetime: Duration::from_hours(u64::from(config.limits.lifetime_hours)),
+            snapshots: config.limits.snapshots,
+            snapshot_bytes: u64::from(config.limits.snapshot_gib) << 30,
         },
-        node: NodeId::local(),
+        living,
     })
     .await
     .map_err(CliError::failure)
@@ -321,30 +372,16 @@ async fn local_key(config: &Config, control: &Control) -> Result<String, CliErro
         CliError::failure(error).hint(format!("remove `{}`; a new key is made", path.display()))
     })?;
     let team = control.default_team().await.map_err(CliError::failure)?;
-    control
-        .register_key(&team, "local operator", &key)
-        .await
-        .map_err(CliError::failure)?;
-    Ok(text)
-}
-
-/// Answers names below `domain` on the address that the server listens on.
-async fn serve_names(domain: &str, address: SocketAddr) -> Result<SocketAddr, CliError> {
-    let dns = LocalDns::new(domain, vec![address.ip()]).map_err(CliError::failure)?;
-    let sockets = DnsSockets::bind(address.ip())
-        .await
-        .map_err(CliError::failure)?;
-    let dns_address = sockets.address().map_err(CliError::failure)?;
-    // It ends with the process: a question that is cut off is asked again.
-    let serving = dns.serve(sockets, CancellationToken::new());
-    drop(skep_telemetry::spawn("local DNS", serving));
-    Ok(dns_address)
-}
-
-fn with_port(domain: &str, port: u16, tls: bool) -> String {
-    match (port, tls) {
-        (443, true) | (80, false) => domain.to_owned(),
-        _ if domain.contains(':') => domain.to_owned(),
-        _ => format!("{domain}:{port}"),
+    match control.register_key(&team, local_key::NAME, &key).await {
+        Ok(()) => return Ok(text),
+        Err(KeyError::Revoked) => {}
+        Err(error) => return Err(CliError::failure(error)),
     }
+    // Whoever revoked it wanted it dead, and the operator is not to be locked out.
+    let new = ApiKey::random();
+    let registering = control.register_key(&team, local_key::NAME, &new);
+    registering.await.map_err(CliError::failure)?;
+    local_key::replace(&config.data_dir, new.reveal()).map_err(CliError::failure)?;
+    tracing::warn!("the local operator's key was revoked, and a new one is in its place");
+    Ok(new.reveal().to_owned())
 }

@@ -1,133 +1,207 @@
-//! `skep up`: everything until a client can connect, and what to tell its owner.
+//! `skep up` and `skep serve`: what is built first, and who is told what.
 
-use skep_cli::{print_line, print_note};
+use std::path::Path;
+use std::time::Duration;
 
-use crate::serve::Ready;
+use skep_admin::announce::{self, Example, INTERPRETER, NextSteps, Ready};
+use skep_admin::{criu, install_error};
+use skep_api::Access;
+use skep_cli::CliError;
+use skep_domain::LOCAL_DOMAIN;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
-/// First example to try. Without indentation, so that it can be pasted as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Example {
-    /// A command: every template can run one.
-    Command,
-    /// Code, where the code-interpreter SDKs find the template that they ask for.
-    Interpreter,
+use crate::args::{ServeArgs, UpArgs};
+use crate::background_build::BackgroundBuild;
+use crate::config::Config;
+use crate::front_door::Protocol;
+use crate::serve::{self, Choices, Ends};
+use crate::{build_template, environment, host_settings};
+
+/// The template that is built before anything is served. It is based on `base`, and while
+/// `code-interpreter-v1` is not built it stands in for that: the SDKs ask for these two when nobody
+/// names one.
+pub(crate) const FIRST_TEMPLATE: &str = "code-interpreter-slim";
+/// Time for which the announcement waits for hints about this host.
+const HINT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Builds what is missing and serves; builds the rest while it does.
+///
+/// # Errors
+///
+/// Whatever kept the server from starting, with a hint.
+pub(crate) fn up(config: Config, args: &UpArgs) -> Result<(), CliError> {
+    build_template(&config, FIRST_TEMPLATE)?;
+    criu::fetch_if_missing(&config, &host_settings()?);
+    let audience = if args.serve.json {
+        Audience::Program
+    } else {
+        Audience::Person
+    };
+    let build = (!args.slim).then(|| BackgroundBuild::new(&config.cache_dir, INTERPRETER));
+    run(config, &args.serve, audience, build)
 }
 
-impl Example {
-    fn text(self) -> &'static str {
-        match self {
-            Self::Command => {
-                r#"
-pip install e2b && python3 - <<'END'
-from e2b import Sandbox
-with Sandbox.create() as sandbox:
-    print(sandbox.commands.run("echo hello from $(hostname)").stdout)
-END
-"#
-            }
-            Self::Interpreter => {
-                r#"
-pip install e2b-code-interpreter && python3 - <<'END'
-from e2b_code_interpreter import Sandbox
-with Sandbox.create() as sandbox:
-    print(sandbox.run_code("sum(range(10))").text)
-    print(sandbox.run_code("[1, 2, 3].map((x) => x * x)", language="js").text)
-    print(sandbox.commands.run("echo hello from $(hostname)").stdout)
-END
-"#
-            }
-        }
-    }
+/// Serves and builds nothing.
+///
+/// # Errors
+///
+/// Whatever kept the server from starting, with a hint.
+pub(crate) fn serve(config: Config, args: &ServeArgs) -> Result<(), CliError> {
+    let audience = if args.json {
+        Audience::Program
+    } else {
+        Audience::Journal
+    };
+    run(config, args, audience, None)
 }
 
-/// Prints the connection details as one line of JSON.
-pub(crate) fn announce_json(ready: &Ready) {
-    let line = serde_json::json!({
-        "apiUrl": ready.url,
-        "sandboxUrl": ready.url,
-        "apiKey": ready.api_key,
-        "domain": ready.domain,
-        "caCert": ready.authority,
-        "dns": ready.names,
+/// Reader of the announcement.
+#[derive(Debug, Clone, Copy)]
+enum Audience {
+    Program,
+    Person,
+    Journal,
+}
+
+fn run(
+    config: Config,
+    args: &ServeArgs,
+    audience: Audience,
+    build: Option<BackgroundBuild>,
+) -> Result<(), CliError> {
+    let choices = choices(&config, args)?;
+    let data_dir = config.data_dir.clone();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(CliError::failure)?;
+    let served = runtime.block_on(async {
+        let announcement = Announcement::prepare(audience, &config)?;
+        let announce = async |ready: &Ready| announcement.make(ready).await;
+        serve::serve(config, choices, announce, build).await
     });
-    print_line(&line.to_string());
+    if !args.private {
+        return served;
+    }
+    // What a server that failed has made is removed too.
+    let removed = runtime.block_on(skep_install::remove(&data_dir));
+    served.and(removed.map_err(install_error))
 }
 
-/// Prints the connection details for a person, ready to paste.
-pub(crate) fn announce(ready: &Ready, example: Example) {
-    print_note(&format!(
-        "\nserving on {} — Ctrl-C stops it; sandboxes live on\n",
-        ready.url
-    ));
-    for line in exports(ready) {
-        print_line(&line);
-    }
-    if let (Some(domain), Some(names)) = (&ready.domain, ready.names) {
-        print_note(&format!(
-            "\nnames below {domain} are answered by DNS at {names}; programs that use the system's\n\
-             resolver find *.localhost by systemd-resolved or the package libnss-myhostname"
+fn choices(config: &Config, args: &ServeArgs) -> Result<Choices, CliError> {
+    if args.no_auth && !config.listen.ip().is_loopback() {
+        return Err(CliError::input(
+            format!(
+                "`--no-auth` would let everybody who reaches {} in",
+                config.listen
+            ),
+            "listen on 127.0.0.1, or give your callers keys with `skep key create`",
         ));
     }
-    print_note(example.text());
+    Ok(Choices {
+        access: if args.no_auth {
+            Access::Trusted
+        } else {
+            Access::Keys
+        },
+        protocol: match (args.private, args.tls) {
+            (true, _) => Protocol::Private,
+            (false, true) => Protocol::TlsAlone,
+            (false, false) => Protocol::Usual,
+        },
+        ends: if args.private {
+            Ends::WithStandardInput
+        } else {
+            Ends::BySignal
+        },
+    })
 }
 
-fn exports(ready: &Ready) -> Vec<String> {
-    let mut variables = vec![("E2B_API_KEY", ready.api_key.clone())];
-    match (&ready.authority, &ready.domain) {
-        (Some(authority), Some(domain)) => {
-            let authority = authority.display().to_string();
-            variables.push(("E2B_DOMAIN", domain.clone()));
-            variables.push(("SSL_CERT_FILE", authority.clone()));
-            variables.push(("NODE_EXTRA_CA_CERTS", authority));
-        }
-        _ => {
-            variables.push(("E2B_API_URL", ready.url.clone()));
-            variables.push(("E2B_SANDBOX_URL", ready.url.clone()));
+/// An announcement, and what is looked up for it while the server starts.
+enum Announcement {
+    Program,
+    Journal,
+    Person {
+        fallback: NextSteps,
+        looking: JoinHandle<Option<NextSteps>>,
+    },
+}
+
+impl Announcement {
+    fn prepare(audience: Audience, config: &Config) -> Result<Self, CliError> {
+        Ok(match audience {
+            Audience::Program => Self::Program,
+            Audience::Journal => Self::Journal,
+            Audience::Person => {
+                let example = Example::of_templates(&config.cache_dir)?;
+                let unknown = NextSteps::unknown(own_command()?, example);
+                let domain = config.domain.as_deref().unwrap_or(LOCAL_DOMAIN);
+                let looking = unknown.clone().look(domain.to_owned());
+                Self::Person {
+                    fallback: unknown,
+                    looking: skep_telemetry::spawn("next steps", looking),
+                }
+            }
+        })
+    }
+
+    async fn make(self, ready: &Ready) {
+        let told = match self {
+            Self::Program => announce::tell_program(ready),
+            Self::Journal => {
+                announce::tell_journal(ready);
+                Ok(())
+            }
+            Self::Person { fallback, looking } => {
+                let found = timeout(HINT_TIMEOUT, looking).await;
+                let found = found.ok().and_then(Result::ok).flatten();
+                announce::tell_person(ready, &found.unwrap_or(fallback))
+            }
+        };
+        if told.is_err() {
+            tracing::warn!("nobody reads how to connect");
         }
     }
-    variables
-        .into_iter()
-        .map(|(name, value)| format!("export {name}={value}"))
-        .collect()
+}
+
+/// This executable as its caller can write it: by its name if that finds it.
+fn own_command() -> Result<String, CliError> {
+    let executable = std::env::current_exe().map_err(CliError::failure)?;
+    let search_path = environment("PATH").unwrap_or_default();
+    let directory = std::env::current_dir().unwrap_or_default();
+    Ok(announce::quoted(&shortest(
+        &executable,
+        &search_path,
+        &directory,
+    )))
+}
+
+fn shortest(executable: &Path, search_path: &str, directory: &Path) -> String {
+    let parent = executable.parent().unwrap_or_else(|| Path::new("/"));
+    let found_by_name = std::env::split_paths(search_path).any(|entry| entry == parent);
+    let path = executable.strip_prefix(directory).unwrap_or(executable);
+    match executable.file_name() {
+        Some(name) if found_by_name => name.to_string_lossy().into_owned(),
+        Some(_) | None => path.to_string_lossy().into_owned(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ready() -> Ready {
-        Ready {
-            url: "http://127.0.0.1:3000".to_owned(),
-            domain: None,
-            api_key: "e2b_0".to_owned(),
-            authority: None,
-            names: None,
+    #[test]
+    fn a_command_is_written_as_short_as_it_works() {
+        let path = "/usr/local/bin:/usr/bin";
+        for (executable, expected) in [
+            ("/usr/bin/skep", "skep"),
+            ("/home/me/skep/target/release/skep", "target/release/skep"),
+            ("/opt/skep", "/opt/skep"),
+        ] {
+            let directory = Path::new("/home/me/skep");
+            let found = shortest(Path::new(executable), path, directory);
+            assert_eq!(found, expected);
         }
-    }
-
-    #[test]
-    fn two_urls_and_a_key_are_all_a_client_needs() {
-        let expected = [
-            "export E2B_API_KEY=e2b_0",
-            "export E2B_API_URL=http://127.0.0.1:3000",
-            "export E2B_SANDBOX_URL=http://127.0.0.1:3000",
-        ];
-        assert_eq!(exports(&ready()), expected);
-    }
-
-    #[test]
-    fn with_names_of_its_own_it_is_a_domain_and_whom_to_trust() {
-        let ready = Ready {
-            domain: Some("skep.localhost:3000".to_owned()),
-            authority: Some("/data/tls/ca.pem".into()),
-            ..ready()
-        };
-        let expected = [
-            "export E2B_API_KEY=e2b_0",
-            "export E2B_DOMAIN=skep.localhost:3000",
-            "export SSL_CERT_FILE=/data/tls/ca.pem",
-            "export NODE_EXTRA_CA_CERTS=/data/tls/ca.pem",
-        ];
-        assert_eq!(exports(&ready), expected);
     }
 }

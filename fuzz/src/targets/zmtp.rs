@@ -14,7 +14,7 @@ pub(super) fn check(data: &[u8]) {
         return;
     };
     let cut = usize::from(*cut).max(1);
-    let mut wire = opening(Role::Dealer).to_vec();
+    let mut wire = opening(Role::Dealer, "").to_vec();
     wire.extend_from_slice(rest);
     let whole = read(&wire, wire.len());
     assert_eq!(whole, read(&wire, cut), "in pieces of {cut}");
@@ -73,8 +73,10 @@ fn examine(envelope: &Envelope) {
         | Message::Idle
         | Message::Restarting
         | Message::Input { .. }
+        | Message::InputRequest(_)
         | Message::Error { .. }
         | Message::Reply(_)
+        | Message::Answer(_)
         | Message::Clear { .. }
         | Message::Unused
         | Message::TooLarge { .. } => {}

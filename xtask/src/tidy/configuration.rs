@@ -9,18 +9,25 @@ use super::page_rows::Listing;
 use crate::tree::Tree;
 
 const RULE: &str = "configuration";
-const SOURCE: &str = "crates/skep-config/src/config.rs";
+/// Directory of the sources with the structures of the configuration.
+const SOURCES: &str = "crates/skep-config/src/";
 const PAGE: &str = "docs/reference/configuration.md";
 /// The structure that is the whole file.
 const TOP: &str = "Config";
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
-    let Some(source) = tree.find(SOURCE) else {
+    let sources: Vec<&str> = tree
+        .files
+        .iter()
+        .filter(|file| file.is_rust() && file.path.starts_with(SOURCES))
+        .map(|file| file.text.as_str())
+        .collect();
+    if sources.is_empty() {
         return Vec::new();
-    };
-    let keys = match keys(&source.text) {
+    }
+    let keys = match keys(&sources) {
         Ok(keys) => keys,
-        Err(error) => return vec![Violation::new(RULE, SOURCE, error)],
+        Err(error) => return vec![Violation::new(RULE, SOURCES, error)],
     };
     let listing = Listing {
         rule: RULE,
@@ -32,11 +39,17 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
 }
 
 /// The keys of the configuration, with dots, from the fields of its structures.
-fn keys(source: &str) -> Result<BTreeSet<String>, String> {
-    let file = syn::parse_file(source).map_err(|error| error.to_string())?;
+fn keys(sources: &[&str]) -> Result<BTreeSet<String>, String> {
+    let files: Vec<syn::File> = sources
+        .iter()
+        .map(|source| syn::parse_file(source).map_err(|error| error.to_string()))
+        .collect::<Result<_, _>>()?;
     let mut structures = BTreeMap::new();
-    for item in &file.items {
-        if let Item::Struct(structure) = item {
+    for item in files.iter().flat_map(|file| &file.items) {
+        // A structure of one value is written as that value.
+        if let Item::Struct(structure) = item
+            && matches!(structure.fields, Fields::Named(_))
+        {
             structures.insert(structure.ident.to_string(), structure);
         }
     }
@@ -100,7 +113,12 @@ mod tests {
     const ROWS: &str = "| key | |\n| `listen` | x |\n| `limits.cpus` | x |\n| `tls.key` | x |\n";
 
     fn messages(source: &str, page: &str) -> Vec<String> {
-        let violations = check(&Tree::of(&[(SOURCE, source), (PAGE, page)]));
+        let (first, rest) = source.split_once('\n').unwrap_or((source, ""));
+        let violations = check(&Tree::of(&[
+            ("crates/skep-config/src/config.rs", first),
+            ("crates/skep-config/src/sections.rs", rest),
+            (PAGE, page),
+        ]));
         violations
             .into_iter()
             .map(|violation| violation.message)

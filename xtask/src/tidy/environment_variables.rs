@@ -11,6 +11,8 @@ const PREFIX: &str = "SKEP_";
 /// people tell the tests.
 const NOT_READ: &[&str] = &[
     "SKEP_BLESS",
+    "SKEP_GUEST",
+    "SKEP_ATTACKS_RESTORED",
     "SKEP_CHAOS_ROUNDS",
     "SKEP_CHAOS_SEED",
     "SKEP_SCRATCH",

@@ -56,9 +56,17 @@ const fn entry(
 
 const TABLE: &[Entry] = &[
     entry("skep", Row::Binary, Place::Server, &[]),
+    entry("skep-admin", Row::Binary, Place::Server, &["skep-guest"]),
+    entry(
+        "skep-guest",
+        Row::Binary,
+        Place::Sandbox,
+        &["skep-cli", "skep-store"],
+    ),
     // edges
     entry("skep-api", Row::Edge, Place::Server, NODE_INTERNALS),
     entry("skep-proxy", Row::Edge, Place::Server, NODE_INTERNALS),
+    entry("skep-otlp", Row::Edge, Place::Server, NODE_INTERNALS),
     entry("skep-cli", Row::Edge, Place::Client, &["axum"]),
     entry("skep-bench", Row::Edge, Place::Client, &["axum"]),
     entry("skep-agent", Row::Edge, Place::Sandbox, &[]),
@@ -135,7 +143,20 @@ const TABLE: &[Entry] = &[
         Place::Server,
         &["tokio", "skep-image"],
     ),
+    entry(
+        "skep-checkpoint",
+        Row::Mechanism,
+        Place::Server,
+        &[
+            "tokio",
+            "skep-image",
+            "skep-native",
+            "skep-host",
+            "skep-launch",
+        ],
+    ),
     entry("skep-client", Row::Mechanism, Place::Client, &["axum"]),
+    entry("skep-http", Row::Mechanism, Place::Anywhere, &["axum"]),
     // vocabulary
     entry(
         "skep-types",
@@ -209,11 +230,16 @@ const SPEAKS_WIRE: &[(&str, &str)] = &[
         "skep-client",
         "a client of the REST API and of agents is HTTP",
     ),
+    ("skep-http", "the client of HTTP that all others make"),
     ("skep-wire", "the bodies themselves"),
 ];
 
 /// Crates below the edges that read or write JSON, and which. No type that others see says so.
 const SPEAKS_JSON: &[(&str, &str)] = &[
+    (
+        "skep-checkpoint",
+        "archives of memory file systems, files of our own",
+    ),
     ("skep-client", "answers of the API"),
     ("skep-host", "rules for `nft`"),
     ("skep-image", "manifests of templates, files of our own"),

@@ -7,6 +7,7 @@ use connectrpc::{ConnectError, ErrorCode, RequestContext};
 use rustix::io::Errno;
 use skep_wire::rpc::filesystem as wire;
 
+use super::strict_clients::readable;
 use super::{FileError, View, blocking, entry, list, make_parents, remove};
 use crate::agent::Agent;
 use crate::http::caller;
@@ -37,7 +38,7 @@ pub(crate) async fn stat_entry(
         entry::describe(&view.resolve(&request.path)?, &view.accounts.names())
     });
     Ok(wire::StatResponse {
-        entry: entry.await?.into(),
+        entry: readable(entry.await?, &context).into(),
     })
 }
 
@@ -52,7 +53,7 @@ pub(crate) async fn make_dir(
         described(&made, &path, view)
     });
     Ok(wire::MakeDirResponse {
-        entry: entry.await?.into(),
+        entry: readable(entry.await?, &context).into(),
     })
 }
 
@@ -120,7 +121,7 @@ pub(crate) async fn move_entry(
         described(&moved, &destination, view)
     });
     Ok(wire::MoveResponse {
-        entry: entry.await?.into(),
+        entry: readable(entry.await?, &context).into(),
     })
 }
 
@@ -182,8 +183,9 @@ pub(crate) async fn list_dir(
             &view.accounts.names(),
         )
     });
+    let entries = entries.await?.into_iter();
     Ok(wire::ListDirResponse {
-        entries: entries.await?,
+        entries: entries.map(|entry| readable(entry, &context)).collect(),
     })
 }
 

@@ -90,11 +90,20 @@ impl Processes for AgentHandle {
         .boxed()
     }
 
-    fn signal(&self, pid: u32, signal: Signal) -> io::Result<()> {
-        let leader = i32::try_from(pid)
-            .ok()
-            .and_then(Pid::from_raw)
-            .ok_or(io::ErrorKind::NotFound)?;
+    fn adopt(&self, number: u32) -> BoxFuture<'_, io::Result<Started>> {
+        async move {
+            let process = pid(number)?;
+            let adopted = self.blocking(move |agent| {
+                let (reaper, config) = (agent.processes.reaper(), agent.settings.current());
+                agent.spawner.adopt(reaper, &config, process)
+            });
+            Ok(started(adopted.await?))
+        }
+        .boxed()
+    }
+
+    fn signal(&self, number: u32, signal: Signal) -> io::Result<()> {
+        let leader = pid(number)?;
         self.agent.processes.reaper().signal_group(leader, signal)
     }
 
@@ -179,6 +188,11 @@ impl Processes for AgentHandle {
             directory: self.directory(),
         }
     }
+}
+
+fn pid(number: u32) -> io::Result<Pid> {
+    let number = i32::try_from(number).ok().and_then(Pid::from_raw);
+    number.ok_or(io::ErrorKind::NotFound.into())
 }
 
 fn program(command: Command) -> Program {

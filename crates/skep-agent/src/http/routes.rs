@@ -29,6 +29,11 @@ pub(crate) fn routes(agent: &Arc<Agent>) -> Router {
         .route("/files", get(files::download).post(files::upload))
         .route("/files/compose", post(files::compose))
         .route("/init", post(control::init))
+        .route(
+            "/skep/checkpoint/prepare",
+            post(control::prepare_checkpoint),
+        )
+        .route("/skep/checkpoint/go-on", post(control::go_on))
         .route("/skep/tunnel/{port}", get(tunnel::tunnel))
         .merge(rpc::routes(agent))
         .fallback(|| async { RestError::not_found() })

@@ -21,14 +21,19 @@ use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal};
 use skep_kernels::{Meter, Usage};
+use skep_linux::as_effective_user;
 
 /// Longest file read here; longer ones exist only with thousands of disks or processes.
 const LONGEST_FILE: u64 = 256 << 10;
 
-/// Largest number of cgroups of one sandbox: a kernel for every context that there may be, and some
-/// for spares and for those in which something outlived its kernel. The host has 65,535 ids for
-/// memory cgroups, and those of all sandboxes come out of them.
-const MAX_GROUPS: u32 = 288;
+/// Largest number of cgroups of one sandbox: a kernel for every context that there may be, one for
+/// every checkpoint, and some for spares and for those in which something outlived its kernel. The
+/// host has 65,535 ids for memory cgroups, and those of all sandboxes come out of them.
+const MAX_GROUPS: u32 = 320;
+
+/// Memory in bytes that a cgroup without processes may hold, for the next kernel in it not to be
+/// charged for it.
+const MAX_HELD: u64 = 1 << 20;
 
 /// Value of "no limit" in the files of cgroup v1 and v2.
 const UNLIMITED_V1: &str = "-1";
@@ -119,20 +124,30 @@ impl CgroupPool {
     /// Makes a cgroup, or takes one that nobody uses any more.
     pub(crate) fn take(self: &Arc<Self>) -> io::Result<Cgroup> {
         let mut unused = std::mem::take(&mut self.free.lock().numbers);
+        let mut holding = Vec::new();
         while let Some(number) = unused.pop() {
             let cgroup = self.make_and_open(number);
             let is_empty = |cgroup: &Cgroup| cgroup.processes().is_ok_and(|all| all.is_empty());
             if let Ok(cgroup) = cgroup
                 && is_empty(&cgroup)
             {
+                // Memory stays counted where it was first used. Copies of the kernel that was here
+                // live elsewhere and have it still.
+                if cgroup.holds_memory() {
+                    holding.push(cgroup);
+                    continue;
+                }
                 self.free.lock().numbers.append(&mut unused);
                 return Ok(cgroup);
             }
             // Something that its last kernel started lives on in it, and is still counted. When
             // the cgroup is dropped it waits again.
         }
-        let number = self.free.lock().next_number()?;
-        self.make_and_open(number)
+        let number = self.free.lock().next_number();
+        match number {
+            Ok(number) => self.make_and_open(number),
+            Err(full) => holding.pop().ok_or(full),
+        }
     }
 
     /// The number waits for another try if this fails.
@@ -254,6 +269,24 @@ impl Cgroup {
         matches!(self.directories, Directories::V1 { .. })
     }
 
+    /// Moves a process of this user into it, which another cgroup of the pool holds.
+    pub(super) fn admit(&self, pid: Pid, uid: u32) -> io::Result<()> {
+        let number = pid.as_raw_nonzero().to_string();
+        match &self.directories {
+            Directories::V1 {
+                memory,
+                processor,
+                storage,
+            } => as_effective_user(uid, || {
+                [Some(memory), Some(processor), storage.as_ref()]
+                    .into_iter()
+                    .flatten()
+                    .try_for_each(|directory| write(directory.as_fd(), "cgroup.procs", &number))
+            }),
+            Directories::V2 { directory, .. } => write(directory.as_fd(), "cgroup.procs", &number),
+        }
+    }
+
     fn memory_directory(&self) -> BorrowedFd<'_> {
         match &self.directories {
             Directories::V1 { memory, .. } => memory.as_fd(),
@@ -320,6 +353,11 @@ impl Meter for Cgroup {
                 error
             }
         })
+    }
+
+    fn may_hold(&self, pid: u32) -> bool {
+        let is_it = |held: &Pid| held.as_raw_nonzero().get().unsigned_abs() == pid;
+        self.processes().is_ok_and(|all| all.iter().any(is_it))
     }
 
     fn kill(&self) {

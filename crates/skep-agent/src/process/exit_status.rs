@@ -9,6 +9,8 @@ pub(crate) struct Ended {
     pub(crate) exit_code: i32,
     pub(crate) exited: bool,
     pub(crate) status: String,
+    /// True if the kernel killed it, or what it waited for, because there was no memory left.
+    pub(crate) out_of_memory: bool,
 }
 
 impl Ended {
@@ -19,6 +21,7 @@ impl Ended {
                 exit_code: code,
                 exited: true,
                 status: format!("exit status {code}"),
+                out_of_memory: false,
             };
         }
         let signal = status.terminating_signal().unwrap_or_default();
@@ -32,12 +35,24 @@ impl Ended {
             exit_code: -1,
             exited: false,
             status: format!("signal: {}{dumped}", signal_name(signal)),
+            out_of_memory: false,
         }
     }
 
-    /// The same text again if the end was no success.
+    /// Returns true if it ended as a process does that was killed, or a shell whose command was.
+    pub(crate) fn is_killed(&self) -> bool {
+        const KILLED_BELOW_SHELL: i32 = 128 + 9;
+        self.status == "signal: killed" || self.exit_code == KILLED_BELOW_SHELL
+    }
+
+    /// The same text again if the end was no success, with its cause if that is known.
     pub(crate) fn error(&self) -> Option<String> {
-        (self.exit_code != 0).then(|| self.status.clone())
+        let cause = if self.out_of_memory {
+            " (out of memory)"
+        } else {
+            ""
+        };
+        (self.exit_code != 0).then(|| format!("{}{cause}", self.status))
     }
 }
 

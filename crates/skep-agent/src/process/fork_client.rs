@@ -34,6 +34,12 @@ impl ForkClient {
         }
     }
 
+    /// Lets go of the server, which is asked for nothing more. Blocks until it has answered what it
+    /// was asked.
+    pub(crate) fn close(&self) {
+        *self.server.lock() = None;
+    }
+
     /// Asks for a kernel with these standard descriptors, which are nobody else's afterwards:
     /// others have had them, whatever the answer. Blocks.
     ///
@@ -122,6 +128,20 @@ mod tests {
             ask(&client).unwrap_err().kind(),
             io::ErrorKind::NotConnected
         );
+    }
+
+    #[test]
+    fn nobody_is_asked_after_the_end() {
+        let (server, ours) = packet::pair().unwrap();
+        let client = ForkClient::new(ours);
+        client.close();
+        assert_eq!(
+            ask(&client).unwrap_err().kind(),
+            io::ErrorKind::NotConnected
+        );
+        let soon = Instant::now() + ANSWER_TIMEOUT;
+        let heard = packet::receive(&server, MAX_ANSWER, soon).unwrap();
+        assert!(heard.is_none(), "the server sees the end");
     }
 
     #[test]

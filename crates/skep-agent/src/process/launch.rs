@@ -11,13 +11,13 @@ use rustix::process::WaitStatus;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
 use rustix::termios::tcsetwinsize;
 use skep_agent_protocol::AgentConfig;
-use skep_linux::spawn_as::SpawnError;
+use skep_linux::spawn_as::{SpawnError, SpawnSession};
 use skep_wire::rpc::process as wire;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::input::Input;
-use super::owner::{Outputs, own};
+use super::owner::{MemoryWatch, Outputs, own};
 use super::spawner::{Attachments, Program, Spawner};
 use super::starting::Starting;
 use super::subscribers::Subscribers;
@@ -85,6 +85,7 @@ pub(super) async fn start(
 > {
     let task = skep_telemetry::spawn("start process", async move {
         let deadline = launch.deadline;
+        let memory = MemoryWatch::begin(Arc::clone(&spawner));
         let forked = {
             let processes = Arc::clone(&processes);
             tokio::task::spawn_blocking(move || fork(&processes, &spawner, &config, launch))
@@ -104,6 +105,7 @@ pub(super) async fn start(
                 forked.outputs,
                 forked.exit,
                 deadline,
+                memory,
             ),
         );
         Ok((process, output))
@@ -140,7 +142,10 @@ fn fork(
         &program(&launch.process),
         &Attachments {
             standard: stdio.standard(),
-            has_terminal: launch.terminal.is_some(),
+            session: match &launch.terminal {
+                Some(_) => SpawnSession::Terminal,
+                None => SpawnSession::Callers,
+            },
             cgroup: None,
         },
     )?;

@@ -8,6 +8,7 @@ use rustix::process::{Signal, WaitStatus};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::spawner::Spawner;
 use super::subscribers::Output;
 use super::{Process, Processes};
 use crate::process::exit_status::Ended;
@@ -35,6 +36,7 @@ pub(super) async fn own(
     outputs: Outputs,
     mut exit: oneshot::Receiver<WaitStatus>,
     deadline: Option<Instant>,
+    memory: MemoryWatch,
 ) {
     let log = processes.log();
     log.started(process.pid(), &process.config.cmd);
@@ -65,12 +67,48 @@ pub(super) async fn own(
             }
         }
     }
-    let ended = ended.unwrap_or_else(unknown_end);
+    let mut ended = ended.unwrap_or_else(unknown_end);
+    if ended.is_killed() && !late && memory.has_killed() {
+        ended.out_of_memory = true;
+        process.subscribers.publish(notice(&outputs)).await;
+    }
     log.ended(process.pid(), &ended);
     // First forgotten, then told: who has seen the end no longer finds the process in a list.
     processes.retire(&process, ended.clone());
     process.subscribers.end(ended);
     process.gone.cancel();
+}
+
+/// Says in the output of a process why it was killed: the clients that report its end show what
+/// it wrote, and nothing else.
+fn notice(outputs: &Outputs) -> Output {
+    const NOTICE: &str =
+        "Killed: the sandbox is out of memory; use less, or a template that has more";
+    match outputs {
+        Outputs::Pipes { .. } => Output::Stderr(format!("{NOTICE}\n").into()),
+        Outputs::Terminal(_) => Output::Terminal(format!("{NOTICE}\r\n").into()),
+    }
+}
+
+/// Counter of what the kernel kills in the sandbox for want of memory, as it was when a process
+/// started.
+#[derive(Debug)]
+pub(super) struct MemoryWatch {
+    spawner: Arc<Spawner>,
+    before: Option<u64>,
+}
+
+impl MemoryWatch {
+    pub(super) fn begin(spawner: Arc<Spawner>) -> Self {
+        let before = spawner.out_of_memory_kills();
+        Self { spawner, before }
+    }
+
+    /// Returns true if the kernel has killed anything since then.
+    fn has_killed(&self) -> bool {
+        let now = self.spawner.out_of_memory_kills();
+        matches!((self.before, now), (Some(before), Some(now)) if now > before)
+    }
 }
 
 async fn expire(deadline: Option<Instant>) {
@@ -85,6 +123,7 @@ fn unknown_end() -> Ended {
         exit_code: -1,
         exited: false,
         status: "unknown".to_owned(),
+        out_of_memory: false,
     }
 }
 

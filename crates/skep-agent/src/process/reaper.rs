@@ -59,10 +59,14 @@ impl Reaper {
     ///
     /// # Errors
     ///
-    /// If it has ended already.
+    /// If it has ended already, or is a child that somebody has.
     pub(crate) fn adopt(&self, pid: Pid) -> io::Result<oneshot::Receiver<WaitStatus>> {
         let (sender, receiver) = oneshot::channel();
         let mut children = self.children.lock();
+        // Whoever has it would never hear of its end, and two would signal it.
+        if children.contains_key(&pid) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
         // Nobody is reaped while the lock is held: if it is there now, its end will be seen.
         test_kill_process(pid)?;
         children.insert(pid, sender);
@@ -129,5 +133,25 @@ fn tell(children: &mut HashMap<Pid, oneshot::Sender<WaitStatus>>, pid: Pid, stat
         && sender.send(status).is_err()
     {
         tracing::debug!(pid = pid.as_raw_nonzero(), "nobody asks how a child ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_that_somebody_has_is_not_adopted() {
+        let reaper = Reaper::new(Orphans::Leave);
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = Pid::from_child(&child);
+        let _end = reaper.adopt(pid).unwrap();
+        let refused = reaper.adopt(pid).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

@@ -54,9 +54,8 @@ impl From<StartError> for ConnectError {
             | StartError::NotADirectory { .. } => ErrorCode::InvalidArgument,
             StartError::Spawn { source, .. } => match source.step {
                 SpawnStep::Exec | SpawnStep::Directory => ErrorCode::InvalidArgument,
-                SpawnStep::Fork => ErrorCode::ResourceExhausted,
+                SpawnStep::Fork | SpawnStep::Session => ErrorCode::ResourceExhausted,
                 SpawnStep::Cgroup
-                | SpawnStep::Session
                 | SpawnStep::Descriptors
                 | SpawnStep::Terminal
                 | SpawnStep::Signals

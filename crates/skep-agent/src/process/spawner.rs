@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Rlimit, WaitStatus};
 use skep_agent_protocol::AgentConfig;
 use skep_agent_protocol::fork::ForkRequest;
-use skep_linux::spawn_as::SpawnAs;
+use skep_linux::spawn_as::{SpawnAs, SpawnSession};
 use tokio::sync::oneshot;
 
 use super::cgroups::{Cgroup, CgroupPool};
@@ -20,6 +20,7 @@ use super::starting::Starting;
 use crate::process::fork_client::ForkClient;
 use crate::process::reaper::Reaper;
 use crate::rootfs;
+use crate::sandbox::memory_info::MemoryKeeper;
 use crate::sandbox::path;
 use crate::sandbox::settings;
 use crate::sandbox::users::{Accounts, User};
@@ -38,6 +39,8 @@ pub(crate) struct Spawner {
     pub(crate) fork_client: Option<ForkClient>,
     /// Counts the processes that were killed for want of memory.
     pub(crate) kill_count: Option<OwnedFd>,
+    /// Keeper of `/proc/meminfo`.
+    pub(crate) memory_keeper: Option<Arc<MemoryKeeper>>,
     /// The limit that the agent had before it raised its own.
     pub(crate) open_files: Option<Rlimit>,
     /// True if, under memory pressure, started processes are to be killed before the agent.
@@ -50,8 +53,8 @@ pub(crate) struct Spawner {
 pub(super) struct Attachments<'a> {
     /// Its standard descriptors.
     pub(super) standard: [BorrowedFd<'a>; 3],
-    /// True if they are a terminal that is to control it.
-    pub(super) has_terminal: bool,
+    /// Its session and process group.
+    pub(super) session: SpawnSession,
     /// A cgroup beside those of all work.
     pub(super) cgroup: Option<&'a Cgroup>,
 }
@@ -92,6 +95,13 @@ impl Spawner {
         })
     }
 
+    /// Has `/proc/meminfo` written anew, since something begins that may read it.
+    pub(crate) fn renew_memory_info(&self) {
+        if let Some(keeper) = &self.memory_keeper {
+            keeper.renew();
+        }
+    }
+
     /// Forks the child that becomes the program. Must be called within the runtime.
     pub(super) fn fork(
         &self,
@@ -101,6 +111,7 @@ impl Spawner {
         program: &Program,
         attachments: &Attachments<'_>,
     ) -> Result<(Starting, oneshot::Receiver<WaitStatus>), StartError> {
+        self.renew_memory_info();
         let directory = directory(program, user, config)?;
         let environment = environment(program, user, config, &self.path)?;
         let command = program
@@ -136,7 +147,7 @@ impl Spawner {
             directory: &directory,
             credentials: &user.credentials(),
             standard: attachments.standard,
-            controlling_terminal: attachments.has_terminal,
+            session: attachments.session,
             cgroups: &cgroups,
             open_files: self.open_files,
             raise_oom_score: self.raise_oom_score,
@@ -162,7 +173,8 @@ impl Spawner {
         let cgroup = self.take_cgroup()?;
         let attachments = Attachments {
             standard: standard.each_ref().map(AsFd::as_fd),
-            has_terminal: false,
+            // Interrupts go to the whole group, which is found by the kernel's own id.
+            session: SpawnSession::Own,
             cgroup: cgroup.as_ref(),
         };
         let (starting, exit) = self.fork(reaper, config, &user, program, &attachments)?;
@@ -208,7 +220,7 @@ impl Spawner {
         Ok(Child { pid, exit, cgroup })
     }
 
-    fn take_cgroup(&self) -> Result<Option<Cgroup>, StartError> {
+    pub(super) fn take_cgroup(&self) -> Result<Option<Cgroup>, StartError> {
         let taken = self.kernel_cgroups.as_ref().map(CgroupPool::take);
         taken.transpose().map_err(StartError::Cgroup)
     }

@@ -24,7 +24,8 @@ const EVENTS_ADDRESS: &str = "http://192.0.2.1";
 /// The current configuration. Replaced as a whole, so that no request sees half of two.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    control_token: String,
+    /// Held for the time of a comparison.
+    control_token: RwLock<String>,
     /// Protects the pointer only; held for the time of a copy.
     current: RwLock<Arc<AgentConfig>>,
 }
@@ -32,7 +33,7 @@ pub(crate) struct Settings {
 impl Settings {
     pub(crate) fn new(config: AgentConfig) -> Self {
         Self {
-            control_token: config.control_token.clone(),
+            control_token: RwLock::new(config.control_token.clone()),
             current: RwLock::new(Arc::new(config)),
         }
     }
@@ -47,9 +48,17 @@ impl Settings {
         *self.current.write() = Arc::new(config);
     }
 
+    /// Takes over everything, as the agent of another sandbox: a copy does not obey whoever its
+    /// original does.
+    pub(crate) fn become_another(&self, config: AgentConfig) {
+        self.control_token.write().clone_from(&config.control_token);
+        self.replace(config);
+    }
+
     /// Returns true if the caller is the server. An agent without a control token obeys nobody.
     pub(crate) fn is_control(&self, shown: &[u8]) -> bool {
-        !self.control_token.is_empty() && equal(shown, self.control_token.as_bytes())
+        let token = self.control_token.read();
+        !token.is_empty() && equal(shown, token.as_bytes())
     }
 }
 
@@ -124,6 +133,20 @@ mod tests {
                 && !settings.is_control(b"secre")
                 && !settings.is_control(b"")
         );
+    }
+
+    #[test]
+    fn a_copy_does_not_obey_whoever_its_original_does() {
+        let config = |token: &str| AgentConfig {
+            control_token: token.to_owned(),
+            ..AgentConfig::default()
+        };
+        let settings = Settings::new(config("original"));
+        settings.become_another(config("copy"));
+        assert!(settings.is_control(b"copy") && !settings.is_control(b"original"));
+        // One that is told nothing obeys nobody.
+        settings.become_another(config(""));
+        assert!(!settings.is_control(b"") && !settings.is_control(b"copy"));
     }
 
     #[test]

@@ -44,6 +44,25 @@ async fn a_file_is_described_as_the_clients_expect() {
     );
 }
 
+/// The first releases of Python's SDK know three fields of an entry and fail on a fourth.
+#[tokio::test]
+async fn the_first_clients_are_told_what_they_can_read() {
+    let agent = TestAgent::start().header("user-agent", "connect-python");
+    let entry =
+        |name: &str| json!({"name": name, "type": "FILE_TYPE_DIRECTORY", "path": agent.at(name)});
+    let made = agent.ask(MAKE, json!({"path": "old"})).await;
+    assert_eq!(made, json!({"entry": entry("old")}));
+    let moving = json!({"source": "old", "destination": "new"});
+    assert_eq!(
+        agent.ask(MOVE, moving).await,
+        json!({"entry": entry("new")})
+    );
+    let stat = agent.ask(STAT, json!({"path": "new"})).await;
+    assert_eq!(stat, json!({"entry": entry("new")}));
+    let listed = agent.ask(LIST, json!({"path": "", "depth": 1})).await;
+    assert_eq!(listed, json!({"entries": [entry("new")]}));
+}
+
 #[tokio::test]
 async fn a_link_has_the_type_of_its_target() {
     let agent = TestAgent::start();

@@ -7,12 +7,13 @@ use axum::http::StatusCode;
 use skep_control::{
     AuthError, Blocked, ChangeError, CreateError, CursorError, DeadlineError, IdempotencyError,
     IdempotencyKeyError, KeyError, LifetimeError, NodeCreateError, QuotaReached, ResolveError,
-    SandboxNotFound, StopError, StoreError, TemplateError,
+    SandboxNotFound, SnapshotError, StopError, StoreError, TemplateError,
 };
 use skep_telemetry::Chain;
-use skep_types::{HostResource, ReferenceError, ShownState, TransitionError};
+use skep_types::{Capability, HostResource, Phase, ReferenceError, TransitionError, Unsupported};
 
 use super::{ApiError, Retry};
+use crate::render;
 
 /// Advice of a server that is full: somebody has to end a sandbox first.
 const NO_ROOM: Retry = Retry::After(5);
@@ -21,7 +22,7 @@ impl From<AuthError> for ApiError {
     fn from(error: AuthError) -> Self {
         match error {
             AuthError::Unknown => Self::unauthorized(
-                "Invalid API key, please check X-API-Key; `skep key create` makes a new one",
+                "Invalid API key, please check X-API-Key; whoever runs this server makes keys with `skep key create`",
             ),
             AuthError::Banned => Self::new(StatusCode::FORBIDDEN, "team_banned", "team is banned"),
             AuthError::Record(error) => error.into(),
@@ -58,7 +59,7 @@ impl From<ResolveError> for ApiError {
     fn from(error: ResolveError) -> Self {
         let message = error.to_string();
         match &error {
-            ResolveError::NotFound(_) => Self::not_found("template_not_found", message),
+            ResolveError::NotFound { .. } => Self::not_found("template_not_found", message),
             ResolveError::NoSuchTag(_) => Self::not_found("template_tag_not_found", message),
             ResolveError::NoAccess(_) => {
                 Self::new(StatusCode::FORBIDDEN, "template_forbidden", message)
@@ -98,6 +99,9 @@ impl From<CreateError> for ApiError {
             CreateError::Record(error) => error.into(),
             CreateError::Node(error) => error.into(),
             CreateError::QuotaReached(error) => error.into(),
+            CreateError::Unsupported(_) => {
+                Self::not_implemented("pausing a sandbox when its time is over")
+            }
             CreateError::Late(_) => {
                 tracing::error!(error = %Chain(&error), "sandbox creation timed out");
                 Self::new(
@@ -137,28 +141,95 @@ impl From<ChangeError> for ApiError {
             ChangeError::Blocked(blocked) => blocked.clone().into(),
             ChangeError::NotFound(not_found) => not_found.clone().into(),
             ChangeError::QuotaReached(reached) => (*reached).into(),
+            ChangeError::Conflict {
+                id,
+                phase: Phase::Stopping | Phase::Stuck,
+            } => {
+                let message = format!("Sandbox \"{id}\" is being killed");
+                Self::new(StatusCode::CONFLICT, "sandbox_changing", message)
+            }
             ChangeError::Conflict { id, phase } => {
-                let state = match phase.shown() {
-                    Some(ShownState::Running) => "running",
-                    Some(ShownState::Paused) => "paused",
-                    None => "killing",
-                };
+                let state = render::state_name(*phase);
                 let message = format!("Sandbox '{id}' cannot do that while in '{state}' state");
                 Self::new(StatusCode::CONFLICT, "sandbox_conflict", message)
             }
             ChangeError::Node(TransitionError::Unsupported(unsupported)) => {
                 Self::not_implemented(unsupported.0.as_str())
             }
+            ChangeError::StartInFlight(id) => Self::new(
+                StatusCode::CONFLICT,
+                "sandbox_start_in_flight",
+                format!("Sandbox '{id}' is being resumed with its memory; try again when it runs"),
+            ),
+            ChangeError::Unsettled(id) => Self::new(
+                StatusCode::CONFLICT,
+                "sandbox_changing",
+                format!("Sandbox '{id}' is still transitioning; try again in a moment"),
+            )
+            .retry(Retry::After(1)),
+            ChangeError::BrokeOff => {
+                tracing::error!(error = %Chain(&error), "a change of a sandbox was interrupted");
+                Self::internal("the sandbox could not be changed")
+            }
+            // Waiting does not bring the agent back.
+            ChangeError::Node(TransitionError::AgentSilent) => Self::unavailable(
+                "sandbox_agent_unresponsive",
+                "the agent of the sandbox does not answer, so it was not paused; it runs on",
+            )
+            .retry(Retry::Never),
+            ChangeError::Node(TransitionError::AgentWasSilent) => Self::new(
+                StatusCode::CONFLICT,
+                "sandbox_snapshot_guest_agent_unresponsive",
+                "the agent of the sandbox did not answer when it was paused; start the sandbox \
+                 anew on its files (memory: false)",
+            ),
+            ChangeError::Node(TransitionError::NoRoom(resource)) => {
+                NodeCreateError::NoRoom(*resource).into()
+            }
             // The sandbox is as it was, and clients may ask again.
             ChangeError::Node(
                 TransitionError::NotHere(_)
                 | TransitionError::Refused(_)
-                | TransitionError::NoRoom(_)
                 | TransitionError::Failed(_),
             ) => {
                 tracing::error!(error = %Chain(&error), "sandbox was not changed");
                 let message = "the sandbox could not be changed; it is as it was, try again";
                 Self::unavailable("sandbox_change_failed", message).retry(Retry::After(1))
+            }
+        }
+    }
+}
+
+impl From<SnapshotError> for ApiError {
+    fn from(error: SnapshotError) -> Self {
+        match error {
+            SnapshotError::Change(ChangeError::Conflict { id, phase }) => {
+                let state = render::state_name(phase);
+                let message =
+                    format!("Sandbox '{id}' cannot be snapshotted while in '{state}' state");
+                Self::new(StatusCode::CONFLICT, "sandbox_conflict", message)
+            }
+            SnapshotError::Change(ChangeError::Node(TransitionError::Unsupported(
+                Unsupported(Capability::Checkpoint),
+            ))) => Self::not_implemented(
+                "keeping the memory of a sandbox in an image (`memory: false` keeps its files)",
+            ),
+            SnapshotError::Change(error) => error.into(),
+            SnapshotError::Template(error) => error.into(),
+            SnapshotError::Record(error) => error.into(),
+            SnapshotError::TooMany { limit } => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_snapshots",
+                format!("you keep {limit} snapshots, as many as you may; delete one first"),
+            )
+            .retry(Retry::Never),
+            SnapshotError::NoSnapshot(reference) => Self::not_found(
+                "snapshot_not_found",
+                format!("snapshot '{reference}' not found"),
+            ),
+            SnapshotError::BrokeOff => {
+                tracing::error!("a copy of a sandbox was interrupted");
+                Self::internal("the sandbox could not be copied")
             }
         }
     }
@@ -282,7 +353,14 @@ impl From<DeadlineError> for ApiError {
             DeadlineError::Blocked(error) => error.into(),
             DeadlineError::NotFound(id) => Self::sandbox_not_found(id),
             DeadlineError::Stopping(id) => conflict(format!("Sandbox \"{id}\" is being killed")),
-            DeadlineError::Paused(id) => conflict(format!("Sandbox \"{id}\" is paused")),
+            DeadlineError::Changing(id) => {
+                conflict(format!("Sandbox \"{id}\" is being paused or resumed"))
+            }
+            // Clients that look for a running sandbox find none.
+            DeadlineError::Paused(id) => Self::not_found(
+                "sandbox_not_found",
+                format!("Sandbox \"{id}\" is paused; resume it first"),
+            ),
             DeadlineError::Exhausted => {
                 Self::bad_request("max_length_exceeded", "Max instance length exceeded")
             }
@@ -293,7 +371,7 @@ impl From<DeadlineError> for ApiError {
 impl From<KeyError> for ApiError {
     fn from(error: KeyError) -> Self {
         match error {
-            KeyError::NotFound | KeyError::NotYours => {
+            KeyError::NotFound | KeyError::NotYours | KeyError::Revoked => {
                 Self::not_found("key_not_found", "id not found")
             }
             KeyError::TooMany { limit } => Self::new(

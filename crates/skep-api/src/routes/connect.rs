@@ -1,8 +1,11 @@
 //! `POST /sandboxes/{id}/connect` and `POST /v2/sandboxes/{id}/connect`
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
-use skep_control::Lifetime;
+use axum::http::StatusCode;
+use skep_control::{ConnectOrder, IfRunning, Lifetime};
 use skep_wire::rest;
 
 use crate::authorized::Authorized;
@@ -12,47 +15,61 @@ use crate::render;
 use crate::router::Edge;
 use crate::sandbox_path::SandboxPath;
 
-/// Time to live when a client of the second generation says nothing.
-const USUAL_TIMEOUT: i64 = 300;
-
-/// `POST /sandboxes/{id}/connect`
+/// `POST /sandboxes/{id}/connect`. A time of zero leaves the deadline of a running sandbox as it is.
 pub(crate) async fn v1(
     authorized: Authorized,
     State(edge): State<Edge>,
     path: SandboxPath,
     Body(body): Body<rest::Connect>,
-) -> Result<Json<rest::Sandbox>, ApiError> {
+) -> Result<(StatusCode, Json<rest::Sandbox>), ApiError> {
     let timeout = body
         .timeout
         .ok_or_else(|| ApiError::validation("missing field `timeout`"))?;
-    connect(&authorized, &edge, &path, timeout).await
+    let lifetime = match timeout {
+        0 => Duration::ZERO,
+        _ => Lifetime::new(timeout, authorized.caller.limits.lifetime)?.get(),
+    };
+    connect(&authorized, &edge, &path, Some(lifetime), body.memory).await
 }
 
-/// `POST /v2/sandboxes/{id}/connect`
+/// `POST /v2/sandboxes/{id}/connect`. Who says no time gets what the sandbox was created with, and
+/// five minutes at least.
 pub(crate) async fn v2(
     authorized: Authorized,
     State(edge): State<Edge>,
     path: SandboxPath,
     OptionalBody(body): OptionalBody<rest::Connect>,
-) -> Result<Json<rest::Sandbox>, ApiError> {
-    let timeout = body.timeout.unwrap_or(USUAL_TIMEOUT);
-    connect(&authorized, &edge, &path, timeout).await
+) -> Result<(StatusCode, Json<rest::Sandbox>), ApiError> {
+    let most = authorized.caller.limits.lifetime;
+    let lifetime = body.timeout.map(|timeout| Lifetime::new(timeout, most));
+    let lifetime = lifetime.transpose()?.map(Lifetime::get);
+    connect(&authorized, &edge, &path, lifetime, body.memory).await
 }
 
-/// Connects to a running sandbox. The field `memory`, which says if a paused one is started with
-/// its memory, means nothing here: no paused sandbox can be connected to yet.
+/// Answers when the sandbox runs: 201 if it was paused, 200 if it was not. The time that was asked
+/// for is checked before anybody looks whether there is such a sandbox.
 async fn connect(
     authorized: &Authorized,
     edge: &Edge,
     path: &SandboxPath,
-    timeout: i64,
-) -> Result<Json<rest::Sandbox>, ApiError> {
+    lifetime: Option<Duration>,
+    memory: Option<bool>,
+) -> Result<(StatusCode, Json<rest::Sandbox>), ApiError> {
+    let order = ConnectOrder {
+        lifetime,
+        start: render::resume_start(memory),
+        on_timeout: None,
+        if_running: IfRunning::Extend,
+    };
     let caller = &authorized.caller;
-    // Said before anybody looks whether there is such a sandbox.
-    let lifetime = Lifetime::new(timeout, caller.limits.lifetime)?;
-    let sandbox = edge
-        .control()
-        .extend_lifetime(caller, &path.id()?, lifetime.get())
-        .await?;
-    Ok(Json(render::sandbox(&sandbox.order, edge.domain())))
+    let id = path.id()?;
+    let connecting = edge.control().connect(caller, &id, order);
+    let connected = connecting.await?;
+    let status = if connected.was_resumed {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    let body = render::sandbox(&connected.sandbox.order, edge.domain());
+    Ok((status, Json(body)))
 }

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use skep_control::{CreateRequest, IdempotencyKey, Lifetime, RequestDigest, TeamLimits};
-use skep_types::{Redacted, Secrets};
+use skep_types::{OnTimeout, Redacted, Secrets};
 use skep_wire::headers::SECRET_ENVS;
 use skep_wire::rest;
 
@@ -44,8 +44,8 @@ impl Generation {
         }
     }
 
-    /// Returns true if the caller asked for a token. Every sandbox has one all the same: no client
-    /// minds, and some can be told apart behind one address by their token alone.
+    /// Returns true if the caller asked for an agent that demands a token. Every sandbox has one all
+    /// the same: some clients can be told apart behind one address by their token alone.
     fn is_secure(self, asked: Option<bool>) -> bool {
         match self {
             Self::First => asked.unwrap_or(false),
@@ -98,13 +98,20 @@ fn read(
     limits: TeamLimits,
     generation: Generation,
 ) -> Result<CreateRequest, ApiError> {
-    refusals::check(&body, generation.is_secure(body.secure))?;
+    let is_secure = generation.is_secure(body.secure);
+    refusals::check(&body, is_secure)?;
     let timeout = body.timeout.unwrap_or(generation.usual_timeout());
     let variables = body.env_vars.unwrap_or_default();
     let secrets = secrets(body.skep.unwrap_or_default(), &variables)?;
     Ok(CreateRequest {
         template: body.template_id.parse()?,
         lifetime: Lifetime::new(timeout, limits.lifetime)?,
+        is_open: !is_secure,
+        on_timeout: match body.auto_pause {
+            Some(true) => OnTimeout::Pause(render::image_kind(body.auto_pause_memory)),
+            Some(false) | None => OnTimeout::Kill,
+        },
+        auto_resume: body.auto_resume.is_some_and(|resume| resume.enabled),
         internet: body.allow_internet_access,
         metadata: metadata(body.metadata.unwrap_or_default())?,
         env: Redacted::new(environment(variables)?),

@@ -1,7 +1,7 @@
 //! Routes of the contract that have no work behind them yet.
 
-use axum::extract::{MatchedPath, State};
-use axum::http::Method;
+use axum::extract::State;
+use axum::http::{Method, Uri};
 
 use crate::authorized::Authorized;
 use crate::error::ApiError;
@@ -9,12 +9,8 @@ use crate::router::Edge;
 use crate::sandbox_path::SandboxPath;
 
 /// Something that this server cannot do yet.
-pub(crate) async fn feature(
-    _authorized: Authorized,
-    method: Method,
-    route: MatchedPath,
-) -> ApiError {
-    not_yet(&method, &route)
+pub(crate) async fn feature(_authorized: Authorized, method: Method, uri: Uri) -> ApiError {
+    not_yet(&method, &uri)
 }
 
 /// Something that this server cannot do with a sandbox yet. Whether there is such a sandbox is
@@ -24,10 +20,10 @@ pub(crate) async fn sandbox_feature(
     State(edge): State<Edge>,
     path: SandboxPath,
     method: Method,
-    route: MatchedPath,
+    uri: Uri,
 ) -> Result<(), ApiError> {
     edge.control().find(&authorized.caller, &path.id()?).await?;
-    Err(not_yet(&method, &route))
+    Err(not_yet(&method, &uri))
 }
 
 /// The first way to build templates, by pushing a Docker image. It will not come.
@@ -38,6 +34,7 @@ pub(crate) async fn docker_build(_authorized: Authorized) -> ApiError {
     )
 }
 
-pub(crate) fn not_yet(method: &Method, route: &MatchedPath) -> ApiError {
-    ApiError::not_implemented(&format!("{method} {}", route.as_str()))
+/// Refuses a request by what was asked, and not by the pattern that it matched.
+pub(crate) fn not_yet(method: &Method, uri: &Uri) -> ApiError {
+    ApiError::not_implemented(&format!("{method} {}", uri.path()))
 }

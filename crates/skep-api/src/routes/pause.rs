@@ -1,13 +1,15 @@
 //! `POST /sandboxes/{id}/pause`
 
-use axum::extract::{MatchedPath, State};
-use axum::http::{Method, StatusCode};
-use skep_types::{Capability, ImageKind};
+use axum::extract::State;
+use axum::http::{Method, StatusCode, Uri};
+use skep_control::{ChangeError, PauseOrder};
+use skep_types::{Capability, ImageKind, Phase, SandboxId};
 
 use super::not_yet::not_yet;
 use crate::authorized::Authorized;
 use crate::body::OptionalBody;
 use crate::error::ApiError;
+use crate::render;
 use crate::router::Edge;
 use crate::sandbox_path::SandboxPath;
 
@@ -18,21 +20,45 @@ pub(crate) async fn pause(
     State(edge): State<Edge>,
     path: SandboxPath,
     method: Method,
-    route: MatchedPath,
+    uri: Uri,
     OptionalBody(body): OptionalBody<skep_wire::rest::Pause>,
 ) -> Result<StatusCode, ApiError> {
     let (control, caller) = (edge.control(), &authorized.caller);
     let id = path.id()?;
     let sandbox = control.find(caller, &id).await?;
     let capabilities = control.capabilities(&sandbox).await;
-    let kind = match body.memory {
-        Some(true) | None => ImageKind::Memory,
-        Some(false) => ImageKind::Filesystem,
-    };
+    let kind = render::image_kind(body.memory);
     let can_freeze = kind == ImageKind::Memory && capabilities.has(Capability::Freeze);
-    if !can_freeze && !capabilities.has(Capability::Checkpoint) {
-        return Err(not_yet(&method, &route));
+    if !can_freeze && !capabilities.has(Capability::of_image(kind)) {
+        return Err(not_yet(&method, &uri));
     }
-    control.pause(caller, &id, kind).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let order = PauseOrder {
+        kind,
+        needs_agent: body.require_healthy_guest.unwrap_or(false),
+    };
+    match control.pause(caller, &id, order).await {
+        Ok(_) => Ok(StatusCode::NO_CONTENT),
+        Err(ChangeError::Conflict { id, phase }) => Err(cannot_be_paused(&id, phase)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn cannot_be_paused(id: &SandboxId, phase: Phase) -> ApiError {
+    let message = match phase {
+        Phase::Paused => {
+            format!("Error pausing sandbox - sandbox '{id}' is already paused")
+        }
+        Phase::Starting
+        | Phase::Running
+        | Phase::Snapshotting
+        | Phase::Pausing
+        | Phase::Resuming
+        | Phase::Stopping
+        | Phase::Stuck
+        | Phase::Gone => {
+            let state = render::state_name(phase);
+            format!("Sandbox '{id}' cannot be paused while in '{state}' state")
+        }
+    };
+    ApiError::new(StatusCode::CONFLICT, "sandbox_conflict", message)
 }

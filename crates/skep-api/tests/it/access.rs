@@ -15,7 +15,7 @@ use crate::server::{REQUESTS_PER_TEAM, Server};
 
 const MISSING: &str =
     r#"401 {"code":401,"error_code":"unauthorized","message":"authorization header is missing"}"#;
-const INVALID: &str = r#"401 {"code":401,"error_code":"unauthorized","message":"Invalid API key, please check X-API-Key; `skep key create` makes a new one"}"#;
+const INVALID: &str = r#"401 {"code":401,"error_code":"unauthorized","message":"Invalid API key, please check X-API-Key; whoever runs this server makes keys with `skep key create`"}"#;
 
 #[tokio::test]
 async fn nobody_without_a_key_learns_what_exists() {

@@ -31,16 +31,20 @@ async fn every_generation_of_clients_gets_its_sandbox() {
 }
 
 #[tokio::test]
-async fn every_sandbox_has_a_token_whatever_was_asked_for() {
+async fn every_sandbox_has_a_token_and_only_the_first_generation_can_do_without() {
     let server = Server::new().await;
-    for body in [
-        r#"{"templateID":"base"}"#,
-        r#"{"templateID":"base","secure":false}"#,
+    for (body, is_secure) in [
+        (r#"{"templateID":"base"}"#, false),
+        (r#"{"templateID":"base","secure":false}"#, false),
+        (r#"{"templateID":"base","secure":true}"#, true),
     ] {
-        for route in ["/sandboxes", "/v2/sandboxes"] {
+        for (route, is_second) in [("/sandboxes", false), ("/v2/sandboxes", true)] {
             let answer = server.send(&format!("POST {route} {body}")).await;
             assert_eq!(answer.status, 201);
             let made = answer.json();
+            let id = made["sandboxID"].as_str().unwrap().parse().unwrap();
+            let is_open = server.nodes.spec(&id).unwrap().is_open;
+            assert_eq!(is_open, !is_secure && !is_second, "POST {route} {body}");
             let token = made["envdAccessToken"].as_str().unwrap();
             let traffic = made["trafficAccessToken"].as_str().unwrap();
             assert_eq!(AccessToken::from_record(token).traffic().reveal(), traffic);
@@ -184,23 +188,13 @@ async fn what_does_not_work_yet_is_refused_and_never_ignored() {
     for (field, status, message) in [
         (
             r#""autoPause":true"#,
-            400,
-            "Auto-pause (autoPause) is not available for your team.",
-        ),
-        (
-            r#""autoResume":{"enabled":true}"#,
-            400,
-            "Auto-resume (autoResume) is not available for your team.",
+            501,
+            "pausing a sandbox when its time is over is not available on this server yet",
         ),
         (
             r#""autoPauseMemory":false"#,
             400,
-            "validation error: autoPauseMemory: false needs autoPause",
-        ),
-        (
-            r#""autoPause":true,"autoPauseMemory":false,"autoResume":{"enabled":true}"#,
-            400,
-            "validation error: autoPauseMemory: false does not go with autoResume",
+            "validation error: autoPauseMemory=false only applies when autoPause is true.",
         ),
         (
             r#""volumeMounts":[{"name":"v","path":"/v"}]"#,
@@ -210,12 +204,12 @@ async fn what_does_not_work_yet_is_refused_and_never_ignored() {
         (
             r#""mcp":{"server":{}}"#,
             400,
-            "MCP servers (mcp) are not available for your team.",
+            "MCP servers (mcp) are not available on this server.",
         ),
         (
             r#""iam":{"tokens":{"a":{"audience":"b","tokenType":"JWT-SVID"}}}"#,
             400,
-            "Sandbox IAM workload tokens are not available for your team.",
+            "Sandbox IAM workload tokens are not available on this server.",
         ),
         (
             r#""network":{"egressProxy":{"address":"x"}}"#,
@@ -225,27 +219,27 @@ async fn what_does_not_work_yet_is_refused_and_never_ignored() {
         (
             r#""network":{"rules":{"example.com":[]}}"#,
             400,
-            "Network transform rules are not available for your team.",
+            "Network transform rules are not available on this server.",
         ),
         (
             r#""network":{"denyOut":["0.0.0.0/0"]}"#,
             400,
-            "Egress rules (network.allowOut, network.denyOut, network.dnsServers) are not available for your team; allow_internet_access is.",
+            "Egress rules (network.allowOut, network.denyOut, network.dnsServers) are not available on this server; allow_internet_access is.",
         ),
         (
             r#""network":{"maskRequestHost":"localhost:${PORT}"}"#,
             400,
-            "Host masking (network.maskRequestHost) is not available for your team.",
+            "Host masking (network.maskRequestHost) is not available on this server.",
         ),
         (
             r#""network":{"httpsPorts":[8443]}"#,
             400,
-            "HTTPS ports (network.httpsPorts) are not available for your team.",
+            "HTTPS ports (network.httpsPorts) are not available on this server.",
         ),
         (
             r#""network":{"allowPublicTraffic":false}"#,
             400,
-            "Private ingress (network.allowPublicTraffic) is not available for your team.",
+            "Private ingress (network.allowPublicTraffic) is not available on this server.",
         ),
     ] {
         let line = format!(r#"POST /v2/sandboxes {{"templateID":"base",{field}}}"#);

@@ -152,10 +152,31 @@ impl Walk<'_> {
         };
         self.server.nodes.log(&id, entry);
         self.server.nodes.set_capabilities(Capabilities::all());
-        for verb in ["pause", "resume"] {
-            self.send(&format!("POST /sandboxes/{id}/{verb}")).await;
+        self.server.nodes.silence_agents(true);
+        for line in [
+            format!("POST /sandboxes/{id}/pause"),
+            "GET /v2/sandboxes".to_owned(),
+            format!("GET /sandboxes/{id}"),
+            format!(r#"POST /sandboxes/{id}/resume {{"memory":false}}"#),
+        ] {
+            self.send(&line).await;
         }
-        // As a host is today.
+        self.server.nodes.silence_agents(false);
+        for line in [
+            format!(r#"POST /sandboxes/{id}/snapshots {{"name":"mine"}}"#),
+            format!("POST /sandboxes/{id}/snapshots {{}}"),
+            "GET /snapshots".to_owned(),
+            format!("GET /skep/sandboxes/{id}/checkpoints"),
+            format!(r#"POST /skep/sandboxes/{id}/rollback {{"snapshotID":"mine"}}"#),
+            format!("POST /sandboxes/{id}/fork {{}}"),
+            "DELETE /templates/mine".to_owned(),
+        ] {
+            self.send(&line).await;
+        }
+        let few = self.server.nodes.clone();
+        few.refuse_next(skep_control::NodeCreateError::Stopping);
+        self.send(&format!("POST /sandboxes/{id}/fork {{}}")).await;
+        // As a host without a freezer is.
         self.server.nodes.set_capabilities(Capabilities::default());
         for line in [
             "GET /sandboxes".to_owned(),
@@ -263,6 +284,32 @@ impl Walk<'_> {
             memory: Some(true),
         };
         self.compare_request("Connect", &connect);
+        let pause = rest::Pause {
+            memory: Some(true),
+            require_healthy_guest: Some(true),
+        };
+        self.compare_request("Pause", &pause);
+        let resume = rest::Resume {
+            timeout: Some(60),
+            auto_pause: Some(true),
+            memory: Some(true),
+        };
+        self.compare_request("Resume", &resume);
+        let snapshot = rest::NewSnapshot {
+            name: Some("mine".to_owned()),
+            memory: Some(true),
+        };
+        self.compare_request("NewSnapshot", &snapshot);
+        let fork = rest::Fork {
+            timeout: Some(60),
+            count: Some(2),
+        };
+        self.compare_request("Fork", &fork);
+        let rollback = rest::Rollback {
+            snapshot_id: "mine".to_owned(),
+            timeout: Some(60),
+        };
+        self.compare_request("Rollback", &rollback);
         self.compare_request("SetTimeout", &rest::SetTimeout { timeout: 0 });
         let refresh = rest::Refresh { duration: Some(60) };
         self.compare_request("Refresh", &refresh);

@@ -13,12 +13,128 @@ async fn a_sandbox_is_paused_once_and_resumed_once_where_its_host_can() {
     assert_eq!(send("pause").await.text(), "204");
     let again = send(r#"pause {"memory":true}"#).await;
     assert_eq!((again.status, &again.json()["code"]), (409, &409.into()));
+    let sentence = format!("Error pausing sandbox - sandbox '{id}' is already paused");
+    assert_eq!(again.json()["message"], sentence);
     let listed = server.send("GET /v2/sandboxes?state=paused").await;
     assert_eq!(listed.json()[0]["sandboxID"], id.as_str());
+    assert_eq!(listed.json()[0]["pauseMode"], "full");
+    assert_eq!(send(r#"timeout {"timeout":60}"#).await.status, 404);
     let resumed = send(r#"resume {"timeout":60}"#).await;
     assert_eq!(resumed.status, 201);
     assert_eq!(resumed.json()["sandboxID"], id.as_str());
-    assert_eq!(send("resume").await.status, 409);
+    let again = send("resume").await;
+    assert_eq!(again.status, 409);
+    let sentence = format!("Sandbox {id} is already running");
+    assert_eq!(again.json()["message"], sentence);
+}
+
+#[tokio::test]
+async fn a_connection_resumes_a_paused_sandbox_and_extends_a_running_one() {
+    let server = Server::new().await;
+    server.nodes.set_capabilities(Capabilities::all());
+    let body =
+        r#"{"templateID":"base","timeout":600,"autoPause":true,"autoResume":{"enabled":true}}"#;
+    let id = server.create(body).await;
+    let send = async |line: String| server.send(&format!("POST {line}")).await;
+    let pause = async || {
+        assert_eq!(
+            send(format!("/sandboxes/{id}/pause {{}}")).await.status,
+            204
+        )
+    };
+    let token = async || {
+        let detail = server.send(&format!("GET /sandboxes/{id}")).await.json();
+        detail["envdAccessToken"].clone()
+    };
+    let before = token().await;
+    let v1 = format!("/sandboxes/{id}/connect");
+    let v2 = format!("/v2/sandboxes/{id}/connect");
+    for line in [
+        format!(r#"{v1} {{"timeout":60}}"#),
+        format!(r#"{v1} {{"timeout":0}}"#),
+        v2.clone(),
+        format!("{v2} {{}}"),
+        format!(r#"{v2} {{"timeout":60,"memory":false}}"#),
+    ] {
+        pause().await;
+        assert_eq!(send(line.clone()).await.status, 201, "{line}");
+        assert_eq!(send(line.clone()).await.status, 200, "{line}");
+    }
+    let detail = server.send(&format!("GET /sandboxes/{id}")).await.json();
+    assert_eq!(detail["envdAccessToken"], before);
+    assert_eq!(detail["lifecycle"]["onTimeout"], "pause");
+    assert_eq!(detail["lifecycle"]["autoResume"], true);
+    assert_eq!(detail.get("pauseMode"), None);
+    let zero = send(format!(r#"{v2} {{"timeout":0}}"#)).await;
+    assert_eq!(zero.status, 400);
+    let long = send(r#"/v2/sandboxes/iunknown/connect {"timeout":99999999}"#.to_owned()).await;
+    assert_eq!(
+        long.status, 400,
+        "said before anybody looks for the sandbox"
+    );
+}
+
+#[tokio::test]
+async fn a_resume_changes_the_fate_of_a_sandbox_only_if_it_says_so() {
+    let server = Server::new().await;
+    server.nodes.set_capabilities(Capabilities::all());
+    let body = r#"{"templateID":"base","autoPause":true,"autoPauseMemory":false}"#;
+    let id = server.create(body).await;
+    let fate = async |line: &str| {
+        let paused = server.send(&format!("POST /sandboxes/{id}/pause")).await;
+        assert_eq!(paused.status, 204);
+        let line = format!("POST /sandboxes/{id}/resume{line}");
+        assert_eq!(server.send(&line).await.status, 201);
+        let detail = server.send(&format!("GET /sandboxes/{id}")).await.json();
+        detail["lifecycle"]["onTimeout"].clone()
+    };
+    assert_eq!(fate("").await, "pause");
+    assert_eq!(fate(r#" {"autoPause":false}"#).await, "kill");
+    assert_eq!(fate(r#" {"autoPause":true}"#).await, "pause");
+}
+
+#[tokio::test]
+async fn a_silent_agent_is_told_as_such() {
+    let server = Server::new().await;
+    server.nodes.set_capabilities(Capabilities::all());
+    let id = server.create(r#"{"templateID":"base"}"#).await;
+    server.nodes.silence_agents(true);
+    let pause = format!("POST /sandboxes/{id}/pause");
+    let refused = server
+        .send(&format!(r#"{pause} {{"requireHealthyGuest":true}}"#))
+        .await;
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.header("should-retry"), Some("false"));
+    assert_eq!(server.send(&pause).await.status, 204);
+    let detail = server.send(&format!("GET /sandboxes/{id}")).await.json();
+    assert_eq!(detail["envdUnresponsiveAtPause"], true);
+    let connect = format!("POST /v2/sandboxes/{id}/connect");
+    let refused = server.send(&connect).await;
+    assert_eq!(refused.status, 409);
+    let code = "sandbox_snapshot_guest_agent_unresponsive";
+    assert_eq!(refused.json()["error_code"], code);
+    let anew = server
+        .send(&format!(r#"{connect} {{"memory":false}}"#))
+        .await;
+    assert_eq!(anew.status, 201);
+}
+
+#[tokio::test]
+async fn what_cannot_be_combined_is_refused_before_anything_is_started() {
+    let server = Server::new().await;
+    server.nodes.set_capabilities(Capabilities::all());
+    for body in [
+        r#"{"templateID":"base","autoPauseMemory":false}"#,
+        r#"{"templateID":"base","autoPause":true,"autoPauseMemory":false,"autoResume":{"enabled":true}}"#,
+    ] {
+        let refused = server.send(&format!("POST /v2/sandboxes {body}")).await;
+        assert_eq!(refused.status, 400, "{body}");
+    }
+    assert_eq!(server.nodes.count(), 0);
+    server.nodes.set_capabilities(Capabilities::default());
+    let body = r#"{"templateID":"base","autoPause":true}"#;
+    let refused = server.send(&format!("POST /v2/sandboxes {body}")).await;
+    assert_eq!((refused.status, server.nodes.count()), (501, 0));
 }
 
 #[tokio::test]

@@ -10,7 +10,9 @@ use http_body_util::BodyExt;
 use jiff::Timestamp;
 use serde_json::Value;
 use skep_api::{Access, Options};
-use skep_control::{ApiKey, Control, FakeNodes, FakeTemplates, Parts, TeamLimits, Templates};
+use skep_control::{
+    ApiKey, Control, FakeNodes, FakeTemplates, Parts, Reports, TeamLimits, Templates,
+};
 use skep_store::{Standing, Store, Team};
 use skep_types::{SandboxId, TeamId};
 use tempfile::TempDir;
@@ -262,7 +264,10 @@ async fn open(
         nodes: Arc::new(nodes.clone()),
         templates: Arc::clone(templates),
         limits,
-        node: skep_types::NodeId::local(),
+        living: Reports::new(store.clone(), skep_types::NodeId::local())
+            .living()
+            .await
+            .unwrap(),
     };
     Control::open(parts).await.unwrap()
 }
@@ -271,7 +276,7 @@ fn router(control: &Control, access: Access) -> Router {
     skep_api::router(Options {
         control: control.clone(),
         access,
-        domain: Some("sandbox.test".to_owned()),
+        domain: "sandbox.test".to_owned(),
         requests_per_team: REQUESTS_PER_TEAM,
         metrics: Arc::new(Counted),
     })

@@ -37,6 +37,9 @@ async fn what_is_wrong_with_the_server_is_told_to_its_operator_and_only_that_som
 async fn every_failure_has_a_json_body_that_repeats_the_status() {
     let server = Server::new().await;
     let id = server.create(r#"{"templateID":"base"}"#).await;
+    let pause = format!(
+        r#"501 {{"code":501,"error_code":"not_implemented","message":"POST /sandboxes/{id}/pause is not available on this server yet"}}"#
+    );
     for (line, expected) in [
         (
             "GET /nowhere".to_owned(),
@@ -50,10 +53,7 @@ async fn every_failure_has_a_json_body_that_repeats_the_status() {
             format!("PATCH /sandboxes/{id} {{}}"),
             r#"405 {"code":405,"error_code":"method_not_allowed","message":"the route does not have this method"}"#,
         ),
-        (
-            format!("POST /sandboxes/{id}/pause"),
-            r#"501 {"code":501,"error_code":"not_implemented","message":"POST /sandboxes/{id}/pause is not available on this server yet"}"#,
-        ),
+        (format!("POST /sandboxes/{id}/pause"), &pause),
         (
             r#"POST /sandboxes ["base"]"#.to_owned(),
             r#"400 {"code":400,"error_code":"validation_error","message":"validation error: the body must be an object"}"#,
@@ -86,12 +86,11 @@ async fn what_is_not_there_yet_says_so_on_every_such_route() {
         format!("POST /sandboxes/{id}/fork {{}}"),
         format!("POST /sandboxes/{id}/snapshots {{}}"),
         format!("PUT /sandboxes/{id}/network {{}}"),
-        "GET /snapshots".to_owned(),
         "POST /v3/templates {}".to_owned(),
         "POST /templates/tags {}".to_owned(),
         "DELETE /templates/tags {}".to_owned(),
         "GET /templates/abc".to_owned(),
-        "DELETE /templates/team%2Fsnap%3Adefault".to_owned(),
+        "DELETE /templates/base".to_owned(),
         "PATCH /v2/templates/abc {}".to_owned(),
         "GET /templates/abc/tags".to_owned(),
         "GET /templates/abc/files/def".to_owned(),
@@ -104,6 +103,14 @@ async fn what_is_not_there_yet_says_so_on_every_such_route() {
         assert_eq!(answer.status, 501, "{line}");
         assert_eq!(answer.json()["code"], 501, "{line}");
     }
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_not_there_is_told_so_with_an_escaped_slash_in_its_name() {
+    let server = Server::new().await;
+    let answer = server.send("DELETE /templates/team%2Fsnap%3Adefault").await;
+    assert_eq!((answer.status, &answer.json()["code"]), (404, &404.into()));
+    assert_eq!(server.send("GET /snapshots").await.text(), "200 []");
 }
 
 #[tokio::test]

@@ -4,20 +4,27 @@ use crate::measurement::Measurement;
 use crate::report::number::{digits, shown};
 use crate::targets::{Reached, Verdict};
 
+/// Number of samples from which on one in twenty, or in a hundred, can be told from the largest.
+const FEWEST_FOR_P95: usize = 20;
+const FEWEST_FOR_P99: usize = 100;
+
 /// Every measurement in a row.
 pub(super) fn measurements(measurements: &[Measurement]) -> String {
     let header = ["", "n", "p50", "p95", "p99", "min", "max"];
     let rows = measurements.iter().map(|measurement| {
         let summary = measurement.summary;
+        // Of fewer samples a percentile is only the largest again.
+        let if_enough = |value: f64, fewest: usize| (summary.count >= fewest).then_some(value);
         let numbers = [
-            summary.p50,
-            summary.p95,
-            summary.p99,
-            summary.min,
-            summary.max,
+            Some(summary.p50),
+            if_enough(summary.p95, FEWEST_FOR_P95),
+            if_enough(summary.p99, FEWEST_FOR_P99),
+            Some(summary.min),
+            Some(summary.max),
         ];
         let mut row = vec![measurement.title.to_owned(), summary.count.to_string()];
-        row.extend(numbers.map(|value| shown(value, measurement.unit)));
+        let told = |value: f64| shown(value, measurement.unit);
+        row.extend(numbers.map(|value| value.map_or_else(|| "-".to_owned(), told)));
         row
     });
     columns(&header, rows.collect())
@@ -90,9 +97,9 @@ mod tests {
         }
         recorder.add(Series::bytes("a.c", "memory"), 2048.0);
         insta::assert_snapshot!(measurements(&recorder.finish()), @r"
-                        N       P50       P95       P99       MIN       MAX
-        create → ready  3   2.00 ms   3.00 ms   3.00 ms   1.00 ms   3.00 ms
-        memory          1  2.00 KiB  2.00 KiB  2.00 KiB  2.00 KiB  2.00 KiB
+                        N       P50  P95  P99       MIN       MAX
+        create → ready  3   2.00 ms    -    -   1.00 ms   3.00 ms
+        memory          1  2.00 KiB    -    -  2.00 KiB  2.00 KiB
         ");
     }
 

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use skep_client::{ContextRef, RunOptions, Sandbox};
+use skep_client::{ClientError, ContextRef, RunOptions};
 use skep_wire::interpreter::{AnswerLine, RaisedError, Usage};
 use tokio::time::{Instant, sleep_until};
 
+use super::asking::{Asking, typed};
 use super::painter::{ScreenPainter, Shows, cell_name};
 use super::{Language, Session, Signalled, Signals};
 use crate::CliError;
+use crate::terminal::Terminal;
 
 /// Time after which a person who pressed Ctrl-C is told what else there is.
 const HINT_AFTER: Duration = Duration::from_secs(1);
@@ -37,6 +39,8 @@ pub(crate) struct Job<'a> {
     pub(crate) shows: Shows,
     /// The language and the name of the file that the code is from.
     pub(crate) file: Option<(&'a Language, &'a str)>,
+    /// The terminal at which a person answers when the code asks for input.
+    pub(crate) terminal: Option<&'a Terminal>,
 }
 
 /// Runs code and shows what it does. The first Ctrl-C interrupts it, the second leaves it.
@@ -58,6 +62,7 @@ pub(crate) async fn follow(
     let mut raised = None;
     let mut usage = Usage::default();
     let mut hint_at = None;
+    let mut asking = None;
     loop {
         tokio::select! {
             line = execution.next() => {
@@ -69,6 +74,13 @@ pub(crate) async fn follow(
                         rename(painter, job.file, *execution_count);
                     }
                     AnswerLine::Receipt { usage: used, .. } => usage = used.clone(),
+                    AnswerLine::InputRequest { prompt, password } => {
+                        if let Some(terminal) = job.terminal {
+                            let asked = Asking::begin(terminal, prompt, *password).await;
+                            asking = Some(asked.map_err(CliError::output)?);
+                            painter.moved(true);
+                        }
+                    }
                     // The last one says what became of the kernel.
                     AnswerLine::Error(error) => raised = Some(error.clone()),
                     AnswerLine::Stdout { .. }
@@ -83,10 +95,18 @@ pub(crate) async fn follow(
                 }
                 painter.line(&line, job.shows)?;
             }
+            line = typed(asking.as_ref()), if asking.is_some() => {
+                // Before the answer is sent: what the code prints next is shown.
+                asking = None;
+                painter.moved(line.is_none());
+                if let Some(id) = &execution.id {
+                    unless_over(sandbox.executions().input(id, line).await)?;
+                }
+            }
             signal = signals.next() => match (signal, &execution.id) {
                 (Signalled::Interrupt, Some(id)) if hint_at.is_none() => {
                     hint_at = Some(Instant::now() + HINT_AFTER);
-                    interrupt(sandbox, id).await?;
+                    unless_over(sandbox.executions().interrupt(id).await)?;
                 }
                 (signal, _) => return Ok(Ending::Left(signal)),
             },
@@ -109,10 +129,11 @@ fn rename(painter: &mut ScreenPainter, file: Option<(&Language, &str)>, count: u
     }
 }
 
-/// Code that has ended in the meantime needs no interrupt.
-async fn interrupt(sandbox: &Sandbox, id: &str) -> Result<(), CliError> {
-    match sandbox.executions().interrupt(id).await {
-        Err(error) if !error.is_not_found() => Err(error.into()),
+/// Code that has ended in the meantime needs neither an interrupt nor an answer, and code that was
+/// interrupted does not ask any more.
+fn unless_over(told: Result<(), ClientError>) -> Result<(), CliError> {
+    match told {
+        Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),
     }
 }

@@ -2,14 +2,31 @@
 
 use std::path::Path;
 
+use crate::CliError;
+
 /// A language, by the name that interpreters know it by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Language(String);
 
 /// The template that the SDKs ask for when nobody names one; smaller ones stand in for it.
-const USUAL_TEMPLATE: &str = "code-interpreter-v1";
+pub(crate) const USUAL_TEMPLATE: &str = "code-interpreter-v1";
+/// The templates that have a recipe of ours.
+pub const TEMPLATES: &[&str] = &[
+    "base",
+    "code-interpreter-slim",
+    "code-interpreter-languages",
+    "code-interpreter-v1",
+];
 /// The template with the languages that need a runtime of their own.
 const LANGUAGES_TEMPLATE: &str = "code-interpreter-languages";
+
+/// Extensions of files whose language is known, for people.
+const EXTENSIONS: &[&str] = &[
+    "py", "js", "mjs", "cjs", "ts", "mts", "cts", "tsx", "sh", "bash", "R", "java", "jsh", "ipynb",
+];
+
+/// Names that are offered where one is asked for.
+pub(crate) const LANGUAGES: &[&str] = &["python", "javascript", "typescript", "bash", "r", "java"];
 
 /// Other names, among them what files and interpreters are called.
 const NAMES: &[(&str, &[&str])] = &[
@@ -34,11 +51,33 @@ impl Language {
         Self::named("python")
     }
 
-    /// Language by the file's extension, else by its first line.
-    pub(crate) fn of_file(path: &Path, text: &str) -> Option<Self> {
+    /// Language by the file's extension, else by its first line; `None` for a file without either.
+    ///
+    /// # Errors
+    ///
+    /// If the extension says that it is written in something else.
+    pub(crate) fn of_file(path: &Path, text: &str) -> Result<Option<Self>, CliError> {
         let extension = path.extension().and_then(|extension| extension.to_str());
         let by_extension = extension.map(Self::named).filter(Self::is_known);
-        by_extension.or_else(|| Self::of_first_line(text))
+        if let Some(language) = by_extension.or_else(|| Self::of_first_line(text)) {
+            return Ok(Some(language));
+        }
+        match extension {
+            None => Ok(None),
+            Some(extension) => Err(CliError::input(
+                format!("no language is known by the extension `.{extension}`"),
+                format!(
+                    "`--lang` names the language; known are the extensions {}",
+                    Self::extensions()
+                ),
+            )),
+        }
+    }
+
+    /// The extensions of files whose language is known.
+    fn extensions() -> String {
+        let names: Vec<_> = EXTENSIONS.iter().map(|name| format!(".{name}")).collect();
+        names.join(", ")
     }
 
     /// Language by a first line such as `#!/usr/bin/env python3`.
@@ -87,11 +126,12 @@ impl Language {
         }
     }
 
-    /// A template that has a kernel for it.
-    pub(crate) fn template(&self) -> &'static str {
+    /// Templates that may have a kernel for it, in the order in which they are tried. A smaller
+    /// template may stand in for the usual one, and have no kernel for it.
+    pub(crate) fn templates(&self) -> &'static [&'static str] {
         match self.name() {
-            "r" | "java" => LANGUAGES_TEMPLATE,
-            _ => USUAL_TEMPLATE,
+            "r" | "java" => &[USUAL_TEMPLATE, LANGUAGES_TEMPLATE],
+            _ => &[USUAL_TEMPLATE],
         }
     }
 }
@@ -102,7 +142,7 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, text: &str, expected: Option<&str>) {
-        let found = Language::of_file(Path::new(path), text);
+        let found = Language::of_file(Path::new(path), text).unwrap();
         assert_eq!(found.as_ref().map(Language::name), expected, "{path}");
     }
 
@@ -117,6 +157,20 @@ mod tests {
         check("tool.txt", "#!/bin/bash", Some("bash"));
         check("tool", "#!/usr/bin/perl", None);
         check("notes", "hello", None);
+    }
+
+    #[test]
+    fn a_file_of_another_language_is_refused_with_what_there_is() {
+        for path in ["a.rb", "a.go", "notes.txt"] {
+            let error = Language::of_file(Path::new(path), "x = 1").unwrap_err();
+            assert!(error.hints[0].contains(".py, .js"), "{error:?}");
+        }
+        for name in EXTENSIONS.iter().filter(|name| **name != "ipynb") {
+            assert!(Language::named(name).is_known(), "{name}");
+        }
+        for name in LANGUAGES {
+            assert_eq!(Language::named(name).name(), *name);
+        }
     }
 
     #[test]

@@ -76,6 +76,11 @@ impl<Output: Write, Errors: Write> Painter<Output, Errors> {
         }
     }
 
+    /// Keeps pictures elsewhere from now on.
+    pub(crate) fn keep_pictures(&mut self, pictures: Pictures) {
+        self.pictures = pictures;
+    }
+
     /// Sets the name by which tracebacks call the code, instead of the interpreter's name of a
     /// cell.
     pub(crate) fn rename(&mut self, cell: String, name: String) {
@@ -120,6 +125,8 @@ impl<Output: Write, Errors: Write> Painter<Output, Errors> {
             | AnswerLine::Error(_)
             // Only who asks for Jupyter's form gets it.
             | AnswerLine::Output { .. }
+            // Shown by whoever can answer it.
+            | AnswerLine::InputRequest { .. }
             | AnswerLine::Receipt { .. }
             | AnswerLine::Keepalive
             | AnswerLine::EndOfExecution
@@ -180,6 +187,11 @@ impl<Output: Write, Errors: Write> Painter<Output, Errors> {
             self.print("\n")?;
         }
         Ok(())
+    }
+
+    /// Notes that something else has left the cursor at the start of a line, or within one.
+    pub(crate) fn moved(&mut self, is_within_line: bool) {
+        self.is_within_line = is_within_line;
     }
 
     fn print(&mut self, text: &str) -> Result<(), CliError> {
@@ -283,13 +295,7 @@ fn write(target: &mut impl Write, text: &str) -> Result<(), CliError> {
     target
         .write_all(text.as_bytes())
         .and_then(|()| target.flush())
-        .map_err(CliError::failure)
-}
-
-/// Returns true if the reader of our output has gone, which is nobody's fault.
-pub(crate) fn is_broken_pipe(error: &CliError) -> bool {
-    let source = error.source.downcast_ref::<io::Error>();
-    source.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        .map_err(CliError::output)
 }
 
 /// Name of a cell in interpreters that count them by file.

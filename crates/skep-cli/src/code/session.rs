@@ -5,11 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use skep_client::{Client, ClientError, ContextOptions, NewSandbox, RunOptions, Sandbox};
+use skep_client::{
+    Client, ClientError, ContextOptions, ContextRef, EntryKind, NewSandbox, RunOptions, Sandbox,
+};
 use tokio::task::JoinHandle;
 
-use super::{Language, Screen};
-use crate::{CliError, ExitKind};
+use super::language::{LANGUAGES, TEMPLATES};
+use super::{Language, Question, Screen};
+use crate::sandbox::{Among, whole_id};
+use crate::variables::variables;
+use crate::{CliError, ExitKind, Suggested};
 
 /// Lifetime of a sandbox after its command was killed and could not end it.
 const LIFETIME: Duration = Duration::from_secs(300);
@@ -24,11 +29,11 @@ const FAREWELL: Duration = Duration::from_secs(15);
 #[derive(Debug, Clone, Default, Args)]
 pub struct SessionArgs {
     /// Language [default: by the file name, or python]
-    #[arg(long, short = 'l', value_name = "NAME")]
+    #[arg(long, short = 'l', value_name = "NAME", value_parser = Suggested(LANGUAGES), hide_possible_values = true)]
     pub lang: Option<String>,
 
     /// Template of the sandbox [default: one that has the language]
-    #[arg(long, short = 't', value_name = "NAME", conflicts_with = "sandbox")]
+    #[arg(long, short = 't', value_name = "NAME", conflicts_with = "sandbox", value_parser = Suggested(TEMPLATES), hide_possible_values = true)]
     pub template: Option<String>,
 
     /// Run in this existing sandbox, and keep it
@@ -82,37 +87,24 @@ impl SessionArgs {
         self.lang.as_deref().map(Language::named)
     }
 
-    /// The template that the sandbox is made from.
-    pub(crate) fn template_for(&self, language: &Language) -> String {
-        let usual = || language.template().to_owned();
-        self.template.clone().unwrap_or_else(usual)
-    }
-
-    /// The template that is needed for a new sandbox; `None` if there is one already.
-    pub(crate) fn new_template(&self, language: &Language) -> Option<String> {
-        let is_new = self.sandbox.is_none();
-        is_new.then(|| self.template_for(language))
+    /// Templates that the sandbox may be made from, in the order in which they are tried; none if
+    /// there is a sandbox already.
+    pub(crate) fn new_templates(&self, language: &Language) -> Vec<String> {
+        match (&self.sandbox, &self.template) {
+            (Some(_), _) => Vec::new(),
+            (None, Some(template)) => vec![template.clone()],
+            (None, None) => {
+                let usual = language.templates().iter();
+                usual.map(|&template| template.to_owned()).collect()
+            }
+        }
     }
 
     fn variables(
         &self,
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<BTreeMap<String, String>, CliError> {
-        let variable = |text: &String| match text.split_once('=') {
-            Some(("", _)) => Err(CliError::input(
-                format!("`{text}` has no name"),
-                "`--env` takes NAME=VALUE, or NAME for the value that it has here",
-            )),
-            Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
-            None => match environment(text) {
-                Some(value) => Ok((text.clone(), value)),
-                None => Err(CliError::input(
-                    format!("there is no variable `{text}` here"),
-                    "give its value, as in `--env NAME=VALUE`",
-                )),
-            },
-        };
-        self.env.iter().map(variable).collect()
+        variables(&self.env, environment)
     }
 }
 
@@ -127,23 +119,55 @@ impl Session {
     ) -> Result<Self, CliError> {
         let mut variables = fitting(screen);
         variables.extend(args.variables(environment)?);
-        let (sandbox, ownership) = match &args.sandbox {
-            Some(id) => (client.sandboxes().get(id).await?, Ownership::Theirs),
-            None => {
-                let template = args.template_for(language);
-                let sandbox = create(&client, &template, &variables)
-                    .await
-                    .map_err(|error| no_sandbox(error, &template))?;
-                let heartbeat =
-                    skep_telemetry::spawn("keep a sandbox alive", keep_alive(sandbox.clone()));
-                (sandbox, Ownership::Ours { heartbeat })
+        if let Some(id) = &args.sandbox {
+            let id = whole_id(&client, id, Among::Living).await?;
+            let sandbox = client.sandboxes().get(&id).await?;
+            return Self::begin(sandbox, Ownership::Theirs, variables).await;
+        }
+        let templates = args.new_templates(language);
+        let mut missing = None;
+        for (index, template) in templates.iter().enumerate() {
+            let is_last = index + 1 == templates.len();
+            let made = create(&client, template, &variables).await;
+            let sandbox = match (made, missing.take()) {
+                (Ok(sandbox), _) => sandbox,
+                (Err(error), None) => return Err(no_sandbox(error, template)),
+                // What the first template lacks says more than that there is no second one.
+                (Err(_), Some(error)) => return Err(has_more(error, template)),
+            };
+            let heartbeat =
+                skep_telemetry::spawn("keep a sandbox alive", keep_alive(sandbox.clone()));
+            let ownership = Ownership::Ours { heartbeat };
+            let session = Self::begin(sandbox, ownership, variables.clone()).await?;
+            if is_last {
+                return Ok(session);
             }
-        };
+            match session.try_language(language).await {
+                Ok(()) => return Ok(session),
+                Err(error) if error.is_missing_kernel() => {
+                    session.close(false).await?;
+                    missing = Some(error);
+                }
+                Err(error) => {
+                    session.close(false).await?;
+                    return Err(error);
+                }
+            }
+        }
+        unreachable!("every language has a template")
+    }
+
+    /// Finds out where code runs in a sandbox.
+    async fn begin(
+        sandbox: Sandbox,
+        ownership: Ownership,
+        environment: BTreeMap<String, String>,
+    ) -> Result<Self, CliError> {
         let mut session = Self {
             sandbox,
             home: String::new(),
             ownership,
-            environment: variables,
+            environment,
         };
         match session.sandbox.contexts().list().await {
             Ok(contexts) => {
@@ -157,6 +181,66 @@ impl Session {
                 session.close(false).await?;
                 Err(error)
             }
+        }
+    }
+
+    /// Starts the usual context of a language, if it is not there yet.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError::is_missing_kernel`] if the template has none for it.
+    pub(crate) async fn try_language(&self, language: &Language) -> Result<(), CliError> {
+        let interpreter = self
+            .sandbox
+            .interpreter(ContextRef::Language(language.name()));
+        let mut execution = interpreter.execute("", &self.options()).await?;
+        while execution.next().await?.is_some() {}
+        Ok(())
+    }
+
+    /// The context that code of a language runs in by default, if there is one already.
+    pub(crate) async fn usual_context(
+        &self,
+        language: &Language,
+    ) -> Result<Option<String>, CliError> {
+        let contexts = self.sandbox.contexts().list().await?;
+        let mut all = contexts.into_iter();
+        let usual = all.find(|context| context.language == language.name());
+        Ok(usual.map(|context| context.id))
+    }
+
+    /// Asks the kernel about a name; `None` if it knows nothing.
+    pub(crate) async fn explain(
+        &self,
+        context: &str,
+        question: &Question,
+    ) -> Result<Option<String>, CliError> {
+        let Question { name, with_source } = question;
+        let cursor = name.chars().count() as u64;
+        let contexts = self.sandbox.contexts();
+        let found = contexts
+            .inspect(context, name, cursor, *with_source)
+            .await?;
+        let text = found.data.get("text/plain").and_then(|text| text.as_str());
+        Ok(text.filter(|_| found.found).map(str::to_owned))
+    }
+
+    /// Fails if there is no such directory in the sandbox.
+    pub(crate) async fn check_directory(&self, directory: &str) -> Result<(), CliError> {
+        if directory == self.home {
+            return Ok(());
+        }
+        let missing = || {
+            CliError::input(
+                format!("there is no directory `{directory}` in the sandbox"),
+                "`--cwd` takes one that is there; without it, it is the home of the user",
+            )
+        };
+        match self.sandbox.files().stat(directory).await {
+            Ok(entry) if entry.kind == EntryKind::Directory => Ok(()),
+            Ok(_) => Err(missing()),
+            Err(error) if error.is_not_found() => Err(missing()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -261,16 +345,27 @@ async fn create(
     client.sandboxes().create(&body).await
 }
 
-fn no_sandbox(error: ClientError, template: &str) -> CliError {
+pub(crate) fn no_sandbox(error: ClientError, template: &str) -> CliError {
     if !error.is_not_found() {
         return error.into();
     }
+    // Only those have a recipe.
+    let hint = if TEMPLATES.contains(&template) {
+        format!("`skep template build {template}` builds it, on the server's host")
+    } else {
+        "`skep template list` shows what there is, on the server's host".to_owned()
+    };
     CliError {
         kind: ExitKind::Input,
-        ..CliError::failure(error).hint(format!(
-            "`skep template build {template}` builds it; `skep template list` shows what there is"
-        ))
+        ..CliError::failure(error).hint(hint)
     }
+}
+
+/// The error of a template that lacks a language which `other` would have.
+fn has_more(error: CliError, other: &str) -> CliError {
+    error.hint(format!(
+        "`skep template build {other}` builds a template that has it, on the server's host"
+    ))
 }
 
 async fn keep_alive(sandbox: Sandbox) {
@@ -285,23 +380,6 @@ async fn keep_alive(sandbox: Sandbox) {
 mod tests {
     use super::*;
 
-    fn variables(env: &[&str]) -> Result<BTreeMap<String, String>, CliError> {
-        let args = SessionArgs {
-            env: env.iter().map(|&text| text.to_owned()).collect(),
-            ..SessionArgs::default()
-        };
-        args.variables(|name| (name == "HERE").then(|| "here".to_owned()))
-    }
-
-    #[test]
-    fn a_variable_has_a_value_or_the_one_it_has_here() {
-        let found = variables(&["A=1=2", "B=", "HERE"]).unwrap();
-        let expected = [("A", "1=2"), ("B", ""), ("HERE", "here")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert_eq!(found, BTreeMap::from(expected));
-        assert!(variables(&["=x"]).is_err() && variables(&["MISSING"]).is_err());
-    }
-
     #[test]
     fn a_language_chooses_the_template_unless_one_is_named() {
         let args = |lang: &str, template: Option<&str>| SessionArgs {
@@ -311,10 +389,13 @@ mod tests {
         };
         let chosen = |args: SessionArgs| {
             let language = args.language().unwrap();
-            args.new_template(&language).unwrap()
+            args.new_templates(&language).join(" ")
         };
         assert_eq!(chosen(args("js", None)), "code-interpreter-v1");
-        assert_eq!(chosen(args("java", None)), "code-interpreter-languages");
+        assert_eq!(
+            chosen(args("java", None)),
+            "code-interpreter-v1 code-interpreter-languages"
+        );
         assert_eq!(chosen(args("java", Some("mine"))), "mine");
     }
 }

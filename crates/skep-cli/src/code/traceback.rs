@@ -13,7 +13,10 @@ pub(crate) fn rendered(error: &RaisedError, colour: bool) -> String {
     let mut lines: Vec<&str> = frames(&error.traceback).lines().collect();
     let summary = summary(error);
     // Some languages say it at the end of the traceback, some at its beginning, some nowhere.
-    if !lines.iter().any(|line| names(line, error)) {
+    if !lines
+        .iter()
+        .any(|line| names(line, error) || says(line, error))
+    {
         lines.extend(summary.lines());
     }
     let mut text = String::new();
@@ -37,11 +40,17 @@ pub(crate) fn rendered(error: &RaisedError, colour: bool) -> String {
     text
 }
 
+/// Returns true if a line is what the error says, without its name: R calls all of them `ERROR`.
+fn says(line: &str, error: &RaisedError) -> bool {
+    let first = error.value.trim().lines().next().unwrap_or_default();
+    !first.is_empty() && line.trim() == first.trim_end()
+}
+
 /// The exception in one line.
 fn summary(error: &RaisedError) -> String {
     match (error.name.as_str(), error.value.as_str()) {
         // The platform's, and its traceback says it.
-        ("ContextRestarting", _) if !error.traceback.is_empty() => String::new(),
+        ("ContextRestarting" | "OutOfMemory", _) if !error.traceback.is_empty() => String::new(),
         ("", value) => value.to_owned(),
         (name, "") => name.to_owned(),
         (name, value) => format!("{name}: {value}"),
@@ -141,6 +150,13 @@ mod tests {
         let node = "TypeError: x is not a function\n    at cell-1.js:1:1";
         let shown = rendered(&error("TypeError", "x is not a function", node), false);
         assert_eq!(shown, format!("{node}\n"));
+    }
+
+    #[test]
+    fn an_error_of_r_is_told_once() {
+        let traceback = "Error: boom\nTraceback:\n\n1. stop(\"boom\")";
+        let shown = rendered(&error("ERROR", "Error: boom\n", traceback), false);
+        assert_eq!(shown, format!("{traceback}\n"));
     }
 
     #[test]

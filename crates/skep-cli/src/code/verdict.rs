@@ -102,7 +102,7 @@ mod tests {
             ("OSError", Outcome::DiskFull, 1),
             ("KeyboardInterrupt", Outcome::Interrupted, 130),
             ("ExecutionTimeout", Outcome::Timeout, 124),
-            ("ContextRestarting", Outcome::OutOfMemory, 137),
+            ("OutOfMemory", Outcome::OutOfMemory, 137),
             ("ContextRestarting", Outcome::Killed, 137),
             ("ContextRestarting", Outcome::KernelDied, 1),
             ("UnexpectedEndOfExecution", Outcome::Killed, 125),

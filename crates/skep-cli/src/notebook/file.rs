@@ -25,7 +25,12 @@ impl NotebookFile {
         if path == Path::new("-") {
             return Ok(Self::StandardOutput);
         }
-        let path = fs::canonicalize(path).unwrap_or_else(|_not_there| path.to_owned());
+        // Only a link leads elsewhere; other paths are told as they were written.
+        let path = if path.is_symlink() {
+            fs::canonicalize(path).unwrap_or_else(|_not_there| path.to_owned())
+        } else {
+            path.to_owned()
+        };
         let directory = directory(&path);
         if !directory.is_dir() {
             return Err(CliError::input(
@@ -52,7 +57,7 @@ impl NotebookFile {
     /// If it cannot be written; the old one is still there then.
     pub(super) fn write(&self, text: &str) -> Result<(), CliError> {
         let Self::Path(path) = self else {
-            print_line(text.trim_end());
+            print_line(text.trim_end())?;
             return Ok(());
         };
         let name = path.file_name().unwrap_or_default().to_string_lossy();

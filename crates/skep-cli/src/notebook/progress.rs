@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use crate::{print_line, print_note};
+use crate::{CliError, print_json_line, print_note};
 
 /// Length limit of a cell's first line in the display.
 const LONGEST: usize = 48;
@@ -78,10 +78,14 @@ impl Progress {
     }
 
     /// A cell has ended.
-    pub(super) fn end(&mut self, told: &Told<'_>, source: &str) {
+    ///
+    /// # Errors
+    ///
+    /// If nobody reads about it any more.
+    pub(super) fn end(&mut self, told: &Told<'_>, source: &str) -> Result<(), CliError> {
         self.done += 1;
         if self.is_json {
-            tell(told);
+            print_json_line(told)?;
         } else if let Some(bar) = &self.bar {
             bar.inc(1);
         } else if let Told::Cell {
@@ -94,6 +98,7 @@ impl Progress {
                 "[{done}/{cells}] {outcome:7} {seconds:7.2} s  {line}"
             ));
         }
+        Ok(())
     }
 
     /// Something that a person wants to know.
@@ -105,19 +110,19 @@ impl Progress {
     }
 
     /// Ends the display, and prints the last line.
-    pub(super) fn finish(&self, last: &Told<'_>) {
+    ///
+    /// # Errors
+    ///
+    /// If nobody reads it any more.
+    pub(super) fn finish(&self, last: &Told<'_>) -> Result<(), CliError> {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
         if self.is_json {
-            tell(last);
+            print_json_line(last)?;
         }
+        Ok(())
     }
-}
-
-fn tell(told: &Told<'_>) {
-    let line = serde_json::to_string(told).expect("strings and numbers serialise");
-    print_line(&line);
 }
 
 /// The first line that says something, cut to fit.

@@ -13,9 +13,11 @@ use skep_wire::interpreter::{AnswerLine, ContextOptions, Outcome, OutputForm};
 use super::cells::Cells;
 use super::file::NotebookFile;
 use super::progress::{Progress, Told};
-use crate::code::{Language, Screen, Session, SessionArgs, Signalled, Signals};
+use crate::code::{
+    LANGUAGES, Language, Screen, Session, SessionArgs, Signalled, Signals, TEMPLATES,
+};
 use crate::run::{Copies, duration};
-use crate::{CliError, ExitKind, FileError};
+use crate::{CliError, ExitKind, FileError, Suggested};
 
 /// Interval at which the notebook is written while it runs.
 const SAVE_INTERVAL: Duration = Duration::from_secs(2);
@@ -52,11 +54,11 @@ pub struct NotebookRunArgs {
     save_every_cell: bool,
 
     /// Language [default: the notebook's, or python]
-    #[arg(long, short = 'l', value_name = "NAME")]
+    #[arg(long, short = 'l', value_name = "NAME", value_parser = Suggested(LANGUAGES), hide_possible_values = true)]
     lang: Option<String>,
 
     /// Template of the sandbox [default: one that has the language]
-    #[arg(long, short = 't', value_name = "NAME", conflicts_with = "sandbox")]
+    #[arg(long, short = 't', value_name = "NAME", conflicts_with = "sandbox", value_parser = Suggested(TEMPLATES), hide_possible_values = true)]
     template: Option<String>,
 
     /// Run in this existing sandbox, in a new context, and keep the sandbox
@@ -110,7 +112,7 @@ impl NotebookRunArgs {
     ///
     /// If it is none, or cannot be written where it shall be.
     pub fn prepare(self) -> Result<PreparedNotebook, CliError> {
-        let mut notebook = read(&self.notebook)?;
+        let mut notebook = read_notebook(&self.notebook)?;
         let told = self
             .lang
             .as_deref()
@@ -159,7 +161,12 @@ impl NotebookRunArgs {
     }
 }
 
-fn read(path: &Path) -> Result<Notebook, CliError> {
+/// Reads a notebook.
+///
+/// # Errors
+///
+/// If it is none.
+pub(crate) fn read_notebook(path: &Path) -> Result<Notebook, CliError> {
     let text = std::fs::read_to_string(path).map_err(FileError::on("read", path))?;
     Notebook::read(&text).map_err(|error| {
         let hint = match &error {
@@ -191,9 +198,10 @@ struct ReadError {
 }
 
 impl PreparedNotebook {
-    /// The template that is needed for a new sandbox; `None` if there is one already.
-    pub fn template(&self) -> Option<String> {
-        self.session.new_template(&self.language)
+    /// Templates that may be needed for a new sandbox, in the order in which they are tried; none
+    /// if there is a sandbox already.
+    pub fn templates(&self) -> Vec<String> {
+        self.session.new_templates(&self.language)
     }
 
     /// Runs it, writes it, and returns the exit code that says how it ended.
@@ -233,14 +241,19 @@ impl PreparedNotebook {
             signals: &mut signals,
         };
         let ran = notebook_run.run(&copies, &language).await;
-        // Whatever happened, what there is is kept.
-        let written = file.write(&notebook_run.cells.text());
-        let code = notebook_run.conclude(ran.as_ref().ok());
+        // Whatever happened, what there is is kept. If no cell was run, there is nothing new.
+        let is_new = ran.is_ok() || notebook_run.cells.count() > 0;
+        let written = if is_new {
+            file.write(&notebook_run.cells.text())
+        } else {
+            Ok(())
+        };
+        let concluded = notebook_run.conclude(ran.as_ref().ok());
         let closed = session.close(false).await;
         ran?;
         written?;
         closed?;
-        Ok(code)
+        concluded
     }
 }
 
@@ -262,6 +275,8 @@ impl NotebookRun<'_> {
             copied = copies.send(self.session.sandbox(), &directory) => copied?,
             signal = self.signals.next() => return Ok(Ending::Left(signal)),
         }
+        // What was copied there has made it.
+        self.session.check_directory(&directory).await?;
         if self.args.sandbox.is_none() {
             let own_context = self.session.context(language, &directory).await?;
             let context = match &own_context {
@@ -335,7 +350,7 @@ impl NotebookRun<'_> {
             self.file.write(&self.cells.text())?;
             self.saved = Instant::now();
         }
-        self.progress.end(&told, &source);
+        self.progress.end(&told, &source)?;
         Ok(ending)
     }
 
@@ -384,7 +399,7 @@ impl NotebookRun<'_> {
                     let kind = kind.unwrap_or(Outcome::Runtime);
                     // A kernel that was lost took the variables of all cells with it.
                     let is_final = matches!(kind, Outcome::KernelDied | Outcome::Killed)
-                        || raised.name == "ContextRestarting";
+                        || ["ContextRestarting", "OutOfMemory"].contains(&raised.name.as_str());
                     return Ok(Some(Ending::Failed { kind, is_final }));
                 }
             }
@@ -400,7 +415,9 @@ impl NotebookRun<'_> {
                 return Err(CliError::failure("the server does not know notebooks")
                     .hint("it must be a Skep server of this version or newer"));
             }
-            AnswerLine::ContextRestarted { .. }
+            // Not asked for, so not sent: nobody sits beside a notebook that runs.
+            AnswerLine::InputRequest { .. }
+            | AnswerLine::ContextRestarted { .. }
             | AnswerLine::Receipt { .. }
             | AnswerLine::Keepalive
             | AnswerLine::EndOfExecution
@@ -419,7 +436,7 @@ impl NotebookRun<'_> {
     }
 
     /// Tells how it ended, and returns the exit code.
-    fn conclude(&mut self, ending: Option<&Ending>) -> u8 {
+    fn conclude(&mut self, ending: Option<&Ending>) -> Result<u8, CliError> {
         let exit_code = match ending {
             Some(Ending::Done) => 0,
             Some(Ending::Failed { .. }) => 1,
@@ -437,18 +454,18 @@ impl NotebookRun<'_> {
             cells: self.cells.count(),
             outcome,
             exit_code,
-        });
+        })?;
         if let Some(Ending::Failed { .. }) = ending {
             self.show_error();
         }
-        if output != "-" {
+        if output != "-" && ending.is_some() {
             let cells = match self.cells.count() {
                 1 => "1 cell".to_owned(),
                 count => format!("{count} cells"),
             };
             self.progress.note(&format!("ran {cells}, wrote {output}"));
         }
-        exit_code
+        Ok(exit_code)
     }
 
     /// The traceback of the last cell.

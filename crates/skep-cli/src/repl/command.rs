@@ -5,17 +5,35 @@ use std::path::PathBuf;
 use crate::code::Language;
 
 /// The names, for completion.
-pub(super) const NAMES: &[&str] = &[":files", ":help", ":lang", ":quit", ":reset", ":save"];
+pub(super) const NAMES: &[&str] = &[
+    ":back",
+    ":checkpoint",
+    ":context",
+    ":files",
+    ":fork",
+    ":help",
+    ":lang",
+    ":quit",
+    ":reset",
+    ":save",
+    ":save-dir",
+];
 
 /// Text of `:help`.
 pub(super) const HELP: &str = "\
 :lang NAME     go on in another language; the first one keeps its variables
 :reset         forget all variables of this language
+:checkpoint    keep the variables of now, so that they can be gone back to
+:back [NUMBER] go back to the last checkpoint, or to this one
+:fork          go on in a copy of this context; the original stays as it is
+:context ID    go on in another context of the sandbox
 :files [PATH]  list files of the sandbox
 :save FILE     write what happened in this language until now as a notebook
+:save-dir DIR  keep pictures and HTML from now on in this directory
 :quit          leave, as Ctrl-D does
 Ctrl-C         interrupts the code; what it has set until then stays
-Tab            completes words that were there before; → takes the grey suggestion
+NAME?          explains a name, NAME?? with its source
+Tab            completes names that the kernel knows; → takes the grey suggestion
 Up, Ctrl-R     what was entered before, also in other sessions";
 
 /// A command to the prompt.
@@ -24,9 +42,14 @@ pub(super) enum Command {
     Help,
     Leave,
     Reset,
+    Fork,
+    Checkpoint,
+    Back(Option<String>),
+    Context(String),
     Language(Language),
     Files(Option<String>),
     Save(PathBuf),
+    SaveDirectory(PathBuf),
 }
 
 impl Command {
@@ -47,10 +70,17 @@ impl Command {
             (":help", _) => Ok(Self::Help),
             (":quit" | ":q" | ":exit", _) => Ok(Self::Leave),
             (":reset", _) => Ok(Self::Reset),
+            (":fork", _) => Ok(Self::Fork),
+            (":checkpoint", _) => Ok(Self::Checkpoint),
+            (":back", checkpoint) => Ok(Self::Back(checkpoint.map(str::to_owned))),
+            (":context", Some(id)) => Ok(Self::Context(id.to_owned())),
+            (":context", None) => Err(":context needs an ID, which :fork has told".to_owned()),
             (":lang", Some(name)) => Ok(Self::Language(Language::named(name))),
             (":lang", None) => Err(":lang needs a name, such as python or javascript".to_owned()),
             (":files" | ":ls", path) => Ok(Self::Files(path.map(str::to_owned))),
             (":save", Some(path)) => Ok(Self::Save(PathBuf::from(path))),
+            (":save-dir", Some(path)) => Ok(Self::SaveDirectory(PathBuf::from(path))),
+            (":save-dir", None) => Err(":save-dir needs a directory, such as plots".to_owned()),
             (":save", None) => Err(":save needs a file, such as work.ipynb".to_owned()),
             (other, _) => Err(format!("there is no {other}; :help says what there is")),
         })
@@ -77,6 +107,14 @@ mod tests {
             parse(":save a b.ipynb"),
             Some(Some(Command::Save("a b.ipynb".into())))
         );
+        assert_eq!(
+            parse(":save-dir plots"),
+            Some(Some(Command::SaveDirectory("plots".into())))
+        );
+        assert_eq!(parse(":back"), Some(Some(Command::Back(None))));
+        let second = Command::Back(Some("2".to_owned()));
+        assert_eq!(parse(":back 2"), Some(Some(second)));
+        assert_eq!(parse(":context"), Some(None));
         assert_eq!(parse("exit()"), Some(Some(Command::Leave)));
         assert_eq!(parse(":lang"), Some(None));
         assert_eq!(parse(":nonsense"), Some(None));

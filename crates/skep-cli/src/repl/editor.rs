@@ -20,6 +20,7 @@ use rustyline::{
 use super::command;
 use super::completeness::{Completeness, completeness};
 use super::history;
+use super::kernel::{Kernel, Silent};
 use crate::CliError;
 use crate::code::Language;
 
@@ -44,6 +45,10 @@ pub(super) enum Entered {
 struct Memory {
     language: Language,
     words: BTreeSet<String>,
+    /// The kernel that knows the names that there are.
+    kernel: Option<Kernel>,
+    /// Language whose kernel did not answer when it was asked on Enter, and is asked no more.
+    silent: Option<Language>,
 }
 
 /// A line editor with a history for each language.
@@ -64,6 +69,8 @@ impl Editor {
         let memory = Arc::new(Mutex::new(Memory {
             language: language.clone(),
             words: BTreeSet::new(),
+            kernel: None,
+            silent: None,
         }));
         let mut editor = Self {
             line: None,
@@ -120,6 +127,11 @@ impl Editor {
         }
         self.load_history();
         Ok(())
+    }
+
+    /// Asks this kernel for completions from now on.
+    pub(super) fn ask(&mut self, kernel: Option<Kernel>) {
+        self.memory.lock().kernel = kernel;
     }
 
     fn load_history(&mut self) {
@@ -285,8 +297,37 @@ fn keywords(language: &Language) -> &'static [&'static str] {
     }
 }
 
-/// Enter sends what is complete, and begins the next line of what is not.
+/// Enter sends what is complete, and begins the next line of what is not. The kernel knows best.
 struct Enter(Arc<Mutex<Memory>>);
+
+impl Enter {
+    fn completeness(&self, text: &str) -> Completeness {
+        let (guess, kernel) = {
+            let memory = self.0.lock();
+            let is_silent = memory.silent.as_ref() == Some(&memory.language);
+            let kernel = memory.kernel.clone().filter(|_| !is_silent);
+            (completeness(text, &memory.language), kernel)
+        };
+        let Some(kernel) = kernel.filter(|_| !is_settled(text)) else {
+            return guess;
+        };
+        match kernel.completeness(text) {
+            Ok(told) => told.unwrap_or(guess),
+            Err(Silent) => {
+                let mut memory = self.0.lock();
+                memory.silent = Some(memory.language.clone());
+                guess
+            }
+        }
+    }
+}
+
+/// Returns true for what is no code, and for code whose last line is empty: that sends it.
+fn is_settled(text: &str) -> bool {
+    let is_command = text.trim_start().starts_with(':');
+    let last = text.rsplit_once('\n').map(|(_, last)| last);
+    is_command || text.trim().is_empty() || last.is_some_and(|last| last.trim().is_empty())
+}
 
 impl ConditionalEventHandler for Enter {
     fn handle(
@@ -296,8 +337,7 @@ impl ConditionalEventHandler for Enter {
         _positive: bool,
         context: &EventContext<'_>,
     ) -> Option<Cmd> {
-        let memory = self.0.lock();
-        match completeness(context.line(), &memory.language) {
+        match self.completeness(context.line()) {
             Completeness::Complete => Some(Cmd::AcceptLine),
             Completeness::Incomplete { indent } => {
                 Some(Cmd::Insert(1, format!("\n{}", " ".repeat(indent))))
@@ -346,6 +386,12 @@ impl Completer for Assistant {
             let indent = is_indent.then(|| pair("    ".to_owned()));
             return Ok((position, indent.into_iter().collect()));
         }
+        // Not under the lock, which the prompt wants too.
+        let kernel = self.memory.lock().kernel.clone();
+        if let Some((start, names)) = kernel.and_then(|kernel| kernel.complete(line, position)) {
+            let names = names.into_iter().take(CANDIDATES);
+            return Ok((start, names.map(pair).collect()));
+        }
         let words = self.memory.lock().candidates(&before[start..]);
         Ok((start, words.into_iter().map(pair).collect()))
     }
@@ -382,10 +428,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn commands_and_empty_lines_need_no_kernel() {
+        for text in ["", "  ", ":lang js", "for x in y:\n    x\n    "] {
+            assert!(is_settled(text), "{text:?}");
+        }
+        for text in ["x", "for x in y:", "x\ny"] {
+            assert!(!is_settled(text), "{text:?}");
+        }
+    }
+
+    #[test]
     fn words_that_were_there_before_are_completed() {
         let mut memory = Memory {
             language: Language::named("python"),
             words: BTreeSet::new(),
+            kernel: None,
+            silent: None,
         };
         memory.learn("frame = pd.read_csv('data.csv') + 1.5");
         assert_eq!(memory.candidates("fra"), ["frame"]);

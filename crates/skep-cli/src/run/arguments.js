@@ -1,1 +1,1 @@
-process.argv.splice(1, Infinity, ...JSON.parse(process.env._RUN_ORDER)); delete process.env._RUN_ORDER; undefined
+process.argv.splice(1, Infinity, ...JSON.parse(process.env._RUN_ORDER)); delete process.env._RUN_ORDER; if (process.argv[1].startsWith('/')) { __filename = process.argv[1]; __dirname = require('node:path').dirname(__filename); } undefined

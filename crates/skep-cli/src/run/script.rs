@@ -72,6 +72,16 @@ impl<'a> Script<'a> {
     }
 }
 
+impl<'a> Cell<'a> {
+    /// Code as it is.
+    pub(super) fn of(code: &'a str) -> Self {
+        Self {
+            code: Cow::Borrowed(code),
+            variables: BTreeMap::new(),
+        }
+    }
+}
+
 impl Cell<'static> {
     fn with(code: &'static str, value: String) -> Self {
         Self {
@@ -137,6 +147,7 @@ mod tests {
         Source {
             text: text.to_owned(),
             file: None,
+            notebook: None,
         }
     }
 

@@ -3,7 +3,10 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 
+use skep_notebook::{CellKind, Notebook};
+
 use crate::code::Language;
+use crate::notebook::read_notebook;
 use crate::{CliError, FileError, print_note};
 
 /// Code, and the file that it lies in.
@@ -11,6 +14,8 @@ use crate::{CliError, FileError, print_note};
 pub(super) struct Source {
     pub(super) text: String,
     pub(super) file: Option<PathBuf>,
+    /// The notebook that the file is, if it is one.
+    pub(super) notebook: Option<Notebook>,
 }
 
 impl Source {
@@ -20,12 +25,22 @@ impl Source {
             (_, Some(code)) => Ok(Self {
                 text: code.to_owned(),
                 file: None,
+                notebook: None,
             }),
             (Some(path), None) if path != Path::new("-") => {
+                let is_notebook = path.extension().is_some_and(|name| name == "ipynb");
+                if is_notebook {
+                    return Ok(Self {
+                        text: String::new(),
+                        file: Some(path.to_owned()),
+                        notebook: Some(read_notebook(path)?),
+                    });
+                }
                 let text = std::fs::read_to_string(path).map_err(FileError::on("read", path))?;
                 Ok(Self {
                     text,
                     file: Some(path.to_owned()),
+                    notebook: None,
                 })
             }
             (_, None) => Self::of_standard_input(),
@@ -41,14 +56,38 @@ impl Source {
         stdin
             .read_to_string(&mut text)
             .map_err(|error| CliError::failure(error).hint("standard input is not text"))?;
-        Ok(Self { text, file: None })
+        Ok(Self {
+            text,
+            file: None,
+            notebook: None,
+        })
     }
 
     /// Language of the source: the chosen one, else by the file's name, else by its first line.
-    pub(super) fn language(&self, said: Option<Language>) -> Language {
+    ///
+    /// # Errors
+    ///
+    /// If the file's name says that it is none of those that are known.
+    pub(super) fn language(&self, said: Option<Language>) -> Result<Language, CliError> {
+        if let Some(language) = said {
+            return Ok(language);
+        }
+        if let Some(notebook) = &self.notebook {
+            let told = notebook.language();
+            let name = told.as_ref().map(skep_notebook::Language::name);
+            return Ok(name.map_or_else(Language::usual, Language::named));
+        }
         let path = self.file.as_deref().unwrap_or(Path::new(""));
-        said.or_else(|| Language::of_file(path, &self.text))
-            .unwrap_or_else(Language::usual)
+        let found = Language::of_file(path, &self.text)?;
+        Ok(found.unwrap_or_else(Language::usual))
+    }
+
+    /// The code of the cells of a notebook, in order; `None` if it is none.
+    pub(super) fn cells(&self) -> Option<Vec<&str>> {
+        let cells = self.notebook.as_ref()?.cells().iter();
+        let code = cells.filter(|cell| cell.kind() == CellKind::Code);
+        let sources = code.map(skep_notebook::Cell::source);
+        Some(sources.filter(|source| !source.trim().is_empty()).collect())
     }
 
     /// The name of its file.

@@ -2,18 +2,86 @@
 
 use std::time::{Duration, Instant};
 
-use skep_client::{Client, ClientError, Command, CommandEvent, CommandStream, Sandbox};
+use clap::Args;
+use skep_client::{Cause, Client, ClientError, Command, CommandEvent, CommandStream, Sandbox};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::exec::exit_code;
+use super::{Among, whole_id};
 use crate::terminal::Terminal;
-use crate::{CliError, print_note};
+use crate::{CliError, DefaultServer, ServerArgs, print_note};
 
 /// Time limit for finding a shell again whose server is gone: servers are replaced in a second.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Opens a shell and returns its exit code.
-pub(super) async fn connect(client: &Client, id: &str, shell: &Command) -> Result<u8, CliError> {
+/// Terminal type where nobody says which.
+pub(super) const TERMINAL: &str = "xterm-256color";
+
+/// Arguments of `skep sandbox connect`.
+#[derive(Debug, Args)]
+pub struct ConnectArgs {
+    /// The server to ask
+    #[command(flatten)]
+    server: ServerArgs,
+    /// ID of the sandbox
+    id: String,
+    /// Run the shell as this user
+    #[arg(long, short)]
+    user: Option<String>,
+    /// Start in this directory
+    #[arg(long, short = 'C', value_name = "DIR")]
+    cwd: Option<String>,
+    /// Terminal type
+    #[arg(long, value_name = "NAME", env = "TERM", hide = true, default_value = TERMINAL)]
+    term: String,
+}
+
+/// A terminal could not be opened, or not followed to its end.
+#[derive(Debug)]
+pub(super) enum OpenError {
+    /// The agent could not start the command.
+    Start(ClientError),
+    /// Anything else.
+    Other(CliError),
+}
+
+impl From<CliError> for OpenError {
+    fn from(error: CliError) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<OpenError> for CliError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Start(error) => error.into(),
+            OpenError::Other(error) => error,
+        }
+    }
+}
+
+impl ConnectArgs {
+    pub(super) async fn run(self, default: &DefaultServer) -> Result<u8, CliError> {
+        let mut shell = Command::new("/bin/bash")
+            .args(["-i", "-l"])
+            .env("TERM", self.term);
+        if let Some(user) = self.user {
+            shell = shell.user(user);
+        }
+        if let Some(cwd) = self.cwd {
+            shell = shell.cwd(cwd);
+        }
+        let client = self.server.client(default)?;
+        let id = whole_id(&client, &self.id, Among::Living).await?;
+        let ended = open(&client, &id, &shell).await;
+        print_note(&format!("left {id}"));
+        Ok(ended?)
+    }
+}
+
+/// Runs a command in a terminal that is this one, and returns its exit code.
+pub(super) async fn open(client: &Client, id: &str, shell: &Command) -> Result<u8, OpenError> {
     let no_terminal = || {
         let hint = "`skep sandbox exec ID -- COMMAND` needs none";
         CliError::input("standard input is not a terminal", hint)
@@ -23,9 +91,18 @@ pub(super) async fn connect(client: &Client, id: &str, shell: &Command) -> Resul
         .ok_or_else(no_terminal)?;
     let size = terminal.size().map_err(CliError::failure)?;
     let sandbox = client.sandbox(id);
-    let mut stream = sandbox.terminals().open(shell, size).await?;
-    let Some(CommandEvent::Started(pid)) = stream.next().await? else {
-        return Err(CliError::failure("the shell did not say that it started"));
+    let opened = sandbox.terminals().open(shell, size).await;
+    let mut stream = opened.map_err(OpenError::Start)?;
+    let pid = match stream.next().await {
+        Ok(Some(CommandEvent::Started(pid))) => pid,
+        Err(error) if matches!(error.cause(), Cause::Agent { .. }) => {
+            return Err(OpenError::Start(error));
+        }
+        Err(error) => return Err(CliError::from(error).into()),
+        Ok(Some(_) | None) => {
+            let error = CliError::failure("the command did not say that it started");
+            return Err(error.into());
+        }
     };
     let resized = signal(SignalKind::window_change()).map_err(CliError::failure)?;
     let shell = Shell {
@@ -41,8 +118,7 @@ pub(super) async fn connect(client: &Client, id: &str, shell: &Command) -> Resul
             ended = shell.follow_size(resized) => ended,
         }
     };
-    print_note(&format!("left {id}"));
-    ended
+    Ok(ended?)
 }
 
 /// A shell in a sandbox.
@@ -61,8 +137,8 @@ impl Shell<'_> {
                     self.show(&bytes).await?;
                 }
                 Ok(Some(CommandEvent::Stderr(_) | CommandEvent::Started(_))) => {}
-                Ok(Some(CommandEvent::Ended { code, .. })) => {
-                    return Ok(u8::try_from(code).unwrap_or(128));
+                Ok(Some(CommandEvent::Ended { code, status })) => {
+                    return Ok(exit_code(code, &status));
                 }
                 // The shell goes on without us: it can be found again.
                 Ok(None) => stream = self.find_again().await?,

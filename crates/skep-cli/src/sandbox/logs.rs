@@ -6,16 +6,24 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use skep_client::{Client, LogEntry, LogLevel, LogQuery};
 
-use crate::{CliError, OutputArgs, print_line, print_note};
+use super::{Among, id, whole_id};
+use crate::{
+    CliError, DefaultServer, OutputArgs, ServerArgs, print_json_line, print_line, print_note,
+};
 
 /// Polling interval of a followed log.
 const INTERVAL: Duration = Duration::from_millis(400);
 /// The most that is asked for at once.
 const PAGE: usize = 1000;
 
-/// Selection of the log entries that are shown.
+/// Arguments of `skep sandbox logs`.
 #[derive(Debug, Args)]
 pub struct LogArgs {
+    /// The server to ask
+    #[command(flatten)]
+    server: ServerArgs,
+    /// ID of the sandbox
+    id: String,
     /// Follow until the sandbox ends
     #[arg(long, short)]
     pub(crate) follow: bool,
@@ -25,6 +33,17 @@ pub struct LogArgs {
     /// Show only entries that contain this text
     #[arg(long, value_name = "TEXT")]
     pub(crate) search: Option<String>,
+    /// Format of the output
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl LogArgs {
+    pub(super) async fn run(self, default: &DefaultServer) -> Result<u8, CliError> {
+        let client = self.server.client(default)?;
+        let id = whole_id(&client, &self.id, Among::All).await?;
+        logs(&client, &id, &self).await
+    }
 }
 
 /// Severity of an entry.
@@ -86,26 +105,21 @@ impl LogPosition {
     }
 }
 
-pub(super) async fn logs(
-    client: &Client,
-    id: &str,
-    args: &LogArgs,
-    output: OutputArgs,
-) -> Result<u8, CliError> {
+async fn logs(client: &Client, id: &str, args: &LogArgs) -> Result<u8, CliError> {
     let mut position = LogPosition::default();
     let mut shown = 0;
     loop {
         // Asked before the entries, so that the last ones of a sandbox that ends are shown.
         let runs = args.follow && runs(client, id).await?;
-        shown += show_new(client, id, args, output, &mut position).await?;
+        shown += show_new(client, id, args, &mut position).await?;
         if !runs {
             break;
         }
         tokio::time::sleep(INTERVAL).await;
     }
-    if shown == 0 && !output.json {
+    if shown == 0 && !args.output.json {
         // A mistyped id is told apart from a quiet sandbox.
-        super::record(client, id).await?;
+        id::record(client, id).await?;
         print_note("it has said nothing");
     }
     Ok(0)
@@ -123,7 +137,6 @@ async fn show_new(
     client: &Client,
     id: &str,
     args: &LogArgs,
-    output: OutputArgs,
     position: &mut LogPosition,
 ) -> Result<usize, CliError> {
     let mut shown = 0;
@@ -138,7 +151,11 @@ async fn show_new(
         let full = page.len() == PAGE;
         let fresh = position.advance(page);
         for entry in &fresh {
-            print_line(&render(entry, output)?);
+            if args.output.json {
+                print_json_line(entry)?;
+            } else {
+                print_line(&render(entry))?;
+            }
         }
         shown += fresh.len();
         // A page without anything new would be the same for ever.
@@ -148,17 +165,15 @@ async fn show_new(
     }
 }
 
-fn render(entry: &LogEntry, output: OutputArgs) -> Result<String, CliError> {
-    if output.json {
-        return serde_json::to_string(entry).map_err(CliError::failure);
-    }
+/// An entry for people. The letter behind the time is the zone.
+fn render(entry: &LogEntry) -> String {
     let level = match entry.level {
         LogLevel::Debug => "debug",
         LogLevel::Info => "info",
         LogLevel::Warn => "warn",
         LogLevel::Error => "error",
     };
-    let time = entry.timestamp.strftime("%Y-%m-%d %H:%M:%S%.3f");
+    let time = entry.timestamp.strftime("%Y-%m-%d %H:%M:%S%.3fZ");
     let fields: String = entry
         .fields
         .iter()
@@ -166,7 +181,7 @@ fn render(entry: &LogEntry, output: OutputArgs) -> Result<String, CliError> {
         .map(|(name, value)| format!(" {name}={value}"))
         .collect();
     let line = format!("{time} {level:5} {}{fields}", entry.message);
-    Ok(crate::output::printable(&line))
+    crate::output::printable(&line)
 }
 
 #[cfg(test)]
@@ -206,8 +221,8 @@ mod tests {
 
     #[test]
     fn an_entry_is_a_line_that_moves_no_cursor() {
-        let line = render(&entry(1, "a \"ré\" \u{1b}[31m"), OutputArgs::default()).unwrap();
-        let expected = r#"1970-01-01 00:00:01.000 warn  a "ré" \u{1b}[31m pid=7"#;
+        let line = render(&entry(1, "a \"ré\" \u{1b}[31m"));
+        let expected = r#"1970-01-01 00:00:01.000Z warn  a "ré" \u{1b}[31m pid=7"#;
         assert_eq!(line, expected);
     }
 }

@@ -2,41 +2,75 @@
 
 use std::time::Duration;
 
+use clap::Args;
 use skep_client::Client;
 use skep_wire::rest::Metric;
 
-use crate::{CliError, OutputArgs, print_json, print_line, print_note, print_table};
+use super::{Among, id, whole_id};
+use crate::{
+    CliError, DefaultServer, OutputArgs, ServerArgs, print_json, print_json_line, print_line,
+    print_note, print_table,
+};
 
 /// Polling interval of a followed sandbox.
 const INTERVAL: Duration = Duration::from_secs(1);
 const HEADER: &[&str] = &[
-    "time", "cpu", "cpu time", "memory", "average", "peak", "disk", "read", "written", "received",
+    "time (utc)",
+    "cpu",
+    "cpu time",
+    "memory",
+    "average",
+    "peak",
+    "disk",
+    "read",
+    "written",
+    "received",
     "sent",
 ];
 
-pub(super) async fn metrics(
-    client: &Client,
-    id: &str,
+/// Arguments of `skep sandbox metrics`.
+#[derive(Debug, Args)]
+pub struct MetricsArgs {
+    /// The server to ask
+    #[command(flatten)]
+    server: ServerArgs,
+    /// ID of the sandbox
+    id: String,
+    /// Follow until the sandbox ends
+    #[arg(long, short)]
     follow: bool,
+    /// Format of the output
+    #[command(flatten)]
     output: OutputArgs,
-) -> Result<u8, CliError> {
-    if follow {
-        return follow_points(client, id, output).await;
+}
+
+impl MetricsArgs {
+    pub(super) async fn run(self, default: &DefaultServer) -> Result<u8, CliError> {
+        let client = self.server.client(default)?;
+        let id = whole_id(&client, &self.id, Among::All).await?;
+        if self.follow {
+            return follow_points(&client, &id, self.output).await;
+        }
+        show_points(&client, &id, self.output).await
     }
+}
+
+async fn show_points(client: &Client, id: &str, output: OutputArgs) -> Result<u8, CliError> {
     let points = points(client, id).await?;
     if output.json {
-        print_json(&points);
+        print_json(&points)?;
     } else if points.is_empty() {
-        super::record(client, id).await?;
+        id::record(client, id).await?;
         print_note("it is not running; `skep sandbox info` shows what it used");
         return Ok(1);
     } else {
-        print_table(HEADER, points.iter().map(row).collect());
+        print_table(HEADER, points.iter().map(row).collect())?;
     }
     Ok(0)
 }
 
 async fn follow_points(client: &Client, id: &str, output: OutputArgs) -> Result<u8, CliError> {
+    let mut widths = Vec::new();
     loop {
         let points = points(client, id).await?;
         let Some(point) = points.last() else {
@@ -44,10 +78,15 @@ async fn follow_points(client: &Client, id: &str, output: OutputArgs) -> Result<
             return Ok(0);
         };
         if output.json {
-            let line = serde_json::to_string(point).map_err(CliError::failure)?;
-            print_line(&line);
+            print_json_line(point)?;
         } else {
-            print_line(&row(point).join("  "));
+            let row = row(point);
+            if widths.is_empty() {
+                widths = columns(&row);
+                let header: Vec<_> = HEADER.iter().map(|name| name.to_uppercase()).collect();
+                print_line(&aligned(&header, &widths))?;
+            }
+            print_line(&aligned(&row, &widths))?;
         }
         tokio::time::sleep(INTERVAL).await;
     }
@@ -72,6 +111,18 @@ fn row(point: &Metric) -> Vec<String> {
         format!("{} KiB", point.net_received.div_ceil(1024)),
         format!("{} KiB", point.net_sent.div_ceil(1024)),
     ]
+}
+
+/// Widths that fit the header and the first row, with room for a digit more.
+fn columns(row: &[String]) -> Vec<usize> {
+    let width = |(name, value): (&&str, &String)| (value.chars().count() + 1).max(name.len());
+    HEADER.iter().zip(row).map(width).collect()
+}
+
+fn aligned(cells: &[String], widths: &[usize]) -> String {
+    let cell = |(cell, width): (&String, &usize)| format!("{cell:width$}");
+    let line: Vec<_> = cells.iter().zip(widths).map(cell).collect();
+    line.join("  ").trim_end().to_owned()
 }
 
 fn mebibytes(bytes: u64) -> u64 {

@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use skep_store::Store;
 use skep_types::{
     Capabilities, Capability, Checkpoint, DeadlineMode, Egress, EndReason, Ending, ExecutionId,
-    HostResource, ImageKind, LogEntry, NodeId, NotHere, Phase, Placement, Resources, SandboxId,
-    SandboxKind, SandboxRun, SandboxSpec, SandboxStatus, TemplateId, TenantId, TransitionError,
-    Usage,
+    HostResource, ImageKind, LogEntry, NodeId, NotHere, PauseRequest, Phase, Placement, Resources,
+    ResumeRequest, ResumeStart, Resumed, SandboxId, SandboxKind, SandboxRun, SandboxSpec,
+    SandboxStatus, TemplateId, TenantId, TransitionError, Usage,
 };
 use tokio::sync::Notify;
 
@@ -42,6 +42,10 @@ struct State {
     capabilities: Capabilities,
     /// Records of the images that were not forgotten.
     images: Vec<String>,
+    image_count: u64,
+    /// Images that sandboxes were put back to.
+    rolled_back: Vec<Checkpoint>,
+    are_agents_silent: bool,
 }
 
 #[derive(Debug)]
@@ -65,6 +69,16 @@ impl FakeNodes {
     /// Gives the host abilities; at first it has none.
     pub fn set_capabilities(&self, capabilities: Capabilities) {
         self.state.lock().capabilities = capabilities;
+    }
+
+    /// Lets no agent answer from now on, or all again.
+    pub fn silence_agents(&self, silent: bool) {
+        self.state.lock().are_agents_silent = silent;
+    }
+
+    /// The images that sandboxes were put back to.
+    pub fn rolled_back(&self) -> Vec<Checkpoint> {
+        self.state.lock().rolled_back.clone()
     }
 
     /// Number of images that were not forgotten.
@@ -174,6 +188,8 @@ impl FakeNodes {
             phase: Phase::Running,
             started_at,
             ends_at: later(started_at, spec.lifetime),
+            on_timeout: spec.on_timeout,
+            agent_was_silent: false,
             paused: None,
             ending: None,
         };
@@ -284,13 +300,27 @@ impl Nodes for FakeNodes {
     fn pause(
         &self,
         id: SandboxId,
-        kind: ImageKind,
+        request: PauseRequest,
     ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>> {
         async move {
-            let status = self.change(&id, Capability::Freeze, |status| {
-                status.phase = Phase::Paused;
-                status.paused = Some(kind);
-                status.ends_at = now();
+            let PauseRequest { kind, .. } = request;
+            let needed = match kind {
+                ImageKind::Memory => Capability::Freeze,
+                ImageKind::Filesystem => Capability::FilesystemImage,
+            };
+            if request.needs_agent && self.state.lock().are_agents_silent {
+                return Err(TransitionError::AgentSilent);
+            }
+            let is_silent = self.state.lock().are_agents_silent;
+            let status = self.change(&id, needed, |status| {
+                let is_of_that_run =
+                    (request.execution).is_none_or(|execution| execution == status.execution);
+                if status.phase == Phase::Running && is_of_that_run {
+                    status.phase = Phase::Paused;
+                    status.paused = Some(kind);
+                    status.agent_was_silent = is_silent;
+                    status.ends_at = now();
+                }
             })?;
             self.reports.changed(id, run(&status)).await;
             Ok(status)
@@ -301,16 +331,57 @@ impl Nodes for FakeNodes {
     fn resume(
         &self,
         id: SandboxId,
+        request: ResumeRequest,
+    ) -> BoxFuture<'_, Result<Resumed, TransitionError>> {
+        async move {
+            let mut was_running = false;
+            let mut was_silent = false;
+            let status = self.change(&id, Capability::Freeze, |status| {
+                let wanted = later(now(), request.lifetime);
+                was_silent = status.agent_was_silent && request.start == ResumeStart::AsPaused;
+                if status.phase == Phase::Running {
+                    was_running = true;
+                    status.ends_at = status.ends_at.max(wanted);
+                } else if !was_silent {
+                    status.phase = Phase::Running;
+                    status.paused = None;
+                    status.agent_was_silent = false;
+                    status.execution = ExecutionId::random();
+                    status.started_at = now();
+                    status.ends_at = wanted;
+                    status.on_timeout = request.on_timeout.unwrap_or(status.on_timeout);
+                }
+            })?;
+            if was_silent {
+                return Err(TransitionError::AgentWasSilent);
+            }
+            self.reports.started(id, run(&status)).await;
+            Ok(Resumed {
+                status,
+                was_running,
+            })
+        }
+        .boxed()
+    }
+
+    fn roll_back(
+        &self,
+        id: SandboxId,
+        checkpoint: Checkpoint,
         lifetime: Duration,
     ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>> {
         async move {
-            let status = self.change(&id, Capability::Freeze, |status| {
+            let needed = Capability::of_image(checkpoint.kind);
+            let status = self.change(&id, needed, |status| {
+                if status.phase == Phase::Paused {
+                    status.ends_at = later(now(), lifetime);
+                }
                 status.phase = Phase::Running;
                 status.paused = None;
                 status.execution = ExecutionId::random();
                 status.started_at = now();
-                status.ends_at = later(status.started_at, lifetime);
             })?;
+            self.state.lock().rolled_back.push(checkpoint);
             self.reports.started(id, run(&status)).await;
             Ok(status)
         }
@@ -323,10 +394,11 @@ impl Nodes for FakeNodes {
         kind: ImageKind,
     ) -> BoxFuture<'_, Result<Checkpoint, TransitionError>> {
         let taken = self
-            .change(&id, Capability::Checkpoint, |_status| {})
+            .change(&id, Capability::of_image(kind), |_status| {})
             .map(|_status| {
                 let mut state = self.state.lock();
-                let record = format!("{id}/{}", state.images.len());
+                state.image_count += 1;
+                let record = format!("{id}/{}", state.image_count);
                 state.images.push(record.clone());
                 Checkpoint {
                     record,

@@ -70,7 +70,7 @@ impl FakeTemplates {
                         .find(|template| template.id.as_str() == reference.identifier)
                 }),
         };
-        let template = template.ok_or_else(|| ResolveError::NotFound(reference.clone()))?;
+        let template = template.ok_or_else(|| ResolveError::not_found(reference, []))?;
         if !template.public && !mine(&template) {
             return Err(ResolveError::NoAccess(reference.clone()));
         }

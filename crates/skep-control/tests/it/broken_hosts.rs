@@ -12,8 +12,8 @@ use skep_control::{
 use skep_testkit::wait_until;
 use skep_types::{
     Capabilities, Checkpoint, DeadlineMode, Egress, EndReason, ImageKind, LogEntry, NodeId,
-    NotHere, Phase, Placement, Resources, SandboxId, SandboxKind, SandboxSpec, SandboxStatus,
-    TransitionError, Usage,
+    NotHere, PauseRequest, Phase, Placement, Resources, ResumeRequest, Resumed, SandboxId,
+    SandboxKind, SandboxSpec, SandboxStatus, TransitionError, Usage,
 };
 use tempfile::TempDir;
 
@@ -84,17 +84,26 @@ impl Nodes for Broken {
     fn pause(
         &self,
         id: SandboxId,
-        kind: ImageKind,
+        request: PauseRequest,
     ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>> {
-        self.whole.pause(id, kind)
+        self.whole.pause(id, request)
     }
 
     fn resume(
         &self,
         id: SandboxId,
+        request: ResumeRequest,
+    ) -> BoxFuture<'_, Result<Resumed, TransitionError>> {
+        self.whole.resume(id, request)
+    }
+
+    fn roll_back(
+        &self,
+        id: SandboxId,
+        checkpoint: Checkpoint,
         lifetime: Duration,
     ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>> {
-        self.whole.resume(id, lifetime)
+        self.whole.roll_back(id, checkpoint, lifetime)
     }
 
     fn snapshot(

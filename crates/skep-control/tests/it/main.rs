@@ -16,10 +16,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skep_control::{
-    Caller, Control, CreateRequest, FakeNodes, FakeTemplates, Lifetime, Nodes, Parts, TeamLimits,
+    Caller, Control, CreateRequest, FakeNodes, FakeTemplates, Lifetime, Living, Nodes, Parts,
+    Reports, TeamLimits,
 };
 use skep_store::Store;
-use skep_types::{Redacted, Secrets};
+use skep_types::{OnTimeout, Redacted, Secrets};
 
 async fn control(store: &Store, nodes: Arc<dyn Nodes>) -> Control {
     let parts = Parts {
@@ -30,9 +31,15 @@ async fn control(store: &Store, nodes: Arc<dyn Nodes>) -> Control {
             sandboxes: 2,
             ..TeamLimits::default()
         },
-        node: skep_types::NodeId::local(),
+        living: living(store).await,
     };
     Control::open(parts).await.unwrap()
+}
+
+/// The sandboxes that the database knows to live, as a server finds them when it starts.
+async fn living(store: &Store) -> Living {
+    let reports = Reports::new(store.clone(), skep_types::NodeId::local());
+    reports.living().await.unwrap()
 }
 
 fn store(directory: &Path) -> Store {
@@ -49,8 +56,11 @@ async fn anybody(control: &Control) -> Caller {
 
 fn request() -> CreateRequest {
     CreateRequest {
+        is_open: false,
         template: "base".parse().unwrap(),
         lifetime: Lifetime::new(300, Duration::from_secs(300)).unwrap(),
+        on_timeout: OnTimeout::Kill,
+        auto_resume: false,
         internet: None,
         metadata: BTreeMap::new(),
         env: Redacted::new(Vec::new()),

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use skep_control::{ChangeError, Control, FakeNodes, ForkRequest, Lifetime, SnapshotError};
+use skep_control::{
+    ChangeError, ConnectOrder, Control, CreateRequest, FakeNodes, ForkRequest, IfRunning, Lifetime,
+    PauseOrder, SnapshotError, SnapshotName, SnapshotOrder, SnapshotQuery,
+};
 use skep_store::Store;
 use skep_types::{
-    Capabilities, Capability, Egress, ImageKind, Phase, SandboxId, TransitionError, Unsupported,
+    Capabilities, Capability, Egress, ImageKind, Phase, ResumeStart, SandboxId, TransitionError,
+    Unsupported,
 };
 use tempfile::TempDir;
 
@@ -35,6 +39,22 @@ async fn stage(capabilities: Capabilities) -> Stage {
     }
 }
 
+fn with_memory() -> PauseOrder {
+    PauseOrder {
+        kind: ImageKind::Memory,
+        needs_agent: false,
+    }
+}
+
+fn order(lifetime: Duration) -> ConnectOrder {
+    ConnectOrder {
+        lifetime: Some(lifetime),
+        start: ResumeStart::AsPaused,
+        on_timeout: None,
+        if_running: IfRunning::Extend,
+    }
+}
+
 async fn created(control: &Control) -> SandboxId {
     let caller = anybody(control).await;
     control.create(&caller, request()).await.unwrap().id.clone()
@@ -48,28 +68,35 @@ async fn a_paused_sandbox_is_shown_and_does_not_count() {
     let (first, second) = (created(control).await, created(control).await);
     control.create(&caller, request()).await.unwrap_err();
 
-    let paused = control.pause(&caller, &first, ImageKind::Memory).await;
+    let paused = control.pause(&caller, &first, with_memory()).await;
 
     assert_eq!(paused.unwrap().status.phase, Phase::Paused);
     let shown = control.find(&caller, &first).await.unwrap();
     assert_eq!(shown.status.paused, Some(ImageKind::Memory));
     let row = stage.store.sandboxes().find(first.clone()).await.unwrap();
     assert_eq!(row.unwrap().phase(), Phase::Paused);
-    let again = control.pause(&caller, &first, ImageKind::Memory).await;
+    let again = control.pause(&caller, &first, with_memory()).await;
     assert!(matches!(again, Err(ChangeError::Conflict { .. })));
 
     let third = created(control).await;
-    let full = control.resume(&caller, &first, HOUR).await;
+    let full = control.connect(&caller, &first, order(HOUR)).await;
     assert!(matches!(full, Err(ChangeError::QuotaReached(_))));
     for id in [second, third] {
         control.kill(&caller, &id).await.unwrap();
     }
-    let resumed = control.resume(&caller, &first, HOUR).await.unwrap();
-    assert_eq!(resumed.status.phase, Phase::Running);
+    let resumed = control.connect(&caller, &first, order(HOUR)).await.unwrap();
+    assert!(resumed.was_resumed);
+    assert_eq!(resumed.sandbox.status.phase, Phase::Running);
     let row = stage.store.sandboxes().find(first.clone()).await.unwrap();
     assert_eq!(row.unwrap().phase(), Phase::Running);
-    let running = control.resume(&caller, &first, HOUR).await;
+    let only_paused = ConnectOrder {
+        if_running: IfRunning::Refuse,
+        ..order(HOUR)
+    };
+    let running = control.connect(&caller, &first, only_paused).await;
     assert!(matches!(running, Err(ChangeError::Conflict { .. })));
+    let running = control.connect(&caller, &first, order(HOUR)).await.unwrap();
+    assert!(!running.was_resumed);
     created(control).await;
     control.create(&caller, request()).await.unwrap_err();
 }
@@ -79,7 +106,7 @@ async fn paused_sandboxes_are_paused_and_uncounted_after_a_restart() {
     let stage = stage(Capabilities::all()).await;
     let caller = anybody(&stage.control).await;
     let id = created(&stage.control).await;
-    let pausing = stage.control.pause(&caller, &id, ImageKind::Memory);
+    let pausing = stage.control.pause(&caller, &id, with_memory());
     pausing.await.unwrap();
 
     let next = control(&stage.store, Arc::<FakeNodes>::clone(&stage.nodes)).await;
@@ -103,7 +130,7 @@ async fn what_a_host_cannot_do_is_said() {
         }
         other => panic!("{other:?}"),
     };
-    let paused = control.pause(&caller, &id, ImageKind::Memory).await;
+    let paused = control.pause(&caller, &id, with_memory()).await;
     check(paused.map(drop), Capability::Freeze);
     let changed = control.set_egress(&caller, &id, Egress::None).await;
     check(changed, Capability::EgressChange);
@@ -141,21 +168,219 @@ async fn a_fork_makes_as_many_copies_as_the_team_may_have() {
 }
 
 #[tokio::test]
-async fn a_snapshot_outlives_its_sandbox_until_it_is_forgotten() {
+async fn a_snapshot_is_a_template_and_outlives_its_sandbox_until_it_is_forgotten() {
     let stage = stage(Capabilities::all()).await;
     let control = &stage.control;
     let caller = anybody(control).await;
     let id = created(control).await;
-    let snapshot = control.snapshot(&caller, &id).await.unwrap();
+    let named = |text: &str| SnapshotOrder {
+        name: Some(SnapshotName::new(text.parse().unwrap(), &caller.team).unwrap()),
+        kind: ImageKind::Filesystem,
+    };
+    let first = control.snapshot(&caller, &id, named("mine")).await.unwrap();
+    let second = control
+        .snapshot(&caller, &id, named("mine:v2"))
+        .await
+        .unwrap();
+    assert_eq!(second.parent, Some(first.id.clone()));
+    let third = control.snapshot(&caller, &id, named("mine")).await.unwrap();
+    assert_eq!(stage.nodes.image_count(), 2, "the first was replaced");
     control.kill(&caller, &id).await.unwrap();
-    let kept = control.snapshots(&caller).await.unwrap();
-    assert_eq!(
-        (kept, stage.nodes.image_count()),
-        (vec![snapshot.clone()], 1)
-    );
-    let forgotten = control.forget_snapshot(&caller, snapshot.id.clone()).await;
-    assert!(forgotten.unwrap());
+    let page = control.snapshots(&caller, every()).await.unwrap();
+    assert_eq!(page.items, [third.clone(), second.clone()]);
+
+    for (reference, wanted) in [("mine", &third), ("mine:v2", &second)] {
+        let order = CreateRequest {
+            template: reference.parse().unwrap(),
+            ..request()
+        };
+        let made = control.create(&caller, order).await.unwrap();
+        let spec = stage.nodes.spec(&made.id).unwrap();
+        assert_eq!(spec.checkpoint.as_ref(), Some(&wanted.checkpoint));
+        assert_eq!(
+            (&made.template, made.base.as_str()),
+            (&wanted.snapshot, "base")
+        );
+        assert_eq!(made.template_name, "mine");
+        control.kill(&caller, &made.id).await.unwrap();
+    }
+
+    let reference = "mine".parse().unwrap();
+    assert!(control.forget_snapshot(&caller, &reference).await.unwrap());
     assert_eq!(stage.nodes.image_count(), 0);
-    let again = control.forget_snapshot(&caller, snapshot.id).await;
-    assert!(!again.unwrap());
+    assert!(!control.forget_snapshot(&caller, &reference).await.unwrap());
+    let foreign = SnapshotName::new("others/mine".parse().unwrap(), &caller.team);
+    foreign.unwrap_err();
+}
+
+fn every() -> SnapshotQuery {
+    SnapshotQuery {
+        limit: 100,
+        ..SnapshotQuery::default()
+    }
+}
+
+#[tokio::test]
+async fn a_sandbox_goes_back_to_a_snapshot_and_its_history_branches() {
+    let stage = stage(Capabilities::all()).await;
+    let control = &stage.control;
+    let caller = anybody(control).await;
+    let id = created(control).await;
+    let unnamed = || SnapshotOrder {
+        name: None,
+        kind: ImageKind::Memory,
+    };
+    let first = control.snapshot(&caller, &id, unnamed()).await.unwrap();
+    let second = control.snapshot(&caller, &id, unnamed()).await.unwrap();
+    let reference = first.snapshot.to_string().parse().unwrap();
+    let back = control
+        .roll_back(&caller, &id, reference, HOUR)
+        .await
+        .unwrap();
+    assert_eq!(back.status.phase, Phase::Running);
+    assert_eq!(
+        stage.nodes.rolled_back(),
+        std::slice::from_ref(&first.checkpoint)
+    );
+    let third = control.snapshot(&caller, &id, unnamed()).await.unwrap();
+    assert_eq!(second.parent, Some(first.id.clone()));
+    assert_eq!(third.parent, Some(first.id), "a second branch");
+    let unknown = control
+        .roll_back(&caller, &id, "nothing".parse().unwrap(), HOUR)
+        .await;
+    assert!(matches!(unknown, Err(SnapshotError::NoSnapshot(_))));
+}
+
+#[tokio::test]
+async fn many_who_connect_to_a_paused_sandbox_take_one_part_of_the_quota() {
+    let stage = stage(Capabilities::all()).await;
+    let control = &stage.control;
+    let caller = anybody(control).await;
+    let (id, other) = (created(control).await, created(control).await);
+    control.pause(&caller, &id, with_memory()).await.unwrap();
+
+    let calls = (0..8).map(|_| control.connect(&caller, &id, order(HOUR)));
+    let connected = futures_util::future::try_join_all(calls).await.unwrap();
+
+    let resumed = connected.iter().filter(|one| one.was_resumed).count();
+    assert!(resumed >= 1, "{resumed}");
+    control.create(&caller, request()).await.unwrap_err();
+    control.kill(&caller, &other).await.unwrap();
+    created(control).await;
+}
+
+#[tokio::test]
+async fn a_request_resumes_a_sandbox_for_as_long_as_it_was_created_and_five_minutes_at_least() {
+    let stage = stage(Capabilities::all()).await;
+    let control = &stage.control;
+    let caller = anybody(control).await;
+    let id = created(control).await;
+    control.pause(&caller, &id, with_memory()).await.unwrap();
+    control.auto_resume(&id).await.unwrap();
+    let status = control.find(&caller, &id).await.unwrap().status;
+    let lifetime = status.ends_at.duration_since(status.started_at);
+    assert!((299..=300).contains(&lifetime.as_secs()), "{lifetime:?}");
+    let unknown = control.auto_resume(&SandboxId::random()).await;
+    assert!(matches!(unknown, Err(ChangeError::NotFound(_))));
+}
+
+#[tokio::test]
+async fn one_that_is_being_killed_is_not_brought_back() {
+    let stage = stage(Capabilities::all()).await;
+    let control = &stage.control;
+    let caller = anybody(control).await;
+    let id = created(control).await;
+    stage.nodes.set_phase(&id, Phase::Stopping);
+    let connected = control.connect(&caller, &id, order(HOUR)).await;
+    assert!(matches!(connected, Err(ChangeError::Conflict { .. })));
+    let paused = control.pause(&caller, &id, with_memory()).await;
+    assert!(matches!(paused, Err(ChangeError::NotFound(_))));
+}
+
+/// A paused sandbox did not count, went back to a snapshot, and ran beside as many others as the team
+/// may have.
+#[tokio::test]
+async fn a_paused_sandbox_that_goes_back_counts_as_one_that_is_resumed() {
+    let stage = stage(Capabilities::all()).await;
+    let control = &stage.control;
+    let caller = anybody(control).await;
+    let id = created(control).await;
+    let files = SnapshotOrder {
+        name: None,
+        kind: ImageKind::Filesystem,
+    };
+    let snapshot = control.snapshot(&caller, &id, files).await.unwrap();
+    let back = || snapshot.snapshot.to_string().parse().unwrap();
+    control.pause(&caller, &id, with_memory()).await.unwrap();
+    let (other, _) = (created(control).await, created(control).await);
+
+    let full = control.roll_back(&caller, &id, back(), HOUR).await;
+
+    assert!(
+        matches!(
+            full,
+            Err(SnapshotError::Change(ChangeError::QuotaReached(_)))
+        ),
+        "{full:?}"
+    );
+    assert!(stage.nodes.rolled_back().is_empty());
+    control.kill(&caller, &other).await.unwrap();
+    control.roll_back(&caller, &id, back(), HOUR).await.unwrap();
+    // One that runs has its part already.
+    control.roll_back(&caller, &id, back(), HOUR).await.unwrap();
+    control.create(&caller, request()).await.unwrap_err();
+}
+
+/// Paused sandboxes hold memory and disk of the host. A team that might have two of them made one
+/// after the other and paused each, until nobody else found room.
+#[tokio::test]
+async fn paused_sandboxes_beyond_as_many_as_may_run_count_like_those_that_run() {
+    let stage = stage(Capabilities::all()).await;
+    let control = &stage.control;
+    let caller = anybody(control).await;
+    let mut paused = Vec::new();
+    for _ in 0..4 {
+        let id = created(control).await;
+        control.pause(&caller, &id, with_memory()).await.unwrap();
+        paused.push(id);
+    }
+
+    control.create(&caller, request()).await.unwrap_err();
+
+    let next = crate::control(&stage.store, Arc::<FakeNodes>::clone(&stage.nodes)).await;
+    next.create(&caller, request()).await.unwrap_err();
+    let counted = control.connect(&caller, &paused[3], order(HOUR)).await;
+    assert!(counted.unwrap().was_resumed, "it has its part already");
+    let full = control.connect(&caller, &paused[0], order(HOUR)).await;
+    assert!(matches!(full, Err(ChangeError::QuotaReached(_))));
+    control.kill(&caller, &paused[0]).await.unwrap();
+    let made = created(control).await;
+    control.create(&caller, request()).await.unwrap_err();
+    control.kill(&caller, &made).await.unwrap();
+}
+
+/// Each of many at once saw the same number of those that were kept before.
+#[tokio::test]
+async fn snapshots_at_the_same_moment_are_no_more_than_the_team_may_keep() {
+    let stage = stage(Capabilities::all()).await;
+    let control = &stage.control;
+    let mut caller = anybody(control).await;
+    caller.limits.snapshots = 2;
+    let id = created(control).await;
+    let files = || SnapshotOrder {
+        name: None,
+        kind: ImageKind::Filesystem,
+    };
+
+    let taken = (0..8).map(|_| control.snapshot(&caller, &id, files()));
+    let taken = futures_util::future::join_all(taken).await;
+
+    let kept = taken.iter().filter(|one| one.is_ok()).count();
+    assert!(kept <= 2, "{kept}");
+    for _ in kept..2 {
+        control.snapshot(&caller, &id, files()).await.unwrap();
+    }
+    let more = control.snapshot(&caller, &id, files()).await;
+    assert!(matches!(more, Err(SnapshotError::TooMany { .. })));
+    assert_eq!(stage.nodes.image_count(), 2);
 }

@@ -44,7 +44,7 @@ async fn launch(sharing: Sharing) -> Launched {
         nodes: Arc::<FakeNodes>::clone(&nodes),
         templates: Arc::new(templates.with(brought)),
         limits: TeamLimits::default(),
-        node: skep_types::NodeId::local(),
+        living: crate::living(&store).await,
     };
     let control = Control::open(parts).await.unwrap();
     let one = anybody(&control).await;

@@ -3,4 +3,5 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 mod certificates;
+mod libraries;
 mod local_dns;

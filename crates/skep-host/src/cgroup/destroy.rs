@@ -8,11 +8,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::walk::{self, Left};
-use super::{CgroupError, file};
+use super::{CgroupError, field, file};
 
 /// Number of pidfds held open at once while processes are killed.
 const HELD: usize = 256;
@@ -20,6 +22,10 @@ const HELD: usize = 256;
 /// First delay between two looks at dying processes; the delay doubles up to the other.
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 const LONGEST_WAIT: Duration = Duration::from_millis(16);
+
+/// Time after which groups are looked at although the kernel has told nothing: what was forked
+/// while processes were killed is killed then, where a tree cannot be killed at once.
+const LONGEST_SILENCE: Duration = Duration::from_millis(250);
 
 /// Kills every process in the groups `name` of all `directories` and removes the groups, with
 /// everything below them. A group that is not there is no error. Blocks until `deadline` at the
@@ -77,13 +83,43 @@ pub(super) fn destroy(
             .into_iter()
             .map(|(directory, open, _)| (directory, open))
             .collect();
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "called where blocking is allowed, and v1 tells nobody when a group is empty"
-        )]
-        std::thread::sleep(wait.min(deadline.saturating_duration_since(now)));
-        wait = (wait * 2).min(LONGEST_WAIT);
+        let rest = deadline.saturating_duration_since(now);
+        let is_told = match left.first() {
+            Some((_, parent)) => wait_until_empty(parent.as_fd(), name, rest),
+            None => false,
+        };
+        if !is_told {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "called where blocking is allowed, and v1 tells nobody when a group is empty"
+            )]
+            std::thread::sleep(wait.min(rest));
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
     }
+}
+
+/// Waits until the kernel says that nobody is left in a group or below it. A process is in the list
+/// of a group no more when it begins to end, but a group is removed only when it has.
+///
+/// False if there is nothing to wait for: v1 tells nobody, and a group may be empty already.
+fn wait_until_empty(parent: BorrowedFd<'_>, name: &str, rest: Duration) -> bool {
+    let path = Path::new(name).join("cgroup.events");
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let Ok(events) = rustix::fs::openat(parent, path, flags, Mode::empty()) else {
+        return false;
+    };
+    let mut text = [0; 256];
+    let is_populated = rustix::io::pread(&events, &mut text, 0)
+        .is_ok_and(|length| field(&String::from_utf8_lossy(&text[..length]), "populated") == "1");
+    if !is_populated {
+        return false;
+    }
+    let rest = Timespec::try_from(rest.min(LONGEST_SILENCE));
+    let mut watched = [PollFd::new(&events, PollFlags::PRI)];
+    let polled = rest.map(|rest| rustix::event::poll(&mut watched, Some(&rest)));
+    // Whatever it was, the next walk finds out.
+    matches!(polled, Ok(Ok(_) | Err(Errno::INTR)))
 }
 
 /// Kills the whole tree of a group at once, forks in flight included, where the kernel can:
@@ -113,7 +149,7 @@ fn kill_in(group: BorrowedFd<'_>) {
 ///
 /// A number that was read may be somebody else's by the time it is used. So each process is
 /// held by a descriptor first, and killed only if the group lists it again after that.
-fn kill_members(group: BorrowedFd<'_>) -> io::Result<()> {
+pub(super) fn kill_members(group: BorrowedFd<'_>) -> io::Result<()> {
     let members = processes(group)?;
     let members: Vec<_> = members.into_iter().collect();
     for some in members.chunks(HELD) {
@@ -145,7 +181,7 @@ fn write(group: BorrowedFd<'_>, name: &CStr, text: &[u8]) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = match rustix::fs::openat(group, name, flags, Mode::empty()) {
         Ok(file) => file,
-        Err(rustix::io::Errno::NOENT) => return Ok(()),
+        Err(Errno::NOENT) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
     rustix::io::write(file, text)?;

@@ -1,10 +1,11 @@
-//! The disk below a directory, by which reading and writing is limited.
+//! The disk by which a sandbox's reading and writing is limited.
 
 use std::fs;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Limits, in bytes per second, on a sandbox's reads from and writes to the host's disk.
+/// Limits, in bytes per second, on a sandbox's reads from and writes to a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IoLimit {
     /// The disk's number, as the kernel writes it.
@@ -13,19 +14,48 @@ pub(crate) struct IoLimit {
     pub(super) bytes_per_second: u64,
 }
 
-impl IoLimit {
-    /// A limit on the disk that `directory` is on.
-    ///
-    /// `None` if that is not one disk: network filesystems, btrfs and the like hide theirs.
-    pub(crate) fn on_disk_of(directory: &Path, bytes_per_second: u64) -> Option<Self> {
-        let device = fs::metadata(directory).ok()?.dev();
-        let numbers = (rustix::fs::major(device), rustix::fs::minor(device));
-        let disk = whole_disk(Path::new("/sys/dev/block"), numbers)?;
-        Some(Self {
+/// Speed limit of the disks of sandboxes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DiskSpeed {
+    bytes_per_second: u64,
+    /// The disk that holds their images. `None` if that is not one disk: network filesystems, btrfs
+    /// and the like hide theirs.
+    host_disk: Option<(u32, u32)>,
+}
+
+impl DiskSpeed {
+    /// The limit in each direction, of disks whose images are in `directory`.
+    pub(crate) fn new(directory: &Path, bytes_per_second: u64) -> Self {
+        let device = fs::metadata(directory).map(|metadata| metadata.dev());
+        Self {
+            bytes_per_second,
+            host_disk: device.ok().and_then(disk_of),
+        }
+    }
+
+    /// The limit on the disk that holds the images.
+    pub(super) fn on_host_disk(self) -> Option<IoLimit> {
+        let bytes_per_second = self.bytes_per_second;
+        self.host_disk.map(|disk| IoLimit {
             disk,
             bytes_per_second,
         })
     }
+
+    /// The limit on the disk that is mounted here: what a sandbox reads and writes goes to it.
+    pub(super) fn on_mounted_disk(self, mount: BorrowedFd<'_>) -> Option<IoLimit> {
+        let device = rustix::fs::fstat(mount).ok()?.st_dev;
+        Some(IoLimit {
+            disk: disk_of(device)?,
+            bytes_per_second: self.bytes_per_second,
+        })
+    }
+}
+
+/// The disk of the filesystem with this device number.
+fn disk_of(device: u64) -> Option<(u32, u32)> {
+    let numbers = (rustix::fs::major(device), rustix::fs::minor(device));
+    whole_disk(Path::new("/sys/dev/block"), numbers)
 }
 
 /// The disk of a partition; a disk is its own. Limits are set on whole disks only.

@@ -4,11 +4,12 @@
 //! are the same for all sandboxes of the same resources, and can be renamed: only that is left
 //! for the launch. On v2, where they cannot, there is one hierarchy and much less to make.
 
+use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use skep_types::Resources;
 
-use super::{CgroupError, Cgroups, Group, IoLimit, JoinFds};
+use super::{CgroupError, Cgroups, DiskSpeed, Group, JoinFds};
 use crate::pool::{PREFIX, Pool};
 
 /// A group that has its limits, and no sandbox yet.
@@ -21,8 +22,8 @@ struct ReadyGroup {
 /// The groups that are made ahead, and how all of them are made.
 #[derive(Debug)]
 pub(crate) struct ReadyGroups {
-    /// Limit of each sandbox's I/O on the disk that holds the data directory.
-    io: Option<IoLimit>,
+    /// Speed limit of each sandbox's disk.
+    speed: Option<DiskSpeed>,
     ready: Pool<Resources, ReadyGroup>,
 }
 
@@ -31,7 +32,7 @@ impl ReadyGroups {
     pub(crate) fn new(
         cgroups: &Cgroups,
         high: usize,
-        io: Option<IoLimit>,
+        speed: Option<DiskSpeed>,
     ) -> Result<Self, CgroupError> {
         for name in cgroups.list()? {
             if name.starts_with(PREFIX)
@@ -46,17 +47,19 @@ impl ReadyGroups {
             Cgroups::V2(_) => 0,
         };
         Ok(Self {
-            io,
+            speed,
             ready: Pool::new(high),
         })
     }
 
-    /// Makes a sandbox's group with its limits. Takes one that is ready if there is one. Blocks.
+    /// Makes the group of a sandbox, with its limits, that has this disk. Takes one that is ready
+    /// if there is one. Blocks.
     pub(crate) fn make(
         &self,
         cgroups: &Cgroups,
         group: &Group,
         resources: &Resources,
+        disk: BorrowedFd<'_>,
     ) -> Result<JoinFds, CgroupError> {
         let (ready, cleared) = self.ready.take(resources);
         cleared.iter().for_each(|ready| remove(cgroups, ready));
@@ -70,8 +73,13 @@ impl ReadyGroups {
                 }
             }
         }
-        cgroups.create(group, resources, self.io)?;
-        cgroups.open_join_fds(group)
+        let io = self.speed.and_then(|speed| match cgroups {
+            // Made before there is a disk, so that it can be ready.
+            Cgroups::V1(_) => speed.on_host_disk(),
+            Cgroups::V2(_) => speed.on_mounted_disk(disk),
+        });
+        let settings = cgroups.create(group, resources, io)?;
+        cgroups.open_join_fds(group, settings)
     }
 
     /// Returns true if another group should be made ahead.
@@ -83,8 +91,9 @@ impl ReadyGroups {
     pub(crate) fn make_one_ready(&self, cgroups: &Cgroups) {
         let unwanted = self.ready.make_one(|resources, name| {
             let group = Group::ready(name);
-            cgroups.create(&group, resources, self.io)?;
-            let join_fds = cgroups.open_join_fds(&group);
+            let io = self.speed.and_then(DiskSpeed::on_host_disk);
+            let settings = cgroups.create(&group, resources, io)?;
+            let join_fds = cgroups.open_join_fds(&group, settings);
             let join_fds = join_fds.inspect_err(|_| {
                 if let Err(error) = cgroups.destroy(&group, Instant::now()) {
                     tracing::warn!(%error, "a cgroup is left");

@@ -1,4 +1,5 @@
 use std::io::Write as _;
+use std::os::fd::AsFd as _;
 use std::process::{Command, Stdio};
 
 use skep_testkit::Frozen;
@@ -28,6 +29,19 @@ impl Drop for Real {
     }
 }
 
+/// Makes a group with all its limits, as it is when the launcher is done.
+fn create(cgroups: &Cgroups, group: &Group, resources: &Resources, io: Option<IoLimit>) {
+    let settings = cgroups.create(group, resources, io).unwrap();
+    if let Some(settings) = settings {
+        settings.write().unwrap();
+    }
+}
+
+/// A descriptor of something that is on a disk.
+fn on_disk() -> File {
+    File::open("/").unwrap()
+}
+
 fn destroy(real: &Real, group: &Group) {
     let deadline = Instant::now() + Duration::from_secs(60);
     real.cgroups.destroy(group, deadline).unwrap();
@@ -42,7 +56,7 @@ fn limits_hold_a_process_and_the_end_leaves_nothing() {
         memory_mib: 64,
         ..Resources::default()
     };
-    real.cgroups.create(&group, &resources, None).unwrap();
+    create(&real.cgroups, &group, &resources, None);
     // The shell waits for a line, so that it is inside before it does anything.
     let mut shell = Command::new("sh")
         .args([
@@ -81,7 +95,8 @@ fn a_group_that_was_ready_has_its_limits_and_open_doors() {
     };
     let all = [(); 4].map(|()| Group::new(&SandboxId::random()));
     for group in &all {
-        let join_fds = groups.make(&real.cgroups, group, &resources).unwrap();
+        let made = groups.make(&real.cgroups, group, &resources, on_disk().as_fd());
+        let join_fds = made.unwrap();
         let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
         for mut procs in join_fds.work {
             procs
@@ -121,7 +136,8 @@ fn a_group_that_was_ready_and_is_gone_is_made_again() {
     let all = [(); 2].map(|()| Group::new(&SandboxId::random()));
     let resources = Resources::default();
     for group in &all {
-        groups.make(&real.cgroups, group, &resources).unwrap();
+        let made = groups.make(&real.cgroups, group, &resources, on_disk().as_fd());
+        made.unwrap();
         groups.make_one_ready(&real.cgroups);
         for name in real.cgroups.list().unwrap() {
             if name.starts_with(crate::pool::PREFIX) {
@@ -190,9 +206,7 @@ fn the_unified_tree_gets_limits_with_a_reserve_for_the_agent() {
         disk: (254, 0),
         bytes_per_second: 1000,
     };
-    cgroups
-        .create(&group, &Resources::default(), Some(io))
-        .unwrap();
+    create(&cgroups, &group, &Resources::default(), Some(io));
 
     let sandbox = directory.path().join("skep").join(&group.name);
     let written = |path: &str| fs::read_to_string(sandbox.join(path)).unwrap();
@@ -203,8 +217,26 @@ fn the_unified_tree_gets_limits_with_a_reserve_for_the_agent() {
     assert_eq!(written("work/cpu.max"), "200000 100000");
     assert_eq!(written("memory.swap.max"), "0");
     assert_eq!(written("work/io.max"), "254:0 rbps=1000 wbps=1000");
-    assert_eq!(written("cgroup.subtree_control"), "+cpu +io");
-    assert_eq!(written("work/cgroup.subtree_control"), "+cpu +io");
+    let enabled = "+cpu +memory +pids +io";
+    assert_eq!(written("cgroup.subtree_control"), enabled);
+    assert_eq!(written("work/cgroup.subtree_control"), enabled);
+}
+
+#[test]
+fn nothing_is_enabled_below_a_group_of_the_unified_tree_before_the_launcher_has_left_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let group = Group::new(&SandboxId::random());
+    let cgroups = recorded_tree(directory.path(), &group);
+    let sandbox = directory.path().join("skep").join(&group.name);
+    fs::write(sandbox.join("cgroup.subtree_control"), "").unwrap();
+    let created = cgroups.create(&group, &Resources::default(), None);
+    let settings = created.unwrap().unwrap();
+    let text = |path: &str| fs::read_to_string(sandbox.join(path)).unwrap();
+    assert_eq!(text("cgroup.subtree_control"), "");
+    // The limits of all are there from the beginning.
+    assert_eq!(text("memory.max"), (1088_u64 << 20).to_string());
+    let (first, _) = settings.files.first().unwrap();
+    assert_eq!(first, "cgroup.subtree_control");
 }
 
 #[test]
@@ -236,17 +268,13 @@ fn on_the_unified_tree_the_agent_owns_the_directory_of_its_groups_and_no_limit()
     ] {
         assert_eq!(owner(ours), 0, "{ours}");
     }
-    let (first, then) = cgroups.entrances(&group).unwrap();
-    assert_eq!((first.len(), then.len()), (1, 1));
 }
 
 #[test]
 fn groups_that_others_made_are_killed_counted_and_removed_with_the_sandbox() {
     let real = Real::new();
     let group = Group::new(&SandboxId::random());
-    real.cgroups
-        .create(&group, &Resources::default(), None)
-        .unwrap();
+    create(&real.cgroups, &group, &Resources::default(), None);
     let given = real.cgroups.delegate(&group, None).unwrap();
     let mut shell = Command::new("sleep").arg("60").spawn().unwrap();
     for (_, directory) in given.iter().filter(|(name, _)| *name != "entry") {
@@ -274,15 +302,13 @@ fn the_unified_tree_tells_what_was_used() {
 
 #[test]
 fn reading_and_writing_is_limited_on_a_real_disk() {
-    let Some(io) = IoLimit::on_disk_of(Path::new("/"), 50 << 20) else {
+    let Some(io) = DiskSpeed::new(Path::new("/"), 50 << 20).on_host_disk() else {
         // A host whose root is on no disk of its own has nothing to limit.
         return;
     };
     let real = Real::new();
     let group = Group::new(&SandboxId::random());
-    real.cgroups
-        .create(&group, &Resources::default(), Some(io))
-        .unwrap();
+    create(&real.cgroups, &group, &Resources::default(), Some(io));
     assert!(real.cgroups.limits_io(&group).unwrap());
     destroy(&real, &group);
 }
@@ -317,9 +343,7 @@ fn move_into(directory: &impl std::os::fd::AsFd, process: u32) {
 fn groups_that_no_path_can_name_are_counted_killed_and_removed() {
     let real = Real::new();
     let group = Group::new(&SandboxId::random());
-    real.cgroups
-        .create(&group, &Resources::default(), None)
-        .unwrap();
+    create(&real.cgroups, &group, &Resources::default(), None);
     let given = real.cgroups.delegate(&group, None).unwrap();
     let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
     for (_, directory) in given.iter().filter(|(name, _)| *name != "entry") {
@@ -340,9 +364,7 @@ fn groups_that_no_path_can_name_are_counted_killed_and_removed() {
 fn thousands_of_groups_are_removed() {
     let real = Real::new();
     let group = Group::new(&SandboxId::random());
-    real.cgroups
-        .create(&group, &Resources::default(), None)
-        .unwrap();
+    create(&real.cgroups, &group, &Resources::default(), None);
     let given = real.cgroups.delegate(&group, None).unwrap();
     let (_, directory) = given.first().unwrap();
     for number in 0..1000 {
@@ -362,7 +384,7 @@ fn a_process_that_does_not_die_keeps_its_limits_and_is_named() {
         memory_mib: 64,
         ..Resources::default()
     };
-    real.cgroups.create(&group, &resources, None).unwrap();
+    create(&real.cgroups, &group, &resources, None);
     let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
     for mut procs in real.cgroups.join_fds(&group, Child::Work).unwrap() {
         procs
@@ -379,11 +401,7 @@ fn a_process_that_does_not_die_keeps_its_limits_and_is_named() {
     let error = real.cgroups.destroy(&group, deadline).unwrap_err();
     assert!(matches!(error, CgroupError::Undead { .. }), "{error:?}");
     assert!(start.elapsed() >= Duration::from_millis(300));
-    let [work, ..] = &real.cgroups.directories(&group, Child::Work)[..] else {
-        panic!("no hierarchy");
-    };
-    let limit = read_number(work, "memory.limit_in_bytes").unwrap();
-    assert_eq!(limit, 64 << 20);
+    assert_eq!(real.cgroups.memory_limit(&group).unwrap(), 64 << 20);
     assert_eq!(
         real.cgroups.processes(&group).unwrap(),
         [Pid::from_child(&sleeper)]
@@ -397,9 +415,7 @@ fn a_process_that_does_not_die_keeps_its_limits_and_is_named() {
 fn a_group_that_was_frozen_is_killed_all_the_same() {
     let real = Real::new();
     let group = Group::new(&SandboxId::random());
-    real.cgroups
-        .create(&group, &Resources::default(), None)
-        .unwrap();
+    create(&real.cgroups, &group, &Resources::default(), None);
     let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
     let directories = real.cgroups.directories(&group, Child::Work);
     for directory in &directories {
@@ -423,7 +439,7 @@ fn a_sandbox_with_its_agent_has_a_little_more_of_a_processor_than_its_work() {
         cpus: 2,
         ..Resources::default()
     };
-    real.cgroups.create(&group, &resources, None).unwrap();
+    create(&real.cgroups, &group, &resources, None);
     let quota = |child: Option<Child>| match &real.cgroups {
         Cgroups::V1(_) => {
             let directories = real
@@ -474,7 +490,7 @@ fn mebibytes_in_sockets(cgroups: &Cgroups, child: Child) -> u32 {
         memory_mib: 64,
         ..Resources::default()
     };
-    cgroups.create(&group, &resources, None).unwrap();
+    create(cgroups, &group, &resources, None);
     let mut python = Command::new("python3")
         .args(["-I", "-c", FILL_SOCKETS])
         .stdin(Stdio::piped())

@@ -82,11 +82,29 @@ impl Hierarchies {
         directory
     }
 
+    /// The parent directory in the hierarchy that lets processes stand, where there is one.
+    pub(super) fn freezer(&self) -> Option<&Path> {
+        let found = self.controllers.iter().find(|(name, _)| *name == "freezer");
+        found.map(|(_, directory)| directory.as_path())
+    }
+
+    /// The group in the hierarchy that counts memory.
+    pub(super) fn memory(&self, group: &Group) -> PathBuf {
+        self.parent("memory").join(&group.name)
+    }
+
     pub(super) fn kill_count(&self, group: &Group) -> PathBuf {
-        let directory = self.parent("memory").join(&group.name);
-        directory
+        self.memory(group)
             .join(Child::Work.name())
             .join("memory.oom_control")
+    }
+
+    /// The group itself in each hierarchy.
+    pub(super) fn own_directories(&self, group: &Group) -> Vec<PathBuf> {
+        let parents = self.controllers.iter();
+        parents
+            .map(|(_, parent)| parent.join(&group.name))
+            .collect()
     }
 
     pub(super) fn directories(&self, group: &Group, child: Child) -> Vec<PathBuf> {
@@ -203,7 +221,6 @@ impl Hierarchies {
     pub(super) fn usage(&self, group: &Group) -> Result<Usage, CgroupError> {
         let memory = self.parent("memory").join(&group.name);
         let pids = self.parent("pids").join(&group.name);
-        let cpu = self.parent("cpuacct").join(&group.name);
         // v1 counts kills for each group alone, not for the tree below it.
         let mut kills = 0;
         let counted = walk::visit(open_directory(&memory)?, MOST_COUNTED, |group| {
@@ -214,7 +231,7 @@ impl Hierarchies {
         });
         counted.map_err(file("count kills in", &memory))?;
         Ok(Usage {
-            cpu_time: Duration::from_nanos(read_number(&cpu, "cpuacct.usage")?),
+            cpu_time: self.processor_time(group)?,
             memory_bytes: read_number(&memory, "memory.usage_in_bytes")?,
             cache_bytes: read_field(&memory, "memory.stat", "total_cache")?,
             memory_peak_bytes: read_number(&memory, "memory.max_usage_in_bytes")?,
@@ -223,6 +240,11 @@ impl Hierarchies {
             // The rest is counted elsewhere.
             ..Usage::default()
         })
+    }
+
+    pub(super) fn processor_time(&self, group: &Group) -> Result<Duration, CgroupError> {
+        let directory = self.parent("cpuacct").join(&group.name);
+        read_number(&directory, "cpuacct.usage").map(Duration::from_nanos)
     }
 
     pub(super) fn memory_directory(&self, group: &Group) -> PathBuf {

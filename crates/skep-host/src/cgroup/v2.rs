@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use skep_types::{Resources, Usage};
 
 use super::{
-    CgroupError, Child, Group, IoLimit, RESERVED_MEMORY, RESERVED_PIDS, destroy, file, give_to,
-    make_directory, memory, open_directory, open_procs, quota, read, read_field, read_number,
-    whole_quota, write,
+    CgroupError, Child, Group, IoLimit, RESERVED_MEMORY, RESERVED_PIDS, Settings, destroy,
+    directories_in, file, give_to, make_directory, memory, open_directory, open_procs, quota, read,
+    read_field, read_number, whole_quota, write,
 };
 
 /// Controllers without which a limit would not be there.
@@ -24,6 +24,8 @@ const WELCOME_ABOVE: [&str; 1] = ["hugetlb"];
 const REST: &str = "rest";
 /// The child in which the agent makes a group for each kernel.
 const KERNELS: &str = "kernels";
+/// Controllers that the agent enables there.
+const USED_BY_KERNELS: [&str; 2] = ["memory", "io"];
 /// The child that a kernel passes through on its way from the agent's group to its own: the agent
 /// may not move it out of a group that is not below [`KERNELS`].
 const ENTRY: &str = "entry";
@@ -88,6 +90,31 @@ impl Tree {
         self.directory(group).join(Child::Work.name()).join(KERNELS)
     }
 
+    /// Paths, below the sandbox's own group, of the groups that its agent has made.
+    pub(super) fn made_by_agent(&self, group: &Group) -> Result<Vec<PathBuf>, CgroupError> {
+        let parent = Path::new(Child::Work.name()).join(KERNELS);
+        let names = directories_in(&self.kernels(group))?.into_iter();
+        Ok(names
+            .filter(|name| name != ENTRY)
+            .map(|name| parent.join(name))
+            .collect())
+    }
+
+    /// Enables in `settings` what an agent does before it makes the first group.
+    pub(super) fn enable_for_kernels(
+        &self,
+        group: &Group,
+        settings: &mut Settings,
+    ) -> Result<(), CgroupError> {
+        let offered = read(&self.directory(group), "cgroup.controllers")?;
+        let there = |name: &&&str| offered.split_whitespace().any(|offered| offered == **name);
+        let used = USED_BY_KERNELS.iter().filter(there);
+        let used: Vec<_> = used.map(|name| format!("+{name}")).collect();
+        let file = format!("{}/{KERNELS}/cgroup.subtree_control", Child::Work.name());
+        settings.files.push((file, used.join(" ")));
+        Ok(())
+    }
+
     pub(super) fn delegate(
         &self,
         group: &Group,
@@ -105,60 +132,77 @@ impl Tree {
         ])
     }
 
+    /// Makes the groups and limits the sandbox as a whole. Nothing is enabled below it yet, so that
+    /// the launcher can be in it when it makes the namespace.
     pub(super) fn create(
         &self,
         group: &Group,
         resources: &Resources,
         io: Option<IoLimit>,
-    ) -> Result<(), CgroupError> {
+    ) -> Result<Settings, CgroupError> {
         let directory = self.directory(group);
         make_directory(&directory)?;
-        let offered = read(&directory, "cgroup.controllers")?;
-        let there = |name: &&&str| offered.split_whitespace().any(|offered| offered == **name);
-        let used: Vec<_> = NEEDED.iter().chain(WELCOME.iter().filter(there)).collect();
-        enable(&directory, &used)?;
-        for child in Child::ALL {
-            make_directory(&directory.join(child.name()))?;
-        }
         let work = directory.join(Child::Work.name());
-        enable(&work, &used)?;
-        make_directory(&work.join(REST))?;
-        // Nothing is enabled below this one yet, so that the launcher can pass through it.
-        make_directory(&work.join(KERNELS))?;
-        make_directory(&work.join(KERNELS).join(ENTRY))?;
+        let kernels = work.join(KERNELS);
+        for child in [
+            directory.join(Child::Agent.name()),
+            work.join(REST),
+            kernels.join(ENTRY),
+        ] {
+            fs::create_dir_all(&child).map_err(file("make", &child))?;
+        }
         write(
             &directory,
             "memory.max",
             memory(resources) + RESERVED_MEMORY,
         )?;
         write(&directory, "pids.max", resources.pids + RESERVED_PIDS)?;
-        write(&work, "memory.max", memory(resources))?;
-        write(&work, "pids.max", resources.pids)?;
-        for (directory, (quota, period)) in [
-            (&directory, whole_quota(resources)),
-            (&work, quota(resources)),
-        ] {
-            write(directory, "cpu.max", format!("{quota} {period}"))?;
-        }
+        let (quota, period) = whole_quota(resources);
+        write(&directory, "cpu.max", format!("{quota} {period}"))?;
         self.forbid_huge_pages(&directory)?;
-        // The agent comes first when both want the processor.
-        write(&directory.join(Child::Agent.name()), "cpu.weight", 1000)?;
-        if let Some(IoLimit {
-            disk: (major, minor),
-            bytes_per_second,
-        }) = io
-            && work.join("io.max").exists()
-        {
-            let speed = format!("rbps={bytes_per_second} wbps={bytes_per_second}");
-            write(&work, "io.max", format!("{major}:{minor} {speed}"))?;
-        }
         // Swap would let a sandbox use the host's disk instead of its memory.
-        for directory in [&directory, &work] {
-            if directory.join("memory.swap.max").exists() {
-                write(directory, "memory.swap.max", 0)?;
-            }
+        if directory.join("memory.swap.max").exists() {
+            write(&directory, "memory.swap.max", 0)?;
         }
-        Ok(())
+        self.settings(&directory, resources, io)
+    }
+
+    /// The limits of what is below the sandbox's group.
+    fn settings(
+        &self,
+        directory: &Path,
+        resources: &Resources,
+        io: Option<IoLimit>,
+    ) -> Result<Settings, CgroupError> {
+        let offered = read(directory, "cgroup.controllers")?;
+        let there = |name: &&&str| offered.split_whitespace().any(|offered| offered == **name);
+        let used = NEEDED.iter().chain(WELCOME.iter().filter(there));
+        let used: Vec<_> = used.map(|name| format!("+{name}")).collect();
+        let (quota, period) = quota(resources);
+        let mut files = vec![
+            ("cgroup.subtree_control", used.join(" ")),
+            ("work/memory.max", memory(resources).to_string()),
+            ("work/pids.max", resources.pids.to_string()),
+            ("work/cpu.max", format!("{quota} {period}")),
+            // The agent comes first when both want the processor.
+            ("agent/cpu.weight", "1000".to_owned()),
+        ];
+        if directory.join("memory.swap.max").exists() {
+            files.push(("work/memory.swap.max", "0".to_owned()));
+        }
+        if let Some(io) = io.filter(|_| there(&&"io")) {
+            let (major, minor) = io.disk;
+            let speed = io.bytes_per_second;
+            let limit = format!("{major}:{minor} rbps={speed} wbps={speed}");
+            files.push(("work/io.max", limit));
+        }
+        files.push(("work/cgroup.subtree_control", used.join(" ")));
+        let files = files.into_iter();
+        Ok(Settings {
+            directory: open_directory(directory)?.into(),
+            files: files.map(|(path, text)| (path.to_owned(), text)).collect(),
+            given: Vec::new(),
+        })
     }
 
     /// They are the operator's, and no other limit counts them. The filter refuses them, too.
@@ -170,7 +214,6 @@ impl Tree {
 
     pub(super) fn usage(&self, group: &Group) -> Result<Usage, CgroupError> {
         let directory = self.directory(group);
-        let micros = read_field(&directory, "cpu.stat", "usage_usec")?;
         // `memory.peak` is there since Linux 5.19.
         let memory_bytes = read_number(&directory, "memory.current")?;
         let peak = if directory.join("memory.peak").exists() {
@@ -179,7 +222,7 @@ impl Tree {
             memory_bytes
         };
         Ok(Usage {
-            cpu_time: Duration::from_micros(micros),
+            cpu_time: self.processor_time(group)?,
             memory_bytes,
             cache_bytes: read_field(&directory, "memory.stat", "file")?,
             memory_peak_bytes: peak,
@@ -188,6 +231,11 @@ impl Tree {
             // The rest is counted elsewhere.
             ..Usage::default()
         })
+    }
+
+    pub(super) fn processor_time(&self, group: &Group) -> Result<Duration, CgroupError> {
+        let used = read_field(&self.directory(group), "cpu.stat", "usage_usec")?;
+        Ok(Duration::from_micros(used))
     }
 
     pub(super) fn in_use(&self, group: &Group) -> Result<(u64, u64), CgroupError> {

@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn the_second_disk_of_a_size_is_ready_and_moves_to_its_owner() {
         let directory = tempfile::tempdir().unwrap();
-        let disks = Disks::new(directory.path().join("disks"), HIGH).unwrap();
+        let disks = Disks::new(directory.path().join("disks"), HIGH, None).unwrap();
         let (first, second) = (
             directory.path().join("first"),
             directory.path().join("second"),
@@ -128,13 +128,13 @@ mod tests {
     #[test]
     fn what_an_earlier_server_had_ready_is_removed() {
         let directory = tempfile::tempdir().unwrap();
-        let disks = Disks::new(directory.path().to_owned(), HIGH).unwrap();
+        let disks = Disks::new(directory.path().to_owned(), HIGH, None).unwrap();
         disks.ready.take(&32);
         disks.make_one_ready();
         drop(disks);
         let count = || fs::read_dir(directory.path()).unwrap().count();
         assert_eq!(count(), 2, "an empty one and one that is ready");
-        Disks::new(directory.path().to_owned(), HIGH).unwrap();
+        Disks::new(directory.path().to_owned(), HIGH, None).unwrap();
         assert_eq!(count(), 1);
     }
 }

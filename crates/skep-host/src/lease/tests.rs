@@ -10,8 +10,8 @@ use crate::instance::Naming;
 use crate::leases::{CgroupSource, LeaseError, ReacquireError, Terms};
 use crate::log::LogHolder;
 
-/// A number that no server of this host has, whose links are therefore not there.
-const NUMBER: u8 = 200;
+/// The last number that a server of this host would get, whose links are therefore not there.
+const NUMBER: u8 = 31;
 
 /// Leases on the real cgroups of this host, with a parent that nobody else uses.
 struct Bench {
@@ -35,6 +35,7 @@ impl Bench {
 
     fn terms(&self, id: &SandboxId) -> Terms {
         Terms {
+            disk: crate::DiskSource::Empty,
             id: id.clone(),
             slot: self.leases.take_slot().unwrap(),
             egress: Egress::None,

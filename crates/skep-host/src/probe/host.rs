@@ -241,22 +241,6 @@ pub(super) fn checkpoints() -> Check {
     }
 }
 
-pub(super) fn gvisor() -> Check {
-    let name = "tier gvisor (runsc)";
-    match ask_program("runsc", &["--version"]) {
-        Ok(Some(version)) => Check::good(name, version),
-        Ok(None) | Err(_) => Check::limited(name, "not installed", None),
-    }
-}
-
-pub(super) fn virtual_machines() -> Check {
-    let name = "tier microvm (/dev/kvm)";
-    match fs::File::options().read(true).write(true).open("/dev/kvm") {
-        Ok(_) => Check::good(name, "there"),
-        Err(error) => Check::limited(name, error.to_string(), None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

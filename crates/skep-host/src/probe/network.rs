@@ -2,66 +2,86 @@
 
 use std::fs;
 use std::net::Ipv4Addr;
-use std::process::{Command, Stdio};
 
 use ipnet::Ipv4Net;
 use serde_json::Value;
+use skep_telemetry::Chain;
 
 use super::{Check, ask_program};
-use crate::instance;
+use crate::{firewall, instance};
 
 pub(super) fn packet_filter() -> Check {
     let name = "packet filter";
     let cure = "install the package nftables";
     match ask_program("nft", &["--version"]) {
-        Ok(Some(version)) => match list_chains() {
+        Ok(Some(version)) => match firewall::list_chains() {
             Ok(_) => Check::good(name, version),
-            Err(said) => Check::missing(name, said, "use a kernel with nf_tables"),
+            Err(error) => Check::missing(
+                name,
+                Chain(&error).to_string(),
+                "use a kernel with nf_tables",
+            ),
         },
         Ok(None) => Check::missing(name, "no nft", cure),
         Err(error) => Check::missing(name, error.to_string(), cure),
     }
 }
 
-/// A packet passes only if every table lets it. Docker, for one, lets nothing through that is
-/// not its own.
+/// A packet passes only if every table lets it.
 pub(super) fn other_filters() -> Check {
+    let chains = firewall::list_chains().unwrap_or_default();
+    let legacy = fs::read_to_string("/proc/net/ip_tables_names").unwrap_or_default();
+    judge_filters(&chains, &legacy)
+}
+
+/// Judges the chains of other filters, and the list of tables of the older iptables.
+fn judge_filters(chains: &[Value], legacy: &str) -> Check {
     let name = "other packet filters";
-    let chains = list_chains().unwrap_or_default();
-    let closed = closed_chains(&chains);
-    if closed.is_empty() {
+    if legacy.lines().any(|table| table == "filter") {
+        return Check::limited(
+            name,
+            "iptables-legacy is in use, where this host's rules cannot be seen",
+            "if its policy is DROP: `iptables-legacy -A FORWARD -i skep+ -j ACCEPT`, the same with `-o`, \
+             and `iptables-legacy -A INPUT -i skep+ -j ACCEPT`",
+        );
+    }
+    if chains.iter().any(|chain| chain["table"] == "firewalld") {
+        return Check::limited(
+            name,
+            "firewalld rejects what comes from interfaces that it has no zone for",
+            "once: `firewall-cmd --permanent --zone=trusted --add-interface=skep+ && firewall-cmd --reload`",
+        );
+    }
+    let closed = closed_chains(chains);
+    let (shared, foreign): (Vec<_>, Vec<_>) = closed
+        .into_iter()
+        .partition(|chain| firewall::is_shared(chain));
+    if !foreign.is_empty() {
+        let names: Vec<_> = foreign.into_iter().map(full_name).collect();
+        return Check::limited(
+            name,
+            format!("dropped unless allowed there: {}", names.join(", ")),
+            "allow what comes from and goes to interfaces called skep* in that filter",
+        );
+    }
+    if shared.is_empty() {
         return Check::good(name, "none that drops what sandboxes send");
     }
-    Check::limited(
+    Check::good(
         name,
-        format!("dropped unless allowed there: {}", closed.join(", ")),
-        "allow what comes from and goes to interfaces called skep* in that filter",
+        "iptables drops what no rule accepts (Docker, ufw); the server adds rules for its interfaces",
     )
 }
 
 /// Chains that see forwarded packets and drop those they have no rule for.
-fn closed_chains(listing: &Value) -> Vec<String> {
-    let objects = listing["nftables"].as_array();
-    let chains = objects.into_iter().flatten().map(|object| &object["chain"]);
-    chains
-        .filter(|chain| chain["hook"] == "forward" && chain["policy"] == "drop")
-        .map(|chain| {
-            let part = |key: &str| chain[key].as_str().unwrap_or("?").to_owned();
-            format!("{} {} {}", part("family"), part("table"), part("name"))
-        })
-        .collect()
+fn closed_chains(chains: &[Value]) -> Vec<&Value> {
+    let is_closed = |chain: &&Value| chain["hook"] == "forward" && chain["policy"] == "drop";
+    chains.iter().filter(is_closed).collect()
 }
 
-fn list_chains() -> Result<Value, String> {
-    let output = Command::new("nft")
-        .args(["-j", "list", "chains"])
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| error.to_string())?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
-    }
-    serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
+fn full_name(chain: &Value) -> String {
+    let part = |key: &str| chain[key].as_str().unwrap_or("?").to_owned();
+    format!("{} {} {}", part("family"), part("table"), part("name"))
 }
 
 pub(super) fn forwarding() -> Check {
@@ -124,14 +144,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_that_drops_what_it_does_not_know_is_named() {
-        let listing = serde_json::json!({"nftables": [
-            {"metainfo": {}},
-            {"chain": {"family": "ip", "table": "filter", "name": "FORWARD", "hook": "forward", "policy": "drop"}},
-            {"chain": {"family": "ip", "table": "filter", "name": "INPUT", "hook": "input", "policy": "drop"}},
-            {"chain": {"family": "inet", "table": "skep0", "name": "forward", "hook": "forward", "policy": "accept"}},
-        ]});
-        assert_eq!(closed_chains(&listing), ["ip filter FORWARD"]);
+    fn filters_in_the_way_of_sandboxes_are_named() {
+        use super::super::CheckStatus::{self, Good, Limited};
+        let chain = |table: &str, name: &str, hook: &str, policy: &str| {
+            let family = if table == "filter" { "ip" } else { "inet" };
+            serde_json::json!({
+                "family": family, "table": table, "name": name, "hook": hook, "policy": policy,
+            })
+        };
+        #[track_caller]
+        fn check(chains: &[Value], legacy: &str, status: CheckStatus, said: &str) {
+            let check = judge_filters(chains, legacy);
+            assert_eq!(check.status, status, "{check:?}");
+            assert!(check.detail.contains(said), "{check:?}");
+        }
+        let ours = chain("skep0", "forward", "forward", "accept");
+        let input = chain("mine", "in", "input", "drop");
+        check(&[ours.clone(), input], "", Good, "none");
+        let docker = chain("filter", "FORWARD", "forward", "drop");
+        check(&[ours.clone(), docker.clone()], "", Good, "adds rules");
+        let foreign = chain("mine", "through", "forward", "drop");
+        check(&[docker, foreign], "", Limited, "inet mine through");
+        let firewalld = chain("firewalld", "filter_FORWARD", "forward", "accept");
+        check(&[firewalld, ours], "", Limited, "firewalld");
+        check(&[], "nat\nfilter\n", Limited, "iptables-legacy");
     }
 
     #[test]

@@ -152,7 +152,7 @@ impl Context {
         let layers: Vec<PathBuf> = self
             .layers
             .iter()
-            .map(|key| store.layer_root(key))
+            .map(|key| store.layer_root(&key.layer()))
             .collect();
         let scratch = draft.scratch();
         let staging = scratch.join("staging");

@@ -36,18 +36,9 @@ impl Lock {
 
     /// Takes the lock alone and waits until it can be had.
     pub(super) fn exclusive(path: &Path) -> Result<Self, StoreError> {
-        Self::wait(path, FlockOperation::LockExclusive)
-    }
-
-    /// Takes the lock together with others. Waits while somebody has it alone, which the
-    /// garbage collector does only while it deletes.
-    pub(super) fn shared(path: &Path) -> Result<Self, StoreError> {
-        Self::wait(path, FlockOperation::LockShared)
-    }
-
-    fn wait(path: &Path, operation: FlockOperation) -> Result<Self, StoreError> {
         let file = open(path)?;
-        flock(&file, operation).map_err(|error| StoreError::files("lock", path)(error.into()))?;
+        flock(&file, FlockOperation::LockExclusive)
+            .map_err(|error| StoreError::files("lock", path)(error.into()))?;
         Ok(Self { _file: file })
     }
 }

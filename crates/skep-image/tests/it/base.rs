@@ -63,6 +63,12 @@ fn build() -> (TemplateImage, Told) {
 /// The template, built by the first test that asks.
 pub(crate) static BASE: LazyLock<TemplateImage> = LazyLock::new(|| build().0);
 
+/// The directories of its layers.
+pub(crate) fn base_layers() -> Vec<PathBuf> {
+    let catalog = Catalog::open(&cache_dir()).unwrap();
+    catalog.layer_paths(&BASE)
+}
+
 /// Output of a script in a login shell of `user`, in a copy of the template that also has the
 /// host's package settings, as sandboxes can have them.
 fn shell(user: &str, script: &str) -> String {
@@ -86,7 +92,7 @@ fn shell(user: &str, script: &str) -> String {
         script,
     ];
     let launch = StepLaunch {
-        layers: image.layers.clone(),
+        layers: catalog.layer_paths(&image),
         upper: directory("upper"),
         work: directory("work"),
         staging: directory("staging"),
@@ -183,12 +189,11 @@ fn a_debian_of_its_own_sources() {
         "cat /etc/debian_version; ls -A /var/lib/apt/lists /tmp",
     );
     assert!(output.starts_with("13."), "{output}");
-    let sources = fs::read_to_string(BASE.layers[0].join("etc/apt/sources.list")).unwrap();
+    let sources = fs::read_to_string(base_layers()[0].join("etc/apt/sources.list")).unwrap();
     assert!(sources.contains(" trixie-security main"), "{sources}");
     assert!(!sources.contains("signed-by=/tmp"), "{sources}");
-    let lists = BASE
-        .layers
-        .iter()
+    let lists = base_layers()
+        .into_iter()
         .map(|layer| layer.join("var/lib/apt/lists"));
     for directory in lists.filter(|directory| directory.exists()) {
         let names: BTreeSet<_> = fs::read_dir(directory)
@@ -224,7 +229,7 @@ fn marks_of_the_host() -> Vec<Vec<u8>> {
 fn nothing_of_the_host_is_in_a_layer() {
     let marks = marks_of_the_host();
     let mut searched = 0;
-    let mut directories = BASE.layers.clone();
+    let mut directories = base_layers();
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(directory).unwrap() {
             let entry = entry.unwrap();
@@ -242,7 +247,7 @@ fn nothing_of_the_host_is_in_a_layer() {
     }
     assert!(searched > 1000, "{searched}");
     for (name, content) in [("hostname", "e2b.local\n"), ("resolv.conf", "")] {
-        let layers = BASE.layers.iter().rev();
+        let layers = base_layers().into_iter().rev();
         let top = layers
             .map(|layer| layer.join("etc").join(name))
             .find(|path| path.exists());

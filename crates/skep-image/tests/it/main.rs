@@ -12,7 +12,7 @@
 mod base;
 mod bootstrapping;
 mod building;
-mod collecting;
+mod listing;
 mod recipes;
 mod running;
 mod sandboxed;
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         base::TESTS,
         bootstrapping::TESTS,
         building::TESTS,
-        collecting::TESTS,
+        listing::TESTS,
         recipes::TESTS,
         running::TESTS,
         sandboxed::TESTS,

@@ -10,7 +10,7 @@ use skep_image::{
 };
 use skep_types::TemplateImage;
 
-use crate::base::{BASE, launcher};
+use crate::base::{base_layers, launcher};
 use crate::workshop::{Told, Workshop};
 
 crate::tests! {
@@ -28,7 +28,7 @@ struct OnBase(LaunchRunner);
 impl StepRunner for OnBase {
     fn run(&self, launch: &StepLaunch, surroundings: Surroundings<'_>) -> Result<(), StepError> {
         let mut launch = launch.clone();
-        launch.layers.splice(..0, BASE.layers.iter().cloned());
+        launch.layers.splice(..0, base_layers());
         self.0.run(&launch, surroundings)
     }
 }
@@ -60,7 +60,7 @@ fn check<T>(steps: &str, look: impl FnOnce(&std::path::Path) -> T) -> T {
     let mut told = Told::default();
     let image = build(&workshop, steps, &mut told);
     let image = image.unwrap_or_else(|error| panic!("{error:?}\n{}", told.0.join("\n")));
-    look(image.layers.last().unwrap())
+    look(workshop.catalog.layer_paths(&image).last().unwrap())
 }
 
 fn a_step_runs_as_whom_and_where_the_steps_before_said() {

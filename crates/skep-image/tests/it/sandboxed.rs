@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use skep_launch::{Descriptors, Ended, LaunchPlan, Launcher, Process, Program, Root, Top, Users};
 
-use crate::base::BASE;
+use crate::base::{BASE, base_layers};
 
 crate::tests! {
     the_template_works_for_users_that_own_nothing_on_the_host,
@@ -35,7 +35,8 @@ fn the_template_works_for_users_that_own_nothing_on_the_host() {
     ];
     let root = Root {
         staging: directory("staging"),
-        layers: BASE.layers.clone(),
+        layers: base_layers(),
+        below: Vec::new(),
         top: Top::Directories {
             upper: directory("upper"),
             work: directory("work"),

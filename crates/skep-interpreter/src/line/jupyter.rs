@@ -36,6 +36,7 @@ impl Lines {
                 let wait = format!(",\"wait\":{wait}}}}}\n");
                 self.current.put_slice(wait.as_bytes());
             }
+            Output::InputRequested(request) => self.push_request(request),
             Output::Raised(raised) => self.push_error(raised, Outcome::of_exception(raised)),
             // The end has a line of its own.
             Output::Ended { .. } => {}

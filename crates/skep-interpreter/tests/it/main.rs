@@ -7,7 +7,10 @@
 
 mod caller;
 mod contexts;
+mod copies;
 mod execute;
+mod input;
 mod notebook;
 mod options;
+mod questions;
 mod refusals;

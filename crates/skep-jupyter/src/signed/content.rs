@@ -7,7 +7,8 @@ use serde_json::value::RawValue;
 use super::text::Pieces;
 use super::{SignedError, parse};
 use crate::frame::{RawBundle, is_true};
-use crate::{Bundle, Message, Nature, Reply, Stream};
+use crate::question;
+use crate::{Bundle, InputRequest, Message, Nature, Reply, Stream};
 
 /// A kernel's description of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -93,6 +94,12 @@ struct Failed {
 }
 
 #[derive(Deserialize)]
+struct Asked {
+    prompt: Option<String>,
+    password: Option<bool>,
+}
+
+#[derive(Deserialize)]
 struct Replied<'a> {
     status: Option<String>,
     ename: Option<String>,
@@ -102,7 +109,8 @@ struct Replied<'a> {
 }
 
 impl Content {
-    pub(super) fn read(kind: &str, frame: &Bytes) -> Result<Self, SignedError> {
+    /// Reads the content of a message of this type and id.
+    pub(super) fn read(kind: &str, id: &str, frame: &Bytes) -> Result<Self, SignedError> {
         let message = match kind {
             "status" => state(&parse("content", frame)?),
             "execute_input" => {
@@ -139,8 +147,22 @@ impl Content {
                     traceback: failed.traceback.unwrap_or_default(),
                 }
             }
+            "input_request" => {
+                let asked: Asked = parse("content", frame)?;
+                Message::InputRequest(InputRequest {
+                    id: id.to_owned(),
+                    prompt: asked.prompt.unwrap_or_default(),
+                    is_password: asked.password.unwrap_or_default(),
+                })
+            }
             "execute_reply" => Message::Reply(reply(parse("content", frame)?)),
-            _ => Message::Unused,
+            kind => match question::jupyter_reply(kind, frame) {
+                Some(answer) => answer.map_err(|source| SignedError::Json {
+                    part: "content",
+                    source,
+                })?,
+                None => Message::Unused,
+            },
         };
         Ok(Self::One(message))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use skep_jupyter::{Bundle, JsonText, Output, Raised, Stream};
+use skep_jupyter::{Bundle, InputRequest, JsonText, Output, Raised, Stream};
 
 use crate::secrets::{Masker, Patterns};
 
@@ -39,6 +39,10 @@ impl Masks {
                 value: self.patterns.mask(&raised.value),
                 traceback: self.traceback(raised.traceback),
                 nature: raised.nature,
+            }),
+            Output::InputRequested(request) => Output::InputRequested(InputRequest {
+                prompt: self.patterns.mask(&request.prompt),
+                ..request
             }),
             Output::Accepted { .. }
             | Output::Cleared { .. }

@@ -11,9 +11,12 @@ use skep_types::Secrets;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::copies::Checkpoints;
+use super::input::{self, InputError};
 use super::sink::{Record, Sink};
 use super::{Control, FirstKernel, Job};
-use crate::contexts::{ContextInfo, SandboxSettings, Shared};
+use crate::checkpoints::Places;
+use crate::contexts::{SandboxSettings, Shared};
 use crate::execution::{Execution, Failure, Loss, Receipt, Update};
 use crate::history::SharedHistory;
 use crate::kernel::{Event, Exit, Kernel, Launcher, StartError};
@@ -31,7 +34,7 @@ pub(super) const MAX_RECORDS: usize = 4;
 pub(super) struct Owner {
     launcher: Arc<dyn Launcher>,
     pub(super) settings: Arc<dyn SandboxSettings>,
-    language: String,
+    pub(super) language: String,
     /// Directory into which the kernel changes once it has started; `None` if it starts there.
     directory: Option<String>,
     secrets: Arc<Mutex<Secrets>>,
@@ -43,6 +46,9 @@ pub(super) struct Owner {
     /// Controls that came while an execution ran and must wait for its end.
     pub(super) postponed: VecDeque<Control>,
     pub(super) kernel: Option<Running>,
+    pub(super) checkpoints: Checkpoints,
+    /// Checkpoints of all contexts together.
+    pub(super) places: Places,
     /// Set when a kernel ended that had seen executions.
     pub(super) lost: Option<Loss>,
     /// Updates of executions that ended after their callers were lost, the newest last.
@@ -53,12 +59,25 @@ pub(super) struct Owner {
     pub(super) requests: u64,
 }
 
+/// Parts of an owner, beside what all contexts share.
+pub(super) struct OwnerParts {
+    pub(super) language: String,
+    /// Directory into which the kernel changes once it has started; `None` if it starts there.
+    pub(super) directory: Option<String>,
+    pub(super) secrets: Arc<Mutex<Secrets>>,
+    pub(super) jobs: mpsc::Receiver<Job>,
+    pub(super) controls: mpsc::Receiver<Control>,
+    pub(super) first_kernel: FirstKernel,
+    /// A kernel that runs already, for a context that is the copy of another.
+    pub(super) kernel: Option<Running>,
+}
+
 /// A kernel, and what its owner knows about it.
 pub(super) struct Running {
     pub(super) kernel: Box<dyn Kernel>,
     pub(super) meter: Arc<dyn Meter>,
     /// The sandbox's variables that it has.
-    environment: BTreeMap<String, String>,
+    pub(super) environment: BTreeMap<String, String>,
     pub(super) has_state: bool,
 }
 
@@ -71,30 +90,24 @@ enum Next {
 }
 
 impl Owner {
-    pub(super) fn new(
-        shared: &Shared,
-        info: &ContextInfo,
-        default_directory: &str,
-        secrets: Arc<Mutex<Secrets>>,
-        jobs: mpsc::Receiver<Job>,
-        controls: mpsc::Receiver<Control>,
-        first_kernel: FirstKernel,
-    ) -> Self {
+    pub(super) fn new(shared: &Shared, parts: OwnerParts) -> Self {
         Self {
             launcher: Arc::clone(&shared.launcher),
             settings: Arc::clone(&shared.settings),
-            language: info.language.clone(),
-            directory: (info.directory != default_directory).then(|| info.directory.clone()),
-            secrets,
+            language: parts.language,
+            directory: parts.directory,
+            secrets: parts.secrets,
             history: SharedHistory::new(&shared.budget),
             patterns: Default::default(),
-            jobs,
-            controls,
+            jobs: parts.jobs,
+            controls: parts.controls,
             postponed: VecDeque::new(),
-            kernel: None,
+            kernel: parts.kernel,
+            checkpoints: Checkpoints::default(),
+            places: shared.checkpoints.clone(),
             lost: None,
             records: VecDeque::new(),
-            may_start_unasked: first_kernel == FirstKernel::AtOnce,
+            may_start_unasked: parts.first_kernel == FirstKernel::AtOnce,
             requests: 0,
         }
     }
@@ -116,10 +129,18 @@ impl Owner {
                     if had_state || was_lost {
                         self.history.restarted(None);
                     }
+                    self.checkpoints.leave();
                     let started = self.ensure_kernel().await;
                     if answer.send(started).is_err() {
                         tracing::debug!("nobody waits for the restart any more");
                     }
+                }
+                Next::Control(Control::Ask(question, answer)) => {
+                    self.answer(&question, answer).await;
+                }
+                Next::Control(Control::Copy(request)) => self.copy(request).await,
+                Next::Control(Control::Input(_, answer)) => {
+                    input::tell(answer, Err(InputError::NotAsked));
                 }
                 Next::Control(Control::Attach(id, answer)) => {
                     if answer.send(recorded(&mut self.records, &id)).is_err() {
@@ -175,12 +196,7 @@ impl Owner {
             // the usual one.
             kernel.send(&Request::Chdir { id: "chdir", path });
         }
-        self.kernel = Some(Running {
-            meter: kernel.meter(),
-            kernel,
-            environment,
-            has_state: false,
-        });
+        self.kernel = Some(Running::new(kernel, environment, false));
         Ok(())
     }
 
@@ -191,6 +207,7 @@ impl Owner {
             tracing::info!(?loss, "kernel ended, and its variables are lost");
             self.lost = Some(loss);
             self.may_start_unasked = true;
+            self.checkpoints.leave();
         }
     }
 
@@ -224,10 +241,24 @@ impl Owner {
             running.kernel.kill();
             drop(timeout(EXIT_TIMEOUT, ended(&mut running.kernel)).await);
         }
+        self.checkpoints.end().await;
     }
 }
 
 impl Running {
+    pub(super) fn new(
+        kernel: Box<dyn Kernel>,
+        environment: BTreeMap<String, String>,
+        has_state: bool,
+    ) -> Self {
+        Self {
+            meter: kernel.meter(),
+            kernel,
+            environment,
+            has_state,
+        }
+    }
+
     /// Tells the kernel when the sandbox's variables have changed, as after a resume.
     pub(super) fn renew_environment(&mut self, environment: BTreeMap<String, String>) {
         if environment != self.environment {
@@ -262,5 +293,7 @@ pub(super) async fn ended(kernel: &mut Box<dyn Kernel>) -> Exit {
         if let Event::Ended(exit) = kernel.receive().await {
             return exit;
         }
+        // A kernel that never stops speaking must not hold the thread.
+        tokio::task::consume_budget().await;
     }
 }

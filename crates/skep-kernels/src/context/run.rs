@@ -11,6 +11,8 @@ use skep_telemetry::Chain;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::ask::{self, AskError};
+use super::input;
 use super::masks::Masks;
 use super::owner::{EXIT_TIMEOUT, MAX_RECORDS, Owner, ended, recorded};
 use super::running::{Cause, End, RunningExecution, State};
@@ -86,6 +88,7 @@ impl Owner {
             id: &id,
             code: &job.request.code,
             env: &job.request.variables,
+            allow_stdin: job.request.allows_input,
         });
         let mut execution = RunningExecution {
             id,
@@ -98,6 +101,8 @@ impl Owner {
             before,
             heap_limit: running.kernel.heap_limit(),
             limits: job.request.limits,
+            allows_input: job.request.allows_input,
+            asked: None,
             memory_limit,
             next_sample: None,
             state: State::Running,
@@ -146,6 +151,11 @@ impl Owner {
                         if answer.send(Ok(())).is_err() {
                             tracing::debug!("nobody waits for the kernel any more");
                         }
+                    }
+                    Some(Control::Ask(_, answer)) => ask::refuse(answer, AskError::Busy),
+                    Some(Control::Copy(request)) => request.while_busy(&mut self.checkpoints),
+                    Some(Control::Input(input, answer)) => {
+                        input::tell(answer, execution.take_input(&input, &mut running.kernel));
                     }
                     Some(Control::Attach(id, answer)) => {
                         let found = execution.sink.is_lost(&id).then(|| execution.sink.attach());

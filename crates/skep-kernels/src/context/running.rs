@@ -82,6 +82,10 @@ pub(super) struct RunningExecution {
     /// Memory at which the runtime of the language aborts its kernel, in bytes.
     pub(super) heap_limit: Option<u64>,
     pub(super) limits: Limits,
+    /// True if somebody answers when the code asks for input.
+    pub(super) allows_input: bool,
+    /// Id of the kernel's request for input that nobody has answered yet.
+    pub(super) asked: Option<String>,
     /// Lifted at the end.
     pub(super) memory_limit: Option<MemoryLimit>,
     /// Time of the next reading of the meter.
@@ -109,6 +113,11 @@ impl RunningExecution {
                     return None;
                 }
             }
+            Output::InputRequested(request) if self.allows_input => {
+                self.asked = Some(request.id.clone());
+            }
+            // Only user code that writes to the kernel's socket itself asks unasked.
+            Output::InputRequested(_) => return None,
             Output::Accepted { .. }
             | Output::Text { .. }
             | Output::Rich { .. }

@@ -73,9 +73,14 @@ impl Sink {
         }
     }
 
+    /// Returns true if this is the execution `id`.
+    pub(super) fn is_of(&self, id: &str) -> bool {
+        self.id == id
+    }
+
     /// Returns true if this is the execution `id` and its caller was lost.
     pub(super) fn is_lost(&self, id: &str) -> bool {
-        self.id == id && self.on_loss == OnLoss::Continue && self.updates.is_closed()
+        self.is_of(id) && self.on_loss == OnLoss::Continue && self.updates.is_closed()
     }
 
     /// Delivers to a new caller from now on, and first what was kept.

@@ -40,7 +40,7 @@ fn run(history: &mut History, code: &str, outputs: &[Output]) {
 fn cells(history: &History) -> Vec<&PastCell> {
     let cells = history.entries.iter().filter_map(|past| match &**past {
         Past::Cell(cell) => Some(cell),
-        Past::Restarted { .. } => None,
+        Past::Restarted { .. } | Past::RolledBack { .. } | Past::Forked { .. } => None,
     });
     cells.collect()
 }

@@ -206,9 +206,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("k");
         let listener = UnixListener::bind(&path).unwrap();
-        let socket = Socket::connect(&path, Role::Subscriber).await.unwrap();
+        let socket = Socket::connect(&path, Role::Subscriber, "").await.unwrap();
         let (mut peer, _) = listener.accept().await.unwrap();
-        peer.write_all(&opening(Role::Dealer)).await.unwrap();
+        peer.write_all(&opening(Role::Dealer, "")).await.unwrap();
         let processes = Arc::clone(processes) as _;
         (Output::collect(socket, processes, 1), peer)
     }

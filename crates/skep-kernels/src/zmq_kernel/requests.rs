@@ -44,6 +44,8 @@ impl Asked {
 pub(super) enum Purpose {
     /// The user's code.
     Cell,
+    /// A question about code; its answer is told.
+    Question,
     /// Preparation for the user's code behind it: if it fails, that code is not run.
     Before,
     /// Clean-up that must succeed: it is tried again if it fails.
@@ -155,7 +157,7 @@ impl Requests {
             return Some(told(current));
         };
         Some(match current.asked.purpose {
-            Purpose::Cell => told(current),
+            Purpose::Cell | Purpose::Question => told(current),
             Purpose::Before => self.skip_cell(&failure),
             Purpose::Must if current.asked.tries < MOST_TRIES => {
                 self.waiting.push_front(current.asked);
@@ -195,11 +197,13 @@ impl Requests {
     }
 }
 
-/// Returns the envelopes with which the end of a cell is reported. Our own requests are nobody's
+/// Returns the envelopes with which the end of a request is reported. Our own requests are nobody's
 /// business.
 fn told(current: Current) -> Vec<Envelope> {
-    if current.asked.purpose != Purpose::Cell {
-        return Vec::new();
+    match current.asked.purpose {
+        Purpose::Cell => {}
+        Purpose::Question => return vec![answer_of(current)],
+        Purpose::Before | Purpose::Must | Purpose::May => return Vec::new(),
     }
     let idle = current.idle.unwrap_or_else(|| Envelope {
         parent: Some(current.asked.id),
@@ -207,6 +211,15 @@ fn told(current: Current) -> Vec<Envelope> {
         message: Message::Idle,
     });
     current.reply.into_iter().chain([idle]).collect()
+}
+
+/// Returns the answer to a question, or that there will be none.
+fn answer_of(current: Current) -> Envelope {
+    current.reply.unwrap_or_else(|| Envelope {
+        parent: Some(current.asked.id),
+        time: None,
+        message: Message::Reply(Reply::Aborted),
+    })
 }
 
 #[cfg(test)]
@@ -270,6 +283,22 @@ mod tests {
         let end = vec![said("cell", done()), said("cell", Message::Idle)];
         assert_eq!(answer(&mut requests, "cell", done()), Some(end));
         assert_eq!(sent(&mut requests).as_deref(), Some("restore"));
+    }
+
+    #[tokio::test]
+    async fn a_question_is_told_its_answer_or_that_there_is_none() {
+        let info = Message::Answer(skep_jupyter::Answer::Inspection(None));
+        let mut requests = Requests::default();
+        requests.push(asked("q1", Purpose::Question));
+        requests.push(asked("q2", Purpose::Question));
+        requests.next();
+        let told = answer(&mut requests, "q1", info.clone());
+        assert_eq!(told, Some(vec![said("q1", info)]));
+        requests.next();
+        let now = Instant::now();
+        requests.published(said("q2", Message::Idle), now);
+        assert_eq!(requests.deadline(), Some(now + REPLY_TIMEOUT));
+        assert_eq!(requests.give_up(), Some(vec![said("q2", aborted())]));
     }
 
     #[tokio::test]

@@ -26,8 +26,8 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Connects to a path where a kernel listens already.
-    pub(super) async fn connect(path: &Path, role: Role) -> io::Result<Self> {
+    /// Connects to a path where a kernel listens already, under a name or an empty one.
+    pub(super) async fn connect(path: &Path, role: Role, identity: &str) -> io::Result<Self> {
         let first = match role {
             Role::Dealer => None,
             Role::Subscriber => Some(encode(&[EVERYTHING])),
@@ -35,7 +35,7 @@ impl Socket {
         Ok(Self {
             stream: UnixStream::connect(path).await?,
             decoder: Decoder::new(LARGEST_FRAME),
-            opening: opening(role),
+            opening: opening(role, identity),
             outgoing: first.into_iter().collect(),
         })
     }

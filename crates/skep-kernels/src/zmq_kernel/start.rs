@@ -53,16 +53,16 @@ impl ZmqKernel {
             .start(with_file(foreign.command, &file), standard)
             .await
             .map_err(StartError::Process)?;
-        let mut beginning = Beginning {
+        let mut handshake = Handshake {
             process: KernelProcess::new(processes, started, kills),
             session: Session::new(key.clone(), key),
             interrupt_mode: foreign.interrupt_mode,
         };
         if is_spare {
-            beginning.process.mark().map_err(StartError::Process)?;
+            handshake.process.mark().map_err(StartError::Process)?;
         }
-        let beginning_ends = timeout(START_TIMEOUT, beginning.reach(&connection)).await;
-        let reached = match beginning_ends {
+        let shaken = timeout(START_TIMEOUT, handshake.reach(&connection)).await;
+        let reached = match shaken {
             Ok(Ok(reached)) => reached,
             Ok(Err(exit)) => {
                 return Err(StartError::Ended {
@@ -77,10 +77,11 @@ impl ZmqKernel {
             }
         };
         let mut kernel = Self {
-            process: beginning.process,
-            session: beginning.session,
+            process: handshake.process,
+            session: handshake.session,
             shell: Some(reached.shell),
             control: reached.control,
+            stdin: reached.stdin,
             output: Some(reached.output),
             encoder: Encoder::of(&reached.info.language_info.name),
             language: reached.info.language_info.name,
@@ -115,7 +116,7 @@ fn with_file(command: Command, file: &str) -> Command {
 }
 
 /// A process that may become a kernel.
-struct Beginning {
+struct Handshake {
     process: KernelProcess,
     session: Session,
     interrupt_mode: InterruptMode,
@@ -125,11 +126,12 @@ struct Beginning {
 struct Reached {
     shell: Socket,
     control: Option<Socket>,
+    stdin: Option<Socket>,
     output: Output,
     info: KernelInfo,
 }
 
-impl Beginning {
+impl Handshake {
     async fn reach(&mut self, connection: &Connection) -> Result<Reached, Exit> {
         // Output first: what is published to nobody is lost.
         let iopub = self
@@ -148,9 +150,13 @@ impl Beginning {
         let processes = Arc::clone(&self.process.processes);
         let output = Output::collect(iopub, processes, self.process.pid);
         let info = self.greet(&mut shell, &output).await?;
+        // It has opened all its sockets by now; one that has none for questions asks none.
+        let path = PathBuf::from(connection.path(connection.stdin_port));
+        let stdin = Socket::connect(&path, Role::Dealer, self.session.identity()).await;
         Ok(Reached {
             shell,
             control,
+            stdin: stdin.ok(),
             output,
             info,
         })
@@ -164,8 +170,12 @@ impl Beginning {
         role: Role,
     ) -> Result<Socket, Exit> {
         let path = PathBuf::from(connection.path(port));
+        let identity = match role {
+            Role::Dealer => self.session.identity().to_owned(),
+            Role::Subscriber => String::new(),
+        };
         loop {
-            if let Ok(socket) = Socket::connect(&path, role).await {
+            if let Ok(socket) = Socket::connect(&path, role, &identity).await {
                 return Ok(socket);
             }
             tokio::select! {

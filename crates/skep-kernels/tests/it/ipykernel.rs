@@ -4,6 +4,7 @@ mod death;
 mod flood;
 mod foreign;
 mod hostile;
+mod input;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -7,11 +7,14 @@
 
 mod bash;
 mod contexts;
+mod copies;
+mod input;
 mod interrupts;
 mod ipykernel;
 mod javascript;
 mod limits;
 mod processes;
+mod questions;
 mod secrets;
 mod spares;
 mod talk;

@@ -13,11 +13,12 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group};
 use skep_kernels::fake::{FakeSettings, plain_files};
 use skep_kernels::{
-    Command, ContextError, Contexts, ExecuteRequest, Exit, Inherited, KernelSpecs, ProcessMeter,
-    Processes, Started,
+    Command, ContextError, Contexts, CopyError, ExecuteRequest, Exit, Inherited, KernelSpecs,
+    ProcessMeter, Processes, Started,
 };
 use skep_testkit::wait_until;
 
@@ -31,6 +32,9 @@ pub(crate) struct Children {
     pub(crate) is_short_of_memory: AtomicBool,
     /// Descriptors that were offered to forks, of which none became a kernel.
     stolen: Mutex<Vec<[OwnedFd; 3]>>,
+    /// Processes that said hello as copies of kernels.
+    adopted: Mutex<Vec<u32>>,
+    started: Mutex<Vec<u32>>,
 }
 
 impl Processes for Children {
@@ -50,6 +54,7 @@ impl Processes for Children {
                 .process_group(0)
                 .spawn()?;
             let pid = child.id();
+            self.started.lock().push(pid);
             let (sender, exit) = tokio::sync::oneshot::channel();
             std::thread::spawn(move || {
                 let status = child.wait().unwrap();
@@ -71,6 +76,29 @@ impl Processes for Children {
     ) -> BoxFuture<'_, io::Result<Option<Started>>> {
         self.stolen.lock().push(standard);
         async { Ok(None) }.boxed()
+    }
+
+    fn adopt(&self, pid: u32) -> BoxFuture<'_, io::Result<Started>> {
+        self.adopted.lock().push(pid);
+        if self.started.lock().contains(&pid) {
+            return async { Err(io::ErrorKind::AlreadyExists.into()) }.boxed();
+        }
+        async move {
+            let process = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+            let pidfd = rustix::process::pidfd_open(process, PidfdFlags::empty())?;
+            let (sender, exit) = tokio::sync::oneshot::channel();
+            std::thread::spawn(move || {
+                let mut ends = [PollFd::new(&pidfd, PollFlags::IN)];
+                rustix::event::poll(&mut ends, None).unwrap();
+                sender.send(Exit::Unknown).ok();
+            });
+            Ok(Started {
+                pid,
+                exit: exit.map(|exit| exit.unwrap_or(Exit::Unknown)).boxed(),
+                meter: Arc::new(ProcessMeter::new(pid)),
+            })
+        }
+        .boxed()
     }
 
     fn signal(&self, pid: u32, signal: Signal) -> io::Result<()> {
@@ -201,6 +229,79 @@ async fn what_was_offered_to_a_fork_that_failed_is_never_used_again() {
         let said = rustix::net::send(&socket, b"forged", flags);
         assert_eq!(said, Err(rustix::io::Errno::PIPE));
     }
+}
+
+#[tokio::test]
+async fn a_copy_of_a_kernel_is_who_the_host_says_it_is() {
+    let world = world("forks");
+    let (contexts, python) = (&world.contexts, &world.python);
+    run(contexts, python, "x = 1").await;
+    let checkpoint = contexts.checkpoint(python).await.unwrap().id;
+    run(contexts, python, "x = 2").await;
+    contexts.roll_back(python, &checkpoint).await.unwrap();
+    let said = run(contexts, python, "say(str(x)); say(str(os.getpid()))").await;
+    let adopted = world.children.adopted.lock().clone();
+    assert_eq!(said[..3], ["accepted 2", "1", &adopted[1].to_string()]);
+    let fork = contexts.fork(python).await.unwrap();
+    let said = run(contexts, &fork.id, "say(str(x))").await;
+    assert_eq!(said, ["accepted 3", "1", "ended Ok"]);
+    contexts.remove(python).await.unwrap();
+    let [checkpoint, kernel, fork] = world.children.adopted.lock()[..] else {
+        panic!("three copies were made");
+    };
+    for (pid, lives) in [(checkpoint, false), (kernel, false), (fork, true)] {
+        wait_until(Duration::from_secs(30), || async {
+            (is_alive(pid) == lives).then_some(()).ok_or(pid)
+        })
+        .await;
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().unwrap_or_default();
+    !state.is_empty() && !state.starts_with(['Z', 'X'])
+}
+
+#[tokio::test]
+async fn a_kernel_that_lies_about_its_copy_gets_nothing_for_it() {
+    let world = world("lies");
+    let (contexts, python) = (&world.contexts, &world.python);
+    run(contexts, python, "x = 1").await;
+    let refused = contexts.fork(python).await;
+    assert!(matches!(refused, Err(CopyError::Process(_))), "{refused:?}");
+    // It said that it is process 1.
+    assert_eq!(
+        *world.children.adopted.lock(),
+        *world.children.started.lock()
+    );
+    // Nobody listens to what it offered instead.
+    let said = run(contexts, python, "say(str(x)); copy.recv(1)").await;
+    let expected = [
+        "accepted 2",
+        "1",
+        "raised ConnectionResetError",
+        "ended Runtime",
+    ];
+    assert_eq!(said, expected);
+}
+
+#[tokio::test]
+async fn a_kernel_that_is_not_copied_goes_on() {
+    let world = world("forks");
+    let (contexts, python) = (&world.contexts, &world.python);
+    run(contexts, python, "refusal = 'no'").await;
+    let refused = contexts.fork(python).await.unwrap_err();
+    assert_eq!(refused.to_string(), "the context cannot be copied now: no");
+    assert_eq!(run(contexts, python, "1").await, ["accepted 2", "ended Ok"]);
+
+    let world = self::world("silent");
+    let (contexts, python) = (&world.contexts, &world.python);
+    run(contexts, python, "x = 1").await;
+    let refused = contexts.checkpoint(python).await;
+    assert!(matches!(refused, Err(CopyError::Silent)), "{refused:?}");
+    let said = run(contexts, python, "say(str(x))").await;
+    assert_eq!(said, ["accepted 2", "1", "ended Ok"]);
 }
 
 #[tokio::test]

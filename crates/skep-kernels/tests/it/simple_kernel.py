@@ -21,7 +21,8 @@ def send(**message):
 def receive(length):
     data = b""
     while len(data) < length:
-        piece = peer.recv(length - len(data))
+        piece, descriptors, _, _ = socket.recv_fds(peer, length - len(data), 1)
+        sockets.extend(descriptors)
         if not piece:
             sys.exit(0)
         data += piece
@@ -33,7 +34,30 @@ def on_idle(number, frame):
         raise KeyboardInterrupt
 
 
+def fork(parent):
+    """A copy that stands still, or something else that claims to be one."""
+    global peer
+    copy = socket.socket(fileno=sockets.pop())
+    if mode == "forks" and names.get("refusal"):
+        send(type="reply", parent=parent, status="error", ename="CannotFork", evalue=names["refusal"])
+    elif mode == "lies":
+        kernel, peer = peer, copy
+        send(type="hello", protocol=1, pid=1, forks=True)
+        peer = kernel
+        names["copy"] = copy
+    elif mode == "forks" and os.fork() == 0:
+        if os.fork():
+            os._exit(0)
+        os.setsid()
+        peer = copy
+        send(type="hello", protocol=1, pid=1, forks=True)
+    elif mode == "forks":
+        os.wait()
+        send(type="reply", parent=parent, status="ok")
+
+
 running = False
+sockets = []
 count = 0
 names = {"peer": peer, "os": os, "time": time, "signal": signal}
 if mode == "broken":
@@ -42,10 +66,13 @@ if mode == "old":
     send(type="hello", protocol=0)
     time.sleep(1000)
 signal.signal(signal.SIGINT, on_idle)
-send(type="hello", protocol=1)
+send(type="hello", protocol=1, forks=mode in ("forks", "lies", "silent"))
 while True:
     request = json.loads(receive(*struct.unpack(">I", receive(4))))
     parent = request["id"]
+    if request["type"] == "fork":
+        fork(parent)
+        continue
     if request["type"] != "execute":
         send(type="reply", parent=parent, status="ok")
         continue

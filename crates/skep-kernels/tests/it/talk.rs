@@ -87,6 +87,7 @@ fn word(update: &Update) -> String {
             }
             Output::Updated(_) => "updated".to_owned(),
             Output::Cleared { .. } => "cleared".to_owned(),
+            Output::InputRequested(request) => format!("asked {}", request.prompt),
             Output::Raised(raised) => format!("raised {}", raised.name),
             Output::TooLarge { bytes } => format!("too large {bytes}"),
             Output::Ended { .. } => "ended twice".to_owned(),

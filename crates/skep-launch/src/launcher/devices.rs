@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Uid, makedev};
+use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
 
 use super::root::memory_mount;
@@ -93,23 +94,39 @@ pub(super) fn make(root: &OwnedFd, plan: &LaunchPlan) -> Result<(), StepError> {
         skep_linux::add_mount_attributes(devices.as_fd(), libc::MOUNT_ATTR_RDONLY)?;
     }
 
-    let terminals = tree::new_mount(
-        "devpts",
-        &[
-            FsOption::Flag("newinstance"),
-            FsOption::Value("ptmxmode", "0666".into()),
-            FsOption::Value("mode", "0620".into()),
-            FsOption::Value("gid", (first + TTY_GROUP).to_string()),
-            FsOption::Value("max", TERMINALS.to_string()),
-        ],
-        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
-    )?;
+    let terminals = mount_terminals(first + TTY_GROUP)?;
     let place = tree::ensure_directory(devices.as_fd(), "/pts", plan.users)?;
     tree::attach(terminals.as_fd(), place.as_fd())?;
 
     let shared = memory_mount(plan.shared_memory_bytes, "1777", plan.users)?;
     let place = tree::ensure_directory(devices.as_fd(), "/shm", plan.users)?;
     tree::attach(shared.as_fd(), place.as_fd())
+}
+
+/// A set of terminals, which belong to this group of the host.
+fn mount_terminals(group: u32) -> Result<OwnedFd, StepError> {
+    let mount = |group: String| {
+        tree::new_mount(
+            "devpts",
+            &[
+                FsOption::Flag("newinstance"),
+                FsOption::Value("ptmxmode", "0666".into()),
+                FsOption::Value("mode", "0620".into()),
+                FsOption::Value("gid", group),
+                FsOption::Value("max", TERMINALS.to_string()),
+            ],
+            MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
+        )
+    };
+    let as_signed = i64::from(group.cast_signed());
+    match mount(group.to_string()) {
+        // Kernels before 6.15 parse 64 bits without a sign, take them for a number with one, and
+        // keep 32 of them if that fits. Later ones do as they should and refuse such a number.
+        Err(error) if error.errno == Errno::INVAL.raw_os_error() && as_signed < 0 => {
+            mount(as_signed.cast_unsigned().to_string())
+        }
+        mounted => mounted,
+    }
 }
 
 /// The host's own devices and shared memory, for the controls of the attack suite.

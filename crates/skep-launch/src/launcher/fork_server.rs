@@ -107,7 +107,7 @@ impl Server {
                     needs_network,
                     descriptors,
                 })),
-                Some((Command::ServeForks, _)) => {
+                Some((Command::ServeForks | Command::Dump, _)) => {
                     Err(Errno::PROTO).about(|| "serving, which it was told twice".into())
                 }
                 None => Ok(None),

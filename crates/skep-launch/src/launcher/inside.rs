@@ -68,22 +68,20 @@ fn prepare<'a>(
     let tied = die_with_launcher(true);
     // The launcher is busy mounting, so there is time for this.
     let filter = filter::filter(plan.privileges);
-    let at_home = launch.join(&plan.home_cgroups);
-    steps.run(Step::OwnMounts, || {
+    let memory_info = steps.run(Step::OwnMounts, || {
         tied?;
-        at_home?;
         // Waits until the launcher has put all mounts in place: the copy of its namespace is the
         // root.
-        if channel.receive::<()>()?.is_none() {
+        let Some(((), mut files)) = channel.receive::<()>()? else {
             return Err(Errno::PIPE.into());
-        }
+        };
         skep_linux::leave_namespaces(UnshareFlags::NEWNS)?;
         if !plan.has(Defence::OwnRoot) {
             // Only pivoting changes the root of every process at once.
             rustix::process::chroot(root::staged(&plan.root))?;
         }
         rustix::process::chdir("/")?;
-        Ok(())
+        Ok(files.pop())
     })?;
     steps.run(Step::BecomeRoot, || become_root(plan.users))?;
     steps.run(Step::LimitNamespaces, || limit_namespaces(plan, host))?;
@@ -100,7 +98,7 @@ fn prepare<'a>(
         }
         skep_linux::reset_signals()?;
         rustix::process::umask(Mode::from_raw_mode(0o022));
-        Prepared::new(launch)
+        Prepared::new(launch, memory_info)
     })?;
     // In this order: cutting the bounding set takes `CAP_SETPCAP`, and a filter without
     // `no_new_privs`, under which `sudo` works, takes `CAP_SYS_ADMIN`. Only then are both given up;
@@ -159,7 +157,13 @@ fn limit_namespaces(plan: &LaunchPlan, host: &HostProc) -> Result<(), StepError>
         // What is made below counts here, too. The filter keeps this process from it.
         return Ok(());
     }
-    if plan.parent.is_some() {
+    write_namespace_limits(host, plan.parent.is_some())
+}
+
+/// Writes the limits of the user namespace that this process is in; also those of what is counted
+/// for its creator, if that is somebody else's, too.
+pub(super) fn write_namespace_limits(host: &HostProc, is_shared: bool) -> Result<(), StepError> {
+    if is_shared {
         for (limit, number) in SHARED_LIMITS {
             host.write(&format!("sys/user/{limit}"), number)?;
         }
@@ -219,10 +223,12 @@ struct Prepared<'a> {
     arguments: Vec<CString>,
     environment: Vec<CString>,
     null: OwnedFd,
+    /// The file over `/proc/meminfo`.
+    memory_info: Option<OwnedFd>,
 }
 
 impl<'a> Prepared<'a> {
-    fn new(launch: Launch<'a>) -> Result<Self, StepError> {
+    fn new(launch: Launch<'a>, memory_info: Option<OwnedFd>) -> Result<Self, StepError> {
         let process = &launch.plan.process;
         let path = match &process.program {
             Program::Descriptor(_) => None,
@@ -240,6 +246,7 @@ impl<'a> Prepared<'a> {
             arguments: arguments.collect::<Result<_, _>>()?,
             environment: environment.collect::<Result<_, _>>()?,
             null,
+            memory_info,
         })
     }
 
@@ -266,8 +273,12 @@ impl<'a> Prepared<'a> {
             None => Ok(self.null.as_fd()),
         };
         let standard = [process.stdin, process.stdout, process.stderr];
-        let passed = (process.pass.iter()).map(|passed| Some(passed.descriptor));
-        let descriptors = standard.into_iter().chain(passed).map(descriptor);
+        let made = self.memory_info.as_ref().unwrap_or(&self.null);
+        let passed = (process.pass.iter()).map(|passed| match passed.descriptor {
+            Some(passed) => self.launch.descriptors.get(passed),
+            None => Ok(made.as_fd()),
+        });
+        let descriptors = standard.into_iter().map(descriptor).chain(passed);
         let descriptors = match descriptors.collect::<std::io::Result<Vec<_>>>() {
             Ok(descriptors) => descriptors,
             Err(error) => refuse(error),

@@ -1,6 +1,8 @@
 //! The network namespace and its link to the host.
 
-use skep_linux::route::{Routes, VethPair};
+use std::net::Ipv4Addr;
+
+use skep_linux::route::{HardwareAddress, Routes, VethPair};
 
 use super::HostProc;
 use crate::step_error::{About, StepError};
@@ -50,15 +52,35 @@ impl Outside {
             .make_veth_pair(VethPair {
                 name: &link.host_name,
                 group: link.host_group,
+                hardware_address: hardware_address(End::Host, link.address),
                 peer_name: INTERFACE,
+                peer_hardware_address: hardware_address(End::Sandbox, link.address),
                 peer_namespace: std::os::fd::AsFd::as_fd(&namespace),
             })
             .about(|| link.host_name.clone())?;
         let index = routes.index_of(&link.host_name)?;
         routes
-            .add_route((link.address, 32), index)
+            .add_route((link.address, 32), index, link.host_address)
             .about(|| link.address.to_string())
     }
+}
+
+/// One end of a link.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Host,
+    Sandbox,
+}
+
+/// Hardware address of one end of the link of a sandbox with this address: of those that anybody
+/// may choose (the second bit of the first byte), and the same whenever the address is.
+fn hardware_address(end: End, address: Ipv4Addr) -> HardwareAddress {
+    let [a, b, c, d] = address.octets();
+    let first = match end {
+        End::Host => 0x02,
+        End::Sandbox => 0x06,
+    };
+    [first, 0x5c, a, b, c, d]
 }
 
 /// A kernel without the protocol has nothing to switch off.

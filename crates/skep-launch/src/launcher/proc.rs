@@ -1,16 +1,15 @@
 //! `/proc` of the new pid namespace, without what is about the host.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{WaitId, WaitIdOptions};
-use rustix::thread::{ThreadNameSpaceType, UnshareFlags};
-use skep_linux::{Child, Cloned};
+use rustix::thread::ThreadNameSpaceType;
+use skep_linux::Child;
 
-use super::HostProc;
 use super::root::{EMPTY_DIRECTORY, locked_down};
 use super::tree::{self, FsOption};
+use super::{HostProc, in_child};
 use crate::step_error::{About, StepError};
 use crate::{Defence, LaunchPlan, Privileges};
 
@@ -18,9 +17,8 @@ use crate::{Defence, LaunchPlan, Privileges};
 /// those that count what all sandboxes have together.
 ///
 /// Each is a mount in every sandbox, so what says no more than what must stay is not here:
-/// programs read `loadavg`, `meminfo`, `stat`, `uptime` and `vmstat`, and a call (`sysinfo`) tells
-/// the same.
-const MASKED_FILES: [&str; 28] = [
+/// programs read `loadavg`, `stat`, `uptime` and `vmstat`, and a call (`sysinfo`) tells the same.
+const MASKED_FILES: [&str; 29] = [
     "buddyinfo",
     "cgroups",
     "cmdline",
@@ -41,6 +39,7 @@ const MASKED_FILES: [&str; 28] = [
     "schedstat",
     "slabinfo",
     "softirqs",
+    "swaps",
     "sysrq-trigger",
     "timer_list",
     "vmallocinfo",
@@ -66,20 +65,85 @@ const MASKED_DIRECTORIES: [&str; 7] = [
 /// Entries that programs read, and must not write.
 const READ_ONLY: [&str; 4] = ["bus", "irq", "mtrr", "sys"];
 
+/// Returns the paths that are covered in `/proc` of a sandbox, if the kernel has them.
+pub fn covered_proc() -> impl Iterator<Item = String> {
+    let masked = MASKED_FILES.iter().chain(&MASKED_DIRECTORIES);
+    masked.map(|name| format!("/proc/{name}"))
+}
+
+/// Returns the paths that are read-only in `/proc` of a sandbox, if the kernel has them.
+pub fn read_only_proc() -> impl Iterator<Item = String> {
+    READ_ONLY.iter().map(|name| format!("/proc/{name}"))
+}
+
 /// A number that is the same until the host is started anew, and so tells two sandboxes that
 /// they are on the same one.
 const BOOT_ID: &str = "sys/kernel/random/boot_id";
 
-/// Makes a boot id in the staging directory, which is the current one, and returns it as a mount.
-pub(super) fn make_boot_id(host: &HostProc) -> Result<OwnedFd, StepError> {
+/// Memory of the host, for which a sandbox has its own.
+const MEMORY_INFO: &str = "meminfo";
+
+/// Files of ours that take the place of the kernel's, as mounts that are attached nowhere yet. They
+/// lie in the staging directory, which is one sandbox's alone.
+#[derive(Debug)]
+pub(super) struct OwnFiles {
+    boot_id: OwnedFd,
+    /// The file itself, open for writing, and its mount, through which nobody can write.
+    pub(super) memory_info: Option<(OwnedFd, OwnedFd)>,
+}
+
+impl OwnFiles {
+    /// Makes them in the staging directory, which is the current one.
+    pub(super) fn make(host: &HostProc, plan: &LaunchPlan) -> Result<Self, StepError> {
+        let memory_info = plan.memory_info.as_deref().map(make_memory_info);
+        let boot_id = match &plan.restoration {
+            None => make_boot_id(host)?,
+            // Its processes have seen one already.
+            Some(restoration) => write_boot_id(restoration.boot_id.as_bytes())?,
+        };
+        Ok(Self {
+            boot_id,
+            memory_info: memory_info.transpose()?,
+        })
+    }
+
+    /// The mount that belongs at a path of the new root.
+    pub(super) fn mount_at(&self, path: &str) -> Option<BorrowedFd<'_>> {
+        match path.strip_prefix("/proc/")? {
+            BOOT_ID => Some(self.boot_id.as_fd()),
+            MEMORY_INFO => self.memory_info.as_ref().map(|(_, mount)| mount.as_fd()),
+            _ => None,
+        }
+    }
+}
+
+fn make_memory_info(text: &str) -> Result<(OwnedFd, OwnedFd), StepError> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o444);
+    let file = rustix::fs::open(MEMORY_INFO, flags, mode).about(|| MEMORY_INFO.into())?;
+    rustix::io::write(&file, text.as_bytes())?;
+    let mount = tree::copy_mount(CWD, MEMORY_INFO)?;
+    let attributes = libc::MOUNT_ATTR_RDONLY
+        | libc::MOUNT_ATTR_NOSUID
+        | libc::MOUNT_ATTR_NODEV
+        | libc::MOUNT_ATTR_NOEXEC;
+    skep_linux::add_mount_attributes(mount.as_fd(), attributes)?;
+    Ok((file, mount))
+}
+
+fn make_boot_id(host: &HostProc) -> Result<OwnedFd, StepError> {
     let mut id = [0; 64];
     // A new one with every reading, in the same form.
     let source = host.open_file("sys/kernel/random/uuid")?;
     let length = rustix::io::read(source, &mut id)?;
+    write_boot_id(&id[..length])
+}
+
+fn write_boot_id(id: &[u8]) -> Result<OwnedFd, StepError> {
     let name = "boot-id";
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = rustix::fs::open(name, flags, Mode::from_raw_mode(0o444)).about(|| name.into())?;
-    rustix::io::write(file, &id[..length])?;
+    rustix::io::write(file, id)?;
     tree::copy_mount(CWD, name)
 }
 
@@ -87,7 +151,7 @@ pub(super) fn make_boot_id(host: &HostProc) -> Result<OwnedFd, StepError> {
 pub(super) fn mount(
     child: &Child,
     host: &HostProc,
-    boot_id: &OwnedFd,
+    own_files: &OwnFiles,
     plan: &LaunchPlan,
 ) -> Result<(), StepError> {
     let root = open_directory("/")?;
@@ -108,7 +172,10 @@ pub(super) fn mount(
     if plan.has(Defence::MaskedProc) {
         cover(&MASKED_FILES, "/dev/null")?;
         cover(&MASKED_DIRECTORIES, EMPTY_DIRECTORY)?;
-        tree::attach_if_there(boot_id.as_fd(), proc.as_fd(), BOOT_ID)?;
+        tree::attach_if_there(own_files.boot_id.as_fd(), proc.as_fd(), BOOT_ID)?;
+        if let Some((_, mount)) = &own_files.memory_info {
+            tree::attach_if_there(mount.as_fd(), proc.as_fd(), MEMORY_INFO)?;
+        }
     }
     Ok(())
 }
@@ -166,24 +233,10 @@ fn mount_from_inside(
         ThreadNameSpaceType::PROCESS_ID,
     )?;
     // A process never changes its own pid namespace, only that of its children.
-    match skep_linux::clone_process(UnshareFlags::empty())? {
-        Cloned::Child => {
-            let result = tree::new_mount("proc", options, locked_down())
-                .and_then(|proc| tree::attach(proc.as_fd(), place.as_fd()));
-            skep_linux::exit_now(result.err().map_or(0, |error| error.errno))
-        }
-        Cloned::Parent(helper) => {
-            let helper = WaitId::PidFd(helper.pidfd.as_fd());
-            let ended = rustix::io::retry_on_intr(|| {
-                rustix::process::waitid(helper.clone(), WaitIdOptions::EXITED)
-            })?;
-            match ended.and_then(|ended| ended.exit_status()) {
-                Some(0) => Ok(()),
-                Some(errno) => Err(StepError { errno, thing: None }),
-                None => Err(Errno::CHILD.into()),
-            }
-        }
-    }
+    in_child::run(|| {
+        let proc = tree::new_mount("proc", options, locked_down())?;
+        tree::attach(proc.as_fd(), place.as_fd())
+    })
 }
 
 fn open_directory(path: &str) -> Result<OwnedFd, StepError> {

@@ -39,7 +39,10 @@ pub(super) fn build(
         stage(root)?;
         mount_top(root, users, descriptors)
     })?;
-    steps.run(Step::MapLayers, || map_layers(root, users))?;
+    steps.run(Step::MapLayers, || {
+        map_layers(root, users)?;
+        map_lower_disks(root, users, descriptors)
+    })?;
     steps.run(Step::MountOverlay, || mount_overlay(root, owner))
 }
 
@@ -111,12 +114,35 @@ fn map_layers(root: &Root, users: Option<BorrowedFd<'_>>) -> Result<(), StepErro
     Ok(())
 }
 
+/// Attaches every disk below the top under a name of its own.
+fn map_lower_disks(
+    root: &Root,
+    users: Option<BorrowedFd<'_>>,
+    descriptors: &Descriptors,
+) -> Result<(), StepError> {
+    for (number, disk) in root.below.iter().enumerate() {
+        let mount = descriptors.get(*disk)?;
+        let name = lower_disk(number);
+        if let Some(users) = users {
+            skep_linux::map_ids(mount, users).about(|| name.clone())?;
+        }
+        make_directory(CWD, &name)?;
+        tree::attach_at(mount, &name)?;
+    }
+    Ok(())
+}
+
+fn lower_disk(number: usize) -> String {
+    format!("below-{number}")
+}
+
 fn mount_overlay(root: &Root, owner: Users) -> Result<OwnedFd, StepError> {
     // An overlay names the highest layer first, a plan the lowest.
-    let layers: Vec<_> = (0..root.layers.len())
-        .rev()
-        .map(|number| number.to_string())
-        .collect();
+    let disks = (0..root.below.len()).rev();
+    let disks = disks.map(|number| format!("{}/{}", lower_disk(number), skep_linux::UPPER));
+    let layers = (0..root.layers.len()).rev();
+    let layers = layers.map(|number| number.to_string());
+    let layers: Vec<_> = disks.chain(layers).collect();
     let top = |path: &std::path::Path| -> Result<String, StepError> {
         let name = path.file_name().and_then(|name| name.to_str());
         let name = name

@@ -44,6 +44,7 @@ fn check_failure(
         host_group: 0,
         address: Ipv4Addr::new(192, 0, 2, 200),
         gateway: Ipv4Addr::new(192, 0, 2, 201),
+        host_address: None,
     });
     bench.plan.lifetime = Lifetime::Detached;
     bench.plan.fail_at = Some(step);

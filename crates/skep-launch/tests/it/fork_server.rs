@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -245,17 +245,30 @@ fn a_network_that_was_made_ahead_is_for_one_sandbox_alone() {
             .then_some(spare)
             .ok_or("they are not made")
     });
+    // The kernel gives the number of a network that has ended to the next one, unless somebody
+    // holds it.
+    let is_network = |path: &PathBuf| {
+        fs::read_link(path).is_ok_and(|what| what.to_string_lossy().starts_with("net:"))
+    };
+    let networks = files(&server).filter(is_network);
+    let held: Vec<_> = networks.map(|path| fs::File::open(path).unwrap()).collect();
     let first = network();
     assert!(made.contains(&first), "{first} was not ready");
     assert!(!spare().contains(&first));
     assert_ne!(first, network());
+    drop(held);
 }
 
 /// Returns the descriptors that the launcher has open.
 fn descriptors(server: &ForkServer) -> Vec<String> {
-    let directory = fs::read_dir(format!("/proc/{}/fd", pid_of(server))).unwrap();
-    let links = directory.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    let links = files(server).filter_map(|path| fs::read_link(path).ok());
     links.map(|link| link.display().to_string()).collect()
+}
+
+/// Paths of the descriptors that the launcher has open.
+fn files(server: &ForkServer) -> impl Iterator<Item = PathBuf> {
+    let directory = fs::read_dir(format!("/proc/{}/fd", pid_of(server))).unwrap();
+    directory.map(|entry| entry.unwrap().path())
 }
 
 fn nobody_but_its_own_fork_ever_has_what_a_plan_says() {

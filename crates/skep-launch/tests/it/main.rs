@@ -9,6 +9,7 @@
 )]
 
 mod build;
+mod criu;
 mod faults;
 mod fork_server;
 mod measure;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
                 sandbox::TESTS,
                 nested_users::TESTS,
                 build::TESTS,
+                criu::TESTS,
                 faults::TESTS,
                 fork_server::TESTS,
             ];

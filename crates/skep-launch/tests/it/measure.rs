@@ -24,6 +24,7 @@ fn where_the_time_of_a_launch_goes() {
             host_group: 0,
             address: Ipv4Addr::new(192, 0, 2, 200),
             gateway: Ipv4Addr::new(192, 0, 2, 201),
+            host_address: None,
         });
         let start = Instant::now();
         let mut started = launcher().launch(bench.plan, DEADLINE).unwrap();

@@ -61,6 +61,7 @@ impl Bench {
         let root = Root {
             staging: path.join("staging"),
             layers: vec![path.join("layer")],
+            below: Vec::new(),
             top: Top::Directories {
                 upper: path.join("upper"),
                 work: path.join("work"),

@@ -50,6 +50,7 @@ fn answer(word: &str, argument: &str) -> String {
         "limit" => limit(argument),
         "read" => said(fs::read_to_string(argument).map(|text| text.trim().replace('\n', "|"))),
         "write" => said(fs::write(argument, "written").map(|()| "ok".into())),
+        "overwrite" => overwrite(argument),
         "list" => said(list(argument)),
         "link" => said(fs::read_link(argument).map(|target| target.display().to_string())),
         "owner" => said(owner(argument)),
@@ -58,6 +59,7 @@ fn answer(word: &str, argument: &str) -> String {
             let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY;
             errno(rustix::pty::openpt(flags).map(drop))
         }
+        "terminal-owner" => said(terminal_owner()),
         "thread" => std::thread::spawn(|| "ok".to_owned()).join().unwrap(),
         "descriptors" => said(descriptors()),
         "mount" => errno(rustix::mount::mount(
@@ -85,6 +87,13 @@ fn answer(word: &str, argument: &str) -> String {
         }),
         _ => panic!("no such question: {word}"),
     }
+}
+
+/// Writes at the start of an open file.
+fn overwrite(descriptor: &str) -> String {
+    let number = descriptor.parse().unwrap();
+    let file = skep_linux::take_inherited(number).unwrap();
+    errno(rustix::io::pwrite(file, b"written: ", 0).map(drop))
 }
 
 /// The number of a child that does this and ends.
@@ -146,6 +155,14 @@ fn list(path: &str) -> std::io::Result<String> {
     }
     names.sort();
     Ok(names.join(" "))
+}
+
+/// The owner of a new terminal.
+fn terminal_owner() -> std::io::Result<String> {
+    let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY;
+    let terminal = rustix::pty::openpt(flags)?;
+    let path = rustix::pty::ptsname(&terminal, Vec::new())?;
+    owner(&path.to_string_lossy())
 }
 
 fn owner(path: &str) -> std::io::Result<String> {

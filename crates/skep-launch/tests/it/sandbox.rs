@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt, symlink};
 
-use skep_launch::{Bind, Ended, PlannedFile};
+use skep_launch::{Bind, Ended, PlannedFile, Users};
 
 use crate::plan::{Bench, asking, check};
 
@@ -10,6 +10,8 @@ crate::tests![
     the_program_is_the_first_process_of_namespaces_of_its_own,
     nothing_of_the_machine_is_in_its_root,
     every_sandbox_has_a_boot_id_of_its_own,
+    memory_is_told_by_a_file_that_only_the_first_process_writes,
+    terminals_belong_to_the_tty_group_whatever_the_ids_are,
     only_the_planned_descriptors_are_open,
     files_have_natural_owners_inside_and_on_disk,
     capabilities_are_cut_and_cannot_come_back,
@@ -79,6 +81,39 @@ fn every_sandbox_has_a_boot_id_of_its_own() {
         assert_eq!(id.len(), seen[0].len(), "{id}");
         assert!(!seen.contains(&id), "{id}");
         seen.push(id);
+    }
+}
+
+fn memory_is_told_by_a_file_that_only_the_first_process_writes() {
+    let expected = [
+        ("read=/proc/meminfo", "MemTotal: 1 kB"),
+        ("write=/proc/meminfo", "EROFS"),
+        ("unmount=/proc/meminfo", "EPERM"),
+        ("write=/proc/self/fd/3", "EACCES"),
+        ("overwrite=3", "ok"),
+        ("read=/proc/meminfo", "written:  1 kB"),
+        ("read=/proc/swaps", ""),
+    ];
+    let mut bench = asking(&expected);
+    let text = "MemTotal: 1 kB\n".to_owned();
+    bench.plan.show_memory("memory-info", text);
+    assert_eq!(bench.plan.process.fd_table(), "memory-info=3");
+    check(bench, &expected);
+    // Without a text it is the machine's own.
+    let (_, said, _directory) = Bench::new(&["read=/proc/meminfo"]).run();
+    let own = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let total = own.lines().next().unwrap();
+    assert!(said.contains(total), "{said}");
+}
+
+/// Ids of sandboxes go beyond what a signed number holds, and so do those of their terminals.
+fn terminals_belong_to_the_tty_group_whatever_the_ids_are() {
+    let expected = [("terminal", "ok"), ("terminal-owner", "0:5")];
+    for first in [0x1000_0000, 0x7fff_0000, 0x8000_0000, 0xf000_0000] {
+        let mut bench = asking(&expected);
+        let count = 65_536;
+        bench.plan.users = Users::Range { first, count };
+        check(bench, &expected);
     }
 }
 

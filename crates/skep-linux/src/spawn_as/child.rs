@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use super::{Prepared, SpawnStep};
+use super::{Prepared, SpawnSession, SpawnStep};
 
 /// The length of a report: a step and an errno.
 pub const REPORT_LENGTH: usize = 5;
@@ -64,11 +64,16 @@ fn prepare(prepared: &Prepared<'_>, report: &mut RawFd) -> Result<(), Failure> {
         let written = unsafe { libc::write(cgroup.as_raw_fd(), c"0".as_ptr().cast(), 1) };
         check(SpawnStep::Cgroup, written as libc::c_long)?;
     }
-    // SAFETY: takes no pointer.
-    let session = unsafe { libc::setsid() };
-    check(SpawnStep::Session, libc::c_long::from(session))?;
+    match plan.session {
+        SpawnSession::Callers => enter_new_group(prepared)?,
+        SpawnSession::Own | SpawnSession::Terminal => {
+            // SAFETY: takes no pointer.
+            let session = unsafe { libc::setsid() };
+            check(SpawnStep::Session, libc::c_long::from(session))?;
+        }
+    }
     arrange_descriptors(prepared, report)?;
-    if plan.controlling_terminal {
+    if plan.session == SpawnSession::Terminal {
         // SAFETY: TIOCSCTTY takes an integer, not a pointer.
         let answer = unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) };
         check(SpawnStep::Terminal, libc::c_long::from(answer))?;
@@ -102,6 +107,33 @@ fn prepare(prepared: &Prepared<'_>, report: &mut RawFd) -> Result<(), Failure> {
     let answer = unsafe { libc::syscall(libc::SYS_fchdir, directory) };
     check(SpawnStep::Directory, answer)?;
     Ok(())
+}
+
+/// Joins a process group that has nobody else in it and was founded by a process that has ended:
+/// a group lives as long as its last member, and its id is given to nobody until then.
+///
+/// Called while all signals are blocked, so that no handler runs on the founder's small stack.
+fn enter_new_group(prepared: &Prepared<'_>) -> Result<(), Failure> {
+    let step = SpawnStep::Session;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let top = prepared.stack.as_ptr_range().end.cast_mut().cast();
+    // SAFETY: the stack is memory of ours that nothing else uses and that the founder, which makes
+    // one system call on it, does not outlive: this process stands still until the founder is gone.
+    let founder = unsafe { libc::clone(found_group, top, flags, std::ptr::null_mut()) };
+    check(step, libc::c_long::from(founder))?;
+    // SAFETY: takes no pointer. A founder that failed leaves no group to join, which is told here.
+    check(step, unsafe {
+        libc::syscall(libc::SYS_setpgid, 0, founder)
+    })?;
+    // SAFETY: a null status is allowed.
+    let waited = unsafe { libc::waitpid(founder, std::ptr::null_mut(), 0) };
+    check(step, libc::c_long::from(waited))?;
+    Ok(())
+}
+
+extern "C" fn found_group(_nothing: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: takes no pointer.
+    unsafe { libc::setpgid(0, 0) }
 }
 
 /// Finds what a path of the caller means, with the user's rights. Links of procfs, which lead
@@ -154,9 +186,16 @@ fn arrange_descriptors(prepared: &Prepared<'_>, report: &mut RawFd) -> Result<()
 
 /// Raised above any caller, and not put back to zero: going below what the host's root has
 /// once chosen needs a right that is not there inside of a sandbox.
+///
+/// The file is the process's own only while it is dumpable, which a copy of a restored agent is
+/// not: its memory belongs to the host's users. Nobody can look into it all the same, because it has
+/// its parent's capabilities until it executes its program.
 fn raise_oom_score() -> Result<(), Failure> {
     let score = c"500";
     let step = SpawnStep::OomScore;
+    // SAFETY: takes no pointer.
+    let answer = unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
+    check(step, libc::c_long::from(answer))?;
     let path = c"/proc/self/oom_score_adj";
     // SAFETY: a C string literal.
     let file = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };

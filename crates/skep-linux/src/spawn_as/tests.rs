@@ -15,6 +15,15 @@ fn run(
     arguments: &[&str],
     directory: &str,
 ) -> (Result<(), SpawnError>, String, i32) {
+    run_in(SpawnSession::Callers, programs, arguments, directory)
+}
+
+fn run_in(
+    session: SpawnSession,
+    programs: &[&str],
+    arguments: &[&str],
+    directory: &str,
+) -> (Result<(), SpawnError>, String, i32) {
     let strings = |list: &[&str]| -> Vec<CString> {
         list.iter()
             .map(|text| CString::new(*text).unwrap())
@@ -36,7 +45,7 @@ fn run(
         directory: &CString::new(directory).unwrap(),
         credentials: &credentials,
         standard: [null.as_fd(), write.as_fd(), write.as_fd()],
-        controlling_terminal: false,
+        session,
         cgroups: &[],
         open_files: None,
         raise_oom_score: true,
@@ -56,9 +65,8 @@ fn run(
 }
 
 #[test]
-fn a_program_runs_as_the_user_in_its_session_with_nothing_inherited() {
+fn a_program_runs_as_the_user_with_nothing_inherited() {
     let script = r#"id -u; id -G; pwd; echo "$GREETING"; umask; ls /proc/self/fd | wc -l
-        cut -d' ' -f6 /proc/$$/stat | grep -qx $$ && echo leader
         grep -E 'SigBlk|SigIgn' /proc/self/status; cat /proc/self/oom_score_adj"#;
     let (confirmed, output, code) = run(&["/bin/sh"], &["sh", "-c", script], "/tmp");
     confirmed.unwrap();
@@ -72,7 +80,6 @@ fn a_program_runs_as_the_user_in_its_session_with_nothing_inherited() {
             "hello",
             "0022",
             "4",
-            "leader",
             "SigBlk:\t0000000000000000",
             "SigIgn:\t0000000000000000",
             "500",
@@ -80,6 +87,58 @@ fn a_program_runs_as_the_user_in_its_session_with_nothing_inherited() {
         "the fourth descriptor is the folder that `ls` reads"
     );
     assert_eq!(code, 0);
+}
+
+/// The ids of process, group and session of a shell, as seen by itself.
+fn ids(session: SpawnSession) -> [i32; 3] {
+    let script = "cut -d' ' -f1,5,6 /proc/$$/stat";
+    let (confirmed, output, _) = run_in(session, &["/bin/sh"], &["sh", "-c", script], "/");
+    confirmed.unwrap();
+    let ids: Vec<i32> = output
+        .split_whitespace()
+        .map(|id| id.parse().unwrap())
+        .collect();
+    ids.try_into().unwrap()
+}
+
+#[test]
+fn a_program_leads_its_session_and_group_only_where_that_is_asked_for() {
+    let [process, group, session] = ids(SpawnSession::Own);
+    assert_eq!((group, session), (process, process));
+    let [process, group, session] = ids(SpawnSession::Callers);
+    // Of `/proc` and not of system calls, whose ids must not be 0: whoever runs the tests may be outside of their pid namespace.
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    let ours: Vec<&str> = fields.split(' ').collect();
+    let [our_group, our_session] = [2, 3].map(|field| ours[field].parse::<i32>().unwrap());
+    assert_eq!(session, our_session);
+    assert!(group != process && group != our_group);
+    assert_ne!(
+        group,
+        ids(SpawnSession::Callers)[1],
+        "two programs have two groups"
+    );
+}
+
+#[test]
+fn setsid_runs_in_the_process_that_is_waited_for() {
+    let arguments = ["setsid", "sh", "-c", "exit 3"];
+    let run = |session| run_in(session, &["/usr/bin/setsid"], &arguments, "/").2;
+    assert_eq!(run(SpawnSession::Callers), 3);
+    assert_eq!(
+        run(SpawnSession::Own),
+        0,
+        "a leader's setsid forks, and does not wait"
+    );
+}
+
+/// The group's founder is waited for, so that a program which waits for any child sees its own alone.
+#[test]
+fn no_child_of_its_starting_is_left_to_a_program() {
+    let script = "read children </proc/$$/task/$$/children; echo \"[$children]\"";
+    let (confirmed, output, _) = run(&["/bin/sh"], &["sh", "-c", script], "/");
+    confirmed.unwrap();
+    assert_eq!(output, "[]\n");
 }
 
 #[test]

@@ -69,6 +69,7 @@ fn plan(lease: &TrialLease) -> LaunchPlan {
     let root = Root {
         staging: lease.staging(),
         layers: vec![lease.layer()],
+        below: Vec::new(),
         top: Top::Image(lease.image()),
     };
     let process = Process::new(Program::Path("/nothing".into()), []);
@@ -83,6 +84,8 @@ fn plan(lease: &TrialLease) -> LaunchPlan {
         host_group: link.group,
         address: lease.address(),
         gateway: lease.gateway(),
+        // Nobody has it where no server runs.
+        host_address: None,
     });
     plan.fail_at = Some(Step::Execute);
     plan
@@ -106,6 +109,7 @@ fn cure(step: Step) -> &'static str {
         Step::InstallFilter => "use a kernel with CONFIG_SECCOMP_FILTER",
         Step::ReadPlan
         | Step::JoinCgroups
+        | Step::SettleCgroups
         | Step::SetLimits
         | Step::MakeDevices
         | Step::MountSystem
@@ -117,6 +121,9 @@ fn cure(step: Step) -> &'static str {
         | Step::DropCapabilities
         | Step::BecomeUser
         | Step::Execute
-        | Step::HandOver => "run as root, outside of containers that forbid it",
+        | Step::HandOver
+        | Step::FillMemory
+        | Step::RestoreProcesses
+        | Step::DumpProcesses => "run as root, outside of containers that forbid it",
     }
 }

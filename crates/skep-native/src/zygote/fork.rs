@@ -19,7 +19,8 @@ use tokio::io::unix::AsyncFd;
 use super::Zygotes;
 use super::holder::{self, Holder};
 use super::serve::{Client, receive};
-use super::verify_fork::{self, Difference, Expected};
+use super::verify_fork::{self, Expected};
+use crate::likeness::Difference;
 use crate::process::ProcessHandle;
 use crate::watch::watch;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::process::Signal;
-use skep_host::{CgroupSource, IDS, Lease, Parts, Run, Slot, TakenSlot, Terms};
+use skep_host::{CgroupSource, DiskSource, IDS, Lease, Parts, Run, Slot, TakenSlot, Terms};
 use skep_launch::{
     Descriptors, LaunchPlan, MAX_PER_PARENT, Privileges, Process, Program, Root, Started, Top,
     Users,
@@ -137,7 +137,8 @@ pub(super) fn warm(
     let working = Arc::clone(zygotes);
     zygotes.kept.send_modify(|count| *count += 1);
     let thread = std::thread::Builder::new().name("zygote".into());
-    let span = tracing::Span::current();
+    // Not the span of whoever asked first: a zygote serves many, and outlives them.
+    let span = tracing::info_span!(parent: None, "zygote");
     let spawned = thread.spawn(move || {
         let _entered = span.enter();
         keep(&working, &key, &specification, sandboxes);
@@ -226,6 +227,7 @@ fn make(
     stderr: &mut Option<Stderr>,
 ) -> io::Result<(Holder, Started, Lease)> {
     let terms = Terms {
+        disk: DiskSource::Empty,
         id: request.id.clone(),
         slot,
         egress: Egress::None,
@@ -274,6 +276,9 @@ fn plan(lease: &Lease, parts: Parts, request: Request<'_>) -> LaunchPlan {
     let root = Root {
         staging: lease.staging(),
         layers: request.key.layers.clone(),
+        below: (parts.below.into_iter())
+            .map(|disk| descriptors.add(disk))
+            .collect(),
         top: Top::Mounted(descriptors.add(parts.disk)),
     };
     let program = Program::Path(specification.argv[0].clone());
@@ -293,6 +298,9 @@ fn plan(lease: &Lease, parts: Parts, request: Request<'_>) -> LaunchPlan {
     };
     let mut plan = LaunchPlan::new(descriptors, users, root, process);
     plan.join(parts.join_fds.work);
+    if let Some(settings) = parts.join_fds.settings {
+        plan.set_cgroups(settings.directory, settings.files);
+    }
     plan.hostname = HOSTNAME.into();
     plan.privileges = Privileges::Enter;
     plan

@@ -14,6 +14,7 @@ use tokio::io::unix::AsyncFd;
 use super::Zygotes;
 use super::fork::{ForkError, fork};
 use super::holder::Holder;
+use super::verify_fork;
 use crate::process::ProcessHandle;
 use crate::watch::watch;
 
@@ -30,7 +31,10 @@ pub(crate) struct Client {
 
 /// Answers until the agent is gone, one question at a time.
 pub(crate) fn serve(zygotes: Arc<Zygotes>, holder: Arc<Holder>, client: Client, socket: OwnedFd) {
-    skep_telemetry::spawn("fork kernels", async move {
+    // Of its own: whoever asked for this sandbox, or for the first spare, has nothing to do with
+    // its questions.
+    let span = tracing::info_span!(parent: None, "forks", sandbox = %client.lease.id());
+    let serving = async move {
         let socket = match watch(socket) {
             Ok(socket) => socket,
             Err(error) => {
@@ -43,7 +47,7 @@ pub(crate) fn serve(zygotes: Arc<Zygotes>, holder: Arc<Holder>, client: Client, 
                 Ok(Some(question)) => question,
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::debug!(sandbox = %client.lease.id(), %error, "an agent asks in an odd way");
+                    tracing::debug!(%error, "an agent asks in an odd way");
                     return;
                 }
             };
@@ -54,7 +58,8 @@ pub(crate) fn serve(zygotes: Arc<Zygotes>, holder: Arc<Holder>, client: Client, 
                 return;
             }
         }
-    });
+    };
+    span.in_scope(|| skep_telemetry::spawn("fork kernels", serving));
 }
 
 /// Receives the next packet, as [`packet::receive`] does, without a thread that waits.
@@ -97,13 +102,13 @@ async fn answer(
             counter.add_one();
             // A sandbox can cause it as often as it likes.
             if let Some(unsaid) = zygotes.warnings.admit() {
-                tracing::warn!(sandbox = %client.lease.id(), error = %Chain(&error), unsaid, "no kernel was forked");
+                tracing::warn!(error = %Chain(&error), unsaid, "no kernel was forked");
             }
             // The rest is within the power of a sandbox, or a sandbox that ends: one of them must
             // not end the zygote of the others.
             let is_useless = match &error {
                 ForkError::Slow => zygotes.gives_up_after(holder.silence()),
-                ForkError::Different(difference) => !difference.may_be_of_the_sandbox(),
+                ForkError::Different(difference) => !verify_fork::may_be_of_the_sandbox(difference),
                 ForkError::Dead(_)
                 | ForkError::Host(_)
                 | ForkError::Stalled

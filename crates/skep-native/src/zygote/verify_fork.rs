@@ -3,26 +3,15 @@
 //! The zygote is a program of the template, and so is the fork until it has given up every
 //! right. It is looked at from outside, through the host's `/proc`, while it waits. Until it
 //! is told to go on it is not dumpable and takes no signals, so what is looked at cannot be
-//! changed in the sandbox, or only as far as [`Difference::may_be_of_the_sandbox`] says.
+//! changed in the sandbox, or only as far as [`may_be_of_the_sandbox`] says. What all tasks of a
+//! sandbox have in common is in [`crate::likeness`].
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
 use super::holder::OOM_SCORE_ADJUST;
-
-/// Namespaces that every process of a sandbox shares with its first.
-const NAMESPACES: [&str; 9] = [
-    "cgroup",
-    "ipc",
-    "mnt",
-    "net",
-    "pid",
-    "pid_for_children",
-    "time",
-    "user",
-    "uts",
-];
+use crate::likeness::{Difference, Status, in_work_of_agent, read, require, same_namespaces};
 
 /// The open file descriptors: the standard ones, and the socket on which it waits.
 const DESCRIPTORS: [&str; 4] = ["0", "1", "2", "3"];
@@ -44,21 +33,11 @@ pub(super) struct Expected<'a> {
     pub(super) filters: usize,
 }
 
-/// A property in which the process is not as it should be.
-#[derive(Debug, thiserror::Error)]
-#[error("its {what} is `{found}`")]
-pub(super) struct Difference {
-    what: &'static str,
-    found: String,
-}
-
-impl Difference {
-    /// Returns true if code with the rights of the sandbox's user can cause this difference in a
-    /// dumpable process of its own: then only the process is wrong. All the rest is the zygote's
-    /// own work.
-    pub(super) fn may_be_of_the_sandbox(&self) -> bool {
-        ["TracerPid", "oom_score_adj"].contains(&self.what)
-    }
+/// Returns true if code with the rights of the sandbox's user can cause this difference in a
+/// dumpable process of its own: then only the process is wrong. All the rest is the zygote's
+/// own work.
+pub(super) fn may_be_of_the_sandbox(difference: &Difference) -> bool {
+    ["TracerPid", "oom_score_adj"].contains(&difference.what)
 }
 
 /// Looks at a process and answers its number in the sandbox.
@@ -67,7 +46,8 @@ impl Difference {
 ///
 /// The first [`Difference`].
 pub(super) fn inspect(pid: i32, expected: &Expected<'_>) -> Result<i32, Difference> {
-    let status = read(pid, "status")?;
+    let process = format!("/proc/{pid}");
+    let status = read(&process, "status")?;
     let status = Status::parse(&status);
     let same_four = |id: u32| [id; 4].map(|id| id.to_string()).join("\t");
     let (agent, filters) = (expected.agent.to_string(), expected.filters.to_string());
@@ -92,24 +72,23 @@ pub(super) fn inspect(pid: i32, expected: &Expected<'_>) -> Result<i32, Differen
         ("Seccomp", "2"),
         ("Seccomp_filters", &filters),
     ] {
-        status.must_be(what, wanted)?;
+        let found = status.get(what);
+        require(found == wanted, pid, what, found)?;
     }
     let groups = status.get("Groups");
     let found: BTreeSet<u32> = groups
         .split_whitespace()
         .filter_map(|group| group.parse().ok())
         .collect();
-    require(found == expected.groups, "Groups", groups)?;
-    same_namespaces(pid, expected.agent)?;
-    same_cgroups(
-        &read(pid, "cgroup")?,
-        &read(expected.agent, "cgroup")?,
-        expected.sandbox,
-    )?;
-    let score = read(pid, "oom_score_adj")?;
+    require(found == expected.groups, pid, "Groups", groups)?;
+    same_namespaces(&process, expected.agent)?;
+    let agents = read(&format!("/proc/{}", expected.agent), "cgroup")?;
+    in_work_of_agent(pid, &read(&process, "cgroup")?, &agents, expected.sandbox)?;
+    let score = read(&process, "oom_score_adj")?;
     let score = score.trim();
     require(
         score == OOM_SCORE_ADJUST.to_string(),
+        pid,
         "oom_score_adj",
         score,
     )?;
@@ -118,7 +97,7 @@ pub(super) fn inspect(pid: i32, expected: &Expected<'_>) -> Result<i32, Differen
     let numbers = status.get("NSpid");
     let inner = numbers.split_whitespace().nth(1);
     let inner = inner.and_then(|number| number.parse().ok());
-    inner.ok_or_else(|| difference("NSpid", numbers))
+    inner.ok_or_else(|| Difference::new(pid, "NSpid", numbers))
 }
 
 /// Returns true if a process has ended or is about to: the kernel takes its attributes away piece
@@ -137,80 +116,6 @@ pub(super) fn user(pid: i32) -> io::Result<u32> {
     user.ok_or_else(|| io::Error::other("a process without a user"))
 }
 
-fn difference(what: &'static str, found: impl ToString) -> Difference {
-    Difference {
-        what,
-        found: found.to_string(),
-    }
-}
-
-fn require(holds: bool, what: &'static str, found: &str) -> Result<(), Difference> {
-    if holds {
-        Ok(())
-    } else {
-        Err(difference(what, found))
-    }
-}
-
-fn read(pid: i32, file: &'static str) -> Result<String, Difference> {
-    fs::read_to_string(format!("/proc/{pid}/{file}")).map_err(|error| difference(file, error))
-}
-
-struct Status<'a>(HashMap<&'a str, &'a str>);
-
-impl<'a> Status<'a> {
-    fn parse(text: &'a str) -> Self {
-        let fields = text.lines().filter_map(|line| line.split_once(':'));
-        Self(fields.map(|(name, value)| (name, value.trim())).collect())
-    }
-
-    fn get(&self, name: &str) -> &'a str {
-        self.0.get(name).copied().unwrap_or_default()
-    }
-
-    fn must_be(&self, what: &'static str, wanted: &str) -> Result<(), Difference> {
-        let found = self.get(what);
-        require(found == wanted, what, found)
-    }
-}
-
-fn same_namespaces(pid: i32, agent: i32) -> Result<(), Difference> {
-    for name in NAMESPACES {
-        let of = |pid: i32| -> io::Result<_> { fs::read_link(format!("/proc/{pid}/ns/{name}")) };
-        let found = of(pid).map_err(|error| difference(name, error))?;
-        let wanted = of(agent).map_err(|error| difference(name, error))?;
-        require(found == wanted, name, &found.display().to_string())?;
-    }
-    Ok(())
-}
-
-/// Below the sandbox's `work` wherever the sandbox has a group; elsewhere where its agent is.
-fn same_cgroups(found: &str, agents: &str, sandbox: &str) -> Result<(), Difference> {
-    let place = |line: &str| -> Option<(String, String)> {
-        let mut fields = line.splitn(3, ':');
-        let (number, _controllers) = (fields.next()?, fields.next()?);
-        Some((number.to_owned(), fields.next()?.to_owned()))
-    };
-    let found_places: HashMap<_, _> = found.lines().filter_map(place).collect();
-    let wanted: HashMap<_, _> = agents.lines().filter_map(place).collect();
-    require(found_places.len() == wanted.len(), "cgroup", found)?;
-    for (hierarchy, agents_place) in &wanted {
-        let place = found_places.get(hierarchy).map_or("", String::as_str);
-        let own = agents_place.split_once(&format!("/{sandbox}/"));
-        let is_right = match own {
-            Some((parent, _)) => {
-                let work = format!("{parent}/{sandbox}/work");
-                place
-                    .strip_prefix(&work)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            }
-            None => place == agents_place,
-        };
-        require(is_right, "cgroup", place)?;
-    }
-    Ok(())
-}
-
 fn few_descriptors(pid: i32) -> Result<(), Difference> {
     let list = || -> io::Result<Vec<String>> {
         let mut names = Vec::new();
@@ -220,33 +125,13 @@ fn few_descriptors(pid: i32) -> Result<(), Difference> {
         names.sort();
         Ok(names)
     };
-    let names = list().map_err(|error| difference("descriptors", error))?;
-    require(names == DESCRIPTORS, "descriptors", &names.join(" "))
+    let names = list().map_err(|error| Difference::new(pid, "descriptors", error))?;
+    require(names == DESCRIPTORS, pid, "descriptors", &names.join(" "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_process_is_below_work_in_every_hierarchy_of_the_sandbox() {
-        let agents = "4:memory:/skep-0/box/agent\n2:cpu:/skep-0/box/agent\n1:name=systemd:/\n";
-        let check = |found: &str| same_cgroups(found, agents, "box").is_ok();
-        assert!(check(
-            "4:memory:/skep-0/box/work/3\n2:cpu:/skep-0/box/work\n1:name=systemd:/\n"
-        ));
-        for wrong in [
-            "4:memory:/skep-0/box/work\n2:cpu:/skep-0/zygote/work\n1:name=systemd:/\n",
-            "4:memory:/skep-0/box/workshop\n2:cpu:/skep-0/box/work\n1:name=systemd:/\n",
-            "4:memory:/skep-0/box/work\n2:cpu:/skep-0/box/agent\n1:name=systemd:/\n",
-            "4:memory:/skep-0/box/work\n2:cpu:/skep-0/box/work\n1:name=systemd:/elsewhere\n",
-            "4:memory:/skep-0/box/work\n2:cpu:/skep-0/box/work\n",
-        ] {
-            assert!(!check(wrong), "{wrong}");
-        }
-        let unified = "0::/skep-0/box/work/kernels/1\n";
-        same_cgroups(unified, "0::/skep-0/box/agent\n", "box").unwrap();
-    }
 
     #[test]
     fn whoever_is_somebody_else_is_found_out() {

@@ -9,9 +9,9 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
-use rustix::process::WaitOptions;
+use rustix::process::{DumpableBehavior, WaitOptions};
 use skep_agent_protocol::fds;
-use skep_linux::spawn_as::{Credentials, SpawnAs, fork_as};
+use skep_linux::spawn_as::{Credentials, SpawnAs, SpawnSession, fork_as};
 
 pub(crate) const PORT: u16 = 49_983;
 
@@ -31,7 +31,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let mut config_file = File::from(one(fds::CONFIG).unwrap());
     config_file.read_to_string(&mut config).unwrap();
     let mut ready = File::from(one(fds::READY).unwrap());
-    let forks = one(fds::FORKS);
+    let mut forks = one(fds::FORKS);
+    let mut remembered = String::new();
     let work = all(fds::WORK_CGROUP);
 
     match config.as_str() {
@@ -70,14 +71,33 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
                 None => "nobody to ask".into(),
             },
             Some(("agent", question)) => crate::probe::answer(question),
+            Some(("remember", text)) => {
+                text.clone_into(&mut remembered);
+                "done".into()
+            }
+            Some(("go-on", new)) => {
+                set_dumpable(DumpableBehavior::NotDumpable);
+                new.clone_into(&mut config);
+                "done".into()
+            }
             _ if question.starts_with("fork-") => {
                 forks::nonsense(forks.as_ref().unwrap(), question)
             }
             _ if question == "config" => config.clone(),
+            _ if question == "remembered" => remembered.clone(),
+            _ if question == "prepare" => {
+                forks = None;
+                set_dumpable(DumpableBehavior::Dumpable);
+                "done".into()
+            }
             _ => format!("no such question: {question}"),
         };
         (&stream).write_all(answer.as_bytes()).unwrap();
     }
+}
+
+fn set_dumpable(behaviour: DumpableBehavior) {
+    rustix::process::set_dumpable_behavior(behaviour).unwrap();
 }
 
 /// Starts a user's program that answers on the connection; nobody waits for it.
@@ -96,7 +116,7 @@ fn start(question: &str, work: &[OwnedFd], stream: &TcpStream) {
             groups: Vec::new(),
         },
         standard: [null.as_fd(), stream.as_fd(), stream.as_fd()],
-        controlling_terminal: false,
+        session: SpawnSession::Own,
         cgroups: &cgroups,
         open_files: None,
         raise_oom_score: true,

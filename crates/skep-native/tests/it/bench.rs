@@ -16,7 +16,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::agent::PORT;
 
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+/// Time limit for anything. Hosts that are emulated take their time.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Hierarchies of cgroup v1 in which a sandbox has groups.
+const HIERARCHIES: [&str; 6] = ["memory", "pids", "cpu", "cpuacct", "freezer", "blkio"];
+
+/// Returns true if the limits of this host are on cgroup v2.
+pub(crate) fn has_unified_cgroups() -> bool {
+    Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
+}
 
 pub(crate) fn block_on(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_multi_thread()
@@ -105,6 +114,13 @@ impl Bench {
         self.config.host.data_dir.join("sandboxes")
     }
 
+    /// Returns true if a disk has been made before its sandbox.
+    pub(crate) fn has_ready_disk(&self) -> bool {
+        let disks = fs::read_dir(self.config.host.data_dir.join("disks"));
+        let mut names = disks.into_iter().flatten().flatten();
+        names.any(|disk| disk.file_name().to_string_lossy().starts_with("ready-"))
+    }
+
     /// Everything that sandboxes of this backend have on the host right now.
     pub(crate) fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
@@ -122,9 +138,16 @@ impl Bench {
         list("link", Path::new("/sys/class/net"), &|name| {
             name.starts_with(&prefix)
         });
-        for hierarchy in ["memory", "pids", "cpu", "cpuacct", "freezer", "blkio"] {
+        for hierarchy in HIERARCHIES {
             let directory = format!("/sys/fs/cgroup/{hierarchy}/skep-{number}");
             list(hierarchy, Path::new(&directory), &|_| true);
+        }
+        // On v2 one group stands for all of them.
+        if has_unified_cgroups() {
+            let directory = format!("/sys/fs/cgroup/skep-{number}");
+            for hierarchy in HIERARCHIES {
+                list(hierarchy, Path::new(&directory), &|_| true);
+            }
         }
         let data = self.config.host.data_dir.to_str().unwrap();
         for device in fs::read_dir("/sys/block").unwrap().flatten() {
@@ -238,7 +261,7 @@ pub(crate) async fn ask(sandbox: &Launched, question: &str) -> String {
         .unwrap_or_else(|error| format!("no answer: {error}"))
 }
 
-async fn ask_at(address: IpAddr, question: &str) -> std::io::Result<String> {
+pub(crate) async fn ask_at(address: IpAddr, question: &str) -> std::io::Result<String> {
     let asked = async {
         let mut stream = tokio::net::TcpStream::connect((address, PORT)).await?;
         stream.write_all(format!("{question}\n").as_bytes()).await?;

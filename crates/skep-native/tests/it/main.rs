@@ -9,11 +9,15 @@
 
 mod agent;
 mod bench;
+mod beside;
+mod checkpoint;
 mod checks;
 mod contract;
 mod crash;
 mod destroy;
 mod double;
+mod edited;
+mod freeze;
 mod life;
 mod limits;
 mod measure;
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
         Some("server") => crash::serve(&arguments[2..]),
         Some("serve") => uplink::serve(),
         Some("route") => router::route(&arguments[2..]),
+        Some("beside") => beside::serve(&arguments[2..]),
         _ => {
             let tests = [
                 contract::TESTS,
@@ -47,11 +52,19 @@ fn main() -> ExitCode {
                 checks::TESTS,
                 crash::TESTS,
                 destroy::TESTS,
+                freeze::TESTS,
                 router::TESTS,
+                beside::TESTS,
                 zygote::TESTS,
                 tenants::TESTS,
+                checkpoint::TESTS,
             ];
             let trials = tests.concat().into_iter().map(trial);
+            // What is edited are images with a hierarchy for each controller.
+            let edited = edited::TESTS.iter().copied();
+            let edited =
+                edited.map(|test| trial(test).with_ignored_flag(bench::has_unified_cgroups()));
+            let trials = trials.chain(edited);
             let measured = measure::TESTS.iter().copied();
             let measured = measured.map(|test| trial(test).with_ignored_flag(true));
             let trials = trials.chain(measured).collect();

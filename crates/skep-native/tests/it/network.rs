@@ -22,6 +22,8 @@ crate::tests![
     without_internet_nothing_is_reached_and_the_machine_still_reaches_it,
     names_are_resolved_without_denied_addresses,
     questions_for_names_fill_no_table_of_the_host,
+    both_ends_of_a_link_have_addresses_that_nobody_else_chooses,
+    a_server_speaks_from_an_address_of_its_own,
 ];
 
 /// Number of names a sandbox asks for at once, each from a port of its own. Others on the host
@@ -240,6 +242,53 @@ async fn answer_once(resolver: &tokio::net::UdpSocket) {
     }
     let answer = answer.to_vec().unwrap();
     resolver.send_to(&answer, client).await.unwrap();
+}
+
+/// udev gives an interface another hardware address if the kernel has made its address up, a moment
+/// after it was made: a neighbour that has learned the first one would talk to nobody.
+async fn both_ends_of_a_link_have_addresses_that_nobody_else_chooses() {
+    let chosen = "3";
+    let bench = Bench::new().await;
+    let sandbox = bench.launch().await;
+    let left = bench.left();
+    let link = left.iter().find_map(|thing| thing.strip_prefix("link "));
+    let link = link.expect("a sandbox has a link");
+    let file = |name: &str| format!("/sys/class/net/{link}/{name}");
+    let outside = std::fs::read_to_string(file("address")).unwrap();
+    assert_eq!(
+        std::fs::read_to_string(file("addr_assign_type"))
+            .unwrap()
+            .trim(),
+        chosen
+    );
+    let inside = |name: &str| format!("agent read=/sys/class/net/eth0/{name}");
+    assert_eq!(ask(&sandbox, &inside("addr_assign_type")).await, chosen);
+    let there = ask(&sandbox, &inside("address")).await;
+    assert_ne!(there, outside.trim());
+    for address in [there.as_str(), outside.trim()] {
+        let first = u8::from_str_radix(&address[..2], 16).unwrap();
+        assert_eq!(first & 0b11, 0b10, "{address} is not one's own choice");
+    }
+    sandbox.destroy().await.unwrap();
+    drop(sandbox);
+    bench.finish().await;
+}
+
+/// Without one of its own the kernel took any address of the host, such as the gateway of another
+/// server: when that one was taken off the host, connections to our sandboxes hung.
+async fn a_server_speaks_from_an_address_of_its_own() {
+    let bench = Bench::new().await;
+    let sandbox = bench.launch().await;
+    let address = sandbox.address().to_string();
+    let output = Command::new("ip").args(["route", "get", &address]).output();
+    let said = String::from_utf8(output.unwrap().stdout).unwrap();
+    let mut words = said.split_whitespace();
+    words.find(|word| *word == "src").expect("it has a source");
+    let source = words.next().map(str::to_owned);
+    assert_eq!(source, Some(gateway_of(&sandbox).await.to_string()));
+    sandbox.destroy().await.unwrap();
+    drop(sandbox);
+    bench.finish().await;
 }
 
 async fn gateway_of(sandbox: &Launched) -> Ipv4Addr {

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,14 @@ pub(crate) fn answer(question: &str) -> String {
         "wait" => loop {
             std::thread::park();
         },
+        "restless" => restless(argument.parse().unwrap()),
+        "again" => again(),
+        "keep" => keep(),
+        "kept" => said(kept()),
+        "watch" => watch(argument),
+        "follow" => follow(),
+        "mkdir" => said(fs::create_dir(argument).map(|()| "ok".into())),
+        "link" => said(fs::read_link(argument).map(|path| path.display().to_string())),
         "connect" => connect(argument.parse().unwrap()),
         "datagram" => datagram(argument.parse().unwrap()),
         "resolve" => {
@@ -47,6 +56,104 @@ pub(crate) fn answer(question: &str) -> String {
             said(questions(server.parse().unwrap(), count.parse().unwrap()))
         }
         _ => format!("no such question: {word}"),
+    }
+}
+
+/// Starts processes that never get far.
+#[expect(
+    clippy::zombie_processes,
+    reason = "they outlive this one, and the first process of the sandbox waits for them"
+)]
+fn restless(count: usize) -> String {
+    for _ in 0..count {
+        Command::new("/probe")
+            .args(["probe", "again"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+    }
+    "ok".into()
+}
+
+/// Executes the same again from a process with other threads, which die of it.
+fn again() -> String {
+    for _ in 0..8 {
+        let idle = || loop {
+            std::thread::park();
+        };
+        let thread = std::thread::Builder::new().stack_size(1 << 16);
+        thread.spawn(idle).unwrap();
+    }
+    let mut program = Command::new("/probe");
+    said(Err(program.args(["probe", "again"]).exec()))
+}
+
+const KEEPER: &str = "/run/lock/keeper";
+
+/// Holds a number, an open file, one that is deleted, and one in memory, and says what is in them
+/// to whoever connects.
+fn keep() -> ! {
+    fs::write("/tmp/open", "0123456789").unwrap();
+    fs::write("/tmp/deleted", "deleted").unwrap();
+    fs::write("/dev/shm/memory", "memory").unwrap();
+    let mut open = fs::File::open("/tmp/open").unwrap();
+    let mut deleted = fs::File::open("/tmp/deleted").unwrap();
+    fs::remove_file("/tmp/deleted").unwrap();
+    let listener = std::os::unix::net::UnixListener::bind(KEEPER).unwrap();
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(b"piped").unwrap();
+    let mut count = 0;
+    loop {
+        let (mut stream, _) = listener.accept().unwrap();
+        count += 1;
+        let mut digit = [0];
+        open.read_exact(&mut digit).unwrap();
+        let mut text = String::new();
+        std::io::Seek::rewind(&mut deleted).unwrap();
+        deleted.read_to_string(&mut text).unwrap();
+        let mut piped = [0; 5];
+        reader.read_exact(&mut piped).unwrap();
+        writer.write_all(&piped).unwrap();
+        let memory = fs::read_to_string("/dev/shm/memory").unwrap();
+        let (digit, piped) = (char::from(digit[0]), String::from_utf8_lossy(&piped));
+        let line = format!("{count} {digit} {text} {memory} {piped}");
+        stream.write_all(line.as_bytes()).ok();
+    }
+}
+
+/// Asks the keeper.
+fn kept() -> std::io::Result<String> {
+    let mut stream = std::os::unix::net::UnixStream::connect(KEEPER)?;
+    let mut line = String::new();
+    stream.read_to_string(&mut line)?;
+    Ok(line)
+}
+
+/// Watches a directory, and copies the names of what is made there to a file.
+fn follow() -> ! {
+    use rustix::fs::inotify;
+    let watching = inotify::init(inotify::CreateFlags::empty()).unwrap();
+    inotify::add_watch(&watching, "/tmp/followed", inotify::WatchFlags::CREATE).unwrap();
+    fs::write("/tmp/following", "ready").unwrap();
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+    let mut events = inotify::Reader::new(&watching, &mut buffer);
+    loop {
+        let event = events.next().unwrap();
+        let name = event.file_name().map_or("", |name| name.to_str().unwrap());
+        fs::write("/tmp/following", name).unwrap();
+    }
+}
+
+/// Watches a file, which nobody can find again by its number alone.
+fn watch(path: &str) -> ! {
+    let watching = rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::empty()).unwrap();
+    let flags = rustix::fs::inotify::WatchFlags::MODIFY;
+    rustix::fs::inotify::add_watch(&watching, path, flags).unwrap();
+    fs::write("/tmp/watching", "").unwrap();
+    loop {
+        std::thread::park();
     }
 }
 

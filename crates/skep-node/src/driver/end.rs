@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use skep_isolation::DestroyError;
 use skep_telemetry::Chain;
-use skep_types::{EndReason, Event, NotHere, Usage};
+use skep_types::{Departure, EndReason, Event, NotHere, Usage};
 
 use super::{Driver, Held, Killer, Request, answer};
+use crate::clock::wall_now;
 use crate::node::KillError;
 
 /// Time limit for the journal before a kill. A disk that is full or broken keeps nobody alive.
@@ -37,8 +38,10 @@ impl Driver {
         reason: EndReason,
         mut killer: Option<Killer>,
     ) {
+        self.remember_departure(reason);
         // The route goes first: when the caller has its answer the proxy has already stopped.
         self.close(&held);
+        self.sleeper.send_replace(None);
         self.enter(Event::Kill);
         held.record.ending = Some(reason);
         // A server that is killed in the middle is not to find a sandbox that seems to have
@@ -52,7 +55,8 @@ impl Driver {
         loop {
             let (destroyed, others) = self.destroy(&held).await;
             match destroyed {
-                Ok(mut usage) => {
+                Ok(usage) => {
+                    let mut usage = held.record.whole_usage(usage);
                     let memory = &mut held.memory;
                     usage.memory_average_bytes = memory.look(Instant::now(), usage.memory_bytes);
                     self.forget_image(held.record.image.take()).await;
@@ -79,6 +83,24 @@ impl Driver {
                 }
             }
             delay = (delay * 2).min(LONGEST_DELAY);
+        }
+    }
+
+    /// Keeps the reason for those who have used the sandbox, and may ask for it again.
+    fn remember_departure(&self, reason: EndReason) {
+        let token = self
+            .route
+            .borrow()
+            .as_ref()
+            .and_then(|route| route.access_token.clone());
+        if let Some(token) = token {
+            let departure = Departure {
+                reason,
+                at: wall_now(),
+                memory_mib: self.resources.memory_mib,
+            };
+            let id = self.status.borrow().id.clone();
+            self.node.departures.remember(&id, token, departure);
         }
     }
 
@@ -128,6 +150,8 @@ fn killer_in(request: Request) -> Option<Killer> {
         | Request::Usage { .. }
         | Request::Pause { .. }
         | Request::Resume { .. }
+        | Request::Store
+        | Request::RollBack { .. }
         | Request::Snapshot { .. }
         | Request::Egress { .. } => None,
     }

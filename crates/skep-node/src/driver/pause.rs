@@ -1,32 +1,36 @@
-//! Sandboxes that stand, and what is made of them meanwhile.
+//! Sandboxes that stand.
 //!
-//! A pause with memory freezes the sandbox, which takes milliseconds. One that stands for long is
-//! written to an image, and then needs no memory and no place on the host. A backend that cannot
-//! freeze writes the image at once, and so does a pause that keeps the files alone.
+//! A pause with memory freezes the sandbox, which takes milliseconds. One that stands for long, or
+//! while the host is short of memory, is written to an image, and then needs no memory and no
+//! place on the host. A backend that cannot freeze writes the image at once, and so does a pause
+//! that keeps the files alone.
 //!
 //! An image is written down before the processes it was taken of are destroyed. So a server that
 //! is killed at any moment leaves a sandbox that stands, an image, or both, and the next one
 //! finds it paused.
 
+use std::io;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use skep_isolation::{AfterCheckpoint, ChangeError, LaunchError, RestoreRequest, RestoreTarget};
+use skep_isolation::{AfterCheckpoint, ChangeError};
 use skep_telemetry::Chain;
 use skep_types::{
-    Capabilities, Capability, Checkpoint, Egress, Event, ExecutionId, HostResource, ImageKind,
-    NotHere, SandboxStatus, TransitionError, Unsupported, Verdict,
+    Capabilities, Capability, Checkpoint, Event, HostResource, ImageKind, NotHere, PauseRequest,
+    SandboxStatus, TransitionError, Unsupported, Verdict,
 };
 use tokio::time::Instant;
 
 use super::{Driver, Held};
-use crate::admission::NoRoom;
-use crate::clock::{Deadline, wall_now};
+use crate::clock::wall_now;
+use crate::route::Sleeper;
 
-/// Time for which a frozen sandbox keeps its memory before it is written to an image.
-const STORE_AFTER: Duration = Duration::from_secs(30);
 /// Pause before an image is tried again that could not be written.
 const STORE_AGAIN: Duration = Duration::from_mins(5);
+
+/// Delay of a pause at the deadline that was not to be had. The sandbox runs on meanwhile: whoever
+/// asked for a pause did not ask for its end.
+const PAUSE_AGAIN: Duration = Duration::from_secs(10);
 
 /// Ways to pause a sandbox.
 enum Way {
@@ -39,7 +43,7 @@ impl Way {
         match kind {
             ImageKind::Memory if capabilities.has(Capability::Freeze) => Ok(Self::Freeze),
             ImageKind::Memory | ImageKind::Filesystem => {
-                capabilities.need(Capability::Checkpoint)?;
+                capabilities.need(Capability::of_image(kind))?;
                 Ok(Self::Image)
             }
         }
@@ -51,15 +55,23 @@ impl Driver {
     pub(super) async fn pause(
         &mut self,
         held: &mut Held,
-        kind: ImageKind,
+        request: PauseRequest,
     ) -> Result<SandboxStatus, TransitionError> {
-        if self.verdict(Event::Pause)? == Verdict::Stay {
+        let of_another_run =
+            (request.execution).is_some_and(|asked| asked != held.record.execution);
+        if of_another_run || self.verdict(Event::Pause)? == Verdict::Stay {
             return Ok(self.status.borrow().clone());
         }
+        let kind = request.kind;
         // Asked before anything changes: what cannot be done leaves no trace.
         let way = Way::of(kind, self.node.isolation.capabilities())?;
         let launched = held.launched.clone().ok_or(NotHere)?;
+        let answers = self.node.agents.answers(launched.address()).await;
+        if !answers && (request.needs_agent || kind == ImageKind::Filesystem) {
+            return Err(TransitionError::AgentSilent);
+        }
         // The route goes first: what arrives from now on is refused, or waits for a resume.
+        self.fall_asleep(held, kind);
         self.close(held);
         self.enter(Event::Pause);
         let paused = match way {
@@ -78,74 +90,59 @@ impl Driver {
             }
         };
         held.record.is_frozen = true;
-        self.publish_paused(kind, wall_now());
+        held.record.agent_was_silent = !answers;
+        self.publish_paused(held, kind, wall_now());
+        self.node.metrics.paused.add_one();
         match image {
             Some(image) => self.keep_image(held, image).await,
             None => {
-                self.schedule_store(held, STORE_AFTER);
+                self.schedule_store(held, self.node.pauses.checkpoint_after);
                 self.journal_record(&held.record).await;
             }
         }
         Ok(self.status.borrow().clone())
     }
 
-    /// Lets a paused sandbox go on for `lifetime`, as another run of it.
-    pub(super) async fn resume(
-        &mut self,
-        held: &mut Held,
-        lifetime: Duration,
-    ) -> Result<SandboxStatus, TransitionError> {
-        if self.verdict(Event::Resume)? == Verdict::Stay {
-            return Ok(self.status.borrow().clone());
+    /// Pauses a sandbox whose time is over. One that cannot be paused now runs on, and is tried
+    /// again.
+    pub(super) async fn pause_at_deadline(&mut self, held: &mut Held, kind: ImageKind) {
+        let request = PauseRequest {
+            kind,
+            needs_agent: false,
+            execution: Some(held.record.execution),
+        };
+        let mut paused = self.pause(held, request).await;
+        if let Err(TransitionError::AgentSilent) = paused {
+            // Code in it may keep its agent from answering, and would run for ever. Frozen it does
+            // not, and its files can still be had.
+            let kind = ImageKind::Memory;
+            paused = self.pause(held, PauseRequest { kind, ..request }).await;
         }
-        self.enter(Event::Resume);
-        let execution = ExecutionId::random();
-        if let Err(error) = self.wake(held, execution).await {
-            self.enter(Event::ResumeFailed);
-            return Err(error);
+        let Err(error) = paused else {
+            tracing::debug!("paused at its deadline");
+            return;
+        };
+        if held.retry_at.is_none() {
+            tracing::warn!(error = %Chain(&error), "sandbox runs beyond its deadline: it cannot be paused");
         }
-        let started_at = wall_now();
-        held.record.execution = execution;
-        held.record.is_frozen = false;
-        held.record.deadline = Deadline::counted_from(started_at, lifetime);
-        held.store_at = None;
-        let spent = held.record.image.take();
-        self.enter_running(held, started_at);
-        // Only what is written down to run again needs no image.
-        self.journal_started(&held.record).await;
-        self.forget_image(spent).await;
-        Ok(self.status.borrow().clone())
+        held.retry_at = Some(Instant::now() + PAUSE_AGAIN);
     }
 
-    async fn wake(
-        &mut self,
-        held: &mut Held,
-        execution: ExecutionId,
-    ) -> Result<(), TransitionError> {
-        if let Some(launched) = &held.launched {
-            return launched.thaw().await.map_err(change_error);
+    /// Does what is due for a paused sandbox: it goes to an image, and that is compressed later.
+    pub(super) async fn settle(&mut self, held: &mut Held) {
+        if held.store_at.is_some() {
+            return self.store(held).await;
         }
-        let image = held.record.image.clone().ok_or(NotHere)?;
-        let id = self.status.borrow().id.clone();
-        // It gave back what it had of the host, so it needs room as a new one does.
-        let room = self.node.room_for(&id, self.resources).await;
-        let reservation = room.map_err(|NoRoom(resource)| TransitionError::NoRoom(resource))?;
-        let request = RestoreRequest {
-            kind: image.kind,
-            checkpoint: image,
-            target: RestoreTarget::Same {
-                id: id.clone(),
-                execution,
-                egress: held.record.egress,
-            },
+        held.compress_at = None;
+        let Some(image) = held.record.image.clone() else {
+            return;
         };
-        let restored = self.node.isolation.restore(request).await;
-        let launched = restored.map_err(restore_error)?;
-        self.promise = Some(self.node.admission.promise(&id, self.resources));
-        drop(reservation);
-        held.record.launch = Some(launched.record());
-        held.launched = Some(launched);
-        Ok(())
+        match self.node.isolation.compress_checkpoint(image).await {
+            Ok(()) => self.node.metrics.compressed.add_one(),
+            Err(error) => {
+                tracing::warn!(%error, "image of a paused sandbox stays as large as it is")
+            }
+        }
     }
 
     /// Writes a frozen sandbox to an image and lets go of its processes. One that cannot be
@@ -157,89 +154,17 @@ impl Driver {
         };
         let taken = launched.checkpoint(ImageKind::Memory, AfterCheckpoint::Stand);
         match taken.await {
-            Ok(image) => self.keep_image(held, image).await,
+            Ok(image) => {
+                self.node.metrics.stored.add_one();
+                self.keep_image(held, image).await;
+            }
             Err(error) => {
+                self.node.metrics.store_failed(&error);
                 tracing::warn!(error = %Chain(&error), "paused sandbox stays in memory: it cannot be checkpointed");
+                held.is_hard_to_store = true;
                 self.schedule_store(held, STORE_AGAIN);
             }
         }
-    }
-
-    /// Takes a checkpoint of a sandbox that goes on.
-    pub(super) async fn snapshot(
-        &mut self,
-        held: &mut Held,
-        kind: ImageKind,
-    ) -> Result<Checkpoint, TransitionError> {
-        self.verdict(Event::Snapshot)?;
-        self.node
-            .isolation
-            .capabilities()
-            .need(Capability::Checkpoint)?;
-        let launched = held.launched.clone().ok_or(NotHere)?;
-        self.enter(Event::Snapshot);
-        let taken = launched.checkpoint(kind, AfterCheckpoint::Continue).await;
-        self.enter(Event::SnapshotDone);
-        taken.map_err(change_error)
-    }
-
-    /// Changes what a sandbox may reach; one without a process has it when it is resumed.
-    pub(super) async fn set_egress(
-        &mut self,
-        held: &mut Held,
-        egress: Egress,
-    ) -> Result<(), TransitionError> {
-        self.node
-            .isolation
-            .capabilities()
-            .need(Capability::EgressChange)?;
-        if let Some(launched) = &held.launched {
-            launched.set_egress(egress).await.map_err(change_error)?;
-        }
-        held.record.egress = egress;
-        self.journal_record(&held.record).await;
-        Ok(())
-    }
-
-    /// Takes over a sandbox that was paused by an earlier server.
-    pub(super) async fn adopt_paused(&mut self, held: &mut Held, started_at: Timestamp) {
-        // An earlier server may have been killed after the image and before the end of the
-        // processes it was taken of. Then they stand, and are as good as the image.
-        if let Some(launched) = &held.launched
-            && let Err(error) = launched.freeze().await
-        {
-            tracing::warn!(error = %Chain(&error), "cannot tell whether a paused sandbox stands");
-        }
-        if held.launched.is_none() {
-            held.record.launch = None;
-            self.promise = None;
-        }
-        let (kind, paused_at) = {
-            let status = self.status.borrow();
-            let kind = held.record.image.as_ref().map(|image| image.kind);
-            let kind = status.paused.or(kind).unwrap_or(ImageKind::Memory);
-            (kind, status.ends_at)
-        };
-        self.status.send_modify(|status| {
-            status.execution = held.record.execution;
-            status.started_at = started_at;
-        });
-        self.enter(Event::AgentReady);
-        self.enter(Event::Pause);
-        self.publish_paused(kind, paused_at);
-        self.schedule_store(held, STORE_AFTER);
-    }
-
-    /// Takes over a sandbox that runs.
-    pub(super) async fn adopt_running(&mut self, held: &mut Held, started_at: Timestamp) {
-        // An earlier server may have been killed in the middle of a pause that nobody was told of.
-        if let Some(launched) = &held.launched
-            && self.node.isolation.capabilities().has(Capability::Freeze)
-            && let Err(error) = launched.thaw().await
-        {
-            tracing::warn!(error = %Chain(&error), "cannot tell whether a sandbox goes on");
-        }
-        self.enter_running(held, started_at);
     }
 
     /// Deletes the image of a sandbox that is gone, or that has another.
@@ -251,27 +176,68 @@ impl Driver {
         }
     }
 
-    async fn keep_image(&mut self, held: &mut Held, image: Checkpoint) {
+    /// Writes down an image and destroys the processes that it was taken of.
+    pub(super) async fn keep_image(&mut self, held: &mut Held, image: Checkpoint) {
+        // With the processes their counters go.
+        if let Some(launched) = &held.launched {
+            match launched.usage().await {
+                Ok(usage) => held.record.earlier = usage.after(&held.record.earlier),
+                Err(error) => {
+                    tracing::warn!(error = %Chain(&error), "what a paused sandbox has used is not known");
+                }
+            }
+        }
         let old = held.record.image.replace(image);
         self.journal_record(&held.record).await;
+        self.let_go(held).await;
+        self.journal_record(&held.record).await;
+        self.forget_image(old).await;
+        self.schedule_compression(held);
+    }
+
+    /// Lets the image of a sandbox without processes be compressed when nobody has asked for it in a
+    /// while.
+    pub(super) fn schedule_compression(&self, held: &mut Held) {
+        let has_memory =
+            (held.record.image.as_ref()).is_some_and(|image| image.kind == ImageKind::Memory);
+        let after = self.node.pauses.compress_after;
+        let after = after.filter(|_| has_memory && held.launched.is_none());
+        held.compress_at = after.map(|after| Instant::now() + after);
+    }
+
+    /// Destroys the processes of a sandbox that has an image, and gives its room on the host back.
+    pub(super) async fn let_go(&mut self, held: &mut Held) {
         if let Some(launched) = held.launched.take() {
             launched.dispose().await;
         }
         held.record.launch = None;
+        held.store_at = None;
         self.promise = None;
-        self.journal_record(&held.record).await;
-        self.forget_image(old).await;
     }
 
-    fn publish_paused(&mut self, kind: ImageKind, at: Timestamp) {
+    /// Lets requests wake a sandbox, if it is one that goes on by itself. Its files alone are not
+    /// what somebody expects behind a port.
+    fn fall_asleep(&self, held: &Held, kind: ImageKind) {
+        let wakes = held.record.auto_resume && kind == ImageKind::Memory;
+        let sleeper = wakes.then(|| Sleeper {
+            id: self.status.borrow().id.clone(),
+            access_token: held.record.access_token.clone(),
+            is_open: held.record.is_open,
+        });
+        self.sleeper.send_replace(sleeper);
+    }
+
+    pub(super) fn publish_paused(&mut self, held: &Held, kind: ImageKind, at: Timestamp) {
+        self.fall_asleep(held, kind);
         self.status.send_modify(|status| {
             status.paused = Some(kind);
+            status.agent_was_silent = held.record.agent_was_silent;
             status.ends_at = at;
         });
         self.enter(Event::PauseDone);
     }
 
-    fn schedule_store(&self, held: &mut Held, after: Duration) {
+    pub(super) fn schedule_store(&self, held: &mut Held, after: Duration) {
         let can_store = self
             .node
             .isolation
@@ -280,25 +246,24 @@ impl Driver {
         held.store_at = (can_store && held.launched.is_some()).then(|| Instant::now() + after);
     }
 
-    fn verdict(&self, event: Event) -> Result<Verdict, TransitionError> {
+    pub(super) fn verdict(&self, event: Event) -> Result<Verdict, TransitionError> {
         Ok(self.status.borrow().phase.on(event)?)
     }
 }
 
-fn change_error(error: ChangeError) -> TransitionError {
+pub(super) fn change_error(error: ChangeError) -> TransitionError {
     match error {
         ChangeError::Unsupported(unsupported) => unsupported.into(),
+        error @ ChangeError::Failed { .. } if is_full_disk(&error) => {
+            TransitionError::NoRoom(HostResource::Disk)
+        }
         error @ ChangeError::Failed { .. } => TransitionError::Failed(error.into()),
     }
 }
 
-fn restore_error(error: LaunchError) -> TransitionError {
-    match error {
-        LaunchError::Unsupported(unsupported) => unsupported.into(),
-        LaunchError::NoRoom(_) => TransitionError::NoRoom(HostResource::Slots),
-        error @ (LaunchError::Host { .. }
-        | LaunchError::Step { .. }
-        | LaunchError::AgentSilent(_)
-        | LaunchError::AgentEnded(_)) => TransitionError::Failed(error.into()),
-    }
+/// Returns true if something could not be written because the disk of the host has no room for it.
+pub(super) fn is_full_disk(error: &(dyn std::error::Error + 'static)) -> bool {
+    let errors = std::iter::successors(Some(error), |error| error.source());
+    let mut causes = errors.filter_map(|error| error.downcast_ref::<io::Error>());
+    causes.any(|cause| cause.kind() == io::ErrorKind::StorageFull)
 }

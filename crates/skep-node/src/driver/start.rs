@@ -1,5 +1,7 @@
 //! The start of a sandbox: a spare that gets an owner, a launch, or a copy of a checkpoint.
 
+use std::path::PathBuf;
+
 use skep_agent_protocol::AgentConfig;
 use skep_isolation::{LaunchError, LaunchRequest, Launched, RestoreRequest, RestoreTarget};
 use skep_telemetry::{Chain, trace};
@@ -21,16 +23,22 @@ impl Driver {
         if let Some(spare) = self.node.spares.claim(&spec.id) {
             let config = agent_config(spec, spare.control_token.reveal());
             let address = spare.launched.address();
+            let written = Redacted::new(to_bytes(&config));
             let configuring = self.node.agents.configure(address, &config);
-            match trace::step(debug_span!("configure spare"), configuring).await {
-                Ok(()) => {
+            let configuring = trace::step(debug_span!("configure spare"), configuring);
+            // Side by side: a spare that refuses is gone, and with it what was written.
+            match tokio::join!(configuring, spare.launched.reconfigured(written)) {
+                (Ok(()), kept) => {
+                    if let Err(error) = kept {
+                        tracing::warn!(%error, "images of a sandbox will have a spare's configuration");
+                    }
                     return Ok(Started {
                         launched: spare.launched,
                         execution: spare.execution,
                         control_token: spare.control_token,
                     });
                 }
-                Err(error) => {
+                (Err(error), _) => {
                     tracing::warn!(error = %Chain(&error), "spare did not take its configuration; launching another sandbox");
                     spare.launched.dispose().await;
                 }
@@ -48,7 +56,8 @@ impl Driver {
     async fn launch(&self, spec: &SandboxSpec) -> Result<Started, LaunchError> {
         let execution = ExecutionId::random();
         let control_token = Redacted::new(AccessToken::random().reveal().to_owned());
-        let request = launch_request(spec, execution, control_token.reveal());
+        let layers = self.node.layers.paths(&spec.template.layers);
+        let request = launch_request(spec, layers, execution, control_token.reveal());
         let isolation = &self.node.isolation;
         // The backend starts when it is called, so it is called within the step.
         let launching = async {
@@ -75,6 +84,7 @@ impl Driver {
 
 pub(crate) fn launch_request(
     spec: &SandboxSpec,
+    layers: Vec<PathBuf>,
     execution: ExecutionId,
     control_token: &str,
 ) -> LaunchRequest {
@@ -82,15 +92,17 @@ pub(crate) fn launch_request(
     LaunchRequest {
         id: spec.id.clone(),
         execution,
-        layers: spec.template.layers.clone(),
+        layers,
         tenant: spec.tenant.clone(),
         resources: spec.template.resources,
         egress: spec.egress,
         mounts: spec.mounts.clone(),
-        agent_config: Redacted::new(
-            serde_json::to_vec(&config).expect("strings and maps of strings serialise"),
-        ),
+        agent_config: Redacted::new(to_bytes(&config)),
     }
+}
+
+fn to_bytes(config: &AgentConfig) -> Vec<u8> {
+    serde_json::to_vec(config).expect("strings and maps of strings serialise")
 }
 
 fn agent_config(spec: &SandboxSpec, control_token: &str) -> AgentConfig {

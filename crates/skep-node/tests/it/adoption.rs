@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future;
-use skep_node::{Adoption, Journal, KillError, MemoryJournal, Node, NodeOptions, Noted};
+use skep_node::{
+    Adoption, Journal, KillError, MemoryJournal, Node, NodeOptions, Noted, PausePolicy,
+};
 use skep_types::{
     Egress, EndReason, Ending, LivingSandbox, Phase, SandboxId, SandboxRun, Usage, WhenStopped,
 };
@@ -40,6 +42,23 @@ async fn a_living_sandbox_is_adopted_with_its_token_and_deadline() {
     );
     second.kill(&status.id, EndReason::Killed).await.unwrap();
     assert!(host.isolation.living().is_empty());
+}
+
+#[tokio::test]
+async fn whether_a_token_is_demanded_outlives_the_server() {
+    let host = TestHost::default();
+    let first = host.node();
+    let mut opened = spec(HOUR);
+    opened.is_open = true;
+    let opened = first.create(opened).await.unwrap();
+    let closed = first.create(spec(HOUR)).await.unwrap();
+    first.shut_down(WhenStopped::Leave).await;
+
+    let second = host.node();
+    second.adopt(host.journal.living()).await;
+    for (status, is_open) in [(opened, true), (closed, false)] {
+        assert_eq!(second.route(&status.id).unwrap().is_open, is_open);
+    }
 }
 
 #[tokio::test]
@@ -130,9 +149,11 @@ async fn a_sandbox_that_was_being_killed_with_its_server_was_killed_and_did_not_
     let first = Node::new(NodeOptions {
         isolation: std::sync::Arc::new(host.isolation.clone()),
         journal: std::sync::Arc::new(CutShort(host.journal.clone())),
+        layers: std::sync::Arc::new(crate::NoLayers),
         agents: std::sync::Arc::new(host.agents.clone()),
         spares: 0,
         admission: skep_types::AdmissionPolicy::default(),
+        pauses: PausePolicy::default(),
     });
     let status = first.create(spec(HOUR)).await.unwrap();
     first.kill(&status.id, EndReason::Killed).await.unwrap();
@@ -195,9 +216,11 @@ async fn a_record_that_hangs_keeps_nobody_alive() {
     let node = Node::new(NodeOptions {
         isolation: std::sync::Arc::new(host.isolation.clone()),
         journal: std::sync::Arc::new(Hanging),
+        layers: std::sync::Arc::new(crate::NoLayers),
         agents: std::sync::Arc::new(host.agents.clone()),
         spares: 0,
         admission: skep_types::AdmissionPolicy::default(),
+        pauses: PausePolicy::default(),
     });
     let status = node.create(spec(HOUR)).await.unwrap();
     let killed = node.kill(&status.id, EndReason::Killed);

@@ -2,11 +2,13 @@
 
 mod adoption;
 mod host;
+mod images;
 mod life;
 mod pause;
 mod spares;
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,10 +18,10 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use skep_agent_protocol::AgentConfig;
 use skep_isolation::FakeIsolation;
-use skep_node::{Agents, ConfigureError, MemoryJournal, Node, NodeOptions};
+use skep_node::{Agents, ConfigureError, Layers, MemoryJournal, Node, NodeOptions, PausePolicy};
 use skep_types::{
-    AccessToken, AdmissionPolicy, Egress, Redacted, Resources, SandboxId, SandboxSpec, Secrets,
-    Sharing, TeamId, TemplateId, TemplateImage, TenantId,
+    AccessToken, AdmissionPolicy, Egress, LayerKey, OnTimeout, Redacted, Resources, SandboxId,
+    SandboxSpec, Secrets, Sharing, TeamId, TemplateId, TemplateImage, TenantId,
 };
 
 /// A host that outlives its server: new nodes find the sandboxes of the last one.
@@ -35,6 +37,13 @@ struct TestHost {
 struct FakeAgents {
     told: Arc<Mutex<Vec<AgentConfig>>>,
     refuse: Arc<AtomicBool>,
+    silent: Arc<AtomicBool>,
+}
+
+impl FakeAgents {
+    fn silence(&self, silent: bool) {
+        self.silent.store(silent, Ordering::SeqCst);
+    }
 }
 
 impl Agents for FakeAgents {
@@ -53,6 +62,11 @@ impl Agents for FakeAgents {
         }
         .boxed()
     }
+
+    fn answers(&self, _address: IpAddr) -> BoxFuture<'_, bool> {
+        let answers = !self.silent.load(Ordering::SeqCst);
+        std::future::ready(answers).boxed()
+    }
 }
 
 impl TestHost {
@@ -63,11 +77,23 @@ impl TestHost {
     fn node_with_spares(&self, spares: usize) -> Node {
         Node::new(NodeOptions {
             isolation: Arc::new(self.isolation.clone()),
+            layers: Arc::new(NoLayers),
             journal: Arc::new(self.journal.clone()),
             agents: Arc::new(self.agents.clone()),
             spares,
             admission: AdmissionPolicy::default(),
+            pauses: PausePolicy::default(),
         })
+    }
+}
+
+/// The layers of templates that have none.
+#[derive(Debug)]
+struct NoLayers;
+
+impl Layers for NoLayers {
+    fn path(&self, key: LayerKey) -> PathBuf {
+        unreachable!("no template has the layer {key}")
     }
 }
 
@@ -88,9 +114,12 @@ fn spec(lifetime: Duration) -> SandboxSpec {
         env: Redacted::default(),
         secrets: Secrets::default(),
         access_token: Some(AccessToken::random()),
+        is_open: false,
         egress: Egress::Internet,
         mounts: Vec::new(),
         checkpoint: None,
         lifetime,
+        on_timeout: OnTimeout::Kill,
+        auto_resume: false,
     }
 }

@@ -4,20 +4,46 @@ use std::time::Duration;
 
 use skep_node::Node;
 use skep_types::{
-    Capabilities, Capability, Checkpoint, Egress, EndReason, ImageKind, Mount, NotHere, Phase,
-    Refused, SandboxId, SandboxSpec, SandboxStatus, TransitionError, WhenStopped,
+    Capabilities, Capability, Checkpoint, Egress, EndReason, ImageKind, Mount, NotHere, OnTimeout,
+    PauseRequest, Phase, Refused, ResumeRequest, ResumeStart, SandboxId, SandboxSpec,
+    SandboxStatus, TransitionError, WhenStopped,
 };
 
 use crate::{TestHost, spec};
 
-const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-async fn created(node: &Node) -> SandboxStatus {
+pub(crate) async fn created(node: &Node) -> SandboxStatus {
     node.create(spec(HOUR)).await.expect("the fake launches")
 }
 
+pub(crate) fn pausing(kind: ImageKind) -> PauseRequest {
+    PauseRequest {
+        kind,
+        needs_agent: false,
+        execution: None,
+    }
+}
+
+fn resuming(lifetime: Duration) -> ResumeRequest {
+    ResumeRequest {
+        lifetime,
+        start: ResumeStart::AsPaused,
+        on_timeout: None,
+    }
+}
+
+pub(crate) async fn resume(
+    node: &Node,
+    id: &SandboxId,
+    lifetime: Duration,
+) -> Result<SandboxStatus, TransitionError> {
+    let resumed = node.resume(id, resuming(lifetime)).await;
+    resumed.map(|resumed| resumed.status)
+}
+
 /// Waits until a paused sandbox is in an image and has no process.
-async fn stored(host: &TestHost, id: &SandboxId) {
+pub(crate) async fn stored(host: &TestHost, id: &SandboxId) {
     tokio::time::advance(Duration::from_secs(31)).await;
     skep_testkit::wait_until(Duration::from_secs(10), async || {
         if host.isolation.living().contains(id) {
@@ -36,23 +62,30 @@ async fn a_paused_sandbox_stands_out_of_reach_and_goes_on_as_another_execution()
     let running = created(&node).await;
     let ended = node.route(&running.id).unwrap().ended;
 
-    let paused = node.pause(&running.id, ImageKind::Memory).await.unwrap();
+    let paused = node
+        .pause(&running.id, pausing(ImageKind::Memory))
+        .await
+        .unwrap();
 
     assert_eq!(paused.phase, Phase::Paused);
     assert_eq!(paused.paused, Some(ImageKind::Memory));
     assert!(ended.is_cancelled() && node.route(&running.id).is_none());
     assert!(host.isolation.is_frozen(&running.id));
-    let again = node.pause(&running.id, ImageKind::Memory).await.unwrap();
+    let again = node
+        .pause(&running.id, pausing(ImageKind::Memory))
+        .await
+        .unwrap();
     assert_eq!(again, paused, "asking twice changes nothing");
 
-    let resumed = node.resume(&running.id, HOUR).await.unwrap();
+    let resumed = resume(&node, &running.id, HOUR).await.unwrap();
     assert_eq!((resumed.phase, resumed.paused), (Phase::Running, None));
     assert_ne!(resumed.execution, running.execution);
     assert!(!host.isolation.is_frozen(&running.id));
     let route = node.route(&running.id).unwrap();
     assert_eq!(route.execution, resumed.execution);
     assert!(!route.ended.is_cancelled());
-    assert_eq!(node.resume(&running.id, HOUR).await.unwrap(), resumed);
+    let again = resume(&node, &running.id, HOUR).await.unwrap();
+    assert_eq!(again.execution, resumed.execution, "it is left alone");
 }
 
 #[tokio::test(start_paused = true)]
@@ -60,10 +93,10 @@ async fn a_paused_sandbox_has_no_deadline() {
     let host = TestHost::default();
     let node = host.node();
     let id = node.create(spec(Duration::from_secs(10))).await.unwrap().id;
-    node.pause(&id, ImageKind::Memory).await.unwrap();
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
     tokio::time::advance(Duration::from_secs(20)).await;
     assert_eq!(node.status(&id).unwrap().phase, Phase::Paused);
-    node.resume(&id, Duration::from_secs(10)).await.unwrap();
+    resume(&node, &id, Duration::from_secs(10)).await.unwrap();
     tokio::time::advance(Duration::from_secs(11)).await;
     skep_testkit::wait_until(Duration::from_secs(10), async || {
         host.journal.ending(&id).ok_or("it lives")
@@ -77,7 +110,7 @@ async fn one_that_stands_for_long_is_kept_in_an_image_and_restored_from_it() {
     let host = TestHost::default();
     let node = host.node();
     let id = created(&node).await.id;
-    node.pause(&id, ImageKind::Memory).await.unwrap();
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
     let promised = node.host().promised;
 
     stored(&host, &id).await;
@@ -85,12 +118,14 @@ async fn one_that_stands_for_long_is_kept_in_an_image_and_restored_from_it() {
     assert_eq!(host.isolation.image_count(), 1);
     assert!(node.host().promised.memory < promised.memory);
     assert_eq!(node.status(&id).unwrap().phase, Phase::Paused);
-    let resumed = node.resume(&id, HOUR).await.unwrap();
+    let resumed = resume(&node, &id, HOUR).await.unwrap();
     assert_eq!(resumed.phase, Phase::Running);
     assert_eq!(host.isolation.living(), std::slice::from_ref(&id));
     assert_eq!(node.host().promised, promised);
     assert_eq!(host.isolation.image_count(), 0, "it was used");
-    node.pause(&id, ImageKind::Filesystem).await.unwrap();
+    node.pause(&id, pausing(ImageKind::Filesystem))
+        .await
+        .unwrap();
     assert_eq!(host.isolation.image_count(), 1);
     node.kill(&id, EndReason::Killed).await.unwrap();
     assert_eq!(host.isolation.image_count(), 0);
@@ -101,7 +136,7 @@ async fn one_that_cannot_be_written_to_an_image_stands_and_is_tried_again() {
     let host = TestHost::default();
     let node = host.node();
     let id = created(&node).await.id;
-    node.pause(&id, ImageKind::Memory).await.unwrap();
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
     host.isolation.fail_next_change();
     tokio::time::advance(Duration::from_secs(31)).await;
     tokio::time::advance(Duration::from_secs(60)).await;
@@ -116,10 +151,13 @@ async fn a_pause_that_keeps_files_alone_leaves_no_process() {
     let host = TestHost::default();
     let node = host.node();
     let id = created(&node).await.id;
-    let paused = node.pause(&id, ImageKind::Filesystem).await.unwrap();
+    let paused = node
+        .pause(&id, pausing(ImageKind::Filesystem))
+        .await
+        .unwrap();
     assert_eq!(paused.paused, Some(ImageKind::Filesystem));
     assert!(host.isolation.living().is_empty());
-    node.resume(&id, HOUR).await.unwrap();
+    resume(&node, &id, HOUR).await.unwrap();
     assert_eq!(host.isolation.living(), [id]);
 }
 
@@ -131,17 +169,17 @@ async fn a_pause_or_resume_that_fails_changes_nothing() {
     let id = &running.id;
 
     host.isolation.fail_next_change();
-    let failed = node.pause(id, ImageKind::Memory).await;
+    let failed = node.pause(id, pausing(ImageKind::Memory)).await;
     assert!(matches!(failed, Err(TransitionError::Failed(_))));
     assert_eq!(node.status(id).unwrap(), running);
     assert!(!node.route(id).unwrap().ended.is_cancelled());
 
-    let paused = node.pause(id, ImageKind::Memory).await.unwrap();
+    let paused = node.pause(id, pausing(ImageKind::Memory)).await.unwrap();
     host.isolation.fail_next_change();
-    let failed = node.resume(id, HOUR).await;
+    let failed = resume(&node, id, HOUR).await;
     assert!(matches!(failed, Err(TransitionError::Failed(_))));
     assert_eq!(node.status(id).unwrap(), paused);
-    node.resume(id, HOUR).await.unwrap();
+    resume(&node, id, HOUR).await.unwrap();
 }
 
 #[tokio::test]
@@ -156,10 +194,10 @@ async fn what_the_backend_cannot_do_is_said_and_changes_nothing() {
         other => panic!("{other:?}"),
     };
     for kind in ImageKind::ALL {
-        let answer = node.pause(id, kind).await.map(drop);
-        unsupported(answer, Capability::Checkpoint);
+        let answer = node.pause(id, pausing(kind)).await.map(drop);
+        unsupported(answer, Capability::of_image(kind));
         let answer = node.snapshot(id, kind).await.map(drop);
-        unsupported(answer, Capability::Checkpoint);
+        unsupported(answer, Capability::of_image(kind));
     }
     let answer = node.set_egress(id, Egress::None).await;
     unsupported(answer, Capability::EgressChange);
@@ -192,23 +230,243 @@ fn copy(checkpoint: &Checkpoint) -> SandboxSpec {
     }
 }
 
-#[tokio::test]
-async fn only_what_runs_is_copied() {
+#[tokio::test(start_paused = true)]
+async fn a_paused_sandbox_is_copied_and_stays_paused() {
     let host = TestHost::default();
     let node = host.node();
     let id = created(&node).await.id;
-    node.pause(&id, ImageKind::Memory).await.unwrap();
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
+    node.snapshot(&id, ImageKind::Memory).await.unwrap();
+    assert!(host.isolation.is_frozen(&id));
+    stored(&host, &id).await;
+    let files = node.snapshot(&id, ImageKind::Filesystem).await.unwrap();
+    assert_eq!(files.kind, ImageKind::Filesystem);
+    assert_eq!(host.isolation.image_count(), 3, "its own, and two others");
+    assert_eq!(node.status(&id).unwrap().phase, Phase::Paused);
+    resume(&node, &id, HOUR).await.unwrap();
+    node.pause(&id, pausing(ImageKind::Filesystem))
+        .await
+        .unwrap();
     let refused = node.snapshot(&id, ImageKind::Memory).await.unwrap_err();
-    assert!(matches!(
-        refused,
-        TransitionError::Refused(Refused {
-            phase: Phase::Paused,
-            ..
-        })
-    ));
+    assert!(matches!(refused, TransitionError::Refused(Refused { .. })));
     node.kill(&id, EndReason::Killed).await.unwrap();
-    let gone = node.pause(&id, ImageKind::Memory).await.unwrap_err();
-    assert!(matches!(gone, TransitionError::NotHere(NotHere)));
+    let paused = node.pause(&id, pausing(ImageKind::Memory)).await;
+    assert!(matches!(paused, Err(TransitionError::NotHere(NotHere))));
+    assert_eq!(host.isolation.image_count(), 2, "copies outlive it");
+}
+
+#[tokio::test]
+async fn a_sandbox_goes_back_to_a_checkpoint_or_is_paused_as_it_was() {
+    let host = TestHost::default();
+    let node = host.node();
+    let before = created(&node).await;
+    let id = &before.id;
+    let checkpoint = node.snapshot(id, ImageKind::Memory).await.unwrap();
+
+    let back = node.roll_back(id, checkpoint.clone(), HOUR).await.unwrap();
+
+    assert_eq!(back.phase, Phase::Running);
+    assert_ne!(back.execution, before.execution);
+    let left = back.ends_at.duration_since(before.ends_at).unsigned_abs();
+    assert!(
+        left < Duration::from_secs(60),
+        "it keeps its deadline: {left:?}"
+    );
+    assert_eq!(
+        host.isolation.image_count(),
+        1,
+        "what it was before is gone"
+    );
+    assert!(node.route(id).is_some());
+
+    host.isolation
+        .fail_next_launch(skep_isolation::LaunchError::NoRoom("slot"));
+    let failed = node.roll_back(id, checkpoint.clone(), HOUR).await;
+    assert!(matches!(failed, Err(TransitionError::NoRoom(_))));
+    assert_eq!(node.status(id).unwrap().phase, Phase::Paused);
+    let back = node.roll_back(id, checkpoint, HOUR).await.unwrap();
+    assert_eq!(back.phase, Phase::Running);
+    assert_eq!(host.isolation.image_count(), 1);
+}
+
+/// Rolled back to a snapshot of another sandbox, one took over that one's tokens and environment:
+/// its own callers were locked out, and whoever held the other's token was let in.
+#[tokio::test]
+async fn a_sandbox_that_goes_back_to_anothers_checkpoint_stays_who_it_is() {
+    let host = TestHost::default();
+    let node = host.node();
+    let (one, other) = (created(&node).await.id, created(&node).await.id);
+    let config = |id: &SandboxId| host.isolation.agent_config(id).unwrap().reveal().clone();
+    let (own, anothers) = (config(&one), config(&other));
+    assert_ne!(own, anothers, "the control: each has tokens of its own");
+    let checkpoint = node.snapshot(&other, ImageKind::Filesystem).await.unwrap();
+
+    node.roll_back(&one, checkpoint.clone(), HOUR)
+        .await
+        .unwrap();
+
+    assert_eq!(config(&one), own);
+    node.pause(&one, pausing(ImageKind::Filesystem))
+        .await
+        .unwrap();
+    node.roll_back(&one, checkpoint, HOUR).await.unwrap();
+    assert_eq!(config(&one), own, "one that was paused, too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_whose_time_is_over_is_paused_if_it_was_ordered_so_and_runs_on_if_that_fails() {
+    let host = TestHost::default();
+    let node = host.node();
+    let order = SandboxSpec {
+        on_timeout: OnTimeout::Pause(ImageKind::Memory),
+        ..spec(Duration::from_secs(10))
+    };
+    let id = node.create(order).await.unwrap().id;
+    let phase = async |wanted: Phase| {
+        skep_testkit::wait_until(Duration::from_secs(5), async || {
+            match node.status(&id).map(|status| status.phase) {
+                Some(found) if found == wanted => Ok(()),
+                found => Err(format!("{found:?}")),
+            }
+        })
+        .await;
+    };
+    host.isolation.fail_next_change();
+    tokio::time::advance(Duration::from_secs(11)).await;
+    phase(Phase::Running).await;
+    tokio::time::advance(Duration::from_secs(11)).await;
+    phase(Phase::Paused).await;
+    assert_eq!(node.status(&id).unwrap().paused, Some(ImageKind::Memory));
+    // The policy survives a resume, and a resume that says so changes it.
+    resume(&node, &id, Duration::from_secs(10)).await.unwrap();
+    tokio::time::advance(Duration::from_secs(11)).await;
+    phase(Phase::Paused).await;
+    let request = ResumeRequest {
+        on_timeout: Some(OnTimeout::Kill),
+        ..resuming(Duration::from_secs(10))
+    };
+    node.resume(&id, request).await.unwrap();
+    tokio::time::advance(Duration::from_secs(11)).await;
+    skep_testkit::wait_until(Duration::from_secs(10), async || {
+        host.journal.ending(&id).ok_or("it lives")
+    })
+    .await;
+    assert_eq!(host.journal.ending(&id).unwrap().reason, EndReason::Timeout);
+}
+
+/// Code that kept its agent from answering was never paused, and ran for as long as it liked.
+#[tokio::test(start_paused = true)]
+async fn a_silent_agent_does_not_keep_a_sandbox_running_beyond_its_time() {
+    let host = TestHost::default();
+    let node = host.node();
+    let order = SandboxSpec {
+        on_timeout: OnTimeout::Pause(ImageKind::Filesystem),
+        ..spec(Duration::from_secs(10))
+    };
+    let id = node.create(order).await.unwrap().id;
+    host.agents.silence(true);
+    tokio::time::advance(Duration::from_secs(11)).await;
+    skep_testkit::wait_until(Duration::from_secs(5), async || {
+        match node.status(&id).map(|status| status.phase) {
+            Some(Phase::Paused) => Ok(()),
+            found => Err(format!("{found:?}")),
+        }
+    })
+    .await;
+    let status = node.status(&id).unwrap();
+    assert_eq!(status.paused, Some(ImageKind::Memory));
+    assert!(host.isolation.is_frozen(&id) && status.agent_was_silent);
+    let anew = ResumeRequest {
+        start: ResumeStart::Reboot,
+        ..resuming(HOUR)
+    };
+    node.resume(&id, anew).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pause_is_of_the_run_that_it_was_asked_for() {
+    let host = TestHost::default();
+    let node = host.node();
+    let first = created(&node).await;
+    let pinned = PauseRequest {
+        execution: Some(first.execution),
+        ..pausing(ImageKind::Memory)
+    };
+    node.pause(&first.id, pinned).await.unwrap();
+    let resumed = node.resume(&first.id, resuming(HOUR)).await.unwrap();
+    assert!(!resumed.was_running);
+    let late = node.pause(&first.id, pinned).await.unwrap();
+    assert_eq!(late.phase, Phase::Running, "another run goes on");
+    let longer = resuming(HOUR * 2);
+    let joined = node.resume(&first.id, longer).await.unwrap();
+    assert!(joined.was_running);
+    assert!(
+        joined.status.ends_at > resumed.status.ends_at,
+        "and lives longer"
+    );
+}
+
+#[tokio::test]
+async fn a_silent_agent_is_left_alone_or_its_sandbox_starts_anew() {
+    let host = TestHost::default();
+    let node = host.node();
+    let id = created(&node).await.id;
+    host.agents.silence(true);
+    for request in [
+        pausing(ImageKind::Filesystem),
+        PauseRequest {
+            needs_agent: true,
+            ..pausing(ImageKind::Memory)
+        },
+    ] {
+        let refused = node.pause(&id, request).await;
+        assert!(matches!(refused, Err(TransitionError::AgentSilent)));
+        assert_eq!(node.status(&id).unwrap().phase, Phase::Running);
+    }
+    let paused = node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
+    assert!(paused.agent_was_silent);
+    let refused = resume(&node, &id, HOUR).await;
+    assert!(matches!(refused, Err(TransitionError::AgentWasSilent)));
+    assert!(host.isolation.is_frozen(&id));
+    let anew = ResumeRequest {
+        start: ResumeStart::Reboot,
+        ..resuming(HOUR)
+    };
+    let resumed = node.resume(&id, anew).await.unwrap().status;
+    assert_eq!(resumed.phase, Phase::Running);
+    assert!(!resumed.agent_was_silent);
+    assert_eq!(host.isolation.image_count(), 0);
+    // One that answers again when it is thawed has lost nothing.
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
+    host.agents.silence(false);
+    resume(&node, &id, HOUR).await.unwrap();
+}
+
+#[tokio::test]
+async fn only_a_paused_sandbox_that_was_ordered_so_and_has_its_memory_goes_on_by_itself() {
+    let host = TestHost::default();
+    let node = host.node();
+    let order = SandboxSpec {
+        auto_resume: true,
+        ..spec(HOUR)
+    };
+    let token = order.access_token.clone().unwrap();
+    let id = node.create(order).await.unwrap().id;
+    assert!(node.sleeper(&id).is_none(), "it runs");
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
+    assert_eq!(node.sleeper(&id).unwrap().access_token, Some(token.clone()));
+    assert!(node.find_sleeper(|known| *known == token).is_some());
+    resume(&node, &id, HOUR).await.unwrap();
+    assert!(node.sleeper(&id).is_none() && node.route(&id).is_some());
+    node.pause(&id, pausing(ImageKind::Filesystem))
+        .await
+        .unwrap();
+    assert!(node.sleeper(&id).is_none());
+    let other = created(&node).await.id;
+    node.pause(&other, pausing(ImageKind::Memory))
+        .await
+        .unwrap();
+    assert!(node.sleeper(&other).is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,9 +476,9 @@ async fn another_rule_for_connections_holds_at_once_and_after_a_resume() {
     let id = created(&node).await.id;
     node.set_egress(&id, Egress::None).await.unwrap();
     assert_eq!(host.isolation.egress(&id), Some(Egress::None));
-    node.pause(&id, ImageKind::Memory).await.unwrap();
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
     stored(&host, &id).await;
-    node.resume(&id, HOUR).await.unwrap();
+    resume(&node, &id, HOUR).await.unwrap();
     assert_eq!(host.isolation.egress(&id), Some(Egress::None));
 }
 
@@ -246,7 +504,7 @@ async fn the_next_server_finds_a_frozen_sandbox_paused_and_resumes_it() {
     let host = TestHost::default();
     let first = host.node();
     let id = created(&first).await.id;
-    let paused = first.pause(&id, ImageKind::Memory).await.unwrap();
+    let paused = first.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
     first.shut_down(WhenStopped::Leave).await;
 
     let second = host.node();
@@ -255,7 +513,7 @@ async fn the_next_server_finds_a_frozen_sandbox_paused_and_resumes_it() {
     assert_eq!(adoption.adopted, std::slice::from_ref(&id));
     assert_eq!(second.status(&id).unwrap(), paused);
     assert!(second.route(&id).is_none());
-    second.resume(&id, HOUR).await.unwrap();
+    resume(&second, &id, HOUR).await.unwrap();
     assert!(second.route(&id).is_some());
 }
 
@@ -264,10 +522,10 @@ async fn a_sandbox_that_died_while_it_stood_never_comes_back_as_it_was_earlier()
     let host = TestHost::default();
     let first = host.node();
     let id = created(&first).await.id;
-    first.pause(&id, ImageKind::Memory).await.unwrap();
+    first.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
     stored(&host, &id).await;
-    first.resume(&id, HOUR).await.unwrap();
-    first.pause(&id, ImageKind::Memory).await.unwrap();
+    resume(&first, &id, HOUR).await.unwrap();
+    first.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
     first.shut_down(WhenStopped::Leave).await;
     host.isolation.crash(&id);
 
@@ -281,7 +539,10 @@ async fn the_next_server_finds_a_sandbox_without_a_process_paused_and_resumes_it
     let host = TestHost::default();
     let first = host.node();
     let id = created(&first).await.id;
-    let paused = first.pause(&id, ImageKind::Filesystem).await.unwrap();
+    let paused = first
+        .pause(&id, pausing(ImageKind::Filesystem))
+        .await
+        .unwrap();
     first.shut_down(WhenStopped::Leave).await;
 
     let second = host.node();
@@ -290,7 +551,7 @@ async fn the_next_server_finds_a_sandbox_without_a_process_paused_and_resumes_it
     assert_eq!(adoption.adopted, std::slice::from_ref(&id));
     assert_eq!(second.status(&id).unwrap(), paused);
     assert_eq!(second.host().promised.memory, 0);
-    second.resume(&id, HOUR).await.unwrap();
+    resume(&second, &id, HOUR).await.unwrap();
     assert_eq!(host.isolation.living(), std::slice::from_ref(&id));
     second.kill(&id, EndReason::Killed).await.unwrap();
     assert_eq!(host.isolation.image_count(), 0);

@@ -82,6 +82,21 @@ async fn another_kind_is_never_given_in_its_place() {
 }
 
 #[tokio::test]
+async fn a_spare_demands_a_token_if_whoever_gets_it_wants_that() {
+    let host = TestHost::default();
+    let node = host.node_with_spares(1);
+    let mut kind = spec(HOUR);
+    node.warm(kind.kind());
+    for (is_open, given) in [(true, 1), (false, 2)] {
+        ready(&node, 1).await;
+        kind.is_open = is_open;
+        let status = create(&node, &kind).await;
+        assert_eq!(node.spares().given, given);
+        assert_eq!(node.route(&status.id).unwrap().is_open, is_open);
+    }
+}
+
+#[tokio::test]
 async fn a_spare_of_one_tenant_is_never_given_to_another() {
     let host = TestHost::default();
     let node = host.node_with_spares(1);

@@ -120,8 +120,8 @@ struct State {
     taken: Instant,
     /// Time since which the socket takes nothing more.
     blocked: Option<Instant>,
-    /// What clients sent and nobody takes: the time since which, by a number of its own. One that
-    /// is taken does not hide another that is not.
+    /// Parts of requests that nobody takes, with the time since which, by a number of their own. One
+    /// that is taken does not hide another that is not.
     unsent: BTreeMap<u64, Instant>,
     next_unsent: u64,
 }
@@ -343,7 +343,7 @@ impl Sending {
         self.part = Some(part);
     }
 
-    /// What was there is taken.
+    /// Notes that the part which was there is taken.
     pub(crate) fn is_taken(&mut self) {
         if let Some(part) = self.part.take() {
             self.activity.state.lock().unsent.remove(&part);

@@ -8,6 +8,8 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
+use crate::client::protocol::Protocols;
+
 /// Pause after a failed accept: the process is out of descriptors or memory, and asking again at
 /// once would only burn the processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -15,19 +17,26 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// An address the proxy listens on.
 pub struct Listener {
     tcp: TcpListener,
-    tls: Option<TlsAcceptor>,
+    protocols: Protocols,
 }
 
 impl Listener {
     /// Speaks HTTP/1.1 and clear-text HTTP/2.
     pub fn plain(tcp: TcpListener) -> Self {
-        Self { tcp, tls: None }
+        let protocols = Protocols::ClearText;
+        Self { tcp, protocols }
     }
 
     /// Speaks HTTP/1.1 and HTTP/2 over TLS, also with clients that name neither.
     pub fn tls(tcp: TcpListener, config: Arc<rustls::ServerConfig>) -> Self {
-        let tls = Some(TlsAcceptor::from(config));
-        Self { tcp, tls }
+        let protocols = Protocols::Tls(TlsAcceptor::from(config));
+        Self { tcp, protocols }
+    }
+
+    /// Speaks the same in clear text or over TLS, as the first byte of each connection asks.
+    pub fn plain_and_tls(tcp: TcpListener, config: Arc<rustls::ServerConfig>) -> Self {
+        let protocols = Protocols::Both(TlsAcceptor::from(config));
+        Self { tcp, protocols }
     }
 
     /// The next connection, and the address it comes from.
@@ -44,17 +53,22 @@ impl Listener {
         }
     }
 
-    pub(crate) fn acceptor(&self) -> Option<TlsAcceptor> {
-        self.tls.clone()
+    pub(crate) fn protocols(&self) -> Protocols {
+        self.protocols.clone()
     }
 }
 
 impl std::fmt::Debug for Listener {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let protocols = match self.protocols {
+            Protocols::ClearText => "clear text",
+            Protocols::Tls(_) => "TLS",
+            Protocols::Both(_) => "clear text and TLS",
+        };
         formatter
             .debug_struct("Listener")
             .field("tcp", &self.tcp)
-            .field("tls", &self.tls.is_some())
+            .field("protocols", &protocols)
             .finish()
     }
 }

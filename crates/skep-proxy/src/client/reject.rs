@@ -14,8 +14,8 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 
+use crate::client::protocol::{Opening, Protocols};
 use crate::client::serve::builder;
 use crate::refusal::Refusal;
 use crate::refusal::error_format::ErrorFormat;
@@ -27,14 +27,16 @@ const REJECT_TIMEOUT: Duration = Duration::from_secs(2);
 const BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Answers one request on a connection with a refusal, and closes it.
-pub(crate) async fn reject(stream: TcpStream, tls: Option<TlsAcceptor>, refusal: Refusal) {
+pub(crate) async fn reject(stream: TcpStream, protocols: Protocols, refusal: Refusal) {
     let told = timeout(REJECT_TIMEOUT, async {
-        match tls {
-            None => refuse(stream, &refusal).await,
-            Some(tls) => match tls.accept(stream).await {
+        match protocols.open(&stream).await {
+            // Whoever speaks the wrong protocol is told that there is no room, too.
+            Opening::ClearText | Opening::NotTls => refuse(stream, &refusal).await,
+            Opening::Tls(tls) => match tls.accept(stream).await {
                 Ok(stream) => refuse(stream, &refusal).await,
                 Err(error) => tracing::debug!(%error, "TLS handshake failed"),
             },
+            Opening::Gone => {}
         }
     });
     if told.await.is_err() {

@@ -15,10 +15,10 @@ use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{MissedTickBehavior, interval, timeout, timeout_at};
-use tokio_rustls::TlsAcceptor;
 
 use crate::client::admission::ConnectionPermit;
 use crate::client::connection::{ActivityTracker, ClientConnection, Expired, Times};
+use crate::client::protocol::{Opening, Protocols};
 use crate::client::socket::ClientSocket;
 use crate::refusal::Refusal;
 use crate::refusal::error_format::ErrorFormat;
@@ -49,7 +49,7 @@ pub(crate) async fn serve(
     shared: Arc<Shared>,
     stream: TcpStream,
     peer: SocketAddr,
-    tls: Option<TlsAcceptor>,
+    protocols: Protocols,
     permit: ConnectionPermit,
 ) {
     let evicted = permit.evicted();
@@ -57,7 +57,7 @@ pub(crate) async fn serve(
     tokio::select! {
         biased;
         () = evicted.cancelled() => metrics.connections_evicted.add_one(),
-        () = serve_accepted(shared, stream, peer, tls, permit) => {}
+        () = serve_accepted(shared, stream, peer, protocols, permit) => {}
     }
 }
 
@@ -65,15 +65,30 @@ async fn serve_accepted(
     shared: Arc<Shared>,
     stream: TcpStream,
     peer: SocketAddr,
-    tls: Option<TlsAcceptor>,
+    protocols: Protocols,
     permit: ConnectionPermit,
 ) {
     let accepted = Instant::now();
     let deadline = tokio::time::Instant::from_std(accepted + shared.config.head_timeout);
-    if tls.is_some() && !speaks_tls(&stream, deadline).await {
-        shared.metrics.handshakes_failed.add_one();
-        return answer_in_clear_text(stream, &Refusal::NotTls).await;
-    }
+    let opening = tokio::select! {
+        biased;
+        opening = timeout_at(deadline, protocols.open(&stream)) => opening,
+        // A client that is silent as yet has nothing to lose.
+        () = shared.stopping.cancelled() => return,
+    };
+    let tls = match opening {
+        Ok(Opening::ClearText) => None,
+        Ok(Opening::Tls(tls)) => Some(tls),
+        Ok(Opening::NotTls) => {
+            shared.metrics.handshakes_failed.add_one();
+            return answer_in_clear_text(stream, &Refusal::NotTls).await;
+        }
+        Ok(Opening::Gone) => return,
+        Err(_) => {
+            shared.metrics.connections_expired.add_one();
+            return;
+        }
+    };
     let reset = ResetOnClose::default();
     let activity = Arc::new(ActivityTracker::new(accepted, permit));
     let socket = match ClientSocket::new(stream, reset.clone(), Arc::clone(&activity)) {
@@ -99,18 +114,6 @@ async fn serve_accepted(
             tracing::debug!(%error, "TLS handshake failed");
         }
         Err(_) => shared.metrics.handshakes_failed.add_one(),
-    }
-}
-
-/// The first byte of every TLS connection.
-const TLS_HANDSHAKE: u8 = 22;
-
-/// Returns true if a client starts with TLS; one that starts with nothing is left to the handshake.
-async fn speaks_tls(stream: &TcpStream, deadline: tokio::time::Instant) -> bool {
-    let mut first = [TLS_HANDSHAKE];
-    match timeout_at(deadline, stream.peek(&mut first)).await {
-        Ok(Ok(1..)) => first == [TLS_HANDSHAKE],
-        Ok(_) | Err(_) => true,
     }
 }
 

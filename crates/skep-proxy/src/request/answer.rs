@@ -11,7 +11,7 @@ use http::{HeaderValue, Method, Request, Response, Version};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use skep_telemetry::trace::{self, EndOnDrop};
-use skep_types::Authenticated;
+use skep_types::{AccessToken, Authenticated, SandboxId};
 use skep_wire::agent::AGENT_PORT;
 use skep_wire::headers::ACCESS_TOKEN;
 use tower::ServiceExt as _;
@@ -23,14 +23,15 @@ use crate::metrics::RequestKind;
 use crate::refusal::Refusal;
 use crate::refusal::end_notice;
 use crate::refusal::error_format::ErrorFormat;
-use crate::request::credentials::{shown_to_api, shown_to_sandbox, shows_any};
+use crate::request::credentials::{is_shown, shown_to_api, shown_to_sandbox, shows_any};
 use crate::request::exchange::{Exchange, Failure};
 use crate::request::headers;
 use crate::request::request_body::RequestBody;
 use crate::request::response_body::{ClientBody, Cut, Source};
+use crate::request::wake::{may_wake, wake};
 use crate::routing::classify::{Destination, Target, classify};
 use crate::routing::control_path::{is_reserved, is_reserved_for_interpreter};
-use crate::routing::route::Route;
+use crate::routing::route::{Route, Sleeper};
 use crate::routing::signed_url::SignedUrl;
 use crate::shared::Shared;
 use skep_wire::interpreter::INTERPRETER_PORT;
@@ -78,7 +79,7 @@ async fn serve(
     let admitted = admit(&shared, &parts).await;
     let shown = match &admitted {
         Ok(Admitted::Api) => shown_to_api(&parts.headers),
-        Ok(Admitted::Sandbox(_, _, shown)) => *shown,
+        Ok(Admitted::Sandbox(_, _, shown) | Admitted::Asleep(_, shown)) => *shown,
         Err(_) => Credentials::None,
     };
     let decision = serving.begin(shown);
@@ -99,6 +100,10 @@ async fn serve(
             return answer_by_api(&shared, request, serving).await;
         }
         Ok(Admitted::Sandbox(target, route, _)) => (target, route),
+        Ok(Admitted::Asleep(target, _)) => match wake(&shared, &target.id).await {
+            Ok(route) => (target, route),
+            Err(refusal) => return Ok(refused(&shared, &refusal, &format, serving)),
+        },
         Err(refusal) => return Ok(refused(&shared, &refusal, &format, serving)),
     };
     shared.metrics.sandbox_requests.add_one();
@@ -189,6 +194,8 @@ fn refused(
 enum Admitted {
     Api,
     Sandbox(Target, Arc<Route>, Credentials),
+    /// A paused sandbox that the request lets go on.
+    Asleep(Target, Credentials),
 }
 
 /// Finds out whom a request is for and whether it may go there.
@@ -196,20 +203,62 @@ async fn admit(shared: &Shared, parts: &Parts) -> Result<Admitted, Refusal> {
     if parts.method == Method::CONNECT {
         return Err(Refusal::Unsupported);
     }
-    let (target, route) = match classify(parts, &shared.config) {
+    let (target, found) = match classify(parts, &shared.config) {
         Destination::Api => return Ok(Admitted::Api),
         Destination::Misaddressed(mistake) => return Err(Refusal::Misaddressed(mistake)),
-        Destination::NoSuchSandbox { name } => return Err(Refusal::SandboxNotFound { name }),
+        Destination::NoSuchSandbox { name } => {
+            return Err(Refusal::SandboxNotFound {
+                name,
+                departure: None,
+            });
+        }
         Destination::Sandbox(target) => {
-            let route = shared.routes.find(&target.id).await;
-            (target.clone(), route.ok_or_else(|| not_found(&target.id))?)
+            let found = named(shared, &target.id).await;
+            let found = found.ok_or_else(|| not_found(shared, &target.id, parts))?;
+            (target.clone(), found)
         }
         Destination::TokenHolder => found(holder(shared, parts))?,
         Destination::Signer => found(signer(shared, parts).await?)?,
     };
-    if route.ended.is_cancelled() {
-        return Err(not_found(&route.id));
+    check_reserved(&target, parts)?;
+    match found {
+        Found::Running(route) if route.ended.is_cancelled() => {
+            Err(not_found(shared, &route.id, parts))
+        }
+        Found::Running(route) => {
+            let shown = shown_to_sandbox(&route, parts);
+            Ok(Admitted::Sandbox(target, route, shown))
+        }
+        Found::Asleep(sleeper) => {
+            let shown = may_wake(shared, &sleeper, target.port, parts)?;
+            Ok(Admitted::Asleep(target, shown))
+        }
     }
+}
+
+/// A sandbox that was looked for.
+enum Found {
+    Running(Arc<Route>),
+    Asleep(Sleeper),
+}
+
+/// The sandbox of a name, running or asleep. One that goes on between the two looks is found by a
+/// third.
+async fn named(shared: &Shared, id: &SandboxId) -> Option<Found> {
+    let running = async || {
+        let route = shared.routes.find(id).await;
+        route.filter(|route| !route.ended.is_cancelled())
+    };
+    if let Some(route) = running().await {
+        return Some(Found::Running(route));
+    }
+    match shared.routes.sleeper(id) {
+        Some(sleeper) => Some(Found::Asleep(sleeper)),
+        None => running().await.map(Found::Running),
+    }
+}
+
+fn check_reserved(target: &Target, parts: &Parts) -> Result<(), Refusal> {
     let path = parts.uri.path();
     let reserved = match target.port {
         AGENT_PORT => is_reserved(path),
@@ -220,31 +269,43 @@ async fn admit(shared: &Shared, parts: &Parts) -> Result<Admitted, Refusal> {
         let path = path.to_owned();
         return Err(Refusal::Reserved { path });
     }
-    let shown = shown_to_sandbox(&route, parts);
-    Ok(Admitted::Sandbox(target, route, shown))
+    Ok(())
 }
 
-fn found(route: Option<Arc<Route>>) -> Result<(Target, Arc<Route>), Refusal> {
+fn found(found: Option<Found>) -> Result<(Target, Found), Refusal> {
     let unknown = || Refusal::SandboxNotFound {
         name: String::new(),
+        departure: None,
     };
-    let route = route.ok_or_else(unknown)?;
-    Ok((Target::agent(route.id.clone()), route))
+    let found = found.ok_or_else(unknown)?;
+    let id = match &found {
+        Found::Running(route) => &route.id,
+        Found::Asleep(sleeper) => &sleeper.id,
+    };
+    Ok((Target::agent(id.clone()), found))
 }
 
-fn not_found(id: &skep_types::SandboxId) -> Refusal {
-    let name = id.to_string();
-    Refusal::SandboxNotFound { name }
+/// Refuses a request to a sandbox that is not there. Whoever shows its token is told of its end.
+fn not_found(shared: &Shared, id: &SandboxId, parts: &Parts) -> Refusal {
+    let accepts = |token: &AccessToken| is_shown(token, parts);
+    Refusal::SandboxNotFound {
+        name: id.to_string(),
+        departure: shared.routes.departure(id, &accepts),
+    }
 }
 
-fn holder(shared: &Shared, parts: &Parts) -> Option<Arc<Route>> {
+fn holder(shared: &Shared, parts: &Parts) -> Option<Found> {
     let token = parts.headers.get(ACCESS_TOKEN)?.to_str().ok()?;
-    shared.routes.find_by_token(token)
+    let route = shared.routes.find_by_token(token).map(Found::Running);
+    route.or_else(|| {
+        let sleeper = shared.routes.find_sleeper(&|known| known.matches(token));
+        sleeper.map(Found::Asleep)
+    })
 }
 
 /// The sandbox whose token signed a URL that names none. Every token is tried, so this is done
 /// one request after another and not where others wait: what it costs is its caller's time.
-async fn signer(shared: &Shared, parts: &Parts) -> Result<Option<Arc<Route>>, Refusal> {
+async fn signer(shared: &Shared, parts: &Parts) -> Result<Option<Found>, Refusal> {
     let Some(url) = SignedUrl::read(parts) else {
         return Ok(None);
     };
@@ -254,7 +315,9 @@ async fn signer(shared: &Shared, parts: &Parts) -> Result<Option<Arc<Route>>, Re
     };
     let routes = Arc::clone(&shared.routes);
     let search = move || {
-        let found = routes.find_by_signature(&|token| url.is_signed_with(token));
+        let signed = |token: &AccessToken| url.is_signed_with(token);
+        let found = routes.find_by_signature(&signed).map(Found::Running);
+        let found = found.or_else(|| routes.find_sleeper(&signed).map(Found::Asleep));
         // Here, because the search goes on when its caller has gone, and the next must wait for it.
         drop(turn);
         found

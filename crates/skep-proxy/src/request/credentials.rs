@@ -3,6 +3,7 @@
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
+use skep_types::AccessToken;
 use skep_wire::headers::{ACCESS_TOKEN, API_KEY, TRAFFIC_TOKEN};
 
 use crate::client::admission::Credentials;
@@ -25,31 +26,34 @@ pub(crate) fn shown_to_api(headers: &HeaderMap) -> Credentials {
 
 /// Credentials of a request to a port of a sandbox.
 pub(crate) fn shown_to_sandbox(route: &Route, parts: &Parts) -> Credentials {
-    let text = |name: &str| {
-        let shown = parts.headers.get(name);
-        shown.and_then(|value| value.to_str().ok())
-    };
-    let access = || {
-        let known = route.access_token.as_ref().zip(text(ACCESS_TOKEN));
-        known.is_some_and(|(token, shown)| token.matches(shown))
-    };
-    let traffic = || {
-        let known = route.access_token.as_ref().zip(text(TRAFFIC_TOKEN));
-        known.is_some_and(|(token, shown)| token.traffic().matches(shown))
-    };
+    shown_to_holder(route.access_token.as_ref(), parts)
+}
+
+/// Credentials of a request to a port of the sandbox that has this token.
+pub(crate) fn shown_to_holder(token: Option<&AccessToken>, parts: &Parts) -> Credentials {
     // A signed link says nothing about its caller: links are made to be passed on, and whether one
     // still counts only the agent knows.
-    if access() || traffic() {
+    if token.is_some_and(|token| is_shown(token, parts)) {
         Credentials::Token
     } else {
         Credentials::None
     }
 }
 
+/// Returns true if a request shows this token of a sandbox, or the one for its services.
+pub(crate) fn is_shown(token: &AccessToken, parts: &Parts) -> bool {
+    let text = |name: &str| {
+        let shown = parts.headers.get(name);
+        shown.and_then(|value| value.to_str().ok())
+    };
+    let access = || text(ACCESS_TOKEN).is_some_and(|shown| token.matches(shown));
+    let traffic = || text(TRAFFIC_TOKEN).is_some_and(|shown| token.traffic().matches(shown));
+    access() || traffic()
+}
+
 #[cfg(test)]
 mod tests {
     use http::Request;
-    use skep_types::AccessToken;
 
     use super::*;
     use crate::fake::FakeRoutes;

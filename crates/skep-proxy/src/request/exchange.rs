@@ -19,7 +19,7 @@ use crate::refusal::Refusal;
 use crate::request::hangup::Hangup;
 use crate::request::headers::{self, Passage};
 use crate::request::request_body::RequestBody;
-use crate::request::response_body::{Attendance, Cut, SandboxBody, Source};
+use crate::request::response_body::{Attendance, Cut, Departing, SandboxBody, Source};
 use crate::request::upgrade;
 use crate::routing::classify::Target;
 use crate::routing::route::Route;
@@ -157,6 +157,7 @@ impl Exchange {
             pooled,
             hangup,
             end_notice: self.end_notice,
+            departing: self.departing(),
             reset: (!self.multiplexed).then(|| self.connection.reset.clone()),
             in_flight,
             dependence,
@@ -269,7 +270,7 @@ impl Exchange {
             named_by: self.target.named_by,
             peer: self.connection.peer.ip(),
             secure: self.connection.secure,
-            contexts_without_token: self.shared.config.contexts_without_token,
+            config: &self.shared.config,
         }
     }
 
@@ -282,8 +283,18 @@ impl Exchange {
     }
 
     fn not_found(&self) -> Refusal {
-        let name = self.route.id.to_string();
-        Refusal::SandboxNotFound { name }
+        Refusal::SandboxNotFound {
+            name: self.route.id.to_string(),
+            departure: self.departing().and_then(|departing| departing.words()),
+        }
+    }
+
+    /// Source of the sandbox's end and its reason, if the request has shown that it may know.
+    fn departing(&self) -> Option<Departing> {
+        (self.shown == Credentials::Token).then(|| Departing {
+            routes: Arc::clone(&self.shared.routes),
+            id: self.route.id.clone(),
+        })
     }
 
     pub(crate) fn no_answer(&self) -> Refusal {

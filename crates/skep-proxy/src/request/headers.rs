@@ -1,5 +1,6 @@
 //! Removal of headers that concern one connection only, or that the other side may not see.
 
+mod lending;
 mod withheld;
 
 use std::net::IpAddr;
@@ -10,21 +11,21 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, request, response};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version, request, response};
 use skep_types::AccessToken;
 use skep_wire::agent::AGENT_PORT;
 use skep_wire::headers::{
     ACCESS_TOKEN, API_KEY, CONTROL_TOKEN, REQUEST_NAME, SANDBOX_ID, SANDBOX_PORT, TRAFFIC_TOKEN,
 };
 
+use crate::config::ProxyConfig;
 use crate::routing::authority::Authority;
 use crate::routing::classify::NamedBy;
 use crate::routing::route::Route;
+use lending::Lent;
+pub(crate) use lending::is_lent_token;
 use skep_wire::interpreter::INTERPRETER_PORT;
 use withheld::Withheld;
-
-/// Path at which the interpreter makes contexts.
-const CONTEXTS_PATH: &str = "/contexts";
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -40,9 +41,7 @@ pub(crate) struct Passage<'a> {
     pub(crate) named_by: NamedBy,
     pub(crate) peer: IpAddr,
     pub(crate) secure: bool,
-    /// True if callers without a token may make contexts; see
-    /// [`crate::ProxyConfig::contexts_without_token`].
-    pub(crate) contexts_without_token: bool,
+    pub(crate) config: &'a ProxyConfig,
 }
 
 /// The protocol a client asks to switch to, if the proxy passes such a switch on.
@@ -69,6 +68,7 @@ pub(crate) fn offers(asked: &HeaderValue, chosen: &HeaderValue) -> bool {
 
 /// Turns a client's head into the one the sandbox sees.
 pub(crate) fn towards_sandbox(parts: &mut request::Parts, passage: &Passage<'_>) {
+    let lent = Lent::to(parts, passage);
     let named = Authority::of(parts)
         .ok()
         .flatten()
@@ -79,7 +79,9 @@ pub(crate) fn towards_sandbox(parts: &mut request::Parts, passage: &Passage<'_>)
     parts.headers.remove(TRAILER);
     drop_odd_length(&mut parts.headers);
     withhold(&mut parts.headers, passage);
-    lend_traffic_token(parts, passage);
+    if let Some(lent) = lent {
+        lent.insert_into(&mut parts.headers);
+    }
     forwarded(&mut parts.headers, passage, named.clone());
 
     let host = named.unwrap_or_else(|| HeaderValue::from_static("localhost"));
@@ -171,25 +173,6 @@ fn withhold(headers: &mut HeaderMap, passage: &Passage<'_>) {
     let traffic = access.map(AccessToken::traffic);
     let tokens = access.into_iter().chain(&traffic).collect();
     Withheld { tokens }.remove_from(headers);
-}
-
-/// Lets a client make a context that cannot show a token, if the operator wants that. Code in a
-/// sandbox does not come this way, so the interpreter itself never has to make an exception.
-fn lend_traffic_token(parts: &mut request::Parts, passage: &Passage<'_>) {
-    let is_making = parts.method == Method::POST && parts.uri.path() == CONTEXTS_PATH;
-    let has_token = |name| parts.headers.contains_key(name);
-    if !passage.contexts_without_token
-        || passage.port != INTERPRETER_PORT
-        || !is_making
-        || has_token(ACCESS_TOKEN)
-        || has_token(TRAFFIC_TOKEN)
-    {
-        return;
-    }
-    if let Some(token) = &passage.route.access_token {
-        let token = HeaderValue::try_from(token.traffic().reveal()).expect("hexadecimal digits");
-        parts.headers.insert(TRAFFIC_TOKEN, token);
-    }
 }
 
 fn forwarded(headers: &mut HeaderMap, passage: &Passage<'_>, host: Option<HeaderValue>) {

@@ -1,6 +1,7 @@
 //! Bodies of answers to clients.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -9,12 +10,15 @@ use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 use skep_telemetry::trace::EndOnDrop;
+use skep_types::SandboxId;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::client::connection::{Dependence, RequestGuard};
+use crate::refusal;
 use crate::refusal::envelope::{self, Boundary};
 use crate::request::hangup::Hangup;
 use crate::reset_on_close::ResetOnClose;
+use crate::routing::route::Routes;
 use crate::upstream::{InFlight, PooledConnection};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -132,6 +136,20 @@ impl Body for ClientBody {
     }
 }
 
+/// Teller of the end of a sandbox, for a caller who may know.
+pub(crate) struct Departing {
+    pub(crate) routes: Arc<dyn Routes>,
+    pub(crate) id: SandboxId,
+}
+
+impl Departing {
+    /// The end of the sandbox in words, if it has ended.
+    pub(crate) fn words(&self) -> Option<String> {
+        // The caller has shown the token already.
+        self.routes.departure(&self.id, &|_| true)
+    }
+}
+
 /// An answer that a sandbox is giving.
 pub(crate) struct SandboxBody {
     upstream: Incoming,
@@ -141,6 +159,7 @@ pub(crate) struct SandboxBody {
     hangup: Hangup,
     /// Set if the stream is to end in words when the sandbox ends.
     end_notice: Option<Boundary>,
+    departing: Option<Departing>,
     /// Armed when the answer is cut, so that HTTP/1.1 clients see a reset.
     reset: Option<ResetOnClose>,
     complete: bool,
@@ -154,6 +173,7 @@ pub(crate) struct Attendance {
     pub(crate) pooled: PooledConnection,
     pub(crate) hangup: Hangup,
     pub(crate) end_notice: bool,
+    pub(crate) departing: Option<Departing>,
     pub(crate) reset: Option<ResetOnClose>,
     pub(crate) in_flight: InFlight,
     pub(crate) dependence: Option<Dependence>,
@@ -169,6 +189,7 @@ impl SandboxBody {
             pooled: Some(attendance.pooled),
             hangup: attendance.hangup,
             end_notice: (attendance.end_notice && framed).then(Boundary::default),
+            departing: attendance.departing,
             reset: attendance.reset,
             complete: false,
             _in_flight: attendance.in_flight,
@@ -231,7 +252,9 @@ impl SandboxBody {
             .take()
             .is_some_and(|boundary| boundary.is_open())
         {
-            let words = envelope::end_with_error("unavailable", "The sandbox was not found");
+            let departure = self.departing.as_ref().and_then(Departing::words);
+            let sentence = refusal::not_found(departure.as_deref());
+            let words = envelope::end_with_error("unavailable", &sentence);
             return Ok(Frame::data(words));
         }
         if let Some(reset) = &self.reset {

@@ -21,12 +21,17 @@ pub(crate) fn is_reserved(path: &str) -> bool {
 /// Returns true if a request for `path` could reach what the proxy alone may ask of an interpreter.
 ///
 /// Templates may bring a service of their own on the interpreter's port, so here odd spellings
-/// are let through unless they mean our own path.
+/// are let through unless they mean our own path, as they are written or once dots are resolved:
+/// which of the two a server goes by is its own affair.
 pub(crate) fn is_reserved_for_interpreter(path: &str) -> bool {
-    let decoded = percent_decode_str(path).decode_utf8_lossy();
-    let twice = percent_decode_str(&decoded).decode_utf8_lossy();
-    lies_below(&resolved(&twice), &["/skep"])
+    let once = percent_decode_str(path).decode_utf8_lossy();
+    let twice = percent_decode_str(&once).decode_utf8_lossy();
+    [path, &once, &twice].into_iter().any(|reading| {
+        lies_below(reading, OF_INTERPRETER) || lies_below(&resolved(reading), OF_INTERPRETER)
+    })
 }
+
+const OF_INTERPRETER: &[&str] = &["/skep"];
 
 fn lies_below(path: &str, roots: &[&str]) -> bool {
     let path = path.to_ascii_lowercase();
@@ -106,6 +111,9 @@ mod tests {
             "/%73kep/cancel",
             "/a/../SKEP",
             "/a%2f..%2fskep",
+            "/skep/../execute",
+            "/skep///../../x",
+            "/skep/%2e%2e/execute",
         ] {
             assert!(is_reserved_for_interpreter(path), "{path}");
         }

@@ -20,11 +20,55 @@ pub trait Routes: Send + Sync + 'static {
         self.find_by_signature(&|known| known.matches(token))
     }
 
+    /// The end of a sandbox that ended lately, in words, if `accepts` says yes to its access token:
+    /// nobody else learns that it ever was.
+    fn departure(
+        &self,
+        _id: &SandboxId,
+        _accepts: &dyn Fn(&AccessToken) -> bool,
+    ) -> Option<String> {
+        None
+    }
+
     /// The first running sandbox whose access token `accepts` says yes to.
     ///
     /// The caller pays one comparison or hash for each token, so an implementation may give up
     /// after a few thousand.
     fn find_by_signature(&self, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<Arc<Route>>;
+
+    /// The paused sandbox of this name, if requests to it let it go on.
+    fn sleeper(&self, id: &SandboxId) -> Option<Sleeper>;
+
+    /// The first such sandbox whose access token `accepts` says yes to.
+    fn find_sleeper(&self, accepts: &dyn Fn(&AccessToken) -> bool) -> Option<Sleeper>;
+
+    /// Lets a paused sandbox go on and returns when it can be reached. Who may ask for that has
+    /// been decided.
+    fn wake(&self, id: SandboxId) -> BoxFuture<'_, Result<Arc<Route>, WakeError>>;
+}
+
+/// A paused sandbox that goes on when somebody uses it.
+#[derive(Debug, Clone)]
+pub struct Sleeper {
+    /// The sandbox's id, as in host names and headers.
+    pub id: SandboxId,
+    /// Token that opens its agent, if it has one.
+    pub access_token: Option<AccessToken>,
+    /// True if callers need not show it.
+    pub is_open: bool,
+}
+
+/// Failure to let a paused sandbox go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WakeError {
+    /// There is none any more, or it is not one that goes on by itself.
+    NotFound,
+    /// Its team runs as many as it may.
+    LimitReached,
+    /// It does not settle.
+    Changing,
+    /// The host did not let it.
+    Failed,
 }
 
 /// One run of a sandbox, as the proxy sees it.
@@ -38,6 +82,9 @@ pub struct Route {
     pub address: IpAddr,
     /// Token that opens its agent, if it has one.
     pub access_token: Option<AccessToken>,
+    /// True if its owner asked for an agent that demands no token, as clients of the first
+    /// generation do by saying nothing; see [`crate::ProxyConfig::demand_tokens`].
+    pub is_open: bool,
     /// Opens the agent's control routes, for the tunnel to services on the sandbox's loopback.
     pub control_token: Redacted<String>,
     /// Fires when this run ends. It must fire before `address` is given to another sandbox:

@@ -21,3 +21,4 @@ mod streams;
 mod tls;
 mod upgrades;
 mod upstreams;
+mod waking;

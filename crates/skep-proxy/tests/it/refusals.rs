@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::routing::any;
 use http::Response;
-use skep_types::SandboxId;
+use skep_types::{AccessToken, SandboxId};
 
 use tokio::io::AsyncWriteExt as _;
 
@@ -28,6 +28,32 @@ async fn an_unknown_sandbox_is_not_found() {
         answer.headers()["content-type"],
         "application/json; charset=utf-8"
     );
+}
+
+#[tokio::test]
+async fn only_the_token_of_a_sandbox_learns_how_it_ended() {
+    let stage = Stage::new().await;
+    let route = stage.sandbox_as(|route| {
+        route.access_token = Some(AccessToken::from_record("secret"));
+    });
+    stage.routes.kill(&route.id);
+    let told = async |token: Option<&str>| {
+        let mut request = get(&route, AGENT_PORT, "/health");
+        if let Some(token) = token {
+            let headers = request.headers_mut();
+            headers.insert("x-access-token", token.parse().unwrap());
+        }
+        let answer = stage.ask(request).await;
+        let body: serde_json::Value = serde_json::from_str(answer.body()).unwrap();
+        body["message"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(
+        told(Some("secret")).await,
+        "The sandbox was not found: it ended 06:16 UTC: killed; create another one"
+    );
+    let nothing = "The sandbox was not found";
+    assert_eq!(told(None).await, nothing);
+    assert_eq!(told(Some("other")).await, nothing);
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::Router;
 use axum::routing::any;
@@ -12,15 +12,17 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use skep_domain::Domain;
-use skep_proxy::Listener;
+use skep_proxy::{Listener, ProxyConfig};
+use skep_testkit::wait_until;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::crowds::{CALLER, call};
 use crate::stage::{
-    DOMAIN, Ending, Stage, accept_head, ending, host, listen, read_until, serve_app,
+    DEADLINE, DOMAIN, Ending, Stage, accept_head, ending, host, listen, read_until, serve_app,
 };
 
 /// A proxy that speaks TLS, and the authority that its clients have to trust.
@@ -32,6 +34,18 @@ struct Secure {
 
 impl Secure {
     async fn new() -> Self {
+        Self::with(Listener::tls, |_| {}).await
+    }
+
+    /// A proxy that speaks clear text on the same port.
+    async fn both(change: impl FnOnce(&mut ProxyConfig)) -> Self {
+        Self::with(Listener::plain_and_tls, change).await
+    }
+
+    async fn with(
+        listener: impl FnOnce(TcpListener, Arc<rustls::ServerConfig>) -> Listener,
+        change: impl FnOnce(&mut ProxyConfig),
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let domain = Domain::local(DOMAIN, directory.path(), SystemTime::now()).unwrap();
         let mut roots = RootCertStore::empty();
@@ -39,9 +53,9 @@ impl Secure {
         roots.add(root).unwrap();
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = tcp.local_addr().unwrap();
-        let listener = Listener::tls(tcp, domain.server_config().unwrap());
+        let listener = listener(tcp, domain.server_config().unwrap());
         Self {
-            stage: Stage::listening(listener, address, |_| {}),
+            stage: Stage::listening(listener, address, change),
             roots,
             _directory: directory,
         }
@@ -132,4 +146,82 @@ async fn clear_text_on_a_tls_port_is_told_so() {
     let answer = read_until(&mut client, "}").await;
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     assert!(answer.contains("https://"), "{answer}");
+}
+
+#[tokio::test]
+async fn one_port_speaks_clear_text_and_tls_as_each_client_begins() {
+    let secure = Secure::both(|_| {}).await;
+    let route = secure.stage.sandbox();
+    let app = Router::new().fallback(any(|headers: http::HeaderMap| async move {
+        headers["x-forwarded-proto"].to_str().unwrap().to_owned()
+    }));
+    let port = serve_app(&route, app).await;
+    let host = host(&route, port);
+    let request = format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n");
+    for _ in 0..2 {
+        let mut clear = secure.stage.say(&request).await;
+        let heard = read_until(&mut clear, "\r\n\r\nhttp").await;
+        assert!(heard.ends_with("\r\n\r\nhttp"), "{heard}");
+        let mut client = secure.connect(&host, &["http/1.1"]).await.unwrap();
+        client.write_all(request.as_bytes()).await.unwrap();
+        read_until(&mut client, "\r\n\r\nhttps").await;
+    }
+    // Clear-text HTTP/2 begins with letters, too.
+    let io = TokioIo::new(secure.stage.connect().await);
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    skep_telemetry::spawn("client", connection);
+    let asked = Request::get(format!("http://{host}/"));
+    let answer = sender.send_request(asked.body(Full::<Bytes>::default()).unwrap());
+    let body = answer.await.unwrap().into_body().collect().await.unwrap();
+    assert_eq!(body.to_bytes(), "http");
+    assert_eq!(secure.stage.metrics.handshakes_failed.get(), 0);
+}
+
+#[tokio::test]
+async fn a_client_that_never_says_which_is_not_waited_for() {
+    let secure = Secure::both(|config| config.head_timeout = Duration::from_millis(200)).await;
+    let mut silent = secure.stage.connect().await;
+    assert_eq!(ending(&mut silent).await, Ending::Orderly);
+    assert_eq!(secure.stage.metrics.connections_expired.get(), 1);
+    // One byte decides and does not buy more time, whichever it is.
+    for first in [b"G", b"\x16"] {
+        let mut slow = secure.stage.connect().await;
+        slow.write_all(first).await.unwrap();
+        ending(&mut slow).await;
+    }
+}
+
+#[tokio::test]
+async fn a_silent_client_holds_up_no_stop() {
+    let secure = Secure::both(|config| config.drain = DEADLINE).await;
+    let _silent = secure.stage.connect().await;
+    wait_until(DEADLINE, || async {
+        match secure.stage.metrics.connections_accepted.get() {
+            0 => Err("not accepted"),
+            _ => Ok(()),
+        }
+    })
+    .await;
+    let start = Instant::now();
+    secure.stage.shutdown.cancel();
+    let served = tokio::time::timeout(DEADLINE, secure.stage.served).await;
+    served.expect("it stops").unwrap();
+    assert!(start.elapsed() < DEADLINE / 2, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_full_server_says_so_in_either_protocol() {
+    let secure = Secure::both(|config| config.connections = 1).await;
+    let (_caller, heard) = call(&secure.stage, CALLER).await;
+    assert!(heard.starts_with("HTTP/1.1 200"), "{heard}");
+    let (_, heard) = call(&secure.stage, CALLER).await;
+    assert!(heard.starts_with("HTTP/1.1 503"), "{heard}");
+    let mut refused = secure.connect("localhost", &["http/1.1"]).await.unwrap();
+    let request = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    refused.write_all(request).await.unwrap();
+    let heard = read_until(&mut refused, "\r\n\r\n").await;
+    assert!(heard.starts_with("HTTP/1.1 503"), "{heard}");
+    // Whoever connects to a full server and says nothing is not listened to for long.
+    let mut silent = secure.stage.connect().await;
+    assert_eq!(ending(&mut silent).await, Ending::Orderly);
 }

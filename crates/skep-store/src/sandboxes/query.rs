@@ -148,12 +148,15 @@ fn read(row: &Row<'_>) -> rusqlite::Result<SandboxRecord> {
 
 fn read_order(row: &Row<'_>) -> rusqlite::Result<Order> {
     let access_token: Option<String> = row.get("access_token")?;
+    let template_name: String = row.get("template_name")?;
+    let base: Option<String> = row.get("base")?;
     Ok(Order {
         id: column::parsed(row, "id")?,
         team: column::parsed(row, "team")?,
         node: column::parsed(row, "node")?,
         template: column::parsed(row, "template")?,
-        template_name: row.get("template_name")?,
+        base: base.unwrap_or_else(|| template_name.clone()),
+        template_name,
         // In a table of its own; see `with_metadata`.
         metadata: BTreeMap::new(),
         access_token: access_token.as_deref().map(AccessToken::from_record),
@@ -165,6 +168,8 @@ fn read_order(row: &Row<'_>) -> rusqlite::Result<Order> {
             pids: row.get("pids")?,
         },
         lifetime: column::duration(row, "lifetime")?,
+        on_timeout: column::parsed(row, "on_timeout")?,
+        auto_resume: row.get("auto_resume")?,
         created_at: column::time(row, "created_at")?,
     })
 }

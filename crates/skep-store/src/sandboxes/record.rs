@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use skep_types::{
-    AccessToken, Egress, Ending, NodeId, Phase, Resources, SandboxId, SandboxRun, TeamId,
-    TemplateId,
+    AccessToken, Egress, Ending, NodeId, OnTimeout, Phase, Resources, SandboxId, SandboxRun,
+    TeamId, TemplateId,
 };
 
 /// A sandbox as it was ordered. None of this ever changes.
@@ -24,6 +24,8 @@ pub struct Order {
     pub template: TemplateId,
     /// The name of that template at the time.
     pub template_name: String,
+    /// Name of the template below it all: another than its own if it was made of a snapshot.
+    pub base: String,
     /// Key-value pairs of its owner.
     pub metadata: BTreeMap<String, String>,
     /// Token that opens its agent.
@@ -34,6 +36,10 @@ pub struct Order {
     pub resources: Resources,
     /// Time to live that was ordered.
     pub lifetime: Duration,
+    /// Fate at the end of that time that was ordered. A resume may have changed it.
+    pub on_timeout: OnTimeout,
+    /// True if requests to it resume it.
+    pub auto_resume: bool,
     /// Time of the order.
     pub created_at: Timestamp,
 }

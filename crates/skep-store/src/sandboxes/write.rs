@@ -32,8 +32,9 @@ fn insert_rows(
     connection
         .prepare_cached(
             "INSERT INTO sandboxes (id, team, template, template_name, access_token, internet,
-             cpus, memory_mib, disk_mib, pids, lifetime, created_at, node)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+             cpus, memory_mib, disk_mib, pids, lifetime, created_at, node,
+             on_timeout, auto_resume, base)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
         )?
         .execute(params![
             order.id.as_str(),
@@ -49,6 +50,9 @@ fn insert_rows(
             column::duration_micros(order.lifetime),
             column::micros(order.created_at),
             order.node.as_str(),
+            order.on_timeout.as_str(),
+            order.auto_resume,
+            order.base,
         ])?;
     let mut metadata = connection
         .prepare_cached("INSERT INTO sandbox_metadata (sandbox, key, value) VALUES (?1, ?2, ?3)")?;

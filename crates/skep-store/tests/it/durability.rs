@@ -302,3 +302,42 @@ fn what_is_no_record_is_named_and_not_touched() {
     let error = Store::open(&missing).unwrap_err();
     assert!(matches!(error, StoreError::Open { .. }), "{error:?}");
 }
+
+/// SQLite answers a second checkpoint at once that it is busy, and a server that was stopped while its
+/// own checkpoint of every second ran ended with an error.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flush_waits_for_the_checkpoint_of_somebody_else() {
+    let record = Record::new().await;
+    let path = record.directory.path().join("skep.db");
+    let connect = || {
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        connection.busy_timeout(Duration::from_secs(60)).unwrap();
+        connection
+    };
+    // A reader of an older state is what the other checkpoint waits for.
+    let reader = connect();
+    reader
+        .execute_batch("BEGIN; SELECT count(*) FROM sandboxes")
+        .unwrap();
+    let writing = record.store.sandboxes().insert(record.sandbox(), None);
+    writing.recorded().await.unwrap();
+    let other = connect();
+    let checkpointing = std::thread::spawn(move || {
+        let checkpoint = "PRAGMA wal_checkpoint(FULL)";
+        // Whoever checkpoints at this moment, the look below for instance, has it refused at once.
+        while other.query_row(checkpoint, [], |row| row.get(0)).unwrap() {}
+    });
+    let looker = connect();
+    wait_until(Duration::from_secs(30), async || {
+        let passive = "PRAGMA wal_checkpoint(PASSIVE)";
+        let is_held: bool = looker.query_row(passive, [], |row| row.get(0)).unwrap();
+        is_held.then_some(()).ok_or("nobody checkpoints")
+    })
+    .await;
+    let mut flushing = Box::pin(record.store.flush());
+    let early = tokio::time::timeout(Duration::from_millis(100), &mut flushing).await;
+    assert!(early.is_err(), "it waits: {early:?}");
+    reader.execute_batch("COMMIT").unwrap();
+    flushing.await.unwrap();
+    checkpointing.join().unwrap();
+}

@@ -106,7 +106,7 @@ async fn a_key_is_changed_only_through_its_own_team() {
     let id = || "k".to_owned();
     assert!(
         !keys
-            .revoke(stranger.id.clone(), id())
+            .revoke(stranger.id.clone(), id(), at(9))
             .recorded()
             .await
             .unwrap()
@@ -131,14 +131,14 @@ async fn a_key_is_changed_only_through_its_own_team() {
         "desk"
     );
     assert!(
-        keys.revoke(record.team.clone(), id())
+        keys.revoke(record.team.clone(), id(), at(9))
             .recorded()
             .await
             .unwrap()
     );
     assert!(
         !keys
-            .revoke(record.team.clone(), id())
+            .revoke(record.team.clone(), id(), at(9))
             .recorded()
             .await
             .unwrap()
@@ -182,4 +182,36 @@ async fn a_team_can_be_blocked_with_a_reason_and_freed_again() {
         matches!(error, StoreError::Missing { kind: "team", .. }),
         "{error:?}"
     );
+}
+
+#[tokio::test]
+async fn a_revoked_key_is_never_taken_again() {
+    let record = Record::new().await;
+    let keys = record.store.keys();
+    let inserted = async || keys.insert(key(&record.team, "k")).recorded().await;
+    inserted().await.unwrap();
+    let revoking = keys.revoke(record.team.clone(), "k".to_owned(), at(9));
+    assert!(revoking.recorded().await.unwrap());
+    let again = inserted().await.unwrap_err();
+    assert!(matches!(again, StoreError::Taken { .. }), "{again}");
+    let found = keys.find("hash of k".to_owned()).await.unwrap();
+    assert_eq!(found, None);
+}
+
+#[tokio::test]
+async fn a_team_goes_with_its_keys_unless_it_is_the_default() {
+    let record = Record::new().await;
+    let guests = team("guests", false);
+    let teams = record.store.teams();
+    teams.insert(guests.clone()).recorded().await.unwrap();
+    let keys = record.store.keys();
+    keys.insert(key(&guests.id, "g")).recorded().await.unwrap();
+    let removed = async |team: &TeamId| {
+        let removing = record.store.teams().delete(team.clone(), at(9));
+        removing.recorded().await.unwrap()
+    };
+    assert!(!removed(&record.team).await, "the default team stays");
+    assert!(removed(&guests.id).await);
+    assert_eq!(keys.find("hash of g".to_owned()).await.unwrap(), None);
+    assert!(!removed(&guests.id).await, "it is gone already");
 }

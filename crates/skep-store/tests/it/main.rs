@@ -17,7 +17,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use skep_store::{Order, Standing, Store, Team};
 use skep_types::{
-    AccessToken, ExecutionId, NodeId, Resources, SandboxId, SandboxRun, TeamId, TemplateId,
+    AccessToken, ExecutionId, NodeId, OnTimeout, Resources, SandboxId, SandboxRun, TeamId,
+    TemplateId,
 };
 use tempfile::TempDir;
 
@@ -53,11 +54,14 @@ fn order_for(team: &TeamId) -> Order {
         node: NodeId::local(),
         template: TemplateId::random(),
         template_name: "base".to_owned(),
+        base: "base".to_owned(),
         metadata: [("user".to_owned(), "ada".to_owned())].into(),
         access_token: Some(AccessToken::random()),
         internet: Some(false),
         resources: Resources::default(),
         lifetime: Duration::from_secs(300),
+        on_timeout: OnTimeout::Kill,
+        auto_resume: false,
         created_at: at(1_000),
     }
 }

@@ -42,6 +42,14 @@ pub enum AnswerLine {
         #[serde(default)]
         kind: Option<Outcome>,
     },
+    /// The code asks for a line of input, and waits for it.
+    InputRequest {
+        /// Text to show to whoever answers.
+        prompt: String,
+        /// True if the answer must not be shown while it is typed.
+        #[serde(default)]
+        password: bool,
+    },
     /// Nothing happened for a while.
     Keepalive,
     /// The variables of earlier executions are gone.

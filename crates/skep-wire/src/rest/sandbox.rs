@@ -178,6 +178,24 @@ pub struct Pause {
     /// `false` keeps its files alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<bool>,
+    /// Leaves a sandbox alone whose agent does not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub require_healthy_guest: Option<bool>,
+}
+
+/// Body of `POST /sandboxes/{id}/resume`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resume {
+    /// Seconds to live from now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<i64>,
+    /// Pauses it when that time is over, or kills it then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_pause: Option<bool>,
+    /// `false` starts it from its disk alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<bool>,
 }
 
 /// Body of `POST /sandboxes/{id}/timeout`.
@@ -245,6 +263,16 @@ pub enum SandboxState {
     Paused,
 }
 
+/// The parts that are kept of a paused sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PauseMode {
+    /// Its processes with their memory, and its files.
+    Full,
+    /// Its files alone.
+    Filesystem,
+}
+
 /// A sandbox in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -278,6 +306,12 @@ pub struct ListedSandbox {
     pub metadata: BTreeMap<String, String>,
     /// State of the sandbox.
     pub state: SandboxState,
+    /// The parts that are kept of it, if it is paused and its pause is complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_mode: Option<PauseMode>,
+    /// True if its agent did not answer when it was paused; absent otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub envd_unresponsive_at_pause: bool,
     /// Version of the agent's protocol that it speaks.
     pub envd_version: String,
     /// Volumes in it.

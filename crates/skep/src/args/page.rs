@@ -10,12 +10,12 @@ use super::Cli;
 const HEAD: &str = "\
 # Commands
 
-Every command of `skep` with its arguments; `skep COMMAND --help` prints the same. [`skep run` and `skep repl`](cli.md) have a page
-that says what their flags mean together, and so have the [configuration](configuration.md) and the [environment](environment.md).
+Every command of `skep` with its arguments; `skep COMMAND --help` prints the same. [The command line](cli.md) is a page
+that says what they mean together, and there is one of the [configuration](configuration.md) and the [environment](environment.md).
 A test of the executable compares this page with the command line, and `SKEP_BLESS=1 cargo test -p skep page` writes it.
 
-Data goes to standard output, everything else to standard error. Exit codes are 0, 1 for a mistake in what was asked, 2 for a failure;
-`run` and `sandbox exec` exit with the code of what they ran.
+Data goes to standard output, everything else to standard error. Exit codes are 0, 1 for a mistake in what was asked, 2 for a failure, 141
+if whoever read the output has gone; `run` and `sandbox exec` exit with the code of what they ran.
 
 ";
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use skep_bench::{BenchArgs, BenchError, Progress, Report, Setup};
+use skep_checkpoint::Criu;
 use skep_cli::{CliError, ExitKind, print_json, print_line, print_note};
 
 /// Measure performance, and compare it with baselines and other systems
@@ -40,17 +41,22 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    // The floor that sandboxes are compared with enters namespaces, which a process with threads
-    // cannot: nothing may start one before this line.
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|argument| argument == skep_bench::FLOOR)
-    {
-        return skep_bench::run_floor();
+    // The floors that sandboxes are compared with enter namespaces and copy themselves, which a
+    // process with threads cannot: nothing may start one before these lines.
+    let floors = [
+        (skep_bench::FLOOR, skep_bench::run_floor as fn() -> ExitCode),
+        (skep_bench::CRIU_FLOOR, skep_bench::run_criu_floor),
+        (skep_bench::HELD_TREE, skep_bench::hold_tree),
+    ];
+    let first = std::env::args_os().nth(1).unwrap_or_default();
+    if let Some((_, floor)) = floors.iter().find(|(name, _)| first == *name) {
+        return floor();
     }
-    match run(&Cli::parse()) {
+    let cli = Cli::parse();
+    let json = cli.bench.json;
+    match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => error.report(),
+        Err(error) => error.report(json),
     }
 }
 
@@ -67,6 +73,12 @@ fn run(cli: &Cli) -> Result<(), CliError> {
             .clone()
             .unwrap_or_else(|| this.with_file_name("skep")),
         floor: this,
+        criu: Criu::find(
+            &Criu::fetched_in(&cli.cache_dir),
+            &directory.path().join("criu"),
+        )
+        .map(|criu| criu.command().to_vec())
+        .ok(),
         config: cli.config.clone(),
         cache_dir: cli.cache_dir.clone(),
         directory: directory.path().to_owned(),
@@ -177,9 +189,9 @@ fn show(args: &BenchArgs, report: &Report) -> Result<(), CliError> {
         write(path, report.svg())?;
     }
     if args.json {
-        print_json(report);
+        print_json(report)?;
     } else {
-        print_line(report.text().trim_end());
+        print_line(report.text().trim_end())?;
     }
     Ok(())
 }

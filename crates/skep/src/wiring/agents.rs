@@ -1,5 +1,6 @@
 //! The node's agents, over HTTP.
 
+use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -10,16 +11,25 @@ use futures_util::future::BoxFuture;
 use http_body_util::Full;
 use hyper::Request;
 use hyper::client::conn::http1;
-use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper_util::rt::TokioIo;
 use skep_agent_protocol::AgentConfig;
+use skep_native::CheckpointedAgents;
 use skep_node::{Agents, ConfigureError};
+use skep_types::Redacted;
 use skep_wire::agent::AGENT_PORT;
 use skep_wire::headers::CONTROL_TOKEN;
 use tokio::net::TcpStream;
 
 /// Time limit for an agent. One that is well needs a millisecond.
 const CONFIGURE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Time limit for an agent to say that it is well, with room for a host that is overloaded.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Time limit for an agent to prepare for an image, or to go on after one. It may wait for a
+/// kernel that is being forked.
+const CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Agents at the addresses of their sandboxes.
 #[derive(Debug)]
@@ -42,19 +52,96 @@ impl Agents for HttpAgents {
         }
         .boxed()
     }
+
+    fn answers(&self, address: IpAddr) -> BoxFuture<'_, bool> {
+        async move {
+            match tokio::time::timeout(HEALTH_TIMEOUT, health(address)).await {
+                Ok(Ok(())) => true,
+                Ok(Err(error)) => {
+                    tracing::debug!(%address, %error, "an agent is not well");
+                    false
+                }
+                Err(_elapsed) => false,
+            }
+        }
+        .boxed()
+    }
+}
+
+impl CheckpointedAgents for HttpAgents {
+    fn prepare<'a>(
+        &'a self,
+        address: IpAddr,
+        config: &'a Redacted<Vec<u8>>,
+    ) -> BoxFuture<'a, io::Result<()>> {
+        async move {
+            let told = async {
+                let token = control_token(config)?;
+                tell(address, "/skep/checkpoint/prepare", &token, Vec::new()).await
+            };
+            in_time(told).await
+        }
+        .boxed()
+    }
+
+    fn go_on<'a>(
+        &'a self,
+        address: IpAddr,
+        config: &'a Redacted<Vec<u8>>,
+        new: Option<&'a Redacted<Vec<u8>>>,
+    ) -> BoxFuture<'a, io::Result<()>> {
+        async move {
+            let told = async {
+                let token = control_token(config)?;
+                let body = new.map_or(b"null".to_vec(), |new| new.reveal().clone());
+                tell(address, "/skep/checkpoint/go-on", &token, body).await
+            };
+            in_time(told).await
+        }
+        .boxed()
+    }
+}
+
+/// An agent that was stopped for a while has other things to do, too.
+async fn in_time(told: impl Future<Output = anyhow::Result<()>>) -> io::Result<()> {
+    match tokio::time::timeout(CHECKPOINT_TIMEOUT, told).await {
+        Ok(told) => told.map_err(io::Error::other),
+        Err(elapsed) => Err(io::Error::new(io::ErrorKind::TimedOut, elapsed)),
+    }
+}
+
+/// The token that opens the control routes of an agent with this configuration.
+fn control_token(config: &Redacted<Vec<u8>>) -> anyhow::Result<String> {
+    let config: AgentConfig = serde_json::from_slice(config.reveal())?;
+    Ok(config.control_token)
+}
+
+async fn tell(address: IpAddr, path: &str, token: &str, body: Vec<u8>) -> anyhow::Result<()> {
+    let request = Request::post(path)
+        .header(CONTENT_TYPE, "application/json")
+        .header(CONTROL_TOKEN, token)
+        .body(Full::new(Bytes::from(body)))?;
+    ask(address, request).await
+}
+
+async fn health(address: IpAddr) -> anyhow::Result<()> {
+    let request = Request::get("/health").body(Full::default())?;
+    ask(address, request).await
 }
 
 async fn init(address: IpAddr, config: &AgentConfig) -> anyhow::Result<()> {
+    let body = serde_json::to_vec(config)?;
+    tell(address, "/init", &config.control_token, body).await
+}
+
+/// Sends a request to an agent and expects it to succeed.
+async fn ask(address: IpAddr, mut request: Request<Full<Bytes>>) -> anyhow::Result<()> {
     let stream = TcpStream::connect((address, AGENT_PORT))
         .await
         .context("cannot connect")?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let body = serde_json::to_vec(config)?;
-    let request = Request::post("/init")
-        .header(HOST, "agent")
-        .header(CONTENT_TYPE, "application/json")
-        .header(CONTROL_TOKEN, &config.control_token)
-        .body(Full::new(Bytes::from(body)))?;
+    let host = HeaderValue::from_static("agent");
+    request.headers_mut().insert(HOST, host);
     let answer = async {
         let status = sender.send_request(request).await?.status();
         ensure!(status.is_success(), "answer is {status}");

@@ -11,8 +11,8 @@ use skep_isolation::LaunchError;
 use skep_node::{CreateError, NoRoom, Node};
 use skep_types::{
     Capabilities, Checkpoint, DeadlineMode, Egress, EndReason, HostResource, ImageKind, LogEntry,
-    NodeId, NotHere, Placement, Resources, SandboxId, SandboxKind, SandboxSpec, SandboxStatus,
-    TransitionError, Usage,
+    NodeId, NotHere, PauseRequest, Placement, Resources, ResumeRequest, Resumed, SandboxId,
+    SandboxKind, SandboxSpec, SandboxStatus, TransitionError, Usage,
 };
 
 /// The node of this very process.
@@ -80,17 +80,26 @@ impl Nodes for LocalNodes {
     fn pause(
         &self,
         id: SandboxId,
-        kind: ImageKind,
+        request: PauseRequest,
     ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>> {
-        async move { self.0.pause(&id, kind).await }.boxed()
+        async move { self.0.pause(&id, request).await }.boxed()
     }
 
     fn resume(
         &self,
         id: SandboxId,
+        request: ResumeRequest,
+    ) -> BoxFuture<'_, Result<Resumed, TransitionError>> {
+        async move { self.0.resume(&id, request).await }.boxed()
+    }
+
+    fn roll_back(
+        &self,
+        id: SandboxId,
+        checkpoint: Checkpoint,
         lifetime: Duration,
     ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>> {
-        async move { self.0.resume(&id, lifetime).await }.boxed()
+        async move { self.0.roll_back(&id, checkpoint, lifetime).await }.boxed()
     }
 
     fn snapshot(

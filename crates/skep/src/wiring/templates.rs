@@ -34,14 +34,14 @@ pub(crate) struct CatalogTemplates {
 impl CatalogTemplates {
     /// The templates of the catalog that was opened in `cache_dir`.
     pub(crate) fn new(
-        catalog: Catalog,
+        catalog: Arc<Catalog>,
         cache_dir: &Path,
         host: Option<Arc<PackageSettings>>,
         limits: Limits,
         pool: Pool,
     ) -> Self {
         Self {
-            catalog: Arc::new(catalog),
+            catalog,
             host,
             limits,
             pool,
@@ -90,13 +90,26 @@ impl CatalogTemplates {
         Ok(Some(image))
     }
 
+    /// Says that there is no such template, and which one may be meant. What cannot be listed is
+    /// not suggested.
+    async fn not_found(&self, reference: &TemplateReference) -> ResolveError {
+        let listed = self.blocking(|templates| templates.catalog.list()).await;
+        let names: Vec<_> = listed
+            .into_iter()
+            .flatten()
+            .flat_map(|listed| listed.names)
+            .collect();
+        ResolveError::not_found(reference, names.iter().map(String::as_str))
+    }
+
     /// The rule for sharing what is warmed of a template. One of which it cannot be told whether
     /// it has a zygote is taken to have one.
     fn sharing(&self, image: &TemplateImage) -> Sharing {
-        let has_zygote = skep_native::has_zygote(&image.layers).unwrap_or_else(|error| {
-            tracing::warn!(%error, template = image.name, "cannot look for its zygote");
-            true
-        });
+        let has_zygote =
+            skep_native::has_zygote(&self.catalog.layer_paths(image)).unwrap_or_else(|error| {
+                tracing::warn!(%error, template = image.name, "cannot look for its zygote");
+                true
+            });
         Sharing::of_owner(OWNER, self.pool.sharing(has_zygote))
     }
 }
@@ -110,7 +123,9 @@ impl Templates for CatalogTemplates {
         async move {
             let name = everybodys(reference)?;
             let image = self.image(name).await?;
-            let image = image.ok_or_else(|| ResolveError::NotFound(reference.clone()))?;
+            let Some(image) = image else {
+                return Err(self.not_found(reference).await);
+            };
             default_tag(reference).map(|()| image)
         }
         .boxed()
@@ -123,12 +138,13 @@ impl Templates for CatalogTemplates {
     ) -> BoxFuture<'a, Result<TemplateInfo, ResolveError>> {
         async move {
             let name = everybodys(reference)?;
-            let found = self
-                .list(team)
-                .await?
-                .into_iter()
-                .find(|info| info.names.contains(&name) || info.id.as_str() == name)
-                .ok_or_else(|| ResolveError::NotFound(reference.clone()))?;
+            let listed = self.list(team).await?;
+            let is_it =
+                |info: &&TemplateInfo| info.names.contains(&name) || info.id.as_str() == name;
+            let found = listed.iter().find(is_it).cloned().ok_or_else(|| {
+                let known = listed.iter().flat_map(|info| &info.names);
+                ResolveError::not_found(reference, known.map(String::as_str))
+            })?;
             default_tag(reference).map(|()| found)
         }
         .boxed()
@@ -141,7 +157,7 @@ impl Templates for CatalogTemplates {
         async move {
             let listed = self.blocking(|templates| templates.catalog.list()).await?;
             let listed = listed.into_iter();
-            Ok(listed.map(|listed| info(listed, &self.limits)).collect())
+            Ok(listed.map(|listed| self.info(listed)).collect())
         }
         .boxed()
     }
@@ -151,7 +167,7 @@ impl Templates for CatalogTemplates {
 fn everybodys(reference: &TemplateReference) -> Result<String, ResolveError> {
     match reference.namespace {
         None => Ok(reference.identifier.clone()),
-        Some(_) => Err(ResolveError::NotFound(reference.clone())),
+        Some(_) => Err(ResolveError::not_found(reference, [])),
     }
 }
 
@@ -162,23 +178,25 @@ fn default_tag(reference: &TemplateReference) -> Result<(), ResolveError> {
     }
 }
 
-fn info(listed: Listed, limits: &Limits) -> TemplateInfo {
-    let built_at = built_at(&listed.image);
-    TemplateInfo {
-        id: listed.image.id,
-        names: listed.names,
-        owner: OWNER.cloned(),
-        public: true,
-        resources: limits.bound(listed.image.resources),
-        created_at: built_at,
-        updated_at: built_at,
+impl CatalogTemplates {
+    fn info(&self, listed: Listed) -> TemplateInfo {
+        let built_at = self.built_at(&listed.image);
+        TemplateInfo {
+            id: listed.image.id,
+            names: listed.names,
+            owner: OWNER.cloned(),
+            public: true,
+            resources: self.limits.bound(listed.image.resources),
+            created_at: built_at,
+            updated_at: built_at,
+        }
     }
-}
 
-/// A layer is put in its place when it is complete, and never changed again.
-fn built_at(image: &TemplateImage) -> Timestamp {
-    let top = image.layers.last().and_then(|layer| layer.metadata().ok());
-    top.and_then(|metadata| metadata.modified().ok())
-        .and_then(|modified| Timestamp::try_from(modified).ok())
-        .unwrap_or(Timestamp::UNIX_EPOCH)
+    /// A layer is put in its place when it is complete, and never changed again.
+    fn built_at(&self, image: &TemplateImage) -> Timestamp {
+        let top = image.layers.last().map(|key| self.catalog.layer_path(*key));
+        top.and_then(|layer| layer.metadata().ok()?.modified().ok())
+            .and_then(|modified| Timestamp::try_from(modified).ok())
+            .unwrap_or(Timestamp::UNIX_EPOCH)
+    }
 }

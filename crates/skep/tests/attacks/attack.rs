@@ -27,6 +27,12 @@ impl Attack {
     pub(crate) fn full_name(&self) -> String {
         format!("{}::{}", self.group, self.name)
     }
+
+    /// Returns true if it needs no zygote. A restored sandbox lies below none, so the others are
+    /// attacks on launched ones alone.
+    pub(crate) fn is_of_one_sandbox(&self) -> bool {
+        !self.control.has_zygote() && self.control != Control::SharedZygote
+    }
 }
 
 fn folder() -> PathBuf {

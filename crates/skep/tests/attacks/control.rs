@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::Permissions;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use skep_agent_protocol::AgentConfig;
@@ -20,6 +20,7 @@ use tempfile::TempDir;
 
 use crate::attack::helper;
 use crate::sentinels::Sentinels;
+use crate::suite::layer_paths;
 use crate::target::{Target, secret};
 use crate::world;
 
@@ -160,19 +161,19 @@ impl Weakened {
         config.zygotes = control.has_zygote().then(ZygoteConfig::default);
         let native = Native::start(config).await.unwrap();
         let tenant = TenantId::new(&TeamId::random(), image.sharing);
-        let mut image = image.clone();
+        let mut layers = layer_paths(image);
         let layer = control.has_zygote().then(entering_zygote);
         if let Some(layer) = &layer {
-            image.layers.push(layer.path().to_owned());
-            native.warm(&image.layers, &tenant).await;
+            layers.push(layer.path().to_owned());
+            native.warm(&layers, &tenant).await;
         }
-        let image = &image;
-        let attacker = launch(&native, control, image, &tenant, None).await?;
+        let template = &Template { image, layers };
+        let attacker = launch(&native, control, template, &tenant, None).await?;
         // Without a network of its own a second agent would find its port taken.
         let (neighbour, address) = if control.walls().contains(&Defence::OwnNetwork) {
             (attacker.clone(), IpAddr::V4(Ipv4Addr::LOCALHOST))
         } else {
-            let neighbour = launch(&native, control, image, &tenant, Some(secret())).await?;
+            let neighbour = launch(&native, control, template, &tenant, Some(secret())).await?;
             (neighbour, attacker.address())
         };
         let mut surroundings = sentinels.surroundings();
@@ -237,10 +238,16 @@ fn entering_zygote() -> TempDir {
     layer
 }
 
+/// A template, and the directories that its sandboxes get.
+struct Template<'a> {
+    image: &'a TemplateImage,
+    layers: Vec<PathBuf>,
+}
+
 async fn launch(
     native: &Native,
     control: &Control,
-    image: &TemplateImage,
+    Template { image, layers }: &Template<'_>,
     tenant: &TenantId,
     variables: Option<(String, String)>,
 ) -> Result<Launched, LaunchError> {
@@ -265,7 +272,7 @@ async fn launch(
     let request = LaunchRequest {
         id,
         execution: ExecutionId::random(),
-        layers: image.layers.clone(),
+        layers: layers.clone(),
         tenant: tenant.clone(),
         resources: Resources {
             disk_mib: 256,

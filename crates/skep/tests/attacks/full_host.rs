@@ -1,4 +1,4 @@
-//! A team that asks for sandboxes until the host has no more to give.
+//! A team that asks for sandboxes, or for snapshots of one, until the host has no more to give.
 //!
 //! Its sandboxes write all they may. With admission it is refused while the reserve is left, and
 //! a neighbour can still write what it was promised. The control is the same server without
@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use skep_client::ClientError;
+use skep_client::{Client, ClientError};
 use skep_telemetry::Chain;
 
 use crate::product::{Product, create};
@@ -30,17 +30,34 @@ enum Neighbour {
     Harmed,
 }
 
-/// Attacks a server with admission and one without.
+/// Ways to take the host's disk.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// As many sandboxes as there is room for, each of which writes.
+    Sandboxes,
+    /// One sandbox that has written, and many snapshots of it.
+    Snapshots,
+}
+
+/// Attacks a server with admission and one without, in each way.
 pub(crate) async fn check() -> Result<String, String> {
-    let (taken, refused, neighbour) = attack(true).await;
-    let (control_taken, _, control) = attack(false).await;
+    let mut reports = Vec::new();
+    for way in [Way::Sandboxes, Way::Snapshots] {
+        reports.push(check_one(way).await?);
+    }
+    Ok(reports.join("; "))
+}
+
+async fn check_one(way: Way) -> Result<String, String> {
+    let (taken, refused, neighbour) = attack(way, true).await;
+    let (control_taken, _, control) = attack(way, false).await;
     let refusal = refused.as_ref().map(|error| Chain(error).to_string());
     let is_told = refused.is_some_and(|error| error.status() == Some(503))
         && refusal
             .as_ref()
             .is_some_and(|text| text.contains("disk space"));
     let report = format!(
-        "{taken} sandboxes, then {refusal:?}, neighbour {neighbour:?}; without admission \
+        "{taken} {way:?}, then {refusal:?}, neighbour {neighbour:?}; without admission \
          {control_taken}, neighbour {control:?}"
     );
     match (neighbour, is_told, control) {
@@ -49,9 +66,9 @@ pub(crate) async fn check() -> Result<String, String> {
     }
 }
 
-/// Returns the number of sandboxes a team got, the error that stopped it, and the effect on a
-/// neighbour.
-async fn attack(admission: bool) -> (u32, Option<ClientError>, Neighbour) {
+/// Returns the number of sandboxes or snapshots a team got, the error that stopped it, and the
+/// effect on a neighbour.
+async fn attack(way: Way, admission: bool) -> (u32, Option<ClientError>, Neighbour) {
     let product = Product::start_on_disk_of(
         DISK,
         &format!(
@@ -64,24 +81,40 @@ async fn attack(admission: bool) -> (u32, Option<ClientError>, Neighbour) {
         .await
         .expect("the machine is empty");
     let mallory = product.add_team("mallory");
-    let mut taken = 0;
-    let mut refused = None;
-    while taken < MOST && refused.is_none() {
-        match create(&mallory, "base", &BTreeMap::new()).await {
-            Ok(sandbox) => {
-                taken += 1;
-                // It ends when there is no more, whoever says so.
-                write(&sandbox).await.ok();
-            }
-            Err(error) => refused = Some(error),
-        }
-    }
+    let (taken, refused) = match way {
+        Way::Sandboxes => take_sandboxes(&mallory).await,
+        Way::Snapshots => take_snapshots(&mallory).await,
+    };
     let neighbour = match write(&victim).await {
         Ok(true) => Neighbour::Whole,
         Ok(false) | Err(_) => Neighbour::Harmed,
     };
     product.finish().await;
     (taken, refused, neighbour)
+}
+
+async fn take_sandboxes(mallory: &Client) -> (u32, Option<ClientError>) {
+    for taken in 0..MOST {
+        match create(mallory, "base", &BTreeMap::new()).await {
+            // It ends when there is no more, whoever says so.
+            Ok(sandbox) => drop(write(&sandbox).await),
+            Err(error) => return (taken, Some(error)),
+        }
+    }
+    (MOST, None)
+}
+
+async fn take_snapshots(mallory: &Client) -> (u32, Option<ClientError>) {
+    let sandbox = create(mallory, "base", &BTreeMap::new()).await;
+    let sandbox = sandbox.expect("there is room for one");
+    write(&sandbox).await.expect("it may write");
+    for taken in 0..MOST {
+        let taking = mallory.sandbox(&sandbox.id);
+        if let Err(error) = taking.snapshot(None, false).await {
+            return (taken, Some(error));
+        }
+    }
+    (MOST, None)
 }
 
 /// Writes what a sandbox may and says whether the disk has it.

@@ -13,10 +13,12 @@ use tempfile::TempDir;
 
 use crate::sentinels::Sentinels;
 use crate::target::Target;
-use crate::world;
+use crate::{restored, world};
 
 /// Time limit for a stop in good order.
 const STOP: Duration = Duration::from_secs(120);
+/// Lifetime of a sandbox that nobody kills.
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(15);
 
 /// A template that has a zygote.
 pub(crate) const WITH_ZYGOTE: &str = "code-interpreter-slim";
@@ -108,6 +110,7 @@ impl Product {
         let text = format!(
             "when_stopped = \"end\"\n\
              [pool]\nready = {}\ndisks = 0\nzygotes = {}\nshare_zygotes = {}\nwarm = []\n\
+             [pause]\ncheckpoint_after = 0\n\
              [network]\ndns_upstreams = [\"{}\"]\n{more}",
             spares,
             has_zygote,
@@ -152,9 +155,15 @@ impl Product {
         if !self.has_zygote {
             return;
         }
-        let first = self.create(sentinels).await;
-        self.kill(&first).await;
-        self.wait_for_zygotes(1).await;
+        // One that could not be made, on a host that was too busy say, is made for a later sandbox.
+        skep_testkit::wait_until(Duration::from_secs(240), async || {
+            let asking = self.create(sentinels).await;
+            self.kill(&asking).await;
+            let waiting = self.wait_for_zygotes(1);
+            let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+            waited.map_err(|_elapsed| self.log_about("zygote"))
+        })
+        .await;
     }
 
     /// Waits until there are so many zygotes.
@@ -163,10 +172,20 @@ impl Product {
         skep_testkit::wait_until(deadline, async || {
             match self.counted("skep_zygotes").await {
                 there if there == count => Ok(()),
-                there => Err(format!("there are {there} zygotes")),
+                there => Err(format!(
+                    "there are {there} zygotes; {}",
+                    self.log_about("zygote")
+                )),
             }
         })
         .await;
+    }
+
+    /// Lines of the server's log that have this word in them, so that a failure tells its cause.
+    fn log_about(&self, word: &str) -> String {
+        let log = std::fs::read_to_string(self.data.path().join("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains(word)).collect();
+        lines.join("\n")
     }
 
     /// Value of a metric of the server.
@@ -227,6 +246,9 @@ impl Product {
             "ATTACK_FILES".into(),
             format!("http://127.0.0.1:{AGENT_PORT}"),
         );
+        if restored::all() {
+            restored::sleep_and_wake(self, &target).await;
+        }
         target
     }
 
@@ -319,7 +341,7 @@ pub(crate) async fn create(
 ) -> Result<Target, ClientError> {
     let new = NewSandbox {
         template_id: template.to_owned(),
-        timeout: Some(900),
+        timeout: Some(TIMEOUT.as_secs().try_into().unwrap()),
         secure: Some(true),
         env_vars: Some(variables.clone()),
         ..NewSandbox::default()

@@ -68,6 +68,7 @@ impl Sentinels {
             ("LOOPBACK_PORT", serve_on_loopback().to_string()),
             ("ABSTRACT", serve_by_name(&name)),
             ("BOOT_ID", boot_id()),
+            ("MEMORY", memory()),
         ];
         Self {
             folder,
@@ -117,6 +118,12 @@ fn said(command: &[&str]) -> String {
 fn boot_id() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     id.trim().to_owned()
+}
+
+/// Kibibytes of memory of the machine.
+fn memory() -> String {
+    let text = fs::read_to_string("/proc/meminfo").unwrap();
+    text.split_whitespace().nth(1).unwrap().to_owned()
 }
 
 fn greet(stream: &mut impl Write) {

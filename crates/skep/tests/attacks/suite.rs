@@ -15,26 +15,19 @@ use tokio::runtime::Runtime;
 use crate::attack::{self, Attack};
 use crate::control::{ATTACKERS, Control, Weakened};
 use crate::product::{Product, WITH_ZYGOTE, Zygotes};
+use crate::row::{self, Row};
 use crate::sentinels::Sentinels;
 use crate::target::{Target, Verdict, command, secret};
 use crate::world::World;
 use crate::{
-    bombs, forked, full_host, hoarding, left_behind, remembered, stage, table, undying, wall,
+    bombs, forked, full_host, hoarding, left_behind, remembered, restored, stage, table, undying,
+    wall,
 };
 
 /// Number of runs of a race where it must be won once.
 const RACES: usize = 4;
 /// Controls that run at a time.
 const CONTROLS: usize = 3;
-
-/// Result of one attack, with and without its defence.
-#[derive(Debug, Clone)]
-struct Row {
-    attack: Attack,
-    defended: Verdict,
-    /// Missing where this kernel cannot be attacked that way at all.
-    control: Option<Verdict>,
-}
 
 /// State shared by the tests.
 struct Suite {
@@ -43,6 +36,8 @@ struct Suite {
     beside_zygote: Option<(Product, TemplateImage)>,
     sentinels: Sentinels,
     image: TemplateImage,
+    /// False on hosts whose sandboxes do not go to the disk.
+    can_restore: bool,
     _world: World,
 }
 
@@ -70,6 +65,7 @@ pub(crate) fn run() -> ExitCode {
     if chosen.iter().any(is_between_teams) {
         image_of(WITH_ZYGOTE);
     }
+    let can_restore = restored::fetch_criu();
     if let Some(ended) = stage::enter() {
         return ended;
     }
@@ -84,6 +80,7 @@ pub(crate) fn run() -> ExitCode {
         beside_zygote: zygote_image.map(|image| (Product::start(true), image)),
         sentinels: Sentinels::new(),
         image,
+        can_restore,
         _world: world,
     };
     runtime.block_on(suite.warm());
@@ -93,12 +90,12 @@ pub(crate) fn run() -> ExitCode {
         runtime.block_on(product.finish());
     }
     suite.sentinels.check();
-    report(&rows);
+    row::report(&rows);
     let suite = Arc::new(suite);
     let runtime = Arc::new(runtime);
     let attacked = rows.into_iter().map(|row| {
         Trial::test(row.attack.full_name(), move || {
-            row.check().map_err(Failed::from)
+            row.check(can_restore).map_err(Failed::from)
         })
     });
     let trials = attacked
@@ -196,19 +193,29 @@ fn is_chosen(arguments: &Arguments, attack: &Attack) -> bool {
         }
 }
 
-/// A template, built if it is missing. That needs the host's network.
+/// Directory of templates and of CRIU.
+pub(crate) fn cache() -> PathBuf {
+    std::env::var_os("SKEP_CACHE_DIR").map_or_else(|| "/var/cache/skep".into(), PathBuf::from)
+}
+
+fn catalog() -> Catalog {
+    Catalog::open(&cache()).unwrap()
+}
+
+/// Directories of the layers of a template.
+pub(crate) fn layer_paths(image: &TemplateImage) -> Vec<PathBuf> {
+    catalog().layer_paths(image)
+}
+
+/// A template, built if it is missing or of an earlier version, whose zygote would be refused. That
+/// needs the host's network.
 fn image_of(name: &str) -> TemplateImage {
-    let cache =
-        std::env::var_os("SKEP_CACHE_DIR").map_or_else(|| "/var/cache/skep".into(), PathBuf::from);
-    let find = || Catalog::open(&cache).unwrap().find(name).unwrap();
-    find().unwrap_or_else(|| {
-        let built = Command::new(env!("CARGO_BIN_EXE_skep"))
-            .args(["template", "build", name])
-            .status()
-            .unwrap();
-        assert!(built.success());
-        find().unwrap()
-    })
+    let built = Command::new(env!("CARGO_BIN_EXE_skep"))
+        .args(["template", "build", name])
+        .status()
+        .unwrap();
+    assert!(built.success());
+    catalog().find(name).unwrap().unwrap()
 }
 
 impl Suite {
@@ -217,11 +224,13 @@ impl Suite {
             attacks.iter().cloned().partition(is_between_teams);
         let (mut defended, mut controls) =
             tokio::join!(self.defended(&alone), self.controls(&alone));
+        let restored = self.restored(&alone).await;
         let sentinels = &self.sentinels;
         defended.extend(forked::against(&between_teams, sentinels, Zygotes::PerTeam).await);
         controls.extend(forked::against(&between_teams, sentinels, Zygotes::Shared).await);
         let row = |attack: Attack| Row {
             defended: defended[&attack.full_name()].clone(),
+            restored: restored.get(&attack.full_name()).cloned(),
             control: controls.get(&attack.full_name()).cloned(),
             attack,
         };
@@ -241,17 +250,39 @@ impl Suite {
             .iter()
             .cloned()
             .partition(|attack| attack.control.has_zygote());
-        let mut target = self.product.create(&self.sentinels).await;
+        let target = self.product.create(&self.sentinels).await;
+        let mut verdicts = self.beside_neighbour(target, &others).await;
+        verdicts.extend(self.on_forks(&on_forks).await);
+        verdicts
+    }
+
+    /// Verdicts of the attacks in a sandbox of the product that was restored from its memory image.
+    async fn restored(&self, attacks: &[Attack]) -> BTreeMap<String, Verdict> {
+        let apart = attacks.iter().filter(|attack| attack.is_of_one_sandbox());
+        let attacks: Vec<_> = apart.cloned().collect();
+        if attacks.is_empty() || !self.can_restore {
+            return BTreeMap::new();
+        }
+        let target = self.product.create(&self.sentinels).await;
+        restored::sleep_and_wake(&self.product, &target).await;
+        self.beside_neighbour(target, &attacks).await
+    }
+
+    /// Verdicts of attacks in a sandbox that has a neighbour, after which both are killed.
+    async fn beside_neighbour(
+        &self,
+        mut target: Target,
+        attacks: &[Attack],
+    ) -> BTreeMap<String, Verdict> {
         let neighbour = self.product.create(&self.sentinels).await;
         let address = neighbour.shell("hostname -I").await.trim().to_owned();
         target
             .surroundings
             .insert("ATTACK_NEIGHBOUR".into(), address);
         let run = |attack: &Attack| command(&attack.source);
-        let mut verdicts = all_against(&target, &others, ATTACKERS, run).await;
+        let verdicts = all_against(&target, attacks, ATTACKERS, run).await;
         self.product.kill(&target).await;
         self.product.kill(&neighbour).await;
-        verdicts.extend(self.on_forks(&on_forks).await);
         verdicts
     }
 
@@ -381,40 +412,6 @@ fn has_family(family: rustix::net::AddressFamily) -> bool {
     kinds
         .into_iter()
         .any(|kind| rustix::net::socket(family, kind, None).is_ok())
-}
-
-impl Row {
-    fn check(&self) -> Result<(), String> {
-        match (&self.defended, &self.control) {
-            (Verdict::Held(_), None | Some(Verdict::Escaped(_))) => Ok(()),
-            (defended, control) => Err(format!(
-                "{}\n  in a sandbox: {defended}\n  without {}: {}",
-                self.attack.tries,
-                self.attack.control.in_words(),
-                control
-                    .as_ref()
-                    .map_or_else(|| "not tried".into(), ToString::to_string),
-            )),
-        }
-    }
-}
-
-#[expect(
-    clippy::print_stdout,
-    reason = "the table is what a reader of the log wants"
-)]
-fn report(rows: &[Row]) {
-    for row in rows {
-        let control = row.control.as_ref().map_or_else(
-            || "this kernel has no such thing".into(),
-            ToString::to_string,
-        );
-        let name = row.attack.full_name();
-        println!(
-            "{name:<36} {:<28.28} | {control:.90}",
-            row.defended.to_string()
-        );
-    }
 }
 
 /// Tests that need no sandbox.

@@ -240,6 +240,22 @@ fn the_bench_kills_its_server_and_finds_its_sandbox_again() {
 }
 
 #[test]
+fn the_bench_copies_a_context() {
+    check(
+        &["context", "--rounds", "1", "--warmup", "0"],
+        &[],
+        &[
+            "context.plain_fork",
+            "context.checkpoint",
+            "context.rollback",
+            "context.rollback_result",
+            "context.fork",
+            "context.fork_result",
+        ],
+    );
+}
+
+#[test]
 fn the_bench_measures_every_language_of_the_template() {
     let rounds = ["languages", "--rounds", "1", "--warmup", "0"];
     let of = |language: &str, rival: &[&str]| {

@@ -13,7 +13,7 @@ use skep_native::{Native, NativeConfig};
 use tempfile::TempDir;
 
 /// Time limit for a stop in good order.
-const STOP: Duration = Duration::from_secs(30);
+const STOP: Duration = Duration::from_secs(120);
 
 /// Template cache of servers, so that `base` is built once for tests and for use.
 pub(crate) static CACHE: LazyLock<OsString> = LazyLock::new(|| {
@@ -67,6 +67,14 @@ impl Installation {
     /// An installation whose server runs and logs what `directives` say.
     pub(crate) fn start_with_log(directives: &'static str) -> Self {
         Self::start_on(directives, CACHE.clone())
+    }
+
+    /// An installation whose server runs with this configuration.
+    pub(crate) fn start_configured(text: &str) -> Self {
+        let mut installation = Self::prepare("warn", CACHE.clone());
+        installation.configure(text);
+        installation.restart();
+        installation
     }
 
     /// An installation whose server runs and has an interpreter.
@@ -161,6 +169,18 @@ impl Installation {
     pub(crate) fn replace_executable(&mut self) {
         let replacement = copy(self.folder.path(), "skep-next");
         fs::remove_file(std::mem::replace(&mut self.executable, replacement)).unwrap();
+    }
+
+    /// Puts a program with other content in the place of the executable, as an upgrade does.
+    pub(crate) fn upgrade(&mut self) {
+        let next = copy(self.folder.path(), "skep-upgrade");
+        // What follows the last section is no part of the program, but of the file.
+        let appended = Command::new("sh")
+            .args(["-c", "echo 'another build' >> \"$0\""])
+            .arg(&next)
+            .status();
+        assert!(appended.unwrap().success());
+        fs::rename(next, &self.executable).unwrap();
     }
 
     /// Configures what the next server reads.

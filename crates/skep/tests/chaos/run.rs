@@ -155,7 +155,9 @@ fn every_language_has_its_arguments_its_errors_and_its_exit_codes() {
     let unknown = world.run(&["--lang", "cobol", "-c", "1"]);
     assert_eq!(unknown.code, Some(125), "{unknown:?}");
     assert!(
-        unknown.err.contains("no kernel for this language"),
+        unknown
+            .err
+            .contains("has no cobol kernel; its template has python"),
         "{}",
         unknown.err
     );

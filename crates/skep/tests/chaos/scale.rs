@@ -13,7 +13,9 @@ use jiff::{SignedDuration, Timestamp};
 use skep_client::{Client, Command, NewSandbox, Sandbox};
 use skep_store::{Order, Store};
 use skep_testkit::wait_until;
-use skep_types::{AccessToken, EndReason, Ending, Resources, SandboxId, TemplateId, Usage};
+use skep_types::{
+    AccessToken, EndReason, Ending, OnTimeout, Resources, SandboxId, TemplateId, Usage,
+};
 
 use crate::installation::Installation;
 
@@ -157,11 +159,14 @@ async fn remember(path: &Path) {
             node: skep_types::NodeId::local(),
             template: TemplateId::random(),
             template_name: "base".to_owned(),
+            base: "base".to_owned(),
             metadata: [("number".to_owned(), number.to_string())].into(),
             access_token: Some(AccessToken::random()),
             internet: None,
             resources: Resources::default(),
             lifetime: Duration::from_secs(300),
+            on_timeout: OnTimeout::Kill,
+            auto_resume: false,
             created_at: now - age,
         };
         let ending = Ending {

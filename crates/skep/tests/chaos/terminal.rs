@@ -86,6 +86,27 @@ impl Screen {
         });
     }
 
+    /// Everything that has appeared until now.
+    pub(crate) fn shown(&self) -> String {
+        self.shown.lock().clone()
+    }
+
+    /// Waits for `text` behind the last `before`: a prompt, for instance, which reads keys
+    /// differently from the moment it is shown.
+    pub(crate) fn expect_after(&self, before: &str, text: &str) {
+        wait_for(TERMINAL_TIMEOUT, || {
+            let shown = self.shown.lock();
+            let is_shown = shown
+                .rsplit_once(before)
+                .is_some_and(|(_, rest)| rest.contains(text));
+            if is_shown {
+                Ok(())
+            } else {
+                Err(format!("no {text:?} after {before:?} in {shown:?}"))
+            }
+        });
+    }
+
     pub(crate) fn expect(&self, text: &str) {
         wait_for(TERMINAL_TIMEOUT, || {
             let shown = self.shown.lock();

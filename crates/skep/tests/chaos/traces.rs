@@ -105,6 +105,10 @@ fn traced(endpoint: &str) -> Installation {
     installation
 }
 
+fn http() -> reqwest::Client {
+    skep_http::http_client().build().unwrap()
+}
+
 async fn say(sandbox: &Sandbox, word: &str) {
     let command = Command::new("echo").args([word]);
     sandbox.commands().run(command).await.unwrap();
@@ -120,7 +124,7 @@ async fn the_way_of_a_create_is_told_to_the_collector() {
         template_id: "base".to_owned(),
         ..NewSandbox::default()
     };
-    let answer = reqwest::Client::new()
+    let answer = http()
         .post(format!("{url}/v2/sandboxes"))
         .header("x-api-key", &key)
         .header("traceparent", format!("00-{TRACE}-{CALLER}-01"))
@@ -131,7 +135,7 @@ async fn the_way_of_a_create_is_told_to_the_collector() {
     say(&sandbox, "a-hidden-word").await;
     // Whoever shows nothing is in no trace but the server's own, and cannot hide from it.
     let stranger = |url: String, flags: &str| {
-        reqwest::Client::new()
+        http()
             .get(url)
             .header("traceparent", format!("00-{STRANGER}-{CALLER}-{flags}"))
     };

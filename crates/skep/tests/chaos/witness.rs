@@ -8,8 +8,8 @@ use skep_client::{
 
 /// Counts in lines, some twenty a second.
 const COUNT: &str = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done";
-/// Time limit for any answer.
-const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for any answer; some hosts are emulated.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 const SIZE: TerminalSize = TerminalSize { cols: 80, rows: 24 };
 
 /// A sandbox with running state, and the expected progress of that state.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 use skep_kernels::{Moved, Usage};
 
-use super::{Cgroup, Directories, read};
+use super::{Cgroup, Directories, MAX_HELD, read};
 use crate::rootfs::{self, Location};
 
 impl Cgroup {
@@ -63,6 +63,18 @@ impl Cgroup {
         };
         let text = read(self.memory_directory(), name)?;
         number(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Returns true if it has memory that does not belong to files. Those can take theirs back, and
+    /// are counted late, so that a look at all of it comes first.
+    pub(super) fn holds_memory(&self) -> bool {
+        let name = match &self.directories {
+            Directories::V1 { .. } => "rss",
+            Directories::V2 { .. } => "anon",
+        };
+        let anonymous = || field(&read(self.memory_directory(), "memory.stat").ok()?, name);
+        let exceeds = |bytes: u64| bytes > MAX_HELD;
+        self.memory().is_ok_and(exceeds) && anonymous().is_some_and(exceeds)
     }
 
     /// The peak since it began anew, from the descriptor for which it did.

@@ -309,7 +309,7 @@ fn a_sandbox_has_only_so_many_groups_and_uses_them_again() {
     assert_eq!(refused.kind(), io::ErrorKind::QuotaExceeded);
     assert_eq!(
         refused.to_string(),
-        "something runs in each of the 288 cgroups for kernels"
+        "something runs in each of the 320 cgroups for kernels"
     );
     let free = taken.pop().unwrap().number;
     let list = directory
@@ -327,4 +327,45 @@ fn half_of_what_is_needed_is_nothing() {
     assert!(CgroupPool::new(Vec::new()).is_none());
     assert!(CgroupPool::new(vec![("memory".to_owned(), some())]).is_none());
     assert!(CgroupPool::new(vec![("unified".to_owned(), some())]).is_none());
+}
+
+#[test]
+fn a_group_whose_memory_others_still_have_is_used_last() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut passed = Vec::new();
+    for controller in ["memory", "cpuacct"] {
+        let root = directory.path().join(controller);
+        std::fs::create_dir(&root).unwrap();
+        passed.push((controller.to_owned(), File::open(root).unwrap().into()));
+    }
+    let pool = Arc::new(CgroupPool::new(passed).unwrap());
+    let write = |number: u32, name: &str, content: &str| {
+        let group = directory.path().join(format!("memory/kernel-{number}"));
+        std::fs::write(group.join(name), content).unwrap();
+    };
+    let first = pool.take().unwrap().number;
+    write(first, "cgroup.procs", "");
+    write(first, "memory.usage_in_bytes", "3000000\n");
+    write(first, "memory.stat", "cache 0\nrss 2000000\n");
+    let second = pool.take().unwrap();
+    assert_ne!(second.number, first, "a copy of its kernel has its memory");
+    write(first, "memory.stat", "cache 2000000\nrss 0\n");
+    assert_eq!(pool.take().unwrap().number, first, "files give theirs back");
+}
+
+#[test]
+fn a_process_of_a_user_is_moved_from_group_to_group() {
+    let Some(real) = Real::new() else { return };
+    let (first, second) = (real.pool.take().unwrap(), real.pool.take().unwrap());
+    let mut sleeper = Command::new("sleep");
+    let mut sleeper = sleeper.arg("60").uid(1234).spawn().unwrap();
+    let pid = Pid::from_child(&sleeper);
+    for group in [&first, &second] {
+        group.admit(pid, 1234).unwrap();
+        assert!(group.may_hold(sleeper.id()));
+    }
+    assert!(!first.may_hold(sleeper.id()));
+    second.admit(pid, 4321).expect_err("it is not this user's");
+    second.kill();
+    sleeper.wait().unwrap();
 }

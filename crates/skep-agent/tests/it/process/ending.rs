@@ -136,6 +136,27 @@ async fn a_deadline_of_zero_is_none() {
 }
 
 #[tokio::test]
+async fn setsid_hands_the_exit_code_on() {
+    let agent = TestAgent::start();
+    let ended = run(&agent, shell("exec setsid sh -c 'exit 3'")).await;
+    assert_eq!(ended.end["exitCode"], 3);
+}
+
+/// A program that signals its own group must not hit the agent, nor other commands.
+#[tokio::test]
+async fn a_signal_to_its_own_group_reaches_a_command_and_its_children_alone() {
+    let agent = TestAgent::start();
+    let (other, others) = start(&agent, shell("sleep 60")).await;
+    let (pid, events) = start(&agent, shell("sleep 60 & echo $!; kill -TERM 0; sleep 60")).await;
+    let ended = collect(events).await;
+    assert_eq!(ended.end["status"], "signal: terminated", "{pid}");
+    wait_for_end(ended.stdout.trim().parse().unwrap()).await;
+    let request = json!({"process": {"pid": other}, "signal": "SIGNAL_SIGKILL"});
+    agent.ask("process.Process/SendSignal", request).await;
+    assert_eq!(collect(others).await.end["status"], "signal: killed");
+}
+
+#[tokio::test]
 async fn a_background_child_that_keeps_the_output_open_delays_the_end() {
     let agent = TestAgent::start();
     let run = run(&agent, shell("(sleep 0.3; echo late) & echo early")).await;

@@ -17,22 +17,22 @@ pub(super) fn check(body: &NewSandbox, secure: bool) -> Result<(), ApiError> {
         let refusals = [
             (
                 asks(&network.rules, BTreeMap::is_empty),
-                "Network transform rules are not available for your team.",
+                "Network transform rules are not available on this server.",
             ),
             (
                 asks(&network.allow_out, Vec::is_empty)
                     || asks(&network.deny_out, Vec::is_empty)
                     || network.dns_servers.is_some(),
                 "Egress rules (network.allowOut, network.denyOut, network.dnsServers) are not \
-                 available for your team; allow_internet_access is.",
+                 available on this server; allow_internet_access is.",
             ),
             (
                 asks(&network.mask_request_host, String::is_empty),
-                "Host masking (network.maskRequestHost) is not available for your team.",
+                "Host masking (network.maskRequestHost) is not available on this server.",
             ),
             (
                 asks(&network.https_ports, Vec::is_empty),
-                "HTTPS ports (network.httpsPorts) are not available for your team.",
+                "HTTPS ports (network.httpsPorts) are not available on this server.",
             ),
         ];
         refuse_first(&refusals)?;
@@ -40,11 +40,11 @@ pub(super) fn check(body: &NewSandbox, secure: bool) -> Result<(), ApiError> {
     refuse_first(&[
         (
             asks(&body.mcp, Value::is_null),
-            "MCP servers (mcp) are not available for your team.",
+            "MCP servers (mcp) are not available on this server.",
         ),
         (
             (body.iam.as_ref()).is_some_and(|iam| asks(&iam.tokens, BTreeMap::is_empty)),
-            "Sandbox IAM workload tokens are not available for your team.",
+            "Sandbox IAM workload tokens are not available on this server.",
         ),
         (
             asks(&body.volume_mounts, Vec::is_empty),
@@ -70,22 +70,13 @@ fn lifecycle(body: &NewSandbox) -> Result<(), ApiError> {
     let auto_resume = body.auto_resume.is_some_and(|resume| resume.enabled);
     if body.auto_pause_memory == Some(false) && !auto_pause {
         return Err(ApiError::validation(
-            "autoPauseMemory: false needs autoPause",
+            "autoPauseMemory=false only applies when autoPause is true.",
         ));
     }
     if body.auto_pause_memory == Some(false) && auto_resume {
         return Err(ApiError::validation(
-            "autoPauseMemory: false does not go with autoResume",
-        ));
-    }
-    if auto_pause {
-        return Err(unavailable(
-            "Auto-pause (autoPause) is not available for your team.",
-        ));
-    }
-    if auto_resume {
-        return Err(unavailable(
-            "Auto-resume (autoResume) is not available for your team.",
+            "autoPauseMemory=false and autoResume cannot be combined: a sandbox without its \
+             memory is not resumed by requests to it",
         ));
     }
     Ok(())
@@ -103,7 +94,7 @@ fn public_access(network: &Network, secure: bool) -> Result<(), ApiError> {
         ));
     }
     Err(unavailable(
-        "Private ingress (network.allowPublicTraffic) is not available for your team.",
+        "Private ingress (network.allowPublicTraffic) is not available on this server.",
     ))
 }
 

@@ -8,16 +8,7 @@ use crate::fake::FakeRoutes;
 
 /// The head a sandbox sees of `GET <uri>` with `headers`, as sorted lines.
 fn seen(uri: &str, headers: &[(&str, &str)], port: u16, named_by: NamedBy) -> Vec<String> {
-    seen_of(Request::get(uri), headers, port, named_by, false)
-}
-
-fn seen_of(
-    mut request: http::request::Builder,
-    headers: &[(&str, &str)],
-    port: u16,
-    named_by: NamedBy,
-    contexts_without_token: bool,
-) -> Vec<String> {
+    let mut request = Request::get(uri);
     let route = FakeRoutes::default().publish_as(|route| {
         route.access_token = Some(AccessToken::from_record("secret"));
     });
@@ -31,7 +22,7 @@ fn seen_of(
         named_by,
         peer: Ipv4Addr::new(192, 0, 2, 7).into(),
         secure: true,
-        contexts_without_token,
+        config: &ProxyConfig::new("skep.test"),
     };
     towards_sandbox(&mut parts, &passage);
     let line =
@@ -141,36 +132,6 @@ fn tokens_of_a_sandbox_reach_no_service_of_its_user() {
         assert_eq!(agent.unwrap(), value, "the control");
     }
     assert_eq!(passed("x-other", "secrets", 8080).unwrap(), "secrets");
-}
-
-#[test]
-fn a_token_is_lent_only_to_make_a_context_and_only_if_the_operator_says_so() {
-    let lent = |method: &str, path: &str, headers: &[(&str, &str)], port, allowed| {
-        let request = Request::builder().method(method).uri(path);
-        let lines = seen_of(request, headers, port, NamedBy::Host, allowed);
-        let own = AccessToken::from_record("secret").traffic();
-        lines.contains(&format!("{TRAFFIC_TOKEN}: {}", own.reveal()))
-    };
-    assert!(lent("POST", "/contexts", &[], INTERPRETER_PORT, true));
-    assert!(!lent("POST", "/contexts", &[], INTERPRETER_PORT, false));
-    for (method, path) in [
-        ("GET", "/contexts"),
-        ("DELETE", "/contexts/a"),
-        ("POST", "/contexts/a/restart"),
-        ("POST", "/execute"),
-        ("POST", "/contexts/"),
-        ("POST", "/contexts?x=1#/execute"),
-    ] {
-        let expected = path.starts_with("/contexts?");
-        let found = lent(method, path, &[], INTERPRETER_PORT, true);
-        assert_eq!(found, expected, "{method} {path}");
-    }
-    assert!(!lent("POST", "/contexts", &[], 8080, true));
-    // Who shows a wrong one is told so.
-    for name in [TRAFFIC_TOKEN, "x-access-token"] {
-        let headers = [(name, "wrong")];
-        assert!(!lent("POST", "/contexts", &headers, INTERPRETER_PORT, true));
-    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
-# Listens where callers show their tokens to the interpreter, in a template that has none.
+# Listens where callers show their tokens: to the agent, and to the interpreter in a template that has none.
 # Control: a port that nobody holds
 
-PORT = 49999
+import itertools
+
+PORTS = [49999, 49983]
 
 
 def attempt():
@@ -9,17 +11,18 @@ def attempt():
         probe.connect((gateway(), 9))
         own = probe.getsockname()[0]
     refused = None
-    for option in [None, socket.SO_REUSEADDR, socket.SO_REUSEPORT]:
-        for address in ["0.0.0.0", "127.0.0.1", own]:
-            listener = socket.socket()
-            if option is not None:
-                listener.setsockopt(socket.SOL_SOCKET, option, 1)
-            try:
-                listener.bind((address, PORT))
-                listener.listen()
-                return f"listens on {address}:{PORT}"
-            except OSError as error:
-                refused = error
+    options = [None, socket.SO_REUSEADDR, socket.SO_REUSEPORT]
+    addresses = ["0.0.0.0", "127.0.0.1", own]
+    for port, option, address in itertools.product(PORTS, options, addresses):
+        listener = socket.socket()
+        if option is not None:
+            listener.setsockopt(socket.SOL_SOCKET, option, 1)
+        try:
+            listener.bind((address, port))
+            listener.listen()
+            return f"listens on {address}:{port}"
+        except OSError as error:
+            refused = error
     raise refused
 
 

@@ -4,7 +4,8 @@
 
 def attempt():
     os.makedirs("/tmp/cgroup", exist_ok=True)
-    call("mount", b"none", b"/tmp/cgroup", b"cgroup", 0, b"pids")
+    # A hierarchy without controllers: those may be in use by the other version of cgroups.
+    call("mount", b"none", b"/tmp/cgroup", b"cgroup", 0, b"none,name=attack")
     try:
         os.close(os.open("/tmp/cgroup/release_agent", os.O_WRONLY))
         return "release_agent can be written"

@@ -1,0 +1,83 @@
+//! `skep sandbox create`
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use skep_client::NewSandbox;
+
+use super::moment;
+use crate::code::{TEMPLATES, USUAL_TEMPLATE, no_sandbox};
+use crate::run::duration;
+use crate::variables::variables;
+use crate::{
+    CliError, DefaultServer, OutputArgs, ServerArgs, Suggested, print_json, print_line, print_note,
+};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  skep sandbox create                          of the template that `skep run` uses
+  skep sandbox create base --timeout 10m --env MODE=test
+  id=$(skep sandbox create) && skep sandbox exec $id -- uname -a";
+
+/// Arguments of `skep sandbox create`.
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    /// The server to ask
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Name or ID of the template
+    #[arg(default_value = USUAL_TEMPLATE, value_parser = Suggested(TEMPLATES), hide_possible_values = true)]
+    template: String,
+    /// Time after which it ends, such as 30, 90s, 5m or 1h 30m
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1h")]
+    timeout: Duration,
+    /// Set an environment variable; without a value it is copied from this shell
+    #[arg(long, short = 'e', value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+    /// Attach a value under this name, which `info` shows
+    #[arg(long, short = 'm', value_name = "NAME=VALUE")]
+    metadata: Vec<String>,
+    /// Deny access to the internet
+    #[arg(long)]
+    no_internet: bool,
+    /// Format of the output
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl CreateArgs {
+    pub(super) async fn run(
+        self,
+        default: &DefaultServer,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<u8, CliError> {
+        let env = variables(&self.env, environment)?;
+        // Values that are attached come from nowhere else.
+        let metadata = variables(&self.metadata, |_| None)?;
+        let body = NewSandbox {
+            template_id: self.template.clone(),
+            timeout: i64::try_from(self.timeout.as_secs().max(1)).ok(),
+            secure: Some(true),
+            env_vars: Some(env).filter(|env| !env.is_empty()),
+            metadata: Some(metadata).filter(|metadata| !metadata.is_empty()),
+            allow_internet_access: self.no_internet.then_some(false),
+            ..NewSandbox::default()
+        };
+        let client = self.server.client(default)?;
+        let sandbox = client.sandboxes().create(&body).await;
+        let sandbox = sandbox.map_err(|error| no_sandbox(error, &self.template))?;
+        let end = sandbox.info().await?.listed.end_at;
+        if self.output.json {
+            print_json(&json!({
+                "sandboxID": sandbox.id(),
+                "template": self.template,
+                "endAt": end,
+            }))?;
+        } else {
+            print_line(sandbox.id())?;
+            print_note(&format!("it ends {} UTC", moment(end)));
+        }
+        Ok(0)
+    }
+}

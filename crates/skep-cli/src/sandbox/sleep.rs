@@ -1,0 +1,220 @@
+//! `skep sandbox pause`, `resume`, `snapshot`, `fork` and `rollback`
+
+use clap::Subcommand;
+use skep_client::{ForkedSandbox, Snapshot};
+
+use super::{Among, whole_id};
+use crate::{
+    CliError, DefaultServer, OutputArgs, ServerArgs, print_json, print_line, print_note,
+    print_table,
+};
+
+/// Subcommands for sandboxes that sleep, are kept and copied.
+#[derive(Debug, Subcommand)]
+pub enum SleepCommand {
+    /// Pause sandboxes: they keep their memory, or their files alone
+    #[command(after_help = "\
+Examples:
+  skep sandbox pause i8f6
+  skep sandbox pause i8f6 --files-only")]
+    Pause {
+        /// The server to ask
+        #[command(flatten)]
+        server: ServerArgs,
+        /// Keep the files alone; processes end
+        #[arg(long)]
+        files_only: bool,
+        /// IDs of the sandboxes
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+    /// Let paused sandboxes go on
+    #[command(after_help = "\
+Examples:
+  skep sandbox resume i8f6")]
+    Resume {
+        /// The server to ask
+        #[command(flatten)]
+        server: ServerArgs,
+        /// IDs of the sandboxes
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+    /// Keep a sandbox as it is now, as a template
+    #[command(after_help = "\
+Examples:
+  skep sandbox snapshot i8f6 --name trained:v2 --files-only")]
+    Snapshot {
+        /// The server to ask
+        #[command(flatten)]
+        server: ServerArgs,
+        /// ID of the sandbox
+        id: String,
+        /// Name of the snapshot, with a tag after a colon if you like
+        #[arg(long, short)]
+        name: Option<String>,
+        /// Keep the files alone
+        #[arg(long)]
+        files_only: bool,
+        /// Format of the output
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// List snapshots
+    #[command(after_help = "\
+Examples:
+  skep sandbox snapshots")]
+    Snapshots {
+        /// The server to ask
+        #[command(flatten)]
+        server: ServerArgs,
+        /// Format of the output
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Make copies of a running sandbox, with its memory
+    #[command(after_help = "\
+Examples:
+  skep sandbox fork i8f6 --count 3")]
+    Fork {
+        /// The server to ask
+        #[command(flatten)]
+        server: ServerArgs,
+        /// ID of the sandbox
+        id: String,
+        /// Number of copies
+        #[arg(long, short, default_value_t = 1)]
+        count: u32,
+        /// Format of the output
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Put a sandbox back to a snapshot, in place
+    #[command(after_help = "\
+Examples:
+  skep sandbox rollback i8f6 trained:v1")]
+    Rollback {
+        /// The server to ask
+        #[command(flatten)]
+        server: ServerArgs,
+        /// ID of the sandbox
+        id: String,
+        /// Snapshot to go back to
+        snapshot: String,
+    },
+}
+
+impl SleepCommand {
+    /// Does it, and returns the exit code.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError`] with hints.
+    pub async fn run(self, default: &DefaultServer) -> Result<u8, CliError> {
+        match self {
+            Self::Pause {
+                server,
+                files_only,
+                ids,
+            } => {
+                let client = server.client(default)?;
+                for text in ids {
+                    let id = whole_id(&client, &text, Among::Living).await?;
+                    client.sandbox(&id).pause(!files_only).await?;
+                    print_note(&format!("paused {id}"));
+                }
+            }
+            Self::Resume { server, ids } => {
+                let client = server.client(default)?;
+                for text in ids {
+                    let id = whole_id(&client, &text, Among::Living).await?;
+                    client.sandbox(&id).resume(None).await?;
+                    print_note(&format!("runs: {id}"));
+                }
+            }
+            Self::Snapshot {
+                server,
+                id,
+                name,
+                files_only,
+                output,
+            } => {
+                let client = server.client(default)?;
+                let id = whole_id(&client, &id, Among::Living).await?;
+                let sandbox = client.sandbox(&id);
+                let taken = sandbox.snapshot(name.as_deref(), !files_only).await?;
+                show(&[taken], output)?;
+            }
+            Self::Snapshots { server, output } => {
+                let snapshots = server.client(default)?.snapshots().await?;
+                if snapshots.is_empty() && !output.json {
+                    print_note("no snapshots");
+                } else {
+                    show(&snapshots, output)?;
+                }
+            }
+            Self::Fork {
+                server,
+                id,
+                count,
+                output,
+            } => {
+                let client = server.client(default)?;
+                let id = whole_id(&client, &id, Among::Living).await?;
+                let copies = client.sandbox(&id).fork(count).await?;
+                return show_copies(&copies, output);
+            }
+            Self::Rollback {
+                server,
+                id,
+                snapshot,
+            } => {
+                let client = server.client(default)?;
+                let id = whole_id(&client, &id, Among::Living).await?;
+                client.sandbox(&id).roll_back(&snapshot).await?;
+                print_note(&format!("{id} is back at {snapshot}"));
+            }
+        }
+        Ok(0)
+    }
+}
+
+fn show(snapshots: &[Snapshot], output: OutputArgs) -> Result<(), CliError> {
+    if output.json {
+        return print_json(&snapshots);
+    }
+    let rows = snapshots.iter().map(|snapshot| {
+        vec![
+            snapshot.snapshot_id.clone(),
+            snapshot.sandbox_id.clone(),
+            if snapshot.memory { "memory" } else { "files" }.to_owned(),
+            format!("{} MiB", snapshot.size_bytes >> 20),
+            snapshot.created_at.to_string(),
+        ]
+    });
+    print_table(
+        &["snapshot", "sandbox", "keeps", "size", "taken"],
+        rows.collect(),
+    )
+}
+
+/// Shows the copies, and returns 1 if one of them is not there.
+fn show_copies(copies: &[ForkedSandbox], output: OutputArgs) -> Result<u8, CliError> {
+    if output.json {
+        print_json(&copies)?;
+    }
+    let mut missing = false;
+    for copy in copies {
+        match copy {
+            ForkedSandbox::Sandbox(sandbox) if !output.json => {
+                print_line(&sandbox.sandbox_id)?;
+            }
+            ForkedSandbox::Sandbox(_) => {}
+            ForkedSandbox::Error(error) => {
+                missing = true;
+                print_note(&format!("no copy: {}", error.message));
+            }
+        }
+    }
+    Ok(u8::from(missing))
+}

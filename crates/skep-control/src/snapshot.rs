@@ -1,0 +1,397 @@
+//! Snapshots: checkpoints of sandboxes that are kept, and are templates from then on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::Timestamp;
+use skep_store::{CheckpointFilter, Order, StoreError};
+use skep_types::{
+    Checkpoint, CheckpointId, ImageKind, Phase, SandboxId, TemplateId, TemplateImage,
+    TemplateReference,
+};
+
+use crate::control::now;
+use crate::pause::{conflict, refused};
+use crate::quota::QuotaGuard;
+use crate::{
+    Caller, ChangeError, CheckpointRecord, Control, CursorError, ResolveError, Sandbox, Team,
+};
+
+/// Tag of a snapshot that was given none.
+const USUAL_TAG: &str = "default";
+
+/// A caller's request for a snapshot.
+#[derive(Debug, Clone)]
+pub struct SnapshotOrder {
+    /// Name that it is to have.
+    pub name: Option<SnapshotName>,
+    /// The parts of the sandbox that are kept.
+    pub kind: ImageKind,
+}
+
+/// The name of a snapshot in the namespace of its team.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotName {
+    name: String,
+    tag: String,
+}
+
+/// A name in the namespace of somebody else.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("namespace '{0}' is not your team's")]
+pub struct ForeignName(pub String);
+
+impl SnapshotName {
+    /// The name that a reference of this team means.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignName`].
+    pub fn new(reference: TemplateReference, team: &Team) -> Result<Self, ForeignName> {
+        match reference.namespace {
+            Some(namespace) if namespace != team.slug => Err(ForeignName(namespace)),
+            Some(_) | None => Ok(Self {
+                name: reference.identifier,
+                tag: reference.tag.unwrap_or_else(|| USUAL_TAG.to_owned()),
+            }),
+        }
+    }
+}
+
+/// Selection of the snapshots of a team, the newest first.
+#[derive(Debug, Clone, Default)]
+pub struct SnapshotQuery {
+    /// Only those that were taken of this sandbox.
+    pub sandbox: Option<SandboxId>,
+    /// Only those that this reference means.
+    pub named: Option<TemplateReference>,
+    /// Limit on their number.
+    pub limit: u32,
+    /// End of the page before.
+    pub after: Option<SnapshotCursor>,
+}
+
+/// One page of snapshots.
+#[derive(Debug, Clone)]
+pub struct SnapshotPage {
+    /// The snapshots.
+    pub items: Vec<CheckpointRecord>,
+    /// Start of the next page, if there is one.
+    pub next: Option<SnapshotCursor>,
+}
+
+/// Failure to take a checkpoint, or to make copies. The sandbox goes on.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// The sandbox cannot be copied.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    /// Its template is no longer to be had.
+    #[error(transparent)]
+    Template(#[from] ResolveError),
+    /// The team keeps as many snapshots as it may, or as large ones.
+    #[error("team keeps {limit} snapshots already")]
+    TooMany {
+        /// Limit of the team, in words.
+        limit: String,
+    },
+    /// There is no such snapshot.
+    #[error("no snapshot `{0}`")]
+    NoSnapshot(TemplateReference),
+    /// The checkpoint could not be written to the database, and was deleted.
+    #[error("cannot record the checkpoint")]
+    Record(#[from] StoreError),
+    /// The task that made it died. It has been logged.
+    #[error("copying broke off")]
+    BrokeOff,
+}
+
+impl Control {
+    /// Takes a checkpoint of a sandbox of the caller's team, which goes on or is paused as it was,
+    /// and keeps it as a template.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call changes nothing: the checkpoint is taken and kept, or there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`]; there is no checkpoint.
+    pub async fn snapshot(
+        &self,
+        caller: &Caller,
+        id: &SandboxId,
+        order: SnapshotOrder,
+    ) -> Result<CheckpointRecord, SnapshotError> {
+        let (control, caller, id) = (self.clone(), caller.clone(), id.clone());
+        let taking = self.detached("snapshot sandbox", async move {
+            let _under_way = control.begin_snapshot(&caller).await?;
+            let taken = control.take_checkpoint(&caller, &id, order.kind).await;
+            let (source, checkpoint) = taken?;
+            let (name, tag) = match order.name {
+                Some(SnapshotName { name, tag }) => (Some(name), tag),
+                None => (None, USUAL_TAG.to_owned()),
+            };
+            let record = CheckpointRecord {
+                id: CheckpointId::random(),
+                team: source.team.clone(),
+                snapshot: TemplateId::random(),
+                name,
+                tag,
+                // The database knows it.
+                parent: None,
+                sandbox: source.id.clone(),
+                template: source.template.clone(),
+                template_name: source.base.clone(),
+                node: source.node.clone(),
+                checkpoint,
+                resources: source.resources,
+                created_at: now(),
+            };
+            control.keep_snapshot(record).await
+        });
+        taking.await.unwrap_or(Err(SnapshotError::BrokeOff))
+    }
+
+    async fn keep_snapshot(
+        &self,
+        record: CheckpointRecord,
+    ) -> Result<CheckpointRecord, SnapshotError> {
+        let inserting = self.inner.store.checkpoints().insert(record.clone());
+        match inserting.recorded().await {
+            Ok((kept, replaced)) => {
+                self.forget_images(replaced).await;
+                Ok(kept)
+            }
+            Err(error) => {
+                self.forget_images([record]).await;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Counts a snapshot that is being taken, until the guard is dropped.
+    async fn begin_snapshot(&self, caller: &Caller) -> Result<QuotaGuard, SnapshotError> {
+        let (team, limits) = (&caller.team.id, caller.limits);
+        // Counted first: of two that look at the same moment, each sees the other among those under
+        // way or among those that are kept.
+        let under_way = self.inner.snapshots.take_anyway(team);
+        let taking = u64::from(self.inner.snapshots.count(team));
+        let total = self.inner.store.checkpoints().total(team.clone()).await?;
+        let too_many = |limit| Err(SnapshotError::TooMany { limit });
+        if total.count + taking > u64::from(limits.snapshots) {
+            return too_many(limits.snapshots.to_string());
+        }
+        if total.bytes >= limits.snapshot_bytes {
+            return too_many(format!("{} MiB of", limits.snapshot_bytes >> 20));
+        }
+        Ok(under_way)
+    }
+
+    /// The snapshots of the caller's team.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn snapshots(
+        &self,
+        caller: &Caller,
+        query: SnapshotQuery,
+    ) -> Result<SnapshotPage, StoreError> {
+        let empty = SnapshotPage {
+            items: Vec::new(),
+            next: None,
+        };
+        let named = match query.named {
+            Some(reference) if is_foreign(&reference, &caller.team) => return Ok(empty),
+            Some(reference) => Some((reference.identifier, reference.tag)),
+            None => None,
+        };
+        let filter = CheckpointFilter {
+            team: caller.team.id.clone(),
+            sandbox: query.sandbox,
+            named,
+            after: query.after.map(|cursor| (cursor.at, cursor.id)),
+            // One more tells whether there is another page.
+            limit: query.limit.saturating_add(1),
+        };
+        let mut items = self.inner.store.checkpoints().list(filter).await?;
+        let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let last = items.last().filter(|_| more);
+        let next = last.map(|last| SnapshotCursor {
+            at: last.created_at,
+            id: last.id.clone(),
+        });
+        Ok(SnapshotPage { items, next })
+    }
+
+    /// Forgets a snapshot of the caller's team with all its tags; says whether there was one.
+    /// Sandboxes that were made of it go on: each has a disk of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn forget_snapshot(
+        &self,
+        caller: &Caller,
+        reference: &TemplateReference,
+    ) -> Result<bool, StoreError> {
+        if is_foreign(reference, &caller.team) {
+            return Ok(false);
+        }
+        let (team, named) = (caller.team.id.clone(), reference.identifier.clone());
+        let removing = self.inner.store.checkpoints().remove(team, named);
+        let removed = removing.recorded().await?;
+        let was_there = !removed.is_empty();
+        self.forget_images(removed).await;
+        Ok(was_there)
+    }
+
+    /// Puts a sandbox of the caller's team back to one of its team's snapshots, in place.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call changes nothing: the sandbox goes back, or is as it was.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`]; the sandbox is as it was, or paused as it was.
+    pub async fn roll_back(
+        &self,
+        caller: &Caller,
+        id: &SandboxId,
+        reference: TemplateReference,
+        lifetime: Duration,
+    ) -> Result<Sandbox, SnapshotError> {
+        let (control, caller, id) = (self.clone(), caller.clone(), id.clone());
+        let going_back = self.detached("roll back sandbox", async move {
+            let (entry, _) = control.changeable_entry(&caller, &id).await?;
+            let found = control.find_snapshot(&reference, &caller.team).await?;
+            let record = found.ok_or(SnapshotError::NoSnapshot(reference))?;
+            let checkpoint = record.checkpoint.clone();
+            // A paused one runs afterwards, so it counts like one that is resumed.
+            let turn = entry.resuming.lock().await;
+            let quota = control.part_for_resume(&caller, &entry).await;
+            let quota = quota.map_err(ChangeError::from)?;
+            let rolling = control
+                .inner
+                .nodes
+                .roll_back(id.clone(), checkpoint, lifetime);
+            let rolled = rolling.await.map_err(|error| refused(&id, error));
+            if let (Ok(_), Some(quota)) = (&rolled, quota) {
+                entry.set_quota(quota);
+            }
+            control.published(&entry).await;
+            drop(turn);
+            let status = rolled?;
+            let positions = control.inner.store.checkpoints();
+            positions.set_position(id, record.id).recorded().await?;
+            Ok(Sandbox {
+                order: Arc::clone(&entry.order),
+                status,
+            })
+        });
+        going_back.await.unwrap_or(Err(SnapshotError::BrokeOff))
+    }
+
+    /// The snapshot of a team that a reference means.
+    pub(crate) async fn find_snapshot(
+        &self,
+        reference: &TemplateReference,
+        team: &Team,
+    ) -> Result<Option<CheckpointRecord>, StoreError> {
+        if is_foreign(reference, team) {
+            return Ok(None);
+        }
+        let tag = reference.tag.clone();
+        let tag = tag.unwrap_or_else(|| USUAL_TAG.to_owned());
+        let checkpoints = self.inner.store.checkpoints();
+        let named = reference.identifier.clone();
+        checkpoints.find(team.id.clone(), named, tag).await
+    }
+
+    pub(crate) async fn take_checkpoint(
+        &self,
+        caller: &Caller,
+        id: &SandboxId,
+        kind: ImageKind,
+    ) -> Result<(Arc<Order>, Checkpoint), ChangeError> {
+        let (entry, status) = self.changeable_entry(caller, id).await?;
+        match status.phase {
+            Phase::Running | Phase::Paused => {}
+            Phase::Snapshotting
+            | Phase::Pausing
+            | Phase::Resuming
+            | Phase::Starting
+            | Phase::Stopping
+            | Phase::Stuck
+            | Phase::Gone => return Err(conflict(id, status.phase)),
+        }
+        let taking = self.inner.nodes.snapshot(id.clone(), kind);
+        let checkpoint = taking.await.map_err(|error| refused(id, error))?;
+        Ok((Arc::clone(&entry.order), checkpoint))
+    }
+
+    /// The template below a sandbox, by its name: its image names the layers.
+    pub(crate) async fn base_of(
+        &self,
+        caller: &Caller,
+        base: &str,
+    ) -> Result<TemplateImage, ResolveError> {
+        let reference = TemplateReference {
+            namespace: None,
+            identifier: base.to_owned(),
+            tag: None,
+        };
+        self.inner.templates.resolve(&reference, &caller.team).await
+    }
+
+    pub(crate) async fn forget_images(&self, records: impl IntoIterator<Item = CheckpointRecord>) {
+        for CheckpointRecord {
+            node, checkpoint, ..
+        } in records
+        {
+            self.inner.nodes.forget_checkpoint(node, checkpoint).await;
+        }
+    }
+}
+
+fn is_foreign(reference: &TemplateReference, team: &Team) -> bool {
+    let namespace = reference.namespace.as_ref();
+    namespace.is_some_and(|namespace| *namespace != team.slug)
+}
+
+/// The last thing on a page of snapshots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotCursor {
+    /// Time at which it was taken.
+    pub at: Timestamp,
+    /// Id of the checkpoint, to order those of the same moment.
+    pub id: CheckpointId,
+}
+
+impl SnapshotCursor {
+    /// The text of the cursor.
+    pub fn encode(&self) -> String {
+        URL_SAFE_NO_PAD.encode(format!("{}__{}", self.at, self.id))
+    }
+
+    /// The cursor of a text.
+    ///
+    /// # Errors
+    ///
+    /// [`CursorError`].
+    pub fn decode(text: &str) -> Result<Self, CursorError> {
+        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('='));
+        let text = String::from_utf8(bytes.map_err(|_| CursorError)?).map_err(|_| CursorError)?;
+        let (at, id) = text.split_once("__").ok_or(CursorError)?;
+        Ok(Self {
+            at: at.parse().map_err(|_| CursorError)?,
+            id: id.parse().map_err(|_| CursorError)?,
+        })
+    }
+}

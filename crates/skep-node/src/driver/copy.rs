@@ -1,0 +1,147 @@
+//! Images of sandboxes that others are made of, and the way back to one.
+
+use std::time::Duration;
+
+use skep_isolation::{AfterCheckpoint, RestoreTarget};
+use skep_types::{
+    Capability, Checkpoint, Egress, Event, ExecutionId, ImageKind, NotHere, Phase, Refused,
+    SandboxStatus, TransitionError,
+};
+
+use super::pause::change_error;
+use super::{Driver, Held};
+use crate::clock::wall_now;
+
+impl Driver {
+    /// Takes a checkpoint of a sandbox, which is as it was afterwards: it goes on, or is paused.
+    pub(super) async fn snapshot(
+        &mut self,
+        held: &mut Held,
+        kind: ImageKind,
+    ) -> Result<Checkpoint, TransitionError> {
+        if self.status.borrow().phase == Phase::Paused {
+            return self.snapshot_paused(held, kind).await;
+        }
+        self.verdict(Event::Snapshot)?;
+        let capabilities = self.node.isolation.capabilities();
+        capabilities.need(Capability::of_image(kind))?;
+        let launched = held.launched.clone().ok_or(NotHere)?;
+        self.enter(Event::Snapshot);
+        let taken = launched.checkpoint(kind, AfterCheckpoint::Continue).await;
+        self.enter(Event::SnapshotDone);
+        taken.map_err(change_error)
+    }
+
+    async fn snapshot_paused(
+        &self,
+        held: &Held,
+        kind: ImageKind,
+    ) -> Result<Checkpoint, TransitionError> {
+        if let Some(launched) = &held.launched {
+            let taken = launched.checkpoint(kind, AfterCheckpoint::Continue).await;
+            return taken.map_err(change_error);
+        }
+        let image = held.record.image.clone().ok_or(NotHere)?;
+        if kind == ImageKind::Memory && image.kind == ImageKind::Filesystem {
+            let (phase, event) = (Phase::Paused, Event::Snapshot);
+            return Err(Refused { phase, event }.into());
+        }
+        let copied = self.node.isolation.copy_checkpoint(image).await;
+        // Of an image with memory the files may be asked for alone.
+        let copied = copied.map_err(change_error)?;
+        Ok(Checkpoint { kind, ..copied })
+    }
+
+    /// Puts a sandbox back to a checkpoint, as another run. Until that has succeeded there is an
+    /// image of what it was before: a sandbox that cannot go back is paused as it was. One that
+    /// runs keeps its deadline, a paused one gets `lifetime`.
+    pub(super) async fn roll_back(
+        &mut self,
+        held: &mut Held,
+        checkpoint: Checkpoint,
+        lifetime: Duration,
+    ) -> Result<SandboxStatus, TransitionError> {
+        let kind = checkpoint.kind;
+        let capabilities = self.node.isolation.capabilities();
+        capabilities.need(Capability::of_image(kind))?;
+        let lifetime = if held.is_paused() {
+            lifetime
+        } else {
+            held.record.deadline.left()
+        };
+        self.stand_aside(held).await?;
+        let own = held.record.image.clone().ok_or(NotHere)?;
+        self.enter(Event::Resume);
+        let execution = ExecutionId::random();
+        // The checkpoint may be one of another sandbox of the team: who this one is stays.
+        let target = RestoreTarget::RollBack {
+            id: self.status.borrow().id.clone(),
+            execution,
+            egress: held.record.egress,
+            own,
+        };
+        let restored = self.restore(held, checkpoint, kind, target).await;
+        if let Err(error) = restored {
+            self.enter(Event::ResumeFailed);
+            return Err(error);
+        }
+        self.go_on(held, execution, lifetime).await;
+        Ok(self.status.borrow().clone())
+    }
+
+    /// Makes sure that a sandbox is paused, in an image, and has no process. Its agent is not
+    /// asked: one that does not answer is a reason to go back.
+    async fn stand_aside(&mut self, held: &mut Held) -> Result<(), TransitionError> {
+        let Some(launched) = held.launched.clone() else {
+            return Ok(());
+        };
+        let capabilities = self.node.isolation.capabilities();
+        let kind = if capabilities.has(Capability::Checkpoint) {
+            ImageKind::Memory
+        } else {
+            ImageKind::Filesystem
+        };
+        let was_paused = held.is_paused();
+        if !was_paused {
+            self.close(held);
+            self.enter(Event::Pause);
+        }
+        match launched.checkpoint(kind, AfterCheckpoint::Stand).await {
+            Ok(image) => {
+                held.record.is_frozen = true;
+                if was_paused {
+                    self.status.send_modify(|status| status.paused = Some(kind));
+                } else {
+                    self.publish_paused(held, kind, wall_now());
+                }
+                self.keep_image(held, image).await;
+                Ok(())
+            }
+            Err(error) => {
+                if !was_paused {
+                    self.enter(Event::PauseFailed);
+                    self.open(held);
+                }
+                Err(change_error(error))
+            }
+        }
+    }
+
+    /// Changes what a sandbox may reach; one without a process has it when it is resumed.
+    pub(super) async fn set_egress(
+        &mut self,
+        held: &mut Held,
+        egress: Egress,
+    ) -> Result<(), TransitionError> {
+        self.node
+            .isolation
+            .capabilities()
+            .need(Capability::EgressChange)?;
+        if let Some(launched) = &held.launched {
+            launched.set_egress(egress).await.map_err(change_error)?;
+        }
+        held.record.egress = egress;
+        self.journal_record(&held.record).await;
+        Ok(())
+    }
+}

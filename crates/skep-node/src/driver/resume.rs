@@ -1,0 +1,210 @@
+//! Paused sandboxes that go on, and those of an earlier server.
+
+use jiff::Timestamp;
+use skep_isolation::{AfterCheckpoint, LaunchError, RestoreRequest, RestoreTarget};
+use skep_telemetry::Chain;
+use skep_types::{
+    Capability, Checkpoint, DeadlineMode, Event, ExecutionId, HostResource, ImageKind, NotHere,
+    ResumeRequest, ResumeStart, Resumed, TransitionError, Verdict,
+};
+
+use super::pause::{change_error, is_full_disk};
+use super::{Driver, Held};
+use crate::admission::NoRoom;
+use crate::clock::{Deadline, wall_now};
+
+impl Driver {
+    /// Lets a paused sandbox go on, as another run of it. One that runs lives at least as long as
+    /// was asked for.
+    pub(super) async fn resume(
+        &mut self,
+        held: &mut Held,
+        request: ResumeRequest,
+    ) -> Result<Resumed, TransitionError> {
+        if self.verdict(Event::Resume)? == Verdict::Stay {
+            let deadline = Deadline::after(request.lifetime);
+            self.move_deadline(held, deadline, DeadlineMode::Extend)
+                .await;
+            return Ok(Resumed {
+                status: self.status.borrow().clone(),
+                was_running: true,
+            });
+        }
+        self.enter(Event::Resume);
+        let execution = ExecutionId::random();
+        if let Err(error) = self.wake(held, execution, request.start).await {
+            self.enter(Event::ResumeFailed);
+            return Err(error);
+        }
+        if let Some(on_timeout) = request.on_timeout {
+            held.record.on_timeout = on_timeout;
+        }
+        self.go_on(held, execution, request.lifetime).await;
+        Ok(Resumed {
+            status: self.status.borrow().clone(),
+            was_running: false,
+        })
+    }
+
+    /// Publishes that a sandbox that was paused runs, and writes it down.
+    pub(super) async fn go_on(
+        &mut self,
+        held: &mut Held,
+        execution: ExecutionId,
+        lifetime: std::time::Duration,
+    ) {
+        let started_at = wall_now();
+        held.record.execution = execution;
+        held.record.is_frozen = false;
+        held.record.agent_was_silent = false;
+        held.record.deadline = Deadline::counted_from(started_at, lifetime);
+        held.store_at = None;
+        held.compress_at = None;
+        held.is_hard_to_store = false;
+        held.retry_at = None;
+        let spent = held.record.image.take();
+        self.enter_running(held, started_at);
+        self.node.metrics.resumed.add_one();
+        // Only what is written down to run again needs no image.
+        self.journal_started(&held.record).await;
+        self.forget_image(spent).await;
+    }
+
+    async fn wake(
+        &mut self,
+        held: &mut Held,
+        execution: ExecutionId,
+        start: ResumeStart,
+    ) -> Result<(), TransitionError> {
+        match start {
+            ResumeStart::AsPaused if held.launched.is_some() => return self.thaw(held).await,
+            ResumeStart::AsPaused if held.record.agent_was_silent => {
+                return Err(TransitionError::AgentWasSilent);
+            }
+            ResumeStart::AsPaused => {}
+            ResumeStart::Reboot => self.keep_files(held).await?,
+        }
+        let image = held.record.image.clone().ok_or(NotHere)?;
+        let kind = match start {
+            ResumeStart::AsPaused => image.kind,
+            ResumeStart::Reboot => ImageKind::Filesystem,
+        };
+        let target = RestoreTarget::Same {
+            id: self.status.borrow().id.clone(),
+            execution,
+            egress: held.record.egress,
+        };
+        self.restore(held, image, kind, target).await
+    }
+
+    /// Lets the processes of a frozen sandbox go on. One whose agent said nothing when it was
+    /// frozen has to answer now.
+    async fn thaw(&self, held: &Held) -> Result<(), TransitionError> {
+        let launched = held.launched.as_ref().ok_or(NotHere)?;
+        launched.thaw().await.map_err(change_error)?;
+        let was_silent = held.record.agent_was_silent;
+        if !was_silent || self.node.agents.answers(launched.address()).await {
+            return Ok(());
+        }
+        launched.freeze().await.map_err(change_error)?;
+        Err(TransitionError::AgentWasSilent)
+    }
+
+    /// Makes an image of the files of a frozen sandbox, which is to start anew on them, and lets
+    /// go of its processes.
+    async fn keep_files(&mut self, held: &mut Held) -> Result<(), TransitionError> {
+        let Some(launched) = held.launched.clone() else {
+            return Ok(());
+        };
+        let kind = ImageKind::Filesystem;
+        let taken = launched.checkpoint(kind, AfterCheckpoint::Stand).await;
+        let image = taken.map_err(change_error)?;
+        // What can be resumed of it from now on, whatever becomes of this resume.
+        self.status.send_modify(|status| status.paused = Some(kind));
+        self.sleeper.send_replace(None);
+        self.keep_image(held, image).await;
+        Ok(())
+    }
+
+    /// Makes the sandbox of an image. It gave back what it had of the host, so it needs room as a
+    /// new one does.
+    pub(super) async fn restore(
+        &mut self,
+        held: &mut Held,
+        checkpoint: Checkpoint,
+        kind: ImageKind,
+        target: RestoreTarget,
+    ) -> Result<(), TransitionError> {
+        let id = self.status.borrow().id.clone();
+        let room = self.node.room_for(&id, self.resources).await;
+        let reservation = room.map_err(|NoRoom(resource)| TransitionError::NoRoom(resource))?;
+        let request = RestoreRequest {
+            kind,
+            checkpoint,
+            target,
+        };
+        let restored = self.node.isolation.restore(request).await;
+        let launched = restored.map_err(restore_error)?;
+        self.promise = Some(self.node.admission.promise(&id, self.resources));
+        drop(reservation);
+        held.record.launch = Some(launched.record());
+        held.launched = Some(launched);
+        Ok(())
+    }
+
+    /// Takes over a sandbox that was paused by an earlier server.
+    pub(super) async fn adopt_paused(&mut self, held: &mut Held, started_at: Timestamp) {
+        if held.record.image.is_some() {
+            // An earlier server was killed after the image and before the end of the processes it
+            // was taken of. One of the two is enough, and the image is what was promised.
+            self.let_go(held).await;
+            self.journal_record(&held.record).await;
+        } else if let Some(launched) = &held.launched
+            && let Err(error) = launched.freeze().await
+        {
+            tracing::warn!(error = %Chain(&error), "cannot tell whether a paused sandbox stands");
+        }
+        let (kind, paused_at) = {
+            let status = self.status.borrow();
+            let kind = held.record.image.as_ref().map(|image| image.kind);
+            let kind = kind.or(status.paused).unwrap_or(ImageKind::Memory);
+            (kind, status.ends_at)
+        };
+        self.status.send_modify(|status| {
+            status.execution = held.record.execution;
+            status.on_timeout = held.record.on_timeout;
+            status.started_at = started_at;
+        });
+        self.enter(Event::AgentReady);
+        self.enter(Event::Pause);
+        self.publish_paused(held, kind, paused_at);
+        self.schedule_store(held, self.node.pauses.checkpoint_after);
+        self.schedule_compression(held);
+    }
+
+    /// Takes over a sandbox that runs.
+    pub(super) async fn adopt_running(&mut self, held: &mut Held, started_at: Timestamp) {
+        // An earlier server may have been killed in the middle of a pause that nobody was told of.
+        if let Some(launched) = &held.launched
+            && self.node.isolation.capabilities().has(Capability::Freeze)
+            && let Err(error) = launched.thaw().await
+        {
+            tracing::warn!(error = %Chain(&error), "cannot tell whether a sandbox goes on");
+        }
+        self.enter_running(held, started_at);
+    }
+}
+
+fn restore_error(error: LaunchError) -> TransitionError {
+    match error {
+        LaunchError::Unsupported(unsupported) => unsupported.into(),
+        LaunchError::NoRoom(_) => TransitionError::NoRoom(HostResource::Slots),
+        error @ LaunchError::Host { .. } if is_full_disk(&error) => {
+            TransitionError::NoRoom(HostResource::Disk)
+        }
+        error @ (LaunchError::Host { .. }
+        | LaunchError::Step { .. }
+        | LaunchError::AgentSilent(_)
+        | LaunchError::AgentEnded(_)) => TransitionError::Failed(error.into()),
+    }
+}

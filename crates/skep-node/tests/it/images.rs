@@ -1,0 +1,70 @@
+//! What becomes of paused sandboxes that are in images.
+
+use std::time::Duration;
+
+use skep_types::{EndReason, ImageKind, Phase, Usage};
+
+use crate::TestHost;
+use crate::pause::{HOUR, created, pausing, resume, stored};
+
+#[tokio::test(start_paused = true)]
+async fn the_bill_of_a_sandbox_has_all_its_runs_and_each_once() {
+    let host = TestHost::default();
+    let node = host.node();
+    let id = created(&node).await.id;
+    let run = |seconds: u64, peak: u64| Usage {
+        cpu_time: Duration::from_secs(seconds),
+        memory_peak_bytes: peak,
+        out_of_memory_kills: 1,
+        sent_bytes: 10,
+        ..Usage::default()
+    };
+    let told = |usage: Usage| {
+        let seconds = usage.cpu_time.as_secs();
+        let kills = usage.out_of_memory_kills;
+        (seconds, usage.memory_peak_bytes, kills, usage.sent_bytes)
+    };
+    host.isolation.set_usage(&id, run(2, 700));
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
+    assert_eq!(told(node.usage(&id).await.unwrap()), (2, 700, 1, 10));
+    stored(&host, &id).await;
+    assert_eq!(told(node.usage(&id).await.unwrap()), (2, 700, 1, 10));
+
+    resume(&node, &id, HOUR).await.unwrap();
+    // The counters of the host have begun anew.
+    host.isolation.set_usage(&id, run(3, 500));
+    assert_eq!(told(node.usage(&id).await.unwrap()), (5, 700, 2, 20));
+    // A pause in memory alone, and then another image.
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
+    resume(&node, &id, HOUR).await.unwrap();
+    node.pause(&id, pausing(ImageKind::Filesystem))
+        .await
+        .unwrap();
+    assert_eq!(told(node.usage(&id).await.unwrap()), (5, 700, 2, 20));
+    node.kill(&id, EndReason::Killed).await.unwrap();
+    let bill = host.journal.ending(&id).unwrap().usage;
+    assert_eq!(told(bill), (5, 700, 2, 20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_that_nobody_asks_for_is_compressed_once() {
+    let host = TestHost::default();
+    let node = host.node();
+    let id = created(&node).await.id;
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
+    stored(&host, &id).await;
+    assert_eq!(host.isolation.compressed(), 0);
+    tokio::time::advance(HOUR).await;
+    skep_testkit::wait_until(Duration::from_secs(10), async || {
+        match host.isolation.compressed() {
+            1 => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
+    tokio::time::advance(2 * HOUR).await;
+    resume(&node, &id, 10 * HOUR).await.unwrap();
+    tokio::time::advance(2 * HOUR).await;
+    assert_eq!(node.status(&id).unwrap().phase, Phase::Running);
+    assert_eq!(host.isolation.compressed(), 1);
+}
