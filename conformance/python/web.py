@@ -3,12 +3,16 @@
 import http.client
 import json
 import os
+import socket
+import ssl
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 API_URL = os.environ.get("E2B_API_URL")
 SANDBOX_URL = os.environ.get("E2B_SANDBOX_URL")
 DOMAIN = os.environ.get("E2B_DOMAIN")
+# Whom to trust over TLS, where the server speaks clear text on the same port.
+AUTHORITIES = os.environ.get("CONFORMANCE_CA_BUNDLE")
 
 
 @dataclass
@@ -41,6 +45,22 @@ def fetch(url, method="GET", headers=None, body=None):
         response = connection.getresponse()
         lowered = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, lowered, response.read())
+    finally:
+        connection.close()
+
+
+def by_name(scheme, name):
+    """`GET /` at a name of the server's, which is looked up as a browser does: on this host."""
+    host, port = name.rsplit(":", 1)
+    connection = http.client.HTTPConnection(host, int(port), timeout=20)
+    connection.sock = socket.create_connection(("127.0.0.1", int(port)), 20)
+    if scheme == "https":
+        trusted = ssl.create_default_context(cafile=AUTHORITIES)
+        connection.sock = trusted.wrap_socket(connection.sock, server_hostname=host)
+    try:
+        connection.request("GET", "/")
+        response = connection.getresponse()
+        return Answer(response.status, dict(response.getheaders()), response.read())
     finally:
         connection.close()
 

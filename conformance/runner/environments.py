@@ -2,7 +2,9 @@
 
 import contextlib
 import fcntl
+import functools
 import hashlib
+import os
 import pathlib
 import shutil
 import subprocess
@@ -12,13 +14,53 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "conformance"
 
 
-def python(lock):
+def python(lock, name=None):
     """A virtual environment with exactly what the lock file names; returns its interpreter."""
-    with prepared(f"python-{lock.stem}", [lock]) as (folder, is_new):
+    with prepared(f"python-{name or lock.stem}", [lock]) as (folder, is_new):
+        if is_new:
+            interpreter = folder / "bin/python"
+            uv(["venv", "--quiet", "--allow-existing", "--python", sys.executable, folder])
+            # Compiled here and not when they are run: some frameworks are thousands of modules.
+            uv(["pip", "install", "--quiet", "--python", interpreter, "--no-deps", "--compile-bytecode", "-r", lock])
+    return folder / "bin/python"
+
+
+def uv(arguments):
+    """Runs uv, which links what several environments have in common instead of copying it."""
+    variables = {
+        **os.environ,
+        "UV_CACHE_DIR": str(CACHE / "uv"),
+        "UV_NO_CONFIG": "1",
+        # As pip does: the authorities that this host trusts, and its mirror if it has one.
+        "UV_SYSTEM_CERTS": "1",
+        "UV_NATIVE_TLS": "1",
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_HTTP_TIMEOUT": "180",
+    }
+    for setting, variable in (("index-url", "UV_DEFAULT_INDEX"), ("extra-index-url", "UV_INDEX")):
+        if value := pip_setting(setting):
+            variables.setdefault(variable, value)
+    command([uv_executable(), *arguments], variables)
+
+
+@functools.cache
+def pip_setting(name):
+    """What pip would use, from its variables or its files."""
+    if value := os.environ.get(f"PIP_{name.replace('-', '_').upper()}"):
+        return value
+    asked = [sys.executable, "-m", "pip", "config", "get", f"global.{name}"]
+    return subprocess.run(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.strip()
+
+
+@functools.cache
+def uv_executable():
+    lock = ROOT / "conformance" / "uv.txt"
+    with prepared("uv", [lock]) as (folder, is_new):
         if is_new:
             command([sys.executable, "-m", "venv", folder])
-            command([folder / "bin/python", "-m", "pip", "install", "--quiet", "--no-deps", "--requirement", lock])
-    return folder / "bin/python"
+            install = ["-m", "pip", "install", "--quiet", "--no-deps", "--requirement", lock]
+            command([folder / "bin/python", *install])
+    return folder / "bin/uv"
 
 
 def node(name, package):
@@ -39,8 +81,8 @@ def prepared(name, inputs):
     digest.update(sys.version.encode())
     folder = CACHE / f"{name}-{digest.hexdigest()[:16]}"
     CACHE.mkdir(parents=True, exist_ok=True)
-    done = folder.with_suffix(".complete")
-    with open(folder.with_suffix(".lock"), "w") as lock:
+    done = folder.with_name(f"{folder.name}.complete")
+    with open(folder.with_name(f"{folder.name}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         is_new = not done.exists()
         if is_new:
@@ -50,7 +92,7 @@ def prepared(name, inputs):
         done.touch()
 
 
-def command(arguments):
-    done = subprocess.run(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def command(arguments, variables=None, folder=None):
+    done = subprocess.run(arguments, env=variables, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, arguments))} failed:\n{done.stdout}")

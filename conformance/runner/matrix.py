@@ -2,21 +2,28 @@
 
 import json
 import pathlib
+import re
 
 FEATURES = json.loads((pathlib.Path(__file__).resolve().parents[1] / "features.json").read_text())
-ORDER = ("python sync", "python async", "js", "cli", "frameworks", "notebooks")
 TITLES = {
     "python sync": "Python",
     "python async": "Python async",
     "js": "JavaScript",
     "cli": "CLI",
-    "frameworks": "Python",
+    "generation python": "Python",
+    "generation js": "JavaScript",
+    "bun": "Bun",
+    "deno": "Deno",
+    "workerd": "workerd",
+    "frameworks": "as published",
     "notebooks": "nbformat",
 }
+ORDER = list(TITLES)
 
 
 LEGEND = (
     "✅ every case passes · ❌ cases that fail · refused: answered with a clear error until it works · "
+    "waits: needs what the server does not do yet · "
     "– not in that SDK · empty: says nothing about an SDK, so it is tried with one"
 )
 
@@ -28,7 +35,12 @@ def where(case):
 def columns(outcomes):
     """SDK and version of each column, newest first within an SDK."""
     seen = {(case["sdk"], case["generation"], case["version"]) for case in outcomes}
-    return sorted(seen, key=lambda column: (ORDER.index(column[0]), column[1] != "new"))
+    return sorted(seen, key=lambda column: (ORDER.index(column[0]), column[1] != "new", numbers(column[2])))
+
+
+def numbers(version):
+    """A version as something that sorts."""
+    return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def cell(cases):
@@ -39,13 +51,15 @@ def cell(cases):
     failed = sum(case["outcome"] == "failed" for case in tried)
     if failed:
         return f"❌ {failed} of {len(tried)}"
+    if all(case["outcome"] == "waits" for case in tried):
+        return f"waits: {tried[0]['detail']}"
     return "refused" if tried[0]["feature"].startswith("later.") else "✅"
 
 
 def markdown(outcomes):
     """One table per group of features; a feature without any case has no row."""
     heads = columns(outcomes)
-    names = [f"{TITLES[sdk]} {version}" for sdk, _, version in heads]
+    names = [f"{TITLES[sdk]} {version}".strip() for sdk, _, version in heads]
     lines = []
     for group in FEATURES:
         rows = [

@@ -20,8 +20,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The first start builds templates, which downloads packages; later starts take a second.
 START_SECONDS = 900
 CACHE = pathlib.Path(os.environ.get("SKEP_CACHE_DIR", ROOT / ".cache" / "skep"))
-# The template with every language. `skep up` builds the small one by itself.
-LANGUAGES = "code-interpreter-languages"
 # The template with every package of the interpreter.
 WHOLE = "code-interpreter-v1"
 STOP_SECONDS = 30
@@ -42,13 +40,10 @@ class Target:
 
 def build():
     """The executable, compiled from this tree."""
-    command = ["cargo", "build", "--locked", "--package", "skep", "--message-format", "json-render-diagnostics"]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([ROOT / "scripts/build"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit("the server does not build")
-    messages = map(json.loads, done.stdout.splitlines())
-    built = {message["target"]["name"]: message["executable"] for message in messages if message.get("executable")}
-    return pathlib.Path(built["skep"])
+    return pathlib.Path(done.stdout.strip())
 
 
 @contextlib.contextmanager
@@ -81,9 +76,9 @@ def as_root():
     return [] if os.geteuid() == 0 else ["sudo", "--preserve-env"]
 
 
-def build_templates(executable, whole):
+def build_templates(executable, needed, whole):
     """What the cases need beside what `skep up` builds; the first time it downloads packages."""
-    for name in [LANGUAGES, *([WHOLE] if whole else [])]:
+    for name in sorted({*needed, *([WHOLE] if whole else [])}):
         with tempfile.TemporaryDirectory(prefix="conformance-build-") as data:
             command = [*as_root(), executable, "template", "build", name, "--data-dir", data, "--cache-dir", CACHE]
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -92,7 +87,7 @@ def build_templates(executable, whole):
 
 
 def start(mode, executable, data, log_file):
-    options = ["--json", "--listen", "127.0.0.1:0", "--data-dir", data, "--cache-dir", CACHE]
+    options = ["--json", "--slim", "--listen", "127.0.0.1:0", "--data-dir", data, "--cache-dir", CACHE]
     options.append("--share-host-package-settings")
     command = [*as_root(), executable, "up", *options, *(["--tls"] if mode == "domain" else [])]
     # The year-old interpreter SDK for JavaScript, which knows this mode alone, makes contexts without a token.
@@ -121,14 +116,16 @@ def clients(mode, ready):
     """The variables that point an SDK at the server."""
     if mode == "url":
         return {
+            # No domain: answers have to say it, or ports would be looked for at the vendor's.
             "E2B_API_KEY": ready["apiKey"],
             "E2B_API_URL": ready["apiUrl"],
             "E2B_SANDBOX_URL": ready["sandboxUrl"],
+            "CONFORMANCE_CA_BUNDLE": ready["caBundle"],
         }
     return {
         "E2B_API_KEY": ready["apiKey"],
         "E2B_DOMAIN": ready["domain"],
-        "SSL_CERT_FILE": ready["caCert"],
+        "SSL_CERT_FILE": ready["caBundle"],
         "NODE_EXTRA_CA_CERTS": ready["caCert"],
     }
 
@@ -136,7 +133,7 @@ def clients(mode, ready):
 def end_sandboxes(ready):
     """Kills what the cases left, since sandboxes outlive their server."""
     url, context = ready["apiUrl"], None
-    if ready.get("caCert"):
+    if url.startswith("https:"):
         # By address: this process is outside of what resolves the names.
         url = f"https://127.0.0.1:{ready['domain'].rsplit(':', 1)[1]}"
         context = ssl.create_default_context(cafile=ready["caCert"])

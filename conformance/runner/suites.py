@@ -1,75 +1,47 @@
 """The suites: one per SDK and generation, each a process of its own."""
 
-import os
-import pathlib
-import subprocess
-import sys
+from . import environments, frameworks, generations
+from .suite import HERE, Suite
 
-from . import environments
-
-HERE = pathlib.Path(__file__).resolve().parents[1]
-SDKS = ("python", "js", "cli", "frameworks", "notebooks")
+SDKS = ("python", "js", "cli", "generations", "frameworks", "notebooks")
 GENERATIONS = ("new", "year")
-# What decides where an SDK connects must come from the runner alone.
-CLIENT_VARIABLES = ("E2B_", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "NODE_TEST_CONTEXT", "PYTEST_")
+# The template with every language.
+LANGUAGES = "code-interpreter-languages"
 
 
-def chosen(sdks, generations):
+def chosen(sdks, wanted):
     """The suites asked for, longest first, so that none is left alone at the end."""
-    suites = [
-        kind(generation)
-        for sdk in sdks or SDKS
-        for kind in KINDS[sdk]
-        for generation in generations or GENERATIONS
-        if generation in kind.generations
-    ]
-    return sorted(suites, key=lambda suite: suite.generation != "new")
+    made = [suite for sdk in sdks or SDKS for suite in SUITES[sdk](wanted)]
+    order = ("new", "year", "all")
+    return sorted(made, key=lambda suite: order.index(suite.generation))
 
 
-class Suite:
-    """An SDK of one generation and the cases that drive it."""
+def of_generations(*kinds):
+    """What makes suites that are the same for two generations."""
 
-    generations = GENERATIONS
+    def make(wanted):
+        return [kind(generation) for kind in kinds for generation in wanted or GENERATIONS if generation in kind.has]
+
+    return make
+
+
+def of_all(module):
+    """What makes suites that have generations of their own, or none."""
+    return lambda wanted: [] if wanted else module.suites()
+
+
+class TwoGenerations(Suite):
+    has = GENERATIONS
 
     def __init__(self, generation):
         self.generation = generation
 
-    def install(self):
-        raise NotImplementedError
 
-    def command(self, pattern):
-        raise NotImplementedError
-
-    def variables(self):
-        return {}
-
-    def run(self, target, results, mode, options):
-        """Runs all cases; the outcome of each is in the results file. Says whether it came to its end."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(CLIENT_VARIABLES)}
-        asked = {
-            "CONFORMANCE_RESULTS": str(results),
-            "CONFORMANCE_MODE": mode,
-            "CONFORMANCE_LANGUAGE": options.language or "",
-            "CONFORMANCE_WHOLE": "1" if options.whole else "",
-        }
-        done = subprocess.run(
-            [*target.prefix, *self.command(options.pattern)],
-            cwd=self.folder,
-            env={**kept, **target.variables, **self.variables(), **asked},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        ended = done.returncode in self.ended_codes
-        if not ended:
-            print(f"\n{self.name} {self.generation} ended with {done.returncode}:\n{done.stdout}", file=sys.stderr)
-        return ended
-
-
-class Python(Suite):
+class Python(TwoGenerations):
     """The cases that are written once for two SDKs, with one of them."""
 
     folder = HERE / "python"
+    templates = (LANGUAGES,)
     # pytest: all passed, some failed, none selected.
     ended_codes = (0, 1, 5)
 
@@ -96,10 +68,10 @@ class PythonAsync(Python):
     name, flavour = "python async", "async"
 
 
-class JavaScript(Suite):
+class JavaScript(TwoGenerations):
     name = "js"
     folder = HERE / "js"
-    ended_codes = (0, 1)
+    templates = (LANGUAGES,)
 
     def install(self):
         self.modules = environments.node(f"js-{self.generation}", self.folder / self.generation)
@@ -112,7 +84,7 @@ class JavaScript(Suite):
         return {"CONFORMANCE_NODE_MODULES": str(self.modules)}
 
 
-class CommandLine(Suite):
+class CommandLine(TwoGenerations):
     name = "cli"
     folder = HERE / "cli"
     ended_codes = (0, 1, 5)
@@ -133,31 +105,12 @@ class CommandLine(Suite):
         }
 
 
-class Frameworks(Suite):
-    """Frameworks that embed the newest SDK."""
-
-    name = "frameworks"
-    folder = HERE / "frameworks"
-    generations = ("new",)
-    ended_codes = (0, 1, 5)
-
-    def install(self):
-        self.interpreter = environments.python(self.folder / "frameworks.txt")
-
-    def command(self, pattern):
-        return [self.interpreter, "-m", "pytest", *(["-k", pattern] if pattern else [])]
-
-    def variables(self):
-        # They would tell their makers how they are used.
-        return {"AGNO_TELEMETRY": "false", "HF_HUB_DISABLE_TELEMETRY": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-class Notebooks(Suite):
+class Notebooks(TwoGenerations):
     """`skep notebook`, held to what Jupyter itself makes of a notebook and calls valid."""
 
     name = "notebooks"
     folder = HERE / "notebooks"
-    generations = ("new",)
+    has = ("new",)
     ended_codes = (0, 1, 5)
 
     def install(self):
@@ -170,10 +123,11 @@ class Notebooks(Suite):
         return {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
-KINDS = {
-    "python": (PythonSync, PythonAsync),
-    "js": (JavaScript,),
-    "cli": (CommandLine,),
-    "frameworks": (Frameworks,),
-    "notebooks": (Notebooks,),
+SUITES = {
+    "python": of_generations(PythonSync, PythonAsync),
+    "js": of_generations(JavaScript),
+    "cli": of_generations(CommandLine),
+    "generations": of_all(generations),
+    "frameworks": of_all(frameworks),
+    "notebooks": of_generations(Notebooks),
 }

@@ -28,6 +28,11 @@ group('commands', (box) => {
     }
   })
 
+  check('commands.run', 'setsid hands the exit code of its program on', async () => {
+    const error = await failure(run(box, "setsid sh -c 'exit 3'"))
+    assert.equal(error.exitCode, 3)
+  })
+
   check('commands.run', 'a child left behind with its own output does not delay the end', async () => {
     const result = await run(box, 'sleep 30 >/dev/null 2>&1 & echo done', { timeoutMs: 10_000 })
     assert.equal(result.stdout, 'done\n')

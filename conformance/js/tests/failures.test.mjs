@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 
 import { check, expectError, failure, group } from '../harness.mjs'
-import { Sandbox, e2b } from '../sdk.mjs'
+import { Sandbox, byGeneration, e2b } from '../sdk.mjs'
 
 const apiKey = 'e2b_' + '0'.repeat(40)
 
@@ -64,7 +64,9 @@ group('failures', (box) => {
     const sandbox = await fresh()
     await sandbox.kill()
     const error = await failure(sandbox.files.read('/etc/hostname'))
-    expectError(error, { new: 'TimeoutError', says: 'The sandbox was not found' })
+    // The year-old SDK has a sentence of its own after the first words.
+    const says = byGeneration({ new: 'The sandbox was not found: it ended', year: 'The sandbox was not found' })
+    expectError(error, { new: 'TimeoutError', says })
   })
 
   check('errors.user', 'an unknown user is named', async () => {
@@ -103,27 +105,8 @@ group('failures', (box) => {
     expectError(error, { new: 'NotEnoughSpaceError', says: 'not enough disk space available' })
   })
 
-  check('later.pause', 'pausing fails and leaves the sandbox running', async () => {
-    const error = await failure(box.sandbox.betaPause())
-    expectError(error, { new: 'SandboxError', says: '501' })
-    assert.equal(await box.sandbox.isRunning(), true)
-  })
-
-  check('later.fork', 'forking fails', { newOnly: true }, async () => {
-    expectError(await failure(box.sandbox.fork()), { new: 'SandboxError', says: '501' })
-  })
-
-  check('later.snapshots', 'a snapshot fails', { newOnly: true }, async () => {
-    expectError(await failure(box.sandbox.createSnapshot()), { new: 'SandboxError', says: '501' })
-  })
-
   check('later.network', 'network rules fail instead of being ignored', async () => {
     const error = await failure(Sandbox.create({ network: { denyOut: [e2b.ALL_TRAFFIC] } }))
-    assert.match(error.message, /^(400|501): /)
-  })
-
-  check('later.lifecycle', 'auto-pause fails instead of being ignored', { newOnly: true }, async () => {
-    const error = await failure(Sandbox.create({ lifecycle: { onTimeout: 'pause' } }))
     assert.match(error.message, /^(400|501): /)
   })
 

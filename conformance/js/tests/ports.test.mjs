@@ -9,6 +9,7 @@ group('ports', (box) => {
   check('sandbox.host', 'a server inside answers outside', async () => {
     const { sandbox } = box
     assert.equal(sandbox.getHost(3000), `3000-${sandbox.sandboxId}.${sandbox.sandboxDomain}`)
+    assert.doesNotMatch(sandbox.sandboxDomain, /e2b\./)
     await sandbox.files.write('/srv/site/index.html', 'served', { user: 'root' })
     const server = await sandbox.commands.run('python3 -m http.server 3000 --bind 127.0.0.1 --directory /srv/site', {
       background: true,

@@ -32,9 +32,19 @@ class Raw:
     def __init__(self, **options):
         made = web.api("POST", "/v2/sandboxes", {"templateID": TEMPLATE, "timeout": 300, **options})
         assert made.status == 201, made.text
-        self.sandbox = types.SimpleNamespace(sandbox_id=made.json["sandboxID"])
-        self.token = {"X-Access-Token": made.json["envdAccessToken"], "Content-Type": "application/json"}
-        self.traffic_token = {"E2B-Traffic-Access-Token": made.json["trafficAccessToken"]}
+        self.reach(made.json)
+
+    @classmethod
+    def of(cls, made):
+        """One that the API has made otherwise."""
+        raw = cls.__new__(cls)
+        raw.reach(made)
+        return raw
+
+    def reach(self, made):
+        self.sandbox = types.SimpleNamespace(sandbox_id=made["sandboxID"])
+        self.token = {"X-Access-Token": made["envdAccessToken"], "Content-Type": "application/json"}
+        self.traffic_token = {"E2B-Traffic-Access-Token": made["trafficAccessToken"]}
 
     def call(self, method, path, body=None):
         return web.port(self.sandbox, PORT, path, self.token, method, body and json.dumps(body))

@@ -51,6 +51,20 @@ async def test_a_command_that_kills_itself_reports_the_signal(sdk, sandbox):
 
 
 @feature("commands.run")
+async def test_a_command_is_no_leader_so_setsid_hands_its_exit_code_on(sdk, sandbox):
+    error = await sdk.error(sandbox.commands.run, "setsid sh -c 'exit 3'")
+    expect_error(error, "CommandExitException", "Command exited with code 3")
+
+
+@feature("commands.run")
+async def test_a_signal_to_its_own_group_ends_a_command_and_nothing_else(sdk, sandbox):
+    other = await sdk.call(sandbox.commands.run, "sleep 60", background=True)
+    error = await sdk.error(sandbox.commands.run, "sleep 60 & kill -TERM 0; sleep 60")
+    assert error.error == "signal: terminated"
+    assert await sdk.call(other.kill)
+
+
+@feature("commands.run")
 async def test_a_child_left_behind_with_its_own_output_does_not_delay_the_end(sdk, sandbox):
     result = await sdk.call(sandbox.commands.run, "sleep 30 >/dev/null 2>&1 & echo done", timeout=10)
     assert result.stdout == "done\n"

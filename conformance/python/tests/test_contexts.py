@@ -175,7 +175,7 @@ async def test_the_death_of_a_kernel_is_one_error_and_the_next_execution_works(i
 async def test_code_that_takes_all_memory_is_told_so_and_the_sandbox_lives(sdk, interpreter, run):
     context = await interpreter.context()
     execution = await run("held = []\nwhile True: held.append(bytearray(32 << 20))", context=context, timeout=90)
-    assert execution.error.name == "ContextRestarting" and "memory" in execution.error.traceback
+    assert execution.error.name == "OutOfMemory" and "memory" in execution.error.value
     assert (await run("1 + 1", context=context)).text == "2"
     assert (await sdk.call(interpreter.sandbox.commands.run, "echo alive")).stdout == "alive\n"
 

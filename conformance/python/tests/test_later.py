@@ -16,15 +16,8 @@ UUID = "00000000-0000-4000-8000-000000000000"
 BASE = {"templateID": "base", "timeout": 60}
 
 NOT_YET = [
-    ("later.pause", "POST", "/sandboxes/{id}/pause", {}),
-    ("later.pause", "POST", "/sandboxes/{id}/pause", None),
-    ("later.fork", "POST", "/sandboxes/{id}/fork", {}),
-    ("later.snapshots", "POST", "/sandboxes/{id}/snapshots", {}),
-    ("later.snapshots", "GET", "/snapshots", None),
     ("later.network", "PUT", "/sandboxes/{id}/network", {"denyOut": ["0.0.0.0/0"]}),
     ("later.network", "POST", "/v2/sandboxes", {**BASE, "network": {"denyOut": ["0.0.0.0/0"]}}),
-    ("later.lifecycle", "POST", "/v2/sandboxes", {**BASE, "autoPause": True}),
-    ("later.lifecycle", "POST", "/v2/sandboxes", {**BASE, "autoPause": True, "autoResume": {"enabled": True}}),
     ("later.volumes", "POST", "/v2/sandboxes", {**BASE, "volumeMounts": [{"name": "data", "path": "/data"}]}),
     ("later.volumes", "GET", "/volumes", None),
     ("later.volumes", "POST", "/volumes", {"name": "data"}),
@@ -55,38 +48,9 @@ async def test_it_is_refused_with_code_and_message(sdk, sandbox, method, path, b
     assert answer.json["message"]
 
 
-@feature("later.pause")
-async def test_pausing_raises_and_leaves_the_sandbox_running(sdk, sandbox):
-    pause = sandbox.pause if hasattr(sandbox, "pause") else sandbox.beta_pause
-    error = await sdk.error(pause)
-    assert type(error).__name__ == "SandboxException" and str(error).startswith("501: "), repr(error)
-    assert await sdk.call(sandbox.is_running)
-
-
-@feature("later.fork")
-@pytest.mark.new_only
-async def test_forking_raises(sdk, sandbox):
-    error = await sdk.error(sandbox.fork)
-    assert type(error).__name__ == "SandboxException" and str(error).startswith("501: "), repr(error)
-
-
-@feature("later.snapshots")
-@pytest.mark.new_only
-async def test_a_snapshot_raises(sdk, sandbox):
-    error = await sdk.error(sandbox.create_snapshot)
-    assert type(error).__name__ == "SandboxException" and str(error).startswith("501: "), repr(error)
-
-
 @feature("later.network")
 async def test_network_rules_raise_instead_of_being_ignored(sdk):
     error = await sdk.error(sdk.Sandbox.create, network={"deny_out": [e2b.ALL_TRAFFIC]})
-    assert type(error).__name__ == "SandboxException" and str(error)[:3] in ("400", "501"), repr(error)
-
-
-@feature("later.lifecycle")
-@pytest.mark.new_only
-async def test_auto_pause_raises_instead_of_being_ignored(sdk):
-    error = await sdk.error(sdk.Sandbox.create, lifecycle={"on_timeout": "pause"})
     assert type(error).__name__ == "SandboxException" and str(error)[:3] in ("400", "501"), repr(error)
 
 

@@ -18,6 +18,20 @@ async def serve(sdk, sandbox, port, address):
 
 
 @feature("sandbox.host")
+@pytest.mark.skipif(not web.AUTHORITIES, reason="the server of this mode speaks TLS alone")
+async def test_the_name_of_a_port_leads_there_in_clear_text_and_over_tls(sdk, sandbox):
+    await serve(sdk, sandbox, 8003, "0.0.0.0")
+
+    async def answers(scheme):
+        answer = await in_thread(web.by_name, scheme, sandbox.get_host(8003))
+        return answer if answer.status == 200 else None
+
+    for scheme in ("http", "https"):
+        answer = await eventually(lambda scheme=scheme: answers(scheme), f"an answer by {scheme}", 15)
+        assert answer.text == "served from 8003"
+
+
+@feature("sandbox.host")
 @pytest.mark.parametrize("port, address", [(8000, "0.0.0.0"), (8001, "127.0.0.1"), (8002, "::1")])
 async def test_a_server_inside_answers_outside_wherever_it_listens(sdk, sandbox, port, address):
     server = await serve(sdk, sandbox, port, address)

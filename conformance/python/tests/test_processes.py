@@ -271,7 +271,7 @@ async def test_a_command_on_a_killed_sandbox_says_that_it_is_gone(sdk, fresh):
         error,
         new="SandboxNotRunningException",
         year="TimeoutException",
-        says=["The sandbox was not found", "sandbox timeout"],
+        says=["The sandbox was not found: it ended", "UTC: killed", "sandbox timeout"],
     )
 
 
@@ -284,5 +284,5 @@ async def test_a_file_of_a_killed_sandbox_says_that_it_is_gone(sdk, fresh):
         error,
         new="SandboxNotRunningException",
         year="TimeoutException",
-        says="The sandbox was not found",
+        says=["The sandbox was not found: it ended", "UTC: killed"],
     )

@@ -211,6 +211,8 @@ async def test_a_client_object_carries_its_options_to_its_sandboxes(sdk):
 async def test_an_instance_names_its_id_and_its_domain(sdk, sandbox):
     assert sandbox.sandbox_id.startswith("i")
     assert sandbox.sandbox_domain
+    # What the SDKs say themselves when a server names none.
+    assert "e2b." not in sandbox.sandbox_domain
     # It opens contexts; it does not say that ports are closed.
     assert re.fullmatch("[0-9a-f]{64}", sandbox.traffic_access_token)
     assert sandbox.get_host(3000) == f"3000-{sandbox.sandbox_id}.{sandbox.sandbox_domain}"
