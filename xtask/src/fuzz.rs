@@ -41,6 +41,12 @@ pub(crate) struct Options {
     /// Duration of the search for something new, all targets together.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// Where the search begins; 0 begins somewhere else each time.
+    ///
+    /// The same inputs are tried by everybody who does not say otherwise, so that a change is not
+    /// held up by what was there before it.
+    #[arg(long, default_value_t = 1)]
+    seed: u32,
     /// Put what was found into the corpora, and leave out what adds nothing.
     #[arg(long)]
     minimise: bool,
@@ -53,7 +59,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<ExitCode> {
     let names = chosen(targets(root)?, options.target.as_deref())?;
     let program = build(root)?;
     println!("built in {:.0} s", start.elapsed().as_secs_f32());
-    let campaign = |name: &str| Campaign::new(root, &program, name);
+    let campaign = |name: &str| Campaign::new(root, &program, name).seeded(options.seed);
     if options.minimise {
         for name in &names {
             println!("{name:<16} {}", campaign(name).minimise(is_root())?);

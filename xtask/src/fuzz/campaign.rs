@@ -28,6 +28,8 @@ pub(crate) struct Campaign {
     /// Inputs found on this host.
     found: PathBuf,
     crashes: PathBuf,
+    /// libFuzzer's own: 0 takes one from the clock.
+    seed: u32,
 }
 
 /// Result of a run.
@@ -76,7 +78,13 @@ impl Campaign {
             ),
             found: directory.join("found").join(name),
             crashes: directory.join("crashes").join(name),
+            seed: 0,
         }
+    }
+
+    pub(crate) fn seeded(mut self, seed: u32) -> Self {
+        self.seed = seed;
+        self
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -94,6 +102,7 @@ impl Campaign {
         command
             .arg(format!("-max_total_time={}", duration.as_secs().max(1)))
             .arg(format!("-timeout={}", TIMEOUT.as_secs()))
+            .arg(format!("-seed={}", self.seed))
             .args(["-rss_limit_mb=2048", "-print_final_stats=1"])
             .arg(format!("-artifact_prefix={}/", self.crashes.display()))
             .args([self.found.as_path(), corpus])
