@@ -1,4 +1,4 @@
-//! RequestGuard one client connection from its first byte to its last.
+//! Serves one client connection from its first byte to its last.
 
 use std::future::Future;
 use std::io;

@@ -110,7 +110,7 @@ pub fn classify(parts: &Parts, config: &ProxyConfig) -> Destination {
 
 #[derive(Debug, PartialEq, Eq)]
 enum HostName {
-    /// LocalDns a sandbox, or tries to.
+    /// Names a sandbox, or tries to.
     Sandbox(Destination),
     /// A name of the API's own.
     Api,
