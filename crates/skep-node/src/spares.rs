@@ -17,7 +17,7 @@ use skep_types::{
     Secrets,
 };
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::admission::Promise;
 use crate::driver::launch_request;
@@ -26,6 +26,10 @@ use crate::node::Inner;
 /// Limit on the kinds of spares that are kept at once, for all tenants. Fewer than the
 /// usual number of zygotes, so that spares alone never hold all of them.
 const KINDS: usize = 6;
+
+/// Time for which a sandbox that was just given away has the processors to itself before a spare is
+/// made in its place: its owner asks for something at once, and waits for that.
+const QUIET: Duration = Duration::from_millis(25);
 
 /// Time for which spares of a kind that nobody asks for are kept.
 const KEPT: Duration = Duration::from_mins(30);
@@ -223,12 +227,18 @@ impl Inner {
     }
 
     /// Waits until a spare of this kind can be made well, and nobody waits for a sandbox: those
-    /// go first.
+    /// go first, and so does what they do with it, unless few spares are left.
     async fn wait_for_turn(&self, kind: &SandboxKind) {
         self.warm_layers(kind).await;
         let mut creating = self.spares.creating.subscribe();
-        // The sender lives as long as the node.
-        drop(creating.wait_for(|count| *count == 0).await);
+        let is_short = || self.spares.state.lock().pool.is_short(kind);
+        loop {
+            // The sender lives as long as the node.
+            drop(creating.wait_for(|count| *count == 0).await);
+            if is_short() || timeout(QUIET, creating.changed()).await.is_err() {
+                return;
+            }
+        }
     }
 
     async fn make_spare(&self, kind: SandboxKind) {

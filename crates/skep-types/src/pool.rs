@@ -89,6 +89,13 @@ impl<K: Clone + PartialEq, T> PoolPolicy<K, T> {
             .map(|stock| &stock.kind)
     }
 
+    /// Returns true if a kind has less than half of what is kept of it, so that filling it is
+    /// urgent.
+    pub fn is_short(&self, kind: &K) -> bool {
+        let stock = self.stocks.iter().find(|stock| stock.kind == *kind);
+        stock.is_some_and(|stock| stock.items.len() < self.high / 2)
+    }
+
     /// Adds an item of a kind, or gives it back if the kind is full or no longer kept.
     ///
     /// # Errors
@@ -169,6 +176,24 @@ mod tests {
         assert_eq!(pool.take(&"base", now).0, Some(2));
         assert_eq!(fill(&mut pool), 2);
         assert_eq!(pool.take(&"other", now).0, None);
+    }
+
+    #[test]
+    fn a_stock_is_short_below_half_of_it() {
+        let now = Instant::now();
+        let mut pool = PoolPolicy::new(4, 4);
+        pool.demand(&"base", now);
+        assert!(pool.is_short(&"base"));
+        fill(&mut pool);
+        let mut after_each = || {
+            pool.take(&"base", now);
+            pool.is_short(&"base")
+        };
+        assert_eq!(
+            [after_each(), after_each(), after_each()],
+            [false, false, true]
+        );
+        assert!(!pool.is_short(&"other"));
     }
 
     #[test]
