@@ -34,16 +34,25 @@ impl PacedLook {
         memory: Capacity,
         look: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<T> {
-        let began = Instant::now();
+        let now = Instant::now();
         let mut pace = self.pace.lock();
-        let pace = pace.get_or_insert_with(|| Pace::new(began));
-        if !pace.is_due(began, memory) {
+        let pace = pace.get_or_insert_with(|| Pace::new(now));
+        if !pace.is_due(now, memory) {
             return Ok(T::default());
         }
+        let before = processor_time();
         let found = look()?;
-        pace.looked(began, Instant::now(), memory.available);
+        let work = processor_time().saturating_sub(before);
+        pace.looked(Instant::now(), work, memory.available);
         Ok(found)
     }
+}
+
+/// Processor time of this thread. A look on a busy host takes long because it waits, and a rest of
+/// many times that would give whoever keeps the host busy the time to take what it wants.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// Schedule of looks.
@@ -74,10 +83,10 @@ impl Pace {
         now >= self.latest || fall >= steep || (fall >= FALL && now >= self.earliest)
     }
 
-    /// Remembers a look that began with so much memory.
-    fn looked(&mut self, began: Instant, ended: Instant, available: u64) {
+    /// Remembers a look that took so much work and began with so much memory.
+    fn looked(&mut self, ended: Instant, work: Duration, available: u64) {
         self.most = available;
-        self.earliest = ended + SHARE * ended.saturating_duration_since(began);
+        self.earliest = ended + SHARE * work;
         self.latest = self.earliest.max(ended + LONGEST);
     }
 }
@@ -101,13 +110,13 @@ mod tests {
         let start = Instant::now();
         let mut pace = Pace::new(start);
         assert!(pace.is_due(start, available(1000 * MIB)), "the first look");
-        pace.looked(start, start, 1000 * MIB);
+        pace.looked(start, Duration::ZERO, 1000 * MIB);
         let later = start + Duration::from_millis(100);
         assert!(!pace.is_due(later, available(1000 * MIB)));
         assert!(!pace.is_due(later, available(990 * MIB)));
         assert!(pace.is_due(later, available(960 * MIB)));
         // Memory that came back can go again.
-        pace.looked(later, later, 900 * MIB);
+        pace.looked(later, Duration::ZERO, 900 * MIB);
         assert!(!pace.is_due(later, available(1000 * MIB)));
         assert!(pace.is_due(later, available(960 * MIB)));
     }
@@ -117,7 +126,7 @@ mod tests {
         let start = Instant::now();
         let mut pace = Pace::new(start);
         let took = Duration::from_millis(30);
-        pace.looked(start, start + took, 1000 * MIB);
+        pace.looked(start + took, took, 1000 * MIB);
         let fallen = available(900 * MIB);
         assert!(!pace.is_due(start + SHARE * took, fallen), "too soon");
         assert!(pace.is_due(start + (SHARE + 1) * took, fallen));
@@ -127,11 +136,18 @@ mod tests {
     }
 
     #[test]
+    fn only_the_work_of_a_look_counts() {
+        let before = processor_time();
+        std::thread::park_timeout(Duration::from_millis(50));
+        assert!(processor_time() - before < Duration::from_millis(25));
+    }
+
+    #[test]
     fn a_steep_fall_waits_for_nothing() {
         let start = Instant::now();
         let mut pace = Pace::new(start);
         let ended = start + Duration::from_secs(3);
-        pace.looked(start, ended, 1000 * MIB);
+        pace.looked(ended, Duration::from_secs(3), 1000 * MIB);
         assert!(!pace.is_due(ended, available(800 * MIB)));
         assert!(pace.is_due(ended, available(700 * MIB)));
         // On a large host that is a part of what it has.
@@ -139,7 +155,7 @@ mod tests {
             total: 1 << 40,
             available: bytes,
         };
-        pace.looked(start, ended, 1 << 39);
+        pace.looked(ended, Duration::from_secs(3), 1 << 39);
         assert!(!pace.is_due(ended, large((1 << 39) - 15 * 1024 * MIB)));
         assert!(pace.is_due(ended, large((1 << 39) - 16 * 1024 * MIB)));
     }
