@@ -81,7 +81,16 @@ pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<ExitCode> {
             payload: &disk,
             templates: &templates,
         };
-        report.add(machine.run(&cache, &emulator, system, disks, &all)?);
+        let mut result = machine.run(&cache, &emulator, system, disks, &all)?;
+        let again = result.worth_another_try(&all);
+        if !again.is_empty() {
+            println!("cgroup2: {}: again, alone", machine.name);
+            let second = machine.run(&cache, &emulator, system, disks, &again)?;
+            for name in result.take_over(&second) {
+                println!("flaky: {name} ({}) failed, and passed alone", machine.name);
+            }
+        }
+        report.add(result);
     }
     if options.json {
         println!("{}", report.as_json());

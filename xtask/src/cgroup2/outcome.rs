@@ -5,6 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::checks::Check;
+
+/// Failures above this number are no accidents and are not tried again.
+const MOST: usize = 2;
+
 /// Result of one check in one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Outcome {
@@ -43,6 +48,39 @@ impl MachineReport {
     pub(super) fn is_cut_short(&self) -> bool {
         let mut outcomes = self.outcomes.iter();
         self.kernel.is_none() || outcomes.any(|outcome| outcome.verdict == Verdict::NotRun)
+    }
+}
+
+impl MachineReport {
+    /// The checks that failed in a machine that ran to its end, if they are few: an emulated
+    /// machine is slow, and one case that had to wait must not cost everybody the whole run (docs/adr/0023-flaky-cases.md).
+    pub(super) fn worth_another_try(&self, checks: &[Check]) -> Vec<Check> {
+        let has_failed = |check: &&Check| {
+            let mut outcomes = self.outcomes.iter();
+            outcomes
+                .any(|outcome| outcome.check == check.name && outcome.verdict != Verdict::Passed)
+        };
+        let failed: Vec<_> = checks.iter().filter(has_failed).cloned().collect();
+        let can_be_accidents = !self.is_cut_short()
+            && failed.len() <= MOST
+            && !failed.iter().any(|check| check.restarts);
+        if can_be_accidents { failed } else { Vec::new() }
+    }
+
+    /// Takes over what has passed in a second run, and answers which that is.
+    pub(super) fn take_over(&mut self, second: &Self) -> Vec<String> {
+        let has_passed = |name: &str| {
+            let mut outcomes = second.outcomes.iter();
+            outcomes.any(|outcome| outcome.check == name && outcome.verdict == Verdict::Passed)
+        };
+        let failed = self.outcomes.iter_mut();
+        failed
+            .filter(|outcome| outcome.verdict != Verdict::Passed && has_passed(&outcome.check))
+            .map(|outcome| {
+                outcome.verdict = Verdict::Passed;
+                outcome.check.clone()
+            })
+            .collect()
     }
 }
 
@@ -114,6 +152,49 @@ impl fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn check(name: &str) -> Check {
+        Check {
+            name: name.to_owned(),
+            test: None,
+            command: String::new(),
+            limit: Duration::from_secs(1),
+            restarts: false,
+        }
+    }
+
+    fn machine(outcomes: &[(&str, Verdict)]) -> MachineReport {
+        let outcome = |&(check, verdict): &(&str, Verdict)| Outcome {
+            check: check.to_owned(),
+            verdict,
+            took: Duration::from_secs(3),
+        };
+        MachineReport {
+            machine: "debian-13",
+            kernel: Some("6.12.0".to_owned()),
+            outcomes: outcomes.iter().map(outcome).collect(),
+        }
+    }
+
+    #[test]
+    fn few_failures_are_tried_again_and_a_machine_that_ended_is_not() {
+        use Verdict::{Failed, NotRun, Passed};
+        let checks = ["a", "b", "c"].map(check);
+        let mut one = machine(&[("a", Passed), ("b", Failed(1)), ("c", Passed)]);
+        let again: Vec<_> = one
+            .worth_another_try(&checks)
+            .into_iter()
+            .map(|check| check.name)
+            .collect();
+        assert_eq!(again, ["b"]);
+        assert!(one.take_over(&machine(&[("b", Failed(1))])).is_empty());
+        assert_eq!(one.take_over(&machine(&[("b", Passed)])), ["b"]);
+        assert!(one.worth_another_try(&checks).is_empty());
+        let ended = machine(&[("a", Failed(1)), ("b", NotRun), ("c", NotRun)]);
+        assert!(ended.worth_another_try(&checks).is_empty());
+        let many = machine(&[("a", Failed(1)), ("b", Failed(1)), ("c", Failed(1))]);
+        assert!(many.worth_another_try(&checks).is_empty());
+    }
 
     #[test]
     fn a_check_that_did_not_run_is_no_success() {

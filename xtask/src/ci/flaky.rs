@@ -23,6 +23,8 @@ pub(crate) struct Failures {
     targets: Vec<Target>,
     /// Cases of the target that is running.
     names: Vec<String>,
+    /// Whether the lines are the list of failed cases at the end of a target.
+    is_in_list: bool,
     /// Whether the target that is running came to its end.
     is_summed_up: bool,
     /// Whether something failed that has no name: a target that crashed, did not compile, or is documentation.
@@ -41,10 +43,19 @@ impl Failures {
     /// Takes one line of the output.
     pub(crate) fn read(&mut self, line: &str) {
         let line = without_colour(line);
-        if let Some(name) = between(&line, "test ", " ... FAILED") {
-            // Some harnesses put the verdicts below each other.
-            self.names.push(name.trim_end().to_owned());
+        if line == "failures:" {
+            self.is_in_list = true;
+        } else if let Some(name) = line.strip_prefix("    ").filter(|_| self.is_in_list) {
+            // The verdict itself may stand below what a case has printed. Messages of failed cases
+            // come before the list, and may be indented as well.
+            let is_name = name
+                .chars()
+                .all(|letter| letter == ':' || letter == '_' || letter.is_alphanumeric());
+            if is_name && !self.names.iter().any(|known| known == name) {
+                self.names.push(name.to_owned());
+            }
         } else if line.starts_with("test result: ") {
+            self.is_in_list = false;
             self.is_summed_up = true;
         } else if line.trim_start().starts_with("Running ") {
             self.is_summed_up = false;
@@ -68,12 +79,13 @@ impl Failures {
         }
         let mut flaky = Vec::new();
         for target in &self.targets {
-            if !target.passes(root)? {
-                return Ok(None);
-            }
             let selection = target.selection.join(" ");
-            let described = |name| format!("{name} ({selection})");
-            flaky.extend(target.names.iter().map(described));
+            for name in &target.names {
+                if !target.passes(root, name)? {
+                    return Ok(None);
+                }
+                flaky.push(format!("{name} ({selection})"));
+            }
         }
         Ok(Some(flaky))
     }
@@ -86,12 +98,11 @@ impl Failures {
 
 impl Target {
     #[expect(clippy::print_stdout, reason = "the report is this command's output")]
-    fn passes(&self, root: &Path) -> anyhow::Result<bool> {
-        println!("\n── again, alone: {} ──", self.names.join(" "));
+    fn passes(&self, root: &Path, name: &str) -> anyhow::Result<bool> {
+        println!("\n── again, alone: {name} ──");
         let output = super::with_root_tests(super::cargo(&["test", "--locked", "--workspace"]))
             .args(self.kind())
-            .args(["--", "--exact", "--test-threads", "1"])
-            .args(&self.names)
+            .args(["--", "--exact", "--test-threads", "1", name])
             .current_dir(root)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
@@ -101,7 +112,7 @@ impl Target {
         println!("{text}");
         let counts: Counts = text.lines().map(Counts::in_line).sum();
         // A name that fits no test would pass by being left out.
-        Ok(output.status.success() && counts.all_passed(self.names.len()))
+        Ok(output.status.success() && counts.all_passed(1))
     }
 
     /// The selection without the package: for one package alone, everything would be compiled with other features.
@@ -137,8 +148,17 @@ mod tests {
     fn failed_cases_are_known_by_target_and_name() {
         let failures = read(&[
             "     Running tests/chaos/main.rs (target/debug/deps/chaos-1)",
-            "test repl::a_prompt_remembers      ... FAILED",
+            "test repl::a_prompt_remembers      ... report of the case",
+            "FAILED",
             "test repl::another                 ... ok",
+            "failures:",
+            "",
+            "---- repl::a_prompt_remembers ----",
+            "    expected that",
+            "",
+            "failures:",
+            "    repl::a_prompt_remembers",
+            "",
             SUMMARY,
             RERUN,
         ]);
@@ -162,16 +182,15 @@ mod tests {
     #[test]
     fn a_crash_a_compile_error_and_many_failures_are_no_accidents() {
         let running = "     Running unittests src/lib.rs (target/debug/deps/skep-1)";
-        let failed = "test repl::a_prompt_remembers ... FAILED";
-        assert!(!read(&[running, failed, RERUN]).can_be_accidents());
+        let (list, failed) = ("failures:", "    repl::a_prompt_remembers");
+        assert!(!read(&[running, list, failed, RERUN]).can_be_accidents());
         assert!(!read(&[running, SUMMARY, RERUN]).can_be_accidents());
         assert!(!read(&["error: could not compile `skep`"]).can_be_accidents());
         let doctest = "error: doctest failed, to rerun pass `-p skep --doc`";
-        assert!(!read(&[failed, SUMMARY, RERUN, doctest]).can_be_accidents());
-        let many: Vec<String> = (0..=MOST)
-            .map(|n| format!("test n{n} ... FAILED"))
-            .collect();
-        let many = many.iter().map(String::as_str).chain([SUMMARY, RERUN]);
+        assert!(!read(&[list, failed, SUMMARY, RERUN, doctest]).can_be_accidents());
+        let many: Vec<String> = (0..=MOST).map(|n| format!("    n{n}")).collect();
+        let many = many.iter().map(String::as_str);
+        let many = [list].into_iter().chain(many).chain([SUMMARY, RERUN]);
         assert!(!read(&many.collect::<Vec<_>>()).can_be_accidents());
         assert!(!read(&[]).can_be_accidents());
     }
