@@ -49,7 +49,15 @@ pub(crate) fn cut_bounding_set(privileges: Privileges) -> io::Result<()> {
         sets.inheritable = MARKER;
         rustix::thread::set_capabilities(None, sets)?;
     }
-    let allowed = bounding_set(privileges);
+    cut_bounding_set_to(bounding_set(privileges))?;
+    if privileges == Privileges::Sandbox {
+        rustix::thread::configure_capability_in_ambient_set(MARKER, true)?;
+    }
+    Ok(())
+}
+
+/// Takes everything that is not `allowed` out of the bounding set.
+pub(crate) fn cut_bounding_set_to(allowed: CapabilitySet) -> io::Result<()> {
     for number in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         if allowed.contains(capability) {
@@ -61,9 +69,6 @@ pub(crate) fn cut_bounding_set(privileges: Privileges) -> io::Result<()> {
             Err(Errno::INVAL) => break,
             Err(error) => return Err(error.into()),
         }
-    }
-    if privileges == Privileges::Sandbox {
-        rustix::thread::configure_capability_in_ambient_set(MARKER, true)?;
     }
     Ok(())
 }

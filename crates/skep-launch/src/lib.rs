@@ -10,6 +10,7 @@ mod capabilities;
 mod channel;
 mod checkpoint;
 mod command;
+mod confine;
 mod defence;
 mod descriptors;
 mod filter;
@@ -24,6 +25,7 @@ mod step_runner;
 mod worker;
 
 pub use capabilities::sandbox_capabilities;
+pub use confine::{ConfineError, ConfinedLimits, confine};
 #[doc(hidden)]
 pub use defence::Defence;
 pub use descriptors::{Descriptor, Descriptors};

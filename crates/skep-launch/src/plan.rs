@@ -367,6 +367,8 @@ pub enum Top {
     Image(PathBuf),
     /// A disk that [`skep_linux::mount_overlay_disk`] has mounted already.
     Mounted(Descriptor),
+    /// Such a disk whose changes will be a layer themselves.
+    MountedForLayer(Descriptor),
 }
 
 /// A file or directory of the host that appears in the root.

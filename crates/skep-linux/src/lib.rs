@@ -21,6 +21,7 @@ mod open_file;
 mod overlay_disk;
 pub mod packet;
 mod page_out;
+mod page_out_process;
 mod pidfd;
 mod port;
 pub mod route;
@@ -47,6 +48,7 @@ pub use overlay_disk::{
     UPPER, WORK, mount_lower_disk, mount_overlay_disk, mount_used_overlay_disk, sync_loop_disk,
 };
 pub use page_out::page_out;
+pub use page_out_process::{MOST_RANGES, page_out_process};
 pub use pidfd::{Termination, termination};
 pub use port::forget_sharing;
 pub use signals::reset_signals;

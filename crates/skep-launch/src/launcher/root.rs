@@ -90,7 +90,9 @@ fn mount_top(
         Top::Image(path) => {
             skep_linux::mount_overlay_disk(path).about(|| path.display().to_string())?
         }
-        Top::Mounted(mount) => descriptors.get(*mount)?.try_clone_to_owned()?,
+        Top::Mounted(mount) | Top::MountedForLayer(mount) => {
+            descriptors.get(*mount)?.try_clone_to_owned()?
+        }
     };
     if let Some(users) = users {
         skep_linux::map_ids(mount.as_fd(), users).about(|| "top".into())?;
@@ -150,13 +152,11 @@ fn mount_overlay(root: &Root, owner: Users) -> Result<OwnedFd, StepError> {
             .about(|| path.display().to_string())?;
         Ok(format!("top/{name}"))
     };
+    let disk = |name: &str| format!("top/{name}");
     let (upper, work, redirects) = match &root.top {
-        Top::Image(_) | Top::Mounted(_) => (
-            format!("top/{}", skep_linux::UPPER),
-            format!("top/{}", skep_linux::WORK),
-            "on",
-        ),
+        Top::Image(_) | Top::Mounted(_) => (disk(skep_linux::UPPER), disk(skep_linux::WORK), "on"),
         // The changes will be a layer themselves, and a layer must be readable by its own.
+        Top::MountedForLayer(_) => (disk(skep_linux::UPPER), disk(skep_linux::WORK), "off"),
         Top::Directories { upper, work } => (top(upper)?, top(work)?, "off"),
     };
     // Nothing of a sandbox is expected to survive a crash of the host, so nothing waits

@@ -9,6 +9,7 @@
 )]
 
 mod build;
+mod confined;
 mod criu;
 mod faults;
 mod fork_server;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
         Some("launch") => skep_launch::run(),
+        Some("confined") => confined::run(),
         Some("probe") => probe::run(&arguments[2..]),
         Some("server") => fork_server::serve(),
         _ => {
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
                 sandbox::TESTS,
                 nested_users::TESTS,
                 build::TESTS,
+                confined::TESTS,
                 criu::TESTS,
                 faults::TESTS,
                 fork_server::TESTS,

@@ -1,0 +1,189 @@
+//! Unpacking layers, in a process that can do nothing else.
+//!
+//! The server starts its own executable with the file of a layer as its input and the directory of
+//! a draft as its working directory. That process confines itself ([`skep_launch::confine`]),
+//! unpacks, and prints one line about it.
+
+mod child;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod inherit;
+mod layer;
+mod members;
+mod stream;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+
+pub use child::unpack_layer;
+pub(crate) use inherit::inherit_directories;
+
+/// First argument of a process that unpacks a layer.
+pub const UNPACK_LAYER: &str = "unpack-layer";
+
+/// Text of the failure to which a caller is told the limit instead.
+pub(crate) const TOO_LARGE: &str = "it is larger than the limit";
+
+/// Time limit for one layer.
+const UNPACK_TIMEOUT: Duration = Duration::from_secs(20 * 60);
+/// Interval at which a process that unpacks is looked after.
+const GLANCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+/// No report is longer: it names at most [`MOST_IMPLIED`] directories.
+const LONGEST_REPORT: u64 = 4 << 20;
+/// Directories that an archive may leave out.
+const MOST_IMPLIED: usize = 10_000;
+
+/// Bounds of what a layer may unpack to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnpackLimits {
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Files, directories and links.
+    pub members: u64,
+    /// Bytes that one byte of a compressed layer may unpack to, beyond the first few.
+    pub ratio: u64,
+}
+
+impl Default for UnpackLimits {
+    fn default() -> Self {
+        Self {
+            bytes: 20 << 30,
+            members: 1_000_000,
+            ratio: 200,
+        }
+    }
+}
+
+/// The program that unpacks layers: how to start it.
+#[derive(Debug, Clone)]
+pub struct Unpacker {
+    executable: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+/// What has become of a layer.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Unpacked {
+    /// Digest of the archive.
+    pub(crate) diff_id: String,
+    /// Devices that were left out.
+    pub(crate) devices: u64,
+    /// Directories that the archive does not name, although something is in them.
+    pub(crate) implied: Vec<String>,
+}
+
+/// Last words of a process that unpacks.
+#[derive(Debug, Serialize, Deserialize)]
+enum Report {
+    Done(Unpacked),
+    Failed(String),
+}
+
+/// Ends an unpacking that nobody waits for any more.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cancel(Arc<AtomicBool>);
+
+/// Cancels when it is dropped.
+#[derive(Debug)]
+pub(crate) struct CancelOnDrop(Cancel);
+
+impl Cancel {
+    pub(crate) fn on_drop(&self) -> CancelOnDrop {
+        CancelOnDrop(self.clone())
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Unpacker {
+    /// Unpacks with `executable`, which is started with `arguments` and then calls [`unpack_layer`]
+    /// with what follows them, before it starts any thread.
+    pub fn new<A: Into<OsString>>(
+        executable: impl Into<PathBuf>,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Self {
+        Self {
+            executable: executable.into(),
+            arguments: arguments.into_iter().map(Into::into).collect(),
+        }
+    }
+
+    /// Unpacks the layer in the file `blob` into the empty directory `root`. Blocks; the process
+    /// dies with the calling thread.
+    pub(crate) fn unpack(
+        &self,
+        blob: &Path,
+        root: &Path,
+        limits: UnpackLimits,
+        cancel: &Cancel,
+    ) -> Result<Unpacked, String> {
+        let text = |error: io::Error| format!("the unpacking process failed: {error}");
+        let blob = File::open(blob).map_err(text)?;
+        let order = serde_json::to_string(&limits).map_err(|error| text(error.into()))?;
+        let mut child = Command::new(&self.executable)
+            .args(&self.arguments)
+            .arg(order)
+            .current_dir(root)
+            .env_clear()
+            .stdin(blob)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map_err(text)?;
+        let report = last_words(&mut child, cancel);
+        // It has said all that it has to say, or nobody listens any more.
+        if let Err(error) = child.kill() {
+            tracing::debug!(%error, "the unpacking process has ended by itself");
+        }
+        let status = child.wait().map_err(text)?;
+        match serde_json::from_slice(&report.map_err(text)?) {
+            Ok(Report::Done(unpacked)) => Ok(unpacked),
+            Ok(Report::Failed(cause)) => Err(cause),
+            Err(_) => Err(format!(
+                "the unpacking process ended without a word ({status})"
+            )),
+        }
+    }
+}
+
+/// Everything that the process prints until it closes its output.
+fn last_words(child: &mut Child, cancel: &Cancel) -> io::Result<Vec<u8>> {
+    let deadline = Instant::now() + UNPACK_TIMEOUT;
+    let Some(output) = child.stdout.take() else {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    };
+    loop {
+        let mut descriptors = [PollFd::new(&output, PollFlags::IN)];
+        match poll(&mut descriptors, Some(&GLANCE)) {
+            Ok(0) if cancel.0.load(Ordering::Relaxed) => {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            Ok(0) if Instant::now() > deadline => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // It speaks once, at its end, so the rest is not long in coming.
+    let mut report = Vec::new();
+    output.take(LONGEST_REPORT).read_to_end(&mut report)?;
+    Ok(report)
+}
