@@ -6,7 +6,9 @@ mod control_path;
 mod cursor;
 mod destination;
 mod dns;
+mod dockerfile;
 mod frames;
+mod image_layer;
 mod metadata_filter;
 mod negotiation;
 mod path;
@@ -25,7 +27,9 @@ const TARGETS: &[(&str, Target)] = &[
     ("control_path", control_path::check),
     ("cursor", cursor::check),
     ("dns", dns::check),
+    ("dockerfile", dockerfile::check),
     ("frames", frames::check),
+    ("image_layer", image_layer::check),
     ("metadata_filter", metadata_filter::check),
     ("negotiation", negotiation::check),
     ("path", path::check),

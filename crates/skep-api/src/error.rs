@@ -1,6 +1,7 @@
 //! Answers that are not a success.
 
 mod from;
+mod from_version;
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};

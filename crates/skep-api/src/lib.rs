@@ -12,6 +12,7 @@ mod local_only;
 mod metadata_filter;
 mod params;
 mod render;
+mod render_template;
 mod router;
 mod routes;
 mod sandbox_path;

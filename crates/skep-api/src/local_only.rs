@@ -66,8 +66,15 @@ fn all(headers: &HeaderMap, name: &HeaderName, passes: impl Fn(&str) -> bool) ->
 /// Returns true if a browser would send this for any page without asking us first.
 fn could_be_a_form(request: &Request) -> bool {
     let harmless = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
+    // Clients upload without a type. No page has such a link, and it would have to ask first.
+    let is_upload =
+        request.method() == Method::PUT && request.uri().path().starts_with("/_upload/");
     // A page that may send a key has asked.
-    if harmless || request.body().is_end_stream() || request.headers().contains_key(API_KEY) {
+    if harmless
+        || is_upload
+        || request.body().is_end_stream()
+        || request.headers().contains_key(API_KEY)
+    {
         return false;
     }
     let kind = request

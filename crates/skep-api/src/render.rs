@@ -1,8 +1,7 @@
 //! Rendering of control's values as bodies of answers.
 
 use skep_control::{
-    CheckpointRecord, Key, KeyMask, ListedTemplate, MetricPoint, Order, Sandbox, SandboxRecord,
-    TeamPoint,
+    CheckpointRecord, Key, KeyMask, MetricPoint, Order, Sandbox, SandboxRecord, TeamPoint,
 };
 use skep_types::{
     AccessToken, ImageKind, LogEntry, LogLevel, OnTimeout, Phase, ResumeStart, SandboxStatus,
@@ -240,7 +239,7 @@ pub(crate) fn log_line(entry: &LogEntry) -> rest::LogLine {
     }
 }
 
-fn log_level(level: LogLevel) -> rest::LogLevel {
+pub(crate) fn log_level(level: LogLevel) -> rest::LogLevel {
     match level {
         LogLevel::Debug => rest::LogLevel::Debug,
         LogLevel::Info => rest::LogLevel::Info,
@@ -262,31 +261,5 @@ pub(crate) fn api_key(key: &Key) -> rest::ApiKey {
         },
         created_at: key.created_at,
         last_used: key.last_used,
-    }
-}
-
-pub(crate) fn template(template: &ListedTemplate, slug: &str) -> rest::Template {
-    let info = &template.info;
-    let in_namespace = |name: &String| match info.owner {
-        Some(_) => format!("{slug}/{name}"),
-        None => name.clone(),
-    };
-    rest::Template {
-        template_id: info.id.to_string(),
-        build_id: template.build.to_string(),
-        cpu_count: info.resources.cpus,
-        memory_mb: info.resources.memory_mib,
-        disk_size_mb: info.resources.disk_mib,
-        public: info.public,
-        aliases: info.names.clone(),
-        names: info.names.iter().map(in_namespace).collect(),
-        created_at: info.created_at,
-        updated_at: info.updated_at,
-        created_by: None,
-        last_spawned_at: template.last_spawned_at,
-        spawn_count: template.spawns,
-        build_count: 1,
-        envd_version: ENVD_VERSION.to_owned(),
-        build_status: rest::BuildStatus::Ready,
     }
 }

@@ -34,6 +34,8 @@ pub struct Options {
     /// Name under which sandboxes are reached. It is in every answer: clients that are told none
     /// turn to the vendor's.
     pub domain: String,
+    /// True if clients speak TLS with this server itself.
+    pub is_secure: bool,
     /// Limit on concurrent requests of a team.
     pub requests_per_team: u32,
     /// The server's metrics.
@@ -86,6 +88,10 @@ impl Edge {
 
     pub(crate) fn domain(&self) -> &str {
         &self.options.domain
+    }
+
+    pub(crate) fn is_secure(&self) -> bool {
+        self.options.is_secure
     }
 
     pub(crate) fn metrics(&self) -> &dyn ServerMetrics {
@@ -200,11 +206,46 @@ fn templates() -> Router<Edge> {
         )
         .route(
             "/v2/templates",
-            get(routes::list_templates::v2).post(routes::not_yet::docker_build),
+            get(routes::list_templates::v2).post(routes::request_build::request_build),
         )
+        .route("/v3/templates", post(routes::request_build::request_build))
         .route(
             "/templates/aliases/{alias}",
             get(routes::template_alias::template_alias),
+        )
+        .route(
+            "/templates/tags",
+            post(routes::template_tags::assign).delete(routes::template_tags::remove),
+        )
+        .route(
+            "/templates/{id}",
+            get(routes::template::get)
+                .post(routes::not_yet::docker_build)
+                .delete(routes::template::delete)
+                .patch(routes::template::update_v1),
+        )
+        .route("/v2/templates/{id}", patch(routes::template::update))
+        .route("/templates/{id}/tags", get(routes::template_tags::list))
+        .route(
+            "/templates/{id}/files/{hash}",
+            get(routes::build_files::link),
+        )
+        .route("/_upload/{link}", put(routes::build_files::upload))
+        .route(
+            "/templates/{id}/builds/{build}",
+            post(routes::not_yet::docker_build),
+        )
+        .route(
+            "/v2/templates/{id}/builds/{build}",
+            post(routes::start_build::start_build),
+        )
+        .route(
+            "/templates/{id}/builds/{build}/status",
+            get(routes::build_status::status),
+        )
+        .route(
+            "/templates/{id}/builds/{build}/logs",
+            get(routes::build_status::logs),
         )
 }
 
@@ -214,22 +255,6 @@ fn not_yet() -> Router<Edge> {
     use routes::not_yet::{feature, sandbox_feature};
     Router::new()
         .route("/sandboxes/{id}/network", put(sandbox_feature))
-        .route("/v3/templates", post(feature))
-        .route("/templates/tags", post(feature).delete(feature))
-        .route(
-            "/templates/{id}",
-            get(feature)
-                .post(feature)
-                .delete(routes::snapshots::delete)
-                .patch(feature),
-        )
-        .route("/v2/templates/{id}", patch(feature))
-        .route("/templates/{id}/tags", get(feature))
-        .route("/templates/{id}/files/{hash}", get(feature))
-        .route("/templates/{id}/builds/{build}", post(feature))
-        .route("/v2/templates/{id}/builds/{build}", post(feature))
-        .route("/templates/{id}/builds/{build}/status", get(feature))
-        .route("/templates/{id}/builds/{build}/logs", get(feature))
         .route("/volumes", get(feature).post(feature))
         .route("/volumes/{id}", get(feature).delete(feature))
         .route("/secrets", get(feature).post(feature))

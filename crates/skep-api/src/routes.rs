@@ -2,6 +2,8 @@
 
 pub(crate) mod access_tokens;
 pub(crate) mod api_keys;
+pub(crate) mod build_files;
+pub(crate) mod build_status;
 pub(crate) mod connect;
 pub(crate) mod create_sandbox;
 pub(crate) mod fork;
@@ -15,6 +17,7 @@ pub(crate) mod list_templates;
 pub(crate) mod not_yet;
 pub(crate) mod pause;
 pub(crate) mod refresh;
+pub(crate) mod request_build;
 pub(crate) mod resume;
 pub(crate) mod rollback;
 pub(crate) mod sandbox_logs;
@@ -22,5 +25,8 @@ pub(crate) mod sandbox_metrics;
 pub(crate) mod server_metrics;
 pub(crate) mod set_timeout;
 pub(crate) mod snapshots;
+pub(crate) mod start_build;
 pub(crate) mod team_metrics;
+pub(crate) mod template;
 pub(crate) mod template_alias;
+pub(crate) mod template_tags;

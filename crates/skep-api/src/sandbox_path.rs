@@ -67,6 +67,21 @@ impl<S: Send + Sync> FromRequestParts<S> for PathSegment {
     }
 }
 
+/// The two parameters of a path, decoded.
+#[derive(Debug)]
+pub(crate) struct PathSegments(pub(crate) String, pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for PathSegments {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match Path::from_request_parts(parts, state).await {
+            Ok(Path((first, second))) => Ok(Self(first, second)),
+            Err(rejection) => Err(ApiError::validation(rejection.body_text())),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

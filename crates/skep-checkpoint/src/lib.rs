@@ -3,13 +3,15 @@
 //! CRIU writes and reads the processes. What it does not carry is here: which files and mounts of
 //! a tree are not the tree's own ([`Survey`]), the files in its memory file systems
 //! ([`pack`], [`unpack`]), other ids and cgroups for a copy ([`rewrite`]), and the seal by which an
-//! image that was edited is refused ([`seal`]).
+//! image that was edited is refused ([`seal`]), and the encryption by which nobody reads one without
+//! the key ([`ImageKey`]).
 //!
 //! Nothing here starts a process or enters a namespace: the launcher does.
 
 mod archive;
 mod command;
 mod criu;
+mod encryption;
 mod fetch;
 mod message;
 mod proc;
@@ -23,6 +25,7 @@ pub use command::{
     ANSWER, CGROUPS, HOOK, STAGE, dump_arguments, error_in, reason_of, restore_arguments,
 };
 pub use criu::{Criu, CriuError, MINIMUM_VERSION};
+pub use encryption::{ImageKey, KeyError, encrypt_directory};
 pub use fetch::{FetchError, SUITE, fetch};
 pub use proc::{of_tree, tree_of};
 pub use rewrite::{NewPlace, RewriteError, rewrite};

@@ -58,7 +58,8 @@ fn is_pages(name: &str) -> bool {
 pub struct Sealing {
     directory: PathBuf,
     hashing: JoinHandle<Result<Sealed, SealError>>,
-    bringing: JoinHandle<Result<(), SealError>>,
+    /// Missing if the files are not to survive the host.
+    bringing: Option<JoinHandle<Result<(), SealError>>>,
 }
 
 impl Sealing {
@@ -68,17 +69,31 @@ impl Sealing {
     ///
     /// [`SealError::File`].
     pub fn begin(directory: &Path) -> Result<Self, SealError> {
-        let mut pages = files(directory)?;
-        pages.retain(|(name, _)| is_pages(name));
-        let hashed = pages.clone();
+        let pages = pages_in(directory)?;
+        let begun = Self::begin_passing(directory)?;
         Ok(Self {
-            directory: directory.to_owned(),
-            hashing: std::thread::spawn(move || hash_all(hashed)),
-            bringing: std::thread::spawn(move || bring_to_disk(&pages)),
+            bringing: Some(std::thread::spawn(move || bring_to_disk(&pages))),
+            ..begun
         })
     }
 
-    /// Hashes the rest, and brings it to the disk. Returns when everything would survive the host.
+    /// Begins with the memory of an image that is soon replaced by another form of it. It is hashed,
+    /// and nobody waits until it is on the disk, where it is better never seen.
+    ///
+    /// # Errors
+    ///
+    /// [`SealError::File`].
+    pub fn begin_passing(directory: &Path) -> Result<Self, SealError> {
+        let pages = pages_in(directory)?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            hashing: std::thread::spawn(move || hash_all(pages)),
+            bringing: None,
+        })
+    }
+
+    /// Hashes the rest, and brings it to the disk. Returns when everything that is to survive the host
+    /// would.
     ///
     /// # Errors
     ///
@@ -87,14 +102,18 @@ impl Sealing {
         let (pages, others): (Vec<_>, Vec<_>) = files(&self.directory)?
             .into_iter()
             .partition(|(name, _)| is_pages(name));
-        bring_to_disk(&others)?;
+        if self.bringing.is_some() {
+            bring_to_disk(&others)?;
+        }
         let mut sealed = hash_all(others)?;
         let panicked = |_| SealError::File {
             path: self.directory.clone(),
             source: io::Error::other("a thread panicked"),
         };
         let hashed = self.hashing.join().map_err(panicked)??;
-        self.bringing.join().map_err(panicked)??;
+        if let Some(bringing) = self.bringing {
+            bringing.join().map_err(panicked)??;
+        }
         for (name, path) in pages {
             let size = size(&path)?;
             let known = hashed.0.get(&name).filter(|(known, _)| *known == size);
@@ -169,11 +188,7 @@ impl SealCheck {
     ///
     /// [`SealError`]
     pub fn pages(&self) -> Result<(), Arc<SealError>> {
-        let compare = || {
-            let mut pages = files(&self.directory)?;
-            pages.retain(|(name, _)| is_pages(name));
-            self.compare(&hash_all(pages)?, is_pages)
-        };
+        let compare = || self.compare(&hash_all(pages_in(&self.directory)?)?, is_pages);
         (self.pages)
             .get_or_init(|| compare().map_err(Arc::new))
             .clone()
@@ -189,6 +204,12 @@ impl SealCheck {
             None => Ok(()),
         }
     }
+}
+
+fn pages_in(directory: &Path) -> Result<Vec<(String, PathBuf)>, SealError> {
+    let mut pages = files(directory)?;
+    pages.retain(|(name, _)| is_pages(name));
+    Ok(pages)
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> SealError + '_ {

@@ -1,5 +1,6 @@
 //! The keys of the configuration, and their defaults.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -42,6 +43,9 @@ pub struct Config {
     pub records: Records,
     /// Destinations beyond the public internet that sandboxes reach, and their DNS resolvers.
     pub network: Network,
+    /// Registries of images that the operator knows, and the host that is asked in place of each.
+    #[serde(deserialize_with = "hosts")]
+    pub registries: BTreeMap<String, String>,
     /// Concessions to clients that cannot do better.
     pub security: Security,
     /// Limits on connections and requests, and their timeouts.
@@ -82,6 +86,8 @@ pub struct Limits {
     pub snapshots: u32,
     /// Space that they take.
     pub snapshot_gib: u32,
+    /// Builds of templates that a team runs at a time.
+    pub builds: u32,
     /// Limit on one sandbox's reads from the disk, and on its writes to it; 0 is no limit.
     pub disk_mib_per_second: u32,
 }
@@ -106,13 +112,17 @@ pub struct Pool {
 }
 
 /// Sandboxes that are paused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Pause {
     /// Seconds after which a frozen sandbox is written to the disk, where the host can.
     pub checkpoint_after: u32,
     /// Seconds after which the memory of one that is on the disk is compressed; 0 is never.
     pub compress_after: u32,
+    /// Whether memory of sandboxes that stay frozen goes to the host's swap, if there is any.
+    pub page_out: bool,
+    /// File with the key by which images are encrypted; none means that they are not.
+    pub encryption_key_file: Option<PathBuf>,
 }
 
 impl Default for Pause {
@@ -120,6 +130,8 @@ impl Default for Pause {
         Self {
             checkpoint_after: 30,
             compress_after: 3600,
+            page_out: true,
+            encryption_key_file: None,
         }
     }
 }
@@ -257,6 +269,7 @@ impl Default for Config {
             pause: Pause::default(),
             records: Records::default(),
             network: Network::default(),
+            registries: BTreeMap::new(),
             security: Security::default(),
             server: Server::default(),
             tls: None,
@@ -316,6 +329,7 @@ impl Default for Limits {
             lifetime_hours: 24,
             snapshots: 1000,
             snapshot_gib: 100,
+            builds: 20,
             disk_mib_per_second: 400,
         }
     }
@@ -331,6 +345,26 @@ impl Limits {
             pids: asked.pids.min(self.pids),
         }
     }
+}
+
+/// A table of hosts, each with its port if it has one.
+fn hosts<'de, D: serde::Deserializer<'de>>(
+    source: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    let hosts = BTreeMap::<String, String>::deserialize(source)?;
+    let is_host = |text: &str| {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:[]".contains(&byte);
+        !text.is_empty() && text.bytes().all(is_allowed)
+    };
+    let wrong = hosts
+        .iter()
+        .flat_map(|(from, to)| [from, to])
+        .find(|text| !is_host(text));
+    if let Some(wrong) = wrong {
+        let text = format!("`{wrong}` is not a host with or without a port");
+        return Err(serde::de::Error::custom(text));
+    }
+    Ok(hosts)
 }
 
 /// A list of names, or their text with commas between, as the environment has it.

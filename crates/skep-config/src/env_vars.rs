@@ -217,6 +217,11 @@ pub const ALL: &[EnvVar] = &[
         help: "space that the snapshots of a team take at most, in GiB",
     },
     EnvVar {
+        name: "SKEP_MAX_BUILDS",
+        key: "limits.builds",
+        help: "builds of templates that a team runs at a time",
+    },
+    EnvVar {
         name: "SKEP_SNAPSHOT_DAYS",
         key: "records.snapshot_days",
         help: "days for which a snapshot is kept; 0 is until somebody deletes it",
@@ -230,6 +235,16 @@ pub const ALL: &[EnvVar] = &[
         name: "SKEP_PAUSE_COMPRESS_AFTER",
         key: "pause.compress_after",
         help: "seconds after which the memory of a paused sandbox that is on the disk is compressed; 0 is never",
+    },
+    EnvVar {
+        name: "SKEP_PAUSE_PAGE_OUT",
+        key: "pause.page_out",
+        help: "whether memory of sandboxes that stay frozen goes to the host's swap, if there is any",
+    },
+    EnvVar {
+        name: "SKEP_PAUSE_ENCRYPTION_KEY_FILE",
+        key: "pause.encryption_key_file",
+        help: "file with 64 hexadecimal digits, readable by its owner alone: the key by which memory on the disk is encrypted",
     },
     EnvVar {
         name: "SKEP_RECORD_DAYS",

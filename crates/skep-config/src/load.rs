@@ -217,6 +217,26 @@ mod tests {
     }
 
     #[test]
+    fn a_registry_is_a_host_and_has_one_in_its_place() {
+        let registries = |text: &str| {
+            let config = parse(text, &[])?;
+            Ok::<_, String>(config.registries.into_iter().collect::<Vec<_>>())
+        };
+        let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+        assert_eq!(
+            registries("[registries]\n\"docker.io\" = \"registry.internal:5000\""),
+            Ok(vec![pair("docker.io", "registry.internal:5000")])
+        );
+        for wrong in ["https://r.test", "r.test/path", ""] {
+            let refused = registries(&format!("[registries]\n\"docker.io\" = \"{wrong}\""));
+            assert!(
+                refused.is_err_and(|text| text.contains("is not a host")),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
     fn a_reserve_is_a_part_or_a_size() {
         let reserve = |text: &str| {
             let config = parse("", &[("SKEP_DISK_RESERVE", text)])?;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use jiff::{Timestamp, Unit};
 use skep_store::{Standing, Store, StoreError, Team};
 use skep_telemetry::Tasks;
-use skep_types::{Phase, SandboxStatus, TeamId};
+use skep_types::{Phase, SandboxStatus, TeamId, random_bytes};
 
 use crate::idempotency::Claims;
 use crate::quota::{Full, Quota};
 use crate::registry::{Entry, Registry};
-use crate::{Living, Nodes, TeamLimits, Templates};
+use crate::uploads::LinkKey;
+use crate::{Builds, Living, Nodes, TeamLimits, Templates, Uploads};
 
 /// The control plane: authorizes callers and runs their requests. Cheap to clone; clones are the
 /// same.
@@ -28,6 +29,10 @@ pub struct Parts {
     pub nodes: Arc<dyn Nodes>,
     /// The source of templates.
     pub templates: Arc<dyn Templates>,
+    /// Whoever builds new ones.
+    pub builds: Arc<dyn Builds>,
+    /// Files that builds copy.
+    pub uploads: Arc<dyn Uploads>,
     /// Limits of teams without limits of their own.
     pub limits: TeamLimits,
     /// The sandboxes that should live, which the hosts have adopted as far as they could.
@@ -39,6 +44,9 @@ pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) nodes: Arc<dyn Nodes>,
     pub(crate) templates: Arc<dyn Templates>,
+    pub(crate) builds: Arc<dyn Builds>,
+    pub(crate) uploads: Arc<dyn Uploads>,
+    pub(crate) link_key: LinkKey,
     pub(crate) limits: TeamLimits,
     pub(crate) registry: Registry,
     pub(crate) quota: Quota,
@@ -51,18 +59,24 @@ pub(crate) struct Inner {
 }
 
 impl Control {
-    /// Starts the service: makes the default team if there is none, and takes note of the
-    /// sandboxes that live.
+    /// Starts the service: makes the default team if there is none, takes note of the sandboxes that
+    /// live, and takes up builds that ran.
     ///
     /// # Errors
     ///
     /// [`StoreError`] if the database cannot be read or written.
     pub async fn open(parts: Parts) -> Result<Self, StoreError> {
+        let keys = parts.store.server_keys();
+        let link_key = keys.get_or_insert("uploads", random_bytes()).recorded();
+        let link_key = LinkKey(link_key.await?);
         let control = Self {
             inner: Arc::new(Inner {
+                link_key,
                 store: parts.store,
                 nodes: parts.nodes,
                 templates: parts.templates,
+                builds: parts.builds,
+                uploads: parts.uploads,
                 limits: parts.limits,
                 registry: Registry::default(),
                 quota: Quota::default(),
@@ -82,6 +96,7 @@ impl Control {
                 control.published(&entry).await;
             }
         }
+        control.take_up_builds().await?;
         Ok(control)
     }
 

@@ -8,8 +8,8 @@ use skep_store::{CheckpointRecord, Order, StoreError};
 use skep_telemetry::{Chain, trace};
 use skep_types::{
     AccessToken, Capability, CheckpointId, Egress, EndReason, Ending, HostResource, ImageKind,
-    OnTimeout, Placement, Redacted, SandboxId, SandboxKind, SandboxSpec, Secrets, TemplateImage,
-    TemplateReference, TenantId, Unsupported, Usage,
+    OnTimeout, Placement, Redacted, SandboxId, SandboxKind, SandboxSpec, Secrets, TemplateId,
+    TemplateImage, TemplateReference, TenantId, Unsupported, Usage,
 };
 use tokio::sync::oneshot;
 use tracing::field::{Empty, display};
@@ -55,8 +55,20 @@ pub struct CreateRequest {
 /// Meaning of a reference.
 struct Resolved {
     template: TemplateImage,
+    names: ResolvedNames,
     /// The snapshot that the sandbox is made of, which stands on the template.
     snapshot: Option<CheckpointRecord>,
+}
+
+/// Names under which a sandbox is recorded.
+struct ResolvedNames {
+    /// Template that callers see.
+    template: TemplateId,
+    /// The name of that template.
+    template_name: String,
+    /// Reference of the template below it all, which means the same layers for as long as it is
+    /// there.
+    base: String,
 }
 
 /// Failure to create a sandbox. Nothing of it is left.
@@ -166,14 +178,18 @@ impl Control {
         };
         let resolving = self.resolve(caller, &request.template);
         let resolved = trace::step(debug_span!("resolve template"), resolving).await?;
-        let Resolved { template, snapshot } = resolved;
+        let Resolved {
+            template,
+            names,
+            snapshot,
+        } = resolved;
         // What could not be written down would be lost with the server.
         if !self.inner.store.is_writable() {
             return Err(NodeCreateError::NoRoom(HostResource::Disk).into());
         }
         let quota = self.reserve(caller).await?;
         let order = self
-            .order(caller, &request, &template, snapshot.as_ref())
+            .order(caller, &request, &template, names, snapshot.as_ref())
             .await;
         self.check_fate(&order).await?;
         // Refused before anything is recorded or made: the quota is given back and the idempotency
@@ -215,26 +231,51 @@ impl Control {
     }
 
     /// Finds what a reference means: a snapshot of the team, which goes before a template of the
-    /// same name, or a template.
+    /// same name, a template that a team built, or one that belongs to everybody.
     async fn resolve(
         &self,
         caller: &Caller,
         reference: &TemplateReference,
     ) -> Result<Resolved, CreateError> {
-        let Some(snapshot) = self.find_snapshot(reference, &caller.team).await? else {
-            let resolving = self.inner.templates.resolve(reference, &caller.team);
+        if let Some(snapshot) = self.find_snapshot(reference, &caller.team).await? {
+            let base = self.base_of(caller, &snapshot.template_name).await?;
             return Ok(Resolved {
-                template: resolving.await?,
+                names: ResolvedNames {
+                    template: snapshot.snapshot.clone(),
+                    template_name: snapshot.name.clone().unwrap_or_else(|| base.name.clone()),
+                    base: snapshot.template_name.clone(),
+                },
+                template: TemplateImage {
+                    resources: snapshot.resources,
+                    ..base
+                },
+                snapshot: Some(snapshot),
+            });
+        }
+        if let Some(version) = self.find_version(&caller.team, reference).await? {
+            return Ok(Resolved {
+                names: ResolvedNames {
+                    template: version.template.clone(),
+                    template_name: version.name.clone(),
+                    base: version.fixed_reference(),
+                },
+                template: version.image,
                 snapshot: None,
             });
-        };
-        let base = self.base_of(caller, &snapshot.template_name).await?;
+        }
+        let template = self
+            .inner
+            .templates
+            .resolve(reference, &caller.team)
+            .await?;
         Ok(Resolved {
-            template: TemplateImage {
-                resources: snapshot.resources,
-                ..base
+            names: ResolvedNames {
+                template: template.id.clone(),
+                template_name: template.name.clone(),
+                base: template.name.clone(),
             },
-            snapshot: Some(snapshot),
+            template,
+            snapshot: None,
         })
     }
 
@@ -270,6 +311,7 @@ impl Control {
         caller: &Caller,
         request: &CreateRequest,
         template: &TemplateImage,
+        names: ResolvedNames,
         snapshot: Option<&CheckpointRecord>,
     ) -> Order {
         let kind = SandboxKind {
@@ -285,16 +327,13 @@ impl Control {
             },
             None => self.inner.nodes.place(&kind).await,
         };
-        let named = snapshot.and_then(|snapshot| snapshot.name.clone());
         Order {
             id,
             node,
             team: caller.team.id.clone(),
-            template: snapshot
-                .map_or(&template.id, |snapshot| &snapshot.snapshot)
-                .clone(),
-            template_name: named.unwrap_or_else(|| template.name.clone()),
-            base: template.name.clone(),
+            template: names.template,
+            template_name: names.template_name,
+            base: names.base,
             metadata: request.metadata.clone(),
             access_token: Some(AccessToken::random()),
             internet: request.internet,

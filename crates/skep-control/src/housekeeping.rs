@@ -12,6 +12,9 @@ use crate::Control;
 
 /// Interval between two searches for old records.
 const INTERVAL: Duration = Duration::from_mins(10);
+/// Age at which a build that was requested and never started has failed. Clients that give up after
+/// the request are many.
+const WAITING_TIMEOUT: SignedDuration = SignedDuration::from_mins(40);
 /// Number of records deleted in one transaction, so that nobody waits long behind it.
 const BATCH: u32 = 500;
 
@@ -55,6 +58,13 @@ impl Control {
                 tracing::warn!(error = %Chain(&error), "old sandboxes are not forgotten");
             }
         }
+        match self.fail_waiting_builds().await {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(count, "failed builds that never started"),
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "builds that never started go on waiting");
+            }
+        }
         match self.forget_old_snapshots(retention).await {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "forgot old snapshots"),
@@ -69,6 +79,15 @@ impl Control {
                 tracing::warn!(error = %Chain(error.as_ref()), "logs of ended sandboxes are not forgotten");
             }
         }
+    }
+
+    /// Fails builds that were requested and never started.
+    async fn fail_waiting_builds(&self) -> Result<usize, StoreError> {
+        let now = Timestamp::now();
+        let before = now.checked_sub(WAITING_TIMEOUT).unwrap_or(Timestamp::MIN);
+        let reason = "the build was requested and never started";
+        let failing = self.inner.store.builds().fail_waiting(before, reason, now);
+        failing.recorded().await
     }
 
     /// Forgets snapshots that are older than they may be.

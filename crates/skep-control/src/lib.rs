@@ -1,12 +1,13 @@
 //! The control plane: teams, keys, quotas, and the sandboxes and templates they own.
 //!
 //! [`Control`] decides and keeps the database; it runs nothing itself. It uses the hosts that run
-//! sandboxes through the trait [`Nodes`] and templates through [`Templates`]; both have a fake
-//! beside them.
+//! sandboxes through the trait [`Nodes`], templates through [`Templates`], and whoever builds new
+//! ones through [`Builds`] and [`Uploads`]; each has a fake beside it.
 //!
 //! A sandbox of another team does not exist: every look-up takes the caller, and nothing here
 //! says more than "not found".
 
+mod builds;
 mod caller;
 mod connect;
 mod control;
@@ -30,10 +31,19 @@ mod sandbox;
 mod snapshot;
 mod team_limits;
 mod team_metrics;
+mod team_templates;
+mod template_changes;
 mod template_list;
+mod template_tags;
 mod templates;
+mod uploads;
+mod version_name;
+mod version_request;
+mod version_start;
+mod version_status;
 mod warm;
 
+pub use builds::{BuildReports, Builds, FakeBuilds};
 pub use caller::{AuthError, Blocked, Caller};
 pub use connect::{ConnectOrder, Connected, IfRunning};
 pub use control::{Control, Parts};
@@ -59,8 +69,19 @@ pub use snapshot::{
 };
 pub use team_limits::TeamLimits;
 pub use team_metrics::{BackwardRange, TeamPoint, TimeRange};
-pub use template_list::{ListedTemplate, TemplateError};
+pub use template_list::{ListedTemplate, TemplateError, TemplateHistory};
+pub use template_tags::ListedTag;
 pub use templates::{FakeTemplates, ResolveError, TemplateInfo, Templates};
+pub use uploads::{FakeUploads, FileLink, LinkError, Upload, UploadError, UploadLink, Uploads};
+pub use version_name::{Tag, TagError, VersionName, VersionNameError};
+pub use version_request::{
+    RequestedVersion, ResourceError, ResourceRequest, VersionError, VersionRequest,
+};
+pub use version_start::{RequestedBase, StartRequest};
+pub use version_status::{BuildLogQuery, BuildView};
 
-// Rows of sandboxes, keys and teams are the same here.
-pub use skep_store::{CheckpointRecord, Key, Order, SandboxRecord, Standing, StoreError, Team};
+// Rows of sandboxes, templates, keys and teams are the same here.
+pub use skep_store::{
+    BuildRecord, BuildStatus, CheckpointRecord, Key, LogLine, Order, SandboxRecord, Standing,
+    StoreError, Team, TemplateRecord,
+};

@@ -336,18 +336,20 @@ impl Control {
         Ok((Arc::clone(&entry.order), checkpoint))
     }
 
-    /// The template below a sandbox, by its name: its image names the layers.
+    /// The template below a sandbox, by the reference that its record has: its image names the
+    /// layers.
     pub(crate) async fn base_of(
         &self,
         caller: &Caller,
         base: &str,
     ) -> Result<TemplateImage, ResolveError> {
-        let reference = TemplateReference {
-            namespace: None,
-            identifier: base.to_owned(),
-            tag: None,
-        };
-        self.inner.templates.resolve(&reference, &caller.team).await
+        let reference: TemplateReference = base
+            .parse()
+            .map_err(|error| ResolveError::Failed(Box::new(error)))?;
+        match self.find_version(&caller.team, &reference).await? {
+            Some(version) => Ok(version.image),
+            None => self.inner.templates.resolve(&reference, &caller.team).await,
+        }
     }
 
     pub(crate) async fn forget_images(&self, records: impl IntoIterator<Item = CheckpointRecord>) {

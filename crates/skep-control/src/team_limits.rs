@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use skep_store::Team;
+use skep_types::Resources;
 
 /// Limits of one team.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,10 @@ pub struct TeamLimits {
     pub snapshots: u32,
     /// Space that they may take; one that is taken below that limit may go beyond it.
     pub snapshot_bytes: u64,
+    /// Builds at a time.
+    pub builds: u32,
+    /// Largest limits of the sandboxes of a template.
+    pub largest: Resources,
 }
 
 impl TeamLimits {
@@ -43,6 +48,13 @@ impl Default for TeamLimits {
             lifetime: Duration::from_hours(24),
             snapshots: 1000,
             snapshot_bytes: 100 << 30,
+            builds: 20,
+            largest: Resources {
+                cpus: 32,
+                memory_mib: 64 * 1024,
+                disk_mib: 100 * 1024,
+                pids: 4096,
+            },
         }
     }
 }

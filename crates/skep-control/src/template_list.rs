@@ -2,9 +2,8 @@
 
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
-use skep_store::StoreError;
+use skep_store::{BuildRecord, BuildStatus, Spawns, StoreError, TemplateRecord};
 use skep_types::{TemplateId, TemplateReference};
-use uuid::Uuid;
 
 use crate::{Caller, Control, ResolveError, TemplateInfo};
 
@@ -13,12 +12,28 @@ use crate::{Caller, Control, ResolveError, TemplateInfo};
 pub struct ListedTemplate {
     /// Names, owner, limits and times of the template.
     pub info: TemplateInfo,
-    /// The build that it is. A template is immutable, so its id stands for one build.
-    pub build: Uuid,
+    /// Slug of its owner, in whose namespace its names are.
+    pub slug: Option<String>,
+    /// Id of the newest build, as text. A template that belongs to everybody is immutable, so its id
+    /// stands for one.
+    pub build: String,
+    /// State of that build.
+    pub status: BuildStatus,
+    /// Number of its builds.
+    pub build_count: usize,
     /// Number of sandboxes that the team made of it.
     pub spawns: u64,
     /// Time at which it last did.
     pub last_spawned_at: Option<Timestamp>,
+}
+
+/// A template with its builds, the newest first. One that belongs to everybody has none.
+#[derive(Debug, Clone)]
+pub struct TemplateHistory {
+    /// The template.
+    pub listed: ListedTemplate,
+    /// Its builds.
+    pub builds: Vec<BuildRecord>,
 }
 
 /// Failure to show templates.
@@ -39,19 +54,43 @@ impl Control {
     ///
     /// [`TemplateError`].
     pub async fn templates(&self, caller: &Caller) -> Result<Vec<ListedTemplate>, TemplateError> {
+        let spawns = self.spawns(caller).await?;
         let infos = self.inner.templates.list(&caller.team).await?;
-        let team = caller.team.id.clone();
-        let spawns = self.inner.store.sandboxes().spawns(team).await?;
-        let listed = |info: TemplateInfo| {
-            let spawns = spawns.iter().find(|spawns| spawns.template == info.id);
-            ListedTemplate {
-                build: build_of(&info.id),
-                spawns: spawns.map_or(0, |spawns| spawns.count),
-                last_spawned_at: spawns.map(|spawns| spawns.last),
-                info,
-            }
-        };
-        Ok(infos.into_iter().map(listed).collect())
+        let mut listed: Vec<_> = infos
+            .into_iter()
+            .map(|info| everybodys(info, &spawns))
+            .collect();
+        let own = self
+            .inner
+            .store
+            .templates()
+            .list(caller.team.id.clone())
+            .await?;
+        for record in own {
+            listed.push(self.history(record, &spawns).await?.listed);
+        }
+        Ok(listed)
+    }
+
+    /// The template that a reference means, with its builds.
+    ///
+    /// # Errors
+    ///
+    /// [`TemplateError`].
+    pub async fn template_history(
+        &self,
+        caller: &Caller,
+        reference: &TemplateReference,
+    ) -> Result<TemplateHistory, TemplateError> {
+        let spawns = self.spawns(caller).await?;
+        if let Some(record) = self.find_team_template(&caller.team, reference).await? {
+            return Ok(self.history(record, &spawns).await?);
+        }
+        let info = self.inner.templates.find(reference, &caller.team).await?;
+        Ok(TemplateHistory {
+            listed: everybodys(info, &spawns),
+            builds: Vec::new(),
+        })
     }
 
     /// The template that the caller's team means by a reference.
@@ -64,12 +103,78 @@ impl Control {
         caller: &Caller,
         reference: &TemplateReference,
     ) -> Result<TemplateInfo, ResolveError> {
-        self.inner.templates.find(reference, &caller.team).await
+        match self.find_team_template(&caller.team, reference).await? {
+            Some(record) => self.team_template_info(record, reference).await,
+            None => self.inner.templates.find(reference, &caller.team).await,
+        }
+    }
+
+    async fn spawns(&self, caller: &Caller) -> Result<Vec<Spawns>, StoreError> {
+        let team = caller.team.id.clone();
+        self.inner.store.sandboxes().spawns(team).await
+    }
+
+    async fn history(
+        &self,
+        record: TemplateRecord,
+        spawns: &[Spawns],
+    ) -> Result<TemplateHistory, StoreError> {
+        let builds = self
+            .inner
+            .store
+            .builds()
+            .of_template(record.id.clone())
+            .await?;
+        // The one that is used, and if there is none the newest, to say how it goes.
+        let ready = builds
+            .iter()
+            .find(|build| build.status == BuildStatus::Ready);
+        let shown = ready.or(builds.first());
+        let (count, last) = used(&record.id, spawns);
+        let listed = ListedTemplate {
+            slug: Some(record.slug),
+            build: shown.map(|build| build.id.to_string()).unwrap_or_default(),
+            status: shown.map_or(BuildStatus::Waiting, |build| build.status),
+            build_count: builds.len(),
+            spawns: count,
+            last_spawned_at: last,
+            info: TemplateInfo {
+                id: record.id,
+                names: vec![record.name],
+                owner: Some(record.team),
+                public: record.public,
+                resources: shown.map(|build| build.resources).unwrap_or_default(),
+                created_at: record.created_at,
+                updated_at: record.updated_at,
+            },
+        };
+        Ok(TemplateHistory { listed, builds })
     }
 }
 
-fn build_of(template: &TemplateId) -> Uuid {
-    let digest = Sha256::digest(template.as_str());
+fn everybodys(info: TemplateInfo, spawns: &[Spawns]) -> ListedTemplate {
+    let (count, last) = used(&info.id, spawns);
+    ListedTemplate {
+        slug: None,
+        build: build_of(info.id.as_str()),
+        status: BuildStatus::Ready,
+        build_count: 1,
+        spawns: count,
+        last_spawned_at: last,
+        info,
+    }
+}
+
+fn used(template: &TemplateId, spawns: &[Spawns]) -> (u64, Option<Timestamp>) {
+    let spawns = spawns.iter().find(|spawns| spawns.template == *template);
+    spawns.map_or((0, None), |spawns| (spawns.count, Some(spawns.last)))
+}
+
+/// The build that something immutable is, by its id.
+pub(crate) fn build_of(id: &str) -> String {
+    let digest = Sha256::digest(id);
     let bytes = digest.first_chunk().expect("the digest has 32 bytes");
-    uuid::Builder::from_custom_bytes(*bytes).into_uuid()
+    uuid::Builder::from_custom_bytes(*bytes)
+        .into_uuid()
+        .to_string()
 }

@@ -21,7 +21,12 @@ impl Control {
         }
         let team = self.default_team().await?;
         for reference in templates {
-            match self.inner.templates.resolve(reference, &team).await {
+            let resolved = match self.find_version(&team, reference).await {
+                Ok(Some(version)) => Ok(version.image),
+                Ok(None) => self.inner.templates.resolve(reference, &team).await,
+                Err(error) => Err(error),
+            };
+            match resolved {
                 Ok(template) => {
                     let tenant = TenantId::new(&team.id, template.sharing);
                     self.inner.nodes.warm(SandboxKind {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use skep_types::Reserve;
 
-use crate::Defence;
+use crate::{Defence, PageOut};
 
 /// Configuration of what a host lends. Everything is decided by the caller; nothing is read from
 /// the environment.
@@ -35,6 +35,8 @@ pub struct HostConfig {
     pub allowed_ranges: Vec<Ipv4Net>,
     /// Upstream DNS resolvers for sandboxes, in the order in which they are tried.
     pub resolvers: Vec<SocketAddr>,
+    /// Rule for the memory of sandboxes that stand.
+    pub page_out: PageOut,
     /// Defences that are left out, so that the attack suite can show what each of them holds.
     #[doc(hidden)]
     pub without: Vec<Defence>,
@@ -52,6 +54,7 @@ impl HostConfig {
             disk_reserve: None,
             allowed_ranges: Vec::new(),
             resolvers: Vec::new(),
+            page_out: PageOut::default(),
             without: Vec::new(),
         }
     }

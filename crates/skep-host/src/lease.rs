@@ -20,6 +20,7 @@ use crate::disk_meter::{BLOCK_DEVICES, DiskMeter, FILE_SYSTEMS};
 use crate::instance::Slot;
 use crate::leases::Leases;
 use crate::log::{Log, LogHolder};
+use crate::page_out::page_out;
 use crate::record::{LeaseRecord, Recorded};
 use crate::slots::TakenSlot;
 use crate::{disk, firewall, gateway};
@@ -260,7 +261,41 @@ impl Lease {
     ///
     /// If they cannot be told.
     pub fn thaw(&self) -> Result<(), Source> {
-        Ok(self.leases.cgroups.thaw(&self.group())?)
+        let group = self.group();
+        // What runs has no swap. What stood may have been paged out, also by an earlier server.
+        self.leases.cgroups.allow_swap(&group, false)?;
+        Ok(self.leases.cgroups.thaw(&group)?)
+    }
+
+    /// Lets the agent of a sandbox that stands go on; everything that user code has started stands
+    /// until all are thawed.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be told.
+    pub fn thaw_agent(&self) -> Result<(), Source> {
+        Ok(self.leases.cgroups.thaw_agent(&self.group())?)
+    }
+
+    /// Brings the memory of a sandbox that stands to the host's swap, where that is allowed and as long
+    /// as it is wanted. Returns the bytes that were looked at. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// If its processes cannot be listed, or its limits not be changed.
+    pub fn page_out(&self, is_wanted: &dyn Fn() -> bool) -> Result<u64, Source> {
+        if !self.leases.config.page_out.is_possible() {
+            return Ok(0);
+        }
+        let processes = self.processes()?;
+        let group = self.group();
+        self.leases.cgroups.allow_swap(&group, true)?;
+        let bytes = page_out(&processes, is_wanted);
+        if !is_wanted() {
+            // Whoever has let it go on may have forbidden swap before it was allowed.
+            self.leases.cgroups.allow_swap(&group, false)?;
+        }
+        Ok(bytes)
     }
 
     /// Tells the processes of the sandbox to stand, and does not wait until they do: they may be in

@@ -32,6 +32,7 @@ mod leftovers;
 mod log;
 mod open_files;
 mod pace;
+mod page_out;
 mod pool;
 mod pools;
 mod probe;
@@ -56,6 +57,7 @@ pub use kernel_settings::{ChangedSetting, KeptSetting, raise_inotify_limits};
 pub use lease::{LastLook, Lease, Link, Parts, ReleaseError};
 pub use leases::{CgroupSource, LeaseError, Leases, ReacquireError, Terms};
 pub use log::LogHolder;
+pub use page_out::PageOut;
 pub use pools::Launching;
 pub use probe::{
     Check, CheckStatus, checks_of_host, checks_of_limits, checks_of_network, checks_of_tiers,

@@ -197,6 +197,7 @@ impl Catalog {
             workdir: manifest.workdir.clone(),
             resources: manifest.resources,
             sharing: Sharing::default(),
+            start: None,
         })
     }
 }

@@ -14,14 +14,48 @@ use skep_types::{LayerKey, TemplateId};
 pub struct ContentKey([u8; 32]);
 
 impl ContentKey {
+    /// The key of something of this kind that is made of these parts. Each part carries its length.
+    pub fn of<'a>(kind: &str, parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut writer = KeyWriter::new(kind);
+        for part in parts {
+            writer.part(part);
+        }
+        writer.finish()
+    }
+
+    /// The key as bytes, to be a part of another.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// The first characters, enough for a person to tell keys apart.
     pub fn short(&self) -> String {
         hex::encode(&self.0[..6])
     }
 
     /// The key, as everybody outside of this crate knows a layer.
-    pub(crate) fn layer(&self) -> LayerKey {
+    pub fn layer(&self) -> LayerKey {
         self.0.into()
+    }
+
+    /// The key of a layer of an image of a registry.
+    ///
+    /// Beside the content (`diff_id`) there is in it what shows that whoever asks may have it: the
+    /// registry, and the blob that it would give out. Otherwise a team could name the content of
+    /// another's private layer in an image of its own and get it without a question. What is below
+    /// is in it because directories that an archive leaves out are as they are there.
+    pub fn of_image_layer(
+        registry: &str,
+        blob: &str,
+        diff_id: &str,
+        below: Option<&ContentKey>,
+    ) -> Self {
+        let mut writer = KeyWriter::new("image-layer-1");
+        writer.text(registry).text(blob).text(diff_id);
+        if let Some(below) = below {
+            writer.key(below);
+        }
+        writer.finish()
     }
 
     /// The id of a template with this key: the same recipe has the same id on every host.

@@ -7,6 +7,7 @@
 //! locks/<key>             held by whoever makes that layer
 //! logs/<key>.log          what the last attempt to make it printed
 //! images/<name>.json      which layers a template consists of
+//! steps/<key>.json        the result of a step of somebody's build
 //! ```
 //!
 //! A layer is made in `building/` and renamed into `layers/` when it is complete and on disk.
@@ -108,7 +109,7 @@ pub(crate) struct Draft {
 impl Store {
     /// Opens the store in `dir`, which is made if it is not there.
     pub(crate) fn open(dir: &Path) -> Result<Self, StoreError> {
-        for name in ["layers", "building", "locks", "logs", "images"] {
+        for name in ["layers", "building", "locks", "logs", "images", "steps"] {
             let path = dir.join(name);
             // Layers hold programs that run as root whoever starts them, and drafts may hold
             // passwords of a mirror: nobody else has business here.

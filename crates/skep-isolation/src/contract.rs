@@ -284,6 +284,7 @@ mod tests {
                 resources: Resources::default(),
                 egress: Egress::Internet,
                 mounts: Vec::new(),
+                becomes_layer: false,
                 agent_config: Redacted::new(Vec::new()),
             }
         }

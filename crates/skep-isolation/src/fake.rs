@@ -96,6 +96,7 @@ struct FakeSandbox {
     mounts: Vec<Mount>,
     egress: Mutex<Egress>,
     is_frozen: Mutex<bool>,
+    page_outs: Mutex<u32>,
     exit: watch::Sender<Option<Exit>>,
     /// Current values of its counters.
     usage: Mutex<Usage>,
@@ -111,6 +112,7 @@ impl FakeSandbox {
             mounts: request.mounts,
             egress: Mutex::new(request.egress),
             is_frozen: Mutex::default(),
+            page_outs: Mutex::default(),
             exit: watch::Sender::new(None),
             usage: Mutex::default(),
             agent_config: Mutex::new(request.agent_config),
@@ -125,6 +127,7 @@ impl FakeSandbox {
             mounts: image.mounts,
             egress: Mutex::new(egress),
             is_frozen: Mutex::default(),
+            page_outs: Mutex::default(),
             exit: watch::Sender::new(None),
             usage: Mutex::new(image.usage),
             agent_config: Mutex::new(image.agent_config),
@@ -166,6 +169,11 @@ impl FakeIsolation {
     /// Number of images that were not forgotten.
     pub fn image_count(&self) -> usize {
         self.state.lock().images.len()
+    }
+
+    /// Times that the memory of a sandbox was paged out while it stood.
+    pub fn page_outs(&self, id: &SandboxId) -> u32 {
+        self.find(id).map_or(0, |sandbox| *sandbox.page_outs.lock())
     }
 
     /// Makes the next launch or restore fail like this.
@@ -301,7 +309,7 @@ impl Isolation for FakeIsolation {
             self.capabilities()
                 .need(Capability::of_image(request.kind))?;
             let image = self.image(&request.checkpoint)?;
-            self.start(match request.target {
+            let sandbox = match request.target {
                 RestoreTarget::Copy(launch) => FakeSandbox::of(*launch),
                 RestoreTarget::Same { id, egress, .. } => FakeSandbox::restored(id, egress, image),
                 RestoreTarget::RollBack {
@@ -311,7 +319,10 @@ impl Isolation for FakeIsolation {
                     let own = self.image(&own)?;
                     FakeSandbox::restored(id, egress, Image { usage, ..own })
                 }
-            })
+            };
+            let can_freeze = self.capabilities().has(Capability::Freeze);
+            *sandbox.is_frozen.lock() = can_freeze && request.kind == ImageKind::Memory;
+            self.start(sandbox)
         }
         .boxed()
     }
@@ -487,6 +498,17 @@ impl Sandbox for FakeHandle {
 
     fn thaw(&self) -> BoxFuture<'_, Result<(), ChangeError>> {
         async { self.set_frozen(false, "thaw the sandbox") }.boxed()
+    }
+
+    fn page_out(&self) -> BoxFuture<'_, Result<u64, ChangeError>> {
+        async {
+            if !*self.sandbox.is_frozen.lock() {
+                return Ok(0);
+            }
+            *self.sandbox.page_outs.lock() += 1;
+            Ok(4096)
+        }
+        .boxed()
     }
 
     fn reconfigured(&self, agent_config: Redacted<Vec<u8>>) -> BoxFuture<'_, io::Result<()>> {

@@ -61,6 +61,9 @@ pub struct LaunchRequest {
     pub egress: Egress,
     /// Volumes that are shown in it; a backend without [`Capability::Mounts`] refuses any.
     pub mounts: Vec<Mount>,
+    /// True if its changes are to become a layer: only of such a one can they be copied by
+    /// [`Sandbox::copy_changes`].
+    pub becomes_layer: bool,
     /// Configuration that the agent reads at its start, from a descriptor nobody else holds. Opaque
     /// here.
     pub agent_config: Redacted<Vec<u8>>,
@@ -167,6 +170,17 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
         unsupported(Capability::Freeze)
     }
 
+    /// Brings memory of a sandbox that stands to where it costs the host less, if there is such a place,
+    /// until it goes on or is written to an image. Returns the bytes that were looked at. Takes long; the
+    /// sandbox can be thawed meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`]; its memory is where it was.
+    fn page_out(&self) -> BoxFuture<'_, Result<u64, ChangeError>> {
+        future::ready(Ok(0)).boxed()
+    }
+
     /// Lets the processes go on. One that does not stand is no error.
     ///
     /// # Errors
@@ -201,6 +215,22 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'_, Result<Checkpoint, ChangeError>> {
         let _ = after;
         unsupported(Capability::of_image(kind))
+    }
+
+    /// Copies what it has changed of its root into an empty directory, in the form of a layer, and
+    /// returns the bytes that were written. Its processes stand from then on, and it is good for
+    /// nothing but to be destroyed.
+    ///
+    /// The files that every launch writes (`/etc/hosts` and the like) are left out, and so are
+    /// sockets and pipes. Nothing is written beyond `limit` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`]; what is in the directory then is no layer. If there is more than the limit the
+    /// source is an [`io::Error`] of the kind [`io::ErrorKind::FileTooLarge`].
+    fn copy_changes(&self, into: PathBuf, limit: u64) -> BoxFuture<'_, Result<u64, ChangeError>> {
+        drop((into, limit));
+        unsupported(Capability::of_image(ImageKind::Filesystem))
     }
 
     /// Changes the destinations that it may reach. Connections to others are cut.
@@ -259,6 +289,10 @@ pub trait Isolation: fmt::Debug + Send + Sync {
 
     /// Makes a sandbox of a checkpoint and returns when its agent accepts connections. Owned by
     /// its caller as a launch is. Several may be made of one image at the same time.
+    ///
+    /// What user code had started stands in a sandbox with memory until [`Sandbox::thaw`], if the
+    /// backend can freeze at all: who is killed before that has changed nothing, and the image is as
+    /// good as it was.
     ///
     /// # Errors
     ///

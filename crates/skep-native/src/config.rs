@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use skep_checkpoint::Criu;
+use skep_checkpoint::{Criu, ImageKey};
 use skep_host::HostConfig;
 use skep_launch::Launcher;
 use skep_types::Redacted;
@@ -34,6 +34,8 @@ pub struct NativeConfig {
     pub zygotes: Option<ZygoteConfig>,
     /// Settings for images with memory; with `None`, none are made.
     pub checkpoints: Option<CheckpointConfig>,
+    /// Key by which images are encrypted that are made from now on; with `None`, none are.
+    pub image_key: Option<ImageKey>,
     /// Defences that are left out, so that the attack suite can show what each of them holds.
     #[doc(hidden)]
     pub without: Vec<Defence>,
@@ -52,6 +54,7 @@ impl NativeConfig {
             agent_deadline: Duration::from_secs(10),
             zygotes: None,
             checkpoints: None,
+            image_key: None,
             without: Vec::new(),
         }
     }

@@ -4,6 +4,7 @@
 //! sandbox on that disk. One with memory has the processes beside it, as CRIU writes them, sealed by
 //! the manifest. It holds the environment and the tokens of the sandbox, as its agent has
 //! them, so it is root's alone. The manifest is written last: a directory without one is no image.
+//! If the operator has a key, manifest and processes are encrypted; the disk is not.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -12,19 +13,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use skep_checkpoint::SealCheck;
+use skep_checkpoint::{ImageKey, SealCheck, SealError, Sealing};
 use skep_host::{Capture, DiskSource, Lease, Leases};
 use skep_isolation::{LaunchRequest, RestoreTarget};
 use skep_types::{Checkpoint, Egress, ExecutionId, ImageKind, Redacted, Resources, SandboxId};
 
 use crate::cold;
+use crate::encrypted::{ENCRYPTED, PlainForm, PlainForms};
 use crate::memory::{MemoryPart, PROCESSES};
 use crate::seal_checks::SealChecks;
+
+/// The refusal of an image that was made when the operator had a key.
+const NO_KEY: &str = "it is encrypted, and `pause.encryption_key_file` names no key";
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
 const DISK: &str = "disk.img";
 const MANIFEST: &str = "manifest.json";
+/// Its name in an image that is encrypted.
+const ENCRYPTED_MANIFEST: &str = "manifest.encrypted";
 const VERSION: u32 = 1;
 /// Beginnings of the names of images, in the records of checkpoints.
 const FILES: &str = "files-";
@@ -73,6 +80,10 @@ struct Manifest {
 #[derive(Debug)]
 pub(crate) struct MemoryImage {
     pub(crate) path: PathBuf,
+    /// Directory with the processes.
+    pub(crate) processes: PathBuf,
+    /// Keeps them readable, if they are encrypted.
+    pub(crate) _plain: Option<Arc<PlainForm>>,
     pub(crate) part: MemoryPart,
     /// Comparison of the processes with their seal.
     pub(crate) check: Arc<SealCheck>,
@@ -150,6 +161,7 @@ impl LaunchOrder {
             },
             egress,
             mounts: Vec::new(),
+            becomes_layer: false,
             agent_config: Redacted::new(self.agent_config.into_bytes()),
         })
     }
@@ -176,17 +188,20 @@ fn expand(leases: &Leases, processes: &Path, part: &MemoryPart) -> io::Result<()
 pub(crate) struct Images {
     directory: PathBuf,
     checks: Arc<SealChecks>,
+    key: Option<ImageKey>,
+    plain: Arc<PlainForms>,
 }
 
 impl Images {
     /// Opens the directory of images and removes what is none: a server was killed while it made
     /// it.
-    pub(crate) fn open(directory: PathBuf) -> io::Result<Self> {
+    pub(crate) fn open(directory: PathBuf, key: Option<ImageKey>) -> io::Result<Self> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(&directory)?;
         for entry in fs::read_dir(&directory)? {
             let path = entry?.path();
-            if path.join(MANIFEST).exists() {
+            if path.join(MANIFEST).exists() || path.join(ENCRYPTED_MANIFEST).exists() {
+                PlainForm::remove_all(&path)?;
                 continue;
             }
             // CRIU of the server that was killed may be writing there still. The next start removes it.
@@ -197,6 +212,8 @@ impl Images {
         Ok(Self {
             directory,
             checks: Arc::default(),
+            key,
+            plain: Arc::default(),
         })
     }
 
@@ -236,9 +253,14 @@ impl Images {
         })?;
         let mut bytes = leases.copy_disk(&path.join(DISK), &new.disk())?;
         if let Some(part) = &manifest.memory {
-            expand(leases, &path.join(PROCESSES), part)?;
-            DirBuilder::new().mode(0o700).create(new.processes())?;
-            bytes += part.link(&path, &new.path)?;
+            let form = if path.join(ENCRYPTED).exists() {
+                ENCRYPTED
+            } else {
+                expand(leases, &path.join(PROCESSES), part)?;
+                PROCESSES
+            };
+            DirBuilder::new().mode(0o700).create(new.path.join(form))?;
+            bytes += part.link(form, &path, &new.path)?;
         }
         new.finish(false, manifest.order, manifest.memory, bytes)
     }
@@ -252,9 +274,15 @@ impl Images {
     ) -> Result<MemoryImage, Source> {
         let (path, manifest) = self.read(checkpoint)?;
         let part = manifest.memory.ok_or("it holds no memory")?;
-        let processes = path.join(PROCESSES);
-        expand(leases, &processes, &part)?;
-        let check = (self.checks).of(&checkpoint.record, processes, &part.sealed);
+        let plain = self.decrypt(checkpoint, &path, leases, &part)?;
+        let processes = match &plain {
+            Some(plain) => plain.path().to_owned(),
+            None => path.join(PROCESSES),
+        };
+        if plain.is_none() {
+            expand(leases, &processes, &part)?;
+        }
+        let check = (self.checks).of(&processes, &part.sealed);
         let agent_config = manifest.order.agent_config();
         let copied = DiskSource::Copy(path.join(DISK));
         let (request, disk) = match target {
@@ -289,6 +317,8 @@ impl Images {
         };
         Ok(MemoryImage {
             path,
+            processes,
+            _plain: plain,
             part,
             check,
             agent_config,
@@ -342,7 +372,8 @@ impl Images {
     /// room for both forms. Blocks.
     pub(crate) fn compress(&self, checkpoint: &Checkpoint, leases: &Leases) -> Result<(), Source> {
         let (path, manifest) = self.read(checkpoint)?;
-        if let Some(part) = manifest.memory {
+        // What is encrypted gets no smaller.
+        if let Some(part) = manifest.memory.filter(|_| !path.join(ENCRYPTED).exists()) {
             let processes = path.join(PROCESSES);
             let _room = leases.room_for(&processes, part.sealed.bytes())?;
             cold::compress(&processes)?;
@@ -386,17 +417,48 @@ impl Images {
             directory: self.directory.clone(),
             record,
             path,
+            key: self.key.clone(),
             is_finished: false,
         })
     }
 
     fn read(&self, checkpoint: &Checkpoint) -> Result<(PathBuf, Manifest), Source> {
         let path = self.path(&checkpoint.record)?;
-        let manifest: Manifest = serde_json::from_slice(&fs::read(path.join(MANIFEST))?)?;
+        let encrypted = path.join(ENCRYPTED_MANIFEST);
+        let text = match File::open(&encrypted) {
+            Ok(mut file) => {
+                let key = self.key.as_ref().ok_or(NO_KEY)?;
+                let mut text = Vec::new();
+                key.decrypt(ENCRYPTED_MANIFEST, &mut file, &mut text)?;
+                text
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::read(path.join(MANIFEST))?,
+            Err(error) => return Err(error.into()),
+        };
+        let manifest: Manifest = serde_json::from_slice(&text)?;
         if manifest.version != VERSION {
             return Err(format!("version {} is unknown", manifest.version).into());
         }
         Ok((path, manifest))
+    }
+
+    /// Makes the processes of an image readable, if they are encrypted, and the host's disk has room for
+    /// that.
+    fn decrypt(
+        &self,
+        checkpoint: &Checkpoint,
+        path: &Path,
+        leases: &Leases,
+        part: &MemoryPart,
+    ) -> Result<Option<Arc<PlainForm>>, Source> {
+        if !path.join(ENCRYPTED).exists() {
+            return Ok(None);
+        }
+        let key = self.key.as_ref().ok_or(NO_KEY)?;
+        let _room = leases.room_for(path, part.sealed.bytes())?;
+        let names = part.sealed.names();
+        let plain = self.plain.of(&checkpoint.record, path, key, names)?;
+        Ok(Some(plain))
     }
 
     /// Directory of an image. The record comes from the database, and still names nothing else.
@@ -418,6 +480,7 @@ pub(crate) struct NewImage {
     directory: PathBuf,
     record: String,
     path: PathBuf,
+    key: Option<ImageKey>,
     is_finished: bool,
 }
 
@@ -435,6 +498,14 @@ impl NewImage {
     /// Place of the processes.
     pub(crate) fn processes(&self) -> PathBuf {
         self.path.join(PROCESSES)
+    }
+
+    /// Begins to seal the processes, whose memory is written.
+    pub(crate) fn begin_seal(&self) -> Result<Sealing, SealError> {
+        match self.key {
+            Some(_) => Sealing::begin_passing(&self.processes()),
+            None => Sealing::begin(&self.processes()),
+        }
     }
 
     /// Writes the manifest, and returns when the image would survive the host. Blocks.
@@ -456,7 +527,15 @@ impl NewImage {
             memory,
         };
         let text = serde_json::to_vec(&manifest)?;
-        write_private(&self.path.join(MANIFEST), &text)?.sync_all()?;
+        match &self.key {
+            Some(key) => {
+                self.encrypt_processes(key)?;
+                let file = write_private(&self.path.join(ENCRYPTED_MANIFEST), b"")?;
+                key.encrypt(ENCRYPTED_MANIFEST, &mut text.as_slice(), &mut &file)?;
+                file.sync_all()?;
+            }
+            None => write_private(&self.path.join(MANIFEST), &text)?.sync_all()?,
+        }
         for directory in [&self.path, &self.directory] {
             File::open(directory)?.sync_all()?;
         }
@@ -466,6 +545,19 @@ impl NewImage {
             kind,
             bytes,
         })
+    }
+}
+
+impl NewImage {
+    /// Puts the encrypted form of the processes in the place of what CRIU has written. A copy of an
+    /// image has it already.
+    fn encrypt_processes(&self, key: &ImageKey) -> io::Result<()> {
+        let plain = self.processes();
+        if !plain.exists() {
+            return Ok(());
+        }
+        skep_checkpoint::encrypt_directory(key, &plain, &self.path.join(ENCRYPTED))?;
+        fs::remove_dir_all(plain)
     }
 }
 
@@ -507,7 +599,7 @@ mod tests {
     #[test]
     fn a_record_names_an_image_and_nothing_else() {
         let directory = tempfile::tempdir().unwrap();
-        let images = Images::open(directory.path().join("images")).unwrap();
+        let images = Images::open(directory.path().join("images"), None).unwrap();
         fs::write(directory.path().join("precious"), "").unwrap();
         for record in ["", "files-", "files-../../precious", "files-/etc", ".."] {
             images.forget(&checkpoint(record)).unwrap_err();
@@ -523,7 +615,7 @@ mod tests {
         let half = directory.path().join("images").join("files-0");
         fs::create_dir_all(&half).unwrap();
         fs::write(half.join(DISK), "half").unwrap();
-        Images::open(directory.path().join("images")).unwrap();
+        Images::open(directory.path().join("images"), None).unwrap();
         assert!(!half.exists());
     }
 }

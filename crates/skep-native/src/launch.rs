@@ -60,6 +60,8 @@ pub(crate) struct LaunchedProcess {
     pub(crate) log_fd: i32,
     /// Socket on which its agent asks for kernels, if it is below a zygote.
     pub(crate) forks: Option<OwnedFd>,
+    /// Its disk, if its changes are to become a layer.
+    pub(crate) layer_disk: Option<OwnedFd>,
 }
 
 impl SandboxLauncher {
@@ -109,8 +111,10 @@ impl SandboxLauncher {
         &self,
         request: &LaunchRequest,
     ) -> Result<(TakenSlot, Option<Arc<Holder>>), LaunchError> {
-        // A sandbox with a defence left out is not what a zygote would expect.
-        if self.owners.zygotes.is_on() && self.config.without.is_empty() {
+        // A sandbox with a defence left out is not what a zygote would expect, and one whose changes
+        // become a layer runs no kernels.
+        let has_zygote = self.owners.zygotes.is_on() && self.config.without.is_empty();
+        if has_zygote && !request.becomes_layer {
             let zygotes = Arc::clone(&self.owners.zygotes);
             let key = ZygoteKey {
                 layers: request.layers.clone(),
@@ -207,6 +211,10 @@ impl SandboxLauncher {
             ready: theirs.into(),
             forks: asking,
         };
+        let layer_disk = (request.becomes_layer)
+            .then(|| parts.disk.try_clone())
+            .transpose()
+            .map_err(failed("copy a descriptor"))?;
         let mut planned = plan::plan(&self.config, request, &lease, parts, agent, holder)?;
         planned.plan.fail_at = *self.fail_at.lock();
         drop(preparing);
@@ -226,6 +234,7 @@ impl SandboxLauncher {
             stderr: Some(stderr),
             log_fd: planned.log_fd,
             forks,
+            layer_disk,
         };
         Ok((launched, ready.into()))
     }
@@ -260,6 +269,7 @@ impl SandboxLauncher {
             started,
             stderr,
             forks,
+            layer_disk,
             ..
         } = launched;
         let first_process = FirstProcess::watch(started.pidfd, started.exiting)
@@ -287,6 +297,7 @@ impl SandboxLauncher {
             record,
             first_process,
             stderr,
+            layer_disk,
             owners,
         ))
     }

@@ -4,9 +4,11 @@
 //! and watches the process that the launcher starts by it. Kernels come from zygotes, warmed
 //! processes that fork into sandboxes.
 
+mod changes;
 mod cold;
 mod config;
 mod defence;
+mod encrypted;
 mod exposition;
 mod image;
 mod launch;

@@ -1,6 +1,7 @@
 //! Images of sandboxes with their memory: how one is made.
 //!
-//! The agent is told first, so that it lets go of what ties it to the host. Then the sandbox stands
+//! The agent is told first, so that it lets go of what ties it to the host; of a sandbox that stood
+//! it alone goes on for that. Then the sandbox stands
 //! for a moment, in which everything is listed that is not its own; CRIU stops the processes itself
 //! and must not find them frozen. When the memory is written and everything still stands, disk and
 //! memory file systems are captured, so that all parts are of one moment. If the sandbox is to stand
@@ -79,10 +80,10 @@ pub(crate) struct MemoryPart {
 }
 
 impl MemoryPart {
-    /// Links the files of an image into another.
-    pub(crate) fn link(&self, from: &Path, to: &Path) -> io::Result<u64> {
+    /// Links the files of an image into another, those of the processes in this directory of both.
+    pub(crate) fn link(&self, processes: &str, from: &Path, to: &Path) -> io::Result<u64> {
         for name in self.sealed.names() {
-            let file = Path::new(PROCESSES).join(name);
+            let file = Path::new(processes).join(name);
             fs::hard_link(from.join(&file), to.join(&file))?;
         }
         fs::create_dir(to.join(PROGRAMS))?;
@@ -186,7 +187,7 @@ impl Checkpointer {
         }
     }
 
-    /// Makes an image of a sandbox whose agent is prepared and whose processes run. Blocks.
+    /// Makes an image of a sandbox whose agent is prepared and runs. Blocks.
     pub(crate) fn dump(
         &self,
         lease: &Lease,
@@ -222,7 +223,7 @@ impl Checkpointer {
         let mut captured: Option<Result<(u64, Sealing), Source>> = None;
         let written = self.launcher.dump(&plan, DUMP_TIMEOUT, &mut |stage, _| {
             // The memory is written, and is hashed while the rest is captured and CRIU ends.
-            let sealing = Sealing::begin(&new.processes());
+            let sealing = new.begin_seal();
             let done = match stage {
                 Stage::Dumped => still_there(lease, dumped.pid)
                     .and_then(|()| capture(lease, &new.disk(), &new.processes(), dumped.pid, how)),

@@ -16,6 +16,7 @@ use skep_telemetry::{Chain, Gauge, Tasks};
 use skep_types::{
     Capabilities, Capability, Checkpoint, HostCapacity, ImageKind, SandboxId, TenantId, Unsupported,
 };
+use tokio::sync::Semaphore;
 
 use crate::config::NativeConfig;
 use crate::image::Images;
@@ -52,7 +53,10 @@ impl Native {
     pub async fn start(config: NativeConfig) -> Result<Self, StartError> {
         let host_error = |operation| move |source| StartError::Host { operation, source };
         let installation = Installation::start(config.host_config()).await?;
-        let images = Images::open(config.host.data_dir.join("images"));
+        let images = Images::open(
+            config.host.data_dir.join("images"),
+            config.image_key.clone(),
+        );
         let images = Arc::new(images.map_err(host_error("open the images of sandboxes"))?);
         // The launcher goes when its sandbox runs, so we are the one who learns how that ended.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
@@ -72,6 +76,7 @@ impl Native {
             running: Arc::clone(&running),
             zygotes: Arc::clone(&zygotes),
             images: Arc::clone(&images),
+            paging: Arc::new(Semaphore::new(1)),
             checkpoints: checkpoints.clone(),
         };
         let launcher = SandboxLauncher::new(config, leases, owners);
@@ -182,12 +187,7 @@ impl Native {
     }
 
     fn owners(&self) -> Owners {
-        Owners {
-            running: Arc::clone(&self.running),
-            zygotes: Arc::clone(&self.zygotes),
-            images: Arc::clone(&self.images),
-            checkpoints: self.checkpoints.clone(),
-        }
+        self.launcher.owners.clone()
     }
 
     /// Calls `work` with the images where blocking is allowed.
@@ -258,7 +258,8 @@ impl Native {
         let first_process = FirstProcess::watch(pidfd, None);
         let first_process = first_process.map_err(|error| AdoptError::Record(error.into()))?;
         let owners = self.owners();
-        let sandbox = NativeSandbox::new(Arc::new(lease), record, first_process, None, owners);
+        let sandbox =
+            NativeSandbox::new(Arc::new(lease), record, first_process, None, None, owners);
         self.running.add(&id, &sandbox);
         Ok(sandbox)
     }

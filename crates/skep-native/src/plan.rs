@@ -52,13 +52,18 @@ pub(crate) fn plan(
 ) -> Result<SandboxPlan, LaunchError> {
     let mut descriptors = Descriptors::default();
     let program = Program::Descriptor(descriptors.add(agent.program));
+    let disk = descriptors.add(parts.disk);
     let root = Root {
         staging: lease.staging(),
         layers: request.layers.clone(),
         below: (parts.below.into_iter())
             .map(|disk| descriptors.add(disk))
             .collect(),
-        top: Top::Mounted(descriptors.add(parts.disk)),
+        top: if request.becomes_layer {
+            Top::MountedForLayer(disk)
+        } else {
+            Top::Mounted(disk)
+        },
     };
     let users = users(config, lease);
     let mut plan = LaunchPlan::new(descriptors, users, root, process(config, program));
@@ -158,23 +163,24 @@ pub(crate) fn network(config: &NativeConfig, lease: &Lease) -> Network {
     })
 }
 
+/// Files that every launch writes anew. No layer has them.
+pub(crate) const LAUNCH_FILES: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
+
 fn files(lease: &Lease) -> Vec<PlannedFile> {
+    let [hostname, hosts, resolver] = LAUNCH_FILES;
     let file = |path: &str, content: String| PlannedFile {
         path: path.into(),
         content,
         mode: 0o644,
     };
     vec![
-        file("/etc/hostname", format!("{HOSTNAME}\n")),
+        file(hostname, format!("{HOSTNAME}\n")),
         file(
-            "/etc/hosts",
+            hosts,
             format!(
                 "127.0.0.1\tlocalhost\n127.0.1.1\t{HOSTNAME}\n::1\tlocalhost ip6-localhost ip6-loopback\n"
             ),
         ),
-        file(
-            "/etc/resolv.conf",
-            format!("nameserver {}\n", lease.gateway()),
-        ),
+        file(resolver, format!("nameserver {}\n", lease.gateway())),
     ]
 }

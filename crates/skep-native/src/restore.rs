@@ -37,7 +37,7 @@ const RESTORE_TIMEOUT: Duration = Duration::from_mins(2);
 const WORK: &str = "restore";
 
 impl SandboxLauncher {
-    /// Restores a sandbox from an image, and waits until its agent answers.
+    /// Restores a sandbox from an image, and waits until its agent answers. Everything else stands.
     pub(crate) async fn restore(
         self: &Arc<Self>,
         image: MemoryImage,
@@ -64,12 +64,10 @@ impl SandboxLauncher {
         let told = checkpoints
             .agents
             .go_on(sandbox.address(), &known, is_another.then_some(&new));
-        let woken = match told.await {
-            Ok(()) => sandbox.lease().order_work(false),
-            Err(error) => Err(error.into()),
-        };
+        // What user code had started stands until its owner has written down that it runs.
+        let told = told.await;
         drop(launching);
-        match woken {
+        match told {
             Ok(()) => Ok(sandbox),
             Err(error) => {
                 sandbox.dispose().await;
@@ -146,6 +144,7 @@ impl SandboxLauncher {
             stderr: None,
             log_fd,
             forks: None,
+            layer_disk: None,
         })
     }
 
@@ -274,7 +273,7 @@ fn private_copy(image: &MemoryImage, lease: &Lease) -> Result<PathBuf, Source> {
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o755))?;
     for name in image.part.sealed.names() {
         let own = directory.join(name);
-        fs::hard_link(image.path.join(PROCESSES).join(name), &own)?;
+        fs::hard_link(image.processes.join(name), &own)?;
         // A server that was started since has closed them.
         fs::set_permissions(&own, fs::Permissions::from_mode(0o644))?;
     }

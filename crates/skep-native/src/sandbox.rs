@@ -3,12 +3,14 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -20,8 +22,9 @@ use skep_linux::Termination;
 use skep_telemetry::Chain;
 use skep_types::{Capability, Checkpoint, ImageKind, Redacted, Unsupported, Usage};
 use tokio::io::unix::AsyncFd;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
+use crate::changes::{self, CopyError};
 use crate::config::CheckpointedAgents;
 use crate::image::{self, Images, LaunchOrder};
 use crate::memory::{Checkpointer, DumpError, Dumped};
@@ -45,6 +48,8 @@ pub(crate) struct Owners {
     pub(crate) running: Arc<RunningSandboxes>,
     pub(crate) zygotes: Arc<Zygotes>,
     pub(crate) images: Arc<Images>,
+    /// One sandbox is paged out at a time: they share the host's swap.
+    pub(crate) paging: Arc<Semaphore>,
     /// Missing where no images with memory are made.
     pub(crate) checkpoints: Option<Checkpoints>,
 }
@@ -72,8 +77,13 @@ pub(crate) struct NativeSandbox {
     removed: tokio::sync::Mutex<Option<Usage>>,
     /// Set while its agent is prepared to be written to an image.
     is_prepared: AtomicBool,
+    /// Set while its memory may be paged out.
+    is_paged_out: Arc<AtomicBool>,
     /// Standard error of its agent; missing if it was launched by an earlier server.
     stderr: Option<Stderr>,
+    /// Its disk, if its changes are to become a layer. Taken when it is destroyed, because the disk
+    /// stays mounted as long as somebody has it open.
+    layer_disk: Mutex<Option<Arc<OwnedFd>>>,
     owners: Owners,
 }
 
@@ -106,6 +116,7 @@ impl NativeSandbox {
         record: Record,
         first_process: FirstProcess,
         stderr: Option<Stderr>,
+        layer_disk: Option<OwnedFd>,
         owners: Owners,
     ) -> Arc<Self> {
         let FirstProcess { process, exiting } = first_process;
@@ -118,7 +129,9 @@ impl NativeSandbox {
             last_look: OnceLock::new(),
             removed: tokio::sync::Mutex::default(),
             is_prepared: AtomicBool::new(false),
+            is_paged_out: Arc::default(),
             stderr,
+            layer_disk: Mutex::new(layer_disk.map(Arc::new)),
             owners,
         });
         let watched = Arc::clone(&sandbox);
@@ -169,9 +182,11 @@ impl NativeSandbox {
         const OPERATION: &str = "write the memory of the sandbox";
         let unsupported = || Unsupported(Capability::Checkpoint);
         let checkpoints = self.owners.checkpoints.clone().ok_or_else(unsupported)?;
+        self.is_paged_out.store(false, Ordering::Relaxed);
         let was_frozen = self.changing(OPERATION, Lease::is_frozen).await?;
         if was_frozen {
-            self.changing(OPERATION, Lease::thaw).await?;
+            // The agent alone: what was paused does nothing while that prepares.
+            self.changing(OPERATION, Lease::thaw_agent).await?;
         }
         let prepared = self.prepare(&checkpoints).await;
         let made = match prepared {
@@ -355,8 +370,28 @@ impl Sandbox for NativeSandbox {
         })
     }
 
+    fn page_out(&self) -> BoxFuture<'_, Result<u64, ChangeError>> {
+        async move {
+            // Before it waits for its turn: who is thawed meanwhile has no turn any more.
+            self.is_paged_out.store(true, Ordering::Relaxed);
+            let _turn = self.owners.paging.acquire().await;
+            let wanted = Arc::clone(&self.is_paged_out);
+            self.changing("page out the memory of the sandbox", move |lease| {
+                let is_wanted = || wanted.load(Ordering::Relaxed);
+                if is_wanted() && lease.is_frozen()? {
+                    lease.page_out(&is_wanted)
+                } else {
+                    Ok(0)
+                }
+            })
+            .await
+        }
+        .boxed()
+    }
+
     fn thaw(&self) -> BoxFuture<'_, Result<(), ChangeError>> {
         async move {
+            self.is_paged_out.store(false, Ordering::Relaxed);
             self.changing("thaw the sandbox", Lease::thaw).await?;
             self.go_on().await;
             Ok(())
@@ -390,8 +425,25 @@ impl Sandbox for NativeSandbox {
         }
     }
 
+    fn copy_changes(&self, into: PathBuf, limit: u64) -> BoxFuture<'_, Result<u64, ChangeError>> {
+        let disk = self.layer_disk.lock().clone();
+        self.changing("copy the changes of the sandbox", move |lease| {
+            let disk = disk.ok_or("it was not launched for that")?;
+            lease.freeze(Instant::now() + FREEZE_TIMEOUT)?;
+            let copied = changes::copy(&disk, &into, limit);
+            copied.map_err(|error| match error {
+                // The kind tells callers that it is theirs.
+                CopyError::TooLarge(_) | CopyError::TooMany => {
+                    io::Error::new(io::ErrorKind::FileTooLarge, error).into()
+                }
+                CopyError::Files { .. } => error.into(),
+            })
+        })
+    }
+
     fn destroy(&self) -> BoxFuture<'_, Result<Usage, DestroyError>> {
         async move {
+            self.is_paged_out.store(false, Ordering::Relaxed);
             // First and always, before anything that can wait or fail.
             kill(self.process.get_ref());
             let last_look = *self.last_look.get_or_init(|| self.lease.last_look());
@@ -403,6 +455,7 @@ impl Sandbox for NativeSandbox {
             let Owners {
                 running, zygotes, ..
             } = self.owners.clone();
+            drop(self.layer_disk.lock().take());
             let deadline = Instant::now() + lease.kill_deadline();
             // Dropping the call does not stop what it started: the counters are read and the
             // sandbox is removed in one go, and a second call finds nothing left to do.

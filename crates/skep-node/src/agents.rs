@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use futures_util::future::BoxFuture;
 use skep_agent_protocol::AgentConfig;
+use skep_types::TemplateStart;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -22,10 +23,28 @@ pub trait Agents: fmt::Debug + Send + Sync {
         config: &'a AgentConfig,
     ) -> BoxFuture<'a, Result<(), ConfigureError>>;
 
+    /// Starts what a template starts in each of its sandboxes, and waits until it is ready. The
+    /// configuration is that of the agent.
+    ///
+    /// # Errors
+    ///
+    /// [`StartCommandError`]; what was started may run.
+    fn start<'a>(
+        &'a self,
+        address: IpAddr,
+        config: &'a AgentConfig,
+        start: &'a TemplateStart,
+    ) -> BoxFuture<'a, Result<(), StartCommandError>>;
+
     /// Returns true if the agent at an address answers, within a time in which every one does that
     /// is well.
     fn answers(&self, address: IpAddr) -> BoxFuture<'_, bool>;
 }
+
+/// A template's start command failed, or its sandbox did not become ready in time.
+#[derive(Debug, thiserror::Error)]
+#[error("the start command of the template did not make its sandbox ready")]
+pub struct StartCommandError(#[source] pub Source);
 
 /// An agent did not take its configuration.
 #[derive(Debug, thiserror::Error)]

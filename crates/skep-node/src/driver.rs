@@ -106,6 +106,8 @@ struct Held {
     memory: MemoryMean,
     /// Time at which a frozen sandbox is written to an image, so that it needs no memory.
     store_at: Option<tokio::time::Instant>,
+    /// Time at which the memory of a frozen sandbox is paged out.
+    page_out_at: Option<tokio::time::Instant>,
     /// Time at which the image of a sandbox without processes is compressed.
     compress_at: Option<tokio::time::Instant>,
     /// Set if writing it to an image was tried and did not succeed.
@@ -130,6 +132,7 @@ impl Held {
             ended: CancellationToken::new(),
             memory: MemoryMean::default(),
             store_at: None,
+            page_out_at: None,
             compress_at: None,
             is_hard_to_store: false,
             retry_at: None,
@@ -143,7 +146,9 @@ impl Held {
     /// Time at which something is to be done about it; `None` if nothing is.
     fn next_due(&self) -> Option<tokio::time::Instant> {
         if self.is_paused() {
-            self.store_at.or(self.compress_at)
+            let settled = self.store_at.or(self.compress_at);
+            let times = [self.page_out_at, settled];
+            times.into_iter().flatten().min()
         } else {
             let deadline = self.record.deadline.instant;
             Some(self.retry_at.map_or(deadline, |retry| deadline.max(retry)))
@@ -358,6 +363,13 @@ impl Driver {
 
     /// Publishes that a sandbox runs, and its route.
     fn enter_running(&mut self, held: &mut Held, started_at: Timestamp) {
+        self.publish_run(held, started_at);
+        self.enter(Event::AgentReady);
+        self.open(held);
+    }
+
+    /// Publishes which run of the sandbox this is.
+    fn publish_run(&self, held: &Held, started_at: Timestamp) {
         self.status.send_modify(|status| {
             status.execution = held.record.execution;
             status.started_at = started_at;
@@ -366,8 +378,6 @@ impl Driver {
             status.paused = None;
             status.agent_was_silent = false;
         });
-        self.enter(Event::AgentReady);
-        self.open(held);
     }
 
     /// Lets traffic through to the sandbox.

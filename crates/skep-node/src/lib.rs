@@ -27,7 +27,7 @@ mod transitions;
 
 pub use admission::{NoRoom, Reservation};
 pub use adopt::Adoption;
-pub use agents::{Agents, ConfigureError};
+pub use agents::{Agents, ConfigureError, StartCommandError};
 pub use clock::Deadline;
 pub use host::HostReport;
 pub use journal::{Journal, MemoryJournal, Noted};

@@ -286,6 +286,8 @@ impl Inner {
         let layers = self.layers.paths(&spec.template.layers);
         let request = launch_request(&spec, layers, execution, control_token.reveal());
         let launched = self.isolation.launch(request).await?;
+        self.run_start(&launched, &spec, control_token.reveal())
+            .await?;
         // The first request costs an agent half a millisecond of page faults, which nobody waits
         // for here. One that does not answer is found when it gets its owner.
         if !self.agents.answers(launched.address()).await {

@@ -1,4 +1,4 @@
-//! The database of teams, keys and sandboxes, the living and the ended.
+//! The database of teams, keys, templates and sandboxes, the living and the ended.
 //!
 //! SQLite in one file, written by one thread. A write is put into a bounded queue and gives a
 //! [`Receipt`]; the thread commits whatever has gathered in one transaction, and the receipt
@@ -13,6 +13,7 @@
 //!
 //! Reads use connections of their own and see every write whose receipt has resolved.
 
+mod builds;
 mod checkpoint;
 mod checkpoints;
 mod column;
@@ -24,16 +25,28 @@ mod migrations;
 mod readers;
 mod reserve;
 mod sandboxes;
+mod server_keys;
 mod store;
+mod tags;
 mod teams;
+mod templates;
 mod writer;
 
+pub use builds::{
+    BuildLog, BuildRecord, BuildStatus, Builds, LogFilter, LogLine, StartOutcome, StartedBuild,
+    UnfinishedBuild,
+};
 pub use checkpoint::CHECKPOINT_INTERVAL;
 pub use checkpoints::{CheckpointFilter, CheckpointRecord, CheckpointTotal, Checkpoints};
 pub use error::StoreError;
 pub use idempotency::{Idempotency, IdempotentRequest};
 pub use keys::{Key, Keys};
 pub use sandboxes::{Order, Position, SandboxFilter, SandboxRecord, Sandboxes, Span, Spawns};
+pub use server_keys::ServerKeys;
 pub use store::Store;
+pub use tags::{TagAssignment, Tags, Version};
 pub use teams::{Standing, Team, Teams};
+pub use templates::{
+    DeleteOutcome, NewBuild, RequestOutcome, RequestedBuild, TemplateRecord, Templates,
+};
 pub use writer::{Metrics, Receipt};

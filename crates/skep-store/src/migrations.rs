@@ -21,6 +21,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("migrations/0008_lifecycle.sql"),
     include_str!("migrations/0009_revoked_keys.sql"),
     include_str!("migrations/0010_snapshots.sql"),
+    include_str!("migrations/0011_templates_of_teams.sql"),
 ];
 
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

@@ -14,7 +14,10 @@ use crate::checkpoint::{self, Checkpointer};
 use crate::readers::Readers;
 use crate::reserve::Reserve;
 use crate::writer::{Metrics, WhenFull, Writer};
-use crate::{Checkpoints, Keys, Receipt, Sandboxes, StoreError, Teams, migrations};
+use crate::{
+    Builds, Checkpoints, Keys, Receipt, Sandboxes, ServerKeys, StoreError, Tags, Teams, Templates,
+    migrations,
+};
 
 /// Time that SQLite waits for another process (`skep key`, say) to finish its own write.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,6 +37,8 @@ struct Inner {
     readers: Readers,
     /// False as long as no checkpoint was ever recorded: every create asks for one, and few have any.
     has_checkpoints: Arc<AtomicBool>,
+    /// The same of templates.
+    has_templates: Arc<AtomicBool>,
     /// The file itself. Closing any descriptor of it would give up the locks that SQLite holds
     /// on it for this process, so it goes last.
     _file: Arc<File>,
@@ -63,6 +68,7 @@ impl Store {
         let mut connection = connect(path)?;
         migrations::migrate(&mut connection, path)?;
         let has_checkpoints = crate::checkpoints::exist(&connection)?;
+        let has_templates = crate::templates::exist(&connection)?;
         let (dirty, checkpoints) = sync_channel(1);
         let reserve = Reserve::new(Arc::clone(&file), path);
         let checkpointer =
@@ -74,6 +80,7 @@ impl Store {
                 _checkpointer: checkpointer,
                 readers: Readers::new(path),
                 has_checkpoints: Arc::new(AtomicBool::new(has_checkpoints)),
+                has_templates: Arc::new(AtomicBool::new(has_templates)),
                 _file: file,
             }),
         })
@@ -97,6 +104,36 @@ impl Store {
     /// Checkpoints of sandboxes that are kept.
     pub fn checkpoints(&self) -> Checkpoints<'_> {
         Checkpoints(self)
+    }
+
+    /// Templates that teams have built, or are building.
+    pub fn templates(&self) -> Templates<'_> {
+        Templates(self)
+    }
+
+    /// Builds of templates, with their logs.
+    pub fn builds(&self) -> Builds<'_> {
+        Builds(self)
+    }
+
+    /// Tags of templates, and the builds that they mean.
+    pub fn tags(&self) -> Tags<'_> {
+        Tags(self)
+    }
+
+    /// Keys of the server itself.
+    pub fn server_keys(&self) -> ServerKeys<'_> {
+        ServerKeys(self)
+    }
+
+    /// Returns true if there may be templates of teams.
+    pub(crate) fn may_have_templates(&self) -> bool {
+        self.inner.has_templates.load(Ordering::Acquire)
+    }
+
+    /// The flag to be set before a template can be found.
+    pub(crate) fn has_templates(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.inner.has_templates)
     }
 
     /// Returns true if there may be checkpoints.

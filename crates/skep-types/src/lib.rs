@@ -4,6 +4,7 @@
 //! constructed is valid, so nothing below the edges checks the same thing twice.
 
 mod authenticated;
+mod build;
 mod capability;
 mod capacity;
 mod checkpoint;
@@ -31,6 +32,11 @@ mod tenant;
 mod transition;
 
 pub use authenticated::Authenticated;
+pub use build::{
+    BuildBase, BuildContext, BuildFailure, BuildId, BuildIdError, BuildLogEntry, BuildOrder,
+    BuildPhase, BuildStep, BuiltTemplate, FilesHash, FilesHashError, Instruction,
+    RegistryCredentials,
+};
 pub use capability::{Capabilities, Capability, Unsupported};
 pub use capacity::{AdmissionPolicy, Capacity, HostCapacity, HostResource, Promised, Reserve};
 pub use checkpoint::{Checkpoint, ImageKind};
@@ -56,6 +62,6 @@ pub use sandbox::{
     WhenStopped,
 };
 pub use secrets::{Secrets, SecretsError};
-pub use template::{ReferenceError, TemplateImage, TemplateReference};
+pub use template::{ReferenceError, TemplateImage, TemplateReference, TemplateStart};
 pub use tenant::{Sharing, TenantId};
 pub use transition::TransitionError;

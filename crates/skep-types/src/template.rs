@@ -95,6 +95,23 @@ pub struct TemplateImage {
     pub resources: Resources,
     /// Rule about who may share what is warmed of it.
     pub sharing: Sharing,
+    /// Commands that a sandbox runs before anybody gets it, if there are any.
+    pub start: Option<Box<TemplateStart>>,
+}
+
+/// Commands that run in every sandbox of a template before anybody gets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateStart {
+    /// Command that is started and goes on; `None` if there is only one to wait for.
+    pub command: Option<String>,
+    /// Command that is run until it succeeds.
+    pub ready: Option<String>,
+    /// User of both.
+    pub user: String,
+    /// Directory of both; the user's home if there is none.
+    pub workdir: Option<String>,
+    /// Variables of both, below those of the sandbox's owner.
+    pub env: Vec<(String, String)>,
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! absent. What we send is strict: the Python client fails on a required key that is missing
 //! and on `null` where it expects an object, so optional values are left out.
 
+mod build;
 mod health;
 mod log;
 mod metric;
@@ -15,6 +16,11 @@ mod template;
 
 use serde::{Deserialize, Serialize};
 
+pub use build::{
+    AssignTags, AssignedTags, BuildInfo, BuildLogEntry, BuildLogs, BuildReason, BuildStep,
+    FileUpload, ImageRegistry, NewTemplate, RemoveTags, RequestedTemplate, StartBuild,
+    TemplateBuild, TemplateTag, TemplateWithBuilds, UpdateTemplate, UpdatedTemplate,
+};
 pub use health::{Health, HealthProblem, HealthStatus};
 pub use log::{LogEntry, LogLevel, LogLine, Logs, LogsV2};
 pub use metric::{MaxTeamMetric, Metric, Metrics, TeamMetric};

@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use skep_checkpoint::Criu;
+use skep_checkpoint::{Criu, ImageKey};
 use skep_cli::{CliError, ExitKind};
-use skep_host::{InstanceError, StartError, resolvers_in};
+use skep_host::{InstanceError, PageOut, StartError, resolvers_in};
 use skep_install::AgentBuild;
 use skep_native::{CheckpointConfig, Native, NativeConfig, ZygoteConfig};
 use skep_telemetry::Chain;
 
-use crate::config::{Config, Network, Pool};
+use crate::config::{Config, Network, Pause, Pool};
 use crate::serve::Ends;
 use crate::wiring::HttpAgents;
 
@@ -44,6 +44,13 @@ pub(crate) async fn open(config: &Config, ends: Ends) -> Result<Native, CliError
     native.host.disk_reserve = policy.enabled.then_some(policy.disk_reserve);
     native.zygotes = zygotes(&config.pool)?;
     native.checkpoints = checkpoints(config).await;
+    native.image_key = image_key(&config.pause)?;
+    native.host.page_out = match (config.pause.page_out, &native.image_key) {
+        (false, _) => PageOut::Never,
+        // Swap on a disk would hold in plain what is encrypted beside it.
+        (true, Some(_)) => PageOut::ToMemory,
+        (true, None) => PageOut::ToSwap,
+    };
     native.host.allowed_ranges = allowed_ranges(&config.network)?;
     let started = Native::start(native).await.map_err(start_error)?;
     // Not before: only now is it sure that no other server uses the directory.
@@ -76,6 +83,21 @@ async fn checkpoints(config: &Config) -> Option<CheckpointConfig> {
             None
         }
     }
+}
+
+/// The key by which images are encrypted, if the operator has one.
+fn image_key(pause: &Pause) -> Result<Option<ImageKey>, CliError> {
+    let named = pause.encryption_key_file.as_deref();
+    let Some(path) = named.filter(|path| !path.as_os_str().is_empty()) else {
+        return Ok(None);
+    };
+    let key = ImageKey::read(path).map_err(|error| CliError {
+        kind: ExitKind::Input,
+        ..CliError::failure(error).hint(
+            "make a key with `(umask 077; openssl rand -hex 32 > FILE)` and name the file in `pause.encryption_key_file`",
+        )
+    })?;
+    Ok(Some(key))
 }
 
 /// The file of the agent that this executable was built with, if it has one inside and the data

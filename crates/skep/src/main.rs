@@ -34,6 +34,14 @@ fn main() -> ExitCode {
     if let Some(code) = skep_guest::run(std::env::args_os()) {
         return code;
     }
+    // As for a launcher: whoever unpacks a layer leaves namespaces.
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments
+        .next()
+        .is_some_and(|part| part == skep_oci::UNPACK_LAYER)
+    {
+        return skep_oci::unpack_layer(arguments);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return misused(error),

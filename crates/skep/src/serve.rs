@@ -9,17 +9,19 @@ use std::time::Duration;
 use skep_admin::announce::Ready;
 use skep_admin::{install_error, local_key};
 use skep_api::Access;
+use skep_build::{Engine, EngineOptions, Limits as BuildLimits, Uploads};
 use skep_cli::CliError;
 use skep_control::{ApiKey, Control, KeyError, Living, Parts, Reports, Retention, TeamLimits};
 use skep_image::Catalog;
 use skep_native::Native;
 use skep_node::{Node, NodeOptions, PausePolicy};
+use skep_oci::{Puller, Registries, UNPACK_LAYER, Unpacker};
 use skep_otlp::Exporter;
 use skep_proxy::{DemandTokens, Listener, Proxy, ProxyConfig};
 use skep_store::Store;
 use skep_telemetry::Chain;
 use skep_telemetry::trace::TraceOptions;
-use skep_types::{NodeId, TemplateReference};
+use skep_types::{NodeId, Resources, TemplateReference};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::net::unix::pipe;
@@ -32,7 +34,8 @@ use crate::front_door::{FrontDoor, Protocol};
 use crate::isolation;
 use crate::metrics::Metrics;
 use crate::wiring::{
-    CatalogLayers, CatalogTemplates, HttpAgents, LocalNodes, NodeRoutes, ReportJournal,
+    BuildSandboxes, CatalogLayers, CatalogTemplates, HttpAgents, LocalNodes, NodeRoutes,
+    RegistryImages, ReportJournal,
 };
 
 /// Choices for one run, beside the configuration.
@@ -124,6 +127,8 @@ pub(crate) async fn serve(
         tracing::error!("the front door did not end well");
     }
     parts.control.finish().await;
+    // Builds are taken up again by the next server, and their sandboxes end with this one.
+    parts.builds.shut_down().await;
     parts.node.shut_down(config.when_stopped).await;
     parts.isolation.stop().await;
     if let Some(traces) = traces {
@@ -184,6 +189,7 @@ struct Server {
     isolation: Arc<Native>,
     node: Node,
     control: Control,
+    builds: Engine,
     front: Proxy,
     listeners: Vec<Listener>,
     ready: Ready,
@@ -225,7 +231,31 @@ impl Server {
         node.retain_checkpoints(adoption.images.into_iter().chain(kept).collect())
             .await;
         node.watch_host();
-        let control = open_control(config, &store, &node, catalog, living).await?;
+        let uploads = Uploads::new(config.data_dir.join("uploads"));
+        if let Err(error) = uploads.clear_incoming() {
+            tracing::warn!(%error, "unfinished uploads of the last server are not removed");
+        }
+        let builds = Engine::new(EngineOptions {
+            catalog: Arc::clone(&catalog),
+            sandboxes: Arc::new(BuildSandboxes {
+                isolation: Arc::<Native>::clone(&isolation),
+                node: node.clone(),
+                catalog: Arc::clone(&catalog),
+            }),
+            archives: Arc::new(uploads.clone()),
+            images: Arc::new(RegistryImages(puller(config, &catalog)?)),
+            scratch: config.data_dir.clone(),
+            limits: BuildLimits::default(),
+        });
+        let control = open_control(
+            config,
+            &store,
+            &node,
+            catalog,
+            living,
+            (builds.clone(), uploads),
+        )
+        .await?;
         let api_key = local_key(config, &control).await?;
 
         // Not earlier: from here on connections are queued, and no request may miss a sandbox that
@@ -251,6 +281,7 @@ impl Server {
             control: control.clone(),
             access: choices.access,
             domain: public_domain.clone(),
+            is_secure: door.url(address).starts_with("https:"),
             requests_per_team: config.server.requests_per_team.get(),
             metrics: Arc::<Metrics>::clone(&metrics),
         });
@@ -279,6 +310,7 @@ impl Server {
             isolation,
             node,
             control,
+            builds,
             front,
             listeners: vec![listener],
             ready,
@@ -325,12 +357,25 @@ fn demand_tokens(security: &config::Security, listening: IpAddr) -> DemandTokens
     }
 }
 
+/// Whoever fetches images, with the registries that the operator has named. The operator's own
+/// credentials are not lent: every team could pull with them.
+fn puller(config: &Config, catalog: &Catalog) -> Result<Puller, CliError> {
+    let executable = std::env::current_exe().map_err(CliError::failure)?;
+    let registries = Registries {
+        mirrors: config.registries.clone(),
+        ..Registries::default()
+    };
+    let unpacker = Unpacker::new(executable, [UNPACK_LAYER]);
+    Puller::new(catalog.clone(), unpacker, registries).map_err(CliError::failure)
+}
+
 async fn open_control(
     config: &Config,
     store: &Store,
     node: &Node,
     catalog: Arc<Catalog>,
     living: Living,
+    (builds, uploads): (Engine, Uploads),
 ) -> Result<Control, CliError> {
     let host = if config.share_host_package_settings {
         Some(Arc::new(crate::host_settings()?))
@@ -350,12 +395,21 @@ async fn open_control(
             config.limits.clone(),
             config.pool.clone(),
         )),
+        builds: Arc::new(builds),
+        uploads: Arc::new(uploads),
         limits: TeamLimits {
             sandboxes: config.limits.sandboxes,
             paused: config.limits.paused,
             lifetime: Duration::from_hours(u64::from(config.limits.lifetime_hours)),
             snapshots: config.limits.snapshots,
             snapshot_bytes: u64::from(config.limits.snapshot_gib) << 30,
+            builds: config.limits.builds,
+            largest: Resources {
+                cpus: config.limits.cpus,
+                memory_mib: config.limits.memory_mib,
+                disk_mib: config.limits.disk_mib,
+                pids: config.limits.pids,
+            },
         },
         living,
     })

@@ -1,6 +1,9 @@
 //! Adapters between the parts: each fills the port of one part with another.
 
+mod agent_commands;
 mod agents;
+mod build_sandboxes;
+mod images;
 mod journal;
 mod layers;
 mod nodes;
@@ -8,6 +11,8 @@ mod routes;
 mod templates;
 
 pub(crate) use agents::HttpAgents;
+pub(crate) use build_sandboxes::BuildSandboxes;
+pub(crate) use images::RegistryImages;
 pub(crate) use journal::ReportJournal;
 pub(crate) use layers::CatalogLayers;
 pub(crate) use nodes::LocalNodes;

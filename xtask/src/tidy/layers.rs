@@ -89,6 +89,19 @@ const TABLE: &[Entry] = &[
         Place::Server,
         &["skep-control", "skep-native", "skep-host", "skep-store"],
     ),
+    entry(
+        "skep-build",
+        Row::Service,
+        Place::Server,
+        &[
+            "skep-node",
+            "skep-isolation",
+            "skep-native",
+            "skep-host",
+            "skep-store",
+            "rusqlite",
+        ],
+    ),
     entry("skep-kernels", Row::Service, Place::Sandbox, &[]),
     // mechanisms
     entry("skep-store", Row::Mechanism, Place::Server, &[]),
@@ -97,6 +110,18 @@ const TABLE: &[Entry] = &[
         Row::Mechanism,
         Place::Server,
         &["skep-isolation", "skep-native", "skep-host"],
+    ),
+    entry(
+        "skep-oci",
+        Row::Mechanism,
+        Place::Server,
+        &[
+            "rusqlite",
+            "skep-store",
+            "skep-isolation",
+            "skep-native",
+            "skep-host",
+        ],
     ),
     entry("skep-domain", Row::Mechanism, Place::Server, &[]),
     entry(
@@ -196,6 +221,12 @@ const TABLE: &[Entry] = &[
         &["tokio", "skep-types", "skep-linux", "skep-telemetry"],
     ),
     entry(
+        "skep-dockerfile",
+        Row::Vocabulary,
+        Place::Anywhere,
+        &["tokio", "skep-linux", "skep-telemetry"],
+    ),
+    entry(
         "skep-linux",
         Row::Vocabulary,
         Place::Anywhere,
@@ -231,6 +262,7 @@ const SPEAKS_WIRE: &[(&str, &str)] = &[
         "a client of the REST API and of agents is HTTP",
     ),
     ("skep-http", "the client of HTTP that all others make"),
+    ("skep-oci", "a client of registries is HTTP"),
     ("skep-wire", "the bodies themselves"),
 ];
 
@@ -241,6 +273,7 @@ const SPEAKS_JSON: &[(&str, &str)] = &[
         "archives of memory file systems, files of our own",
     ),
     ("skep-client", "answers of the API"),
+    ("skep-dockerfile", "commands in exec form are JSON"),
     ("skep-host", "rules for `nft`"),
     ("skep-image", "manifests of templates, files of our own"),
     ("skep-install", "the plan of an uninstall, for programs"),
@@ -253,6 +286,11 @@ const SPEAKS_JSON: &[(&str, &str)] = &[
         "records of drivers, the agent's configuration and log",
     ),
     ("skep-notebook", "notebooks are JSON"),
+    (
+        "skep-store",
+        "orders and results of builds, in columns of ours",
+    ),
+    ("skep-oci", "manifests of images, files of credentials"),
     ("skep-wire", "the bodies themselves"),
 ];
 

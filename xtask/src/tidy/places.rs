@@ -23,6 +23,7 @@ const PUBLIC_HOSTS: &[&str] = &[
     "connectrpc.com",
     "crates.io",
     "debian.org",
+    "docker.io",
     "docs.rs",
     "doc.rust-lang.org",
     "e2b.app",

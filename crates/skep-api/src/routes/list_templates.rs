@@ -2,13 +2,13 @@
 
 use axum::Json;
 use axum::extract::State;
-use skep_control::ListedTemplate;
+use skep_control::Caller;
 use skep_wire::rest;
 
 use crate::authorized::Authorized;
 use crate::error::ApiError;
 use crate::params::Params;
-use crate::render;
+use crate::render_template;
 use crate::router::Edge;
 
 /// `GET /templates`
@@ -36,15 +36,20 @@ async fn list(
     params: &Params,
 ) -> Result<Json<Vec<rest::Template>>, ApiError> {
     let caller = &authorized.caller;
-    let team = params.text("teamID");
+    check_team(caller, params.text("teamID"))?;
+    let mut templates = edge.control().templates(caller).await?;
+    templates.sort_by_key(|template| std::cmp::Reverse(template.info.created_at));
+    let rendered = templates.iter().map(render_template::template);
+    Ok(Json(rendered.collect()))
+}
+
+/// Checks that a team that a request names is the one of its key.
+pub(super) fn check_team(caller: &Caller, team: Option<&str>) -> Result<(), ApiError> {
     if team.is_some_and(|team| team != caller.team.id.as_str()) {
         return Err(ApiError::bad_request(
             "team_mismatch",
             "Team ID param mismatch with the API key",
         ));
     }
-    let mut templates = edge.control().templates(caller).await?;
-    templates.sort_by_key(|template| std::cmp::Reverse(template.info.created_at));
-    let render = |template: &ListedTemplate| render::template(template, &caller.team.slug);
-    Ok(Json(templates.iter().map(render).collect()))
+    Ok(())
 }

@@ -1,20 +1,19 @@
-//! `POST /sandboxes/{id}/snapshots`, `GET /snapshots` and `DELETE /templates/{id}`
+//! `POST /sandboxes/{id}/snapshots` and `GET /snapshots`
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use skep_control::{SnapshotCursor, SnapshotName, SnapshotOrder, SnapshotQuery};
 use skep_types::{SandboxId, TemplateReference};
 use skep_wire::rest;
 
-use super::not_yet::not_yet;
 use crate::authorized::Authorized;
 use crate::body::OptionalBody;
 use crate::error::ApiError;
 use crate::params::Params;
 use crate::render;
 use crate::router::Edge;
-use crate::sandbox_path::{PathSegment, SandboxPath};
+use crate::sandbox_path::SandboxPath;
 
 const PAGE: u32 = 100;
 
@@ -85,24 +84,4 @@ pub(crate) async fn list(
 
 fn sandbox_id(text: &str) -> Result<SandboxId, ApiError> {
     SandboxPath::parse(text)?.id()
-}
-
-/// `DELETE /templates/{id}`: forgets a snapshot with all its tags. Other templates are the
-/// operator's.
-pub(crate) async fn delete(
-    authorized: Authorized,
-    State(edge): State<Edge>,
-    PathSegment(text): PathSegment,
-    method: Method,
-    uri: Uri,
-) -> Result<StatusCode, ApiError> {
-    let caller = &authorized.caller;
-    caller.may_change()?;
-    let reference: TemplateReference = text.parse()?;
-    let control = edge.control();
-    if control.forget_snapshot(caller, &reference).await? {
-        return Ok(StatusCode::NO_CONTENT);
-    }
-    control.find_template(caller, &reference).await?;
-    Err(not_yet(&method, &uri))
 }

@@ -6,6 +6,7 @@
 )]
 
 mod access;
+mod builds;
 mod create;
 mod deadlines;
 mod isolation;

@@ -5,6 +5,7 @@
 //! routes, and no other, is a rule of `cargo xtask tidy`.
 
 mod schema;
+mod templates;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -227,7 +228,6 @@ impl Walk<'_> {
             "GET /templates".to_owned(),
             "POST /templates".to_owned(),
             "GET /v2/templates".to_owned(),
-            "POST /v2/templates".to_owned(),
             "GET /templates/aliases/base".to_owned(),
         ] {
             self.send(&line).await;
@@ -327,6 +327,7 @@ async fn every_operation_and_every_field_of_the_file_exists() {
         statuses: BTreeMap::new(),
     };
     walk.sandboxes().await;
+    walk.templates().await;
     walk.the_rest().await;
     walk.requests();
     for operation in operations() {

@@ -11,7 +11,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 use skep_api::{Access, Options};
 use skep_control::{
-    ApiKey, Control, FakeNodes, FakeTemplates, Parts, Reports, TeamLimits, Templates,
+    ApiKey, Control, FakeBuilds, FakeNodes, FakeTemplates, FakeUploads, Parts, Reports, TeamLimits,
+    Templates,
 };
 use skep_store::{Standing, Store, Team};
 use skep_types::{SandboxId, TeamId};
@@ -28,6 +29,8 @@ pub(crate) struct Server {
     pub(crate) control: Control,
     pub(crate) store: Store,
     pub(crate) nodes: FakeNodes,
+    pub(crate) builds: FakeBuilds,
+    uploads: FakeUploads,
     pub(crate) team: Team,
     pub(crate) key: String,
     templates: Arc<dyn Templates>,
@@ -60,7 +63,9 @@ impl Server {
         let store = Store::open(&directory.path().join("skep.db")).unwrap();
         let nodes = FakeNodes::new(store.clone());
         let templates: Arc<dyn Templates> = Arc::new(templates);
-        let control = open(&store, &nodes, &templates, limits).await;
+        let (builds, uploads) = (FakeBuilds::default(), FakeUploads::default());
+        let fakes = (&nodes, &builds, &uploads);
+        let control = open(&store, fakes, &templates, limits).await;
         let team = control.default_team().await.unwrap();
         let key = ApiKey::random();
         control.register_key(&team, "test", &key).await.unwrap();
@@ -69,6 +74,8 @@ impl Server {
             control,
             store,
             nodes,
+            builds,
+            uploads,
             team,
             key: key.reveal().to_owned(),
             templates,
@@ -79,7 +86,8 @@ impl Server {
 
     /// The same hosts under a new server, as after a crash.
     pub(crate) async fn restarted(self) -> Self {
-        let control = open(&self.store, &self.nodes, &self.templates, self.limits).await;
+        let fakes = (&self.nodes, &self.builds, &self.uploads);
+        let control = open(&self.store, fakes, &self.templates, self.limits).await;
         Self {
             router: router(&control, Access::Keys),
             control,
@@ -255,7 +263,7 @@ fn mask(value: &mut Value) {
 
 async fn open(
     store: &Store,
-    nodes: &FakeNodes,
+    (nodes, builds, uploads): (&FakeNodes, &FakeBuilds, &FakeUploads),
     templates: &Arc<dyn Templates>,
     limits: TeamLimits,
 ) -> Control {
@@ -263,6 +271,8 @@ async fn open(
         store: store.clone(),
         nodes: Arc::new(nodes.clone()),
         templates: Arc::clone(templates),
+        builds: Arc::new(builds.clone()),
+        uploads: Arc::new(uploads.clone()),
         limits,
         living: Reports::new(store.clone(), skep_types::NodeId::local())
             .living()
@@ -277,6 +287,7 @@ fn router(control: &Control, access: Access) -> Router {
         control: control.clone(),
         access,
         domain: "sandbox.test".to_owned(),
+        is_secure: false,
         requests_per_team: REQUESTS_PER_TEAM,
         metrics: Arc::new(Counted),
     })

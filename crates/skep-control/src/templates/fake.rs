@@ -96,6 +96,7 @@ impl Templates for FakeTemplates {
             workdir: None,
             resources: template.resources,
             sharing: Sharing::of_owner(template.owner.as_ref(), self.sharing),
+            start: None,
         });
         async move { image }.boxed()
     }

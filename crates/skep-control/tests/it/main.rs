@@ -6,6 +6,7 @@
 )]
 
 mod broken_hosts;
+mod builds;
 mod pauses;
 mod starting;
 mod tenants;
@@ -16,17 +17,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skep_control::{
-    Caller, Control, CreateRequest, FakeNodes, FakeTemplates, Lifetime, Living, Nodes, Parts,
-    Reports, TeamLimits,
+    Caller, Control, CreateRequest, FakeBuilds, FakeNodes, FakeTemplates, FakeUploads, Lifetime,
+    Living, Nodes, Parts, Reports, TeamLimits,
 };
 use skep_store::Store;
 use skep_types::{OnTimeout, Redacted, Secrets};
 
 async fn control(store: &Store, nodes: Arc<dyn Nodes>) -> Control {
+    control_with(store, nodes, FakeBuilds::default()).await
+}
+
+async fn control_with(store: &Store, nodes: Arc<dyn Nodes>, builds: FakeBuilds) -> Control {
     let parts = Parts {
         store: store.clone(),
         nodes,
         templates: Arc::new(FakeTemplates::named(&["base"])),
+        builds: Arc::new(builds),
+        uploads: Arc::new(FakeUploads::default()),
         limits: TeamLimits {
             sandboxes: 2,
             ..TeamLimits::default()

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use skep_control::{
-    Caller, Control, CreateRequest, FakeNodes, FakeTemplates, Parts, TeamLimits, TemplateInfo,
+    Caller, Control, CreateRequest, FakeBuilds, FakeNodes, FakeTemplates, FakeUploads, Parts,
+    TeamLimits, TemplateInfo,
 };
 use skep_store::Team;
 use skep_types::{Resources, Sharing, TeamId, TemplateId, TenantId};
@@ -43,6 +44,8 @@ async fn launch(sharing: Sharing) -> Launched {
         store: store.clone(),
         nodes: Arc::<FakeNodes>::clone(&nodes),
         templates: Arc::new(templates.with(brought)),
+        builds: Arc::new(FakeBuilds::default()),
+        uploads: Arc::new(FakeUploads::default()),
         limits: TeamLimits::default(),
         living: crate::living(&store).await,
     };

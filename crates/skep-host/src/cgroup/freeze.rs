@@ -32,6 +32,14 @@ enum Version {
 }
 
 impl Freezer {
+    /// The same for a group in this one.
+    fn below(&self, child: Child) -> Self {
+        Self {
+            directory: self.directory.join(child.name()),
+            version: self.version,
+        }
+    }
+
     /// Tells the group. The kernel goes on by itself until every process stands.
     fn order(&self, freeze: bool) -> Result<(), CgroupError> {
         match (self.version, freeze) {
@@ -105,21 +113,53 @@ impl Cgroups {
         child: Option<Child>,
         freeze: bool,
     ) -> Result<(), CgroupError> {
-        let mut freezer = self.freezer(group)?;
-        if let Some(child) = child {
-            freezer.directory.push(child.name());
+        let freezer = self.freezer(group)?;
+        match child {
+            Some(child) => freezer.below(child).order(freeze),
+            None => freezer.order(freeze),
         }
-        freezer.order(freeze)
     }
 
     /// Lets the processes of the group go on. One that does not stand is no error.
     pub(crate) fn thaw(&self, group: &Group) -> Result<(), CgroupError> {
-        self.freezer(group)?.order(false)
+        let freezer = self.freezer(group)?;
+        // What user code has started may have been told to stand by itself, and would stand on. It
+        // is told first: as long as the group stands, so does everything in it.
+        let work = freezer.below(Child::Work);
+        if work.directory.exists() {
+            work.order(false)?;
+        }
+        freezer.order(false)
+    }
+
+    /// Lets the agent of a group that stands go on, and nobody else.
+    pub(crate) fn thaw_agent(&self, group: &Group) -> Result<(), CgroupError> {
+        let freezer = self.freezer(group)?;
+        // It stands already, with the group, so it does not run for a moment in between.
+        freezer.below(Child::Work).order(true)?;
+        freezer.order(false)
     }
 
     /// Returns true if every process of the group stands.
     pub(crate) fn is_frozen(&self, group: &Group) -> Result<bool, CgroupError> {
         self.freezer(group)?.is_frozen()
+    }
+
+    /// Lets memory of the group go to the host's swap, or forbids it. What is there already stays until it
+    /// is looked at. On v1 memory and swap have one limit, and nothing is to be changed.
+    pub(crate) fn allow_swap(&self, group: &Group, allow: bool) -> Result<(), CgroupError> {
+        let Self::V2(tree) = self else {
+            return Ok(());
+        };
+        let top = tree.directory(group);
+        let work = top.join(Child::Work.name());
+        for directory in [top, work] {
+            if directory.join("memory.swap.max").exists() {
+                let limit = if allow { "max" } else { "0" };
+                write(&directory, "memory.swap.max", limit)?;
+            }
+        }
+        Ok(())
     }
 
     /// Sends a frozen group to its death: every process is killed before any of them is thawed, so
@@ -132,14 +172,19 @@ impl Cgroups {
         let Ok(freezer) = self.freezer(group) else {
             return Ok(());
         };
-        let state = read(&freezer.directory, "freezer.state")?;
-        if state.trim() == "THAWED" {
+        let work = freezer.below(Child::Work);
+        let stands = |freezer: &Freezer| {
+            let state = read(&freezer.directory, "freezer.state")?;
+            Ok(state.trim() != "THAWED")
+        };
+        let work_stands = work.directory.exists() && stands(&work)?;
+        if !work_stands && !stands(&freezer)? {
             return Ok(());
         }
         let top = open_directory(&freezer.directory)?;
         let killed = walk::visit(top, MOST_COUNTED, destroy::kill_members);
         // Thawed whatever became of that: one that stands for ever is worse than one that runs.
-        freezer.order(false)?;
+        self.thaw(group)?;
         killed.map_err(file("kill what is in", &freezer.directory))
     }
 

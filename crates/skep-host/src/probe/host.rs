@@ -229,6 +229,25 @@ fn mount_point_and_options(line: &str) -> Option<(&str, &str)> {
     Some((mount.split(' ').nth(4)?, filesystem.split(' ').nth(2)?))
 }
 
+/// Tells where the memory of paused sandboxes can go. A host without swap lacks nothing.
+pub(super) fn page_out() -> Check {
+    page_out_to(&fs::read_to_string("/proc/swaps").unwrap_or_default())
+}
+
+fn page_out_to(swaps: &str) -> Check {
+    let name = "swap for paused sandboxes";
+    let swaps: Vec<_> = (swaps.lines().skip(1))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    if swaps.is_empty() {
+        return Check::good(
+            name,
+            "none: they stay in memory until they are written to the disk (zram would take them)",
+        );
+    }
+    Check::good(name, format!("{} takes their memory", swaps.join(", ")))
+}
+
 pub(super) fn checkpoints() -> Check {
     let name = "checkpoints (CRIU)";
     match ask_program("criu", &["--version"]) {
@@ -244,6 +263,15 @@ pub(super) fn checkpoints() -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_place_for_memory_of_paused_sandboxes_is_named() {
+        let heading = "Filename Type Size Used Priority\n";
+        let said = |swaps: &str| page_out_to(&format!("{heading}{swaps}")).detail;
+        assert!(said("").starts_with("none"));
+        let zram = "/dev/zram0 partition 1048572 0 100\n";
+        assert_eq!(said(zram), "/dev/zram0 takes their memory");
+    }
 
     #[test]
     fn a_kernels_version_is_read_from_its_release() {

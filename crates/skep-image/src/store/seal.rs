@@ -13,7 +13,8 @@ use super::StoreError;
 ///
 /// An overlay that is mounted in a user namespace reads `user.overlay.*` attributes and not the
 /// `trusted.overlay.*` ones that a build by root leaves. A directory that was removed and made
-/// again carries such a mark; without it the files of the removed one would come back.
+/// again carries such a mark; without it the files of the removed one would come back. A layer that
+/// was made without root's rights carries the other one, and gets both, too.
 pub(super) fn seal(root: &Path) -> Result<u64, StoreError> {
     let mut bytes = 0;
     let mut directories = vec![root.to_owned()];
@@ -39,14 +40,12 @@ fn seal_directory(directory: &PathBuf) -> Result<(), StoreError> {
             path: directory.clone(),
         });
     }
-    if let Some(value) = attribute(directory, "trusted.overlay.opaque")? {
-        lsetxattr(
-            directory,
-            "user.overlay.opaque",
-            &value,
-            XattrFlags::empty(),
-        )
-        .map_err(|error| StoreError::files("mark", directory)(error.into()))?;
+    let marks = ["trusted.overlay.opaque", "user.overlay.opaque"];
+    for (from, to) in [(marks[0], marks[1]), (marks[1], marks[0])] {
+        if let Some(value) = attribute(directory, from)? {
+            lsetxattr(directory, to, &value, XattrFlags::empty())
+                .map_err(|error| StoreError::files("mark", directory)(error.into()))?;
+        }
     }
     Ok(())
 }
@@ -70,25 +69,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_opaque_folder_is_opaque_for_a_mount_in_a_user_namespace_too() {
-        let layer = tempfile::tempdir().unwrap();
-        let directory = layer.path().join("a/b");
-        fs::create_dir_all(&directory).unwrap();
-        fs::write(directory.join("file"), [1; 5000]).unwrap();
-        lsetxattr(
-            &directory,
-            "trusted.overlay.opaque",
-            b"y",
-            XattrFlags::empty(),
-        )
-        .unwrap();
-        assert!(seal(layer.path()).unwrap() >= 5000);
-        let mark = attribute(&directory, "user.overlay.opaque").unwrap();
-        assert_eq!(mark.as_deref(), Some(&b"y"[..]));
-        assert_eq!(
-            attribute(&layer.path().join("a"), "user.overlay.opaque").unwrap(),
-            None
-        );
+    fn an_opaque_folder_is_opaque_for_a_mount_in_a_user_namespace_and_for_one_of_root() {
+        let marks = ["trusted.overlay.opaque", "user.overlay.opaque"];
+        for made in marks {
+            let layer = tempfile::tempdir().unwrap();
+            let directory = layer.path().join("a/b");
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("file"), [1; 5000]).unwrap();
+            lsetxattr(&directory, made, b"y", XattrFlags::empty()).unwrap();
+            assert!(seal(layer.path()).unwrap() >= 5000);
+            for mark in marks {
+                let value = attribute(&directory, mark).unwrap();
+                assert_eq!(value.as_deref(), Some(&b"y"[..]), "{mark}");
+                let above = attribute(&layer.path().join("a"), mark).unwrap();
+                assert_eq!(above, None, "{mark}");
+            }
+        }
     }
 
     #[test]

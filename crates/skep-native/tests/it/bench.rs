@@ -210,6 +210,7 @@ pub(crate) fn request_from(layer: &Path) -> LaunchRequest {
         },
         egress: Egress::Internet,
         mounts: Vec::new(),
+        becomes_layer: false,
         agent_config: Redacted::new(b"normal".to_vec()),
     }
 }

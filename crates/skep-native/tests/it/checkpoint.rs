@@ -118,7 +118,9 @@ async fn restore(bench: &Bench, checkpoint: &Checkpoint, target: RestoreTarget) 
         target,
     };
     let restored = bench.native().restore(request).await;
-    restored.unwrap_or_else(|error| panic!("{}", skep_telemetry::Chain(&error)))
+    let restored = restored.unwrap_or_else(|error| panic!("{}", skep_telemetry::Chain(&error)));
+    restored.thaw().await.unwrap();
+    restored
 }
 
 pub(crate) fn same(request: &LaunchRequest) -> RestoreTarget {

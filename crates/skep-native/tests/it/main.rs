@@ -17,6 +17,7 @@ mod crash;
 mod destroy;
 mod double;
 mod edited;
+mod encrypted;
 mod freeze;
 mod life;
 mod limits;
@@ -24,6 +25,7 @@ mod measure;
 mod network;
 mod probe;
 mod router;
+mod standing;
 mod tenants;
 mod uplink;
 mod zygote;
@@ -58,6 +60,8 @@ fn main() -> ExitCode {
                 zygote::TESTS,
                 tenants::TESTS,
                 checkpoint::TESTS,
+                standing::TESTS,
+                encrypted::TESTS,
             ];
             let trials = tests.concat().into_iter().map(trial);
             // What is edited are images with a hierarchy for each controller.

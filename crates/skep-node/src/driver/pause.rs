@@ -32,6 +32,36 @@ const STORE_AGAIN: Duration = Duration::from_mins(5);
 /// asked for a pause did not ask for its end.
 const PAUSE_AGAIN: Duration = Duration::from_secs(10);
 
+/// Time after which the memory of a frozen sandbox is paged out: one that is resumed soon has it where it
+/// was.
+const PAGE_OUT_AFTER: Duration = Duration::from_secs(5);
+
+/// Time to an image that makes it worth it: all that was paged out comes back to be written.
+const PAGED_OUT_FOR: Duration = Duration::from_mins(2);
+
+/// Decides whether the memory of a frozen sandbox is paged out that is written to an image after a while,
+/// or never.
+fn is_worth_paging_out(stored_after: Option<Duration>) -> bool {
+    stored_after.is_none_or(|after| after >= PAGED_OUT_FOR)
+}
+
+/// Begins to page out the memory of a frozen sandbox. Nobody waits for it: it ends by itself when the sandbox
+/// goes on.
+fn page_out(held: &Held) {
+    let Some(launched) = held.launched.clone() else {
+        return;
+    };
+    let paging = async move {
+        match launched.page_out().await {
+            Ok(bytes) => tracing::debug!(bytes, "memory of a paused sandbox was paged out"),
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "memory of a paused sandbox stays where it is");
+            }
+        }
+    };
+    drop(skep_telemetry::spawn("page out", paging));
+}
+
 /// Ways to pause a sandbox.
 enum Way {
     Freeze,
@@ -130,6 +160,10 @@ impl Driver {
 
     /// Does what is due for a paused sandbox: it goes to an image, and that is compressed later.
     pub(super) async fn settle(&mut self, held: &mut Held) {
+        if held.page_out_at.is_some_and(|at| at <= Instant::now()) {
+            held.page_out_at = None;
+            return page_out(held);
+        }
         if held.store_at.is_some() {
             return self.store(held).await;
         }
@@ -149,6 +183,7 @@ impl Driver {
     /// written stands as it did.
     pub(super) async fn store(&mut self, held: &mut Held) {
         held.store_at = None;
+        held.page_out_at = None;
         let Some(launched) = held.launched.clone() else {
             return;
         };
@@ -212,6 +247,7 @@ impl Driver {
         }
         held.record.launch = None;
         held.store_at = None;
+        held.page_out_at = None;
         self.promise = None;
     }
 
@@ -243,7 +279,11 @@ impl Driver {
             .isolation
             .capabilities()
             .has(Capability::Checkpoint);
-        held.store_at = (can_store && held.launched.is_some()).then(|| Instant::now() + after);
+        let now = Instant::now();
+        let stands = held.launched.is_some();
+        held.store_at = (can_store && stands).then(|| now + after);
+        let is_worth_it = is_worth_paging_out(can_store.then_some(after));
+        held.page_out_at = (stands && is_worth_it).then(|| now + PAGE_OUT_AFTER);
     }
 
     pub(super) fn verdict(&self, event: Event) -> Result<Verdict, TransitionError> {

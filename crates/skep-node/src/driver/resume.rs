@@ -1,7 +1,9 @@
 //! Paused sandboxes that go on, and those of an earlier server.
 
 use jiff::Timestamp;
-use skep_isolation::{AfterCheckpoint, LaunchError, RestoreRequest, RestoreTarget};
+use skep_isolation::{
+    AfterCheckpoint, ChangeError, LaunchError, Launched, RestoreRequest, RestoreTarget,
+};
 use skep_telemetry::Chain;
 use skep_types::{
     Capability, Checkpoint, DeadlineMode, Event, ExecutionId, HostResource, ImageKind, NotHere,
@@ -59,15 +61,33 @@ impl Driver {
         held.record.agent_was_silent = false;
         held.record.deadline = Deadline::counted_from(started_at, lifetime);
         held.store_at = None;
+        held.page_out_at = None;
         held.compress_at = None;
         held.is_hard_to_store = false;
         held.retry_at = None;
         let spent = held.record.image.take();
-        self.enter_running(held, started_at);
-        self.node.metrics.resumed.add_one();
-        // Only what is written down to run again needs no image.
+        self.publish_run(held, started_at);
+        // Only what is written down to run again needs no image. It stands until then if it was made
+        // of one: what it writes to its disk, which is that of the image, would not be of the moment of
+        // the memory any more.
         self.journal_started(&held.record).await;
+        if let (Some(_), Some(launched)) = (&spent, &held.launched)
+            && let Err(error) = self.wake_restored(launched).await
+        {
+            tracing::error!(error = %Chain(&error), "what runs in a resumed sandbox stands");
+        }
+        self.enter(Event::AgentReady);
+        self.open(held);
+        self.node.metrics.resumed.add_one();
         self.forget_image(spent).await;
+    }
+
+    /// Lets a sandbox go on that was made of an image.
+    pub(super) async fn wake_restored(&self, launched: &Launched) -> Result<(), ChangeError> {
+        if !self.node.isolation.capabilities().has(Capability::Freeze) {
+            return Ok(());
+        }
+        launched.thaw().await
     }
 
     async fn wake(

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use skep_agent_protocol::AgentConfig;
 use skep_isolation::{LaunchError, LaunchRequest, Launched, RestoreRequest, RestoreTarget};
 use skep_telemetry::{Chain, trace};
-use skep_types::{AccessToken, ExecutionId, Redacted, SandboxSpec};
+use skep_types::{AccessToken, ExecutionId, ImageKind, Redacted, SandboxSpec};
 use tracing::debug_span;
 
 use super::Driver;
+use crate::node::Inner;
 
 /// A sandbox whose agent accepts connections, and what its record needs to know of it.
 pub(super) struct Started {
@@ -69,16 +70,61 @@ impl Driver {
                         kind: checkpoint.kind,
                         target: RestoreTarget::Copy(Box::new(request)),
                     };
-                    isolation.restore(request).await
+                    let launched = isolation.restore(request).await?;
+                    // Nothing of the checkpoint can be spoilt by a copy, so nothing waits.
+                    match self.wake_restored(&launched).await {
+                        Ok(()) => Ok(launched),
+                        Err(error) => {
+                            launched.dispose().await;
+                            Err(LaunchError::Host {
+                                operation: "let the copy go on".to_owned(),
+                                source: error.into(),
+                            })
+                        }
+                    }
                 }
             }
         };
         let launched = trace::step(debug_span!("launch"), launching).await?;
+        // In an image with memory what was started runs already.
+        let has_memory = (spec.checkpoint.as_ref())
+            .is_some_and(|checkpoint| checkpoint.kind == ImageKind::Memory);
+        if !has_memory {
+            self.node
+                .run_start(&launched, spec, control_token.reveal())
+                .await?;
+        }
         Ok(Started {
             launched,
             execution,
             control_token,
         })
+    }
+}
+
+impl Inner {
+    /// Starts what the template of a new sandbox starts, and waits until it is ready. A sandbox that
+    /// does not become ready is ended.
+    pub(crate) async fn run_start(
+        &self,
+        launched: &Launched,
+        spec: &SandboxSpec,
+        control_token: &str,
+    ) -> Result<(), LaunchError> {
+        let Some(start) = &spec.template.start else {
+            return Ok(());
+        };
+        let config = agent_config(spec, control_token);
+        let starting = self.agents.start(launched.address(), &config, start);
+        let started = trace::step(debug_span!("start command"), starting).await;
+        if let Err(error) = started {
+            launched.dispose().await;
+            return Err(LaunchError::Host {
+                operation: "start what the template starts".to_owned(),
+                source: error.into(),
+            });
+        }
+        Ok(())
     }
 }
 
@@ -97,6 +143,7 @@ pub(crate) fn launch_request(
         resources: spec.template.resources,
         egress: spec.egress,
         mounts: spec.mounts.clone(),
+        becomes_layer: false,
         agent_config: Redacted::new(to_bytes(&config)),
     }
 }

@@ -1,11 +1,15 @@
 //! What becomes of paused sandboxes that are in images.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use skep_types::{EndReason, ImageKind, Phase, Usage};
+use parking_lot::Mutex;
+use skep_isolation::FakeIsolation;
+use skep_node::{Journal, MemoryJournal, Noted};
+use skep_types::{EndReason, Ending, ImageKind, Phase, SandboxId, SandboxRun, Usage};
 
 use crate::TestHost;
-use crate::pause::{HOUR, created, pausing, resume, stored};
+use crate::pause::{HOUR, copy, created, pausing, resume, stored};
 
 #[tokio::test(start_paused = true)]
 async fn the_bill_of_a_sandbox_has_all_its_runs_and_each_once() {
@@ -67,4 +71,52 @@ async fn an_image_that_nobody_asks_for_is_compressed_once() {
     tokio::time::advance(2 * HOUR).await;
     assert_eq!(node.status(&id).unwrap().phase, Phase::Running);
     assert_eq!(host.isolation.compressed(), 1);
+}
+
+/// A journal that knows whether a sandbox stood when it was written down to run.
+#[derive(Debug, Clone, Default)]
+struct Witness {
+    isolation: FakeIsolation,
+    journal: MemoryJournal,
+    stood: Arc<Mutex<Vec<bool>>>,
+}
+
+impl Journal for Witness {
+    fn started(&self, id: &SandboxId, run: SandboxRun) -> Noted {
+        self.stood.lock().push(self.isolation.is_frozen(id));
+        self.journal.started(id, run)
+    }
+
+    fn changed(&self, id: &SandboxId, run: SandboxRun) -> Noted {
+        self.journal.changed(id, run)
+    }
+
+    fn ended(&self, id: &SandboxId, ending: &Ending) -> Noted {
+        self.journal.ended(id, ending)
+    }
+}
+
+/// What a restored sandbox writes goes to the disk of its image. A server that was killed in between
+/// had an image whose disk was newer than its memory, and resumed from it.
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_from_an_image_stands_until_it_is_written_down_that_it_runs() {
+    let host = TestHost::default();
+    let witness = Witness {
+        isolation: host.isolation.clone(),
+        ..Witness::default()
+    };
+    let node = host.node_with_journal(Arc::new(witness.clone()));
+    let id = created(&node).await.id;
+    assert_eq!(std::mem::take(&mut *witness.stood.lock()), [false]);
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
+    stored(&host, &id).await;
+
+    resume(&node, &id, HOUR).await.unwrap();
+
+    assert_eq!(*witness.stood.lock(), [true]);
+    assert!(!host.isolation.is_frozen(&id), "it goes on");
+    let kind = ImageKind::Memory;
+    let checkpoint = node.snapshot(&id, kind).await.unwrap();
+    let copy = node.create(copy(&checkpoint)).await.unwrap();
+    assert!(!host.isolation.is_frozen(&copy.id), "so do copies");
 }

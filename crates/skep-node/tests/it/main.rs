@@ -6,6 +6,7 @@ mod images;
 mod life;
 mod pause;
 mod spares;
+mod start_command;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -18,10 +19,13 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use skep_agent_protocol::AgentConfig;
 use skep_isolation::FakeIsolation;
-use skep_node::{Agents, ConfigureError, Layers, MemoryJournal, Node, NodeOptions, PausePolicy};
+use skep_node::{
+    Agents, ConfigureError, Journal, Layers, MemoryJournal, Node, NodeOptions, PausePolicy,
+    StartCommandError,
+};
 use skep_types::{
     AccessToken, AdmissionPolicy, Egress, LayerKey, OnTimeout, Redacted, Resources, SandboxId,
-    SandboxSpec, Secrets, Sharing, TeamId, TemplateId, TemplateImage, TenantId,
+    SandboxSpec, Secrets, Sharing, TeamId, TemplateId, TemplateImage, TemplateStart, TenantId,
 };
 
 /// A host that outlives its server: new nodes find the sandboxes of the last one.
@@ -36,6 +40,8 @@ struct TestHost {
 #[derive(Debug, Clone, Default)]
 struct FakeAgents {
     told: Arc<Mutex<Vec<AgentConfig>>>,
+    /// Sandboxes in which something was started, and what.
+    started: Arc<Mutex<Vec<(String, String)>>>,
     refuse: Arc<AtomicBool>,
     silent: Arc<AtomicBool>,
 }
@@ -63,6 +69,24 @@ impl Agents for FakeAgents {
         .boxed()
     }
 
+    fn start<'a>(
+        &'a self,
+        _address: IpAddr,
+        config: &'a AgentConfig,
+        start: &'a TemplateStart,
+    ) -> BoxFuture<'a, Result<(), StartCommandError>> {
+        let command = start.command.clone().unwrap_or_default();
+        self.started
+            .lock()
+            .push((config.sandbox_id.clone(), command));
+        let started = if self.refuse.load(Ordering::SeqCst) {
+            Err(StartCommandError("refused".into()))
+        } else {
+            Ok(())
+        };
+        std::future::ready(started).boxed()
+    }
+
     fn answers(&self, _address: IpAddr) -> BoxFuture<'_, bool> {
         let answers = !self.silent.load(Ordering::SeqCst);
         std::future::ready(answers).boxed()
@@ -76,14 +100,28 @@ impl TestHost {
 
     fn node_with_spares(&self, spares: usize) -> Node {
         Node::new(NodeOptions {
+            spares,
+            ..self.options()
+        })
+    }
+
+    fn node_with_journal(&self, journal: Arc<dyn Journal>) -> Node {
+        Node::new(NodeOptions {
+            journal,
+            ..self.options()
+        })
+    }
+
+    fn options(&self) -> NodeOptions {
+        NodeOptions {
             isolation: Arc::new(self.isolation.clone()),
             layers: Arc::new(NoLayers),
             journal: Arc::new(self.journal.clone()),
             agents: Arc::new(self.agents.clone()),
-            spares,
+            spares: 0,
             admission: AdmissionPolicy::default(),
             pauses: PausePolicy::default(),
-        })
+        }
     }
 }
 
@@ -109,6 +147,7 @@ fn spec(lifetime: Duration) -> SandboxSpec {
             workdir: None,
             resources: Resources::default(),
             sharing: Sharing::default(),
+            start: None,
         },
         tenant: TenantId::new(&TeamId::random(), Sharing::WithinTeam),
         env: Redacted::default(),

@@ -223,7 +223,7 @@ async fn copies_of_a_running_sandbox_are_sandboxes_of_their_own() {
     assert_eq!(host.isolation.living().len(), 3);
 }
 
-fn copy(checkpoint: &Checkpoint) -> SandboxSpec {
+pub(crate) fn copy(checkpoint: &Checkpoint) -> SandboxSpec {
     SandboxSpec {
         checkpoint: Some(checkpoint.clone()),
         ..spec(HOUR)
@@ -555,4 +555,39 @@ async fn the_next_server_finds_a_sandbox_without_a_process_paused_and_resumes_it
     assert_eq!(host.isolation.living(), std::slice::from_ref(&id));
     second.kill(&id, EndReason::Killed).await.unwrap();
     assert_eq!(host.isolation.image_count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_stays_in_memory_is_paged_out_once_unless_it_goes_on_before() {
+    let host = TestHost::default();
+    let node = host.node();
+    let id = created(&node).await.id;
+    // One that goes to an image soon would have to come back for that.
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
+    tokio::time::advance(Duration::from_secs(20)).await;
+    tokio::task::yield_now().await;
+    assert_eq!(host.isolation.page_outs(&id), 0);
+    resume(&node, &id, HOUR).await.unwrap();
+
+    host.isolation
+        .set_capabilities([Capability::Freeze].into_iter().collect());
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
+    resume(&node, &id, HOUR).await.unwrap();
+    tokio::time::advance(Duration::from_secs(20)).await;
+    tokio::task::yield_now().await;
+    assert_eq!(host.isolation.page_outs(&id), 0, "it went on");
+
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
+    for _ in 0..2 {
+        tokio::time::advance(Duration::from_mins(2)).await;
+        skep_testkit::wait_until(Duration::from_secs(10), async || {
+            match host.isolation.page_outs(&id) {
+                1 => Ok(()),
+                times => Err(times),
+            }
+        })
+        .await;
+    }
+    assert!(host.isolation.is_frozen(&id));
+    resume(&node, &id, HOUR).await.unwrap();
 }

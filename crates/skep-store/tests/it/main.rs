@@ -5,6 +5,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod builds;
 mod durability;
 mod full_disk;
 mod keys;

@@ -15,11 +15,14 @@ use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper_util::rt::TokioIo;
 use skep_agent_protocol::AgentConfig;
 use skep_native::CheckpointedAgents;
-use skep_node::{Agents, ConfigureError};
-use skep_types::Redacted;
+use skep_node::{Agents, ConfigureError, StartCommandError};
+use skep_types::{AccessToken, Redacted, TemplateStart};
 use skep_wire::agent::AGENT_PORT;
 use skep_wire::headers::CONTROL_TOKEN;
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use super::agent_commands::{AgentAddress, AgentCommand, Printed};
 
 /// Time limit for an agent. One that is well needs a millisecond.
 const CONFIGURE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -30,6 +33,12 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for an agent to prepare for an image, or to go on after one. It may wait for a
 /// kernel that is being forked.
 const CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time limit for the start command of a template to make a sandbox ready. A caller waits for it.
+const READY_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// Time between two looks whether it is.
+const READY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Agents at the addresses of their sandboxes.
 #[derive(Debug)]
@@ -53,6 +62,26 @@ impl Agents for HttpAgents {
         .boxed()
     }
 
+    fn start<'a>(
+        &'a self,
+        address: IpAddr,
+        config: &'a AgentConfig,
+        start: &'a TemplateStart,
+    ) -> BoxFuture<'a, Result<(), StartCommandError>> {
+        async move {
+            let started =
+                tokio::time::timeout(READY_TIMEOUT, start_and_wait(address, config, start));
+            let started = started.await.unwrap_or_else(|_elapsed| {
+                Err(anyhow::anyhow!(
+                    "it was not ready after {} s",
+                    READY_TIMEOUT.as_secs()
+                ))
+            });
+            started.map_err(|error| StartCommandError(error.into()))
+        }
+        .boxed()
+    }
+
     fn answers(&self, address: IpAddr) -> BoxFuture<'_, bool> {
         async move {
             match tokio::time::timeout(HEALTH_TIMEOUT, health(address)).await {
@@ -65,6 +94,71 @@ impl Agents for HttpAgents {
             }
         }
         .boxed()
+    }
+}
+
+/// Starts what a template starts, and waits until its ready command succeeds.
+async fn start_and_wait(
+    address: IpAddr,
+    config: &AgentConfig,
+    start: &TemplateStart,
+) -> anyhow::Result<()> {
+    let token = config.access_token.as_deref().unwrap_or_default();
+    let agent = AgentAddress {
+        address,
+        token: AccessToken::from_record(token),
+    };
+    // What the owner of the sandbox has set is above what the template has.
+    let environment = start
+        .env
+        .iter()
+        .filter(|(name, _)| !config.env.contains_key(name));
+    let environment = environment.cloned().collect();
+    let shell = |text: &String| ["/bin/bash", "-l", "-c", text].map(str::to_owned);
+    let started_by = start.command.as_ref().map(shell);
+    let ready_by = start.ready.as_ref().map(shell);
+    let command = |arguments, timeout| AgentCommand {
+        arguments,
+        user: &start.user,
+        directory: start.workdir.as_deref(),
+        environment: &environment,
+        timeout,
+    };
+    let begun = Notify::new();
+    let started = async {
+        let Some(arguments) = &started_by else {
+            return std::future::pending().await;
+        };
+        let note = |news: Printed<'_>| {
+            if matches!(news, Printed::Started) {
+                begun.notify_one();
+            }
+        };
+        match agent.run(&command(arguments, None), note).await {
+            // One that puts itself into the background has ended well.
+            Ok(ended) if ended.code == Some(0) => std::future::pending().await,
+            Ok(ended) => anyhow::anyhow!("the start command ended: {}", ended.status),
+            Err(error) => error.into(),
+        }
+    };
+    let ready = async {
+        if start.command.is_some() {
+            begun.notified().await;
+        }
+        let Some(arguments) = &ready_by else {
+            return Ok(());
+        };
+        let ready = command(arguments, Some(READY_TIMEOUT));
+        loop {
+            if agent.run(&ready, |_| ()).await?.code == Some(0) {
+                return anyhow::Ok(());
+            }
+            tokio::time::sleep(READY_PAUSE).await;
+        }
+    };
+    tokio::select! {
+        error = started => Err(error),
+        ready = ready => ready,
     }
 }
 

@@ -280,6 +280,7 @@ async fn launch(
         },
         egress: Egress::Internet,
         mounts: Vec::new(),
+        becomes_layer: false,
         agent_config: Redacted::new(serde_json::to_vec(&config).unwrap()),
     };
     native.launch(request).await

@@ -17,6 +17,10 @@ use crate::machine::Traces;
 /// milliseconds, one without memory and its resume some hundred.
 const MOMENTS: [u64; 8] = [0, 2, 5, 10, 20, 60, 150, 400];
 
+/// The same for a sandbox that is made of an image: the restore takes some hundred milliseconds, and is
+/// written down at its end.
+const WAKING: [u64; 8] = [20, 80, 140, 180, 220, 260, 320, 500];
+
 /// Time limit for a sandbox to be written to the disk.
 const STORED: Duration = Duration::from_secs(120);
 
@@ -285,6 +289,50 @@ async fn a_server_that_is_killed_while_it_writes_memory_loses_no_sandbox() {
     assert_eq!(Traces::find(&installation), Traces::default());
 }
 
+/// Writes one number after another to the end of a file, from its memory. A disk that is not of the
+/// moment of the memory has numbers twice, or lacks some, and so has one that two write to.
+const LEDGER: &str = "nohup sh -c 'i=0; while :; do i=$((i+1)); echo $i >> ledger; sleep 0.01; done' \
+                      > /dev/null 2>&1 &";
+
+/// Waits until the ledger has grown, and requires that every number is there once.
+async fn read_ledger(sandbox: &Sandbox, moment: u64) {
+    let script = "old=$(wc -l < ledger); while [ $(wc -l < ledger) -le $((old + 2)) ]; do sleep 0.01; done; \
+                  awk '$1 != NR { print NR, $1; exit }' ledger";
+    let wrong = run(sandbox, script).await;
+    assert_eq!(wrong, "", "line and number after {moment} ms");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_killed_while_it_wakes_a_sandbox_mixes_nothing() {
+    fetch_criu();
+    let mut installation = Installation::start_configured("[pause]\ncheckpoint_after = 0\n");
+    let sandbox = create(&installation.client()).await;
+    let id = sandbox.id().to_owned();
+    run(&sandbox, LEDGER).await;
+    for moment in WAKING {
+        let sandbox = installation.client().sandbox(&id);
+        skep_testkit::wait_until(STORED, async || sandbox.pause(true).await).await;
+        wait_until_stored(&installation, &id).await;
+        let waking = skep_telemetry::spawn("wake", async move {
+            // It may find its server gone, which is the point.
+            drop(sandbox.resume(None).await);
+        });
+        tokio::time::sleep(Duration::from_millis(moment)).await;
+        installation.kill();
+        waking.await.unwrap();
+        installation.restart();
+        let client = installation.client();
+        // Any other state than running or paused is no answer at all.
+        state(&client, &id).await;
+        let sandbox = client.sandbox(&id);
+        sandbox.resume(None).await.unwrap();
+        read_ledger(&sandbox, moment).await;
+    }
+    installation.client().sandbox(&id).kill().await.unwrap();
+    installation.stop();
+    assert_eq!(Traces::find(&installation), Traces::default());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_killed_at_any_moment_leaves_each_sandbox_running_or_paused() {
     let mut installation = Installation::start();
@@ -330,6 +378,37 @@ async fn a_server_that_is_killed_at_any_moment_leaves_each_sandbox_running_or_pa
         0,
         "no image is left"
     );
+    installation.stop();
+    assert_eq!(Traces::find(&installation), Traces::default());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_whose_image_is_encrypted_goes_on_under_the_next_server() {
+    use std::os::unix::fs::PermissionsExt as _;
+    fetch_criu();
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("key");
+    std::fs::write(&key, "5a".repeat(32)).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let pause = format!(
+        "[pause]\ncheckpoint_after = 0\nencryption_key_file = \"{}\"\n",
+        key.display()
+    );
+    let mut installation = Installation::start_configured(&pause);
+    let sandbox = create(&installation.client()).await;
+    let id = sandbox.id().to_owned();
+    run(&sandbox, COUNTER).await;
+    let count = next_count(&sandbox).await;
+    sandbox.pause(true).await.unwrap();
+    wait_until_stored(&installation, &id).await;
+    assert_eq!(memory_files(&installation), Vec::<String>::new());
+    installation.kill();
+    installation.restart();
+    let sandbox = installation.client().sandbox(&id);
+    sandbox.resume(None).await.unwrap();
+    let next = next_count(&sandbox).await;
+    assert!(next > count && next < count + 1000, "{count} to {next}");
+    sandbox.kill().await.unwrap();
     installation.stop();
     assert_eq!(Traces::find(&installation), Traces::default());
 }

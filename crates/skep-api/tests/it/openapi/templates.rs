@@ -1,0 +1,121 @@
+//! Everything that a template can be asked.
+
+use std::time::Duration;
+
+use skep_testkit::wait_until;
+use skep_types::{BuildPhase, LogLevel};
+use skep_wire::rest;
+
+use super::Walk;
+
+impl Walk<'_> {
+    pub(super) async fn templates(&mut self) {
+        let (template, build) = self.requested("/v3/templates", r#"{"name":"mine"}"#).await;
+        let files = format!("GET /templates/{template}/files/{}", "a".repeat(64));
+        let key = self.server.key.clone();
+        let headers = [("X-API-KEY", key.as_str()), ("Host", "api.test")];
+        let link = self.send_with(&headers, &files).await.json();
+        let link = link["url"].as_str().unwrap();
+        let link = link.strip_prefix("http://api.test").unwrap().to_owned();
+        self.send_with(&[], &format!("PUT {link} archive")).await;
+        let start = format!("POST /v2/templates/{template}/builds/{build}");
+        self.send(&format!(r#"{start} {{"fromTemplate":"base"}}"#))
+            .await;
+        let builds = self.server.builds.clone();
+        builds.log(LogLevel::Error, "broken");
+        builds.fail(Some(BuildPhase::Step(1)), "it broke");
+        self.ended(&template, &build).await;
+        let (template, build) = self.requested("/v2/templates", r#"{"alias":"mine"}"#).await;
+        let start = format!("POST /v2/templates/{template}/builds/{build}");
+        self.send(&format!(r#"{start} {{"fromImage":"debian"}}"#))
+            .await;
+        builds.succeed();
+        self.ended(&template, &build).await;
+        for line in [
+            format!("GET /templates/{template}/builds/{build}/logs"),
+            format!("GET /templates/{template}"),
+            "POST /templates/mine".to_owned(),
+            format!("POST /templates/{template}/builds/{build}"),
+            r#"POST /templates/tags {"target":"mine","tags":["v1"]}"#.to_owned(),
+            "GET /templates/mine/tags".to_owned(),
+            r#"DELETE /templates/tags {"name":"mine","tags":["v1"]}"#.to_owned(),
+            r#"PATCH /v2/templates/mine {"public":true}"#.to_owned(),
+            r#"PATCH /templates/mine {"public":false}"#.to_owned(),
+            "GET /templates".to_owned(),
+            "DELETE /templates/mine".to_owned(),
+        ] {
+            self.send(&line).await;
+        }
+        self.template_requests();
+    }
+
+    async fn requested(&mut self, path: &str, body: &str) -> (String, String) {
+        let requested = self.send(&format!("POST {path} {body}")).await.json();
+        let text = |key: &str| requested[key].as_str().unwrap().to_owned();
+        (text("templateID"), text("buildID"))
+    }
+
+    async fn ended(&mut self, template: &str, build: &str) {
+        let line = format!("GET /templates/{template}/builds/{build}/status");
+        let server = self.server;
+        wait_until(Duration::from_secs(10), async || {
+            let answer = server.send(&line).await;
+            match answer.json()["status"].as_str() {
+                Some("ready" | "error") => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+        self.send(&line).await;
+    }
+
+    fn template_requests(&mut self) {
+        let text = || Some("x".to_owned());
+        let tags = || vec!["v1".to_owned()];
+        let new = rest::NewTemplate {
+            name: text(),
+            alias: text(),
+            tags: Some(tags()),
+            cpu_count: Some(2),
+            memory_mb: Some(1024),
+            min_free_disk_mb: Some(0),
+            team_id: text(),
+        };
+        self.compare_request("NewTemplate", &new);
+        let start = rest::StartBuild {
+            from_image: text(),
+            from_template: text(),
+            from_image_registry: Some(rest::ImageRegistry {
+                kind: "aws".to_owned(),
+                username: text(),
+                password: text(),
+                aws_access_key_id: text(),
+                aws_secret_access_key: text(),
+                aws_region: text(),
+                service_account_json: text(),
+            }),
+            force: Some(true),
+            steps: Some(vec![rest::BuildStep {
+                kind: "RUN".to_owned(),
+                args: Some(vec!["true".to_owned()]),
+                files_hash: text(),
+                force: Some(false),
+            }]),
+            start_cmd: text(),
+            ready_cmd: text(),
+        };
+        self.compare_request("StartBuild", &start);
+        let assign = rest::AssignTags {
+            target: "mine".to_owned(),
+            tags: tags(),
+        };
+        self.compare_request("AssignTags", &assign);
+        let remove = rest::RemoveTags {
+            name: "mine".to_owned(),
+            tags: tags(),
+        };
+        self.compare_request("RemoveTags", &remove);
+        let update = rest::UpdateTemplate { public: Some(true) };
+        self.compare_request("UpdateTemplate", &update);
+    }
+}

@@ -1,0 +1,341 @@
+//! Archives of clients, read as what strangers wrote.
+//!
+//! Nothing is unpacked here. An archive is written anew, with the members that are wanted, at the
+//! places and with the owners and modes that they are to have; a sandbox unpacks that.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io::{self, Read, Seek as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+use tar::{Archive, Builder, EntryType, Header};
+
+/// Most members of an archive.
+const MOST_MEMBERS: usize = 1_000_000;
+
+/// Most bytes of names: an archive of nothing but names would take memory.
+const MOST_NAME_BYTES: usize = 64 << 20;
+
+/// A directory that no member describes.
+const IMPLIED_MODE: u32 = 0o755;
+
+/// An archive that cannot be copied from.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArchiveError {
+    #[error("the uploaded archive is damaged")]
+    Damaged(#[source] io::Error),
+    #[error("the uploaded archive has a member '{0}' outside of it")]
+    Outside(String),
+    #[error("the uploaded archive has a member '{0}' that is no file, directory or symbolic link")]
+    Kind(String),
+    #[error("the uploaded archive has too many members")]
+    TooMany,
+    #[error("the uploaded files take more than {} MiB", .0 >> 20)]
+    TooLarge(u64),
+    #[error("source path '{0}' is outside of the uploaded files")]
+    SourceOutside(String),
+    #[error("source path '{0}' is not in the uploaded files")]
+    NoSource(String),
+    #[error("cannot write the files of a step")]
+    Write(#[source] io::Error),
+}
+
+/// What a member is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Link,
+    Directory,
+}
+
+/// The members of an archive that count.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    members: BTreeMap<PathBuf, (Kind, u32)>,
+}
+
+/// The owner of what is copied, by name where it has one and by number else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) user: String,
+    pub(crate) uid: u64,
+    pub(crate) group: String,
+    pub(crate) gid: u64,
+}
+
+/// What is copied, and how.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    /// Part of the archive, as [`source`] gives it.
+    pub(crate) source: PathBuf,
+    /// Absolute path that the source becomes.
+    pub(crate) target: PathBuf,
+    pub(crate) owner: Owner,
+    pub(crate) mode: Option<u32>,
+    /// Most bytes of files.
+    pub(crate) limit: u64,
+}
+
+/// The part of an archive that a source means: what is before its first pattern. Empty for all.
+pub(crate) fn source(text: &str) -> Result<PathBuf, ArchiveError> {
+    let is_pattern = |part: &str| part.contains(['*', '?', '[', '{']);
+    let parts: Vec<_> = text
+        .split('/')
+        .take_while(|part| !is_pattern(part))
+        .collect();
+    clean(Path::new(&parts.join("/"))).ok_or_else(|| ArchiveError::SourceOutside(text.to_owned()))
+}
+
+/// Returns true if a source has a pattern: what matched it is copied into the destination.
+pub(crate) fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?', '[', '{'])
+}
+
+impl Survey {
+    /// Looks at all members of an archive, and refuses one that could do harm. Blocks.
+    pub(crate) fn of(archive: &File, limit: u64) -> Result<Self, ArchiveError> {
+        let mut members = BTreeMap::new();
+        let mut names = 0;
+        let mut bytes = 0;
+        each_member(archive, |entry| {
+            let Some((path, kind)) = member(entry)? else {
+                return Ok(());
+            };
+            names += path.as_os_str().len();
+            bytes += entry.size();
+            if bytes > limit {
+                return Err(ArchiveError::TooLarge(limit));
+            }
+            if members.len() >= MOST_MEMBERS || names > MOST_NAME_BYTES {
+                return Err(ArchiveError::TooMany);
+            }
+            let mode = entry.header().mode().map_err(ArchiveError::Damaged)?;
+            members.insert(path, (kind, mode & 0o7777));
+            Ok(())
+        })?;
+        // Some clients list what is below a link; the link is what counts.
+        let links: HashSet<PathBuf> = members
+            .iter()
+            .filter(|(_, (kind, _))| *kind == Kind::Link)
+            .map(|(path, _)| path.clone())
+            .collect();
+        members.retain(|path, _| !path.ancestors().skip(1).any(|above| links.contains(above)));
+        Ok(Self { members })
+    }
+
+    /// What the source is.
+    pub(crate) fn kind(&self, source: &Path, text: &str) -> Result<Kind, ArchiveError> {
+        if source.as_os_str().is_empty() {
+            return Ok(Kind::Directory);
+        }
+        if let Some((kind, _)) = self.members.get(source) {
+            return Ok(*kind);
+        }
+        let is_implied = self.members.keys().any(|path| path.starts_with(source));
+        (is_implied.then_some(Kind::Directory))
+            .ok_or_else(|| ArchiveError::NoSource(text.to_owned()))
+    }
+
+    /// Writes what is wanted as an archive to be unpacked at the root of a sandbox. Blocks.
+    pub(crate) fn write(
+        &self,
+        archive: &File,
+        wanted: &Wanted,
+        into: &File,
+    ) -> Result<(), ArchiveError> {
+        let mut writer = Writer {
+            survey: self,
+            wanted,
+            builder: Builder::new(into),
+            made: HashSet::new(),
+        };
+        if self
+            .kind(&wanted.source, "")
+            .is_ok_and(|kind| kind == Kind::Directory)
+        {
+            writer.directories(&wanted.target)?;
+        }
+        let mut bytes = 0;
+        each_member(archive, |entry| {
+            let Some((path, kind)) = member(entry)? else {
+                return Ok(());
+            };
+            // What was left out before, and what comes twice as two things.
+            if self
+                .members
+                .get(&path)
+                .is_none_or(|(found, _)| *found != kind)
+            {
+                return Ok(());
+            }
+            let Ok(rest) = path.strip_prefix(&wanted.source) else {
+                return Ok(());
+            };
+            bytes += entry.size();
+            if bytes > wanted.limit {
+                return Err(ArchiveError::TooLarge(wanted.limit));
+            }
+            let target = wanted.target.join(rest);
+            // Joining nothing would add a slash.
+            let target = if rest.as_os_str().is_empty() {
+                wanted.target.clone()
+            } else {
+                target
+            };
+            writer.member(entry, kind, &target)
+        })?;
+        writer.builder.finish().map_err(ArchiveError::Write)
+    }
+}
+
+struct Writer<'a> {
+    survey: &'a Survey,
+    wanted: &'a Wanted,
+    builder: Builder<&'a File>,
+    made: HashSet<PathBuf>,
+}
+
+impl Writer<'_> {
+    fn member(
+        &mut self,
+        entry: &mut tar::Entry<'_, impl Read>,
+        kind: Kind,
+        target: &Path,
+    ) -> Result<(), ArchiveError> {
+        if kind == Kind::Directory {
+            return self.directories(target);
+        }
+        self.directories(target.parent().unwrap_or(Path::new("/")))?;
+        let mode = entry.header().mode().map_err(ArchiveError::Damaged)? & 0o7777;
+        let mut header = self.header(self.wanted.mode.unwrap_or(mode));
+        header.set_mtime(entry.header().mtime().unwrap_or_default());
+        let path = relative(target);
+        if kind == Kind::Link {
+            header.set_entry_type(EntryType::Symlink);
+            header.set_size(0);
+            let to = entry.link_name().map_err(ArchiveError::Damaged)?;
+            let to = to.unwrap_or_default().into_owned();
+            let added = self.builder.append_link(&mut header, path, to);
+            return added.map_err(ArchiveError::Write);
+        }
+        header.set_entry_type(EntryType::Regular);
+        header.set_size(entry.size());
+        let added = self.builder.append_data(&mut header, path, entry);
+        added.map_err(ArchiveError::Write)
+    }
+
+    /// Makes a directory and all above it, each once. Those that a sandbox has stay as they are.
+    fn directories(&mut self, target: &Path) -> Result<(), ArchiveError> {
+        let all: Vec<_> = target.ancestors().collect();
+        for directory in all.into_iter().rev().filter(|path| *path != Path::new("/")) {
+            if !self.made.insert(directory.to_owned()) {
+                continue;
+            }
+            let mut header = self.header(self.directory_mode(directory));
+            header.set_entry_type(EntryType::Directory);
+            header.set_size(0);
+            let added = (self.builder).append_data(&mut header, relative(directory), io::empty());
+            added.map_err(ArchiveError::Write)?;
+        }
+        Ok(())
+    }
+
+    fn directory_mode(&self, target: &Path) -> u32 {
+        let Ok(rest) = target.strip_prefix(&self.wanted.target) else {
+            return IMPLIED_MODE;
+        };
+        let member = self.wanted.source.join(rest);
+        let own = self.survey.members.get(&member);
+        match (self.wanted.mode, own) {
+            // What can be read can be searched, or nobody could use it.
+            (Some(mode), _) => mode | ((mode & 0o444) >> 2),
+            (None, Some((Kind::Directory, mode))) => *mode,
+            (None, _) => IMPLIED_MODE,
+        }
+    }
+
+    fn header(&self, mode: u32) -> Header {
+        let owner = &self.wanted.owner;
+        let mut header = Header::new_gnu();
+        header.set_mode(mode);
+        header.set_uid(owner.uid);
+        header.set_gid(owner.gid);
+        // A name that is too long for an archive is left to its number.
+        for named in [
+            header.set_username(&owner.user),
+            header.set_groupname(&owner.group),
+        ] {
+            if let Err(error) = named {
+                tracing::debug!(%error, "an owner has no name in an archive");
+            }
+        }
+        header
+    }
+}
+
+fn relative(path: &Path) -> &Path {
+    path.strip_prefix("/").unwrap_or(path)
+}
+
+/// Calls `look` for each member.
+fn each_member(
+    mut archive: &File,
+    mut look: impl FnMut(&mut tar::Entry<'_, Box<dyn Read + '_>>) -> Result<(), ArchiveError>,
+) -> Result<(), ArchiveError> {
+    let mut magic = [0; 2];
+    archive.rewind().map_err(ArchiveError::Damaged)?;
+    let is_compressed = archive.read_exact(&mut magic).is_ok() && magic == [0x1f, 0x8b];
+    archive.rewind().map_err(ArchiveError::Damaged)?;
+    let reader = io::BufReader::with_capacity(128 << 10, archive);
+    let reader: Box<dyn Read + '_> = if is_compressed {
+        Box::new(MultiGzDecoder::new(reader))
+    } else {
+        Box::new(reader)
+    };
+    let mut archive = Archive::new(reader);
+    for entry in archive.entries().map_err(ArchiveError::Damaged)? {
+        look(&mut entry.map_err(ArchiveError::Damaged)?)?;
+    }
+    Ok(())
+}
+
+/// Path and kind of a member; `None` for what is none, or is the root itself.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "every other kind, known or not, is refused"
+)]
+fn member(entry: &tar::Entry<'_, impl Read>) -> Result<Option<(PathBuf, Kind)>, ArchiveError> {
+    let kind = match entry.header().entry_type() {
+        EntryType::Regular | EntryType::Continuous => Kind::File,
+        EntryType::Directory => Kind::Directory,
+        EntryType::Symlink => Kind::Link,
+        EntryType::XGlobalHeader => return Ok(None),
+        _ => return Err(ArchiveError::Kind(shown(&entry.path_bytes()))),
+    };
+    let name = entry.path_bytes();
+    let path = Path::new(std::ffi::OsStr::from_bytes(&name));
+    let path = clean(path).ok_or_else(|| ArchiveError::Outside(shown(&name)))?;
+    Ok((!path.as_os_str().is_empty()).then_some((path, kind)))
+}
+
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).chars().take(256).collect()
+}
+
+/// A relative path without dots; `None` if it leads out.
+fn clean(path: &Path) -> Option<PathBuf> {
+    let mut clean = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => clean.push(name),
+            Component::CurDir => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(clean)
+}
+
+#[cfg(test)]
+mod tests;

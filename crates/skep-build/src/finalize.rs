@@ -1,0 +1,174 @@
+//! The end of a build: start and ready command, and the template itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_types::{
+    BuildBase, BuildPhase, BuiltTemplate, LogLevel, Sharing, TemplateImage, TemplateStart,
+};
+use tokio::time::Instant;
+
+use crate::build::{Build, StepFailure};
+use crate::context::{self, Context};
+use crate::log::Log;
+use crate::sandboxes::{BuildSandbox, Exit, RunError};
+
+/// Time limit for a sandbox of the template to become ready.
+const READY_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// Time limit for one run of the ready command.
+const READY_RUN_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// Time between two runs of it.
+const READY_PAUSE: Duration = Duration::from_millis(500);
+
+/// Time limit for a start command: it may run as long as anybody waits.
+const START_TIMEOUT: Duration = Duration::from_mins(15);
+
+/// What a start command is waited for by, if nothing is said.
+const DEFAULT_READY: &str = "sleep 20";
+
+impl Build<'_> {
+    pub(crate) async fn finalize(mut self) -> Result<BuiltTemplate, StepFailure> {
+        let log = self.log.of(BuildPhase::Finalize);
+        log.info(format!(
+            "[finalize] Finalizing template build [{}]",
+            self.state.short()
+        ));
+        let start = self.start_commands();
+        if let Some(start) = &start {
+            let sandbox = self.sandbox().await?;
+            try_start(sandbox, start, &log).await?;
+        }
+        self.place.clear().await;
+        let context = self.context;
+        let env = context.environment.iter();
+        let image = TemplateImage {
+            id: self.order.template.clone(),
+            name: self.order.template.to_string(),
+            layers: self.layers,
+            env: env
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+            user: context.user.clone(),
+            workdir: context.work_directory.clone(),
+            resources: self.order.resources,
+            sharing: Sharing::WithinTeam,
+            start: start.map(Box::new),
+        };
+        Ok(BuiltTemplate {
+            image,
+            context,
+            size: self.bytes,
+        })
+    }
+
+    /// Commands of the order, or else those of the template that it begins with.
+    fn start_commands(&self) -> Option<TemplateStart> {
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+        let command = given(&self.order.start_command);
+        let ready = given(&self.order.ready_command);
+        if command.is_none() && ready.is_none() {
+            return match &self.order.base {
+                BuildBase::Template { image, .. } => image.start.as_deref().cloned(),
+                BuildBase::Image { .. } => None,
+            };
+        }
+        let ready = ready.or_else(|| Some(DEFAULT_READY.to_owned()));
+        let env = self.context.environment.iter();
+        Some(TemplateStart {
+            command,
+            ready,
+            user: self.context.user.clone(),
+            workdir: self.context.work_directory.clone(),
+            env: env
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+        })
+    }
+}
+
+/// Runs the commands as a sandbox of the template will.
+async fn try_start(
+    sandbox: Arc<dyn BuildSandbox>,
+    start: &TemplateStart,
+    log: &Log,
+) -> Result<(), StepFailure> {
+    let context = Context {
+        user: start.user.clone(),
+        work_directory: start.workdir.clone(),
+        environment: start.env.iter().cloned().collect(),
+    };
+    let started = async {
+        let Some(text) = &start.command else {
+            return std::future::pending().await;
+        };
+        log.info(format!("Running start command: {text}"));
+        let lines = log.output("[start]", LogLevel::Info);
+        let command = context::shell(&context, None, text, START_TIMEOUT);
+        let ended = sandbox.run(&command, lines.clone()).await;
+        lines.finish();
+        match ended {
+            // One that puts itself into the background has ended well.
+            Ok(exit) if exit.is_success() => std::future::pending().await,
+            ended => StepFailure::caller(format!(
+                "start command failed: error running start command: {}",
+                reason(ended)
+            )),
+        }
+    };
+    let ready = async {
+        match &start.ready {
+            Some(text) => wait_until_ready(sandbox.as_ref(), &context, text, log).await,
+            None => Ok(()),
+        }
+    };
+    tokio::select! {
+        biased;
+        failure = started => Err(failure),
+        ready = ready => {
+            ready?;
+            log.info("Template is ready");
+            Ok(())
+        }
+    }
+}
+
+async fn wait_until_ready(
+    sandbox: &dyn BuildSandbox,
+    context: &Context,
+    text: &str,
+    log: &Log,
+) -> Result<(), StepFailure> {
+    log.info(format!("Waiting for template to be ready: {text}"));
+    let command = context::shell(context, None, text, READY_RUN_TIMEOUT);
+    let deadline = Instant::now() + READY_TIMEOUT;
+    loop {
+        let lines = log.output("[ready]", LogLevel::Debug);
+        let ended = sandbox.run(&command, lines.clone()).await;
+        lines.finish();
+        match ended {
+            Ok(exit) if exit.is_success() => return Ok(()),
+            Err(error @ (RunError::Refused { .. } | RunError::Lost(_))) => {
+                return Err(StepFailure::caller(format!(
+                    "ready command failed: {error}"
+                )));
+            }
+            ended => log.debug(format!("Template is not ready: {}", reason(ended))),
+        }
+        if Instant::now() > deadline {
+            return Err(StepFailure::caller(format!(
+                "ready command failed: ready command timed out after {}m0s",
+                READY_TIMEOUT.as_secs() / 60
+            )));
+        }
+        tokio::time::sleep(READY_PAUSE).await;
+    }
+}
+
+fn reason(ended: Result<Exit, RunError>) -> String {
+    match ended {
+        Ok(exit) => exit.status,
+        Err(error) => error.to_string(),
+    }
+}

@@ -1,0 +1,215 @@
+//! The log of a build.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use skep_control::BuildReports;
+use skep_types::{BuildId, BuildLogEntry, BuildPhase, LogLevel};
+
+use crate::sandboxes::{Output, Stream};
+
+/// Longest line of output. A longer one is several.
+const LONGEST_LINE: usize = 4 << 10;
+
+/// Most bytes of output that a build may have in its log.
+const MOST_OUTPUT: usize = 16 << 20;
+
+/// The log of a build, and the phase that it is in.
+#[derive(Debug, Clone)]
+pub(crate) struct Log {
+    build: BuildId,
+    reports: Arc<dyn BuildReports>,
+    phase: Option<BuildPhase>,
+    /// Bytes of output that may still come.
+    left: Arc<Mutex<usize>>,
+}
+
+impl Log {
+    pub(crate) fn new(build: BuildId, reports: Arc<dyn BuildReports>) -> Self {
+        Self {
+            build,
+            reports,
+            phase: None,
+            left: Arc::new(Mutex::new(MOST_OUTPUT)),
+        }
+    }
+
+    /// The log of a phase.
+    pub(crate) fn of(&self, phase: BuildPhase) -> Self {
+        Self {
+            phase: Some(phase),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn info(&self, message: impl Into<String>) {
+        self.say(LogLevel::Info, message.into());
+    }
+
+    pub(crate) fn debug(&self, message: impl Into<String>) {
+        self.say(LogLevel::Debug, message.into());
+    }
+
+    pub(crate) fn warn(&self, message: impl Into<String>) {
+        self.say(LogLevel::Warn, message.into());
+    }
+
+    pub(crate) fn error(&self, message: impl Into<String>) {
+        self.say(LogLevel::Error, message.into());
+    }
+
+    fn say(&self, level: LogLevel, message: String) {
+        let entry = BuildLogEntry {
+            level,
+            phase: self.phase,
+            message,
+        };
+        self.reports.log(self.build, entry);
+    }
+
+    /// Receiver of a command's output, whose lines begin with `prefix`.
+    pub(crate) fn output(&self, prefix: impl Into<String>, level: LogLevel) -> Arc<Lines> {
+        Arc::new(Lines {
+            log: self.clone(),
+            prefix: prefix.into(),
+            level,
+            begun: Mutex::default(),
+        })
+    }
+
+    /// Takes room for so many bytes of output. Says once that there is none.
+    fn take_room(&self, bytes: usize) -> bool {
+        let mut left = self.left.lock();
+        let had_room = *left > 0;
+        let has_room = bytes <= *left;
+        *left = left.saturating_sub(bytes);
+        if had_room && !has_room {
+            *left = 0;
+            drop(left);
+            self.warn(
+                "The output of this build is longer than its log may be; the rest is left out",
+            );
+        }
+        has_room
+    }
+}
+
+/// Output of a command, as lines of the log. What is left of a line when it is dropped is one.
+pub(crate) struct Lines {
+    log: Log,
+    prefix: String,
+    level: LogLevel,
+    /// The lines that have begun on both streams.
+    begun: Mutex<[Vec<u8>; 2]>,
+}
+
+impl Lines {
+    fn line(&self, stream: Stream, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        let text = text.trim_end();
+        if !text.is_empty() && self.log.take_room(text.len()) {
+            let message = format!("{} [{}]: {text}", self.prefix, stream.as_str());
+            self.log.say(self.level, message);
+        }
+    }
+
+    /// Says what has begun and was not ended by a line break.
+    pub(crate) fn finish(&self) {
+        let begun = std::mem::take(&mut *self.begun.lock());
+        for (stream, bytes) in [Stream::Stdout, Stream::Stderr].into_iter().zip(begun) {
+            self.line(stream, &bytes);
+        }
+    }
+}
+
+impl Output for Lines {
+    fn write(&self, stream: Stream, mut bytes: &[u8]) {
+        let mut begun = self.begun.lock();
+        let begun = match stream {
+            Stream::Stdout => &mut begun[0],
+            Stream::Stderr => &mut begun[1],
+        };
+        while !bytes.is_empty() {
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let room = LONGEST_LINE - begun.len();
+            let taken = end.unwrap_or(bytes.len()).min(room);
+            begun.extend_from_slice(&bytes[..taken]);
+            let is_whole = end == Some(taken);
+            bytes = &bytes[taken + usize::from(is_whole)..];
+            if is_whole || begun.len() == LONGEST_LINE {
+                self.line(stream, begun);
+                begun.clear();
+            }
+        }
+    }
+}
+
+/// Output that is kept, as far as it is short.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(Mutex<Vec<u8>>);
+
+impl Kept {
+    /// The output so far, without blanks at its ends.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock()).trim().to_owned()
+    }
+}
+
+impl Output for Kept {
+    fn write(&self, _stream: Stream, bytes: &[u8]) {
+        let mut kept = self.0.lock();
+        let room = LONGEST_LINE.saturating_sub(kept.len());
+        kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::FakeReports;
+
+    fn lines(pieces: &[(Stream, &str)]) -> Vec<String> {
+        let reports = Arc::new(FakeReports::default());
+        let log = Log::new(BuildId::random(), reports.clone());
+        let output = log.output("[builder 1/1]", LogLevel::Info);
+        for (stream, piece) in pieces {
+            output.write(*stream, piece.as_bytes());
+        }
+        output.finish();
+        reports.messages()
+    }
+
+    #[test]
+    fn pieces_become_whole_lines_with_their_indentation() {
+        use Stream::{Stderr, Stdout};
+        let pieces = [
+            (Stdout, "  on"),
+            (Stderr, "oops\n"),
+            (Stdout, "e \n\ntwo\nthr"),
+            (Stdout, "ee"),
+        ];
+        assert_eq!(
+            lines(&pieces),
+            [
+                "[builder 1/1] [stderr]: oops",
+                "[builder 1/1] [stdout]:   one",
+                "[builder 1/1] [stdout]: two",
+                "[builder 1/1] [stdout]: three",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_line_is_cut_and_a_log_has_an_end() {
+        let long = "x".repeat(LONGEST_LINE + 1);
+        let lengths: Vec<_> = lines(&[(Stream::Stdout, &long)])
+            .iter()
+            .map(|line| line.matches('x').count())
+            .collect();
+        assert_eq!(lengths, [LONGEST_LINE, 1]);
+        let endless = format!("{}\n", "y".repeat(1000)).repeat(20_000);
+        let said = lines(&[(Stream::Stdout, &endless)]);
+        assert!(said.len() < 17_000, "{}", said.len());
+        assert!(said.last().unwrap().contains("left out"));
+    }
+}

@@ -1,0 +1,180 @@
+//! Archives that clients upload for builds to copy files of.
+//!
+//! They are kept by team and by the name that their client gave them. Two uploads of a name are never
+//! the same to the byte, so they are not compared with it. An archive is in its place only when it is
+//! complete and on the disk, and one that is replaced stays readable for whoever has opened it.
+
+mod archive_end;
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _};
+use skep_control::{Upload, UploadError};
+use skep_types::{FilesHash, TeamId};
+use tempfile::NamedTempFile;
+
+use crate::Archives;
+
+/// Largest archive, if the operator says nothing else.
+const USUAL_LIMIT: u64 = 10 << 30;
+
+/// Directory of archives on their way, which the next server empties.
+const INCOMING: &str = "incoming";
+
+/// The archives in a directory. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Uploads {
+    directory: Arc<Path>,
+    limit: u64,
+}
+
+impl Uploads {
+    /// The archives in `directory`, which is made when the first of them comes.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into().into(),
+            limit: USUAL_LIMIT,
+        }
+    }
+
+    /// Sets the size of the largest archive.
+    #[must_use]
+    pub fn with_limit(mut self, limit: u64) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Removes what an earlier server was receiving when it died.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the file system says.
+    pub fn clear_incoming(&self) -> io::Result<()> {
+        match std::fs::remove_dir_all(self.directory.join(INCOMING)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Returns true if a team has uploaded these files completely.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the file system says.
+    pub fn is_present(&self, team: &TeamId, files: &FilesHash) -> io::Result<bool> {
+        self.path(team, files).try_exists()
+    }
+
+    /// Opens an archive; `None` if there is none. It stays what it is, whatever is uploaded later.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the file system says.
+    pub fn open(&self, team: &TeamId, files: &FilesHash) -> io::Result<Option<File>> {
+        match File::open(self.path(team, files)) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn path(&self, team: &TeamId, files: &FilesHash) -> PathBuf {
+        let name = format!("{}.tar", files.as_str());
+        self.directory.join(team.as_str()).join(name)
+    }
+
+    async fn receive_now(
+        &self,
+        team: &TeamId,
+        files: &FilesHash,
+        upload: Upload,
+    ) -> Result<(), UploadError> {
+        let limit = self.limit;
+        if upload.announced.is_some_and(|size| size > limit) {
+            return Err(UploadError::TooLarge { limit });
+        }
+        let incoming = self.directory.join(INCOMING);
+        let mut file = blocking(move || {
+            std::fs::create_dir_all(&incoming)?;
+            NamedTempFile::new_in(&incoming)
+        })
+        .await
+        .map_err(UploadError::Failed)?;
+        let mut body = upload.body;
+        let mut size: u64 = 0;
+        while let Some(chunk) = body.next().await {
+            let chunk = chunk.map_err(|_| UploadError::Broken("the upload broke off"))?;
+            size = size.saturating_add(chunk.len().try_into().unwrap_or(u64::MAX));
+            if size > limit {
+                return Err(UploadError::TooLarge { limit });
+            }
+            file = blocking(move || file.write_all(&chunk).map(|()| file))
+                .await
+                .map_err(UploadError::Failed)?;
+        }
+        if upload.announced.is_some_and(|announced| announced != size) {
+            return Err(UploadError::Broken("it is shorter than was announced"));
+        }
+        let place = self.path(team, files);
+        let keeping = tokio::task::spawn_blocking(move || keep(file, &place));
+        let kept = keeping.await;
+        kept.unwrap_or_else(|panic| Err(UploadError::Failed(io::Error::other(panic))))
+    }
+}
+
+impl Archives for Uploads {
+    fn open(&self, team: &TeamId, files: &FilesHash) -> io::Result<Option<File>> {
+        self.open(team, files)
+    }
+}
+
+impl skep_control::Uploads for Uploads {
+    fn is_present<'a>(
+        &'a self,
+        team: &'a TeamId,
+        files: &'a FilesHash,
+    ) -> BoxFuture<'a, io::Result<bool>> {
+        let (uploads, team, files) = (self.clone(), team.clone(), files.clone());
+        blocking(move || uploads.is_present(&team, &files)).boxed()
+    }
+
+    fn receive<'a>(
+        &'a self,
+        team: &'a TeamId,
+        files: &'a FilesHash,
+        upload: Upload,
+    ) -> BoxFuture<'a, Result<(), UploadError>> {
+        self.receive_now(team, files, upload).boxed()
+    }
+}
+
+/// Puts an archive in its place if it is complete.
+fn keep(file: NamedTempFile, place: &Path) -> Result<(), UploadError> {
+    archive_end::check(file.path()).map_err(|error| match error {
+        archive_end::EndError::Broken(reason) => UploadError::Broken(reason),
+        archive_end::EndError::Unreadable(error) => UploadError::Failed(error),
+    })?;
+    let directory = place.parent().unwrap_or(Path::new("."));
+    let keep = || {
+        std::fs::create_dir_all(directory)?;
+        file.as_file().sync_all()?;
+        file.persist(place).map_err(|error| error.error)?;
+        // Without this a loss of power could leave a name without a file, or none.
+        File::open(directory)?.sync_all()
+    };
+    keep().map_err(UploadError::Failed)
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+}
+
+#[cfg(test)]
+mod tests;

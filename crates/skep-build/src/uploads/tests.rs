@@ -1,0 +1,187 @@
+//! Uploads into a directory.
+
+use std::io::{Read as _, Write as _};
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures_util::stream;
+use tempfile::TempDir;
+
+use super::*;
+
+struct Place {
+    directory: TempDir,
+    uploads: Uploads,
+    team: TeamId,
+    files: FilesHash,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        Self {
+            uploads: Uploads::new(directory.path()).with_limit(1 << 20),
+            directory,
+            team: TeamId::random(),
+            files: "a".repeat(64).parse().unwrap(),
+        }
+    }
+
+    async fn send(&self, announced: Option<u64>, body: &[u8]) -> Result<(), String> {
+        let chunks: Vec<_> = body
+            .chunks(1000)
+            .map(Bytes::copy_from_slice)
+            .map(Ok)
+            .collect();
+        self.send_chunks(announced, chunks).await
+    }
+
+    async fn send_chunks(
+        &self,
+        announced: Option<u64>,
+        chunks: Vec<io::Result<Bytes>>,
+    ) -> Result<(), String> {
+        let upload = Upload {
+            announced,
+            body: stream::iter(chunks).boxed(),
+        };
+        let uploads: &dyn skep_control::Uploads = &self.uploads;
+        let receiving = uploads.receive(&self.team, &self.files, upload).await;
+        receiving.map_err(|error| error.to_string())
+    }
+
+    fn is_present(&self) -> bool {
+        self.uploads.is_present(&self.team, &self.files).unwrap()
+    }
+
+    /// Number of files anywhere in the directory.
+    fn count(&self) -> usize {
+        let mut count = 0;
+        let mut open = vec![self.directory.path().to_owned()];
+        while let Some(directory) = open.pop() {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    open.push(path);
+                } else {
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+}
+
+/// Something with the form of a tar: a block and its end.
+fn tar(content: u8) -> Vec<u8> {
+    let mut tar = vec![content; BLOCK];
+    tar.resize(20 * BLOCK, 0);
+    tar
+}
+
+const BLOCK: usize = 512;
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn length(body: &[u8]) -> Option<u64> {
+    u64::try_from(body.len()).ok()
+}
+
+#[tokio::test]
+async fn an_archive_is_kept_with_gzip_and_without_for_its_team_alone() {
+    for body in [tar(1), gzip(&tar(1))] {
+        let place = Place::new();
+        assert!(!place.is_present());
+        place.send(length(&body), &body).await.unwrap();
+        assert!(place.is_present());
+        assert_eq!(place.count(), 1);
+        let other = TeamId::random();
+        assert!(!place.uploads.is_present(&other, &place.files).unwrap());
+        assert!(place.uploads.open(&other, &place.files).unwrap().is_none());
+    }
+}
+
+#[tokio::test]
+async fn whoever_reads_an_archive_goes_on_when_it_is_replaced() {
+    let place = Place::new();
+    let (old, new) = (tar(1), tar(2));
+    place.send(None, &old).await.unwrap();
+    let mut open = place
+        .uploads
+        .open(&place.team, &place.files)
+        .unwrap()
+        .unwrap();
+    place.send(None, &new).await.unwrap();
+    let mut read = Vec::new();
+    open.read_to_end(&mut read).unwrap();
+    assert_eq!(read, old);
+    let mut open = place
+        .uploads
+        .open(&place.team, &place.files)
+        .unwrap()
+        .unwrap();
+    read.clear();
+    open.read_to_end(&mut read).unwrap();
+    assert_eq!(read, new);
+}
+
+#[tokio::test]
+async fn what_is_not_complete_leaves_nothing() {
+    let place = Place::new();
+    let (plain, packed) = (tar(1), gzip(&tar(1)));
+    let check = async |announced, body: &[u8], expected: &str| {
+        let refused = place.send(announced, body).await.unwrap_err();
+        assert_eq!(refused, expected);
+        assert_eq!((place.is_present(), place.count()), (false, 0));
+    };
+    let short = length(&plain).map(|length| length + 1);
+    check(
+        short,
+        &plain,
+        "the archive is broken: it is shorter than was announced",
+    )
+    .await;
+    check(None, &[], "the archive is broken: it is empty").await;
+    check(
+        None,
+        &plain[..700],
+        "the archive is broken: it ends in the middle of a block",
+    )
+    .await;
+    check(
+        None,
+        &plain[..BLOCK],
+        "the archive is broken: the end of the tar is missing",
+    )
+    .await;
+    check(
+        None,
+        &packed[..packed.len() - 4],
+        "the archive is broken: its gzip stream is damaged or ends early",
+    )
+    .await;
+    let large = vec![0; (1 << 20) + 1];
+    let too_large = "the archive is larger than 1048576 bytes";
+    check(length(&large), &[], too_large).await;
+    check(None, &large, too_large).await;
+    let broken = vec![Ok(Bytes::from(plain)), Err(io::Error::other("reset"))];
+    let refused = place.send_chunks(None, broken).await.unwrap_err();
+    assert_eq!(refused, "the archive is broken: the upload broke off");
+    assert_eq!((place.is_present(), place.count()), (false, 0));
+}
+
+#[tokio::test]
+async fn what_a_dead_server_was_receiving_is_removed() {
+    let place = Place::new();
+    let incoming = place.directory.path().join(INCOMING);
+    std::fs::create_dir(&incoming).unwrap();
+    std::fs::write(incoming.join("half"), "x").unwrap();
+    place.uploads.clear_incoming().unwrap();
+    place.uploads.clear_incoming().unwrap();
+    assert_eq!(place.count(), 0);
+}

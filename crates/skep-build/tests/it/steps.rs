@@ -1,0 +1,136 @@
+//! Steps and what they say when they fail.
+
+use skep_build::fake::Answer;
+use skep_types::{BuildPhase, Instruction, TeamId};
+
+use crate::{Host, env, order, run};
+
+/// The message of a build that fails at its second step.
+async fn failure(host: &Host, step: Instruction) -> String {
+    let steps = vec![env("FIRST", "1"), step];
+    let (log, end) = host.build(order(&TeamId::random(), steps)).await;
+    let failure = end.unwrap_err();
+    assert_eq!(failure.phase, Some(BuildPhase::Step(2)), "{failure}");
+    assert_eq!(log.last().unwrap(), &format!("Build failed: {failure}"));
+    assert_eq!(host.sandboxes.open_count(), 0);
+    failure.message
+}
+
+#[tokio::test]
+async fn a_command_that_fails_is_named_with_its_end() {
+    let host = Host::new();
+    host.sandboxes.answer("false", Answer::Exit(1, ""));
+    assert_eq!(
+        failure(&host, run("false")).await,
+        "failed to run command 'false': exit status 1"
+    );
+    let refused = Answer::Refuse("unauthenticated", "invalid username: 'root123'");
+    host.sandboxes.answer("whoami", refused);
+    assert_eq!(
+        failure(&host, run("whoami")).await,
+        "failed to run command 'whoami': command failed: unauthenticated: invalid username: 'root123'"
+    );
+}
+
+#[tokio::test]
+async fn a_user_that_is_a_command_never_reaches_a_sandbox() {
+    let host = Host::new();
+    let user = Instruction::User {
+        name: "; exit 1".to_owned(),
+        administrator: false,
+    };
+    let message = failure(&host, user).await;
+    assert!(
+        message.starts_with("failed to set the user '; exit 1'"),
+        "{message}"
+    );
+    assert_eq!(host.sandboxes.events(), [""; 0]);
+}
+
+#[tokio::test]
+async fn files_that_were_not_uploaded_are_named() {
+    let host = Host::new();
+    let copy = || Instruction::Copy {
+        source: "d".to_owned(),
+        destination: "/d".to_owned(),
+        owner: None,
+        mode: None,
+        files: "ab".repeat(32).parse().unwrap(),
+    };
+    let message = failure(&host, copy()).await;
+    assert!(
+        message.ends_with("of this step were not uploaded"),
+        "{message}"
+    );
+    host.archives
+        .add("ab".repeat(32).parse().unwrap(), b"no archive".to_vec());
+    assert_eq!(
+        failure(&host, copy()).await,
+        "the uploaded archive is damaged"
+    );
+}
+
+#[tokio::test]
+async fn commands_see_the_variables_user_and_directory_of_the_steps_before() {
+    let host = Host::new();
+    let steps = vec![
+        env("A", "1"),
+        env("B", "$A:${X:-d}"),
+        env("PATH", "/mine:$PATH"),
+        Instruction::WorkDirectory("app/../lib".to_owned()),
+        Instruction::User {
+            name: "www-data:staff".to_owned(),
+            administrator: false,
+        },
+        run("make"),
+    ];
+    let (_, end) = host.build(order(&TeamId::random(), steps)).await;
+    let command = host.sandboxes.commands().pop().unwrap();
+    assert_eq!(command.arguments, ["/bin/bash", "-l", "-c", "make"]);
+    assert_eq!(command.user, "www-data");
+    assert_eq!(command.directory.as_deref(), Some("/lib"));
+    assert_eq!(command.environment["B"], "1:d");
+    assert!(command.environment["PATH"].starts_with("/mine:/usr/local/sbin:"));
+    let built = end.unwrap();
+    assert_eq!(built.image.user, "www-data");
+    assert_eq!(built.image.workdir.as_deref(), Some("/lib"));
+    // Neither the directory nor the user was new, so only the command has left a layer, and all of
+    // them had one sandbox.
+    assert_eq!(built.image.layers.len(), 2);
+    let opened = host.sandboxes.events();
+    assert_eq!(
+        opened
+            .iter()
+            .filter(|event| event.starts_with("open"))
+            .count(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn a_start_command_is_tried_and_kept() {
+    let host = Host::new();
+    host.sandboxes.answer("serve", Answer::Hang);
+    let mut wanted = order(&TeamId::random(), vec![run("make")]);
+    wanted.start_command = Some("serve".to_owned());
+    wanted.ready_command = Some("true".to_owned());
+    let (log, end) = host.build(wanted.clone()).await;
+    assert_eq!(
+        log[4..7],
+        [
+            "Running start command: serve",
+            "Waiting for template to be ready: true",
+            "Template is ready",
+        ]
+    );
+    let start = end.unwrap().image.start.unwrap();
+    assert_eq!(start.command.as_deref(), Some("serve"));
+    host.sandboxes.answer("serve", Answer::Exit(3, ""));
+    let (_, end) = host.build(wanted).await;
+    let failure = end.unwrap_err();
+    assert_eq!(failure.phase, Some(BuildPhase::Finalize));
+    assert_eq!(
+        failure.message,
+        "start command failed: error running start command: exit status 3"
+    );
+}

@@ -1,0 +1,32 @@
+//! The port through which control has templates built.
+
+mod fake;
+
+use std::fmt;
+use std::sync::Arc;
+
+use skep_types::{BuildFailure, BuildId, BuildLogEntry, BuildOrder, BuiltTemplate};
+
+pub use fake::FakeBuilds;
+
+/// Whoever builds templates.
+pub trait Builds: fmt::Debug + Send + Sync {
+    /// Takes an order and carries it out, whatever becomes of the caller.
+    ///
+    /// Everything that happens is told to `reports`, and exactly one end is, also if the order
+    /// cannot be begun.
+    fn start(&self, order: BuildOrder, reports: Arc<dyn BuildReports>);
+
+    /// Ends a build that runs. Its end is reported as of any other; a build that is over or
+    /// unknown is none to end.
+    fn cancel(&self, build: BuildId);
+}
+
+/// Whoever is told what happens to a build.
+pub trait BuildReports: fmt::Debug + Send + Sync {
+    /// A line of its log.
+    fn log(&self, build: BuildId, entry: BuildLogEntry);
+
+    /// Its end. Nothing is logged after it.
+    fn end(&self, build: BuildId, result: Result<BuiltTemplate, BuildFailure>);
+}

@@ -1,0 +1,281 @@
+//! Builds of templates, as callers order them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{LogLevel, Redacted, Resources, TeamId, TemplateId, TemplateImage, random_bytes};
+
+/// A build of a template, and the version that it makes: a random UUID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BuildId([u8; 16]);
+
+/// The text is not the id of a build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the id of a build is a UUID")]
+pub struct BuildIdError;
+
+impl BuildId {
+    /// A new id that nobody can guess.
+    pub fn random() -> Self {
+        let mut bytes: [u8; 16] = random_bytes();
+        // Version 4 and the variant of RFC 9562, for clients that look.
+        bytes[6] = (bytes[6] & 0x0f) | 0x40;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
+        Self(bytes)
+    }
+}
+
+impl fmt::Display for BuildId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = hex::encode(self.0);
+        let groups = [0..8, 8..12, 12..16, 16..20, 20..32].map(|range| &digits[range]);
+        formatter.write_str(&groups.join("-"))
+    }
+}
+
+impl FromStr for BuildId {
+    type Err = BuildIdError;
+
+    fn from_str(text: &str) -> Result<Self, BuildIdError> {
+        let mut bytes = [0; 16];
+        hex::decode_to_slice(text.replace('-', ""), &mut bytes).map_err(|_| BuildIdError)?;
+        let id = Self(bytes);
+        // Only the one spelling that we write, so that two texts are never one build.
+        if id.to_string() == text {
+            Ok(id)
+        } else {
+            Err(BuildIdError)
+        }
+    }
+}
+
+/// A build that a team has ordered, with everything that it needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuildOrder {
+    /// The build.
+    pub build: BuildId,
+    /// The template that it makes a version of.
+    pub template: TemplateId,
+    /// The team that pays for it; layers and uploads are reused within it and nowhere else.
+    pub team: TeamId,
+    /// What it begins with.
+    pub base: BuildBase,
+    /// What is done then, in this order.
+    pub steps: Vec<BuildStep>,
+    /// Command that runs in every sandbox of the template; `None` if there is none, or if that of
+    /// the base template is kept.
+    pub start_command: Option<String>,
+    /// Command that succeeds once a sandbox is ready.
+    pub ready_command: Option<String>,
+    /// Limits of the template's sandboxes.
+    pub resources: Resources,
+    /// True to make the base anew, too.
+    pub force: bool,
+}
+
+/// What a build begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BuildBase {
+    /// An image of a registry, with the credentials for it. They are in no record and in no log.
+    Image {
+        /// Reference as the caller wrote it.
+        reference: String,
+        /// Credentials of the caller.
+        credentials: Option<RegistryCredentials>,
+    },
+    /// A template, resolved for the team.
+    Template {
+        /// Reference as the caller wrote it.
+        reference: String,
+        /// The version that it meant when the build started.
+        image: Box<TemplateImage>,
+        /// Environment, user and directory that the steps of that version ended with.
+        context: BuildContext,
+    },
+}
+
+/// Credentials for a registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RegistryCredentials {
+    /// A user name and a password.
+    Basic {
+        /// User name.
+        username: String,
+        /// Password.
+        password: Redacted<String>,
+    },
+    /// Keys of an AWS account, for its registry.
+    Aws {
+        /// Id of the access key.
+        access_key_id: String,
+        /// The secret of it.
+        secret_access_key: Redacted<String>,
+        /// Region of the registry.
+        region: String,
+    },
+    /// A service account of Google Cloud, as its JSON text.
+    Gcp {
+        /// The JSON text.
+        service_account: Redacted<String>,
+    },
+}
+
+/// One step of a build.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuildStep {
+    /// What is done.
+    pub instruction: Instruction,
+    /// True to do it and all that follow, even if their layers are there.
+    pub force: bool,
+}
+
+/// What a step does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Instruction {
+    /// Runs a command in a login shell.
+    Run {
+        /// The command.
+        command: String,
+        /// The user that runs it, if not the one of the context.
+        user: Option<String>,
+    },
+    /// Copies uploaded files.
+    Copy {
+        /// Source as the caller wrote it, relative to what was uploaded.
+        source: String,
+        /// Destination as the caller wrote it.
+        destination: String,
+        /// Owner, `user` or `user:group`; the user of the context if there is none.
+        owner: Option<String>,
+        /// Permissions, as octal digits.
+        mode: Option<u32>,
+        /// Name of the upload.
+        files: FilesHash,
+    },
+    /// Sets variables, in this order.
+    Environment(Vec<(String, String)>),
+    /// Changes the directory.
+    WorkDirectory(String),
+    /// Changes the user.
+    User {
+        /// Name or number, perhaps with a group.
+        name: String,
+        /// True to let it become root without a password.
+        administrator: bool,
+    },
+}
+
+/// State that one step of a build leaves to the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuildContext {
+    /// User that commands run as.
+    pub user: String,
+    /// Directory in which they run; the user's home if there is none.
+    pub work_directory: Option<String>,
+    /// Variables that they see.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// Name of an upload: the SHA-256 that its client made of it, in hexadecimal digits. What was
+/// uploaded is never compared with it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FilesHash(String);
+
+/// The text is not the name of an upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the hash of files has 64 lower-case hexadecimal digits")]
+pub struct FilesHashError;
+
+impl FilesHash {
+    /// The digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for FilesHash {
+    type Err = FilesHashError;
+
+    fn from_str(text: &str) -> Result<Self, FilesHashError> {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if text.len() == 64 && text.bytes().all(is_digit) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(FilesHashError)
+        }
+    }
+}
+
+/// Part of a build that an entry of its log, or its failure, belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BuildPhase {
+    /// The image or template that it begins with.
+    Base,
+    /// A step, counted from 1.
+    Step(usize),
+    /// Start command, ready command, and the template itself.
+    Finalize,
+}
+
+/// An entry in the log of a build.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuildLogEntry {
+    /// Its level.
+    pub level: LogLevel,
+    /// The phase that it is from; `None` for what is said of the build as a whole.
+    pub phase: Option<BuildPhase>,
+    /// One line.
+    pub message: String,
+}
+
+/// A build that has ended well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuiltTemplate {
+    /// What sandboxes are made of.
+    pub image: TemplateImage,
+    /// What a build begins with that takes this one as its base.
+    pub context: BuildContext,
+    /// Bytes that it takes on the disk beyond its base.
+    pub size: u64,
+}
+
+/// A build that has failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct BuildFailure {
+    /// Where; `None` if it was cancelled or the platform failed.
+    pub phase: Option<BuildPhase>,
+    /// The reason, in words that the caller may see.
+    pub message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_a_build_is_read_as_it_is_written() {
+        let id = BuildId::random();
+        let text = id.to_string();
+        assert_eq!(text.parse(), Ok(id));
+        assert_eq!(text.as_bytes()[14], b'4');
+        for wrong in [
+            "",
+            "default",
+            &text.to_uppercase().replace(char::is_numeric, "A"),
+            &text.replace('-', ""),
+        ] {
+            assert_eq!(wrong.parse::<BuildId>(), Err(BuildIdError), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_hash_of_files_is_no_path() {
+        let digits = "a".repeat(64);
+        assert_eq!(digits.parse::<FilesHash>().unwrap().as_str(), digits);
+        for wrong in ["", "../x", &"A".repeat(64), &"a".repeat(63)] {
+            assert_eq!(wrong.parse::<FilesHash>(), Err(FilesHashError), "{wrong}");
+        }
+    }
+}

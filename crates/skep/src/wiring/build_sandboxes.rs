@@ -1,0 +1,182 @@
+//! The sandboxes of builds.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use skep_agent_protocol::AgentConfig;
+use skep_build::{
+    BuildSandbox, Command, Exit, OpenError, Output, RunError, SandboxOrder, Sandboxes, SealError,
+    Stream, TransferError,
+};
+use skep_image::Catalog;
+use skep_isolation::{ChangeError, Isolation, LaunchError, LaunchRequest, Launched};
+use skep_node::{Node, Reservation};
+use skep_types::{AccessToken, Egress, ExecutionId, Redacted, SandboxId, Sharing, TenantId};
+
+use super::agent_commands::{AgentAddress, AgentCommand, CommandError, Printed};
+
+/// Lends sandboxes of this host to builds. They have no driver, no record and no route: a server that
+/// finds one at its start sweeps it away.
+#[derive(Debug)]
+pub(crate) struct BuildSandboxes {
+    pub(crate) isolation: Arc<dyn Isolation>,
+    pub(crate) node: Node,
+    pub(crate) catalog: Arc<Catalog>,
+}
+
+impl Sandboxes for BuildSandboxes {
+    fn open(&self, order: SandboxOrder) -> BoxFuture<'_, Result<Arc<dyn BuildSandbox>, OpenError>> {
+        async move {
+            let id = SandboxId::random();
+            let admitted = self.node.admit(&id, order.resources).await;
+            let reservation = admitted.map_err(|_no_room| OpenError::NoRoom)?;
+            let token = AccessToken::random();
+            let request = self.request(id, &order, &token)?;
+            let launched = self
+                .isolation
+                .launch(request)
+                .await
+                .map_err(|error| match error {
+                    LaunchError::NoRoom(_) => OpenError::NoRoom,
+                    error @ (LaunchError::Host { .. }
+                    | LaunchError::Step { .. }
+                    | LaunchError::AgentSilent(_)
+                    | LaunchError::AgentEnded(_)
+                    | LaunchError::Unsupported(_)) => OpenError::Failed(error.into()),
+                })?;
+            let agent = AgentAddress {
+                address: launched.address(),
+                token,
+            };
+            let sandbox: Arc<dyn BuildSandbox> = Arc::new(LaunchedSandbox {
+                agent,
+                launched,
+                _reservation: reservation,
+            });
+            Ok(sandbox)
+        }
+        .boxed()
+    }
+}
+
+impl BuildSandboxes {
+    fn request(
+        &self,
+        id: SandboxId,
+        order: &SandboxOrder,
+        token: &AccessToken,
+    ) -> Result<LaunchRequest, OpenError> {
+        let config = AgentConfig {
+            control_token: AccessToken::random().reveal().to_owned(),
+            access_token: Some(token.reveal().to_owned()),
+            sandbox_id: id.to_string(),
+            template_id: order.template.to_string(),
+            default_user: "root".to_owned(),
+            memory_mib: order.resources.memory_mib,
+            ..AgentConfig::default()
+        };
+        let config =
+            serde_json::to_vec(&config).map_err(|error| OpenError::Failed(error.into()))?;
+        let layers = order.layers.iter().map(|key| self.catalog.layer_path(*key));
+        Ok(LaunchRequest {
+            id,
+            execution: ExecutionId::random(),
+            layers: layers.collect(),
+            tenant: TenantId::new(&order.team, Sharing::WithinTeam),
+            resources: order.resources,
+            egress: Egress::Internet,
+            mounts: Vec::new(),
+            becomes_layer: true,
+            agent_config: Redacted::new(config),
+        })
+    }
+}
+
+#[derive(Debug)]
+struct LaunchedSandbox {
+    agent: AgentAddress,
+    launched: Launched,
+    /// It counts until it is gone.
+    _reservation: Option<Reservation>,
+}
+
+impl BuildSandbox for LaunchedSandbox {
+    fn run<'a>(
+        &'a self,
+        command: &'a Command,
+        output: Arc<dyn Output>,
+    ) -> BoxFuture<'a, Result<Exit, RunError>> {
+        async move {
+            let command = AgentCommand {
+                arguments: &command.arguments,
+                user: &command.user,
+                directory: command.directory.as_deref(),
+                environment: &command.environment,
+                timeout: Some(command.timeout),
+            };
+            let print = |printed: Printed<'_>| match printed {
+                Printed::Started => {}
+                Printed::Stdout(bytes) => output.write(Stream::Stdout, bytes),
+                Printed::Stderr(bytes) => output.write(Stream::Stderr, bytes),
+            };
+            let ended = tokio::select! {
+                ended = self.agent.run(&command, print) => ended,
+                // Its agent ends with it, and a connection to nobody does not always break.
+                exit = self.launched.exited() => {
+                    return Err(RunError::Lost(format!("the sandbox ended: {exit:?}").into()));
+                }
+            };
+            match ended {
+                Ok(ended) => Ok(Exit {
+                    code: ended.code,
+                    status: ended.status,
+                }),
+                Err(CommandError::Refused { code, message }) => {
+                    Err(RunError::Refused { code, message })
+                }
+                Err(CommandError::TimedOut(limit)) => Err(RunError::TimedOut(limit)),
+                Err(CommandError::Lost(error)) => Err(RunError::Lost(error.into())),
+            }
+        }
+        .boxed()
+    }
+
+    fn write(&self, path: String, content: File) -> BoxFuture<'_, Result<(), TransferError>> {
+        async move {
+            let written = self.agent.write(&path, content).await;
+            written.map_err(|error| TransferError {
+                path,
+                source: error.into(),
+            })
+        }
+        .boxed()
+    }
+
+    fn seal(&self, into: PathBuf, limit: u64) -> BoxFuture<'_, Result<u64, SealError>> {
+        async move {
+            let copied = self.launched.copy_changes(into, limit).await;
+            copied.map_err(|error| {
+                let is_too_large = match &error {
+                    ChangeError::Failed { source, .. } => source
+                        .downcast_ref::<io::Error>()
+                        .is_some_and(|error| error.kind() == io::ErrorKind::FileTooLarge),
+                    ChangeError::Unsupported(_) => false,
+                };
+                if is_too_large {
+                    SealError::TooLarge(limit)
+                } else {
+                    SealError::Failed(error.into())
+                }
+            })
+        }
+        .boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.launched.dispose()
+    }
+}
