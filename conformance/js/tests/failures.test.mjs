@@ -113,10 +113,4 @@ group('failures', (box) => {
   check('later.volumes', 'volumes fail', { newOnly: true }, async () => {
     assert.match((await failure(e2b.Volume.create('data'))).message, /501/)
   })
-
-  check('later.templates', 'a template build fails', async () => {
-    const template = e2b.Template().fromTemplate('base').runCmd('true')
-    const error = await failure(e2b.Template.build(template, { alias: 'conformance' }))
-    assert.match(error.message, /501/)
-  })
 })

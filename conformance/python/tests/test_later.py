@@ -12,7 +12,6 @@ from flavour import in_thread
 
 feature = pytest.mark.feature
 
-UUID = "00000000-0000-4000-8000-000000000000"
 BASE = {"templateID": "base", "timeout": 60}
 
 NOT_YET = [
@@ -24,9 +23,6 @@ NOT_YET = [
     ("later.secrets", "GET", "/secrets", None),
     ("later.secrets", "POST", "/v2/sandboxes", {**BASE, "iam": {"tokens": {"a": {"audience": "b", "tokenType": "JWT-SVID"}}}}),
     ("later.mcp", "POST", "/v2/sandboxes", {**BASE, "mcp": {"github": {}}}),
-    ("later.templates", "POST", "/v3/templates", {"name": "mine"}),
-    ("later.templates", "POST", f"/v2/templates/base/builds/{UUID}", {"fromTemplate": "base", "steps": []}),
-    ("later.templates", "GET", f"/templates/base/builds/{UUID}/status", None),
 ]
 
 
@@ -52,17 +48,6 @@ async def test_it_is_refused_with_code_and_message(sdk, sandbox, method, path, b
 async def test_network_rules_raise_instead_of_being_ignored(sdk):
     error = await sdk.error(sdk.Sandbox.create, network={"deny_out": [e2b.ALL_TRAFFIC]})
     assert type(error).__name__ == "SandboxException" and str(error)[:3] in ("400", "501"), repr(error)
-
-
-@feature("later.templates")
-async def test_a_template_build_raises(sdk):
-    template = e2b.Template().from_template("base").run_cmd("true")
-    if sdk.name == "sync":
-        error = await sdk.error(e2b.Template.build, template, alias="conformance")
-    else:
-        error = await sdk.error(e2b.AsyncTemplate.build, template, alias="conformance")
-    assert type(error).__name__ in ("BuildException", "TemplateException"), repr(error)
-    assert "501" in str(error), error
 
 
 @feature("later.volumes")
