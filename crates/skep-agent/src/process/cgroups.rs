@@ -12,7 +12,7 @@
 mod counters;
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -425,10 +425,8 @@ fn limit_v2(directory: BorrowedFd<'_>, limit: Option<u64>) -> io::Result<()> {
 
 fn read(directory: BorrowedFd<'_>, name: &str) -> io::Result<String> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::openat(directory, name, flags, Mode::empty())?);
-    let mut text = String::new();
-    file.take(LONGEST_FILE).read_to_string(&mut text)?;
-    Ok(text)
+    let file = rustix::fs::openat(directory, name, flags, Mode::empty())?;
+    skep_linux::kernel_text(File::from(file), LONGEST_FILE)
 }
 
 fn write(directory: BorrowedFd<'_>, name: &str, value: &str) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! Files that the kernel makes up and the agent reads for itself.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -20,9 +20,7 @@ pub(crate) fn kernel_file(path: &str) -> io::Result<String> {
     if !is_virtual(&file)? {
         return Err(Errno::NODEV.into());
     }
-    let mut text = String::new();
-    File::from(file).take(LONGEST).read_to_string(&mut text)?;
-    Ok(text)
+    skep_linux::kernel_text(File::from(file), LONGEST)
 }
 
 #[cfg(test)]

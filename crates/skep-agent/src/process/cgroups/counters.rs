@@ -1,7 +1,8 @@
 //! Counters in the files of a cgroup.
 
-use std::io::{self, Read, Seek};
+use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use rustix::process::Pid;
 use skep_kernels::{Moved, Usage};
 
 use super::{Cgroup, Directories, MAX_HELD, read};
-use crate::rootfs::{self, Location};
+use crate::rootfs;
 
 impl Cgroup {
     /// Reads the usage of everything in the group: processor time of those that have ended too,
@@ -79,11 +80,9 @@ impl Cgroup {
 
     /// The peak since it began anew, from the descriptor for which it did.
     fn peak(&self) -> Option<u64> {
-        let mut file = self.peak.as_ref()?;
-        file.rewind().ok()?;
-        let mut text = String::new();
-        file.take(64).read_to_string(&mut text).ok()?;
-        number(&text)
+        let mut text = [0; 64];
+        let length = self.peak.as_ref()?.read_at(&mut text, 0).ok()?;
+        number(str::from_utf8(&text[..length]).ok()?)
     }
 
     /// `None` if there is nobody to ask. One that has ended meanwhile is counted by the one that
@@ -103,7 +102,7 @@ impl Cgroup {
 /// its user, and to those who may look into every process, which nobody in a sandbox may.
 fn files_of(process: Pid) -> io::Result<Moved> {
     let directory = format!("/proc/{}", process.as_raw_nonzero());
-    let owner = Location::find(&directory)?.stat()?;
+    let owner = rootfs::stat(&*directory)?;
     let text = skep_linux::as_file_owner(owner.st_uid, owner.st_gid, || {
         rootfs::kernel_file(&format!("{directory}/io"))
     })?;
