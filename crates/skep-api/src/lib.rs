@@ -13,6 +13,7 @@ mod metadata_filter;
 mod params;
 mod render;
 mod render_template;
+mod render_version;
 mod router;
 mod routes;
 mod sandbox_path;

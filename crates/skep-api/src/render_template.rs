@@ -63,7 +63,7 @@ pub(crate) fn in_namespace(slug: &str, name: &str) -> String {
     format!("{slug}/{name}")
 }
 
-fn names(template: &ListedTemplate) -> Vec<String> {
+pub(crate) fn names(template: &ListedTemplate) -> Vec<String> {
     let name = |name: &String| match &template.slug {
         Some(slug) => in_namespace(slug, name),
         None => name.clone(),
@@ -134,7 +134,7 @@ fn step(phase: BuildPhase) -> String {
     }
 }
 
-fn status(status: BuildStatus) -> rest::BuildStatus {
+pub(crate) fn status(status: BuildStatus) -> rest::BuildStatus {
     match status {
         BuildStatus::Waiting => rest::BuildStatus::Waiting,
         BuildStatus::Building => rest::BuildStatus::Building,

@@ -247,6 +247,17 @@ fn templates() -> Router<Edge> {
             "/templates/{id}/builds/{build}/logs",
             get(routes::build_status::logs),
         )
+        .route("/skep/templates/{id}", get(routes::versions::get))
+        .route("/skep/templates/{id}/builds", get(routes::versions::list))
+        .route("/skep/templates/{id}/files", get(routes::versions::files))
+        .route(
+            "/skep/templates/{id}/builds/{build}",
+            delete(routes::versions::delete),
+        )
+        .route(
+            "/skep/templates/{id}/builds/{build}/cancel",
+            post(routes::versions::cancel),
+        )
 }
 
 /// Routes of the contract that have no work behind them yet. They are listed, so that a client

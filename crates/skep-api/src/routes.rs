@@ -30,3 +30,4 @@ pub(crate) mod team_metrics;
 pub(crate) mod template;
 pub(crate) mod template_alias;
 pub(crate) mod template_tags;
+pub(crate) mod versions;

@@ -72,18 +72,37 @@ impl StepFailure {
     }
 }
 
-/// The sandbox of a build, which is closed when the build is over, however it ends.
+/// The sandboxes of a build, which are closed when the build is over, however it ends.
 #[derive(Debug, Default)]
-pub(crate) struct Place(Mutex<Option<Arc<dyn BuildSandbox>>>);
+pub(crate) struct Place {
+    /// The one in which the step is carried out.
+    own: Mutex<Option<Arc<dyn BuildSandbox>>>,
+    /// One of another version, from which the step copies.
+    source: Mutex<Option<Arc<dyn BuildSandbox>>>,
+}
 
 impl Place {
     fn get(&self) -> Option<Arc<dyn BuildSandbox>> {
-        self.0.lock().clone()
+        self.own.lock().clone()
     }
 
-    /// Ends the sandbox, if there is one.
+    /// Keeps a sandbox of another version until it is closed.
+    pub(crate) fn keep_source(&self, sandbox: Arc<dyn BuildSandbox>) {
+        *self.source.lock() = Some(sandbox);
+    }
+
+    /// Ends the sandbox of another version, if there is one.
+    pub(crate) async fn clear_source(&self) {
+        let sandbox = self.source.lock().take();
+        if let Some(sandbox) = sandbox {
+            sandbox.close().await;
+        }
+    }
+
+    /// Ends the sandboxes, if there are any.
     pub(crate) async fn clear(&self) {
-        let sandbox = self.0.lock().take();
+        self.clear_source().await;
+        let sandbox = self.own.lock().take();
         if let Some(sandbox) = sandbox {
             sandbox.close().await;
         }
@@ -135,7 +154,12 @@ impl Build<'_> {
         }
         log.info(label);
         let (context, changed) = self.carry_out(&step.instruction, &prefix, &log).await?;
-        self.settle(key, context, changed, &words).await
+        let before = self.bytes;
+        self.settle(key, context, changed, &words).await?;
+        if changed == Changed::Files {
+            log.debug(format!("{prefix} layer of {} bytes", self.bytes - before));
+        }
+        Ok(())
     }
 
     async fn carry_out(
@@ -166,6 +190,10 @@ impl Build<'_> {
                     files,
                 };
                 self.copy(copy, &context).await?;
+                Ok((context, Changed::Files))
+            }
+            Instruction::CopyFrom { layers, copy } => {
+                self.copy_from(layers.clone(), copy, &context).await?;
                 Ok((context, Changed::Files))
             }
             Instruction::Environment(variables) => {
@@ -285,24 +313,32 @@ impl Build<'_> {
         if let Some(sandbox) = self.place.get() {
             return Ok(sandbox);
         }
+        let sandbox = self.open_sandbox(self.layers.clone()).await?;
+        *self.place.own.lock() = Some(Arc::clone(&sandbox));
+        Ok(sandbox)
+    }
+
+    /// Opens a sandbox of some layers, once the host has room for it.
+    pub(crate) async fn open_sandbox(
+        &self,
+        layers: Vec<LayerKey>,
+    ) -> Result<Arc<dyn BuildSandbox>, StepFailure> {
         let order = SandboxOrder {
-            layers: self.layers.clone(),
+            layers,
             team: self.order.team.clone(),
             template: self.order.template.clone(),
             resources: self.order.resources,
         };
         let deadline = tokio::time::Instant::now() + ROOM_TIMEOUT;
-        let sandbox = loop {
+        loop {
             match self.open(order.clone()).await {
-                Ok(sandbox) => break sandbox,
+                Ok(sandbox) => return Ok(sandbox),
                 Err(OpenError::NoRoom) if tokio::time::Instant::now() < deadline => {
                     tokio::time::sleep(ROOM_PAUSE).await;
                 }
                 Err(error) => return Err(StepFailure::platform(error)),
             }
-        };
-        *self.place.0.lock() = Some(Arc::clone(&sandbox));
-        Ok(sandbox)
+        }
     }
 
     /// Starts a sandbox in a task of its own, which ends it again if the build has gone.

@@ -1,6 +1,7 @@
 //! The step that copies uploaded files.
 
 mod archive;
+mod from_version;
 
 use std::fs::File;
 use std::path::{Component, Path, PathBuf};
@@ -36,15 +37,26 @@ impl Build<'_> {
         if archive::is_pattern(copy.source) {
             kind = Kind::Directory;
         }
-        let target = self.target(&copy, kind, &source, context).await?;
+        let name = source.file_name().map(Path::new);
+        let target = self.target(copy.destination, kind, name, context).await?;
         let owner = self.owner(copy.owner.unwrap_or(&context.user)).await?;
         let wanted = Wanted {
             source,
             target,
-            owner,
+            owner: Some(owner),
             mode: copy.mode,
             limit,
         };
+        self.place_files(archive, survey, wanted).await
+    }
+
+    /// Writes what is wanted of an archive anew, and unpacks it in the sandbox.
+    async fn place_files(
+        &mut self,
+        archive: File,
+        survey: Survey,
+        wanted: Wanted,
+    ) -> Result<(), StepFailure> {
         let scratch = self.engine.scratch.clone();
         let written = tokio::task::spawn_blocking(move || {
             let into = tempfile::tempfile_in(scratch).map_err(ArchiveError::Write)?;
@@ -80,13 +92,12 @@ impl Build<'_> {
     /// The absolute path that the source becomes.
     async fn target(
         &mut self,
-        copy: &Copy<'_>,
+        destination: &str,
         kind: Kind,
-        source: &Path,
+        name: Option<&Path>,
         context: &Context,
     ) -> Result<PathBuf, StepFailure> {
-        let destination = Path::new(copy.destination);
-        let base = if destination.is_absolute() {
+        let base = if destination.starts_with('/') {
             PathBuf::from("/")
         } else {
             PathBuf::from(self.directory(context).await?)
@@ -95,12 +106,12 @@ impl Build<'_> {
         let is_into = match kind {
             Kind::Directory => false,
             Kind::File | Kind::Link => {
-                copy.destination.ends_with('/')
-                    || copy.destination.is_empty()
+                destination.ends_with('/')
+                    || destination.is_empty()
                     || self.is_directory(&target).await?
             }
         };
-        Ok(match source.file_name() {
+        Ok(match name {
             Some(name) if is_into => target.join(name),
             _ => target,
         })

@@ -30,6 +30,16 @@ pub(crate) fn key(before: &ContentKey, instruction: &Instruction) -> ContentKey 
             optional(&mut add, mode.map(|mode| mode.to_string()).as_deref());
             add(files.as_str());
         }
+        Instruction::CopyFrom { layers, copy } => {
+            add("COPY FROM");
+            add(&layers.len().to_string());
+            layers.iter().for_each(|layer| add(&layer.to_string()));
+            add(&copy.sources.len().to_string());
+            copy.sources.iter().for_each(|source| add(source));
+            add(&copy.destination);
+            optional(&mut add, copy.owner.as_deref());
+            optional(&mut add, copy.mode.map(|mode| mode.to_string()).as_deref());
+        }
         Instruction::Environment(variables) => {
             add("ENV");
             for (name, value) in variables {
@@ -100,6 +110,9 @@ pub(crate) fn words(instruction: &Instruction) -> String {
             format!("COPY {source} {destination} {owner} {mode}")
                 .trim_end()
                 .to_owned()
+        }
+        Instruction::CopyFrom { copy, .. } => {
+            format!("COPY_FROM {} {}", copy.sources.join(" "), copy.destination)
         }
         Instruction::Environment(variables) => {
             let pairs = variables

@@ -37,6 +37,8 @@ mod template_list;
 mod template_tags;
 mod templates;
 mod uploads;
+mod version_deletion;
+mod version_detail;
 mod version_name;
 mod version_request;
 mod version_start;
@@ -71,13 +73,16 @@ pub use team_limits::TeamLimits;
 pub use team_metrics::{BackwardRange, TeamPoint, TimeRange};
 pub use template_list::{ListedTemplate, TemplateError, TemplateHistory};
 pub use template_tags::ListedTag;
-pub use templates::{FakeTemplates, ResolveError, TemplateInfo, Templates};
+pub use templates::{
+    FakeTemplates, LayerFile, LayerFiles, LayerInfo, ResolveError, TemplateInfo, Templates,
+};
 pub use uploads::{FakeUploads, FileLink, LinkError, Upload, UploadError, UploadLink, Uploads};
+pub use version_detail::{VersionDetail, VersionHistory, VersionRow};
 pub use version_name::{Tag, TagError, VersionName, VersionNameError};
 pub use version_request::{
     RequestedVersion, ResourceError, ResourceRequest, VersionError, VersionRequest,
 };
-pub use version_start::{RequestedBase, StartRequest};
+pub use version_start::{RequestedBase, RequestedStep, StartRequest};
 pub use version_status::{BuildLogQuery, BuildView};
 
 // Rows of sandboxes, templates, keys and teams are the same here.

@@ -2,11 +2,14 @@
 
 mod fake;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use skep_types::{Resources, TeamId, TemplateId, TemplateImage, TemplateReference, closest};
+use skep_types::{
+    LayerKey, Resources, TeamId, TemplateId, TemplateImage, TemplateReference, closest,
+};
 
 use crate::Team;
 
@@ -46,6 +49,62 @@ pub trait Templates: fmt::Debug + Send + Sync {
     /// [`ResolveError::Failed`].
     fn list<'a>(&'a self, team: &'a Team)
     -> BoxFuture<'a, Result<Vec<TemplateInfo>, ResolveError>>;
+
+    /// What is known of layers, in the order of their keys. One that is gone has no title.
+    ///
+    /// # Errors
+    ///
+    /// [`ResolveError::Failed`].
+    fn layers<'a>(
+        &'a self,
+        keys: &'a [LayerKey],
+    ) -> BoxFuture<'a, Result<Vec<LayerInfo>, ResolveError>>;
+
+    /// The files that layers have together, the lowest layer first, at most so many.
+    ///
+    /// # Errors
+    ///
+    /// [`ResolveError::Failed`].
+    fn files<'a>(
+        &'a self,
+        keys: &'a [LayerKey],
+        most: usize,
+    ) -> BoxFuture<'a, Result<LayerFiles, ResolveError>>;
+}
+
+/// Description of a layer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LayerInfo {
+    /// Its key.
+    pub key: LayerKey,
+    /// The step that made it, in words.
+    pub title: Option<String>,
+    /// Bytes that it takes on the disk.
+    pub bytes: u64,
+}
+
+/// Files of layers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LayerFiles {
+    /// The files, by path.
+    pub files: BTreeMap<String, LayerFile>,
+    /// True if there are more.
+    pub has_more: bool,
+}
+
+/// A file in a layer, or the mark that one below is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LayerFile {
+    /// True if the layer takes the file away.
+    pub is_removed: bool,
+    /// True for a directory.
+    pub is_directory: bool,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Its permissions.
+    pub mode: u32,
+    /// Time of its last change, in seconds.
+    pub modified: i64,
 }
 
 /// Description of a template.

@@ -139,6 +139,17 @@ pub enum VersionError {
         /// Users of the template, in words.
         users: &'static str,
     },
+    /// A version cannot be deleted.
+    #[error("cannot delete version '{build}': {reason}")]
+    VersionInUse {
+        /// The version.
+        build: BuildId,
+        /// What uses it, and what to do about it.
+        reason: String,
+    },
+    /// The build has ended, so it cannot be cancelled.
+    #[error("build '{0}' has ended already")]
+    Ended(BuildId),
     /// Uploads cannot be looked at.
     #[error("cannot look for uploaded files")]
     Uploads(#[source] std::io::Error),

@@ -7,7 +7,8 @@ use skep_store::{BuildLog, LogLine, StartOutcome, StartedBuild, Store};
 use skep_telemetry::{Chain, Tasks};
 use skep_types::{
     BuildBase, BuildContext, BuildFailure, BuildId, BuildLogEntry, BuildOrder, BuildPhase,
-    BuildStep, BuiltTemplate, LogLevel, RegistryCredentials, TemplateReference,
+    BuildStep, BuiltTemplate, Instruction, LogLevel, RegistryCredentials, TemplateImage,
+    TemplateReference, VersionCopy,
 };
 
 use crate::control::now;
@@ -29,7 +30,7 @@ pub struct StartRequest {
     pub base: RequestedBase,
     /// What is done then; or why it cannot be done, which is told as a failure of the build, so that
     /// the client can name the line of its caller.
-    pub steps: Result<Vec<BuildStep>, BuildFailure>,
+    pub steps: Result<Vec<RequestedStep>, BuildFailure>,
     /// Command that runs in every sandbox of the template.
     pub start_command: Option<String>,
     /// Command that succeeds once a sandbox is ready.
@@ -52,6 +53,22 @@ pub enum RequestedBase {
     },
     /// A template.
     Template(String),
+}
+
+/// A step of a build, as a caller wants it.
+#[derive(Debug, Clone)]
+pub enum RequestedStep {
+    /// One that needs nothing else.
+    Own(BuildStep),
+    /// One that copies files out of a template, which is to be found.
+    CopyFrom {
+        /// Reference of the template, as the caller wrote it.
+        template: String,
+        /// The files.
+        copy: VersionCopy,
+        /// True to do it and all that follow, even if their layers are there.
+        force: bool,
+    },
 }
 
 impl Control {
@@ -89,7 +106,11 @@ impl Control {
         request: StartRequest,
     ) -> Result<(), VersionError> {
         let record = self.find_build(caller, template, build).await?;
-        let (base, steps, failure) = match (self.base(caller, request.base).await, request.steps) {
+        let steps = match request.steps {
+            Ok(steps) => self.steps(caller, steps).await,
+            Err(failure) => Err(failure),
+        };
+        let (base, steps, failure) = match (self.base(caller, request.base).await, steps) {
             (Ok(base), Ok(steps)) => (base, steps, None),
             (Ok(base), Err(failure)) => (base, Vec::new(), Some(failure)),
             (Err((base, failure)), _) => (base, Vec::new(), Some(failure)),
@@ -199,7 +220,52 @@ impl Control {
         })
     }
 
+    /// Finds the templates that steps copy from.
+    async fn steps(
+        &self,
+        caller: &Caller,
+        requested: Vec<RequestedStep>,
+    ) -> Result<Vec<BuildStep>, BuildFailure> {
+        let mut steps = Vec::new();
+        for (number, step) in (1..).zip(requested) {
+            steps.push(match step {
+                RequestedStep::Own(step) => step,
+                RequestedStep::CopyFrom {
+                    template,
+                    copy,
+                    force,
+                } => {
+                    let found = self.usable_template(caller, &template).await;
+                    let (image, _) = found.map_err(|message| BuildFailure {
+                        phase: Some(BuildPhase::Step(number)),
+                        message,
+                    })?;
+                    let layers = image.layers;
+                    BuildStep {
+                        instruction: Instruction::CopyFrom { layers, copy },
+                        force,
+                    }
+                }
+            });
+        }
+        Ok(steps)
+    }
+
     async fn template_base(&self, caller: &Caller, text: &str) -> Result<BuildBase, String> {
+        let (image, context) = self.usable_template(caller, text).await?;
+        Ok(BuildBase::Template {
+            reference: text.to_owned(),
+            image: Box::new(image),
+            context,
+        })
+    }
+
+    /// The version of a template that a build may use, or why there is none.
+    async fn usable_template(
+        &self,
+        caller: &Caller,
+        text: &str,
+    ) -> Result<(TemplateImage, BuildContext), String> {
         let reference: TemplateReference = text.parse().map_err(in_words)?;
         let snapshot = self.find_snapshot(&reference, &caller.team).await;
         if snapshot.map_err(in_words)?.is_some() {
@@ -208,7 +274,7 @@ impl Control {
             ));
         }
         let own = self.find_version(&caller.team, &reference).await;
-        let (image, context) = match own.map_err(in_words)? {
+        Ok(match own.map_err(in_words)? {
             Some(own) => (own.image, own.context),
             None => {
                 let resolving = self.inner.templates.resolve(&reference, &caller.team);
@@ -220,11 +286,6 @@ impl Control {
                 };
                 (image, context)
             }
-        };
-        Ok(BuildBase::Template {
-            reference: text.to_owned(),
-            image: Box::new(image),
-            context,
         })
     }
 }

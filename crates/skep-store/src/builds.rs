@@ -3,6 +3,7 @@
 pub(crate) mod encoding;
 mod log;
 mod record;
+mod versions;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -13,6 +14,7 @@ use skep_types::{
 pub use log::{BuildLog, LogFilter, LogLine};
 pub(crate) use record::read_resources;
 pub use record::{BuildRecord, BuildStatus, StartOutcome, StartedBuild, UnfinishedBuild};
+pub use versions::{BuildDetail, VersionDeletion};
 
 use crate::templates::NewBuild;
 use crate::{Receipt, Store, StoreError, column, tags};

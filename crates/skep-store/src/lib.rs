@@ -33,8 +33,8 @@ mod templates;
 mod writer;
 
 pub use builds::{
-    BuildLog, BuildRecord, BuildStatus, Builds, LogFilter, LogLine, StartOutcome, StartedBuild,
-    UnfinishedBuild,
+    BuildDetail, BuildLog, BuildRecord, BuildStatus, Builds, LogFilter, LogLine, StartOutcome,
+    StartedBuild, UnfinishedBuild, VersionDeletion,
 };
 pub use checkpoint::CHECKPOINT_INTERVAL;
 pub use checkpoints::{CheckpointFilter, CheckpointRecord, CheckpointTotal, Checkpoints};

@@ -1,7 +1,7 @@
 //! Tags of templates: a history of assignments, of which the newest with a ready build counts.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use skep_types::{BuildId, BuiltTemplate, Resources, TemplateId};
 
 use crate::builds::encoding;
@@ -83,7 +83,25 @@ impl Tags<'_> {
             .await
     }
 
-    /// The version of a template that a tag means, or that the id of a build is.
+    /// The tags of a template that mean a version, each with the build of it.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StoreError`].
+    pub async fn meanings(
+        &self,
+        template: TemplateId,
+    ) -> Result<Vec<(String, BuildId)>, StoreError> {
+        let operation = "list what the tags of a template mean";
+        self.0
+            .read(operation, move |connection| {
+                meanings(connection, &template).map_err(|source| StoreError::of(operation, source))
+            })
+            .await
+    }
+
+    /// The version of a template that a tag means, or that the id of a build is, or that begins with
+    /// the digits after an `@`: of several the newest.
     ///
     /// # Errors
     ///
@@ -150,6 +168,20 @@ pub(crate) fn of_build(connection: &Connection, build: BuildId) -> rusqlite::Res
         .collect()
 }
 
+/// The tags of a template that mean a version now, with its build.
+pub(crate) fn meanings(
+    connection: &Connection,
+    template: &TemplateId,
+) -> rusqlite::Result<Vec<(String, BuildId)>> {
+    let mut meant = Vec::new();
+    for TagAssignment { tag, .. } in list(connection, template)? {
+        if let Some(version) = version(connection, template, &tag)? {
+            meant.push((tag, version.build));
+        }
+    }
+    Ok(meant)
+}
+
 fn list(connection: &Connection, template: &TemplateId) -> rusqlite::Result<Vec<TagAssignment>> {
     connection
         .prepare_cached(
@@ -171,6 +203,9 @@ fn version(
     template: &TemplateId,
     tag: &str,
 ) -> rusqlite::Result<Option<Version>> {
+    if let Some(digits) = tag.strip_prefix('@') {
+        return version_of_content(connection, template, digits);
+    }
     connection
         .prepare_cached(
             "SELECT builds.* FROM builds
@@ -179,14 +214,37 @@ fn version(
                AND (template_tags.number IS NOT NULL OR builds.id = ?2)
              ORDER BY template_tags.number DESC LIMIT 1",
         )?
-        .query_row([template.as_str(), tag], |row| {
-            let result: String = row.get("result")?;
-            Ok(Version {
-                build: column::parsed(row, "id")?,
-                built: encoding::decode_result(&result, column::size(row, "bytes")?)
-                    .map_err(|error| column::unreadable("result", error))?,
-                resources: builds::read_resources(row)?,
-            })
-        })
+        .query_row([template.as_str(), tag], read_version)
         .optional()
+}
+
+/// The newest version whose content id begins so. Ids are made of what a build has made, and not
+/// kept: versions are few, and seldom named like this.
+fn version_of_content(
+    connection: &Connection,
+    template: &TemplateId,
+    digits: &str,
+) -> rusqlite::Result<Option<Version>> {
+    let mut query = connection.prepare_cached(
+        "SELECT * FROM builds WHERE template = ?1 AND status = 'ready'
+         ORDER BY created_at DESC, rowid DESC",
+    )?;
+    let versions = query.query_map([template.as_str()], read_version)?;
+    for version in versions {
+        let version = version?;
+        if version.built.image.content_id().starts_with(digits) {
+            return Ok(Some(version));
+        }
+    }
+    Ok(None)
+}
+
+fn read_version(row: &Row<'_>) -> rusqlite::Result<Version> {
+    let result: String = row.get("result")?;
+    Ok(Version {
+        build: column::parsed(row, "id")?,
+        built: encoding::decode_result(&result, column::size(row, "bytes")?)
+            .map_err(|error| column::unreadable("result", error))?,
+        resources: builds::read_resources(row)?,
+    })
 }

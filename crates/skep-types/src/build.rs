@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{LogLevel, Redacted, Resources, TeamId, TemplateId, TemplateImage, random_bytes};
+use crate::{
+    LayerKey, LogLevel, Redacted, Resources, TeamId, TemplateId, TemplateImage, random_bytes,
+};
 
 /// A build of a template, and the version that it makes: a random UUID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -153,6 +155,13 @@ pub enum Instruction {
         /// Name of the upload.
         files: FilesHash,
     },
+    /// Copies files out of a version of a template.
+    CopyFrom {
+        /// Layers of that version, the lowest first.
+        layers: Vec<LayerKey>,
+        /// The files.
+        copy: VersionCopy,
+    },
     /// Sets variables, in this order.
     Environment(Vec<(String, String)>),
     /// Changes the directory.
@@ -164,6 +173,19 @@ pub enum Instruction {
         /// True to let it become root without a password.
         administrator: bool,
     },
+}
+
+/// Files that are copied out of a version of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionCopy {
+    /// Paths and patterns in that version, from its root on.
+    pub sources: Vec<String>,
+    /// Destination as the caller wrote it; a directory if it ends with a slash.
+    pub destination: String,
+    /// Owner, `user` or `user:group`; the numbers that they have there if there is none.
+    pub owner: Option<String>,
+    /// Permissions, as octal digits.
+    pub mode: Option<u32>,
 }
 
 /// State that one step of a build leaves to the next.

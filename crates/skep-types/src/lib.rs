@@ -35,7 +35,7 @@ pub use authenticated::Authenticated;
 pub use build::{
     BuildBase, BuildContext, BuildFailure, BuildId, BuildIdError, BuildLogEntry, BuildOrder,
     BuildPhase, BuildStep, BuiltTemplate, FilesHash, FilesHashError, Instruction,
-    RegistryCredentials,
+    RegistryCredentials, VersionCopy,
 };
 pub use capability::{Capabilities, Capability, Unsupported};
 pub use capacity::{AdmissionPolicy, Capacity, HostCapacity, HostResource, Promised, Reserve};

@@ -3,24 +3,32 @@
 use std::fmt;
 use std::str::FromStr;
 
+use sha2::{Digest as _, Sha256};
+
 use crate::{LayerKey, Resources, Sharing, TemplateId};
 
 const MAX_LENGTH: usize = 128;
 
-/// `[namespace/]identifier[:tag]`, trimmed and lower-cased; `:default` is the same as no tag.
+/// Least digits of a content id that mean one.
+const LEAST_DIGITS: usize = 8;
+
+/// `[namespace/]identifier[:tag]` or `[namespace/]identifier@content`, trimmed and lower-cased;
+/// `:default` is the same as no tag.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TemplateReference {
     /// The team's slug, where the caller named one.
     pub namespace: Option<String>,
     /// A name or a template id.
     pub identifier: String,
-    /// A tag or a build id; `None` is the default tag.
+    /// A tag, a build id, or `@` and the first digits of a content id; `None` is the default tag.
     pub tag: Option<String>,
 }
 
 /// A text that does not name a template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a template name; use [namespace/]name[:tag] of a-z, 0-9, `-` and `_`")]
+#[error(
+    "`{0}` is not a template name; use [namespace/]name[:tag] or name@content of a-z, 0-9, `-` and `_`"
+)]
 pub struct ReferenceError(String);
 
 impl FromStr for TemplateReference {
@@ -32,10 +40,12 @@ impl FromStr for TemplateReference {
         if lower.len() > MAX_LENGTH {
             return Err(error());
         }
-        let (path, tag) = match lower.split_once(':') {
-            Some((path, tag)) => (path, Some(tag)),
+        let (path, tag) = match lower.find([':', '@']) {
+            Some(place) => (&lower[..place], Some(&lower[place..])),
             None => (lower.as_str(), None),
         };
+        // A tag goes without its colon, so the other sign tells what it is.
+        let tag = tag.map(|tag| tag.strip_prefix(':').unwrap_or(tag));
         let (namespace, identifier) = match path.split_once('/') {
             Some((namespace, identifier)) => (Some(namespace), identifier),
             None => (None, path),
@@ -51,7 +61,7 @@ impl FromStr for TemplateReference {
         };
         let valid = word(identifier, b"")
             && namespace.is_none_or(|namespace| word(namespace, b""))
-            && tag.is_none_or(|tag| word(tag, b"."));
+            && tag.is_none_or(|tag| word(tag, b".") || is_content(tag));
         if !valid {
             return Err(error());
         }
@@ -69,10 +79,19 @@ impl fmt::Display for TemplateReference {
             write!(formatter, "{namespace}/")?;
         }
         formatter.write_str(&self.identifier)?;
-        self.tag
-            .iter()
-            .try_for_each(|tag| write!(formatter, ":{tag}"))
+        match &self.tag {
+            Some(content) if content.starts_with('@') => formatter.write_str(content),
+            Some(tag) => write!(formatter, ":{tag}"),
+            None => Ok(()),
+        }
     }
+}
+
+/// Returns true for `@` and enough digits of a content id.
+fn is_content(text: &str) -> bool {
+    let digits = text.strip_prefix('@').unwrap_or_default();
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    (LEAST_DIGITS..=64).contains(&digits.len()) && digits.bytes().all(is_digit)
 }
 
 /// A template that is built and can be started: what the recipe said, and the layers that have its
@@ -97,6 +116,48 @@ pub struct TemplateImage {
     pub sharing: Sharing,
     /// Commands that a sandbox runs before anybody gets it, if there are any.
     pub start: Option<Box<TemplateStart>>,
+}
+
+impl TemplateImage {
+    /// Id of what is in it, in 64 hexadecimal digits: layers, variables, user, directory and
+    /// commands. Builds that made the same have the same; its limits are not of it.
+    pub fn content_id(&self) -> String {
+        let mut hash = Sha256::new();
+        // Each part has its length before it, so that none goes over into the next.
+        let mut part = |bytes: &[u8]| {
+            let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            hash.update(length.to_le_bytes());
+            hash.update(bytes);
+        };
+        let mut list = |kind: &str, items: Vec<&str>| {
+            part(kind.as_bytes());
+            part(items.len().to_string().as_bytes());
+            items.iter().for_each(|item| part(item.as_bytes()));
+        };
+        let layers: Vec<_> = self.layers.iter().map(ToString::to_string).collect();
+        list("layers", layers.iter().map(String::as_str).collect());
+        list("env", pairs(&self.env));
+        list("user", vec![&self.user]);
+        list("workdir", self.workdir.as_deref().into_iter().collect());
+        if let Some(start) = self.start.as_deref() {
+            list("command", start.command.as_deref().into_iter().collect());
+            list("ready", start.ready.as_deref().into_iter().collect());
+            list("start user", vec![&start.user]);
+            list(
+                "start workdir",
+                start.workdir.as_deref().into_iter().collect(),
+            );
+            list("start env", pairs(&start.env));
+        }
+        hex::encode(hash.finalize())
+    }
+}
+
+fn pairs(variables: &[(String, String)]) -> Vec<&str> {
+    let both = variables
+        .iter()
+        .flat_map(|(name, value)| [name.as_str(), value.as_str()]);
+    both.collect()
 }
 
 /// Commands that run in every sandbox of a template before anybody gets it.
@@ -132,6 +193,32 @@ mod tests {
             Some("team/my-app:v1.2")
         );
         assert_eq!(read("base:default").as_deref(), Some("base"));
+        assert_eq!(
+            read("team/app@0123ABCDEF").as_deref(),
+            Some("team/app@0123abcdef")
+        );
+    }
+
+    #[test]
+    fn the_content_id_is_of_what_is_in_it_and_not_of_its_name_or_limits() {
+        let image = |env: &[(&str, &str)], name: &str| TemplateImage {
+            id: TemplateId::random(),
+            name: name.to_owned(),
+            layers: vec![LayerKey::from([7; 32])],
+            env: env
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+            user: "user".to_owned(),
+            workdir: None,
+            resources: Resources::default(),
+            sharing: Sharing::default(),
+            start: None,
+        };
+        let id = image(&[("A", "B")], "one").content_id();
+        assert_eq!(id.len(), 64);
+        assert_eq!(id, image(&[("A", "B")], "two").content_id());
+        assert_ne!(id, image(&[("AB", "")], "one").content_id());
     }
 
     #[test]
@@ -145,6 +232,10 @@ mod tests {
             "../etc",
             "a b",
             "naïve",
+            "a@",
+            "a@123",
+            "a@xyzxyzxyz",
+            "a:v1@01234567",
             &"x".repeat(129),
         ] {
             assert_eq!(read(text), None, "{text}");

@@ -13,6 +13,7 @@ mod sandbox;
 mod snapshot;
 mod team;
 mod template;
+mod version;
 
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,10 @@ pub use sandbox::{
 pub use snapshot::{Fork, ForkedSandbox, NewSnapshot, Rollback, Snapshot};
 pub use team::{ApiKey, ApiKeyName, CreatedApiKey, KeyMask, Team};
 pub use template::{BuildStatus, Template, TemplateAlias};
+pub use version::{
+    TemplateVersion, TemplateVersions, VersionFile, VersionFileKind, VersionFiles, VersionLayer,
+    VersionSummary,
+};
 
 /// The body of every answer that is not a success.
 ///

@@ -27,6 +27,10 @@ impl From<VersionError> for ApiError {
             VersionError::NotWaiting => Self::bad_request("build_not_waiting", message),
             VersionError::NoVersion(_) => Self::not_found("template_tag_not_found", message),
             VersionError::InUse { .. } => Self::bad_request("template_in_use", message),
+            VersionError::VersionInUse { .. } => {
+                Self::new(StatusCode::CONFLICT, "version_in_use", message)
+            }
+            VersionError::Ended(_) => Self::new(StatusCode::CONFLICT, "build_ended", message),
             // Waiting helps, but not for as little as clients wait.
             VersionError::TooManyBuilds { limit } => Self::new(
                 StatusCode::TOO_MANY_REQUESTS,

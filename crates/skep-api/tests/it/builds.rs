@@ -377,3 +377,79 @@ async fn a_template_in_use_stays_and_one_that_is_gone_frees_its_name() {
         )
         .await;
 }
+
+#[tokio::test]
+async fn versions_are_told_with_their_content_and_what_the_tags_mean() {
+    let server = Server::new().await;
+    let (_, first) = build(&server, "app").await;
+    let (_, second) = build(&server, "app:v2").await;
+    let history = server.send("GET /skep/templates/app/builds").await.json();
+    let rows = history["builds"].as_array().unwrap();
+    assert_eq!(rows[0]["buildID"], second.as_str());
+    assert_eq!(rows[0]["tags"], serde_json::json!(["v2"]));
+    assert_eq!(rows[1]["tags"], serde_json::json!(["default"]));
+    // Both made the same, so they are the same.
+    let content = rows[0]["contentID"].as_str().unwrap();
+    assert_eq!(rows[1]["contentID"], content);
+    let short = &content[..12];
+    let found = server
+        .send(&format!("GET /skep/templates/app@{short}"))
+        .await;
+    assert_eq!(found.json()["buildID"], second.as_str(), "{}", found.body);
+    let sandbox = format!(r#"POST /sandboxes {{"templateID":"app@{short}"}}"#);
+    assert_eq!(server.send(&sandbox).await.status, 201);
+    let strange = server.send("GET /skep/templates/app@0123456789").await;
+    assert_eq!(strange.status, 404, "{}", strange.body);
+    // Rolling back is giving the tag to another version.
+    let back = format!(r#"POST /templates/tags {{"target":"app:{first}","tags":["v2"]}}"#);
+    assert_eq!(server.send(&back).await.status, 201);
+    let now = server.send("GET /skep/templates/app:v2").await.json();
+    assert_eq!(now["buildID"], first.as_str());
+}
+
+#[tokio::test]
+async fn a_version_is_deleted_only_if_nothing_uses_it() {
+    let server = Server::new().await;
+    let (_, old) = build(&server, "app").await;
+    let (_, new) = build(&server, "app").await;
+    let delete = |build: &str| format!("DELETE /skep/templates/app/builds/{build}");
+    let tagged = server.send(&delete(&new)).await;
+    assert_eq!(tagged.status, 409, "{}", tagged.body);
+    assert!(
+        tagged.body.contains("the tag 'default' means it"),
+        "{}",
+        tagged.body
+    );
+    let sandbox = format!(r#"POST /sandboxes {{"templateID":"app:{old}"}}"#);
+    let sandbox = server.send(&sandbox).await.json();
+    let used = server.send(&delete(&old)).await;
+    assert!(used.body.contains("running sandboxes"), "{}", used.body);
+    let id = sandbox["sandboxID"].as_str().unwrap();
+    assert_eq!(
+        server.send(&format!("DELETE /sandboxes/{id}")).await.status,
+        204
+    );
+    wait_until(Duration::from_secs(10), async || {
+        let deleted = server.send(&delete(&old)).await;
+        (deleted.status == 204).then_some(()).ok_or(deleted.body)
+    })
+    .await;
+    assert_eq!(server.send(&delete(&old)).await.status, 404);
+    let history = server.send("GET /skep/templates/app/builds").await.json();
+    assert_eq!(history["builds"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_build_is_cancelled_once() {
+    let server = Server::new().await;
+    let requested = request(&server, r#"{"name":"app"}"#).await;
+    start(&server, &requested, r#"{"fromTemplate":"base","steps":[]}"#).await;
+    let (template, build) = &requested;
+    let cancel = format!("POST /skep/templates/{template}/builds/{build}/cancel");
+    assert_eq!(server.send(&cancel).await.status, 204);
+    let state = ended(&server, &requested).await.json();
+    assert_eq!(state["reason"]["message"], "build was cancelled");
+    assert_eq!(server.builds.cancelled().len(), 1);
+    let again = server.send(&cancel).await;
+    assert!(again.body.contains("build_ended"), "{}", again.body);
+}

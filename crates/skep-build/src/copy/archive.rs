@@ -53,7 +53,16 @@ pub(crate) enum Kind {
 /// The members of an archive that count.
 #[derive(Debug)]
 pub(crate) struct Survey {
-    members: BTreeMap<PathBuf, (Kind, u32)>,
+    members: BTreeMap<PathBuf, Surveyed>,
+}
+
+/// A member of an archive.
+#[derive(Debug, Clone, Copy)]
+struct Surveyed {
+    kind: Kind,
+    mode: u32,
+    uid: u64,
+    gid: u64,
 }
 
 /// The owner of what is copied, by name where it has one and by number else.
@@ -72,7 +81,8 @@ pub(crate) struct Wanted {
     pub(crate) source: PathBuf,
     /// Absolute path that the source becomes.
     pub(crate) target: PathBuf,
-    pub(crate) owner: Owner,
+    /// Owner of everything; `None` to keep the numbers in the archive, which only one of ours has.
+    pub(crate) owner: Option<Owner>,
     pub(crate) mode: Option<u32>,
     /// Most bytes of files.
     pub(crate) limit: u64,
@@ -111,14 +121,20 @@ impl Survey {
             if members.len() >= MOST_MEMBERS || names > MOST_NAME_BYTES {
                 return Err(ArchiveError::TooMany);
             }
-            let mode = entry.header().mode().map_err(ArchiveError::Damaged)?;
-            members.insert(path, (kind, mode & 0o7777));
+            let header = entry.header();
+            let member = Surveyed {
+                kind,
+                mode: header.mode().map_err(ArchiveError::Damaged)? & 0o7777,
+                uid: header.uid().map_err(ArchiveError::Damaged)?,
+                gid: header.gid().map_err(ArchiveError::Damaged)?,
+            };
+            members.insert(path, member);
             Ok(())
         })?;
         // Some clients list what is below a link; the link is what counts.
         let links: HashSet<PathBuf> = members
             .iter()
-            .filter(|(_, (kind, _))| *kind == Kind::Link)
+            .filter(|(_, member)| member.kind == Kind::Link)
             .map(|(path, _)| path.clone())
             .collect();
         members.retain(|path, _| !path.ancestors().skip(1).any(|above| links.contains(above)));
@@ -130,8 +146,8 @@ impl Survey {
         if source.as_os_str().is_empty() {
             return Ok(Kind::Directory);
         }
-        if let Some((kind, _)) = self.members.get(source) {
-            return Ok(*kind);
+        if let Some(member) = self.members.get(source) {
+            return Ok(member.kind);
         }
         let is_implied = self.members.keys().any(|path| path.starts_with(source));
         (is_implied.then_some(Kind::Directory))
@@ -166,7 +182,7 @@ impl Survey {
             if self
                 .members
                 .get(&path)
-                .is_none_or(|(found, _)| *found != kind)
+                .is_none_or(|found| found.kind != kind)
             {
                 return Ok(());
             }
@@ -209,7 +225,9 @@ impl Writer<'_> {
         }
         self.directories(target.parent().unwrap_or(Path::new("/")))?;
         let mode = entry.header().mode().map_err(ArchiveError::Damaged)? & 0o7777;
-        let mut header = self.header(self.wanted.mode.unwrap_or(mode));
+        let uid = entry.header().uid().map_err(ArchiveError::Damaged)?;
+        let gid = entry.header().gid().map_err(ArchiveError::Damaged)?;
+        let mut header = self.header(self.wanted.mode.unwrap_or(mode), (uid, gid));
         header.set_mtime(entry.header().mtime().unwrap_or_default());
         let path = relative(target);
         if kind == Kind::Link {
@@ -233,7 +251,9 @@ impl Writer<'_> {
             if !self.made.insert(directory.to_owned()) {
                 continue;
             }
-            let mut header = self.header(self.directory_mode(directory));
+            let own = self.described(directory);
+            let numbers = own.map_or((0, 0), |own| (own.uid, own.gid));
+            let mut header = self.header(self.directory_mode(directory, own), numbers);
             header.set_entry_type(EntryType::Directory);
             header.set_size(0);
             let added = (self.builder).append_data(&mut header, relative(directory), io::empty());
@@ -242,24 +262,32 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn directory_mode(&self, target: &Path) -> u32 {
-        let Ok(rest) = target.strip_prefix(&self.wanted.target) else {
+    /// The member that describes a directory of the destination.
+    fn described(&self, target: &Path) -> Option<Surveyed> {
+        let rest = target.strip_prefix(&self.wanted.target).ok()?;
+        let own = self.survey.members.get(&self.wanted.source.join(rest));
+        own.copied().filter(|own| own.kind == Kind::Directory)
+    }
+
+    fn directory_mode(&self, target: &Path, own: Option<Surveyed>) -> u32 {
+        if !target.starts_with(&self.wanted.target) {
             return IMPLIED_MODE;
-        };
-        let member = self.wanted.source.join(rest);
-        let own = self.survey.members.get(&member);
-        match (self.wanted.mode, own) {
+        }
+        match self.wanted.mode {
             // What can be read can be searched, or nobody could use it.
-            (Some(mode), _) => mode | ((mode & 0o444) >> 2),
-            (None, Some((Kind::Directory, mode))) => *mode,
-            (None, _) => IMPLIED_MODE,
+            Some(mode) => mode | ((mode & 0o444) >> 2),
+            None => own.map_or(IMPLIED_MODE, |own| own.mode),
         }
     }
 
-    fn header(&self, mode: u32) -> Header {
-        let owner = &self.wanted.owner;
+    fn header(&self, mode: u32, (uid, gid): (u64, u64)) -> Header {
         let mut header = Header::new_gnu();
         header.set_mode(mode);
+        let Some(owner) = &self.wanted.owner else {
+            header.set_uid(uid);
+            header.set_gid(gid);
+            return header;
+        };
         header.set_uid(owner.uid);
         header.set_gid(owner.gid);
         // A name that is too long for an archive is left to its number.

@@ -64,6 +64,7 @@ impl Host {
         let lines = reports
             .messages()
             .into_iter()
+            .filter(|line| !line.contains("] layer of "))
             .map(|line| without_key(&line));
         (lines.collect(), end)
     }

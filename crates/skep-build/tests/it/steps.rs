@@ -1,7 +1,7 @@
 //! Steps and what they say when they fail.
 
 use skep_build::fake::Answer;
-use skep_types::{BuildPhase, Instruction, TeamId};
+use skep_types::{BuildPhase, Instruction, LayerKey, TeamId, VersionCopy};
 
 use crate::{Host, env, order, run};
 
@@ -133,4 +133,63 @@ async fn a_start_command_is_tried_and_kept() {
         failure.message,
         "start command failed: error running start command: exit status 3"
     );
+}
+
+/// An archive as a sandbox would print it.
+fn printed_archive(name: &str, content: &str) -> &'static str {
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(content.len() as u64);
+    header.set_mode(0o755);
+    header.set_uid(33);
+    archive
+        .append_data(&mut header, name, content.as_bytes())
+        .unwrap();
+    let text = String::from_utf8(archive.into_inner().unwrap()).unwrap();
+    Box::leak(text.into_boxed_str())
+}
+
+fn copy_from(sources: &[&str], destination: &str) -> Instruction {
+    Instruction::CopyFrom {
+        layers: vec![LayerKey::from([7; 32]), LayerKey::from([8; 32])],
+        copy: VersionCopy {
+            sources: sources.iter().map(|&source| source.to_owned()).collect(),
+            destination: destination.to_owned(),
+            owner: None,
+            mode: None,
+        },
+    }
+}
+
+#[tokio::test]
+async fn files_of_another_version_are_packed_in_a_sandbox_of_it() {
+    let host = Host::new();
+    let found = Answer::Exit(0, "file\0/out/app\0/out/app-1\0");
+    host.sandboxes.answer("/out/a*", found);
+    let archive = printed_archive("app-1", "binary");
+    host.sandboxes.answer("app-1", Answer::Exit(0, archive));
+    let steps = vec![copy_from(&["out/a*"], "/bin/")];
+    let (_, end) = host.build(order(&TeamId::random(), steps)).await;
+    assert_eq!(end.unwrap().image.layers.len(), 2);
+    let events: Vec<_> = host.sandboxes.events();
+    assert_eq!(events[0], "open 2", "{events:?}");
+    let closed = events.iter().position(|event| event == "close").unwrap();
+    assert_eq!(events[closed + 1], "open 1", "{events:?}");
+    assert!(
+        events.contains(&"write /.skep-copy".to_owned()),
+        "{events:?}"
+    );
+    assert_eq!(host.sandboxes.open_count(), 0);
+}
+
+#[tokio::test]
+async fn a_file_that_another_version_does_not_have_is_named() {
+    let host = Host::new();
+    host.sandboxes.answer("/none", Answer::Exit(20, ""));
+    let message = failure(&host, copy_from(&["/none"], "/bin/")).await;
+    assert!(message.starts_with("there is no"), "{message}");
+    let two = Answer::Exit(0, "file\0/a\0/a\0file\0/b\0/b\0");
+    host.sandboxes.answer("/two", two);
+    let message = failure(&host, copy_from(&["/two"], "/bin")).await;
+    assert!(message.starts_with("several sources"), "{message}");
 }

@@ -3,9 +3,9 @@
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use skep_types::{Resources, Sharing, TemplateId, TemplateImage, TemplateReference};
+use skep_types::{LayerKey, Resources, Sharing, TemplateId, TemplateImage, TemplateReference};
 
-use super::{ResolveError, TemplateInfo, Templates};
+use super::{LayerFiles, LayerInfo, ResolveError, TemplateInfo, Templates};
 use crate::Team;
 
 /// A fixed set of templates without files.
@@ -119,5 +119,26 @@ impl Templates for FakeTemplates {
         };
         let list = self.templates.iter().filter(visible).cloned().collect();
         async move { Ok(list) }.boxed()
+    }
+
+    fn layers<'a>(
+        &'a self,
+        keys: &'a [LayerKey],
+    ) -> BoxFuture<'a, Result<Vec<LayerInfo>, ResolveError>> {
+        let layers = keys.iter().map(|key| LayerInfo {
+            key: *key,
+            title: None,
+            bytes: 0,
+        });
+        let layers = layers.collect();
+        async move { Ok(layers) }.boxed()
+    }
+
+    fn files<'a>(
+        &'a self,
+        _keys: &'a [LayerKey],
+        _most: usize,
+    ) -> BoxFuture<'a, Result<LayerFiles, ResolveError>> {
+        async move { Ok(LayerFiles::default()) }.boxed()
     }
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use skep_control::{
     BuildLogQuery, BuildStatus, BuildView, Caller, Control, CreateRequest, FakeBuilds,
-    LogDirection, RequestDigest, RequestedBase, RequestedVersion, ResolveError, ResourceRequest,
-    SnapshotName, SnapshotOrder, StartRequest, VersionError, VersionName, VersionRequest,
+    LogDirection, RequestDigest, RequestedBase, RequestedStep, RequestedVersion, ResolveError,
+    ResourceRequest, SnapshotName, SnapshotOrder, StartRequest, VersionError, VersionName,
+    VersionRequest,
 };
 use skep_store::Store;
 use skep_testkit::wait_until;
@@ -131,10 +132,10 @@ fn steps(command: &str) -> StartRequest {
     };
     StartRequest {
         base: RequestedBase::Template("base".to_owned()),
-        steps: Ok(vec![BuildStep {
+        steps: Ok(vec![RequestedStep::Own(BuildStep {
             instruction: run,
             force: false,
-        }]),
+        })]),
         start_command: None,
         ready_command: None,
         force: false,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use skep_types::{
     BuildBase, BuildContext, BuildOrder, BuildStep, BuiltTemplate, Instruction, Resources, Sharing,
-    TemplateImage, TemplateStart,
+    TemplateImage, TemplateStart, VersionCopy,
 };
 
 use super::BuildRecord;
@@ -54,6 +54,13 @@ enum What {
         owner: Option<String>,
         mode: Option<u32>,
         files: String,
+    },
+    CopyFrom {
+        layers: Vec<String>,
+        sources: Vec<String>,
+        destination: String,
+        owner: Option<String>,
+        mode: Option<u32>,
     },
     Environment(Vec<(String, String)>),
     WorkDirectory(String),
@@ -221,6 +228,21 @@ fn step_of(step: BuildStep) -> Step {
             mode,
             files: files.as_str().to_owned(),
         },
+        Instruction::CopyFrom { layers, copy } => {
+            let VersionCopy {
+                sources,
+                destination,
+                owner,
+                mode,
+            } = copy;
+            What::CopyFrom {
+                layers: layers.iter().map(ToString::to_string).collect(),
+                sources,
+                destination,
+                owner,
+                mode,
+            }
+        }
         Instruction::Environment(variables) => What::Environment(variables),
         Instruction::WorkDirectory(path) => What::WorkDirectory(path),
         Instruction::User {
@@ -249,6 +271,24 @@ fn read_step(step: Step) -> Result<BuildStep, BoxError> {
             owner,
             mode,
             files: files.parse()?,
+        },
+        What::CopyFrom {
+            layers,
+            sources,
+            destination,
+            owner,
+            mode,
+        } => Instruction::CopyFrom {
+            layers: layers
+                .iter()
+                .map(|key| key.parse())
+                .collect::<Result<_, _>>()?,
+            copy: VersionCopy {
+                sources,
+                destination,
+                owner,
+                mode,
+            },
         },
         What::Environment(variables) => Instruction::Environment(variables),
         What::WorkDirectory(path) => Instruction::WorkDirectory(path),

@@ -61,6 +61,8 @@ pub struct BuildRecord {
     pub failure: Option<BuildFailure>,
     /// Bytes that it takes on the disk beyond its base, if it is ready.
     pub bytes: Option<u64>,
+    /// Id of what is in it, if it is ready.
+    pub content: Option<String>,
     /// Time of the request.
     pub created_at: Timestamp,
     /// Time of the start.
@@ -113,6 +115,11 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<BuildRecord> {
     let failure: Option<String> = row.get("failure")?;
     let phase: Option<String> = row.get("failure_phase")?;
     let bytes: Option<i64> = row.get("bytes")?;
+    let result: Option<String> = row.get("result")?;
+    let built = result.map(|text| encoding::decode_result(&text, 0));
+    let built = built
+        .transpose()
+        .map_err(|error| column::unreadable("result", error))?;
     Ok(BuildRecord {
         id: column::parsed(row, "id")?,
         template: column::parsed(row, "template")?,
@@ -124,6 +131,7 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<BuildRecord> {
             message,
         }),
         bytes: bytes.and_then(|bytes| u64::try_from(bytes).ok()),
+        content: built.map(|built| built.image.content_id()),
         created_at: column::time(row, "created_at")?,
         started_at: column::optional_time(row, "started_at")?,
         ended_at: column::optional_time(row, "ended_at")?,

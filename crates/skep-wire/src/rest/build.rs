@@ -134,6 +134,9 @@ pub struct BuildStep {
     /// Name of the files that it copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files_hash: Option<String>,
+    /// Template that a `COPY_FROM` copies from. Only our own client sends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_template: Option<String>,
     /// True to do it and all that follow anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use skep_control::{ResolveError, Team, TemplateInfo, Templates};
+use skep_control::{LayerFile, LayerFiles, LayerInfo, ResolveError, Team, TemplateInfo, Templates};
 use skep_image::{Catalog, CatalogError, ImageCache, Listed};
 use skep_packages::PackageSettings;
-use skep_types::{Sharing, TeamId, TemplateImage, TemplateReference};
+use skep_types::{LayerKey, Sharing, TeamId, TemplateImage, TemplateReference};
 
 use crate::config::{Limits, Pool};
 
@@ -161,6 +161,61 @@ impl Templates for CatalogTemplates {
         }
         .boxed()
     }
+
+    fn layers<'a>(
+        &'a self,
+        keys: &'a [LayerKey],
+    ) -> BoxFuture<'a, Result<Vec<LayerInfo>, ResolveError>> {
+        let keys = keys.to_vec();
+        async move {
+            self.blocking(move |templates| {
+                let info = |key: LayerKey| {
+                    let record = templates.catalog.layer(key)?;
+                    Ok(LayerInfo {
+                        key,
+                        bytes: record.as_ref().map_or(0, |record| record.bytes),
+                        title: record.map(|record| record.title),
+                    })
+                };
+                keys.into_iter().map(info).collect()
+            })
+            .await
+        }
+        .boxed()
+    }
+
+    fn files<'a>(
+        &'a self,
+        keys: &'a [LayerKey],
+        most: usize,
+    ) -> BoxFuture<'a, Result<LayerFiles, ResolveError>> {
+        let keys = keys.to_vec();
+        async move {
+            self.blocking(move |templates| files_of(&templates.catalog, &keys, most))
+                .await
+        }
+        .boxed()
+    }
+}
+
+/// The files of layers, each as the highest of them has it.
+fn files_of(catalog: &Catalog, keys: &[LayerKey], most: usize) -> Result<LayerFiles, CatalogError> {
+    let mut all = LayerFiles::default();
+    for key in keys {
+        let has_more = catalog.each_file(*key, |path, found| {
+            let file = LayerFile {
+                is_removed: found.is_removed,
+                is_directory: found.is_directory,
+                bytes: found.bytes,
+                mode: found.mode,
+                modified: found.modified,
+            };
+            all.files.insert(path.to_owned(), file);
+            all.files.len() < most
+        })?;
+        all.has_more |= has_more;
+    }
+    Ok(all)
 }
 
 /// The bare name. Templates of the catalog are in nobody's namespace.

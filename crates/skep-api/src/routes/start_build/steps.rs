@@ -1,11 +1,12 @@
 //! Steps of a build, as clients write them.
 
-use skep_types::{BuildFailure, BuildPhase, BuildStep, Instruction};
+use skep_control::RequestedStep;
+use skep_types::{BuildFailure, BuildPhase, BuildStep, Instruction, VersionCopy};
 use skep_wire::rest;
 
 /// Reads the steps. The first that cannot be read is the failure of the build, with its number: so
 /// clients show the line of their caller's that it comes from.
-pub(super) fn read(steps: Vec<rest::BuildStep>) -> Result<Vec<BuildStep>, BuildFailure> {
+pub(super) fn read(steps: Vec<rest::BuildStep>) -> Result<Vec<RequestedStep>, BuildFailure> {
     let numbered = steps.into_iter().zip(1..);
     let read = numbered.map(|(step, number)| {
         read_one(step).map_err(|message| BuildFailure {
@@ -16,7 +17,10 @@ pub(super) fn read(steps: Vec<rest::BuildStep>) -> Result<Vec<BuildStep>, BuildF
     read.collect()
 }
 
-fn read_one(step: rest::BuildStep) -> Result<BuildStep, String> {
+fn read_one(step: rest::BuildStep) -> Result<RequestedStep, String> {
+    if step.kind.eq_ignore_ascii_case("COPY_FROM") {
+        return copy_from(step);
+    }
     let arguments = step.args.unwrap_or_default();
     // An empty text is the same as none.
     let given = |index: usize| arguments.get(index).filter(|text| !text.is_empty());
@@ -50,8 +54,31 @@ fn read_one(step: rest::BuildStep) -> Result<BuildStep, String> {
         },
         other => return Err(format!("command type {other} is not implemented")),
     };
-    Ok(BuildStep {
+    Ok(RequestedStep::Own(BuildStep {
         instruction,
+        force: step.force.unwrap_or_default(),
+    }))
+}
+
+/// Reads a copy out of a template: destination, owner and mode, then the sources.
+fn copy_from(step: rest::BuildStep) -> Result<RequestedStep, String> {
+    let template = step.from_template.filter(|text| !text.is_empty());
+    let arguments = step.args.unwrap_or_default();
+    let [destination, owner, permissions, sources @ ..] = arguments.as_slice() else {
+        return Err("COPY_FROM needs a destination, an owner, a mode and sources".to_owned());
+    };
+    if destination.is_empty() || sources.is_empty() || sources.iter().any(String::is_empty) {
+        return Err("COPY_FROM needs a destination and sources".to_owned());
+    }
+    let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    Ok(RequestedStep::CopyFrom {
+        template: template.ok_or("COPY_FROM needs a template")?,
+        copy: VersionCopy {
+            sources: sources.to_vec(),
+            destination: destination.clone(),
+            owner: given(owner),
+            mode: given(permissions).map(|text| mode(&text)).transpose()?,
+        },
         force: step.force.unwrap_or_default(),
     })
 }
@@ -80,13 +107,33 @@ mod tests {
             kind: kind.to_owned(),
             args: Some(arguments.iter().map(|text| (*text).to_owned()).collect()),
             files_hash: Some("a".repeat(64)),
+            from_template: None,
             force: None,
         }
     }
 
     fn check(kind: &str, arguments: &[&str], expected: Instruction) {
         let read = read_one(step(kind, arguments)).unwrap();
+        let RequestedStep::Own(read) = read else {
+            panic!("{kind} copies from a template");
+        };
         assert_eq!(read.instruction, expected);
+    }
+
+    #[test]
+    fn a_copy_out_of_a_template_names_it_and_its_files() {
+        let wanted = rest::BuildStep {
+            from_template: Some("app:build".to_owned()),
+            ..step("COPY_FROM", &["/bin/", "", "0755", "/a", "/b*"])
+        };
+        let Ok(RequestedStep::CopyFrom { template, copy, .. }) = read_one(wanted) else {
+            panic!("it copies from a template");
+        };
+        assert_eq!(template, "app:build");
+        assert_eq!(copy.sources, ["/a", "/b*"]);
+        assert_eq!((copy.owner, copy.mode), (None, Some(0o755)));
+        let nowhere = step("COPY_FROM", &["/bin/", "", "", "/a"]);
+        assert_eq!(read_one(nowhere).unwrap_err(), "COPY_FROM needs a template");
     }
 
     #[test]

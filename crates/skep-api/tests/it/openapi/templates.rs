@@ -25,6 +25,12 @@ impl Walk<'_> {
         builds.log(LogLevel::Error, "broken");
         builds.fail(Some(BuildPhase::Step(1)), "it broke");
         self.ended(&template, &build).await;
+        let failed = build;
+        let (template, build) = self.requested("/v3/templates", r#"{"name":"mine"}"#).await;
+        let cancel = format!("POST /skep/templates/{template}/builds/{build}/cancel");
+        self.send(&cancel).await;
+        self.send(&format!("GET /skep/templates/mine:{build}"))
+            .await;
         let (template, build) = self.requested("/v2/templates", r#"{"alias":"mine"}"#).await;
         let start = format!("POST /v2/templates/{template}/builds/{build}");
         self.send(&format!(r#"{start} {{"fromImage":"debian"}}"#))
@@ -42,6 +48,11 @@ impl Walk<'_> {
             r#"PATCH /v2/templates/mine {"public":true}"#.to_owned(),
             r#"PATCH /templates/mine {"public":false}"#.to_owned(),
             "GET /templates".to_owned(),
+            "GET /skep/templates/mine".to_owned(),
+            "GET /skep/templates/base".to_owned(),
+            "GET /skep/templates/mine/builds".to_owned(),
+            "GET /skep/templates/mine/files?below=1".to_owned(),
+            format!("DELETE /skep/templates/mine/builds/{failed}"),
             "DELETE /templates/mine".to_owned(),
         ] {
             self.send(&line).await;
@@ -99,6 +110,7 @@ impl Walk<'_> {
                 kind: "RUN".to_owned(),
                 args: Some(vec!["true".to_owned()]),
                 files_hash: text(),
+                from_template: text(),
                 force: Some(false),
             }]),
             start_cmd: text(),

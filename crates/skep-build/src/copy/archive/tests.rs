@@ -57,12 +57,12 @@ fn copied(
     let wanted = Wanted {
         source,
         target: PathBuf::from(target),
-        owner: Owner {
+        owner: Some(Owner {
             user: "user".to_owned(),
             uid: 1000,
             group: "user".to_owned(),
             gid: 1000,
-        },
+        }),
         mode,
         limit: LIMIT,
     };
