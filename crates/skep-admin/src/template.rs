@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Subcommand;
-use skep_cli::{CliError, OutputArgs, Suggested, TEMPLATES, print_json, print_note, print_table};
+use clap::{Args, Subcommand};
+use skep_cli::{
+    CliError, DockerfileArgs, OutputArgs, ServerArgs, Suggested, TEMPLATES, TemplateListArgs,
+    TemplateServerCommand, print_json, print_note, print_table,
+};
 use skep_image::{BuildError, Builder, Cancel, Catalog, LaunchRunner, Listed, Mmdebstrap, builtin};
 use skep_launch::Launcher;
 use skep_packages::PackageSettings;
@@ -12,36 +15,82 @@ use skep_types::TemplateImage;
 
 use crate::progress;
 
+const BUILD_EXAMPLES: &str = "\
+Examples:
+  skep template build . -n app                     the Dockerfile of this directory
+  skep template build ./Dockerfile -n app:v2 --tag stable --build-arg VERSION=3
+  sudo skep template build code-interpreter-languages";
+
 /// Commands for templates.
 #[derive(Debug, Subcommand)]
 pub enum TemplateCommand {
-    /// Build a built-in template, reusing cached layers
-    #[command(after_help = "\
-Examples:
-  sudo skep template build code-interpreter-languages")]
-    Build {
-        /// Name of the template
-        #[arg(value_parser = Suggested(TEMPLATES))]
-        name: String,
-        /// Directory of template layers [default: /var/cache/skep]
-        #[arg(long, value_name = "DIR")]
-        cache_dir: Option<PathBuf>,
-        /// Output format
-        #[command(flatten)]
-        output: OutputArgs,
-    },
+    /// Build a template from a Dockerfile, or a built-in one
+    ///
+    /// A Dockerfile is built by a server, in sandboxes; Ctrl-C cancels the build there. A built-in
+    /// template is built on this host, which needs root.
+    #[command(after_help = BUILD_EXAMPLES)]
+    Build(Box<BuildArgs>),
     /// List templates
     #[command(after_help = "\
 Examples:
-  skep template list")]
+  skep template list
+  sudo skep template list --cache-dir /var/cache/skep    what is built on this host, without a server")]
     List {
-        /// Directory of template layers [default: /var/cache/skep]
+        /// What is asked of a server
+        #[command(flatten)]
+        list: TemplateListArgs,
+        /// List what is built in this directory of this host instead
         #[arg(long, value_name = "DIR")]
         cache_dir: Option<PathBuf>,
-        /// Output format
-        #[command(flatten)]
-        output: OutputArgs,
     },
+    /// What else is asked of a server
+    #[command(flatten)]
+    Server(TemplateServerCommand),
+}
+
+/// Arguments of `skep template build`.
+#[derive(Debug, Args)]
+pub struct BuildArgs {
+    /// The server to ask
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// Path of a Dockerfile or of its directory; or the name of a built-in template
+    #[arg(value_name = "SOURCE", value_parser = Suggested(TEMPLATES))]
+    pub what: String,
+    /// How a Dockerfile is built
+    #[command(flatten)]
+    pub dockerfile: DockerfileArgs,
+    /// Built-in templates: directory of layers [default: /var/cache/skep]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["name", "tag", "target"])]
+    pub cache_dir: Option<PathBuf>,
+    /// Output format
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+impl BuildArgs {
+    /// Returns true if a built-in template is meant: its name, where no Dockerfile is given a name.
+    ///
+    /// # Errors
+    ///
+    /// If it is neither that nor a path.
+    pub fn is_built_in(&self) -> Result<bool, CliError> {
+        let recipes = builtin();
+        if self.dockerfile.name.is_none() && recipes.contains_key(&self.what) {
+            return Ok(true);
+        }
+        if Path::new(&self.what).exists() {
+            return Ok(false);
+        }
+        let names: Vec<_> = recipes.keys().map(String::as_str).collect();
+        Err(CliError::input(
+            format!(
+                "`{}` is no file, no directory and no built-in template",
+                self.what
+            ),
+            format!("the built-in templates are: {}", names.join(", ")),
+        ))
+    }
 }
 
 /// Builds a built-in template, or finds that it is built. Blocks.

@@ -14,6 +14,7 @@ mod run;
 mod sandbox;
 mod suggested;
 mod target;
+mod template;
 mod terminal;
 mod variables;
 
@@ -34,3 +35,7 @@ pub use sandbox::{
 };
 pub use suggested::Suggested;
 pub use target::{ChosenServerArgs, DefaultServer, ServerArgs, key_of_host};
+pub use template::{
+    DeleteArgs, DiffArgs, DockerfileArgs, HistoryArgs, InspectArgs, PruneArgs, PublishArgs,
+    TagArgs, TemplateListArgs, TemplateServerCommand, UntagArgs,
+};

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, redirect};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, header, redirect};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use skep_http::{http_client, is_localhost};
@@ -13,6 +13,7 @@ use crate::error::{Cause, ClientError};
 use crate::keys::ApiKeys;
 use crate::sandbox::Sandbox;
 use crate::sandboxes::Sandboxes;
+use crate::templates::Templates;
 
 /// Time limit of a call, unless told otherwise. Creating a sandbox is the longest and is bounded by
 /// the server; a new context may have to wait for its kernel.
@@ -136,6 +137,11 @@ impl Client {
         Sandbox::named(self, id)
     }
 
+    /// The templates that the key's team can use: build, tag and list them.
+    pub fn templates(&self) -> Templates<'_> {
+        Templates::new(self)
+    }
+
     /// The API keys of the key's team.
     pub fn api_keys(&self) -> ApiKeys<'_> {
         ApiKeys::new(self)
@@ -186,6 +192,11 @@ impl Client {
             .request(method, url)
             .header(API_KEY, &self.api_key)
             .timeout(self.call_timeout)
+    }
+
+    /// An upload to an address that the server has given, without the key and without a time limit.
+    pub(crate) fn put(&self, url: &str, length: u64) -> RequestBuilder {
+        self.http.put(url).header(header::CONTENT_LENGTH, length)
     }
 
     /// A request to a port of a sandbox, without a time limit.

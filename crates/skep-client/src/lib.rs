@@ -53,6 +53,8 @@ mod sandbox;
 mod sandboxes;
 mod server;
 mod sleep;
+mod template_build;
+mod templates;
 mod terminals;
 
 pub use client::Client;
@@ -75,8 +77,12 @@ pub use skep_wire::interpreter::{
     Usage,
 };
 pub use skep_wire::rest::{
-    ApiKey, CreatedApiKey, ForkedSandbox, ListedSandbox, LogEntry, LogLevel, Metric, NewSandbox,
+    ApiKey, AssignedTags, BuildLogEntry, BuildReason, BuildStatus, BuildStep, CreatedApiKey,
+    FileUpload, ForkedSandbox, ListedSandbox, LogEntry, LogLevel, Metric, NewSandbox, NewTemplate,
     SandboxDetail, SandboxOptions, SandboxRecord, SandboxRecordState, SandboxState, SandboxUsage,
-    Snapshot,
+    Snapshot, StartBuild, Template, TemplateTag, TemplateVersion, TemplateVersions, VersionFile,
+    VersionFileKind, VersionFiles, VersionLayer, VersionSummary,
 };
+pub use template_build::{TemplateBuild, TemplateBuildLog};
+pub use templates::Templates;
 pub use terminals::{TerminalSize, Terminals};

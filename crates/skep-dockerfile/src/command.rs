@@ -1,9 +1,9 @@
 //! Commands: `RUN`, and what `ENTRYPOINT` and `CMD` make together.
 
-use crate::Instruction;
 use crate::lines::Line;
 use crate::stage::{Draft, Reader};
 use crate::words::{flags, json_list, quoted, quoted_command};
+use crate::{Instruction, Placed};
 
 /// A command as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +50,15 @@ impl Form {
 
 impl Draft {
     /// The command of a sandbox, by Docker's rules.
-    pub(crate) fn start_command(&self) -> Option<String> {
+    pub(crate) fn start_command(&self) -> Option<Placed<String>> {
+        let value = self.start_text()?;
+        Some(Placed {
+            at: self.command_at,
+            value,
+        })
+    }
+
+    fn start_text(&self) -> Option<String> {
         match (&self.entrypoint, &self.command) {
             (Some(Form::Exec(words)), command) if !words.is_empty() => {
                 let mut words = words.clone();

@@ -130,12 +130,14 @@ impl Reader {
         if let Some(stage) = self.stages.last_mut() {
             stage.command = Some(Form::read(&line.text, stage.shell.as_deref()));
             stage.has_own_command = true;
+            stage.command_at = line.at;
         }
     }
 
     fn entrypoint(&mut self, line: &Line) {
         if let Some(stage) = self.stages.last_mut() {
             stage.entrypoint = Some(Form::read(&line.text, stage.shell.as_deref()));
+            stage.command_at = line.at;
             // A command of the base was for another entry point.
             if !stage.has_own_command {
                 stage.command = None;

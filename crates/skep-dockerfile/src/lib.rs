@@ -6,12 +6,16 @@
 mod command;
 mod copy;
 mod expand;
+mod ignore;
 mod instruction;
 mod lines;
 mod stage;
 mod words;
 
 use std::fmt;
+
+pub use ignore::{Ignore, Pattern, PatternError};
+pub use words::quoted;
 
 /// A Dockerfile, understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,14 +29,17 @@ pub struct Dockerfile {
 /// A stage: what it begins with, and what is done then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stage {
+    /// Place of its `FROM`.
+    pub at: Position,
     /// Name by which others refer to it, in lower case.
     pub name: Option<String>,
     /// What it begins with.
     pub base: Base,
     /// What is done, in this order.
     pub instructions: Vec<Placed<Instruction>>,
-    /// Command that `ENTRYPOINT` and `CMD` make together, for a shell.
-    pub start_command: Option<String>,
+    /// Command that `ENTRYPOINT` and `CMD` make together, for a shell, and the place of the last of
+    /// them.
+    pub start_command: Option<Placed<String>>,
 }
 
 /// What a stage begins with.
@@ -136,6 +143,17 @@ impl Dockerfile {
             Err(note) => return Err(Errors(vec![note])),
         }
         reader.finish()
+    }
+
+    /// The same file up to a stage, which is the result then; `None` if there is no such stage.
+    pub fn up_to(mut self, name: &str) -> Option<Self> {
+        let lower = name.to_lowercase();
+        let is_it = |stage: &Stage| stage.name.as_deref() == Some(&lower);
+        let named = self.stages.iter().position(is_it);
+        let numbered = || name.parse().ok().filter(|index| *index < self.stages.len());
+        let index: usize = named.or_else(numbered)?;
+        self.stages.truncate(index + 1);
+        Some(self)
     }
 
     /// Indexes of the stages that the last one needs, itself included, in their order.

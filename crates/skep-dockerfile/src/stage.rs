@@ -34,6 +34,8 @@ pub(crate) struct Reader {
 /// A stage that is being read.
 #[derive(Debug, Clone)]
 pub(crate) struct Draft {
+    /// Place of its `FROM`.
+    at: Position,
     pub(crate) name: Option<String>,
     base: Base,
     pub(crate) instructions: Vec<Placed<Instruction>>,
@@ -47,11 +49,14 @@ pub(crate) struct Draft {
     pub(crate) command: Option<Form>,
     /// True if the command is of this stage and not of its base.
     pub(crate) has_own_command: bool,
+    /// Place of the last `ENTRYPOINT` or `CMD`.
+    pub(crate) command_at: Position,
 }
 
 impl Draft {
-    fn new(base: Base) -> Self {
+    fn new(base: Base, at: Position) -> Self {
         Self {
+            at,
             name: None,
             is_open: matches!(base, Base::Image(_)),
             base,
@@ -62,6 +67,7 @@ impl Draft {
             entrypoint: None,
             command: None,
             has_own_command: false,
+            command_at: at,
         }
     }
 
@@ -144,6 +150,7 @@ impl Reader {
         self.warnings.sort();
         let stages = self.stages.into_iter().map(|draft| Stage {
             start_command: draft.start_command(),
+            at: draft.at,
             name: draft.name,
             base: draft.base,
             instructions: draft.instructions,
@@ -274,6 +281,7 @@ impl Reader {
             Some(index) => {
                 let earlier = self.stages[index].clone();
                 Draft {
+                    at: line.at,
                     base: Base::Stage(index),
                     instructions: Vec::new(),
                     arguments: BTreeMap::new(),
@@ -281,8 +289,8 @@ impl Reader {
                     ..earlier
                 }
             }
-            None if text == "scratch" => Draft::new(Base::Scratch),
-            None => Draft::new(Base::Image(text)),
+            None if text == "scratch" => Draft::new(Base::Scratch, line.at),
+            None => Draft::new(Base::Image(text), line.at),
         };
         draft.name = name.map(|name| name.text.to_lowercase());
         if let (Some(word), Some(name)) = (name, draft.name.as_deref()) {

@@ -28,7 +28,7 @@ fn read(text: &str) -> String {
         stage
             .start_command
             .iter()
-            .map(|command| format!("START {command}")),
+            .map(|command| format!("START {}", command.value)),
     );
     lines.join("\n")
 }

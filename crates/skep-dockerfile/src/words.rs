@@ -157,7 +157,7 @@ fn heredoc(text: &str, offset: usize) -> Option<(Heredoc, usize)> {
 }
 
 /// A word for a shell that means this text.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:=,+@%".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {
         return text.to_owned();

@@ -47,8 +47,11 @@ Examples:
   skep notebook export i8f6 -o session.ipynb";
 
 const TEMPLATE_EXAMPLES: &str = "\
+A version is named `app`, `app:v1`, `app:BUILD` or `app@CONTENT`.
+
 Examples:
-  skep template list
+  skep template build . -n app
+  skep template history app
   sudo skep template build code-interpreter-languages";
 
 const SANDBOX_EXAMPLES: &str = "\
@@ -151,7 +154,7 @@ Examples:
   sudo skep doctor
   sudo skep doctor --fetch")]
     Doctor(DoctorArgs),
-    /// Build and list templates of this host
+    /// Build templates from Dockerfiles, and manage their versions
     #[command(subcommand, after_help = TEMPLATE_EXAMPLES)]
     Template(TemplateCommand),
     /// Manage sandboxes and run commands in them

@@ -14,6 +14,7 @@ mod suggest;
 mod up;
 mod wiring;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -81,25 +82,21 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             start_logging(Reader::Operator);
             up::serve(args.over(config()?), args)?;
         }
-        Command::Template(TemplateCommand::Build {
-            name,
-            cache_dir,
-            output,
-        }) => {
+        Command::Template(TemplateCommand::Build(args)) if args.is_built_in()? => {
             root::require("template build")?;
             let mut config = config()?;
-            config.cache_dir = cache_dir.clone().unwrap_or(config.cache_dir);
+            config.cache_dir = args.cache_dir.clone().unwrap_or(config.cache_dir);
             start_logging(Reader::Operator);
             let started = Instant::now();
-            let image = build_template(&config, name)?;
-            template::tell_built(&image, started.elapsed(), output.json)?;
+            let image = build_template(&config, &args.what)?;
+            template::tell_built(&image, started.elapsed(), args.output.json)?;
         }
-        Command::Template(TemplateCommand::List { cache_dir, output }) => {
-            let cache_dir = cache_dir
-                .clone()
-                .map_or_else(|| config().map(|c| c.cache_dir), Ok)?;
-            root::require_for("template list", &cache_dir)?;
-            template::list(&cache_dir, output.json)?;
+        Command::Template(TemplateCommand::List {
+            list,
+            cache_dir: Some(cache_dir),
+        }) => {
+            root::require_for("template list", cache_dir)?;
+            template::list(cache_dir, list.json())?;
         }
         Command::Key(KeyCommand::Rotate { key, output, .. })
             if key.as_deref().is_none_or(|key| key == local_key::NAME) =>
@@ -107,7 +104,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             let data_dir = config()?.data_dir;
             runtime()?.block_on(rotate_key::rotate(&data_dir, *output))?;
         }
-        Command::Sandbox(_) | Command::Key(_) => {
+        Command::Sandbox(_) | Command::Key(_) | Command::Template(_) => {
             let server = default_server(&config()?);
             return client(cli.command, &server, cli.json);
         }
@@ -188,12 +185,18 @@ fn client(command: Command, server: &DefaultServer, json: bool) -> Result<ExitCo
         match command {
             Command::Sandbox(command) => command.run(server, environment).await,
             Command::Key(command) => command.run(server).await,
+            Command::Template(TemplateCommand::Build(args)) => {
+                let client = args.server.client(server)?;
+                let path = Path::new(&args.what);
+                args.dockerfile.run(path, &client, args.output.json).await
+            }
+            Command::Template(TemplateCommand::List { list, .. }) => list.run(server).await,
+            Command::Template(TemplateCommand::Server(command)) => command.run(server).await,
             Command::Up(_)
             | Command::Serve(_)
             | Command::Run { .. }
             | Command::Repl { .. }
             | Command::Notebook(_)
-            | Command::Template(_)
             | Command::Doctor(_)
             | Command::Uninstall(_)
             | Command::Team(_)

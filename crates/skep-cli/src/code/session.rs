@@ -353,7 +353,7 @@ pub(crate) fn no_sandbox(error: ClientError, template: &str) -> CliError {
     let hint = if TEMPLATES.contains(&template) {
         format!("`skep template build {template}` builds it, on the server's host")
     } else {
-        "`skep template list` shows what there is, on the server's host".to_owned()
+        "`skep template list` shows what there is".to_owned()
     };
     CliError {
         kind: ExitKind::Input,

@@ -30,6 +30,7 @@ mod run;
 mod scale;
 mod sleep;
 mod snapshots;
+mod templates;
 mod terminal;
 mod traces;
 mod uninstall;
