@@ -66,4 +66,25 @@ group('ports', (box) => {
     assert.equal(answer.status, 401)
     assert.deepEqual(answer.json(), { code: 401, message: 'signature is already expired' })
   })
+
+  check('ingress.private', 'a private port is open to those who show its token', async ({ fresh }) => {
+    const sandbox = await fresh({ network: { allowPublicTraffic: false } })
+    await sandbox.commands.run('python3 -m http.server 8080 --bind 127.0.0.1', { background: true, timeoutMs: 0 })
+    const headers = { 'e2b-traffic-access-token': sandbox.trafficAccessToken }
+    await eventually(async () => (await fetchPort(sandbox, 8080, '/', { headers })).status === 200, 'an answer', 15_000)
+    const refused = await fetchPort(sandbox, 8080)
+    assert.equal(refused.status, 403)
+    assert.match(refused.json().message, /Token header 'e2b-traffic-access-token' is missing/)
+  })
+
+  check('ingress.mask', 'a service sees the masked host', async ({ fresh }) => {
+    const sandbox = await fresh({ network: { maskRequestHost: 'localhost:${PORT}' } })
+    const program = `require('http').createServer((q, a) => a.end(q.headers.host)).listen(8080)`
+    await sandbox.commands.run(`node -e "${program}"`, { background: true, timeoutMs: 0 })
+    const answer = await eventually(async () => {
+      const answer = await fetchPort(sandbox, 8080)
+      return answer.status === 200 && answer
+    }, 'an answer', 15_000)
+    assert.equal(answer.text, 'localhost:8080')
+  })
 })

@@ -115,6 +115,7 @@ pub(crate) fn sandbox_detail(sandbox: &Sandbox, domain: &str) -> rest::SandboxDe
         listed: listed_sandbox(sandbox),
         envd_access_token: revealed_token(&sandbox.order),
         allow_internet_access: sandbox.order.internet,
+        network: network(&sandbox.order),
         domain: Some(domain.to_owned()),
         lifecycle: Some(rest::Lifecycle {
             auto_resume: sandbox.order.auto_resume,
@@ -124,6 +125,19 @@ pub(crate) fn sandbox_detail(sandbox: &Sandbox, domain: &str) -> rest::SandboxDe
             },
         }),
     }
+}
+
+/// Rules for a sandbox's network, as far as they are not the usual ones.
+fn network(order: &Order) -> Option<rest::Network> {
+    let ingress = &order.ingress;
+    let ports = &ingress.https_ports;
+    let network = rest::Network {
+        allow_public_traffic: ingress.is_private.then_some(false),
+        mask_request_host: (ingress.host_mask.as_ref()).map(|mask| mask.as_str().to_owned()),
+        https_ports: (!ports.is_empty()).then(|| ports.iter().map(i64::from).collect()),
+        ..rest::Network::default()
+    };
+    (network != rest::Network::default()).then_some(network)
 }
 
 /// Clients show it beside the access token where they have both, and on the interpreter's

@@ -96,6 +96,7 @@ impl Control {
             access_token: order.access_token.clone(),
             // Whatever its source is: clients that make copies know tokens.
             is_open: false,
+            ingress: Arc::clone(&order.ingress),
             egress: order.egress(),
             mounts: Vec::new(),
             checkpoint: Some(checkpoint.clone()),

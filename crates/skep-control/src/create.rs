@@ -8,8 +8,8 @@ use skep_store::{CheckpointRecord, Order, StoreError};
 use skep_telemetry::{Chain, trace};
 use skep_types::{
     AccessToken, Capability, CheckpointId, Egress, EndReason, Ending, HostResource, ImageKind,
-    OnTimeout, Placement, Redacted, SandboxId, SandboxKind, SandboxSpec, Secrets, TemplateId,
-    TemplateImage, TemplateReference, TenantId, Unsupported, Usage,
+    Ingress, OnTimeout, Placement, Redacted, SandboxId, SandboxKind, SandboxSpec, Secrets,
+    TemplateId, TemplateImage, TemplateReference, TenantId, Unsupported, Usage,
 };
 use tokio::sync::oneshot;
 use tracing::field::{Empty, display};
@@ -36,6 +36,8 @@ pub struct CreateRequest {
     pub lifetime: Lifetime,
     /// True if callers of the sandbox need not show its token.
     pub is_open: bool,
+    /// Rule for requests to its ports.
+    pub ingress: Ingress,
     /// Fate at the end of that time.
     pub on_timeout: OnTimeout,
     /// True if requests to it are to resume it when it is paused.
@@ -206,6 +208,7 @@ impl Control {
             secrets: request.secrets,
             access_token: order.access_token.clone(),
             is_open: request.is_open,
+            ingress: Arc::clone(&order.ingress),
             egress: order.egress(),
             mounts: Vec::new(),
             checkpoint: snapshot.as_ref().map(|made_of| made_of.checkpoint.clone()),
@@ -336,6 +339,7 @@ impl Control {
             base: names.base,
             metadata: request.metadata.clone(),
             access_token: Some(AccessToken::random()),
+            ingress: Arc::new(request.ingress.clone()),
             internet: request.internet,
             resources: template.resources,
             lifetime: request.lifetime.get(),

@@ -184,6 +184,7 @@ impl Driver {
             egress: spec.egress,
             access_token: spec.access_token,
             is_open: spec.is_open,
+            ingress: spec.ingress,
             control_token: started.control_token,
             deadline,
             on_timeout: spec.on_timeout,
@@ -389,6 +390,7 @@ impl Driver {
             address: launched.address(),
             access_token: held.record.access_token.clone(),
             is_open: held.record.is_open,
+            ingress: Arc::clone(&held.record.ingress),
             control_token: held.record.control_token.clone(),
             ended: held.ended.clone(),
         });

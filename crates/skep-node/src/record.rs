@@ -1,13 +1,14 @@
 //! The part of a driver that a restarted server needs to drive a living sandbox again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use skep_isolation::LaunchRecord;
 use skep_types::{
-    AccessToken, Checkpoint, Egress, EndReason, ExecutionId, OnTimeout, Redacted, SandboxRun,
-    SandboxStatus, Usage,
+    AccessToken, Checkpoint, Egress, EndReason, ExecutionId, HttpsPorts, Ingress, OnTimeout,
+    Redacted, SandboxRun, SandboxStatus, Usage,
 };
 
 use crate::clock::Deadline;
@@ -28,6 +29,8 @@ pub(crate) struct DriverRecord {
     pub(crate) access_token: Option<AccessToken>,
     /// True if callers from outside need not show the token.
     pub(crate) is_open: bool,
+    /// Rule for requests to its ports.
+    pub(crate) ingress: Arc<Ingress>,
     pub(crate) control_token: Redacted<String>,
     pub(crate) deadline: Deadline,
     /// Its fate at the deadline.
@@ -74,6 +77,9 @@ struct Written {
     /// Missing in records of older servers, whose sandboxes all ask for their token.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_open: bool,
+    /// Missing if everybody may use its ports, and in records of older servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ingress: Option<WrittenIngress>,
     control_token: String,
     deadline_since_boot_ns: u64,
     /// Missing in records of older servers, whose sandboxes ended.
@@ -88,6 +94,37 @@ struct Written {
     /// Missing if there was no run before, and in records of older servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     earlier: Option<WrittenUsage>,
+}
+
+/// The rule for requests to a sandbox's ports.
+#[derive(Serialize, Deserialize)]
+struct WrittenIngress {
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_private: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    host_mask: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    https_ports: Vec<u16>,
+}
+
+impl WrittenIngress {
+    fn of(ingress: &Ingress) -> Option<Self> {
+        (*ingress != Ingress::default()).then(|| Self {
+            is_private: ingress.is_private,
+            host_mask: (ingress.host_mask.as_ref()).map(|mask| mask.as_str().to_owned()),
+            https_ports: ingress.https_ports.iter().collect(),
+        })
+    }
+
+    /// Reads the rule. One that cannot be read is no rule that lets everybody in.
+    fn read(&self) -> Result<Ingress, ReadError> {
+        let word = |mask: &String| mask.parse().map_err(|_error| ReadError::Word(mask.clone()));
+        Ok(Ingress {
+            is_private: self.is_private,
+            host_mask: self.host_mask.as_ref().map(word).transpose()?,
+            https_ports: HttpsPorts::from_record(self.https_ports.iter().copied()),
+        })
+    }
 }
 
 /// What of a usage is counted on.
@@ -175,6 +212,7 @@ impl DriverRecord {
                 .as_ref()
                 .map(|token| token.reveal().to_owned()),
             is_open: self.is_open,
+            ingress: WrittenIngress::of(&self.ingress),
             control_token: self.control_token.reveal().clone(),
             deadline_since_boot_ns: u64::try_from(self.deadline.since_boot().as_nanos())
                 .unwrap_or(u64::MAX),
@@ -219,6 +257,10 @@ impl DriverRecord {
                 .as_deref()
                 .map(AccessToken::from_record),
             is_open: written.is_open,
+            ingress: match &written.ingress {
+                Some(ingress) => Arc::new(ingress.read()?),
+                None => Arc::default(),
+            },
             control_token: Redacted::new(written.control_token),
             deadline: Deadline::restored(since_boot, ends_at),
             on_timeout: written
@@ -258,6 +300,11 @@ mod tests {
             egress: Egress::None,
             access_token: None,
             is_open: true,
+            ingress: Arc::new(Ingress {
+                is_private: true,
+                host_mask: Some("localhost:${PORT}".parse().unwrap()),
+                https_ports: HttpsPorts::from_record([443, 8443]),
+            }),
             control_token: Redacted::new("secret".to_owned()),
             deadline: Deadline::after(Duration::from_secs(60)),
             on_timeout: OnTimeout::Pause(ImageKind::Filesystem),
@@ -283,6 +330,7 @@ mod tests {
         assert_eq!(read.ending, record.ending);
         assert_eq!(read.earlier, record.earlier);
         assert!(read.is_open);
+        assert_eq!(read.ingress, record.ingress);
         assert_eq!(read.on_timeout, record.on_timeout);
         assert!(read.auto_resume && read.agent_was_silent);
     }
@@ -295,6 +343,7 @@ mod tests {
         assert_eq!(read.launch, Some(LaunchRecord("there".to_owned())));
         assert_eq!((read.is_frozen, read.image), (false, None));
         assert!(!read.is_open);
+        assert_eq!(*read.ingress, Ingress::default());
         assert_eq!(read.earlier, Usage::default());
         assert_eq!(read.on_timeout, OnTimeout::Kill);
         assert!(!read.auto_resume && !read.agent_was_silent);

@@ -1,8 +1,9 @@
 //! Routes from the edge to running sandboxes.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use skep_types::{AccessToken, ExecutionId, Redacted, SandboxId};
+use skep_types::{AccessToken, ExecutionId, Ingress, Redacted, SandboxId};
 use tokio_util::sync::CancellationToken;
 
 /// A paused sandbox that goes on when somebody uses it.
@@ -14,6 +15,8 @@ pub struct Sleeper {
     pub access_token: Option<AccessToken>,
     /// True if callers from outside need not show it.
     pub is_open: bool,
+    /// Rule for requests to its ports.
+    pub ingress: Arc<Ingress>,
 }
 
 /// Everything the proxy needs to reach one execution of a sandbox.
@@ -29,6 +32,8 @@ pub struct NodeRoute {
     pub access_token: Option<AccessToken>,
     /// True if callers from outside need not show it.
     pub is_open: bool,
+    /// Rule for requests to its ports.
+    pub ingress: Arc<Ingress>,
     /// Token that opens the agent's control routes.
     pub control_token: Redacted<String>,
     /// Cancelled the moment this execution is over, before it is cleaned up.

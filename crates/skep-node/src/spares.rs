@@ -276,6 +276,7 @@ impl Inner {
             // One that nobody will ever know.
             access_token: Some(AccessToken::random()),
             is_open: false,
+            ingress: Arc::default(),
             egress: kind.egress,
             mounts: Vec::new(),
             checkpoint: None,

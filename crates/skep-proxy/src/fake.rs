@@ -42,6 +42,7 @@ impl FakeRoutes {
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             access_token: None,
             is_open: false,
+            ingress: Arc::default(),
             control_token: Redacted::new("control".to_owned()),
             ended: CancellationToken::new(),
         };
@@ -132,6 +133,7 @@ impl Routes for FakeRoutes {
                 route.address = asleep.address;
                 route.access_token = asleep.access_token.clone();
                 route.is_open = asleep.is_open;
+                route.ingress = Arc::clone(&asleep.ingress);
             }))
         })
     }
@@ -142,5 +144,6 @@ fn sleeper(route: &Route) -> Sleeper {
         id: route.id.clone(),
         access_token: route.access_token.clone(),
         is_open: route.is_open,
+        ingress: Arc::clone(&route.ingress),
     }
 }

@@ -37,6 +37,12 @@ pub(crate) enum Refusal {
     Locked {
         id: SandboxId,
     },
+    TrafficTokenMissing {
+        id: SandboxId,
+    },
+    TrafficTokenInvalid {
+        id: SandboxId,
+    },
     LimitReached {
         id: SandboxId,
     },
@@ -107,6 +113,8 @@ impl Refusal {
             | Self::PortClosed { .. }
             | Self::NoAnswer { .. }
             | Self::Locked { .. }
+            | Self::TrafficTokenMissing { .. }
+            | Self::TrafficTokenInvalid { .. }
             | Self::LimitReached { .. }
             | Self::TooManyConnections { .. }
             | Self::Reserved { .. }
@@ -136,6 +144,30 @@ impl Refusal {
         }
     }
 
+    /// Returns true if the sandbox cannot answer a browser's question itself, and the page that
+    /// asks is to read this when it sends its request.
+    pub(crate) fn answers_preflight(&self) -> bool {
+        match self {
+            Self::SandboxNotFound { .. }
+            | Self::Locked { .. }
+            | Self::TrafficTokenMissing { .. }
+            | Self::TrafficTokenInvalid { .. } => true,
+            Self::Misaddressed(_)
+            | Self::PortClosed { .. }
+            | Self::NoAnswer { .. }
+            | Self::LimitReached { .. }
+            | Self::Transitioning { .. }
+            | Self::NotResumed { .. }
+            | Self::TooManyConnections { .. }
+            | Self::Reserved { .. }
+            | Self::Unsupported
+            | Self::NotTls
+            | Self::ServerFull
+            | Self::AddressFull
+            | Self::AnonymousFull => false,
+        }
+    }
+
     /// The status of the answer.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
@@ -146,7 +178,9 @@ impl Refusal {
             Self::TooManyConnections { .. } | Self::AddressFull | Self::LimitReached { .. } => {
                 StatusCode::TOO_MANY_REQUESTS
             }
-            Self::Locked { .. } => StatusCode::FORBIDDEN,
+            Self::Locked { .. }
+            | Self::TrafficTokenMissing { .. }
+            | Self::TrafficTokenInvalid { .. } => StatusCode::FORBIDDEN,
             Self::Transitioning { .. } => StatusCode::CONFLICT,
             Self::Reserved { .. } => StatusCode::NOT_FOUND,
             Self::Unsupported => StatusCode::METHOD_NOT_ALLOWED,
@@ -168,7 +202,9 @@ impl Refusal {
             Self::TooManyConnections { .. } | Self::AddressFull | Self::LimitReached { .. } => {
                 "resource_exhausted"
             }
-            Self::Locked { .. } => "permission_denied",
+            Self::Locked { .. }
+            | Self::TrafficTokenMissing { .. }
+            | Self::TrafficTokenInvalid { .. } => "permission_denied",
             Self::Transitioning { .. } => "aborted",
             Self::Reserved { .. } => "not_found",
             Self::Unsupported => "unimplemented",
@@ -196,6 +232,12 @@ impl Refusal {
                 "The sandbox is paused, and goes on only for a request with its access token"
                     .to_owned()
             }
+            Self::TrafficTokenMissing { .. } => "Sandbox is secured with traffic access token. \
+                 Token header 'e2b-traffic-access-token' is missing"
+                .to_owned(),
+            Self::TrafficTokenInvalid { .. } => "Sandbox is secured with traffic access token. \
+                 Provided token in header 'e2b-traffic-access-token' is invalid"
+                .to_owned(),
             Self::LimitReached { .. } => "Sandbox limit reached".to_owned(),
             Self::Transitioning { .. } => {
                 "The sandbox is still transitioning. Try again in a moment.".to_owned()
@@ -237,6 +279,8 @@ impl Refusal {
                 ..sandbox(id.as_str())
             },
             Self::Locked { id }
+            | Self::TrafficTokenMissing { id }
+            | Self::TrafficTokenInvalid { id }
             | Self::LimitReached { id }
             | Self::Transitioning { id }
             | Self::NotResumed { id } => sandbox(id.as_str()),
@@ -275,6 +319,8 @@ impl Refusal {
             Self::PortClosed { .. } => "Closed Port",
             Self::NoAnswer { .. } => "No Answer",
             Self::Locked { .. } => "Access Token Wanted",
+            Self::TrafficTokenMissing { .. } => "Missing Traffic Access Token",
+            Self::TrafficTokenInvalid { .. } => "Invalid Traffic Access Token",
             Self::LimitReached { .. } => "Sandbox Limit Reached",
             Self::Transitioning { .. } | Self::NotResumed { .. } => "Sandbox Not Ready",
             Self::TooManyConnections { .. } => "Too Many Connections",
@@ -291,13 +337,16 @@ impl Refusal {
         let heading = self.heading();
         let sentence = match self {
             Self::PortClosed { port, .. } => format!(
-                "The sandbox is running, but there is no service running on port {port}. \
-                 Start one, or look for it on another port."
+                "The sandbox is running, but no service is listening on port {port}: there is no \
+                 service running on port {port} that others can reach. Start one, or look for it \
+                 on another port."
             ),
             Self::Misaddressed(_)
             | Self::SandboxNotFound { .. }
             | Self::NoAnswer { .. }
             | Self::Locked { .. }
+            | Self::TrafficTokenMissing { .. }
+            | Self::TrafficTokenInvalid { .. }
             | Self::LimitReached { .. }
             | Self::Transitioning { .. }
             | Self::NotResumed { .. }
@@ -314,15 +363,32 @@ impl Refusal {
             .sandbox
             .map(|name| format!("<p>Sandbox <code>{name}</code></p>"))
             .unwrap_or_default();
+        // Clients of two generations look for it in two spellings.
+        let visible = sentence_case(heading);
         format!(
-            "<html lang=\"en\"><head><meta charset=\"utf-8\">\
+            "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
              <meta name=\"viewport\" content=\"width=device-width\"><title>{heading}</title>\
              <style>body{{font:1rem/1.5 system-ui;max-width:36rem;margin:15vh auto;padding:0 1rem;\
              color-scheme:light dark}}</style></head>\
-             <body><h1>{heading}</h1><p>{sentence}</p>{sandbox}</body></html>"
+             <body><h1>{visible}</h1><p>{sentence}</p>{sandbox}</body></html>"
         )
         .into()
     }
+}
+
+/// A heading with a capital at its beginning alone, unless a word is all capitals.
+fn sentence_case(heading: &str) -> String {
+    let mut words = heading.split(' ');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |sentence, word| {
+        let is_name = word.chars().all(char::is_uppercase);
+        let word = if is_name {
+            word.to_owned()
+        } else {
+            word.to_lowercase()
+        };
+        sentence + " " + &word
+    })
 }
 
 const JSON: &str = "application/json; charset=utf-8";
@@ -378,6 +444,16 @@ mod tests {
             r#"502 {"message":"The sandbox is running but port is not open","code":502,"sandboxId":"i0123456789abcdefghij","port":80}"#,
         );
         check(
+            &Refusal::TrafficTokenMissing { id: id() },
+            &ErrorFormat::Json,
+            r#"403 {"message":"Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing","code":403,"sandboxId":"i0123456789abcdefghij"}"#,
+        );
+        check(
+            &Refusal::TrafficTokenInvalid { id: id() },
+            &ErrorFormat::Json,
+            r#"403 {"message":"Sandbox is secured with traffic access token. Provided token in header 'e2b-traffic-access-token' is invalid","code":403,"sandboxId":"i0123456789abcdefghij"}"#,
+        );
+        check(
             &Refusal::TooManyConnections { id: id(), limit: 7 },
             &ErrorFormat::Json,
             r#"429 {"message":"The sandbox already serves 7 requests; wait until one has ended","code":429,"sandboxId":"i0123456789abcdefghij","connectionLimit":7}"#,
@@ -423,7 +499,7 @@ mod tests {
             assert_eq!(response.headers()[CONTENT_TYPE], "text/html; charset=utf-8");
             let page = String::from_utf8(response.body().to_vec()).unwrap();
             assert!(
-                page.starts_with("<html") && page.ends_with("</html>"),
+                page.starts_with("<!DOCTYPE html><html") && page.ends_with("</html>"),
                 "{page}"
             );
             page
@@ -436,6 +512,7 @@ mod tests {
             gone.contains("Sandbox Not Found") && gone.contains("igone"),
             "{gone}"
         );
+        assert!(gone.contains("<h1>Sandbox not found</h1>"), "{gone}");
         let closed = page(Refusal::PortClosed {
             id: id(),
             port: 8123,
@@ -444,7 +521,29 @@ mod tests {
             closed.contains("no service running on port 8123"),
             "{closed}"
         );
+        assert!(
+            closed.contains("no service is listening on port 8123"),
+            "{closed}"
+        );
         assert!(closed.contains(id().as_str()), "{closed}");
+        let missing = page(Refusal::TrafficTokenMissing { id: id() });
+        assert!(
+            missing.contains("Missing Traffic Access Token"),
+            "{missing}"
+        );
+        assert!(
+            missing.contains("Missing traffic access token"),
+            "{missing}"
+        );
+        let invalid = page(Refusal::TrafficTokenInvalid { id: id() });
+        assert!(
+            invalid.contains("Invalid Traffic Access Token"),
+            "{invalid}"
+        );
+        assert!(
+            invalid.contains("Invalid traffic access token"),
+            "{invalid}"
+        );
         let reserved = page(Refusal::Reserved {
             path: "/init<script>".to_owned(),
         });

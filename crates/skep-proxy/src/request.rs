@@ -6,6 +6,8 @@ mod credentials;
 mod exchange;
 pub(crate) mod hangup;
 pub(crate) mod headers;
+mod ingress;
+mod preflight;
 pub(crate) mod request_body;
 pub(crate) mod response_body;
 mod upgrade;

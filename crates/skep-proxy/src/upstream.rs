@@ -3,6 +3,7 @@
 mod bounded;
 mod dial;
 mod socket;
+mod tls;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -139,10 +140,14 @@ impl Upstreams {
         }
         self.metrics.upstream_connected.add_one();
         let (way, (sender, cut)) = match dialled {
-            Dialled::Direct(io) => (Way::Direct, self.attach(io.into_inner(), route).await?),
+            Dialled::Direct(io) => {
+                let attached = self.attach_port(io.into_inner(), route, port);
+                (Way::Direct, attached.await?)
+            }
             Dialled::Tunnel(io) => {
                 self.metrics.upstream_tunnelled.add_one();
-                (Way::Tunnel, self.attach(TokioIo::new(io), route).await?)
+                let attached = self.attach_port(TokioIo::new(io), route, port);
+                (Way::Tunnel, attached.await?)
             }
         };
         run.ports.lock().entry(port).or_default().way = Some(way);
@@ -155,6 +160,27 @@ impl Upstreams {
             port,
             reused: false,
         })
+    }
+
+    /// Speaks HTTP/1.1 on a connection to a port, over TLS if that is what the port speaks.
+    async fn attach_port<I>(
+        &self,
+        io: I,
+        route: &Route,
+        port: u16,
+    ) -> Result<(BoundedSender, DropGuard), DialError>
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        if !route.ingress.https_ports.contains(port) {
+            return self.attach(io, route).await;
+        }
+        let secured = tokio::select! {
+            biased;
+            () = route.ended.cancelled() => return Err(DialError::Ended),
+            secured = tls::wrap(io, route.address) => secured.map_err(DialError::Tls)?,
+        };
+        self.attach(secured, route).await
     }
 
     /// Speaks HTTP/1.1 on a connection until it is done, cut, or the sandbox has ended.

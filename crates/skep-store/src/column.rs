@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::Row;
 use rusqlite::types::Type;
+use skep_types::HttpsPorts;
 
 pub(crate) fn micros(time: Timestamp) -> i64 {
     time.as_microsecond()
@@ -61,6 +62,19 @@ where
     T::Err: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     text.parse().map_err(|error| unreadable(column, error))
+}
+
+/// Port numbers, separated by commas; nothing if there are none.
+pub(crate) fn ports(ports: &HttpsPorts) -> Option<String> {
+    let numbers: Vec<String> = ports.iter().map(|port| port.to_string()).collect();
+    (!numbers.is_empty()).then(|| numbers.join(","))
+}
+
+pub(crate) fn read_ports(row: &Row<'_>, column: &str) -> rusqlite::Result<HttpsPorts> {
+    let text: Option<String> = row.get(column)?;
+    let numbers = text.iter().flat_map(|text| text.split(','));
+    let ports: rusqlite::Result<Vec<u16>> = numbers.map(|number| word(column, number)).collect();
+    ports.map(HttpsPorts::from_record)
 }
 
 pub(crate) fn unreadable(

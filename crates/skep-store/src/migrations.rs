@@ -22,6 +22,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("migrations/0009_revoked_keys.sql"),
     include_str!("migrations/0010_snapshots.sql"),
     include_str!("migrations/0011_templates_of_teams.sql"),
+    include_str!("migrations/0012_ingress.sql"),
 ];
 
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

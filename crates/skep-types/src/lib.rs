@@ -14,6 +14,7 @@ mod domain;
 mod end;
 mod fair_share;
 mod id;
+mod ingress;
 mod layer_key;
 mod lifecycle;
 mod log;
@@ -46,6 +47,9 @@ pub use domain::DomainName;
 pub use end::{EndReason, Ending, Usage};
 pub use fair_share::fair_share;
 pub use id::{CheckpointId, ExecutionId, IdError, NodeId, SandboxId, TeamId, TemplateId};
+pub use ingress::{
+    HostMask, HostMaskError, HttpsPorts, HttpsPortsError, Ingress, MOST_HTTPS_PORTS,
+};
 pub use layer_key::{LayerKey, LayerKeyError};
 pub use lifecycle::{OnTimeout, PauseRequest, ResumeRequest, ResumeStart, Resumed};
 pub use log::{LogEntry, LogLevel};

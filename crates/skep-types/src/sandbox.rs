@@ -1,13 +1,15 @@
 //! A sandbox as it is ordered, and as it is seen.
 
+use std::sync::Arc;
+
 use hmac::{Hmac, Mac};
 use jiff::Timestamp;
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use crate::{
-    Checkpoint, Egress, Ending, ExecutionId, ImageKind, Mount, NodeId, OnTimeout, Phase, Redacted,
-    SandboxId, Secrets, TemplateImage, TenantId, random_bytes,
+    Checkpoint, Egress, Ending, ExecutionId, ImageKind, Ingress, Mount, NodeId, OnTimeout, Phase,
+    Redacted, SandboxId, Secrets, TemplateImage, TenantId, random_bytes,
 };
 
 /// Token that opens a sandbox's agent: 64 hexadecimal characters.
@@ -90,6 +92,8 @@ pub struct SandboxSpec {
     /// True if callers from outside need not show that token, as clients of the first generation
     /// expect that did not ask for `secure`.
     pub is_open: bool,
+    /// Rule for requests to its ports.
+    pub ingress: Arc<Ingress>,
     /// Rule for its outgoing connections.
     pub egress: Egress,
     /// Volumes that are shown in it.

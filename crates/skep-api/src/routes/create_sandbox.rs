@@ -1,5 +1,6 @@
 //! `POST /sandboxes` and `POST /v2/sandboxes`
 
+mod ingress;
 mod refusals;
 
 use std::collections::BTreeMap;
@@ -98,8 +99,10 @@ fn read(
     limits: TeamLimits,
     generation: Generation,
 ) -> Result<CreateRequest, ApiError> {
-    let is_secure = generation.is_secure(body.secure);
-    refusals::check(&body, is_secure)?;
+    let ingress = ingress::read(body.network.as_ref())?;
+    refusals::check(&body)?;
+    // Whoever closes the ports does not mean to leave the agent open.
+    let is_secure = generation.is_secure(body.secure) || ingress.is_private;
     let timeout = body.timeout.unwrap_or(generation.usual_timeout());
     let variables = body.env_vars.unwrap_or_default();
     let secrets = secrets(body.skep.unwrap_or_default(), &variables)?;
@@ -107,6 +110,7 @@ fn read(
         template: body.template_id.parse()?,
         lifetime: Lifetime::new(timeout, limits.lifetime)?,
         is_open: !is_secure,
+        ingress,
         on_timeout: match body.auto_pause {
             Some(true) => OnTimeout::Pause(render::image_kind(body.auto_pause_memory)),
             Some(false) | None => OnTimeout::Kill,

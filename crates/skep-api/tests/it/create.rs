@@ -226,21 +226,6 @@ async fn what_does_not_work_yet_is_refused_and_never_ignored() {
             400,
             "Egress rules (network.allowOut, network.denyOut, network.dnsServers) are not available on this server; allow_internet_access is.",
         ),
-        (
-            r#""network":{"maskRequestHost":"localhost:${PORT}"}"#,
-            400,
-            "Host masking (network.maskRequestHost) is not available on this server.",
-        ),
-        (
-            r#""network":{"httpsPorts":[8443]}"#,
-            400,
-            "HTTPS ports (network.httpsPorts) are not available on this server.",
-        ),
-        (
-            r#""network":{"allowPublicTraffic":false}"#,
-            400,
-            "Private ingress (network.allowPublicTraffic) is not available on this server.",
-        ),
     ] {
         let line = format!(r#"POST /v2/sandboxes {{"templateID":"base",{field}}}"#);
         let answer = server.send(&line).await;
@@ -250,12 +235,86 @@ async fn what_does_not_work_yet_is_refused_and_never_ignored() {
             "{field}"
         );
     }
-    server
-        .check(
-            r#"POST /sandboxes {"templateID":"base","network":{"allowPublicTraffic":false}}"#,
-            r#"400 {"code":400,"error_code":"secure_required","message":"You cannot create a sandbox without public access unless you enable secure envd access via 'secure' flag."}"#,
-        )
+    assert_eq!(server.nodes.count(), 0);
+}
+
+#[tokio::test]
+async fn the_ports_of_a_sandbox_are_closed_masked_and_spoken_to_as_its_owner_says() {
+    let server = Server::new().await;
+    let network = r#"{"allowPublicTraffic":false,"maskRequestHost":"localhost:${PORT}","httpsPorts":[8443,443]}"#;
+    for route in ["/sandboxes", "/v2/sandboxes"] {
+        let line = format!(r#"POST {route} {{"templateID":"base","network":{network}}}"#);
+        let made = server.send(&line).await.json();
+        let id: SandboxId = made["sandboxID"].as_str().unwrap().parse().unwrap();
+        let spec = server.nodes.spec(&id).unwrap();
+        assert!(spec.ingress.is_private && !spec.is_open, "{route}");
+        assert_eq!(
+            spec.ingress.host_mask.as_ref().unwrap().host_for(7),
+            "localhost:7"
+        );
+        assert!(spec.ingress.https_ports.contains(443));
+        let detail = server.send(&format!("GET /sandboxes/{id}")).await.json();
+        assert_eq!(
+            detail["network"].to_string(),
+            r#"{"allowPublicTraffic":false,"httpsPorts":[443,8443],"maskRequestHost":"localhost:${PORT}"}"#
+        );
+        // The token is the same when somebody connects.
+        let line = format!(r#"POST /sandboxes/{id}/connect {{"timeout":60}}"#);
+        let connected = server.send(&line).await.json();
+        assert_eq!(connected["trafficAccessToken"], made["trafficAccessToken"]);
+    }
+    let id = server
+        .create(r#"{"templateID":"base","network":{"httpsPorts":null}}"#)
         .await;
+    let detail = server.send(&format!("GET /sandboxes/{id}")).await.json();
+    assert_eq!(detail.get("network"), None);
+}
+
+#[tokio::test]
+async fn rules_for_ports_that_mean_nothing_are_refused_in_the_words_of_the_contract() {
+    let server = Server::new().await;
+    let many = (1..=129).map(|port| port.to_string()).collect::<Vec<_>>();
+    let many = format!(r#""httpsPorts":[{}]"#, many.join(","));
+    for (field, message) in [
+        (many.as_str(), "HTTPS ports can have at most 128 entries."),
+        (
+            r#""httpsPorts":[0]"#,
+            "HTTPS port must be between 1 and 65535: 0",
+        ),
+        (
+            r#""httpsPorts":[65536]"#,
+            "HTTPS port must be between 1 and 65535: 65536",
+        ),
+        (
+            r#""httpsPorts":[49983]"#,
+            "HTTPS backend routing is not supported for reserved port 49983",
+        ),
+        (
+            r#""httpsPorts":[443,443]"#,
+            "HTTPS port 443 is specified more than once.",
+        ),
+        (
+            r#""maskRequestHost":"a b""#,
+            "mask request host is not valid: a b",
+        ),
+        (
+            r#""maskRequestHost":"a\r\nx: y""#,
+            "mask request host is not valid: a\r\nx: y",
+        ),
+        (
+            r#""maskRequestHost":"höst""#,
+            "mask request host 'höst' is not ASCII. Use the form of the name that begins with xn--.",
+        ),
+    ] {
+        let line = format!(r#"POST /v2/sandboxes {{"templateID":"base","network":{{{field}}}}}"#);
+        let answer = server.send(&line).await;
+        let json = answer.json();
+        assert_eq!(answer.status, 400, "{field}");
+        assert_eq!(
+            json["message"].as_str().unwrap(),
+            format!("validation error: {message}")
+        );
+    }
     assert_eq!(server.nodes.count(), 0);
 }
 

@@ -141,7 +141,7 @@ impl Walk<'_> {
         let ended = ended["sandboxID"].as_str().unwrap().to_owned();
         let id = self
             .server
-            .create(r#"{"templateID":"base","allow_internet_access":true,"metadata":{"k":"v"}}"#)
+            .create(r#"{"templateID":"base","allow_internet_access":true,"metadata":{"k":"v"},"network":{"httpsPorts":[8443]}}"#)
             .await;
         self.send(r#"POST /v2/sandboxes {"templateID":"base"}"#)
             .await;

@@ -21,7 +21,7 @@ use skep_control::{
     Living, Nodes, Parts, Reports, TeamLimits,
 };
 use skep_store::Store;
-use skep_types::{OnTimeout, Redacted, Secrets};
+use skep_types::{Ingress, OnTimeout, Redacted, Secrets};
 
 async fn control(store: &Store, nodes: Arc<dyn Nodes>) -> Control {
     control_with(store, nodes, FakeBuilds::default()).await
@@ -64,6 +64,7 @@ async fn anybody(control: &Control) -> Caller {
 fn request() -> CreateRequest {
     CreateRequest {
         is_open: false,
+        ingress: Ingress::default(),
         template: "base".parse().unwrap(),
         lifetime: Lifetime::new(300, Duration::from_secs(300)).unwrap(),
         on_timeout: OnTimeout::Kill,

@@ -10,6 +10,7 @@
 //! finds it paused.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -259,6 +260,7 @@ impl Driver {
             id: self.status.borrow().id.clone(),
             access_token: held.record.access_token.clone(),
             is_open: held.record.is_open,
+            ingress: Arc::clone(&held.record.ingress),
         });
         self.sleeper.send_replace(sleeper);
     }

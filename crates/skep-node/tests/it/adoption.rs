@@ -1,5 +1,6 @@
 //! State that the next server finds.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -8,7 +9,8 @@ use skep_node::{
     Adoption, Journal, KillError, MemoryJournal, Node, NodeOptions, Noted, PausePolicy,
 };
 use skep_types::{
-    Egress, EndReason, Ending, LivingSandbox, Phase, SandboxId, SandboxRun, Usage, WhenStopped,
+    Egress, EndReason, Ending, HttpsPorts, Ingress, LivingSandbox, Phase, SandboxId, SandboxRun,
+    Usage, WhenStopped,
 };
 
 use crate::{TestHost, spec};
@@ -45,19 +47,26 @@ async fn a_living_sandbox_is_adopted_with_its_token_and_deadline() {
 }
 
 #[tokio::test]
-async fn whether_a_token_is_demanded_outlives_the_server() {
+async fn the_rules_for_requests_outlive_the_server() {
     let host = TestHost::default();
     let first = host.node();
     let mut opened = spec(HOUR);
     opened.is_open = true;
+    opened.ingress = Arc::new(Ingress {
+        is_private: true,
+        host_mask: Some("localhost:${PORT}".parse().unwrap()),
+        https_ports: HttpsPorts::from_record([8443]),
+    });
+    let ingress = Arc::clone(&opened.ingress);
     let opened = first.create(opened).await.unwrap();
     let closed = first.create(spec(HOUR)).await.unwrap();
     first.shut_down(WhenStopped::Leave).await;
 
     let second = host.node();
     second.adopt(host.journal.living()).await;
-    for (status, is_open) in [(opened, true), (closed, false)] {
-        assert_eq!(second.route(&status.id).unwrap().is_open, is_open);
+    for (status, is_open, ingress) in [(opened, true, ingress), (closed, false, Arc::default())] {
+        let route = second.route(&status.id).unwrap();
+        assert_eq!((route.is_open, &route.ingress), (is_open, &ingress));
     }
 }
 

@@ -154,6 +154,7 @@ fn spec(lifetime: Duration) -> SandboxSpec {
         secrets: Secrets::default(),
         access_token: Some(AccessToken::random()),
         is_open: false,
+        ingress: Arc::default(),
         egress: Egress::Internet,
         mounts: Vec::new(),
         checkpoint: None,

@@ -26,6 +26,8 @@ use crate::refusal::error_format::ErrorFormat;
 use crate::request::credentials::{is_shown, shown_to_api, shown_to_sandbox, shows_any};
 use crate::request::exchange::{Exchange, Failure};
 use crate::request::headers;
+use crate::request::ingress::{self, Gate, Passed};
+use crate::request::preflight::{self, is_preflight};
 use crate::request::request_body::RequestBody;
 use crate::request::response_body::{ClientBody, Cut, Source};
 use crate::request::wake::{may_wake, wake};
@@ -80,7 +82,8 @@ async fn serve(
     let shown = match &admitted {
         Ok(Admitted::Api) => shown_to_api(&parts.headers),
         Ok(Admitted::Sandbox(_, _, shown) | Admitted::Asleep(_, shown)) => *shown,
-        Err(_) => Credentials::None,
+        Ok(Admitted::Exchange(_)) => Credentials::Token,
+        Ok(Admitted::Preflight) | Err(_) => Credentials::None,
     };
     let decision = serving.begin(shown);
     if decision != Ok(Decision::Served) {
@@ -100,6 +103,11 @@ async fn serve(
             return answer_by_api(&shared, request, serving).await;
         }
         Ok(Admitted::Sandbox(target, route, _)) => (target, route),
+        Ok(Admitted::Preflight) => {
+            let response = preflight::answer(&parts);
+            return Ok(by_proxy(response, serving));
+        }
+        Ok(Admitted::Exchange(exchange)) => return Ok(by_proxy(exchange.answer(), serving)),
         Ok(Admitted::Asleep(target, _)) => match wake(&shared, &target.id).await {
             Ok(route) => (target, route),
             Err(refusal) => return Ok(refused(&shared, &refusal, &format, serving)),
@@ -187,7 +195,10 @@ fn refused(
     serving: RequestGuard,
 ) -> Response<ClientBody> {
     shared.metrics.refusals.add_one();
-    let response = refusal.render(format);
+    by_proxy(refusal.render(format), serving)
+}
+
+fn by_proxy(response: Response<Bytes>, serving: RequestGuard) -> Response<ClientBody> {
     response.map(|body: Bytes| ClientBody::new(Source::Proxy(Full::new(body)), serving))
 }
 
@@ -196,10 +207,26 @@ enum Admitted {
     Sandbox(Target, Arc<Route>, Credentials),
     /// A paused sandbox that the request lets go on.
     Asleep(Target, Credentials),
+    /// A browser that brings a token in its address.
+    Exchange(ingress::Exchange),
+    /// A browser that asks what a page may send to a sandbox that cannot say so.
+    Preflight,
 }
 
 /// Finds out whom a request is for and whether it may go there.
 async fn admit(shared: &Shared, parts: &Parts) -> Result<Admitted, Refusal> {
+    let admitted = admit_sandbox(shared, parts).await;
+    match admitted {
+        // It would wake the sandbox for nothing.
+        Ok(Admitted::Asleep(..)) if is_preflight(parts) => Ok(Admitted::Preflight),
+        Err(refusal) if is_preflight(parts) && refusal.answers_preflight() => {
+            Ok(Admitted::Preflight)
+        }
+        admitted => admitted,
+    }
+}
+
+async fn admit_sandbox(shared: &Shared, parts: &Parts) -> Result<Admitted, Refusal> {
     if parts.method == Method::CONNECT {
         return Err(Refusal::Unsupported);
     }
@@ -226,11 +253,29 @@ async fn admit(shared: &Shared, parts: &Parts) -> Result<Admitted, Refusal> {
             Err(not_found(shared, &route.id, parts))
         }
         Found::Running(route) => {
-            let shown = shown_to_sandbox(&route, parts);
+            let gate = Gate {
+                id: &route.id,
+                ingress: &route.ingress,
+                token: route.access_token.as_ref(),
+            };
+            let shown = match gate.check(&target, parts)? {
+                Passed::Open => shown_to_sandbox(&route, parts),
+                Passed::Shown => Credentials::Token,
+                Passed::Exchange(exchange) => return Ok(Admitted::Exchange(exchange)),
+            };
             Ok(Admitted::Sandbox(target, route, shown))
         }
         Found::Asleep(sleeper) => {
-            let shown = may_wake(shared, &sleeper, target.port, parts)?;
+            let gate = Gate {
+                id: &sleeper.id,
+                ingress: &sleeper.ingress,
+                token: sleeper.access_token.as_ref(),
+            };
+            let shown = match gate.check(&target, parts)? {
+                Passed::Open => may_wake(shared, &sleeper, target.port, parts)?,
+                Passed::Shown => Credentials::Token,
+                Passed::Exchange(exchange) => return Ok(Admitted::Exchange(exchange)),
+            };
             Ok(Admitted::Asleep(target, shown))
         }
     }

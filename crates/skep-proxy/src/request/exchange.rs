@@ -182,7 +182,7 @@ impl Exchange {
                 id: self.route.id.clone(),
                 port: self.target.port,
             })),
-            Err(error @ DialError::Handshake(_)) => {
+            Err(error @ (DialError::Handshake(_) | DialError::Tls(_))) => {
                 tracing::debug!(sandbox = %self.route.id, error = %Chain(&error), "handshake with sandbox failed");
                 Err(Failure::Refused(self.no_answer()))
             }

@@ -19,6 +19,7 @@ use skep_wire::headers::{
 };
 
 use crate::config::ProxyConfig;
+use crate::request::ingress;
 use crate::routing::authority::Authority;
 use crate::routing::classify::NamedBy;
 use crate::routing::route::Route;
@@ -84,10 +85,29 @@ pub(crate) fn towards_sandbox(parts: &mut request::Parts, passage: &Passage<'_>)
     }
     forwarded(&mut parts.headers, passage, named.clone());
 
-    let host = named.unwrap_or_else(|| HeaderValue::from_static("localhost"));
+    let host =
+        (masked_host(passage).or(named)).unwrap_or_else(|| HeaderValue::from_static("localhost"));
     parts.headers.insert(HOST, host);
     parts.uri = origin_form(&parts.uri);
+    // A program that shows its token in both places means only one of them for us.
+    if passage.route.ingress.is_private && ingress::names_token(parts) {
+        parts.uri = (ingress::without_token(parts).parse())
+            .unwrap_or_else(|_not_a_path| Uri::from_static("/"));
+    }
     parts.version = Version::HTTP_11;
+}
+
+/// The host that a service of the user is to see, if its owner named one.
+fn masked_host(passage: &Passage<'_>) -> Option<HeaderValue> {
+    let mask = passage.route.ingress.host_mask.as_ref();
+    let mask = mask.filter(|_| !is_ours(passage.port))?;
+    let host = mask.host_for(passage.port);
+    Some(HeaderValue::try_from(host).expect("a mask is a host"))
+}
+
+/// Returns true if a part of ours listens on this port of every sandbox.
+fn is_ours(port: u16) -> bool {
+    [AGENT_PORT, INTERPRETER_PORT].contains(&port)
 }
 
 /// Turns a sandbox's head into the one the client sees.
@@ -165,7 +185,7 @@ fn withhold(headers: &mut HeaderMap, passage: &Passage<'_>) {
         headers.remove(SANDBOX_ID);
         headers.remove(SANDBOX_PORT);
     }
-    let own = [AGENT_PORT, INTERPRETER_PORT].contains(&passage.port);
+    let own = is_ours(passage.port);
     // Neither the agent nor the interpreter asks for keys; a service of the user may, under that
     // name. The agent's token would let such a service act as the sandbox's owner.
     headers.remove(if own { API_KEY } else { ACCESS_TOKEN });

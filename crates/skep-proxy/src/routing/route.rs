@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use skep_types::{AccessToken, ExecutionId, Redacted, SandboxId};
+use skep_types::{AccessToken, ExecutionId, Ingress, Redacted, SandboxId};
 use tokio_util::sync::CancellationToken;
 
 /// The sandboxes that can be reached now.
@@ -56,6 +56,8 @@ pub struct Sleeper {
     pub access_token: Option<AccessToken>,
     /// True if callers need not show it.
     pub is_open: bool,
+    /// Rule for requests to its ports.
+    pub ingress: Arc<Ingress>,
 }
 
 /// Failure to let a paused sandbox go on.
@@ -85,6 +87,8 @@ pub struct Route {
     /// True if its owner asked for an agent that demands no token, as clients of the first
     /// generation do by saying nothing; see [`crate::ProxyConfig::demand_tokens`].
     pub is_open: bool,
+    /// Rule for requests to its ports.
+    pub ingress: Arc<Ingress>,
     /// Opens the agent's control routes, for the tunnel to services on the sandbox's loopback.
     pub control_token: Redacted<String>,
     /// Fires when this run ends. It must fire before `address` is given to another sandbox:

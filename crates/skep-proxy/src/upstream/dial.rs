@@ -60,6 +60,9 @@ pub(crate) enum DialError {
     /// The connection broke before it could be used.
     #[error("cannot speak HTTP on the connection")]
     Handshake(#[source] hyper::Error),
+    /// The service does not speak TLS, though its owner said so.
+    #[error("cannot speak TLS on the connection")]
+    Tls(#[source] io::Error),
 }
 
 /// Connects to a port of a sandbox, first by the way that is known to work.

@@ -11,6 +11,7 @@ mod floods;
 mod forwarding;
 mod hangup;
 mod http2;
+mod ingress;
 mod kill;
 mod latency;
 mod limits;

@@ -1,11 +1,13 @@
 //! Queries on sandboxes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use skep_types::{
-    AccessToken, EndReason, Ending, NodeId, Resources, SandboxId, SandboxRun, TeamId, Usage,
+    AccessToken, EndReason, Ending, Ingress, NodeId, Resources, SandboxId, SandboxRun, TeamId,
+    Usage,
 };
 
 use super::{Order, SandboxFilter, SandboxRecord, Span, Spawns};
@@ -160,6 +162,7 @@ fn read_order(row: &Row<'_>) -> rusqlite::Result<Order> {
         // In a table of its own; see `with_metadata`.
         metadata: BTreeMap::new(),
         access_token: access_token.as_deref().map(AccessToken::from_record),
+        ingress: Arc::new(read_ingress(row)?),
         internet: row.get("internet")?,
         resources: Resources {
             cpus: row.get("cpus")?,
@@ -171,6 +174,16 @@ fn read_order(row: &Row<'_>) -> rusqlite::Result<Order> {
         on_timeout: column::parsed(row, "on_timeout")?,
         auto_resume: row.get("auto_resume")?,
         created_at: column::time(row, "created_at")?,
+    })
+}
+
+fn read_ingress(row: &Row<'_>) -> rusqlite::Result<Ingress> {
+    let host_mask: Option<String> = row.get("host_mask")?;
+    let host_mask = host_mask.map(|mask| column::word("host_mask", &mask));
+    Ok(Ingress {
+        is_private: row.get("is_private")?,
+        host_mask: host_mask.transpose()?,
+        https_ports: column::read_ports(row, "https_ports")?,
     })
 }
 

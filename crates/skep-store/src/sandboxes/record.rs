@@ -1,12 +1,13 @@
 //! Records of sandboxes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use skep_types::{
-    AccessToken, Egress, Ending, NodeId, OnTimeout, Phase, Resources, SandboxId, SandboxRun,
-    TeamId, TemplateId,
+    AccessToken, Egress, Ending, Ingress, NodeId, OnTimeout, Phase, Resources, SandboxId,
+    SandboxRun, TeamId, TemplateId,
 };
 
 /// A sandbox as it was ordered. None of this ever changes.
@@ -30,6 +31,8 @@ pub struct Order {
     pub metadata: BTreeMap<String, String>,
     /// Token that opens its agent.
     pub access_token: Option<AccessToken>,
+    /// Rule for requests to its ports.
+    pub ingress: Arc<Ingress>,
     /// The owner's choice of internet access, if they made one.
     pub internet: Option<bool>,
     /// Limits of processors, memory, disk and processes.

@@ -1,7 +1,7 @@
 //! Statements that change sandboxes.
 
 use rusqlite::{Connection, params};
-use skep_types::{Ending, ImageKind, SandboxId, SandboxRun};
+use skep_types::{Ending, HostMask, ImageKind, SandboxId, SandboxRun};
 
 use super::Order;
 use crate::error::is_taken;
@@ -33,8 +33,9 @@ fn insert_rows(
         .prepare_cached(
             "INSERT INTO sandboxes (id, team, template, template_name, access_token, internet,
              cpus, memory_mib, disk_mib, pids, lifetime, created_at, node,
-             on_timeout, auto_resume, base)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+             on_timeout, auto_resume, base, is_private, host_mask, https_ports)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+             ?18, ?19)",
         )?
         .execute(params![
             order.id.as_str(),
@@ -53,6 +54,9 @@ fn insert_rows(
             order.on_timeout.as_str(),
             order.auto_resume,
             order.base,
+            order.ingress.is_private,
+            order.ingress.host_mask.as_ref().map(HostMask::as_str),
+            column::ports(&order.ingress.https_ports),
         ])?;
     let mut metadata = connection
         .prepare_cached("INSERT INTO sandbox_metadata (sandbox, key, value) VALUES (?1, ?2, ?3)")?;

@@ -13,13 +13,14 @@ mod killed;
 mod pauses;
 mod sandboxes;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use skep_store::{Order, Standing, Store, Team};
 use skep_types::{
-    AccessToken, ExecutionId, NodeId, OnTimeout, Resources, SandboxId, SandboxRun, TeamId,
-    TemplateId,
+    AccessToken, ExecutionId, HttpsPorts, Ingress, NodeId, OnTimeout, Resources, SandboxId,
+    SandboxRun, TeamId, TemplateId,
 };
 use tempfile::TempDir;
 
@@ -58,6 +59,11 @@ fn order_for(team: &TeamId) -> Order {
         base: "base".to_owned(),
         metadata: [("user".to_owned(), "ada".to_owned())].into(),
         access_token: Some(AccessToken::random()),
+        ingress: Arc::new(Ingress {
+            is_private: true,
+            host_mask: Some("localhost:${PORT}".parse().unwrap()),
+            https_ports: HttpsPorts::from_record([443, 8443]),
+        }),
         internet: Some(false),
         resources: Resources::default(),
         lifetime: Duration::from_secs(300),

@@ -113,7 +113,7 @@ pub struct AutoResume {
     pub enabled: bool,
 }
 
-/// Rules for the network, as far as a refusal has to tell them apart.
+/// Rules for the network, as they are ordered.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Network {
@@ -140,7 +140,7 @@ pub struct Network {
     pub dns_servers: Option<Vec<String>>,
     /// Ports of the sandbox that speak TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub https_ports: Option<Vec<u16>>,
+    pub https_ports: Option<Vec<i64>>,
 }
 
 /// Identity tokens that the workload wants.
@@ -332,6 +332,10 @@ pub struct SandboxDetail {
     /// Internet access that its owner asked for, if they said anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_internet_access: Option<bool>,
+    /// Rules for its network, if its owner gave any. A field is absent rather than null: clients
+    /// break on that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// Domain under which its ports are reached; absent where the client knows better.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,

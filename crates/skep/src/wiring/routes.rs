@@ -86,6 +86,7 @@ fn sleeper(sleeper: skep_node::Sleeper) -> Sleeper {
         id: sleeper.id,
         access_token: sleeper.access_token,
         is_open: sleeper.is_open,
+        ingress: sleeper.ingress,
     }
 }
 
@@ -96,6 +97,7 @@ fn route(route: NodeRoute) -> Arc<Route> {
         address: route.address,
         access_token: route.access_token,
         is_open: route.is_open,
+        ingress: route.ingress,
         control_token: route.control_token,
         ended: route.ended,
     })

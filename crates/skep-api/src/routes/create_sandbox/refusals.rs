@@ -9,10 +9,9 @@ use skep_wire::rest::{Network, NewSandbox};
 
 use crate::error::ApiError;
 
-pub(super) fn check(body: &NewSandbox, secure: bool) -> Result<(), ApiError> {
+pub(super) fn check(body: &NewSandbox) -> Result<(), ApiError> {
     lifecycle(body)?;
     if let Some(network) = &body.network {
-        public_access(network, secure)?;
         egress_proxy(network)?;
         let refusals = [
             (
@@ -25,14 +24,6 @@ pub(super) fn check(body: &NewSandbox, secure: bool) -> Result<(), ApiError> {
                     || network.dns_servers.is_some(),
                 "Egress rules (network.allowOut, network.denyOut, network.dnsServers) are not \
                  available on this server; allow_internet_access is.",
-            ),
-            (
-                asks(&network.mask_request_host, String::is_empty),
-                "Host masking (network.maskRequestHost) is not available on this server.",
-            ),
-            (
-                asks(&network.https_ports, Vec::is_empty),
-                "HTTPS ports (network.httpsPorts) are not available on this server.",
             ),
         ];
         refuse_first(&refusals)?;
@@ -80,22 +71,6 @@ fn lifecycle(body: &NewSandbox) -> Result<(), ApiError> {
         ));
     }
     Ok(())
-}
-
-fn public_access(network: &Network, secure: bool) -> Result<(), ApiError> {
-    if network.allow_public_traffic != Some(false) {
-        return Ok(());
-    }
-    if !secure {
-        return Err(ApiError::bad_request(
-            "secure_required",
-            "You cannot create a sandbox without public access unless you enable secure \
-             envd access via 'secure' flag.",
-        ));
-    }
-    Err(unavailable(
-        "Private ingress (network.allowPublicTraffic) is not available on this server.",
-    ))
 }
 
 fn egress_proxy(network: &Network) -> Result<(), ApiError> {
