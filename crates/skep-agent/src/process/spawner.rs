@@ -259,6 +259,10 @@ fn directory(program: &Program, user: &User, config: &AgentConfig) -> Result<CSt
         Ok(kind) if kind.is_dir() => c_string(&path, "cwd"),
         Ok(_) => Err(StartError::NotADirectory { path }),
         Err(error) => match Errno::from_io_error(&error) {
+            // Users such as `nobody` have a home that is not there.
+            Some(Errno::NOENT | Errno::NOTDIR) if requested.is_empty() && path == user.home => {
+                c_string("/", "cwd")
+            }
             Some(Errno::NOENT | Errno::NOTDIR) => Err(StartError::NoDirectory { path }),
             // Another error comes again when the user tries to enter, and is told then.
             _ => c_string(&path, "cwd"),
