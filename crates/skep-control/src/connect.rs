@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use skep_telemetry::Chain;
 use skep_types::{
-    NotHere, OnTimeout, Phase, ResumeRequest, ResumeStart, Resumed, SandboxId, SandboxStatus,
+    ImageKind, NotHere, OnTimeout, Phase, Restart, ResumeRequest, ResumeStart, Resumed, SandboxId,
+    SandboxStatus,
 };
 
 use crate::pause::{conflict, refused};
@@ -123,7 +125,9 @@ impl Control {
                     tokio::task::yield_now().await;
                 }
                 Phase::Pausing | Phase::Paused | Phase::Resuming => {
-                    let resumed = self.resume(caller, &entry, order).await?;
+                    let keeps_memory = order.start == ResumeStart::AsPaused
+                        && status.paused == Some(ImageKind::Memory);
+                    let resumed = self.resume(caller, &entry, order, keeps_memory).await?;
                     if let Some(sandbox) = resumed {
                         return Ok(Connected {
                             sandbox,
@@ -196,6 +200,7 @@ impl Control {
         caller: &Caller,
         entry: &Arc<Entry>,
         order: ConnectOrder,
+        keeps_memory: bool,
     ) -> Result<Option<Sandbox>, ChangeError> {
         let id = &entry.order.id;
         let turn = match entry.resuming.try_lock() {
@@ -212,10 +217,17 @@ impl Control {
         let quota = self.part_for_resume(caller, entry).await?;
         let asked = order.lifetime.filter(|lifetime| !lifetime.is_zero());
         let lifetime = asked.unwrap_or_else(|| usual_lifetime(caller, entry));
+        // With its memory goes on what was started, too.
+        let restart = if keeps_memory {
+            None
+        } else {
+            self.restart(caller, entry).await
+        };
         let request = ResumeRequest {
             lifetime,
             start: order.start,
             on_timeout: order.on_timeout,
+            restart,
         };
         let resuming = self.inner.nodes.resume(id.clone(), request);
         let resumed = resuming.await.map_err(|error| refused(id, error));
@@ -233,6 +245,23 @@ impl Control {
             status,
         };
         Ok((!was_running).then_some(sandbox))
+    }
+
+    /// What the template of a sandbox starts. One that cannot be found starts nothing: its sandbox is
+    /// resumed all the same.
+    async fn restart(&self, caller: &Caller, entry: &Entry) -> Option<Box<Restart>> {
+        let template = match self.base_of(caller, &entry.order.base).await {
+            Ok(template) => template,
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "the template of a resumed sandbox is not found");
+                return None;
+            }
+        };
+        Some(Box::new(Restart {
+            start: *template.start?,
+            env: template.env,
+            access_token: entry.order.access_token.clone(),
+        }))
     }
 
     /// The part of the quota that a resumed sandbox takes; `None` if it has one, because its pause

@@ -51,7 +51,7 @@ pub use ingress::{
     HostMask, HostMaskError, HttpsPorts, HttpsPortsError, Ingress, MOST_HTTPS_PORTS,
 };
 pub use layer_key::{LayerKey, LayerKeyError};
-pub use lifecycle::{OnTimeout, PauseRequest, ResumeRequest, ResumeStart, Resumed};
+pub use lifecycle::{OnTimeout, PauseRequest, Restart, ResumeRequest, ResumeStart, Resumed};
 pub use log::{LogEntry, LogLevel};
 pub use mount::Mount;
 pub use network::{Egress, PLATFORM_DENIED};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::{ExecutionId, ImageKind, SandboxStatus};
+use crate::{AccessToken, ExecutionId, ImageKind, SandboxStatus, TemplateStart};
 
 /// Fate of a sandbox when its time is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -65,7 +65,7 @@ pub struct PauseRequest {
 }
 
 /// A request to let a paused sandbox go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResumeRequest {
     /// Time to live from then on. One that runs already lives at least as long.
     pub lifetime: Duration,
@@ -73,6 +73,19 @@ pub struct ResumeRequest {
     pub start: ResumeStart,
     /// Another fate when that time is over; `None` leaves it as it is.
     pub on_timeout: Option<OnTimeout>,
+    /// What is started again if it goes on without its memory.
+    pub restart: Option<Box<Restart>>,
+}
+
+/// What a template starts in its sandboxes, for one whose processes are gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restart {
+    /// The commands.
+    pub start: TemplateStart,
+    /// Variables of the template. Its agent has them, with those of the owner above.
+    pub env: Vec<(String, String)>,
+    /// Token of its agent.
+    pub access_token: Option<AccessToken>,
 }
 
 /// The parts of a paused sandbox with which it goes on.

@@ -85,7 +85,7 @@ impl Driver {
             self.enter(Event::ResumeFailed);
             return Err(error);
         }
-        self.go_on(held, execution, lifetime).await;
+        self.go_on(held, execution, lifetime, None).await;
         Ok(self.status.borrow().clone())
     }
 

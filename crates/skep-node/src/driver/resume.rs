@@ -1,13 +1,14 @@
 //! Paused sandboxes that go on, and those of an earlier server.
 
 use jiff::Timestamp;
+use skep_agent_protocol::AgentConfig;
 use skep_isolation::{
     AfterCheckpoint, ChangeError, LaunchError, Launched, RestoreRequest, RestoreTarget,
 };
 use skep_telemetry::Chain;
 use skep_types::{
     Capability, Checkpoint, DeadlineMode, Event, ExecutionId, HostResource, ImageKind, NotHere,
-    ResumeRequest, ResumeStart, Resumed, TransitionError, Verdict,
+    Restart, ResumeRequest, ResumeStart, Resumed, TransitionError, Verdict,
 };
 
 use super::pause::{change_error, is_full_disk};
@@ -34,14 +35,19 @@ impl Driver {
         }
         self.enter(Event::Resume);
         let execution = ExecutionId::random();
-        if let Err(error) = self.wake(held, execution, request.start).await {
-            self.enter(Event::ResumeFailed);
-            return Err(error);
-        }
+        let kept_memory = match self.wake(held, execution, request.start).await {
+            Ok(kind) => kind == ImageKind::Memory,
+            Err(error) => {
+                self.enter(Event::ResumeFailed);
+                return Err(error);
+            }
+        };
+        let restart = request.restart.filter(|_| !kept_memory);
         if let Some(on_timeout) = request.on_timeout {
             held.record.on_timeout = on_timeout;
         }
-        self.go_on(held, execution, request.lifetime).await;
+        self.go_on(held, execution, request.lifetime, restart.as_deref())
+            .await;
         Ok(Resumed {
             status: self.status.borrow().clone(),
             was_running: false,
@@ -54,6 +60,7 @@ impl Driver {
         held: &mut Held,
         execution: ExecutionId,
         lifetime: std::time::Duration,
+        restart: Option<&Restart>,
     ) {
         let started_at = wall_now();
         held.record.execution = execution;
@@ -76,10 +83,30 @@ impl Driver {
         {
             tracing::error!(error = %Chain(&error), "what runs in a resumed sandbox stands");
         }
+        self.start_again(held, restart).await;
         self.enter(Event::AgentReady);
         self.open(held);
         self.node.metrics.resumed.add_one();
         self.forget_image(spent).await;
+    }
+
+    /// Starts what the template starts, and waits until it is ready. A sandbox in which that fails
+    /// runs all the same: it has files that nobody else has.
+    async fn start_again(&self, held: &Held, restart: Option<&Restart>) {
+        let (Some(restart), Some(launched)) = (restart, &held.launched) else {
+            return;
+        };
+        let token = restart.access_token.as_ref();
+        let config = AgentConfig {
+            access_token: token.map(|token| token.reveal().to_owned()),
+            env: restart.env.iter().cloned().collect(),
+            ..AgentConfig::default()
+        };
+        let agents = &self.node.agents;
+        let starting = agents.start(launched.address(), &config, &restart.start);
+        if let Err(error) = starting.await {
+            tracing::warn!(error = %Chain(&error), "the start command failed in a resumed sandbox");
+        }
     }
 
     /// Lets a sandbox go on that was made of an image.
@@ -90,14 +117,17 @@ impl Driver {
         launched.thaw().await
     }
 
+    /// Has the processes of a paused sandbox, or new ones. Returns what of it goes on.
     async fn wake(
         &mut self,
         held: &mut Held,
         execution: ExecutionId,
         start: ResumeStart,
-    ) -> Result<(), TransitionError> {
+    ) -> Result<ImageKind, TransitionError> {
         match start {
-            ResumeStart::AsPaused if held.launched.is_some() => return self.thaw(held).await,
+            ResumeStart::AsPaused if held.launched.is_some() => {
+                return self.thaw(held).await.map(|()| ImageKind::Memory);
+            }
             ResumeStart::AsPaused if held.record.agent_was_silent => {
                 return Err(TransitionError::AgentWasSilent);
             }
@@ -114,7 +144,7 @@ impl Driver {
             execution,
             egress: held.record.egress,
         };
-        self.restore(held, image, kind, target).await
+        self.restore(held, image, kind, target).await.map(|()| kind)
     }
 
     /// Lets the processes of a frozen sandbox go on. One whose agent said nothing when it was

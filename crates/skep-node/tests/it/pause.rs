@@ -5,8 +5,8 @@ use std::time::Duration;
 use skep_node::Node;
 use skep_types::{
     Capabilities, Capability, Checkpoint, Egress, EndReason, ImageKind, Mount, NotHere, OnTimeout,
-    PauseRequest, Phase, Refused, ResumeRequest, ResumeStart, SandboxId, SandboxSpec,
-    SandboxStatus, TransitionError, WhenStopped,
+    PauseRequest, Phase, Refused, Restart, ResumeRequest, ResumeStart, SandboxId, SandboxSpec,
+    SandboxStatus, TemplateStart, TransitionError, WhenStopped,
 };
 
 use crate::{TestHost, spec};
@@ -30,6 +30,7 @@ fn resuming(lifetime: Duration) -> ResumeRequest {
         lifetime,
         start: ResumeStart::AsPaused,
         on_timeout: None,
+        restart: None,
     }
 }
 
@@ -381,6 +382,37 @@ async fn a_silent_agent_does_not_keep_a_sandbox_running_beyond_its_time() {
         ..resuming(HOUR)
     };
     node.resume(&id, anew).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sandbox_without_its_memory_starts_what_its_template_starts() {
+    let host = TestHost::default();
+    let node = host.node();
+    let id = created(&node).await.id;
+    let start = TemplateStart {
+        command: Some("serve".to_owned()),
+        ready: None,
+        user: "user".to_owned(),
+        workdir: None,
+        env: Vec::new(),
+    };
+    let request = || ResumeRequest {
+        restart: Some(Box::new(Restart {
+            start: start.clone(),
+            env: Vec::new(),
+            access_token: None,
+        })),
+        ..resuming(HOUR)
+    };
+    node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
+    node.resume(&id, request()).await.unwrap();
+    assert_eq!(host.agents.started.lock().len(), 0, "it runs still");
+    node.pause(&id, pausing(ImageKind::Filesystem))
+        .await
+        .unwrap();
+    node.resume(&id, request()).await.unwrap();
+    let started = host.agents.started.lock().clone();
+    assert_eq!(started, [(String::new(), "serve".to_owned())]);
 }
 
 #[tokio::test]
