@@ -37,6 +37,7 @@ mod template_list;
 mod template_tags;
 mod templates;
 mod uploads;
+mod vendor_images;
 mod version_deletion;
 mod version_detail;
 mod version_name;

@@ -12,6 +12,7 @@ use skep_types::{
 };
 
 use crate::control::now;
+use crate::vendor_images::template_of;
 use crate::{BuildReports, Caller, Control, RequestDigest, VersionError};
 
 /// Reason of a build that was interrupted and cannot go on.
@@ -200,14 +201,21 @@ impl Control {
                 reference,
                 credentials,
             } => {
-                return Ok(BuildBase::Image {
-                    reference,
-                    credentials,
-                });
+                let image = BuildBase::Image {
+                    reference: reference.clone(),
+                    credentials: credentials.clone(),
+                };
+                let Some(name) = template_of(&reference).filter(|_| credentials.is_none()) else {
+                    return Ok(image);
+                };
+                // Where it is not built, the image itself may be had.
+                let standing = self.template_base(caller, name, reference).await;
+                return Ok(standing.unwrap_or(image));
             }
             RequestedBase::Template(text) => text,
         };
-        self.template_base(caller, &text).await.map_err(|message| {
+        let finding = self.template_base(caller, &text, text.clone());
+        finding.await.map_err(|message| {
             let unusable = BuildBase::Image {
                 reference: text,
                 credentials: None,
@@ -251,10 +259,16 @@ impl Control {
         Ok(steps)
     }
 
-    async fn template_base(&self, caller: &Caller, text: &str) -> Result<BuildBase, String> {
-        let (image, context) = self.usable_template(caller, text).await?;
+    /// The template of a name as a base, which is called as the caller wrote it.
+    async fn template_base(
+        &self,
+        caller: &Caller,
+        name: &str,
+        written: String,
+    ) -> Result<BuildBase, String> {
+        let (image, context) = self.usable_template(caller, name).await?;
         Ok(BuildBase::Template {
-            reference: text.to_owned(),
+            reference: written,
             image: Box::new(image),
             context,
         })
