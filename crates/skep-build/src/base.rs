@@ -3,12 +3,14 @@
 use skep_image::ContentKey;
 use skep_telemetry::Chain;
 use skep_types::{
-    BuildBase, BuildFailure, BuildOrder, BuildPhase, RegistryCredentials, TemplateImage,
+    BuildBase, BuildFailure, BuildOrder, BuildPhase, BuildStep, Instruction, RegistryCredentials,
+    TemplateImage,
 };
 
 use crate::build::{Build, Place, StepFailure};
 use crate::context::Context;
 use crate::engine::Inner;
+use crate::expand::expand;
 use crate::log::Log;
 use crate::steps;
 
@@ -89,11 +91,8 @@ async fn from_image<'a>(
     credentials: Option<&RegistryCredentials>,
 ) -> Result<Build<'a>, StepFailure> {
     let log = build.log.of(BuildPhase::Base);
-    if reference.contains('$') {
-        return Err(StepFailure::caller(format!(
-            "image '{reference}' has a variable, which is not expanded; write the image itself"
-        )));
-    }
+    let expanded = expanded(reference, &build.order.steps)?;
+    let reference = expanded.as_str();
     let images = &build.engine.images;
     let pulled = images.pull(reference, credentials, build.order.force).await;
     let pulled = pulled.map_err(|error| {
@@ -102,9 +101,10 @@ async fn from_image<'a>(
     })?;
     build.layers = pulled.layers;
     let variables = pulled.environment.into_iter();
-    build.context.environment = variables
-        .filter(|(_, value)| !value.trim().is_empty())
-        .collect();
+    let variables = variables.filter(|(_, value)| !value.trim().is_empty());
+    // What the image says counts more than what the host does.
+    let host = build.engine.host_settings.environment.iter().cloned();
+    build.context.environment = host.chain(variables).collect();
     build.state = steps::base_key(build.order, &build.layers, &build.context);
     let named = if reference.contains('@') {
         reference.to_owned()
@@ -115,4 +115,77 @@ async fn from_image<'a>(
     log.debug(format!("Layers of the image: {}", build.layers.len()));
     build.provision(&log).await?;
     Ok(build)
+}
+
+/// A reference with its variables. Clients read Dockerfiles themselves, and of `ARG V=13` before
+/// `FROM debian:${V}` they make a step that sets `V`.
+fn expanded(reference: &str, steps: &[BuildStep]) -> Result<String, StepFailure> {
+    if !reference.contains('$') {
+        return Ok(reference.to_owned());
+    }
+    let mut variables = std::collections::BTreeMap::new();
+    for step in steps {
+        if let Instruction::Environment(pairs) = &step.instruction {
+            for (name, value) in pairs {
+                // The first one: what comes later was not known at `FROM`.
+                variables
+                    .entry(name.clone())
+                    .or_insert_with(|| value.clone());
+            }
+        }
+    }
+    let unset = |name: &str| !variables.contains_key(name);
+    if let Some(name) = names(reference).find(|name| unset(name)) {
+        return Err(StepFailure::caller(format!(
+            "image '{reference}' has a variable '{name}', which nothing sets; write the image itself"
+        )));
+    }
+    expand(reference, &variables)
+        .map_err(|error| StepFailure::caller(format!("image '{reference}': {error}")))
+}
+
+/// Names of the variables in a reference that have no default beside them.
+fn names(reference: &str) -> impl Iterator<Item = &str> {
+    let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    reference.split('$').skip(1).filter_map(move |rest| {
+        let rest = rest.strip_prefix('{').unwrap_or(rest);
+        let end = rest.find(|character| !is_part(character));
+        let (name, after) = rest.split_at(end.unwrap_or(rest.len()));
+        let has_default = after.starts_with(":-") || after.starts_with('-');
+        (!name.is_empty() && !has_default).then_some(name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(reference: &str, expected: &str) {
+        let pairs = [("V", "13"), ("V", "14"), ("NAME", "debian")];
+        let steps = pairs.map(|(name, value)| BuildStep {
+            instruction: Instruction::Environment(vec![(name.to_owned(), value.to_owned())]),
+            force: false,
+        });
+        let text = match expanded(reference, &steps) {
+            Ok(text) | Err(StepFailure::Caller(text)) => text,
+            Err(StepFailure::Platform(error)) => panic!("{error}"),
+        };
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn variables_of_a_dockerfile_are_in_its_image() {
+        check("debian:13", "debian:13");
+        check("debian:${V}", "debian:13");
+        check("$NAME:$V-slim", "debian:13-slim");
+        check("debian:${W:-12}", "debian:12");
+        check(
+            "debian:${W}",
+            "image 'debian:${W}' has a variable 'W', which nothing sets; write the image itself",
+        );
+        check(
+            "debian:${V",
+            "image 'debian:${V': 'debian:${V' has a variable without an end",
+        );
+    }
 }

@@ -196,10 +196,7 @@ impl Build<'_> {
                 self.copy_from(layers.clone(), copy, &context).await?;
                 Ok((context, Changed::Files))
             }
-            Instruction::Environment(variables) => {
-                let context = self.set_variables(context, variables)?;
-                Ok((context, Changed::Nothing))
-            }
+            Instruction::Environment(variables) => self.set_variables(context, variables).await,
             Instruction::WorkDirectory(path) => self.set_directory(context, path).await,
             Instruction::User {
                 name,

@@ -33,20 +33,25 @@ pub(crate) fn shell(
     }
 }
 
-/// Variables of a command. A path of the caller's loses none of the standard directories.
+/// Variables of a command.
 fn environment(context: &Context) -> BTreeMap<String, String> {
     let mut environment = context.environment.clone();
-    if let Some(path) = environment.get_mut("PATH") {
-        let missing: Vec<_> = STANDARD_PATH
-            .split(':')
-            .filter(|standard| !path.split(':').any(|own| own == *standard))
-            .collect();
-        for directory in missing {
+    let path = path(context);
+    environment.extend(path.map(|path| ("PATH".to_owned(), path)));
+    environment
+}
+
+/// The path of a context, if it has one. It lacks none of the standard directories.
+pub(crate) fn path(context: &Context) -> Option<String> {
+    let own = context.environment.get("PATH")?;
+    let mut path = own.clone();
+    for standard in STANDARD_PATH.split(':') {
+        if !own.split(':').any(|directory| directory == standard) {
             path.push(':');
-            path.push_str(directory);
+            path.push_str(standard);
         }
     }
-    environment
+    Some(path)
 }
 
 /// Variables that values are expanded with: those of the context, and what a login shell has.

@@ -46,6 +46,7 @@ impl Build<'_> {
             owner: Some(owner),
             mode: copy.mode,
             limit,
+            at: seconds_now(),
         };
         self.place_files(archive, survey, wanted).await
     }
@@ -203,6 +204,11 @@ impl Build<'_> {
             )))
         }
     }
+}
+
+fn seconds_now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map(|since| since.as_secs()).unwrap_or_default()
 }
 
 /// An absolute path without dots.

@@ -32,10 +32,29 @@ pub struct EngineOptions {
     pub archives: Arc<dyn Archives>,
     /// Images of registries.
     pub images: Arc<dyn Images>,
+    /// Settings of this host for images of registries; templates bring theirs.
+    pub host_settings: HostSettings,
     /// Directory for files that nobody needs when a step is over.
     pub scratch: PathBuf,
     /// Limits of builds.
     pub limits: Limits,
+}
+
+/// Settings by which package clients find what this host finds: mirrors, proxies, certificates.
+#[derive(Clone, Default)]
+pub struct HostSettings {
+    /// Files by their absolute paths.
+    pub files: Vec<(String, String)>,
+    /// Variables.
+    pub environment: Vec<(String, String)>,
+}
+
+/// Without the contents: mirrors may have passwords.
+impl std::fmt::Debug for HostSettings {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let paths = self.files.iter().map(|(path, _)| path);
+        formatter.debug_list().entries(paths).finish()
+    }
 }
 
 /// Limits of builds.
@@ -78,6 +97,7 @@ pub(crate) struct Inner {
     pub(crate) sandboxes: Arc<dyn Sandboxes>,
     pub(crate) archives: Arc<dyn Archives>,
     pub(crate) images: Arc<dyn Images>,
+    pub(crate) host_settings: HostSettings,
     pub(crate) scratch: PathBuf,
     pub(crate) limits: Limits,
     places: Semaphore,
@@ -103,6 +123,7 @@ impl Engine {
             sandboxes: options.sandboxes,
             archives: options.archives,
             images: options.images,
+            host_settings: options.host_settings,
             scratch: options.scratch,
             limits: options.limits,
             places,

@@ -89,11 +89,11 @@ impl Build<'_> {
     }
 
     /// Sets variables of the context.
-    pub(crate) fn set_variables(
-        &self,
+    pub(crate) async fn set_variables(
+        &mut self,
         mut context: Context,
         variables: &[(String, String)],
-    ) -> Result<Context, StepFailure> {
+    ) -> Result<(Context, Changed), StepFailure> {
         if variables.is_empty() {
             return Err(StepFailure::caller("ENV needs a name and a value"));
         }
@@ -114,7 +114,12 @@ impl Build<'_> {
                 .or_insert_with(|| expanded.clone());
             context.environment.insert(name.clone(), expanded);
         }
-        Ok(context)
+        let changed = if variables.iter().any(|(name, _)| name == "PATH") {
+            self.keep_path(&context).await?
+        } else {
+            Changed::Nothing
+        };
+        Ok((context, changed))
     }
 
     /// Changes the directory, and makes it if it is not there.

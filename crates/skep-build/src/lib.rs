@@ -19,13 +19,14 @@ mod finalize;
 mod images;
 mod instructions;
 mod log;
+mod login_path;
 mod provision;
 mod sandboxes;
 mod steps;
 mod uploads;
 
 pub use archives::Archives;
-pub use engine::{Engine, EngineOptions, Limits};
+pub use engine::{Engine, EngineOptions, HostSettings, Limits};
 pub use images::{Images, NoImages, PullError, PulledImage};
 pub use sandboxes::{
     BuildSandbox, Command, Exit, OpenError, Output, RunError, SandboxOrder, Sandboxes, SealError,

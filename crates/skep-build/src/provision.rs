@@ -1,12 +1,14 @@
 //! What an image of a registry gets before the first step: a user, and the commands that SDKs use.
 
+use std::io::{Seek as _, Write as _};
+
 use skep_image::ContentKey;
 
 use crate::build::{Build, Changed, StepFailure};
 use crate::log::Log;
 
 /// Names the script below. To be changed with it.
-const VERSION: &str = "provision-1";
+const VERSION: &str = "provision-2";
 
 /// Exit code of the script for a system that it does not know.
 const UNSUPPORTED: i32 = 20;
@@ -73,13 +75,26 @@ exit 0
 impl Build<'_> {
     /// Makes an image of a registry ready for the steps, unless that was done before.
     pub(crate) async fn provision(&mut self, log: &Log) -> Result<(), StepFailure> {
-        let key = ContentKey::of(VERSION, [self.state.as_bytes(), SCRIPT.as_bytes()]);
+        let settings = self.engine.host_settings.files.clone();
+        let mut parts = vec![self.state.as_bytes(), SCRIPT.as_bytes()];
+        for (path, content) in &settings {
+            parts.extend([path.as_bytes(), content.as_bytes()]);
+        }
+        let key = ContentKey::of(VERSION, parts);
         if let Some(record) = self.found(key).await? {
             self.enter(record);
             log.info(format!("CACHED [base] DEFAULT USER user [{}]", key.short()));
             return Ok(());
         }
         log.info("Provisioning sandbox template");
+        let asked = self.ask(&["/bin/sh", "-c", ":"]).await;
+        asked.map_err(|failure| match failure {
+            StepFailure::Caller(message) => StepFailure::Caller(format!(
+                "the image cannot be used: its shell cannot be run: {message}"
+            )),
+            failure @ StepFailure::Platform(_) => failure,
+        })?;
+        self.write_settings(&settings).await?;
         let (exit, said) = self.ask(&["/bin/sh", "-c", SCRIPT]).await?;
         match exit.code {
             Some(0) => {}
@@ -95,12 +110,29 @@ impl Build<'_> {
                 )));
             }
         }
+        // Again: packages that were installed may have brought files of their own.
+        self.write_settings(&settings).await?;
         let mut context = self.context.clone();
+        self.keep_path(&context).await?;
         context.user = "user".to_owned();
         self.settle(key, context, Changed::Files, "provisioning")
             .await?;
         log.info("Sandbox template provisioned");
         log.info(format!("[base] DEFAULT USER user [{}]", key.short()));
+        Ok(())
+    }
+
+    /// Writes settings of the host. By the sandbox, because the paths of an image may lead anywhere.
+    async fn write_settings(&mut self, files: &[(String, String)]) -> Result<(), StepFailure> {
+        for (path, content) in files {
+            let mut file =
+                tempfile::tempfile_in(&self.engine.scratch).map_err(StepFailure::platform)?;
+            file.write_all(content.as_bytes())
+                .map_err(StepFailure::platform)?;
+            file.rewind().map_err(StepFailure::platform)?;
+            let written = self.sandbox().await?.write(path.clone(), file).await;
+            written.map_err(StepFailure::platform)?;
+        }
         Ok(())
     }
 }

@@ -60,7 +60,7 @@ pub(crate) fn key(before: &ContentKey, instruction: &Instruction) -> ContentKey 
             add(if *administrator { "administrator" } else { "" });
         }
     }
-    ContentKey::of("build-step-1", parts.iter().map(Vec::as_slice))
+    ContentKey::of("build-step-2", parts.iter().map(Vec::as_slice))
 }
 
 /// A text that is missing is another part than an empty one.

@@ -46,6 +46,8 @@ pub struct Config {
     /// Registries of images that the operator knows, and the host that is asked in place of each.
     #[serde(deserialize_with = "hosts")]
     pub registries: BTreeMap<String, String>,
+    /// File with credentials for registries that every team may pull with.
+    pub registries_auth_file: Option<PathBuf>,
     /// Concessions to clients that cannot do better.
     pub security: Security,
     /// Limits on connections and requests, and their timeouts.
@@ -270,6 +272,7 @@ impl Default for Config {
             records: Records::default(),
             network: Network::default(),
             registries: BTreeMap::new(),
+            registries_auth_file: None,
             security: Security::default(),
             server: Server::default(),
             tls: None,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use skep_admin::announce::Ready;
 use skep_admin::{install_error, local_key};
 use skep_api::Access;
-use skep_build::{Engine, EngineOptions, Limits as BuildLimits, Uploads};
+use skep_build::{Engine, EngineOptions, HostSettings, Limits as BuildLimits, Uploads};
 use skep_cli::CliError;
 use skep_control::{ApiKey, Control, KeyError, Living, Parts, Reports, Retention, TeamLimits};
 use skep_image::Catalog;
@@ -244,6 +244,7 @@ impl Server {
             }),
             archives: Arc::new(uploads.clone()),
             images: Arc::new(RegistryImages(puller(config, &catalog)?)),
+            host_settings: settings_for_images(config)?,
             scratch: config.data_dir.clone(),
             limits: BuildLimits::default(),
         });
@@ -357,12 +358,29 @@ fn demand_tokens(security: &config::Security, listening: IpAddr) -> DemandTokens
     }
 }
 
-/// Whoever fetches images, with the registries that the operator has named. The operator's own
-/// credentials are not lent: every team could pull with them.
+/// Settings of this host for images of registries, if sandboxes have them.
+fn settings_for_images(config: &Config) -> Result<HostSettings, CliError> {
+    if !config.share_host_package_settings {
+        return Ok(HostSettings::default());
+    }
+    let host = crate::host_settings()?;
+    // Nothing of an image is looked at, since its paths may lead anywhere.
+    let files = host.files_for_sandbox(|_| None).into_iter();
+    Ok(HostSettings {
+        files: files
+            .map(|(path, content)| (path.to_owned(), content))
+            .collect(),
+        environment: host.env_for_sandbox(),
+    })
+}
+
+/// Whoever fetches images, with the registries that the operator has named. Of the operator's
+/// credentials only those are lent that are in a file for it: every team can pull with them.
 fn puller(config: &Config, catalog: &Catalog) -> Result<Puller, CliError> {
     let executable = std::env::current_exe().map_err(CliError::failure)?;
     let registries = Registries {
         mirrors: config.registries.clone(),
+        auth_files: config.registries_auth_file.iter().cloned().collect(),
         ..Registries::default()
     };
     let unpacker = Unpacker::new(executable, [UNPACK_LAYER]);

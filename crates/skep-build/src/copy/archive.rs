@@ -86,6 +86,8 @@ pub(crate) struct Wanted {
     pub(crate) mode: Option<u32>,
     /// Most bytes of files.
     pub(crate) limit: u64,
+    /// Seconds since 1970, which directories have been changed at.
+    pub(crate) at: u64,
 }
 
 /// The part of an archive that a source means: what is before its first pattern. Empty for all.
@@ -256,6 +258,7 @@ impl Writer<'_> {
             let mut header = self.header(self.directory_mode(directory, own), numbers);
             header.set_entry_type(EntryType::Directory);
             header.set_size(0);
+            header.set_mtime(self.wanted.at);
             let added = (self.builder).append_data(&mut header, relative(directory), io::empty());
             added.map_err(ArchiveError::Write)?;
         }

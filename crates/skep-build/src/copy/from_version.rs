@@ -215,6 +215,7 @@ impl Build<'_> {
             owner,
             mode: copy.mode,
             limit,
+            at: super::seconds_now(),
         };
         self.place_files(archive, survey, wanted).await
     }

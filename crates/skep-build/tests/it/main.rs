@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skep_build::fake::{Answer, FakeArchives, FakeImages, FakeReports, FakeSandboxes};
-use skep_build::{Engine, EngineOptions, Limits, PulledImage};
+use skep_build::{Engine, EngineOptions, HostSettings, Limits, PulledImage};
 use skep_control::Builds as _;
 use skep_image::Catalog;
 use skep_types::{
@@ -45,6 +45,13 @@ impl Host {
             sandboxes: Arc::new(sandboxes.clone()),
             archives: archives.clone(),
             images: Arc::new(images),
+            host_settings: HostSettings {
+                files: vec![("/etc/pip.conf".to_owned(), "[global]".to_owned())],
+                environment: vec![
+                    ("PROXY".to_owned(), "host".to_owned()),
+                    ("LANG".to_owned(), "host".to_owned()),
+                ],
+            },
             scratch: directory.path().to_owned(),
             limits,
         });
@@ -306,6 +313,14 @@ async fn an_image_is_provisioned_once_and_others_are_refused_at_the_base() {
         (built.image.user.as_str(), built.image.layers.len()),
         ("user", 3)
     );
+    // It has the settings of the host, before packages are installed and after that.
+    let written = host.sandboxes.events();
+    let written = written
+        .iter()
+        .filter(|event| *event == "write /etc/pip.conf");
+    assert_eq!(written.count(), 2);
+    assert_eq!(built.context.environment["PROXY"], "host");
+    assert_eq!(built.context.environment["LANG"], "C");
     let (log, _) = host.build(image("debian:13")).await;
     assert!(
         log.contains(&"CACHED [base] DEFAULT USER user".to_owned()),
@@ -315,7 +330,7 @@ async fn an_image_is_provisioned_once_and_others_are_refused_at_the_base() {
         ("nope:1", "image 'nope:1' not found"),
         (
             "python:${V}",
-            "image 'python:${V}' has a variable, which is not expanded; write the image itself",
+            "image 'python:${V}' has a variable 'V', which nothing sets; write the image itself",
         ),
     ] {
         let (_, refused) = host.build(image(reference)).await;

@@ -94,17 +94,14 @@ async fn commands_see_the_variables_user_and_directory_of_the_steps_before() {
     let built = end.unwrap();
     assert_eq!(built.image.user, "www-data");
     assert_eq!(built.image.workdir.as_deref(), Some("/lib"));
-    // Neither the directory nor the user was new, so only the command has left a layer, and all of
-    // them had one sandbox.
-    assert_eq!(built.image.layers.len(), 2);
-    let opened = host.sandboxes.events();
-    assert_eq!(
-        opened
-            .iter()
-            .filter(|event| event.starts_with("open"))
-            .count(),
-        1
-    );
+    // Neither the directory nor the user was new, so only the command has left a layer, and the path,
+    // which login shells have to be told of.
+    assert_eq!(built.image.layers.len(), 3);
+    let events = host.sandboxes.events();
+    let opened = events.iter().filter(|event| event.starts_with("open"));
+    assert_eq!(opened.count(), 2);
+    let told = format!("run {}", command.environment["PATH"]);
+    assert!(events.contains(&told), "{events:?}");
 }
 
 #[tokio::test]

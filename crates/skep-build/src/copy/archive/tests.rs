@@ -65,6 +65,7 @@ fn copied(
         }),
         mode,
         limit: LIMIT,
+        at: 1,
     };
     let into = tempfile::tempfile().unwrap();
     survey.write(&archive, &wanted, &into).map_err(text)?;
