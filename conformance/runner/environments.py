@@ -11,7 +11,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CACHE = ROOT / ".cache" / "conformance"
+# Without links: npm takes a folder behind one for a package beside the one that it is to install.
+CACHE = (ROOT / ".cache" / "conformance").resolve()
 
 
 def python(lock, name=None):

@@ -14,7 +14,7 @@ import tempfile
 import time
 import urllib.request
 
-from . import names
+from . import images, names
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The first start builds templates, which downloads packages; later starts take a second.
@@ -52,15 +52,17 @@ def running(mode, executable):
     if executable is None:
         yield external()
         return
-    with tempfile.TemporaryDirectory(prefix="conformance-server-") as folder:
+    with tempfile.TemporaryDirectory(prefix="conformance-server-") as folder, images.served() as (configuration, told):
         log = pathlib.Path(folder, "log")
+        pathlib.Path(folder, "skep.toml").write_text(configuration)
         with log.open("wb") as log_file:
-            process = start(mode, executable, pathlib.Path(folder, "data"), log_file)
+            process = start(mode, executable, pathlib.Path(folder), log_file)
         try:
             ready = ready_line(process, log)
             with contextlib.ExitStack() as stack:
                 prefix = stack.enter_context(names.resolved_by(ready["dns"], folder)) if mode == "domain" else []
-                yield Target(clients(mode, ready), prefix)
+                # The folder is for the cases that look for what must not be in it.
+                yield Target({**clients(mode, ready), **told, "CONFORMANCE_SERVER": folder}, prefix)
                 end_sandboxes(ready)
         finally:
             stop(process, log)
@@ -86,9 +88,9 @@ def build_templates(executable, needed, whole):
             sys.exit(f"the template {name} cannot be built:\n{done.stdout}")
 
 
-def start(mode, executable, data, log_file):
-    options = ["--json", "--slim", "--listen", "127.0.0.1:0", "--data-dir", data, "--cache-dir", CACHE]
-    options.append("--share-host-package-settings")
+def start(mode, executable, folder, log_file):
+    options = ["--json", "--slim", "--listen", "127.0.0.1:0", "--data-dir", folder / "data", "--cache-dir", CACHE]
+    options += ["--config", folder / "skep.toml", "--share-host-package-settings"]
     command = [*as_root(), executable, "up", *options, *(["--tls"] if mode == "domain" else [])]
     # The year-old interpreter SDK for JavaScript, which knows this mode alone, makes contexts without a token.
     variables = {"SKEP_CONTEXTS_WITHOUT_TOKEN": "true"} if mode == "domain" else {}

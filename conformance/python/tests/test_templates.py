@@ -1,42 +1,15 @@
 """Templates are built, tagged, found and deleted as the SDK's own builder says."""
 
 import traceback
-import uuid
 
-import e2b
 import pytest
 
 import web
 from flavour import eventually, in_thread
 from generation import NEW
+from templates import blank, builder, name, output
 
 feature = pytest.mark.feature
-
-
-@pytest.fixture
-def builder(sdk):
-    return e2b.Template if sdk.name == "sync" else e2b.AsyncTemplate
-
-
-@pytest.fixture
-def name():
-    """A name that is free, and is free again afterwards."""
-    name = f"conformance-{uuid.uuid4().hex[:12]}"
-    yield name
-    web.api("DELETE", f"/templates/{name}", None)
-
-
-def blank(builder, context=None):
-    return builder(file_context_path=str(context)) if context else builder()
-
-
-async def output(sdk, template, command):
-    """What a command prints in a new sandbox of a template."""
-    sandbox = await sdk.call(sdk.Sandbox.create, template, timeout=60)
-    try:
-        return (await sdk.call(sandbox.commands.run, command)).stdout
-    finally:
-        await sdk.call(sandbox.kill)
 
 
 @feature("builds.build")
@@ -81,24 +54,6 @@ async def test_a_template_begins_where_another_ended(sdk, builder, name):
         await in_thread(web.api, "DELETE", f"/templates/{name}-child", None)
 
 
-@feature("builds.copy")
-async def test_files_are_copied(sdk, builder, name, tmp_path):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "note.txt").write_text("hello")
-    (tmp_path / "run.sh").write_text("#!/bin/sh\necho ran\n")
-    template = (
-        blank(builder, tmp_path)
-        .from_template("base")
-        .copy("folder/*", "/app/folder/")
-        .copy("run.sh", "/app/", user="root", mode=0o755)
-    )
-    await sdk.call(builder.build, template, alias=name)
-    shown = await output(sdk, name, "cat /app/folder/note.txt; echo; /app/run.sh; stat -c '%U %a' /app/run.sh")
-    assert shown == "hello\nran\nroot 755\n"
-    # Nothing is uploaded a second time, and nothing is missing for that.
-    await sdk.call(builder.build, template, alias=name)
-
-
 @feature("builds.errors")
 async def test_a_failing_step_is_the_callers_own_line(sdk, builder, name):
     template = blank(builder).from_template("base").run_cmd("true")
@@ -119,7 +74,6 @@ async def test_a_base_that_is_not_there_is_named(sdk, builder, name):
 
 
 @feature("builds.background")
-@pytest.mark.new_only
 async def test_a_build_in_the_background_is_followed(sdk, builder, name):
     template = blank(builder).from_template("base").run_cmd("sleep 1")
     info = await sdk.call(builder.build_in_background, template, name)
@@ -172,3 +126,35 @@ async def test_what_cannot_be_is_refused_before_anything_is_built(sdk, builder, 
     if NEW:
         error = await sdk.error(builder.build, template, f"{name}:a b")
         assert str(error).startswith("400"), repr(error)
+
+
+@feature("builds.manage")
+async def test_a_template_is_listed_published_and_deleted(sdk, builder, name):
+    """By plain HTTP: of these the SDKs have no method, only their CLI does."""
+    built = await sdk.call(builder.build, blank(builder).from_template("base").run_cmd("true"), alias=name, cpu_count=1, memory_mb=256)
+
+    async def api(method, path, body=None):
+        return await in_thread(web.api, method, path, body)
+
+    (listed,) = [template for template in (await api("GET", "/templates")).json if template["templateID"] == built.template_id]
+    assert (listed["aliases"], listed["cpuCount"], listed["memoryMB"]) == ([name], 1, 256)
+    assert listed["public"] is False and listed["buildStatus"] == "ready" and listed["buildID"] == built.build_id
+    (version,) = (await api("GET", f"/templates/{name}")).json["builds"]
+    assert version["buildID"] == built.build_id and version["status"] == "ready"
+    published = await api("PATCH", f"/v2/templates/{name}", {"public": True})
+    assert published.status == 200 and published.json["names"][0].endswith(f"/{name}")
+    assert (await api("GET", f"/templates/aliases/{name}")).json["public"] is True
+    sandbox = await sdk.call(sdk.Sandbox.create, name, timeout=60)
+    assert (await api("DELETE", f"/templates/{name}")).status == 400
+    await sdk.call(sandbox.kill)
+    assert (await api("DELETE", f"/templates/{name}")).status == 204
+    assert (await api("DELETE", f"/templates/{name}")).status == 404
+
+
+@feature("builds.build")
+async def test_every_line_of_a_long_log_arrives(sdk, builder, name):
+    lines = []
+    template = blank(builder).from_template("base").run_cmd(f"for i in $(seq 350); do echo line $i; done; : {name}")
+    await sdk.call(builder.build, template, alias=name, on_build_logs=lambda line: lines.append(line.message))
+    shown = [line for line in lines if "[stdout]: line " in line]
+    assert [line.rsplit(" ", 1)[1] for line in shown] == [str(number) for number in range(1, 351)]
