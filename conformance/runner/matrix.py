@@ -17,6 +17,7 @@ TITLES = {
     "workerd": "workerd",
     "frameworks": "as published",
     "notebooks": "nbformat",
+    "mcp": "Python, TypeScript",
 }
 ORDER = list(TITLES)
 

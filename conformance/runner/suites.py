@@ -3,7 +3,7 @@
 from . import environments, frameworks, generations
 from .suite import HERE, Suite
 
-SDKS = ("python", "js", "cli", "generations", "frameworks", "notebooks")
+SDKS = ("python", "js", "cli", "generations", "frameworks", "notebooks", "mcp")
 GENERATIONS = ("new", "year")
 # The template with every language.
 LANGUAGES = "code-interpreter-languages"
@@ -123,6 +123,25 @@ class Notebooks(TwoGenerations):
         return {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
+class ModelContext(TwoGenerations):
+    """`skep mcp` and `/mcp`, used by the protocol's own clients."""
+
+    name = "mcp"
+    folder = HERE / "mcp"
+    has = ("new",)
+    ended_codes = (0, 1, 5)
+
+    def install(self):
+        self.interpreter = environments.python(self.folder / "mcp.txt")
+        self.modules = environments.node("mcp", self.folder / "clients")
+
+    def command(self, pattern):
+        return [self.interpreter, "-m", "pytest", *(["-k", pattern] if pattern else [])]
+
+    def variables(self):
+        return {"CONFORMANCE_NODE_MODULES": str(self.modules), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
 SUITES = {
     "python": of_generations(PythonSync, PythonAsync),
     "js": of_generations(JavaScript),
@@ -130,4 +149,5 @@ SUITES = {
     "generations": of_all(generations),
     "frameworks": of_all(frameworks),
     "notebooks": of_generations(Notebooks),
+    "mcp": of_generations(ModelContext),
 }

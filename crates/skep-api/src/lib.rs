@@ -5,6 +5,7 @@
 //! place; every answer that is not a success has a JSON body, because clients look inside.
 
 mod authorized;
+mod beside;
 mod body;
 mod cors;
 mod error;
@@ -18,5 +19,6 @@ mod router;
 mod routes;
 mod sandbox_path;
 
+pub use beside::LetInCaller;
 pub use error::{ApiError, Retry};
 pub use router::{Access, Options, Problem, ServerMetrics, router};

@@ -58,7 +58,7 @@ pub(crate) fn check(request: &Request, domain: &str) -> Result<(), ApiError> {
 }
 
 /// Returns true if every value of a header is text that passes.
-fn all(headers: &HeaderMap, name: &HeaderName, passes: impl Fn(&str) -> bool) -> bool {
+pub(crate) fn all(headers: &HeaderMap, name: &HeaderName, passes: impl Fn(&str) -> bool) -> bool {
     let mut values = headers.get_all(name).iter();
     values.all(|value| value.to_str().is_ok_and(&passes))
 }
@@ -86,7 +86,7 @@ fn could_be_a_form(request: &Request) -> bool {
 }
 
 /// Returns true if the origin of a page is this host, and not a sandbox on it.
-fn is_local_origin(text: &str, domain: &str) -> bool {
+pub(crate) fn is_local_origin(text: &str, domain: &str) -> bool {
     let Some((scheme, authority)) = text.split_once("://") else {
         // Pages without an origin say `null`.
         return false;
@@ -95,7 +95,7 @@ fn is_local_origin(text: &str, domain: &str) -> bool {
 }
 
 /// Returns true if a host with an optional port is this host, and not a sandbox on it.
-fn is_local(text: &str, domain: &str) -> bool {
+pub(crate) fn is_local(text: &str, domain: &str) -> bool {
     let Ok(authority) = text.parse::<Authority>() else {
         return false;
     };

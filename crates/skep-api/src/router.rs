@@ -19,7 +19,7 @@ use tracing::{Instrument as _, Span, debug_span};
 
 use crate::authorized::recognised;
 use crate::error::{ApiError, Retry};
-use crate::{cors, local_only, routes};
+use crate::{beside, cors, local_only, routes};
 
 /// The largest request body.
 const BODY_LIMIT: usize = 16 * 1024 * 1024;
@@ -38,6 +38,9 @@ pub struct Options {
     pub is_secure: bool,
     /// Limit on concurrent requests of a team.
     pub requests_per_team: u32,
+    /// Routes of others, whose callers are let in as those of the API are; they find them as
+    /// [`LetInCaller`](crate::LetInCaller) among the extensions of a request.
+    pub beside: Router,
     /// The server's metrics.
     pub metrics: Arc<dyn ServerMetrics>,
 }
@@ -114,7 +117,8 @@ impl Edge {
 ///
 /// Paths are matched as they were sent, and each segment is decoded afterwards, so `%2F` never
 /// splits one.
-pub fn router(options: Options) -> Router {
+pub fn router(mut options: Options) -> Router {
+    let beside = std::mem::take(&mut options.beside);
     let edge = Edge {
         options: Arc::new(options),
         requests: Quota::default(),
@@ -130,11 +134,15 @@ pub fn router(options: Options) -> Router {
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(middleware::from_fn(guarded))
         .layer(middleware::from_fn_with_state(edge.clone(), recognised));
+    let beside = beside::guard(beside, &edge)
+        .layer(middleware::from_fn(guarded))
+        .layer(middleware::from_fn_with_state(edge.clone(), recognised));
     let routes = match edge.access() {
-        Access::Keys => routes.layer(cors::layer()),
-        Access::Trusted => {
-            routes.layer(middleware::from_fn_with_state(edge.clone(), local_callers))
-        }
+        // Pages may use the API with a key of their visitor, and nothing beside it.
+        Access::Keys => routes.layer(cors::layer()).merge(beside.with_state(())),
+        Access::Trusted => routes
+            .merge(beside.with_state(()))
+            .layer(middleware::from_fn_with_state(edge.clone(), local_callers)),
     };
     routes.with_state(edge)
 }

@@ -28,7 +28,7 @@ pub use output::{
     print_note, print_table,
 };
 pub use repl::ReplArgs;
-pub use run::{PreparedRun, RunArgs};
+pub use run::{PreparedRun, RunArgs, duration};
 pub use sandbox::{
     ConnectArgs, CopyArgs, CreateArgs, ExecArgs, InfoArgs, KillArgs, Level, ListArgs, LogArgs,
     LsArgs, MetricsArgs, RmArgs, SandboxCommand, SleepCommand, TimeoutArgs,

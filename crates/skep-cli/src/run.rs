@@ -59,7 +59,11 @@ pub struct PreparedRun {
 }
 
 /// Reads a positive duration: a number of seconds, or numbers with units such as `1h 30m`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+///
+/// What is wrong with it, in words.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let parsed = match text.parse::<f64>() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
         Err(_) => text

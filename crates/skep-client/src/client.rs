@@ -119,12 +119,24 @@ impl Client {
         self
     }
 
+    /// The same server, as the owner of another key. Both share their connections.
+    #[must_use]
+    pub fn with_api_key(mut self, api_key: &str) -> Self {
+        self.api_key = api_key.to_owned();
+        self
+    }
+
     /// The same client with another time limit of calls. Streams have none: commands, executions
     /// and files take as long as they take.
     #[must_use]
     pub fn with_call_timeout(mut self, timeout: Duration) -> Self {
         self.call_timeout = timeout;
         self
+    }
+
+    /// Returns true if the server is reached by TLS.
+    pub fn is_secure(&self) -> bool {
+        self.base.scheme() == "https"
     }
 
     /// The sandboxes of the key's team: create and list them.

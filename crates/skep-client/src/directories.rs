@@ -88,7 +88,17 @@ impl Files {
     ///
     /// [`ClientError`]; not found if there is no such directory.
     pub async fn list(&self, path: &str) -> Result<Vec<Entry>, ClientError> {
-        let body = json!({ "path": path, "depth": 1 });
+        self.list_to_depth(path, 1).await
+    }
+
+    /// The entries of a directory and of those below it, down to this depth; 1 is the directory
+    /// alone.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; not found if there is no such directory.
+    pub async fn list_to_depth(&self, path: &str, depth: u32) -> Result<Vec<Entry>, ClientError> {
+        let body = json!({ "path": path, "depth": depth });
         let listing: Listing = self
             .filesystem(&format!("list `{path}`"), "ListDir", &body)
             .await?;

@@ -1,5 +1,6 @@
 //! The sandboxes of a team.
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use skep_wire::rest::{self, ListedSandbox, NewSandbox, SandboxRecord};
 
@@ -59,6 +60,26 @@ impl<'a> Sandboxes<'a> {
     /// [`ClientError`]
     pub async fn list(&self) -> Result<Vec<ListedSandbox>, ClientError> {
         let url = self.client.url(&["v2", "sandboxes"]);
+        self.client.pages("list sandboxes", &url).await
+    }
+
+    /// The sandboxes, running or paused, whose metadata has this value under this key.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]
+    pub async fn with_metadata(
+        &self,
+        key: &str,
+        value: &str,
+    ) -> Result<Vec<ListedSandbox>, ClientError> {
+        let mut url = self.client.url(&["v2", "sandboxes"]);
+        // As the SDKs do: each part, then the pairs as a form, and that as the value of a query.
+        let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let pair = [key, value].map(|part| encode(&encode(part)));
+        url.query_pairs_mut()
+            .append_pair("metadata", &pair.join("="))
+            .append_pair("state", "running,paused");
         self.client.pages("list sandboxes", &url).await
     }
 

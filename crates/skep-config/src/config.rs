@@ -52,6 +52,8 @@ pub struct Config {
     pub security: Security,
     /// Limits on connections and requests, and their timeouts.
     pub server: Server,
+    /// The endpoint of the Model Context Protocol.
+    pub mcp: Mcp,
     /// TLS with certificates of your own.
     pub tls: Option<Tls>,
     /// Destination of traces.
@@ -221,6 +223,41 @@ impl Default for Server {
     }
 }
 
+/// The endpoint `/mcp`, at which agents use sandboxes by the Model Context Protocol.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Mcp {
+    /// Serves it if true.
+    pub enabled: bool,
+    /// Template of the sandboxes that it makes.
+    pub template: String,
+    /// Minutes that they live after their last use; no tool works longer.
+    pub lifetime_minutes: NonZeroU32,
+    /// Gives them the internet if true.
+    pub internet: bool,
+    /// Sessions of all teams together; clients of the newest revision have none.
+    pub sessions: NonZeroU32,
+    /// Sessions of one team.
+    pub sessions_per_team: NonZeroU32,
+    /// Tools of one team that work at the same time.
+    pub calls_per_team: NonZeroU32,
+}
+
+impl Default for Mcp {
+    fn default() -> Self {
+        let number = |number| NonZeroU32::new(number).expect("not zero");
+        Self {
+            enabled: true,
+            template: DEFAULT_INTERPRETER.to_owned(),
+            lifetime_minutes: number(30),
+            internet: true,
+            sessions: number(1024),
+            sessions_per_team: number(128),
+            calls_per_team: number(64),
+        }
+    }
+}
+
 /// Traces, for an OpenTelemetry collector.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -275,6 +312,7 @@ impl Default for Config {
             registries_auth_file: None,
             security: Security::default(),
             server: Server::default(),
+            mcp: Mcp::default(),
             tls: None,
             traces: Traces::default(),
         }

@@ -9,6 +9,8 @@ mod load;
 mod trace_headers;
 
 pub use admission::Admission;
-pub use config::{Config, Limits, Network, Pause, Pool, Records, Security, Server, Tls, Traces};
+pub use config::{
+    Config, Limits, Mcp, Network, Pause, Pool, Records, Security, Server, Tls, Traces,
+};
 pub use load::{ConfigError, DEFAULT_PATH};
 pub use trace_headers::TraceHeaders;

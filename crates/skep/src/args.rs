@@ -15,6 +15,7 @@ use skep_cli::{
 
 use crate::config::Config;
 use crate::env_vars;
+use crate::mcp::McpArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,6 +46,12 @@ const NOTEBOOK_EXAMPLES: &str = "\
 Examples:
   skep notebook run report.ipynb
   skep notebook export i8f6 -o session.ipynb";
+
+const MCP_EXAMPLES: &str = "\
+Examples:
+  claude mcp add skep -- skep mcp
+  skep mcp --name analysis --no-internet
+  skep mcp --server https://api.sandboxes.example.com --tools run_code,read_file";
 
 const TEMPLATE_EXAMPLES: &str = "\
 A version is named `app`, `app:v1`, `app:BUILD` or `app@CONTENT`.
@@ -142,6 +149,18 @@ pub(crate) enum Command {
     /// Run notebooks in a sandbox, and export a session as a notebook
     #[command(subcommand, after_help = NOTEBOOK_EXAMPLES)]
     Notebook(NotebookCommand),
+    /// Serve sandboxes to an agent by the Model Context Protocol (MCP), on standard input and output
+    ///
+    /// Agents start it themselves: give them this command. If no server runs on this host, it
+    /// starts a temporary one, which needs root. A sandbox is made at the first need and ends with
+    /// the session, unless it has a name. Servers offer the same at `/mcp`, with an API key.
+    #[command(after_help = MCP_EXAMPLES)]
+    Mcp {
+        #[command(flatten)]
+        server: ChosenServerArgs,
+        #[command(flatten)]
+        mcp: Box<McpArgs>,
+    },
     /// Start the server without building templates; needs root
     #[command(after_help = "\
 Examples:

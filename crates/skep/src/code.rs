@@ -1,4 +1,4 @@
-//! `skep run`, `skep repl` and `skep notebook`: which server they use, and what must be there first.
+//! `skep run`, `skep repl`, `skep notebook` and `skep mcp`: which server they use, and what must be there first.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -24,12 +24,12 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(3);
 const USUAL_TEMPLATE: &str = "code-interpreter-v1";
 
 /// Requirements of a command on the server it runs on.
-struct Needs {
+pub(crate) struct Needs {
     /// Templates of a new sandbox, in the order in which they are tried; none if the sandbox is
     /// there already.
-    templates: Vec<String>,
+    pub(crate) templates: Vec<String>,
     /// True if the sandbox is to outlive the command.
-    keeps: bool,
+    pub(crate) keeps: bool,
 }
 
 /// A server that code can run on.
@@ -115,7 +115,7 @@ pub(crate) fn notebook(
 }
 
 /// Does `work` with the server that was named, or the one on this host, or one of its own.
-fn with_server(
+pub(crate) fn with_server(
     cli: &Cli,
     config: &Config,
     server: &ChosenServerArgs,

@@ -7,6 +7,7 @@ mod code;
 mod front_door;
 mod isolation;
 mod man;
+mod mcp;
 mod metrics;
 mod private_server;
 mod serve;
@@ -127,6 +128,10 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             let ran = code::repl(&cli, config()?, server, (**repl).clone());
             return Ok(ran.unwrap_or_else(|error| not_run(&error, cli.json)));
         }
+        Command::Mcp { server, mcp } => {
+            // Standard output is the protocol's; standard error is shown by agents.
+            return mcp::stdio(&cli, &config()?, server, (**mcp).clone());
+        }
         Command::Notebook(command) => return code::notebook(&cli, config()?, command.clone()),
         Command::Uninstall(args) => {
             let mut config = config()?;
@@ -197,6 +202,7 @@ fn client(command: Command, server: &DefaultServer, json: bool) -> Result<ExitCo
             | Command::Run { .. }
             | Command::Repl { .. }
             | Command::Notebook(_)
+            | Command::Mcp { .. }
             | Command::Doctor(_)
             | Command::Uninstall(_)
             | Command::Team(_)

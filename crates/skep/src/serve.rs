@@ -32,6 +32,7 @@ use crate::background_build::{BackgroundBuild, RunningBuild};
 use crate::config::{self, Config, Records};
 use crate::front_door::{FrontDoor, Protocol};
 use crate::isolation;
+use crate::mcp;
 use crate::metrics::Metrics;
 use crate::wiring::{
     BuildSandboxes, CatalogLayers, CatalogTemplates, HttpAgents, LocalNodes, NodeRoutes,
@@ -278,12 +279,15 @@ impl Server {
             leftovers: isolation.leftovers(),
             proxy: OnceLock::new(),
         });
+        let (own, own_listener) = mcp::own_way(&door, address).await?;
+        let is_secure = door.url(address).starts_with("https:");
         let api = skep_api::router(skep_api::Options {
             control: control.clone(),
             access: choices.access,
             domain: public_domain.clone(),
-            is_secure: door.url(address).starts_with("https:"),
+            is_secure,
             requests_per_team: config.server.requests_per_team.get(),
+            beside: mcp::router(&config.mcp, own, is_secure)?,
             metrics: Arc::<Metrics>::clone(&metrics),
         });
         let routes = Arc::new(NodeRoutes {
@@ -313,7 +317,10 @@ impl Server {
             control,
             builds,
             front,
-            listeners: vec![listener],
+            listeners: [Some(listener), own_listener]
+                .into_iter()
+                .flatten()
+                .collect(),
             ready,
         })
     }

@@ -69,6 +69,7 @@ const TABLE: &[Entry] = &[
     entry("skep-otlp", Row::Edge, Place::Server, NODE_INTERNALS),
     entry("skep-cli", Row::Edge, Place::Client, &["axum"]),
     entry("skep-bench", Row::Edge, Place::Client, &["axum"]),
+    entry("skep-mcp", Row::Edge, Place::Client, &["axum", "skep-wire"]),
     entry("skep-agent", Row::Edge, Place::Sandbox, &[]),
     entry(
         "skep-interpreter",

@@ -33,6 +33,7 @@ const PUBLIC_HOSTS: &[&str] = &[
     "keepachangelog.com",
     "kernel.org",
     "man7.org",
+    "modelcontextprotocol.io",
     "opencollective.com",
     "rust-lang.org",
     "rustup.rs",

@@ -6,6 +6,7 @@
 )]
 
 mod access;
+mod beside;
 mod builds;
 mod create;
 mod deadlines;

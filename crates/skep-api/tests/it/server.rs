@@ -289,8 +289,14 @@ fn router(control: &Control, access: Access) -> Router {
         domain: "sandbox.test".to_owned(),
         is_secure: false,
         requests_per_team: REQUESTS_PER_TEAM,
+        beside: Router::new().route("/beside", axum::routing::get(whoami)),
         metrics: Arc::new(Counted),
     })
+}
+
+/// A route beside the API that says who was let in.
+async fn whoami(axum::Extension(caller): axum::Extension<skep_api::LetInCaller>) -> String {
+    format!("{} {}", caller.team, caller.key.is_some())
 }
 
 /// Metrics of this server: nothing but that it was asked.

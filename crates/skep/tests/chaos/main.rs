@@ -22,6 +22,7 @@ mod ledger;
 mod load;
 mod logs;
 mod machine;
+mod mcp;
 mod metrics;
 mod private;
 mod repl;
