@@ -165,12 +165,14 @@ impl Build<'_> {
         }
         let mut state = kept.state.lock();
         if let Some(error) = state.failure.take() {
-            return Err(match error.kind() {
-                io::ErrorKind::FileTooLarge => StepFailure::caller(format!(
+            let is_too_large = error.kind() == io::ErrorKind::FileTooLarge;
+            return Err(if is_too_large {
+                StepFailure::caller(format!(
                     "the files to copy take more than {} MiB",
                     limit >> 20
-                )),
-                _ => StepFailure::platform(error),
+                ))
+            } else {
+                StepFailure::platform(error)
             });
         }
         let file = state

@@ -6,6 +6,7 @@
 //! ```
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt as _};
@@ -163,6 +164,7 @@ async fn remember(path: &Path) {
             metadata: [("number".to_owned(), number.to_string())].into(),
             access_token: Some(AccessToken::random()),
             internet: None,
+            ingress: Arc::default(),
             resources: Resources::default(),
             lifetime: Duration::from_secs(300),
             on_timeout: OnTimeout::Kill,
