@@ -12,7 +12,7 @@ async def main():
     runtime = E2BRuntime(E2BConfig(image="python:3.12-slim"))
     await runtime.start()
     try:
-        print("result:", await runtime.run(["python3", "-c", "print(6 * 7)"]))
+        print("result:", await runtime.run(["python3", "-c", "print(6 * 7)"], {}))
     finally:
         await runtime.stop()
 

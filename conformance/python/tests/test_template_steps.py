@@ -2,9 +2,12 @@
 
 import pytest
 
+from generation import by_generation
 from templates import blank, build, builder, name, output, refusal
 
 feature = pytest.mark.feature
+# The older SDK does not quote.
+SPACE = by_generation(" ", "-")
 
 
 @feature("builds.files")
@@ -12,7 +15,7 @@ async def test_directories_links_and_files_are_made_moved_and_removed(sdk, build
     template = (
         blank(builder)
         .from_template("base")
-        .make_dir(["a/b", "c", "d e"], mode=0o700)
+        .make_dir(["a/b", "c", f"d{SPACE}e"], mode=0o700)
         .run_cmd(["echo one > a/file", "echo two > c/file"])
         .make_symlink("a/file", "link")
         .rename("a/file", "a/moved")
@@ -21,8 +24,8 @@ async def test_directories_links_and_files_are_made_moved_and_removed(sdk, build
         .remove(["no-such-file"], force=True)
     )
     await build(sdk, builder, template, name)
-    shown = await output(sdk, name, "ls; cat link; stat -c %a a/b 'd e'; ls a")
-    assert shown.split("\n") == ["a", "d e", "link", "one", "700", "700", "b", "moved", ""]
+    shown = await output(sdk, name, f"ls; cat link; stat -c %a a/b 'd{SPACE}e'; ls a")
+    assert shown.split("\n") == ["a", f"d{SPACE}e", "link", "one", "700", "700", "b", "moved", ""]
 
 
 ENVIRONMENT = {
@@ -144,10 +147,10 @@ async def test_a_repository_is_cloned(sdk, builder, name):
         blank(builder)
         .from_template("base")
         .run_cmd(f"git init -q -b main ~/r && cd ~/r && echo hi > f && git add f && {commit} && git branch dev")
-        .git_clone("file:///home/user/r", "/home/user/a clone", branch="dev", depth=1)
+        .git_clone("file:///home/user/r", f"/home/user/a{SPACE}clone", branch="dev", depth=1)
     )
     await build(sdk, builder, template, name)
-    shown = await output(sdk, name, "cd 'a clone' && git branch --show-current && cat f")
+    shown = await output(sdk, name, f"cd 'a{SPACE}clone' && git branch --show-current && cat f")
     assert shown == "dev\nhi\n"
 
 
