@@ -105,8 +105,23 @@ group('failures', (box) => {
     expectError(error, { new: 'NotEnoughSpaceError', says: 'not enough disk space available' })
   })
 
-  check('later.network', 'network rules fail instead of being ignored', async () => {
-    const error = await failure(Sandbox.create({ network: { denyOut: [e2b.ALL_TRAFFIC] } }))
+  check('network.rules', 'what is denied is refused at once', async ({ fresh }) => {
+    const sandbox = await fresh({ network: { denyOut: [e2b.ALL_TRAFFIC], allowOut: ['198.51.100.0/24'] } })
+    const said = await sandbox.commands.run("bash -c 'exec 3<>/dev/tcp/192.0.2.7/9' 2>&1; true", { timeoutMs: 10_000 })
+    assert.match(said.stdout, /Connection refused/)
+  })
+
+  check('network.update', 'rules are replaced, and cleared', { newOnly: true }, async ({ fresh }) => {
+    const sandbox = await fresh()
+    await sandbox.updateNetwork({ denyOut: ['192.0.2.7'] })
+    assert.deepEqual((await sandbox.getInfo()).network?.denyOut, ['192.0.2.7'])
+    await sandbox.updateNetwork({})
+    assert.equal((await sandbox.getInfo()).network, undefined)
+  })
+
+  check('later.network', 'host names fail instead of being ignored', async () => {
+    const network = { denyOut: [e2b.ALL_TRAFFIC], allowOut: ['example.com'] }
+    const error = await failure(Sandbox.create({ network }))
     assert.match(error.message, /^(400|501): /)
   })
 

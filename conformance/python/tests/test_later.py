@@ -14,9 +14,12 @@ feature = pytest.mark.feature
 
 BASE = {"templateID": "base", "timeout": 60}
 
+NAMES = {"allowOut": ["example.com"], "denyOut": ["0.0.0.0/0"]}
+
 NOT_YET = [
-    ("later.network", "PUT", "/sandboxes/{id}/network", {"denyOut": ["0.0.0.0/0"]}),
-    ("later.network", "POST", "/v2/sandboxes", {**BASE, "network": {"denyOut": ["0.0.0.0/0"]}}),
+    ("later.network", "PUT", "/sandboxes/{id}/network", NAMES),
+    ("later.network", "PUT", "/sandboxes/{id}/network", {"rules": {"example.com": [{"transform": {"headers": {"a": "b"}}}]}}),
+    ("later.network", "POST", "/v2/sandboxes", {**BASE, "network": NAMES}),
     ("later.volumes", "POST", "/v2/sandboxes", {**BASE, "volumeMounts": [{"name": "data", "path": "/data"}]}),
     ("later.volumes", "GET", "/volumes", None),
     ("later.volumes", "POST", "/volumes", {"name": "data"}),
@@ -45,8 +48,9 @@ async def test_it_is_refused_with_code_and_message(sdk, sandbox, method, path, b
 
 
 @feature("later.network")
-async def test_network_rules_raise_instead_of_being_ignored(sdk):
-    error = await sdk.error(sdk.Sandbox.create, network={"deny_out": [e2b.ALL_TRAFFIC]})
+async def test_host_names_raise_instead_of_being_ignored(sdk):
+    network = {"deny_out": [e2b.ALL_TRAFFIC], "allow_out": ["example.com"]}
+    error = await sdk.error(sdk.Sandbox.create, network=network)
     assert type(error).__name__ == "SandboxException" and str(error)[:3] in ("400", "501"), repr(error)
 
 

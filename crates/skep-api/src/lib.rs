@@ -8,6 +8,7 @@ mod authorized;
 mod beside;
 mod body;
 mod cors;
+mod egress;
 mod error;
 mod local_only;
 mod metadata_filter;

@@ -114,8 +114,8 @@ pub(crate) fn sandbox_detail(sandbox: &Sandbox, domain: &str) -> rest::SandboxDe
     rest::SandboxDetail {
         listed: listed_sandbox(sandbox),
         envd_access_token: revealed_token(&sandbox.order),
-        allow_internet_access: sandbox.order.internet,
-        network: network(&sandbox.order),
+        allow_internet_access: sandbox.status.egress.internet(),
+        network: network(sandbox),
         domain: Some(domain.to_owned()),
         lifecycle: Some(rest::Lifecycle {
             auto_resume: sandbox.order.auto_resume,
@@ -127,11 +127,17 @@ pub(crate) fn sandbox_detail(sandbox: &Sandbox, domain: &str) -> rest::SandboxDe
     }
 }
 
-/// Rules for a sandbox's network, as far as they are not the usual ones.
-fn network(order: &Order) -> Option<rest::Network> {
-    let ingress = &order.ingress;
+/// Rules for a sandbox's network, as far as they are not the usual ones. What is empty is left out:
+/// clients take `null` for a list and break.
+fn network(sandbox: &Sandbox) -> Option<rest::Network> {
+    let ingress = &sandbox.order.ingress;
     let ports = &ingress.https_ports;
+    let rules = sandbox.status.egress.rules();
+    let listed = |list: Vec<String>| (!list.is_empty()).then_some(list);
     let network = rest::Network {
+        allow_out: listed(rules.allowed),
+        deny_out: listed(rules.denied),
+        dns_servers: rules.resolvers,
         allow_public_traffic: ingress.is_private.then_some(false),
         mask_request_host: (ingress.host_mask.as_ref()).map(|mask| mask.as_str().to_owned()),
         https_ports: (!ports.is_empty()).then(|| ports.iter().map(i64::from).collect()),

@@ -170,6 +170,10 @@ fn sandboxes() -> Router<Edge> {
         .route("/sandboxes/{id}/connect", post(routes::connect::v1))
         .route("/v2/sandboxes/{id}/connect", post(routes::connect::v2))
         .route("/sandboxes/{id}/resume", post(routes::resume::resume))
+        .route(
+            "/sandboxes/{id}/network",
+            put(routes::set_network::set_network),
+        )
         .route("/sandboxes/{id}/pause", post(routes::pause::pause))
         .route("/sandboxes/{id}/metrics", get(routes::sandbox_metrics::one))
         .route("/sandboxes/{id}/logs", get(routes::sandbox_logs::v1))
@@ -271,9 +275,8 @@ fn templates() -> Router<Edge> {
 /// Routes of the contract that have no work behind them yet. They are listed, so that a client
 /// is told so and is not led to believe that it called the wrong server.
 fn not_yet() -> Router<Edge> {
-    use routes::not_yet::{feature, sandbox_feature};
+    use routes::not_yet::feature;
     Router::new()
-        .route("/sandboxes/{id}/network", put(sandbox_feature))
         .route("/volumes", get(feature).post(feature))
         .route("/volumes/{id}", get(feature).delete(feature))
         .route("/secrets", get(feature).post(feature))

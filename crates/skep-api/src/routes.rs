@@ -23,6 +23,7 @@ pub(crate) mod rollback;
 pub(crate) mod sandbox_logs;
 pub(crate) mod sandbox_metrics;
 pub(crate) mod server_metrics;
+pub(crate) mod set_network;
 pub(crate) mod set_timeout;
 pub(crate) mod snapshots;
 pub(crate) mod start_build;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use skep_store::Order;
 use skep_types::{
-    AccessToken, Checkpoint, ImageKind, Phase, Redacted, SandboxId, SandboxSpec, Secrets,
+    AccessToken, Checkpoint, Egress, ImageKind, Phase, Redacted, SandboxId, SandboxSpec, Secrets,
     TemplateImage, TenantId,
 };
 
@@ -42,6 +42,7 @@ impl Control {
         let (control, caller, id) = (self.clone(), caller.clone(), id.clone());
         let forking = self.detached("fork sandbox", async move {
             let (_, status) = control.changeable_entry(&caller, &id).await?;
+            let egress = status.egress;
             if status.phase == Phase::Paused {
                 return Err(conflict(&id, status.phase).into());
             }
@@ -50,7 +51,9 @@ impl Control {
             let template = control.base_of(&caller, &source.base).await;
             let copies = match &template {
                 Ok(template) => {
-                    let copy = |_| control.copy(&caller, &source, template, &checkpoint, request);
+                    let copy = |_| {
+                        control.copy(&caller, &source, template, (&checkpoint, &egress), request)
+                    };
                     Ok(join_all((0..request.count).map(copy)).await)
                 }
                 Err(_) => Ok(Vec::new()),
@@ -73,7 +76,7 @@ impl Control {
         caller: &Caller,
         source: &Order,
         template: &TemplateImage,
-        checkpoint: &Checkpoint,
+        (checkpoint, egress): (&Checkpoint, &Egress),
         request: ForkRequest,
     ) -> Result<Arc<Order>, CreateError> {
         let quota = self.reserve(caller).await?;
@@ -81,6 +84,7 @@ impl Control {
             // No spare: it has a memory of its own. And nowhere else: the image is there.
             id: SandboxId::random(),
             access_token: Some(AccessToken::random()),
+            internet: egress.internet(),
             lifetime: request.lifetime.get(),
             created_at: now(),
             ..source.clone()
@@ -97,7 +101,7 @@ impl Control {
             // Whatever its source is: clients that make copies know tokens.
             is_open: false,
             ingress: Arc::clone(&order.ingress),
-            egress: order.egress(),
+            egress: egress.clone(),
             mounts: Vec::new(),
             checkpoint: Some(checkpoint.clone()),
             lifetime: order.lifetime,

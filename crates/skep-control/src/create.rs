@@ -42,8 +42,8 @@ pub struct CreateRequest {
     pub on_timeout: OnTimeout,
     /// True if requests to it are to resume it when it is paused.
     pub auto_resume: bool,
-    /// Choice of internet access; `None` if the caller said nothing, which is yes.
-    pub internet: Option<bool>,
+    /// Policy for its outgoing connections.
+    pub egress: Egress,
     /// Key-value pairs of the caller.
     pub metadata: BTreeMap<String, String>,
     /// Environment of all its processes.
@@ -209,7 +209,7 @@ impl Control {
             access_token: order.access_token.clone(),
             is_open: request.is_open,
             ingress: Arc::clone(&order.ingress),
-            egress: order.egress(),
+            egress: request.egress,
             mounts: Vec::new(),
             checkpoint: snapshot.as_ref().map(|made_of| made_of.checkpoint.clone()),
             lifetime: order.lifetime,
@@ -319,7 +319,6 @@ impl Control {
     ) -> Order {
         let kind = SandboxKind {
             template: template.clone(),
-            egress: Egress::of_choice(request.internet),
             tenant: TenantId::new(&caller.team.id, template.sharing),
         };
         let Placement { node, id } = match snapshot {
@@ -340,7 +339,7 @@ impl Control {
             metadata: request.metadata.clone(),
             access_token: Some(AccessToken::random()),
             ingress: Arc::new(request.ingress.clone()),
-            internet: request.internet,
+            internet: request.egress.internet(),
             resources: template.resources,
             lifetime: request.lifetime.get(),
             on_timeout: request.on_timeout,

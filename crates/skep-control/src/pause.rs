@@ -97,18 +97,29 @@ impl Control {
         self.inner.nodes.capabilities(&sandbox.order.node).await
     }
 
-    /// Changes what a sandbox of the caller's team may reach.
+    /// Changes what a running sandbox of the caller's team may reach.
     ///
     /// # Errors
     ///
-    /// [`ChangeError`]; the old rule holds.
+    /// [`ChangeError`]; the old policy holds. One that is paused is not found.
     pub async fn set_egress(
         &self,
         caller: &Caller,
         id: &SandboxId,
         egress: Egress,
     ) -> Result<(), ChangeError> {
-        self.changeable_entry(caller, id).await?;
+        let (_, status) = self.changeable_entry(caller, id).await?;
+        match status.phase {
+            Phase::Running => {}
+            Phase::Paused => return Err(SandboxNotFound(id.clone()).into()),
+            Phase::Starting
+            | Phase::Snapshotting
+            | Phase::Pausing
+            | Phase::Resuming
+            | Phase::Stopping
+            | Phase::Stuck
+            | Phase::Gone => return Err(conflict(id, status.phase)),
+        }
         let changing = self.inner.nodes.set_egress(id.clone(), egress);
         changing.await.map_err(|error| refused(id, error))
     }

@@ -2,7 +2,7 @@
 
 use skep_store::StoreError;
 use skep_telemetry::Chain;
-use skep_types::{Egress, SandboxKind, TemplateReference, TenantId};
+use skep_types::{SandboxKind, TemplateReference, TenantId};
 
 use crate::{Control, ResolveError};
 
@@ -29,11 +29,7 @@ impl Control {
             match resolved {
                 Ok(template) => {
                     let tenant = TenantId::new(&team.id, template.sharing);
-                    self.inner.nodes.warm(SandboxKind {
-                        template,
-                        egress: Egress::default(),
-                        tenant,
-                    });
+                    self.inner.nodes.warm(SandboxKind { template, tenant });
                 }
                 Err(error @ (ResolveError::NotFound { .. } | ResolveError::NotReady(_))) => {
                     tracing::debug!(error = %Chain(&error), "a template is not made ready");

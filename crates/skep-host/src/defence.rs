@@ -9,6 +9,10 @@ pub enum Defence {
     NoIpv6,
     /// Private ranges are not reached.
     DeniedRanges,
+    /// What their owners deny is not reached.
+    OwnersRules,
+    /// Connections that a changed policy denies are cut.
+    CutConnections,
     /// The host is not reached, except for names.
     ClosedHost,
     /// Other sandboxes are not reached.

@@ -17,6 +17,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use parking_lot::Mutex;
 use skep_telemetry::{Chain, Tasks};
+use skep_types::{Egress, Names};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
@@ -33,10 +34,10 @@ const QUESTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// No question is longer, and no UDP answer either.
 const LONGEST_UDP: usize = 4096;
 
-/// Decides which clients may resolve names.
+/// The sandboxes that may resolve names.
 pub(crate) trait Clients: Send + Sync + 'static {
-    /// Returns true if the sandbox at this address may resolve names.
-    fn may_resolve(&self, address: Ipv4Addr) -> bool;
+    /// The policy of the sandbox at this address, if there is one.
+    fn egress(&self, address: Ipv4Addr) -> Option<Egress>;
 }
 
 /// Configuration of the DNS forwarder.
@@ -180,15 +181,35 @@ impl Service {
 
     /// The bytes to send back; `None` for what is no question at all.
     async fn answer(&self, question: &[u8], client: IpAddr, way: upstream::Way) -> Option<Vec<u8>> {
-        let may = matches!(client, IpAddr::V4(address) if self.clients.may_resolve(address));
-        match judge(question, may) {
+        let egress = match client {
+            IpAddr::V4(address) => self.clients.egress(address),
+            IpAddr::V6(_) => None,
+        };
+        let names = egress.as_ref().map_or(Names::None, Egress::names);
+        match judge(question, |name| names.include(name)) {
             Verdict::Ignore => None,
             Verdict::Answer(answer) => Some(answer),
             Verdict::Ask(query) => {
-                let answer = self.upstreams.ask(&query, way).await;
+                let answer = match egress.as_ref().and_then(Egress::resolvers) {
+                    Some(own) => self.own_upstreams(own).ask(&query, way).await,
+                    None => self.upstreams.ask(&query, way).await,
+                };
                 Some(query.filtered(answer, &self.denied, &self.allowed))
             }
         }
+    }
+
+    /// Resolvers that the owner of a sandbox has named, without those that it may not reach: it is
+    /// the host that asks them.
+    fn own_upstreams(&self, own: &[Ipv4Addr]) -> Upstreams {
+        let reached = own.iter().filter(|address| self.is_reached(**address));
+        let reached = reached.map(|address| SocketAddr::from((*address, PORT)));
+        Upstreams::new(reached.collect())
+    }
+
+    fn is_reached(&self, address: Ipv4Addr) -> bool {
+        let within = |ranges: &[Ipv4Net]| ranges.iter().any(|range| range.contains(&address));
+        within(&self.allowed) || !within(&self.denied)
     }
 }
 
@@ -230,14 +251,15 @@ mod tests {
     use hickory_proto::op::{Message, Query, ResponseCode};
     use hickory_proto::rr::rdata::A;
     use hickory_proto::rr::{Name, RData, Record, RecordType};
+    use skep_types::EgressRules;
 
     use super::*;
 
-    struct Everybody(bool);
+    struct Everybody(Egress);
 
     impl Clients for Everybody {
-        fn may_resolve(&self, _address: Ipv4Addr) -> bool {
-            self.0
+        fn egress(&self, _address: Ipv4Addr) -> Option<Egress> {
+            Some(self.0.clone())
         }
     }
 
@@ -296,7 +318,7 @@ mod tests {
             .collect()
     }
 
-    async fn server(upstream: SocketAddr, may: bool, tasks: &Tasks) -> SocketAddr {
+    async fn server(upstream: SocketAddr, egress: Egress, tasks: &Tasks) -> SocketAddr {
         let config = DnsConfig {
             listen: "127.0.0.1:0".parse().unwrap(),
             upstreams: vec![upstream],
@@ -308,7 +330,7 @@ mod tests {
         };
         // The kernel chooses a port for datagrams; somebody may have it for connections.
         loop {
-            match serve(config.clone(), Arc::new(Everybody(may)), tasks).await {
+            match serve(config.clone(), Arc::new(Everybody(egress.clone())), tasks).await {
                 Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
                 served => return served.unwrap(),
             }
@@ -325,7 +347,7 @@ mod tests {
             [10, 9, 0, 1],
         ];
         let upstream = resolver(answers, &tasks).await;
-        let server = server(upstream, true, &tasks).await;
+        let server = server(upstream, Egress::default(), &tasks).await;
         let answer = ask(server, RecordType::A).await;
         assert_eq!(addresses(&answer), ["203.0.113.7", "10.9.0.1"]);
         tasks.finish().await;
@@ -335,7 +357,11 @@ mod tests {
     async fn a_question_for_ipv6_is_answered_with_nothing() {
         let tasks = Tasks::default();
         let upstream = resolver(&[[203, 0, 113, 7]], &tasks).await;
-        let answer = ask(server(upstream, true, &tasks).await, RecordType::AAAA).await;
+        let answer = ask(
+            server(upstream, Egress::default(), &tasks).await,
+            RecordType::AAAA,
+        )
+        .await;
         assert_eq!(addresses(&answer), Vec::<String>::new());
         assert_eq!(answer.metadata.response_code, ResponseCode::NoError);
         tasks.finish().await;
@@ -345,8 +371,48 @@ mod tests {
     async fn a_sandbox_without_internet_is_refused() {
         let tasks = Tasks::default();
         let upstream = resolver(&[[203, 0, 113, 7]], &tasks).await;
-        let answer = ask(server(upstream, false, &tasks).await, RecordType::A).await;
+        let answer = ask(
+            server(upstream, Egress::closed(), &tasks).await,
+            RecordType::A,
+        )
+        .await;
         assert_eq!(answer.metadata.response_code, ResponseCode::Refused);
+        tasks.finish().await;
+    }
+
+    #[tokio::test]
+    async fn where_everything_is_denied_only_names_that_may_be_reached_are_asked_for() {
+        let tasks = Tasks::default();
+        let upstream = resolver(&[[203, 0, 113, 7]], &tasks).await;
+        let only = |host: &str| {
+            Egress::new(EgressRules {
+                allowed: vec![host.into()],
+                denied: vec!["0.0.0.0/0".into()],
+                ..EgressRules::default()
+            })
+        };
+        for (host, code) in [
+            ("example.test", ResponseCode::NoError),
+            ("*.example.test", ResponseCode::Refused),
+        ] {
+            let server = server(upstream, only(host).unwrap(), &tasks).await;
+            let answer = ask(server, RecordType::A).await;
+            assert_eq!(answer.metadata.response_code, code, "{host}");
+        }
+        tasks.finish().await;
+    }
+
+    #[tokio::test]
+    async fn a_resolver_that_may_not_be_reached_is_not_asked() {
+        let tasks = Tasks::default();
+        let upstream = resolver(&[[203, 0, 113, 7]], &tasks).await;
+        let egress = Egress::new(EgressRules {
+            resolvers: Some(vec!["10.0.0.1".into()]),
+            ..EgressRules::default()
+        });
+        let server = server(upstream, egress.unwrap(), &tasks).await;
+        let answer = ask(server, RecordType::A).await;
+        assert_eq!(answer.metadata.response_code, ResponseCode::ServFail);
         tasks.finish().await;
     }
 
@@ -354,7 +420,7 @@ mod tests {
     async fn a_silent_resolver_gives_a_failure_and_not_silence() {
         let tasks = Tasks::default();
         let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let server = server(silent.local_addr().unwrap(), true, &tasks).await;
+        let server = server(silent.local_addr().unwrap(), Egress::default(), &tasks).await;
         let answer = ask(server, RecordType::A).await;
         assert_eq!(answer.metadata.response_code, ResponseCode::ServFail);
         tasks.finish().await;

@@ -1,13 +1,15 @@
 //! The packet filter's rules on the destinations that sandboxes may reach.
 //!
-//! There is one table for all sandboxes of a server, and nothing in it is about any single
-//! one, so that starting a sandbox starts no other program. A packet is judged by the
+//! There is one table for all sandboxes of a server, written once by `nft`. Only sandboxes whose
+//! owners have rules of their own are in it ([`policies`]), by messages to the kernel, so that
+//! starting a sandbox starts no other program. A packet is judged by the
 //! interface it comes from: its name says that it is a sandbox's, its group whether that
-//! sandbox has internet, and the host's own routes, which lead to each sandbox over its
-//! own interface only, whether the sender is who it says it is.
+//! sandbox reaches everything, nothing or what its policy says, and the host's own routes, which
+//! lead to each sandbox over its own interface only, whether the sender is who it says it is.
 
 mod keeper;
 mod nft;
+mod policies;
 mod shared;
 
 use std::io;
@@ -16,7 +18,7 @@ use std::process::{Command, Stdio};
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
 use skep_telemetry::Chain;
-use skep_types::{Egress, PLATFORM_DENIED};
+use skep_types::PLATFORM_DENIED;
 
 use crate::config::HostConfig;
 use crate::defence::Defence;
@@ -25,13 +27,16 @@ use crate::kernel_settings::Bystanders;
 pub(crate) use keeper::keep;
 use nft::{
     Table, accept, ask_nft, differ, discard, equal, goto, known, meta, payload, range, refuse,
-    run_nft, state,
+    reset, run_nft, state,
 };
+use policies::POLICIES;
+pub(crate) use policies::{Allowance, Policies};
 pub(crate) use shared::is_shared;
 
 /// Groups of interfaces, which only mean something together with their names.
 const OPEN: u32 = 0x5ce9_0001;
 const CLOSED: u32 = 0x5ce9_0002;
+const RULED: u32 = 0x5ce9_0003;
 /// Every server's interfaces start with this.
 const ANY_INTERFACE: &str = "skep*";
 /// Connections that one sandbox may have open at a time: the host's table of them is one
@@ -51,13 +56,17 @@ pub enum FirewallError {
     /// `nft` listed what is there in a form that it did not promise.
     #[error("cannot read what nft lists")]
     Listing(#[source] serde_json::Error),
+    /// The policy of a sandbox could not be put in force; it reaches nothing.
+    #[error("cannot put the policy of a sandbox in force")]
+    Policy(#[source] io::Error),
 }
 
-/// The group of the interface of a sandbox that may do this.
-pub(crate) fn group(egress: Egress) -> u32 {
-    match egress {
-        Egress::Internet => OPEN,
-        Egress::None => CLOSED,
+/// The group of the interface of a sandbox that may reach this.
+pub(crate) fn group(allowance: &Allowance) -> u32 {
+    match allowance {
+        Allowance::Everything => OPEN,
+        Allowance::Nothing => CLOSED,
+        Allowance::Some { .. } => RULED,
     }
 }
 
@@ -126,6 +135,7 @@ fn rules(naming: Naming, config: &HostConfig, bystanders: &Bystanders) -> Value 
     let mut table = Table::new(naming.table());
     table.ranges("denied", &denied());
     table.ranges("allowed", &config.allowed_ranges);
+    table.chains_by_interface(POLICIES);
     arriving(&mut table, naming, config);
     to_host(&mut table, naming, config);
     through_host(&mut table, naming, config);
@@ -188,6 +198,7 @@ fn through_host(table: &mut Table, naming: Naming, config: &HostConfig) {
     table.base("forward", "filter", "forward", -10);
     table.chain("outward");
     table.chain("inward");
+    table.chain("refused");
     table.rule("forward", [from_ours(naming), goto("outward")]);
     table.rule("forward", [to_ours(naming), goto("inward")]);
     table.rule("outward", [known(), accept()]);
@@ -198,15 +209,28 @@ fn through_host(table: &mut Table, naming: Naming, config: &HostConfig) {
         "outward",
         [to_any_sandbox, judged(Defence::ClosedNeighbours)],
     );
-    let has_no_internet = differ(meta("iifgroup"), json!(OPEN));
-    table.rule("outward", [has_no_internet, refuse()]);
+    let has_no_internet = differ(meta("iifgroup"), json!({"set": [OPEN, RULED]}));
+    table.rule("outward", [has_no_internet, goto("refused")]);
     // Counts new connections only, because packets of known ones were accepted above.
     table.rule("outward", [too_many_connections(), refuse()]);
-    // Exceptions from the denied ranges, so they come first.
-    let is_in = |set: &str| equal(payload("ip", "daddr"), json!(set));
-    table.rule("outward", [is_in("@allowed"), accept()]);
-    table.rule("outward", [is_in("@denied"), judged(Defence::DeniedRanges)]);
-    table.rule("outward", [accept()]);
+    // No owner opens what the platform denies; the operator does.
+    let is_denied = equal(payload("ip", "daddr"), json!("@denied"));
+    let is_no_exception = differ(payload("ip", "daddr"), json!("@allowed"));
+    table.rule(
+        "outward",
+        [is_denied, is_no_exception, judged(Defence::DeniedRanges)],
+    );
+    let has_no_policy = equal(meta("iifgroup"), json!(OPEN));
+    table.rule("outward", [has_no_policy, accept()]);
+    // The chain of a policy accepts what may be reached, and comes back with the rest.
+    table.rule("outward", [by_interface(POLICIES)]);
+    let rest = verdict(config, Defence::OwnersRules, goto("refused"));
+    table.rule("outward", [rest]);
+    // The kernel sends few other refusals a second, and to a connection that was cut they are only
+    // a hint.
+    let is_tcp = equal(meta("l4proto"), json!("tcp"));
+    table.rule("refused", [is_tcp, reset()]);
+    table.rule("refused", [refuse()]);
     // What is new comes from the host itself, and so does not pass here.
     table.rule("inward", [known(), accept()]);
     table.rule("inward", [discard()]);
@@ -274,6 +298,11 @@ fn to_ours(naming: Naming) -> Value {
 
 fn interfaces(naming: Naming) -> String {
     format!("{}*", naming.interface_prefix())
+}
+
+/// Leads to the chain that a map has for the interface that a packet came from.
+fn by_interface(map: &str) -> Value {
+    json!({"vmap": {"key": meta("iifname"), "data": format!("@{map}")}})
 }
 
 /// The host would not send to this address over the interface that the packet came from.

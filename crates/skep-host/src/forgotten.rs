@@ -50,7 +50,8 @@ fn forget(slots: &Slots) -> io::Result<usize> {
         return Ok(0);
     }
     let senders: HashSet<_> = held.iter().map(|slot| slot.address()).collect();
-    let forgotten = skep_linux::forget_connections(&senders);
+    let forgotten =
+        skep_linux::forget_connections(|connection| senders.contains(&connection.sender));
     slots.let_go(&held);
     forgotten
 }

@@ -34,6 +34,13 @@ pub(crate) fn take_down(naming: Naming) -> io::Result<()> {
     Ok(())
 }
 
+/// Puts the host's end of a sandbox's link into a group. Blocks.
+pub(crate) fn set_group(slot: Slot, group: u32) -> io::Result<()> {
+    let mut routes = Routes::open()?;
+    let index = routes.index_of(&slot.interface())?;
+    routes.set_group(index, group)
+}
+
 /// Removes a sandbox's link, if it is there. Blocks.
 pub(crate) fn remove_link(slot: Slot) -> io::Result<()> {
     Routes::open()?.delete_link(&slot.interface())?;

@@ -80,8 +80,7 @@ impl Installation {
         tasks.spawn("forget connections", forgetting);
         let stop = tasks.stopping();
         let stopped = async move { stop.cancelled().await };
-        let config = leases.config.clone();
-        let keeping = firewall::keep(leases.naming, config, bystanders, stopped);
+        let keeping = firewall::keep(Arc::clone(&leases), bystanders, stopped);
         tasks.spawn("keep the packet filter", keeping);
         Ok(Self {
             leases,

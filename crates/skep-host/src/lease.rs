@@ -1,5 +1,6 @@
 //! The lease of one sandbox on parts of the host.
 
+mod egress;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use crate::cgroup::{Child, Group, JoinFds, Settings, Subgroup};
 use crate::directory::SandboxDirectory;
 use crate::disk::{Capture, Room};
 use crate::disk_meter::{BLOCK_DEVICES, DiskMeter, FILE_SYSTEMS};
+use crate::firewall::Allowance;
 use crate::instance::Slot;
 use crate::leases::Leases;
 use crate::log::{Log, LogHolder};
@@ -42,7 +44,8 @@ pub struct Lease {
     leases: Arc<Leases>,
     id: SandboxId,
     number: Slot,
-    egress: Egress,
+    /// Held while it is changed, in the packet filter, too.
+    egress: Mutex<Egress>,
     meter: Option<DiskMeter>,
     log: Option<Log>,
     state: Mutex<State>,
@@ -116,7 +119,7 @@ impl Lease {
             leases,
             id,
             number: slot.slot(),
-            egress,
+            egress: Mutex::new(egress),
             meter: None,
             log: None,
             state: Mutex::new(State::Acquired(slot)),
@@ -153,7 +156,7 @@ impl Lease {
     pub fn link(&self) -> Link {
         Link {
             interface: self.number.interface(),
-            group: firewall::group(self.egress),
+            group: firewall::group(&Allowance::of(&self.egress.lock())),
         }
     }
 
@@ -470,7 +473,7 @@ impl Lease {
         Ok(LeaseRecord::new(Recorded {
             id: &self.id,
             slot: self.number.number(),
-            egress: self.egress,
+            reach: &self.egress.lock().reach(),
             boot: &self.leases.boot,
             log,
             meter: self.meter,
@@ -562,6 +565,13 @@ impl Leases {
         // The link goes also from those that do not die: they reach nobody any more.
         let unlinked = (slot.map_or(Ok(()), gateway::remove_link))
             .map_err(|error| left("network link", error.into()));
+        // After the link: nobody else has the interface's name before the slot is given back.
+        if let Some(slot) = slot
+            && let Err(error) = self.policies.set(slot, &Allowance::Nothing)
+        {
+            // The next sandbox in the slot replaces it.
+            tracing::warn!(sandbox = %id, error = %Chain(&error), "a policy stays in the packet filter");
+        }
         // Files stay as long as a process could write to them.
         ended.and_then(|()| {
             let removed = self.directory(id).remove();

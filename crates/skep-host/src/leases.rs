@@ -20,6 +20,7 @@ use crate::directory::SandboxDirectory;
 use crate::disk::{Capture, DiskSource, Disks, Room};
 use crate::disk_meter::DiskMeter;
 use crate::dns;
+use crate::firewall::{Allowance, FirewallError, Policies};
 use crate::instance::{Naming, Slot};
 use crate::lease::{Lease, Parts, Source};
 use crate::leftovers::Leftovers;
@@ -39,6 +40,8 @@ pub struct Leases {
     pub(crate) cgroups: Cgroups,
     pub(crate) slots: Arc<Slots>,
     pub(crate) leftovers: Leftovers,
+    /// Policies of sandboxes, as the packet filter has them.
+    pub(crate) policies: Policies,
     pools: Pools,
     logs: KeptLogs,
     watchers: Watchers,
@@ -47,7 +50,7 @@ pub struct Leases {
 }
 
 /// A sandbox that has a lease, as the DNS forwarder knows it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Holder {
     slot: Slot,
     egress: Egress,
@@ -131,6 +134,7 @@ impl Leases {
             cgroups,
             slots: Arc::new(Slots::new(naming)),
             leftovers: Leftovers::default(),
+            policies: Policies::new(naming),
             pools: Pools::new(groups, disks),
             logs: KeptLogs::open(config.data_dir.join("logs"))?,
             watchers: Watchers::new(),
@@ -192,13 +196,19 @@ impl Leases {
         } = terms;
         // The entry comes before anything is made, so that a sweep spares what follows, and a
         // second sandbox of the name is refused while nothing of the first can be touched.
-        if !self.register(&id, slot.slot(), egress) {
+        if !self.register(&id, slot.slot(), egress.clone()) {
             return Err(LeaseError::Leased);
         }
+        let allowance = Allowance::of(&egress);
         let log = Log::new(slot.slot().first_id());
         // From here on everything is the lease's, and goes with it if the rest cannot be made.
         let mut lease = Lease::new(Arc::clone(self), id, slot, egress);
         lease.set_log(log.map_err(failed("make the sandbox's log"))?);
+        // Before the link is made, so that there is none without its policy.
+        if matches!(allowance, Allowance::Some { .. }) {
+            let set = self.policies.set(lease.slot(), &allowance);
+            set.map_err(failed("put the sandbox's policy in force"))?;
+        }
         let directory = lease.directory();
         let path = directory.path().display().to_string();
         (directory.create()).map_err(failed(&format!("make `{path}`")))?;
@@ -413,6 +423,28 @@ impl Leases {
         }
     }
 
+    /// Takes note of what a sandbox may reach.
+    pub(crate) fn note_egress(&self, id: &SandboxId, egress: Egress) {
+        if let Some(holder) = self.holders.lock().get_mut(id) {
+            holder.egress = egress;
+        }
+    }
+
+    /// Installs the packet filter anew, with the policies of all sandboxes. Blocks.
+    pub(crate) fn reinstall_filter(
+        &self,
+        install: impl FnOnce() -> Result<(), FirewallError>,
+    ) -> Result<(), FirewallError> {
+        self.policies.reinstall(install, || {
+            let holders = self.holders.lock();
+            let policy = |holder: &Holder| match Allowance::of(&holder.egress) {
+                Allowance::Everything | Allowance::Nothing => None,
+                some @ Allowance::Some { .. } => Some((holder.slot, some)),
+            };
+            holders.values().filter_map(policy).collect()
+        })
+    }
+
     pub(crate) fn unregister(&self, id: &SandboxId) {
         self.holders.lock().remove(id);
     }
@@ -426,11 +458,11 @@ impl Leases {
 }
 
 impl dns::Clients for Leases {
-    fn may_resolve(&self, address: Ipv4Addr) -> bool {
-        self.holders
-            .lock()
-            .values()
-            .any(|holder| holder.slot.address() == address && holder.egress == Egress::Internet)
+    fn egress(&self, address: Ipv4Addr) -> Option<Egress> {
+        let holders = self.holders.lock();
+        let mut holders = holders.values();
+        let holder = holders.find(|holder| holder.slot.address() == address);
+        holder.map(|holder| holder.egress.clone())
     }
 }
 

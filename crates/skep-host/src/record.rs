@@ -1,7 +1,7 @@
 //! The record by which a later server finds a lease again.
 
 use serde::{Deserialize, Serialize};
-use skep_types::{Egress, IdError, SandboxId};
+use skep_types::{Egress, IdError, Reach, SandboxId};
 
 use crate::disk_meter::{DiskMeter, Traffic};
 use crate::log::Identity;
@@ -14,6 +14,8 @@ use crate::log::Identity;
 pub struct LeaseRecord {
     id: String,
     slot: u16,
+    /// True if it could reach everything when this was written. What its policy is, and whether it
+    /// has changed since, the owner of the lease knows, and says when it has acquired it again.
     internet: bool,
     /// Names the run of the host: with it everything ends that a lease is made of.
     boot: String,
@@ -32,7 +34,7 @@ pub struct LeaseRecord {
 pub(crate) struct Recorded<'a> {
     pub(crate) id: &'a SandboxId,
     pub(crate) slot: u16,
-    pub(crate) egress: Egress,
+    pub(crate) reach: &'a Reach,
     pub(crate) boot: &'a str,
     pub(crate) log: Option<Identity>,
     pub(crate) meter: Option<DiskMeter>,
@@ -44,7 +46,7 @@ impl LeaseRecord {
         Self {
             id: recorded.id.to_string(),
             slot: recorded.slot,
-            internet: recorded.egress == Egress::Internet,
+            internet: *recorded.reach == Reach::Everything,
             boot: recorded.boot.to_owned(),
             log_device: recorded.log.map(|log| log.device),
             log_inode: recorded.log.map(|log| log.inode),
@@ -69,11 +71,12 @@ impl LeaseRecord {
         &self.boot
     }
 
+    /// What it may reach until its owner says more.
     pub(crate) fn egress(&self) -> Egress {
         if self.internet {
-            Egress::Internet
+            Egress::default()
         } else {
-            Egress::None
+            Egress::closed()
         }
     }
 
@@ -113,7 +116,7 @@ mod tests {
         let record = LeaseRecord::new(Recorded {
             id: &id,
             slot: 7,
-            egress: Egress::None,
+            reach: &Reach::Nothing,
             boot: "this",
             log: Some(log),
             meter: Some(meter),
@@ -122,7 +125,7 @@ mod tests {
         let read: LeaseRecord = serde_json::from_str(&text).unwrap();
         assert_eq!(read, record);
         assert_eq!((read.id().unwrap(), read.slot()), (id, 7));
-        assert_eq!((read.egress(), read.boot()), (Egress::None, "this"));
+        assert_eq!((read.egress(), read.boot()), (Egress::closed(), "this"));
         assert_eq!((read.log(), read.meter()), (Some(log), Some(meter)));
     }
 
@@ -130,7 +133,7 @@ mod tests {
     fn a_record_from_before_logs_and_meters_is_read() {
         let text = r#"{"id":"i","slot":1,"internet":true,"boot":"b"}"#;
         let read: LeaseRecord = serde_json::from_str(text).unwrap();
-        assert_eq!(read.egress(), Egress::Internet);
+        assert_eq!(read.egress(), Egress::default());
         assert_eq!((read.log(), read.meter()), (None, None));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use skep_types::{Capability, Checkpoint, Egress, ImageKind, Mount, SandboxId};
+use skep_types::{Capability, Checkpoint, Connections, Egress, ImageKind, Mount, SandboxId};
 
 use crate::{
     AdoptError, AfterCheckpoint, ChangeError, Exit, Isolation, LaunchError, LaunchRequest,
@@ -151,7 +151,7 @@ async fn check_checkpoint(
     kind: ImageKind,
 ) {
     let request = subject.request();
-    let (id, egress) = (request.id.clone(), request.egress);
+    let (id, egress) = (request.id.clone(), request.egress.clone());
     let sandbox = isolation.launch(request).await.expect("it launches");
     let taken = sandbox.checkpoint(kind, AfterCheckpoint::Continue);
     let needed = Capability::of_image(kind);
@@ -213,14 +213,14 @@ async fn forget(isolation: &Arc<dyn Isolation>, checkpoint: Checkpoint) {
 }
 
 async fn check_egress(subject: &impl ContractSubject, isolation: &Arc<dyn Isolation>) {
-    for egress in [Egress::None, Egress::Internet] {
+    for egress in [Egress::closed(), Egress::default()] {
         let request = LaunchRequest {
             egress,
             ..subject.request()
         };
         let sandbox = isolation.launch(request).await.expect("it launches");
-        for changed in [Egress::Internet, Egress::None] {
-            let change = sandbox.set_egress(changed).await;
+        for changed in [Egress::default(), Egress::closed()] {
+            let change = sandbox.set_egress(changed, Connections::Cut).await;
             if isolation.capabilities().has(Capability::EgressChange) {
                 change.expect("a running sandbox gets another rule");
             } else {
@@ -282,7 +282,7 @@ mod tests {
                 layers: Vec::new(),
                 tenant: TenantId::new(&TeamId::random(), Sharing::WithinTeam),
                 resources: Resources::default(),
-                egress: Egress::Internet,
+                egress: Egress::default(),
                 mounts: Vec::new(),
                 becomes_layer: false,
                 agent_config: Redacted::new(Vec::new()),

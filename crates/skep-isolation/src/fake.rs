@@ -10,8 +10,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use skep_types::{
-    Capabilities, Capability, Checkpoint, Egress, HostCapacity, ImageKind, Mount, Redacted,
-    SandboxId, TenantId, Usage,
+    Capabilities, Capability, Checkpoint, Connections, Egress, HostCapacity, ImageKind, Mount,
+    Redacted, SandboxId, TenantId, Usage,
 };
 use tokio::sync::watch;
 
@@ -110,7 +110,7 @@ impl FakeSandbox {
             id: request.id,
             tenant: request.tenant,
             mounts: request.mounts,
-            egress: Mutex::new(request.egress),
+            egress: Mutex::new(request.egress.clone()),
             is_frozen: Mutex::default(),
             page_outs: Mutex::default(),
             exit: watch::Sender::new(None),
@@ -158,7 +158,7 @@ impl FakeIsolation {
 
     /// The rule for outgoing connections that holds for a living sandbox.
     pub fn egress(&self, id: &SandboxId) -> Option<Egress> {
-        self.find(id).map(|sandbox| *sandbox.egress.lock())
+        self.find(id).map(|sandbox| sandbox.egress.lock().clone())
     }
 
     /// The volumes of a living sandbox.
@@ -543,7 +543,11 @@ impl Sandbox for FakeHandle {
         .boxed()
     }
 
-    fn set_egress(&self, egress: Egress) -> BoxFuture<'_, Result<(), ChangeError>> {
+    fn set_egress(
+        &self,
+        egress: Egress,
+        _connections: Connections,
+    ) -> BoxFuture<'_, Result<(), ChangeError>> {
         async move {
             self.try_change(Capability::EgressChange, "change the egress")?;
             *self.sandbox.egress.lock() = egress;

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::{self, BoxFuture};
 use skep_types::{
-    Capabilities, Capability, Checkpoint, Egress, ExecutionId, HostCapacity, ImageKind, Mount,
-    Redacted, Resources, SandboxId, TenantId, Unsupported, Usage,
+    Capabilities, Capability, Checkpoint, Connections, Egress, ExecutionId, HostCapacity,
+    ImageKind, Mount, Redacted, Resources, SandboxId, TenantId, Unsupported, Usage,
 };
 
 pub use contract::{ContractSubject, check_contract};
@@ -233,13 +233,17 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
         unsupported(Capability::of_image(ImageKind::Filesystem))
     }
 
-    /// Changes the destinations that it may reach. Connections to others are cut.
+    /// Changes the destinations that it may reach, for all that begins from now on.
     ///
     /// # Errors
     ///
-    /// [`ChangeError`]; the old rule holds.
-    fn set_egress(&self, egress: Egress) -> BoxFuture<'_, Result<(), ChangeError>> {
-        let _ = egress;
+    /// [`ChangeError`]; the old policy holds.
+    fn set_egress(
+        &self,
+        egress: Egress,
+        connections: Connections,
+    ) -> BoxFuture<'_, Result<(), ChangeError>> {
+        drop((egress, connections));
         unsupported(Capability::EgressChange)
     }
 

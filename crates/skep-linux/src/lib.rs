@@ -18,9 +18,11 @@ mod loop_device;
 mod memory_file;
 mod mount;
 mod namespace;
+mod netfilter;
 mod open_file;
 mod overlay_disk;
 pub mod packet;
+pub mod packet_filter;
 mod page_out;
 mod page_out_process;
 mod pidfd;
@@ -32,7 +34,7 @@ pub mod spawn_as;
 pub use clone::{
     Child, Cloned, clone_process, clone_sibling, exit_now, leave_namespaces, leave_shared_view,
 };
-pub use connections::forget_connections;
+pub use connections::{RememberedConnection, forget_connections};
 pub use effective_user::as_effective_user;
 pub use execute::{Executable, Execution, close_on_execute_from, execute};
 pub use file_owner::as_file_owner;

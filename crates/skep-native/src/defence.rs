@@ -13,6 +13,10 @@ pub enum Defence {
     OwnNetwork,
     /// Private ranges are not reached.
     DeniedRanges,
+    /// What their owners deny is not reached.
+    OwnersRules,
+    /// Connections that a changed policy denies are cut.
+    CutConnections,
     /// The host is not reached, except for names.
     ClosedHost,
     /// Other sandboxes are not reached.
@@ -41,6 +45,8 @@ impl Defence {
             Self::OwnUsers
             | Self::OwnNetwork
             | Self::DeniedRanges
+            | Self::OwnersRules
+            | Self::CutConnections
             | Self::ClosedHost
             | Self::ClosedNeighbours
             | Self::CheckedSenders
@@ -59,6 +65,8 @@ impl Defence {
             Self::Launch(skep_launch::Defence::NoIpv6) => Some(skep_host::Defence::NoIpv6),
             Self::Launch(_) | Self::OwnUsers | Self::OwnNetwork | Self::InspectedTasks => None,
             Self::DeniedRanges => Some(skep_host::Defence::DeniedRanges),
+            Self::OwnersRules => Some(skep_host::Defence::OwnersRules),
+            Self::CutConnections => Some(skep_host::Defence::CutConnections),
             Self::ClosedHost => Some(skep_host::Defence::ClosedHost),
             Self::ClosedNeighbours => Some(skep_host::Defence::ClosedNeighbours),
             Self::CheckedSenders => Some(skep_host::Defence::CheckedSenders),

@@ -296,13 +296,15 @@ impl Isolation for Native {
     }
 
     fn capabilities(&self) -> Capabilities {
+        let always = [Capability::EgressChange];
         // Files are captured while nobody writes to them.
         if !self.leases().can_freeze() {
-            return Capabilities::default();
+            return always.into_iter().collect();
         }
         let freezing = [Capability::Freeze, Capability::FilesystemImage];
         let memory = self.checkpoints.iter().map(|_| Capability::Checkpoint);
-        freezing.into_iter().chain(memory).collect()
+        let all = always.into_iter().chain(freezing).chain(memory);
+        all.collect()
     }
 
     fn launch(&self, request: LaunchRequest) -> BoxFuture<'_, Result<Launched, LaunchError>> {

@@ -93,7 +93,7 @@ impl SandboxLauncher {
         let terms = Terms {
             id: request.id.clone(),
             slot,
-            egress: request.egress,
+            egress: request.egress.clone(),
             resources: request.resources,
             cgroups: CgroupSource::Pool,
             disk: image.disk.clone(),

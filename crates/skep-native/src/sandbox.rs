@@ -20,7 +20,9 @@ use skep_isolation::{
 };
 use skep_linux::Termination;
 use skep_telemetry::Chain;
-use skep_types::{Capability, Checkpoint, ImageKind, Redacted, Unsupported, Usage};
+use skep_types::{
+    Capability, Checkpoint, Connections, Egress, ImageKind, Redacted, Unsupported, Usage,
+};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Semaphore, watch};
 
@@ -438,6 +440,16 @@ impl Sandbox for NativeSandbox {
                 }
                 CopyError::Files { .. } => error.into(),
             })
+        })
+    }
+
+    fn set_egress(
+        &self,
+        egress: Egress,
+        connections: Connections,
+    ) -> BoxFuture<'_, Result<(), ChangeError>> {
+        self.changing("change what the sandbox reaches", move |lease| {
+            lease.set_egress(egress, connections)
         })
     }
 

@@ -161,7 +161,8 @@ impl Node {
 /// The image that a sandbox is paused in, by its record.
 fn image_of(living: &LivingSandbox) -> Option<Checkpoint> {
     let run = living.run.as_ref()?;
-    let record = DriverRecord::from_text(&run.driver_record, run.ends_at, living.egress);
+    let ordered = living.egress.clone();
+    let record = DriverRecord::from_text(&run.driver_record, run.ends_at, ordered);
     record.ok()?.image
 }
 

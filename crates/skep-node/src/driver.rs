@@ -376,6 +376,7 @@ impl Driver {
             status.started_at = started_at;
             status.ends_at = held.record.deadline.wall;
             status.on_timeout = held.record.on_timeout;
+            status.egress = held.record.egress.clone();
             status.paused = None;
             status.agent_was_silent = false;
         });

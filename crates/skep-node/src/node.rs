@@ -12,9 +12,9 @@ use parking_lot::RwLock;
 use skep_isolation::{Isolation, LaunchError, Tier};
 use skep_telemetry::Tasks;
 use skep_types::{
-    AccessToken, AdmissionPolicy, Capabilities, DeadlineMode, Departure, EndReason, ExecutionId,
-    LogEntry, NotHere, OnTimeout, Phase, Resources, SandboxId, SandboxKind, SandboxSpec,
-    SandboxStatus, Usage, WhenStopped,
+    AccessToken, AdmissionPolicy, Capabilities, DeadlineMode, Departure, Egress, EndReason,
+    ExecutionId, LogEntry, NotHere, OnTimeout, Phase, Resources, SandboxId, SandboxKind,
+    SandboxSpec, SandboxStatus, Usage, WhenStopped,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -479,6 +479,7 @@ pub(crate) fn starting(id: &SandboxId, started_at: Timestamp) -> SandboxStatus {
         started_at,
         ends_at: started_at,
         on_timeout: OnTimeout::default(),
+        egress: Egress::default(),
         paused: None,
         agent_was_silent: false,
         ending: None,

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use skep_isolation::LaunchRecord;
 use skep_types::{
-    AccessToken, Checkpoint, Egress, EndReason, ExecutionId, HttpsPorts, Ingress, OnTimeout,
-    Redacted, SandboxRun, SandboxStatus, Usage,
+    AccessToken, Checkpoint, Egress, EgressRules, EndReason, ExecutionId, HttpsPorts, Ingress,
+    OnTimeout, Redacted, SandboxRun, SandboxStatus, Usage,
 };
 
 use crate::clock::Deadline;
@@ -72,7 +72,7 @@ struct Written {
     image: Option<WrittenImage>,
     /// Missing in records of older servers, which could not change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    egress: Option<String>,
+    egress: Option<WrittenEgress>,
     access_token: Option<String>,
     /// Missing in records of older servers, whose sandboxes all ask for their token.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -124,6 +124,61 @@ impl WrittenIngress {
             host_mask: self.host_mask.as_ref().map(word).transpose()?,
             https_ports: HttpsPorts::from_record(self.https_ports.iter().copied()),
         })
+    }
+}
+
+/// A policy for outgoing connections.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum WrittenEgress {
+    /// The word of older servers, which had two policies.
+    Word(String),
+    Rules {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        internet: Option<bool>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        allowed: Vec<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        denied: Vec<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resolvers: Option<Vec<String>>,
+    },
+}
+
+impl WrittenEgress {
+    fn of(egress: &Egress) -> Self {
+        let EgressRules {
+            internet,
+            allowed,
+            denied,
+            resolvers,
+        } = egress.rules();
+        Self::Rules {
+            internet,
+            allowed,
+            denied,
+            resolvers,
+        }
+    }
+
+    fn read(self) -> Result<Egress, ReadError> {
+        match self {
+            Self::Word(word) if word == "internet" => Ok(Egress::default()),
+            Self::Word(word) if word == "none" => Ok(Egress::closed()),
+            Self::Word(word) => Err(ReadError::Word(word)),
+            Self::Rules {
+                internet,
+                allowed,
+                denied,
+                resolvers,
+            } => Egress::new(EgressRules {
+                internet,
+                allowed,
+                denied,
+                resolvers,
+            })
+            .map_err(ReadError::Egress),
+        }
     }
 }
 
@@ -182,6 +237,8 @@ pub(crate) enum ReadError {
     Execution(#[source] skep_types::IdError),
     #[error("driver record has an unknown word: {0}")]
     Word(String),
+    #[error("driver record has a policy that is none")]
+    Egress(#[source] skep_types::EgressError),
 }
 
 impl DriverRecord {
@@ -206,7 +263,7 @@ impl DriverRecord {
                 kind: image.kind.to_string(),
                 bytes: image.bytes,
             }),
-            egress: Some(self.egress.as_str().to_owned()),
+            egress: Some(WrittenEgress::of(&self.egress)),
             access_token: self
                 .access_token
                 .as_ref()
@@ -248,10 +305,7 @@ impl DriverRecord {
                     })
                 })
                 .transpose()?,
-            egress: written
-                .egress
-                .map_or(Ok(ordered), |egress| egress.parse())
-                .map_err(ReadError::Word)?,
+            egress: (written.egress).map_or(Ok(ordered), WrittenEgress::read)?,
             access_token: written
                 .access_token
                 .as_deref()
@@ -297,7 +351,13 @@ mod tests {
                 kind: ImageKind::Filesystem,
                 bytes: 7,
             }),
-            egress: Egress::None,
+            egress: Egress::new(EgressRules {
+                internet: Some(true),
+                allowed: vec!["192.0.2.7".to_owned(), "*.example.com".to_owned()],
+                denied: vec!["0.0.0.0/0".to_owned()],
+                resolvers: Some(Vec::new()),
+            })
+            .unwrap(),
             access_token: None,
             is_open: true,
             ingress: Arc::new(Ingress {
@@ -323,10 +383,10 @@ mod tests {
     #[tokio::test]
     async fn a_record_of_a_paused_sandbox_reads_back() {
         let (record, now) = (record(), Timestamp::now());
-        let read = DriverRecord::from_text(&record.to_text(), now, Egress::Internet).unwrap();
+        let read = DriverRecord::from_text(&record.to_text(), now, Egress::default()).unwrap();
         assert_eq!((read.launch, read.is_frozen), (None, true));
         assert_eq!(read.image, record.image);
-        assert_eq!(read.egress, Egress::None);
+        assert_eq!(read.egress, record.egress);
         assert_eq!(read.ending, record.ending);
         assert_eq!(read.earlier, record.earlier);
         assert!(read.is_open);
@@ -339,7 +399,7 @@ mod tests {
     async fn a_record_of_an_older_server_is_of_a_sandbox_that_runs_as_it_was_ordered() {
         let text = r#"{"execution":"00000000000000ff","launch":"there","access_token":null,
             "control_token":"secret","deadline_since_boot_ns":1}"#;
-        let read = DriverRecord::from_text(text, Timestamp::now(), Egress::None).unwrap();
+        let read = DriverRecord::from_text(text, Timestamp::now(), Egress::closed()).unwrap();
         assert_eq!(read.launch, Some(LaunchRecord("there".to_owned())));
         assert_eq!((read.is_frozen, read.image), (false, None));
         assert!(!read.is_open);
@@ -347,6 +407,16 @@ mod tests {
         assert_eq!(read.earlier, Usage::default());
         assert_eq!(read.on_timeout, OnTimeout::Kill);
         assert!(!read.auto_resume && !read.agent_was_silent);
-        assert_eq!(read.egress, Egress::None);
+        assert_eq!(read.egress, Egress::closed());
+    }
+
+    #[test]
+    fn the_words_of_older_servers_are_policies() {
+        let read = |text: &str| serde_json::from_str::<WrittenEgress>(text).unwrap().read();
+        assert_eq!(read(r#""none""#).unwrap(), Egress::closed());
+        assert_eq!(read(r#""internet""#).unwrap(), Egress::default());
+        assert!(matches!(read(r#""much""#), Err(ReadError::Word(_))));
+        let invalid = read(r#"{"allowed":["a b"]}"#);
+        assert!(matches!(invalid, Err(ReadError::Egress(_))));
     }
 }

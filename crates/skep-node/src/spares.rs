@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use skep_isolation::{LaunchError, Launched};
 use skep_telemetry::{Chain, Counter};
 use skep_types::{
-    AccessToken, ExecutionId, OnTimeout, PoolPolicy, Redacted, SandboxId, SandboxKind, SandboxSpec,
-    Secrets,
+    AccessToken, Egress, ExecutionId, OnTimeout, PoolPolicy, Redacted, SandboxId, SandboxKind,
+    SandboxSpec, Secrets,
 };
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
@@ -277,7 +277,7 @@ impl Inner {
             access_token: Some(AccessToken::random()),
             is_open: false,
             ingress: Arc::default(),
-            egress: kind.egress,
+            egress: Egress::default(),
             mounts: Vec::new(),
             checkpoint: None,
             lifetime: Duration::ZERO,

@@ -11,6 +11,7 @@ mod checkpoint;
 mod closest;
 mod departure;
 mod domain;
+mod egress;
 mod end;
 mod fair_share;
 mod id;
@@ -19,7 +20,7 @@ mod layer_key;
 mod lifecycle;
 mod log;
 mod mount;
-mod network;
+
 mod phase;
 mod pool;
 mod random;
@@ -44,6 +45,10 @@ pub use checkpoint::{Checkpoint, ImageKind};
 pub use closest::closest;
 pub use departure::Departure;
 pub use domain::DomainName;
+pub use egress::{
+    AddressRange, AddressSpan, Connections, Destination, Egress, EgressError, EgressRules,
+    HostPattern, Names, PLATFORM_DENIED, Reach,
+};
 pub use end::{EndReason, Ending, Usage};
 pub use fair_share::fair_share;
 pub use id::{CheckpointId, ExecutionId, IdError, NodeId, SandboxId, TeamId, TemplateId};
@@ -54,7 +59,7 @@ pub use layer_key::{LayerKey, LayerKeyError};
 pub use lifecycle::{OnTimeout, PauseRequest, Restart, ResumeRequest, ResumeStart, Resumed};
 pub use log::{LogEntry, LogLevel};
 pub use mount::Mount;
-pub use network::{Egress, PLATFORM_DENIED};
+
 pub use phase::{Event, Phase, Refused, ShownState, Verdict};
 pub use pool::PoolPolicy;
 pub use random::random_bytes;

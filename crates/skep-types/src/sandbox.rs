@@ -58,8 +58,6 @@ impl AccessToken {
 pub struct SandboxKind {
     /// Template that it is made of.
     pub template: TemplateImage,
-    /// Rule for its outgoing connections.
-    pub egress: Egress,
     /// Tenant with whose sandboxes it may share what is warmed: a spare lies below its tenant's
     /// zygote before anybody has asked for it.
     pub tenant: TenantId,
@@ -94,7 +92,7 @@ pub struct SandboxSpec {
     pub is_open: bool,
     /// Rule for requests to its ports.
     pub ingress: Arc<Ingress>,
-    /// Rule for its outgoing connections.
+    /// Policy for its outgoing connections.
     pub egress: Egress,
     /// Volumes that are shown in it.
     pub mounts: Vec<Mount>,
@@ -113,7 +111,6 @@ impl SandboxSpec {
     pub fn kind(&self) -> SandboxKind {
         SandboxKind {
             template: self.template.clone(),
-            egress: self.egress,
             tenant: self.tenant.clone(),
         }
     }
@@ -135,6 +132,8 @@ pub struct SandboxStatus {
     pub ends_at: Timestamp,
     /// Its fate at that time.
     pub on_timeout: OnTimeout,
+    /// Policy for its outgoing connections.
+    pub egress: Egress,
     /// The parts of it that are kept, if it is paused.
     pub paused: Option<ImageKind>,
     /// True if its agent did not answer when it was paused.

@@ -27,9 +27,9 @@ pub use log::{LogEntry, LogLevel, LogLine, Logs, LogsV2};
 pub use metric::{MaxTeamMetric, Metric, Metrics, TeamMetric};
 pub use record::{SandboxRecord, SandboxRecordState, SandboxUsage};
 pub use sandbox::{
-    AutoResume, Connect, IdentityRequest, Lifecycle, ListedSandbox, Network, NewSandbox, OnTimeout,
-    Pause, PauseMode, Refresh, Resume, Sandbox, SandboxDetail, SandboxOptions, SandboxState,
-    SetTimeout, VolumeMount,
+    AutoResume, Connect, IdentityRequest, Lifecycle, ListedSandbox, Network, NetworkUpdate,
+    NewSandbox, OnTimeout, Pause, PauseMode, Refresh, Resume, Sandbox, SandboxDetail,
+    SandboxOptions, SandboxState, SetTimeout, VolumeMount,
 };
 pub use snapshot::{Fork, ForkedSandbox, NewSnapshot, Rollback, Snapshot};
 pub use team::{ApiKey, ApiKeyName, CreatedApiKey, KeyMask, Team};

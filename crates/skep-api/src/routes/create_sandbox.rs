@@ -15,6 +15,7 @@ use skep_wire::rest;
 
 use crate::authorized::Authorized;
 use crate::body::RawBody;
+use crate::egress::EgressBody;
 use crate::error::ApiError;
 use crate::render;
 use crate::router::Edge;
@@ -116,7 +117,7 @@ fn read(
             Some(false) | None => OnTimeout::Kill,
         },
         auto_resume: body.auto_resume.is_some_and(|resume| resume.enabled),
-        internet: body.allow_internet_access,
+        egress: EgressBody::of_new(body.network.as_ref(), body.allow_internet_access).read()?,
         metadata: metadata(body.metadata.unwrap_or_default())?,
         env: Redacted::new(environment(variables)?),
         secrets,

@@ -1,29 +1,13 @@
 //! Routes of the contract that have no work behind them yet.
 
-use axum::extract::State;
 use axum::http::{Method, Uri};
 
 use crate::authorized::Authorized;
 use crate::error::ApiError;
-use crate::router::Edge;
-use crate::sandbox_path::SandboxPath;
 
 /// Something that this server cannot do yet.
 pub(crate) async fn feature(_authorized: Authorized, method: Method, uri: Uri) -> ApiError {
     not_yet(&method, &uri)
-}
-
-/// Something that this server cannot do with a sandbox yet. Whether there is such a sandbox is
-/// told first, because clients act on that.
-pub(crate) async fn sandbox_feature(
-    authorized: Authorized,
-    State(edge): State<Edge>,
-    path: SandboxPath,
-    method: Method,
-    uri: Uri,
-) -> Result<(), ApiError> {
-    edge.control().find(&authorized.caller, &path.id()?).await?;
-    Err(not_yet(&method, &uri))
 }
 
 /// The first way to build templates, by pushing a Docker image. It will not come.

@@ -60,7 +60,7 @@ async fn the_machine_is_given_what_was_asked_for() {
         .await;
     let spec = server.nodes.spec(&id).unwrap();
     assert_eq!(spec.lifetime, Duration::from_secs(42));
-    assert_eq!(spec.egress, Egress::None);
+    assert_eq!(spec.egress, Egress::closed());
     assert_eq!(*spec.env.reveal(), [("A".to_owned(), "1".to_owned())]);
 
     let id = server
@@ -73,7 +73,7 @@ async fn the_machine_is_given_what_was_asked_for() {
     let spec = server.nodes.spec(&id).unwrap();
     assert!(spec.secrets.is_empty());
     assert_eq!(spec.lifetime, Duration::from_secs(300));
-    assert_eq!(spec.egress, Egress::Internet);
+    assert_eq!(spec.egress, Egress::default());
 
     let answer = server
         .send(r#"POST /sandboxes {"templateID":"base"}"#)
@@ -222,9 +222,19 @@ async fn what_does_not_work_yet_is_refused_and_never_ignored() {
             "Network transform rules are not available on this server.",
         ),
         (
-            r#""network":{"denyOut":["0.0.0.0/0"]}"#,
+            r#""network":{"allowOut":["example.com"],"denyOut":["0.0.0.0/0"]}"#,
             400,
-            "Egress rules (network.allowOut, network.denyOut, network.dnsServers) are not available on this server; allow_internet_access is.",
+            "Domains in network.allowOut are not available on this server; addresses and ranges are.",
+        ),
+        (
+            r#""network":{"allowOut":["example.com"]},"allow_internet_access":false"#,
+            400,
+            "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to block all other traffic.",
+        ),
+        (
+            r#""network":{"denyOut":["example.com"]}"#,
+            400,
+            "invalid denied CIDR example.com",
         ),
     ] {
         let line = format!(r#"POST /v2/sandboxes {{"templateID":"base",{field}}}"#);

@@ -14,6 +14,7 @@ mod isolation;
 mod keys;
 mod lists;
 mod logs_and_metrics;
+mod network;
 mod openapi;
 mod pauses;
 mod scale;

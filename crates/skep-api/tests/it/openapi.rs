@@ -164,6 +164,8 @@ impl Walk<'_> {
         }
         self.server.nodes.silence_agents(false);
         for line in [
+            format!(r#"PUT /sandboxes/{id}/network {{"denyOut":["192.0.2.7"]}}"#),
+            format!("GET /sandboxes/{id}"),
             format!(r#"POST /sandboxes/{id}/snapshots {{"name":"mine"}}"#),
             format!("POST /sandboxes/{id}/snapshots {{}}"),
             "GET /snapshots".to_owned(),
@@ -310,6 +312,15 @@ impl Walk<'_> {
             timeout: Some(60),
         };
         self.compare_request("Rollback", &rollback);
+        let update = rest::NetworkUpdate {
+            allow_internet_access: Some(true),
+            allow_out: texts(),
+            deny_out: texts(),
+            egress_proxy: Some(json!({})),
+            rules: Some(BTreeMap::from([("x".to_owned(), json!([]))])),
+            dns_servers: texts(),
+        };
+        self.compare_request("NetworkUpdate", &update);
         self.compare_request("SetTimeout", &rest::SetTimeout { timeout: 0 });
         let refresh = rest::Refresh { duration: Some(60) };
         self.compare_request("Refresh", &refresh);

@@ -189,6 +189,7 @@ impl FakeNodes {
             started_at,
             ends_at: later(started_at, spec.lifetime),
             on_timeout: spec.on_timeout,
+            egress: spec.egress.clone(),
             agent_was_silent: false,
             paused: None,
             ending: None,
@@ -422,7 +423,9 @@ impl Nodes for FakeNodes {
         egress: Egress,
     ) -> BoxFuture<'_, Result<(), TransitionError>> {
         let changed = self
-            .change(&id, Capability::EgressChange, |_status| {})
+            .change(&id, Capability::EgressChange, |status| {
+                status.egress = egress.clone();
+            })
             .map(|_status| {
                 if let Some(held) = self.state.lock().sandboxes.get_mut(&id) {
                     held.spec.egress = egress;

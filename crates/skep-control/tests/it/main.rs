@@ -21,7 +21,7 @@ use skep_control::{
     Living, Nodes, Parts, Reports, TeamLimits,
 };
 use skep_store::Store;
-use skep_types::{Ingress, OnTimeout, Redacted, Secrets};
+use skep_types::{Egress, Ingress, OnTimeout, Redacted, Secrets};
 
 async fn control(store: &Store, nodes: Arc<dyn Nodes>) -> Control {
     control_with(store, nodes, FakeBuilds::default()).await
@@ -69,7 +69,7 @@ fn request() -> CreateRequest {
         lifetime: Lifetime::new(300, Duration::from_secs(300)).unwrap(),
         on_timeout: OnTimeout::Kill,
         auto_resume: false,
-        internet: None,
+        egress: Egress::default(),
         metadata: BTreeMap::new(),
         env: Redacted::new(Vec::new()),
         secrets: Secrets::default(),

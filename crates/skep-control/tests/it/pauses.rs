@@ -132,7 +132,7 @@ async fn what_a_host_cannot_do_is_said() {
     };
     let paused = control.pause(&caller, &id, with_memory()).await;
     check(paused.map(drop), Capability::Freeze);
-    let changed = control.set_egress(&caller, &id, Egress::None).await;
+    let changed = control.set_egress(&caller, &id, Egress::closed()).await;
     check(changed, Capability::EgressChange);
     let SnapshotError::Change(forked) = fork(control, &id, 1).await.unwrap_err() else {
         panic!("a fork is refused for what the host cannot do");

@@ -23,7 +23,7 @@ pub(super) struct Question {
 
 /// Reads a question and decides what becomes of it.
 #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign list that grows")]
-pub(super) fn judge(bytes: &[u8], may_resolve: bool) -> Verdict {
+pub(super) fn judge(bytes: &[u8], may_resolve: impl Fn(&str) -> bool) -> Verdict {
     let Ok(message) = Message::from_vec(bytes) else {
         return Verdict::Ignore;
     };
@@ -37,7 +37,7 @@ pub(super) fn judge(bytes: &[u8], may_resolve: bool) -> Verdict {
     if question.message.metadata.op_code != OpCode::Query {
         return question.refuse(ResponseCode::NotImp);
     }
-    if !may_resolve {
+    if !may_resolve(&query.name().to_ascii()) {
         return question.refuse(ResponseCode::Refused);
     }
     match query.query_type() {
@@ -135,7 +135,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_from_a_sandbox_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
-            if let Verdict::Ask(question) = judge(&bytes, true) {
+            if let Verdict::Ask(question) = judge(&bytes, |_| true) {
                 prop_assert!(question.for_upstream(7).is_some());
                 question.filtered(question.answered_by(7, &bytes), &[], &[]);
             }
@@ -147,7 +147,7 @@ mod tests {
         let mut asked = Message::new(3, MessageType::Query, OpCode::Query);
         let name = hickory_proto::rr::Name::from_ascii("example.com.").unwrap();
         asked.add_query(Query::query(name, RecordType::A));
-        let Verdict::Ask(question) = judge(&asked.to_vec().unwrap(), true) else {
+        let Verdict::Ask(question) = judge(&asked.to_vec().unwrap(), |_| true) else {
             panic!("it would be asked");
         };
         for (op_code, is_taken) in [(OpCode::Query, true), (OpCode::Update, false)] {
@@ -161,6 +161,6 @@ mod tests {
     #[test]
     fn an_answer_is_not_taken_for_a_question() {
         let answer = Message::response(7, OpCode::Query).to_vec().unwrap();
-        assert!(matches!(judge(&answer, true), Verdict::Ignore));
+        assert!(matches!(judge(&answer, |_| true), Verdict::Ignore));
     }
 }

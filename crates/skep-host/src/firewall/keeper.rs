@@ -10,10 +10,9 @@ use serde_json::Value;
 use skep_telemetry::Chain;
 
 use super::{FirewallError, install, list_chains, shared};
-use crate::config::HostConfig;
 use crate::defence::Defence;
-use crate::instance::Naming;
 use crate::kernel_settings::Bystanders;
+use crate::leases::Leases;
 
 /// Time between two looks; each runs `nft` once or a few times.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -23,20 +22,19 @@ const ENTRANCES: [&str; 4] = ["arriving", "input", "forward", "leaving"];
 
 /// Puts back what others have removed, until `stop`.
 pub(crate) async fn keep(
-    naming: Naming,
-    config: HostConfig,
+    leases: Arc<Leases>,
     bystanders: Bystanders,
     stop: impl Future<Output = ()>,
 ) {
     tokio::pin!(stop);
-    let known = Arc::new((config, bystanders));
+    let known = Arc::new((leases, bystanders));
     loop {
         tokio::select! {
             () = tokio::time::sleep(INTERVAL) => {}
             () = &mut stop => return,
         }
         let known = Arc::clone(&known);
-        let kept = tokio::task::spawn_blocking(move || look(naming, &known.0, &known.1)).await;
+        let kept = tokio::task::spawn_blocking(move || look(&known.0, &known.1)).await;
         match kept {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
@@ -49,14 +47,15 @@ pub(crate) async fn keep(
     }
 }
 
-fn look(naming: Naming, config: &HostConfig, bystanders: &Bystanders) -> Result<(), FirewallError> {
+fn look(leases: &Leases, bystanders: &Bystanders) -> Result<(), FirewallError> {
+    let (naming, config) = (leases.naming, &leases.config);
     let chains = list_chains()?;
     if !is_whole(&naming.table(), &chains) {
         tracing::error!(
             table = naming.table(),
             "somebody has removed the packet filter's rules; they are put back"
         );
-        return install(naming, config, bystanders);
+        return leases.reinstall_filter(|| install(naming, config, bystanders));
     }
     if config.has(Defence::SharedFilter) {
         shared::enter(naming, &chains)?;

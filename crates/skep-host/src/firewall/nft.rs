@@ -34,6 +34,13 @@ impl Table {
         self.commands.push(json!({"add": {"set": set}}));
     }
 
+    /// Adds a map from interfaces to chains.
+    pub(super) fn chains_by_interface(&mut self, name: &str) {
+        self.commands.push(json!({"add": {"map": {
+            "family": "inet", "table": self.name, "name": name, "type": "ifname", "map": "verdict",
+        }}}));
+    }
+
     /// Adds a chain that packets enter by themselves. Its policy is to accept: the table is about
     /// our interfaces and judges none of the host's other traffic.
     pub(super) fn base(&mut self, name: &str, kind: &str, hook: &str, priority: i32) {
@@ -92,6 +99,11 @@ pub(super) fn discard() -> Value {
 /// An answer: whoever asks for what is not allowed hears so at once instead of waiting for nothing.
 pub(super) fn refuse() -> Value {
     json!({"reject": {"type": "icmpx", "expr": "admin-prohibited"}})
+}
+
+/// The end of a connection of TCP, for the one who has sent the packet.
+pub(super) fn reset() -> Value {
+    json!({"reject": {"type": "tcp reset"}})
 }
 
 /// A jump that does not come back: the rules behind it in a base chain are for other packets.

@@ -38,7 +38,7 @@ impl Bench {
             disk: crate::DiskSource::Empty,
             id: id.clone(),
             slot: self.leases.take_slot().unwrap(),
-            egress: Egress::None,
+            egress: Egress::closed(),
             resources: Resources {
                 disk_mib: 32,
                 ..Resources::default()

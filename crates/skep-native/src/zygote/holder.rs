@@ -230,7 +230,7 @@ fn make(
         disk: DiskSource::Empty,
         id: request.id.clone(),
         slot,
-        egress: Egress::None,
+        egress: Egress::closed(),
         resources: RESOURCES,
         cgroups: CgroupSource::New,
     };

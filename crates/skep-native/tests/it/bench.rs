@@ -208,7 +208,7 @@ pub(crate) fn request_from(layer: &Path) -> LaunchRequest {
             disk_mib: 32,
             pids: 32,
         },
-        egress: Egress::Internet,
+        egress: Egress::default(),
         mounts: Vec::new(),
         becomes_layer: false,
         agent_config: Redacted::new(b"normal".to_vec()),

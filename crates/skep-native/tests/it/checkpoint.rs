@@ -127,7 +127,7 @@ pub(crate) fn same(request: &LaunchRequest) -> RestoreTarget {
     RestoreTarget::Same {
         id: request.id.clone(),
         execution: ExecutionId::random(),
-        egress: request.egress,
+        egress: request.egress.clone(),
     }
 }
 
@@ -533,7 +533,7 @@ async fn a_sandbox_that_is_put_back_to_anothers_memory_stays_who_it_is() {
     let back = RestoreTarget::RollBack {
         id: request.id.clone(),
         execution: ExecutionId::random(),
-        egress: request.egress,
+        egress: request.egress.clone(),
         own,
     };
     let back = restore(&bench, &snapshot, back).await;

@@ -104,7 +104,7 @@ async fn a_sandbox_that_is_put_back_to_anothers_files_stays_who_it_is() {
     let snapshot = other.checkpoint(files, AfterCheckpoint::Continue).await;
     let snapshot = snapshot.unwrap();
     let request = named("own", 128);
-    let (id, egress) = (request.id.clone(), request.egress);
+    let (id, egress) = (request.id.clone(), request.egress.clone());
     let sandbox = bench.native().launch(request).await.unwrap();
     let own = sandbox.checkpoint(files, AfterCheckpoint::Stand).await;
     let own = own.unwrap();
@@ -119,7 +119,7 @@ async fn a_sandbox_that_is_put_back_to_anothers_files_stays_who_it_is() {
     let same = RestoreTarget::Same {
         id: id.clone(),
         execution,
-        egress,
+        egress: egress.clone(),
     };
     let taken_over = bench.native().restore(restore(same)).await.unwrap();
     assert_eq!(ask(&taken_over, "config").await, "other", "the control");

@@ -23,6 +23,7 @@ mod life;
 mod limits;
 mod measure;
 mod network;
+mod policy;
 mod probe;
 mod router;
 mod standing;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
                 contract::TESTS,
                 limits::TESTS,
                 network::TESTS,
+                policy::TESTS,
                 life::TESTS,
                 checks::TESTS,
                 crash::TESTS,

@@ -32,11 +32,11 @@ const QUESTIONS: u32 = 2_000;
 
 /// Asserts the answer of a connection that the packet filter rejects at once.
 #[track_caller]
-fn assert_denied(answer: &str) {
+pub(crate) fn assert_denied(answer: &str) {
     assert_eq!(answer, "error: HostUnreachable");
 }
 
-async fn connect(sandbox: &Launched, address: SocketAddr) -> String {
+pub(crate) async fn connect(sandbox: &Launched, address: SocketAddr) -> String {
     ask(sandbox, &format!("work connect={address}")).await
 }
 
@@ -164,9 +164,10 @@ async fn without_internet_nothing_is_reached_and_the_machine_still_reaches_it() 
     let uplink = Uplink::new();
     let bench = Bench::new().await;
     let mut request = bench.request();
-    request.egress = Egress::None;
+    request.egress = Egress::closed();
     let sandbox = bench.native().launch(request).await.unwrap();
-    assert_denied(&connect(&sandbox, uplink.at(uplink.public())).await);
+    let refused = connect(&sandbox, uplink.at(uplink.public())).await;
+    assert_eq!(refused, "error: ConnectionRefused");
     assert_eq!(ask(&sandbox, "agent pid").await, "1");
     let gateway = gateway_of(&sandbox).await;
     let answer = ask(
@@ -206,7 +207,7 @@ async fn questions_for_names_fill_no_table_of_the_host() {
 async fn table_after_questions(without: Vec<Defence>) -> u32 {
     let bench = Bench::with(|config| config.without = without).await;
     let mut request = bench.request();
-    request.egress = Egress::None;
+    request.egress = Egress::closed();
     let sandbox = bench.native().launch(request).await.unwrap();
     let gateway = gateway_of(&sandbox).await;
     // Both ways of asking are answered.
@@ -291,12 +292,12 @@ async fn a_server_speaks_from_an_address_of_its_own() {
     bench.finish().await;
 }
 
-async fn gateway_of(sandbox: &Launched) -> Ipv4Addr {
+pub(crate) async fn gateway_of(sandbox: &Launched) -> Ipv4Addr {
     let text = ask(sandbox, "agent read=/etc/resolv.conf").await;
     text.strip_prefix("nameserver ").unwrap().parse().unwrap()
 }
 
-fn first_process(sandbox: &Launched) -> i64 {
+pub(crate) fn first_process(sandbox: &Launched) -> i64 {
     let record: serde_json::Value = serde_json::from_str(&sandbox.record().0).unwrap();
     record["pid"].as_i64().unwrap()
 }

@@ -46,6 +46,7 @@ pub(crate) fn answer(question: &str) -> String {
         "mkdir" => said(fs::create_dir(argument).map(|()| "ok".into())),
         "link" => said(fs::read_link(argument).map(|path| path.display().to_string())),
         "connect" => connect(argument.parse().unwrap()),
+        "converse" => converse(argument.parse().unwrap()),
         "datagram" => datagram(argument.parse().unwrap()),
         "resolve" => {
             let (server, name) = argument.split_once('/').unwrap();
@@ -343,6 +344,24 @@ fn connect(address: SocketAddr) -> String {
         stream.read_to_string(&mut text)?;
         Ok(text)
     }))
+}
+
+/// Sends every line of standard input over one connection, and says what comes back of each.
+fn converse(address: SocketAddr) -> String {
+    let mut stream = match TcpStream::connect_timeout(&address, NEVER) {
+        Ok(stream) => stream,
+        Err(error) => return said(Err(error)),
+    };
+    stream.set_read_timeout(Some(NEVER)).unwrap();
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        let mut back = vec![0; line.len()];
+        let spoken = stream.write_all(line.as_bytes());
+        let answer = spoken.and_then(|()| stream.read_exact(&mut back));
+        let answer = said(answer.map(|()| String::from_utf8(back).unwrap()));
+        writeln!(std::io::stdout(), "{answer}").unwrap();
+    }
+    String::new()
 }
 
 fn datagram(address: SocketAddr) -> String {

@@ -6,6 +6,9 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 
+/// Port of the service that sends everything back.
+const ECHO: u16 = 7;
+
 /// The world outside.
 #[derive(Debug)]
 pub(crate) struct Uplink {
@@ -64,7 +67,8 @@ impl Uplink {
         self.address([198, 51], 0)
     }
 
-    fn world(&self) -> Ipv4Addr {
+    /// Another address that anybody may reach.
+    pub(crate) fn world(&self) -> Ipv4Addr {
         self.address([198, 51], 1)
     }
 
@@ -93,6 +97,11 @@ impl Uplink {
         let third = if range == [198, 51] { 100 } else { 200 + high };
         let [.., fourth] = (u16::from(low) + u16::from(last)).to_be_bytes();
         Ipv4Addr::new(range[0], range[1], third, fourth)
+    }
+
+    /// The service that sends everything back, at an address of the world.
+    pub(crate) fn echo(address: Ipv4Addr) -> SocketAddr {
+        SocketAddr::from((address, ECHO))
     }
 
     pub(crate) fn at(&self, address: Ipv4Addr) -> SocketAddr {
@@ -131,8 +140,18 @@ pub(crate) fn read_port(server: &mut Child) -> u16 {
     line.trim().parse().unwrap()
 }
 
-/// Tells everybody who connects what their address is.
+/// Tells everybody who connects what their address is, and sends back what it is sent at another
+/// port.
 pub(crate) fn serve() -> ExitCode {
+    let echo = TcpListener::bind(("0.0.0.0", ECHO));
+    if let Ok(echo) = echo {
+        std::thread::spawn(move || {
+            for stream in echo.incoming() {
+                let stream = stream.unwrap();
+                std::thread::spawn(move || std::io::copy(&mut &stream, &mut &stream).ok());
+            }
+        });
+    }
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut out = std::io::stdout();

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use skep_isolation::{AfterCheckpoint, RestoreTarget};
 use skep_types::{
-    Capability, Checkpoint, Egress, Event, ExecutionId, ImageKind, NotHere, Phase, Refused,
-    SandboxStatus, TransitionError,
+    Capability, Checkpoint, Connections, Egress, Event, ExecutionId, ImageKind, NotHere, Phase,
+    Refused, SandboxStatus, TransitionError,
 };
 
 use super::pause::change_error;
@@ -77,7 +77,7 @@ impl Driver {
         let target = RestoreTarget::RollBack {
             id: self.status.borrow().id.clone(),
             execution,
-            egress: held.record.egress,
+            egress: held.record.egress.clone(),
             own,
         };
         let restored = self.restore(held, checkpoint, kind, target).await;
@@ -138,8 +138,11 @@ impl Driver {
             .capabilities()
             .need(Capability::EgressChange)?;
         if let Some(launched) = &held.launched {
-            launched.set_egress(egress).await.map_err(change_error)?;
+            let changing = launched.set_egress(egress.clone(), Connections::Cut);
+            changing.await.map_err(change_error)?;
         }
+        self.status
+            .send_modify(|status| status.egress = egress.clone());
         held.record.egress = egress;
         self.journal_record(&held.record).await;
         Ok(())

@@ -7,8 +7,8 @@ use skep_isolation::{
 };
 use skep_telemetry::Chain;
 use skep_types::{
-    Capability, Checkpoint, DeadlineMode, Event, ExecutionId, HostResource, ImageKind, NotHere,
-    Restart, ResumeRequest, ResumeStart, Resumed, TransitionError, Verdict,
+    Capability, Checkpoint, Connections, DeadlineMode, Event, ExecutionId, HostResource, ImageKind,
+    NotHere, Restart, ResumeRequest, ResumeStart, Resumed, TransitionError, Verdict,
 };
 
 use super::pause::{change_error, is_full_disk};
@@ -142,7 +142,7 @@ impl Driver {
         let target = RestoreTarget::Same {
             id: self.status.borrow().id.clone(),
             execution,
-            egress: held.record.egress,
+            egress: held.record.egress.clone(),
         };
         self.restore(held, image, kind, target).await.map(|()| kind)
     }
@@ -214,6 +214,7 @@ impl Driver {
         {
             tracing::warn!(error = %Chain(&error), "cannot tell whether a paused sandbox stands");
         }
+        self.restore_egress(held).await;
         let (kind, paused_at) = {
             let status = self.status.borrow();
             let kind = held.record.image.as_ref().map(|image| image.kind);
@@ -223,6 +224,7 @@ impl Driver {
         self.status.send_modify(|status| {
             status.execution = held.record.execution;
             status.on_timeout = held.record.on_timeout;
+            status.egress = held.record.egress.clone();
             status.started_at = started_at;
         });
         self.enter(Event::AgentReady);
@@ -241,7 +243,24 @@ impl Driver {
         {
             tracing::warn!(error = %Chain(&error), "cannot tell whether a sandbox goes on");
         }
+        self.restore_egress(held).await;
         self.enter_running(held, started_at);
+    }
+
+    /// Tells the backend the policy of a sandbox that an earlier server launched: it is the driver's
+    /// record that is kept when it changes.
+    async fn restore_egress(&self, held: &Held) {
+        let capabilities = self.node.isolation.capabilities();
+        let Some(launched) = &held.launched else {
+            return;
+        };
+        if !capabilities.has(Capability::EgressChange) {
+            return;
+        }
+        let egress = held.record.egress.clone();
+        if let Err(error) = launched.set_egress(egress, Connections::Cut).await {
+            tracing::error!(error = %Chain(&error), "the policy of an adopted sandbox is not in force; it reaches less than it may");
+        }
     }
 }
 

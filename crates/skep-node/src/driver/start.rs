@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use skep_agent_protocol::AgentConfig;
 use skep_isolation::{LaunchError, LaunchRequest, Launched, RestoreRequest, RestoreTarget};
 use skep_telemetry::{Chain, trace};
-use skep_types::{AccessToken, ExecutionId, ImageKind, Redacted, SandboxSpec};
+use skep_types::{AccessToken, Connections, ExecutionId, ImageKind, Reach, Redacted, SandboxSpec};
 use tracing::debug_span;
 
 use super::Driver;
 use crate::node::Inner;
+use crate::spares::Spare;
 
 /// A sandbox whose agent accepts connections, and what its record needs to know of it.
 pub(super) struct Started {
@@ -21,7 +22,7 @@ pub(super) struct Started {
 impl Driver {
     /// Takes the spare that was promised, or else launches a sandbox.
     pub(super) async fn start(&self, spec: &SandboxSpec) -> Result<Started, LaunchError> {
-        if let Some(spare) = self.node.spares.claim(&spec.id) {
+        if let Some(spare) = self.policed_spare(spec).await {
             let config = agent_config(spec, spare.control_token.reveal());
             let address = spare.launched.address();
             let written = Redacted::new(to_bytes(&config));
@@ -51,6 +52,28 @@ impl Driver {
                 self.launch(spec).await
             }
             launched => launched,
+        }
+    }
+
+    /// The spare that was promised, with the policy of its owner in force.
+    async fn policed_spare(&self, spec: &SandboxSpec) -> Option<Spare> {
+        let spare = self.node.spares.claim(&spec.id)?;
+        if spec.egress.reach() == Reach::Everything && spec.egress.resolvers().is_none() {
+            return Some(spare);
+        }
+        let connections = match spec.template.start {
+            None => Connections::None,
+            // What the template starts may have begun some.
+            Some(_) => Connections::Cut,
+        };
+        let setting = spare.launched.set_egress(spec.egress.clone(), connections);
+        match trace::step(debug_span!("set policy of spare"), setting).await {
+            Ok(()) => Some(spare),
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "spare did not take its policy; launching another sandbox");
+                spare.launched.dispose().await;
+                None
+            }
         }
     }
 
@@ -141,7 +164,7 @@ pub(crate) fn launch_request(
         layers,
         tenant: spec.tenant.clone(),
         resources: spec.template.resources,
-        egress: spec.egress,
+        egress: spec.egress.clone(),
         mounts: spec.mounts.clone(),
         becomes_layer: false,
         agent_config: Redacted::new(to_bytes(&config)),

@@ -155,7 +155,7 @@ fn spec(lifetime: Duration) -> SandboxSpec {
         access_token: Some(AccessToken::random()),
         is_open: false,
         ingress: Arc::default(),
-        egress: Egress::Internet,
+        egress: Egress::default(),
         mounts: Vec::new(),
         checkpoint: None,
         lifetime,

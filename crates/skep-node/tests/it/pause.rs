@@ -200,7 +200,7 @@ async fn what_the_backend_cannot_do_is_said_and_changes_nothing() {
         let answer = node.snapshot(id, kind).await.map(drop);
         unsupported(answer, Capability::of_image(kind));
     }
-    let answer = node.set_egress(id, Egress::None).await;
+    let answer = node.set_egress(id, Egress::closed()).await;
     unsupported(answer, Capability::EgressChange);
     assert_eq!(node.status(id).unwrap(), running);
     assert!(node.route(id).is_some());
@@ -506,12 +506,13 @@ async fn another_rule_for_connections_holds_at_once_and_after_a_resume() {
     let host = TestHost::default();
     let node = host.node();
     let id = created(&node).await.id;
-    node.set_egress(&id, Egress::None).await.unwrap();
-    assert_eq!(host.isolation.egress(&id), Some(Egress::None));
+    node.set_egress(&id, Egress::closed()).await.unwrap();
+    assert_eq!(host.isolation.egress(&id), Some(Egress::closed()));
     node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
     stored(&host, &id).await;
     resume(&node, &id, HOUR).await.unwrap();
-    assert_eq!(host.isolation.egress(&id), Some(Egress::None));
+    assert_eq!(host.isolation.egress(&id), Some(Egress::closed()));
+    assert_eq!(node.status(&id).unwrap().egress, Egress::closed());
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use skep_isolation::LaunchError;
 use skep_node::Node;
 use skep_testkit::wait_until;
-use skep_types::{EndReason, SandboxSpec, SandboxStatus, WhenStopped};
+use skep_types::{Egress, EndReason, SandboxSpec, SandboxStatus, WhenStopped};
 
 use super::{TestHost, spec};
 
@@ -72,13 +72,26 @@ async fn another_kind_is_never_given_in_its_place() {
     let kind = spec(HOUR);
     create(&node, &kind).await;
     ready(&node, 1).await;
-    let mut closed = kind.clone();
-    closed.egress = skep_types::Egress::None;
-    create(&node, &closed).await;
     let mut larger = kind.clone();
     larger.template.resources.memory_mib *= 2;
     create(&node, &larger).await;
     assert_eq!(node.spares().given, 0);
+}
+
+#[tokio::test]
+async fn a_spare_has_the_policy_of_whoever_gets_it() {
+    let host = TestHost::default();
+    let node = host.node_with_spares(1);
+    let mut kind = spec(HOUR);
+    node.warm(kind.kind());
+    for (egress, given) in [(Egress::closed(), 1), (Egress::default(), 2)] {
+        ready(&node, 1).await;
+        kind.egress = egress.clone();
+        let status = create(&node, &kind).await;
+        assert_eq!(node.spares().given, given);
+        assert_eq!(host.isolation.egress(&status.id), Some(egress.clone()));
+        assert_eq!(status.egress, egress);
+    }
 }
 
 #[tokio::test]

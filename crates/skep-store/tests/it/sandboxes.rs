@@ -41,7 +41,7 @@ async fn a_sandbox_is_kept_from_its_order_to_its_end() {
         .unwrap();
     let found = sandboxes.find(id.clone()).await.unwrap().unwrap();
     assert_eq!(found.phase(), Phase::Starting);
-    assert_eq!(found.order.egress(), Egress::None);
+    assert_eq!(found.order.egress(), Egress::closed());
     assert_eq!(found.order.metadata, ordered.metadata);
     assert_eq!(found.order.access_token, ordered.access_token);
     assert_eq!(found.order.lifetime, ordered.lifetime);

@@ -143,6 +143,35 @@ pub struct Network {
     pub https_ports: Option<Vec<i64>>,
 }
 
+/// Body of `PUT /sandboxes/{id}/network`: the rules for what leaves, all of them. Other fields are
+/// ignored: clients send none.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkUpdate {
+    /// Permits access to the internet.
+    #[serde(
+        default,
+        rename = "allow_internet_access",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub allow_internet_access: Option<bool>,
+    /// Addresses and names that may be reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_out: Option<Vec<String>>,
+    /// Addresses that may not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deny_out: Option<Vec<String>>,
+    /// A proxy for everything that leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress_proxy: Option<serde_json::Value>,
+    /// Headers to add to what leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules: Option<BTreeMap<String, serde_json::Value>>,
+    /// Name servers that answer for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns_servers: Option<Vec<String>>,
+}
+
 /// Identity tokens that the workload wants.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct IdentityRequest {
@@ -342,6 +371,9 @@ pub struct SandboxDetail {
     /// Policy for the time after its timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Lifecycle>,
+    /// Rules for its network, if its owner gave some. Nothing in it is ever `null`: clients break.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
 }
 
 impl std::fmt::Debug for SandboxDetail {

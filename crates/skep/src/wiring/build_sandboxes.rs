@@ -88,7 +88,7 @@ impl BuildSandboxes {
             layers: layers.collect(),
             tenant: TenantId::new(&order.team, Sharing::WithinTeam),
             resources: order.resources,
-            egress: Egress::Internet,
+            egress: Egress::default(),
             mounts: Vec::new(),
             becomes_layer: true,
             agent_config: Redacted::new(config),

@@ -278,7 +278,7 @@ async fn launch(
             disk_mib: 256,
             ..Resources::default()
         },
-        egress: Egress::Internet,
+        egress: Egress::default(),
         mounts: Vec::new(),
         becomes_layer: false,
         agent_config: Redacted::new(serde_json::to_vec(&config).unwrap()),

@@ -3,31 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use axum::http::StatusCode;
 use serde_json::Value;
-use skep_wire::rest::{Network, NewSandbox};
+use skep_wire::rest::NewSandbox;
 
 use crate::error::ApiError;
 
 pub(super) fn check(body: &NewSandbox) -> Result<(), ApiError> {
     lifecycle(body)?;
-    if let Some(network) = &body.network {
-        egress_proxy(network)?;
-        let refusals = [
-            (
-                asks(&network.rules, BTreeMap::is_empty),
-                "Network transform rules are not available on this server.",
-            ),
-            (
-                asks(&network.allow_out, Vec::is_empty)
-                    || asks(&network.deny_out, Vec::is_empty)
-                    || network.dns_servers.is_some(),
-                "Egress rules (network.allowOut, network.denyOut, network.dnsServers) are not \
-                 available on this server; allow_internet_access is.",
-            ),
-        ];
-        refuse_first(&refusals)?;
-    }
     refuse_first(&[
         (
             asks(&body.mcp, Value::is_null),
@@ -71,17 +53,6 @@ fn lifecycle(body: &NewSandbox) -> Result<(), ApiError> {
         ));
     }
     Ok(())
-}
-
-fn egress_proxy(network: &Network) -> Result<(), ApiError> {
-    if !asks(&network.egress_proxy, Value::is_null) {
-        return Ok(());
-    }
-    Err(ApiError::new(
-        StatusCode::FORBIDDEN,
-        "feature_unavailable",
-        "Egress proxy (network.egressProxy) is not enabled for this team.",
-    ))
 }
 
 fn unavailable(message: &str) -> ApiError {
