@@ -31,7 +31,7 @@ pub use repl::ReplArgs;
 pub use run::{PreparedRun, RunArgs, duration};
 pub use sandbox::{
     ConnectArgs, CopyArgs, CreateArgs, ExecArgs, InfoArgs, KillArgs, Level, ListArgs, LogArgs,
-    LsArgs, MetricsArgs, RmArgs, SandboxCommand, SleepCommand, TimeoutArgs,
+    LsArgs, MetricsArgs, NetworkArgs, RmArgs, SandboxCommand, SleepCommand, TimeoutArgs,
 };
 pub use suggested::Suggested;
 pub use target::{ChosenServerArgs, DefaultServer, ServerArgs, key_of_host};

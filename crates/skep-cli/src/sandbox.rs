@@ -11,6 +11,7 @@ mod list;
 mod logs;
 mod ls;
 mod metrics;
+mod network;
 mod place;
 mod rm;
 mod sleep;
@@ -32,6 +33,7 @@ pub use list::ListArgs;
 pub use logs::{Level, LogArgs};
 pub use ls::LsArgs;
 pub use metrics::MetricsArgs;
+pub use network::NetworkArgs;
 pub use rm::RmArgs;
 pub use sleep::SleepCommand;
 pub use timeout::TimeoutArgs;
@@ -79,6 +81,9 @@ Examples:
     /// Set the time after which a sandbox ends, from now on
     #[command(after_help = timeout::EXAMPLES)]
     Timeout(TimeoutArgs),
+    /// Show what a sandbox may reach, or replace its rules
+    #[command(after_help = network::EXAMPLES)]
+    Network(NetworkArgs),
     /// Let sandboxes sleep, and keep or copy them
     #[command(flatten)]
     Sleep(SleepCommand),
@@ -118,6 +123,7 @@ impl SandboxCommand {
             Self::Ls(args) => args.run(default).await,
             Self::Rm(args) => args.run(default).await,
             Self::Timeout(args) => args.run(default).await,
+            Self::Network(args) => args.run(default).await,
             Self::Sleep(command) => command.run(default).await,
             Self::Kill(args) => args.run(default).await,
             Self::Logs(args) => args.run(default).await,
@@ -138,6 +144,7 @@ impl SandboxCommand {
             | Self::Ls(_)
             | Self::Rm(_)
             | Self::Timeout(_)
+            | Self::Network(_)
             | Self::Sleep(_)
             | Self::Kill(_)
             | Self::Logs(_)

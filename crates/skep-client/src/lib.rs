@@ -78,10 +78,10 @@ pub use skep_wire::interpreter::{
 };
 pub use skep_wire::rest::{
     ApiKey, AssignedTags, BuildLogEntry, BuildReason, BuildStatus, BuildStep, CreatedApiKey,
-    FileUpload, ForkedSandbox, ListedSandbox, LogEntry, LogLevel, Metric, NewSandbox, NewTemplate,
-    SandboxDetail, SandboxOptions, SandboxRecord, SandboxRecordState, SandboxState, SandboxUsage,
-    Snapshot, StartBuild, Template, TemplateTag, TemplateVersion, TemplateVersions, VersionFile,
-    VersionFileKind, VersionFiles, VersionLayer, VersionSummary,
+    FileUpload, ForkedSandbox, ListedSandbox, LogEntry, LogLevel, Metric, Network, NetworkUpdate,
+    NewSandbox, NewTemplate, SandboxDetail, SandboxOptions, SandboxRecord, SandboxRecordState,
+    SandboxState, SandboxUsage, Snapshot, StartBuild, Template, TemplateTag, TemplateVersion,
+    TemplateVersions, VersionFile, VersionFileKind, VersionFiles, VersionLayer, VersionSummary,
 };
 pub use template_build::{TemplateBuild, TemplateBuildLog};
 pub use templates::Templates;

@@ -6,7 +6,9 @@ use std::time::Duration;
 use reqwest::Method;
 use skep_wire::agent::AGENT_PORT;
 use skep_wire::interpreter::INTERPRETER_PORT;
-use skep_wire::rest::{LogEntry, LogLevel, LogsV2, Metric, SandboxDetail, SetTimeout};
+use skep_wire::rest::{
+    LogEntry, LogLevel, LogsV2, Metric, NetworkUpdate, SandboxDetail, SetTimeout,
+};
 use tokio::sync::OnceCell;
 
 use crate::client::Client;
@@ -132,6 +134,18 @@ impl Sandbox {
         let url = self.url(&["timeout"]);
         let request = self.client.request(Method::POST, url).json(&body);
         let operation = format!("set the timeout of sandbox `{}`", self.id);
+        self.client.send(&operation, request).await.map(drop)
+    }
+
+    /// Replaces the rules for what leaves the sandbox, all of them.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; not found if it does not run. The former rules hold.
+    pub async fn set_network(&self, rules: &NetworkUpdate) -> Result<(), ClientError> {
+        let url = self.url(&["network"]);
+        let request = self.client.request(Method::PUT, url).json(rules);
+        let operation = format!("change what sandbox `{}` may reach", self.id);
         self.client.send(&operation, request).await.map(drop)
     }
 

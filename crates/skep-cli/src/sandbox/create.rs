@@ -7,6 +7,7 @@ use serde_json::json;
 use skep_client::NewSandbox;
 
 use super::moment;
+use super::network::EgressArgs;
 use crate::code::{TEMPLATES, USUAL_TEMPLATE, no_sandbox};
 use crate::run::duration;
 use crate::variables::variables;
@@ -18,6 +19,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   skep sandbox create                          of the template that `skep run` uses
   skep sandbox create base --timeout 10m --env MODE=test
+  skep sandbox create --no-internet --allow 203.0.113.7
   id=$(skep sandbox create) && skep sandbox exec $id -- uname -a";
 
 /// Arguments of `skep sandbox create`.
@@ -38,9 +40,9 @@ pub struct CreateArgs {
     /// Attach a value under this name, which `info` shows
     #[arg(long, short = 'm', value_name = "NAME=VALUE")]
     metadata: Vec<String>,
-    /// Deny access to the internet
-    #[arg(long)]
-    no_internet: bool,
+    /// What it may reach
+    #[command(flatten)]
+    egress: EgressArgs,
     /// Format of the output
     #[command(flatten)]
     output: OutputArgs,
@@ -61,7 +63,8 @@ impl CreateArgs {
             secure: Some(true),
             env_vars: Some(env).filter(|env| !env.is_empty()),
             metadata: Some(metadata).filter(|metadata| !metadata.is_empty()),
-            allow_internet_access: self.no_internet.then_some(false),
+            allow_internet_access: self.egress.internet(),
+            network: self.egress.network(),
             ..NewSandbox::default()
         };
         let client = self.server.client(default)?;
