@@ -89,8 +89,12 @@ fn rows(found: &TemplateVersion) -> Vec<Vec<String>> {
 
 /// A step in words, as a client sent it.
 pub(super) fn words(step: &BuildStep) -> String {
-    let args = step.args.as_deref().unwrap_or_default().join(" ");
-    let args = args.trim_end();
+    let args = step.args.as_deref().unwrap_or_default().iter();
+    let args: Vec<_> = args
+        .map(String::as_str)
+        .filter(|word| !word.is_empty())
+        .collect();
+    let args = args.join(" ");
     let files = step.files_hash.as_deref().unwrap_or_default();
     match files.get(..12) {
         Some(files) => format!("{} {args} (files {files})", step.kind),

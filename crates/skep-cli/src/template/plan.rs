@@ -122,8 +122,7 @@ impl Planner {
                 Instruction::Copy(copy) => self.copy(*at, copy),
                 Instruction::Environment(pairs) => {
                     arguments.retain(|(name, _)| pairs.iter().all(|(set, _)| set != name));
-                    let words = pairs.iter().flat_map(|(name, value)| [name, value]);
-                    Action::Step(step("ENV", words.cloned()))
+                    Action::Step(step("ENV", words_of(pairs)))
                 }
                 Instruction::Argument(name, value) => {
                     arguments.retain(|(set, _)| set != name);
@@ -190,6 +189,18 @@ impl Planner {
             self.stages.len() - 1
         })
     }
+}
+
+/// Variables as words of one step. All values see what was before the instruction, so those that
+/// refer to something go first.
+fn words_of(pairs: &[(String, String)]) -> Vec<String> {
+    let is_set_twice = |name: &String| pairs.iter().filter(|(set, _)| set == name).count() > 1;
+    let mut pairs: Vec<_> = pairs.iter().collect();
+    if !pairs.iter().any(|(name, _)| is_set_twice(name)) {
+        pairs.sort_by_key(|(_, value)| !value.contains("${"));
+    }
+    let words = pairs.into_iter().flat_map(|(name, value)| [name, value]);
+    words.cloned().collect()
 }
 
 /// A step as it is sent.
@@ -312,6 +323,15 @@ RUN echo $V $W";
 5 ENV [\"V\", \"2\"]
 6 RUN [\"export W='it'\\\\''s'; echo $V $W\"]";
         assert_eq!(planned(text), expected);
+    }
+
+    #[test]
+    fn all_values_of_one_instruction_see_what_was_before_it() {
+        let planned = planned("FROM base\nENV A=1 B=${A}");
+        assert!(
+            planned.ends_with(r#"2 ENV ["B", "${A}", "A", "1"]"#),
+            "{planned}"
+        );
     }
 
     #[test]

@@ -305,8 +305,10 @@ impl Progress {
 
     /// Prints something for a person.
     pub(super) fn note(&self, text: &str) {
+        if self.is_json {
+            return;
+        }
         match &self.bar {
-            _ if self.is_json => {}
             Some(bar) => bar.suspend(|| print_note(text)),
             None => print_note(text),
         }

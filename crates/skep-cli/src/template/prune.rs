@@ -133,7 +133,9 @@ impl PruneArgs {
         };
         let header = ["template", "build", "requested (utc)", "size", "outcome"];
         print_table(&header, pruned.iter().map(row).collect())?;
-        print_note("space of layers that nothing has any more is freed by the server");
+        if pruned.iter().any(|version| version.deleted) {
+            print_note("the server frees the space of layers that no version has any more");
+        }
         Ok(0)
     }
 }

@@ -236,7 +236,12 @@ impl<'a> StageBuilder<'a> {
             }
         }
         let ids = (build.template_id(), build.build_id());
-        self.progress.stage(&stage.name, ids, shown)?;
+        let name = if is_last {
+            reference::without_tag(&self.order.name)
+        } else {
+            &stage.name
+        };
+        self.progress.stage(name, ids, shown)?;
         for (index, line, files) in copies {
             steps[index] = self.upload(build, &steps[index], line, files).await?;
         }
