@@ -193,7 +193,7 @@ fn client(command: Command, server: &DefaultServer, json: bool) -> Result<ExitCo
             Command::Template(TemplateCommand::Build(args)) => {
                 let client = args.server.client(server)?;
                 let path = Path::new(&args.what);
-                args.dockerfile.run(path, &client, args.output.json).await
+                Box::pin(args.dockerfile.run(path, &client, args.output.json)).await
             }
             Command::Template(TemplateCommand::List { list, .. }) => list.run(server).await,
             Command::Template(TemplateCommand::Server(command)) => command.run(server).await,

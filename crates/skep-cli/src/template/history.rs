@@ -47,14 +47,10 @@ impl HistoryArgs {
                 "content",
             ];
             print_table(&header, history.builds.iter().map(row).collect())?;
-            for failed in history
-                .builds
-                .iter()
-                .filter(|build| build.reason.is_some())
-                .take(1)
-            {
-                let reason = failed.reason.as_deref().unwrap_or_default();
-                print_note(&format!("the last failure, {}: {reason}", failed.build_id));
+            let mut builds = history.builds.iter();
+            let failed = builds.find_map(|build| Some((&build.build_id, build.reason.as_ref()?)));
+            if let Some((build, reason)) = failed {
+                print_note(&format!("the last failure, {build}: {reason}"));
             }
         }
         Ok(0)

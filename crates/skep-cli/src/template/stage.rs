@@ -101,8 +101,10 @@ impl<'a> StageBuilder<'a> {
         let new = self.request(stage, is_last);
         let build = self.client.templates().build(&new).await?;
         let mut signals = self.signals.take().map_or_else(Signals::new, Ok)?;
+        // In a box: what an upload keeps is much.
+        let carrying = Box::pin(self.carry_out(stage, files, (&build, &found), is_last));
         let ended = tokio::select! {
-            ended = self.carry_out(stage, files, (&build, &found), is_last) => Some(ended),
+            ended = carrying => Some(ended),
             _signal = signals.next() => None,
         };
         self.signals = Some(signals);

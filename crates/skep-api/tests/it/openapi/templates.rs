@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use skep_testkit::wait_until;
 use skep_types::{BuildPhase, LogLevel};
 use skep_wire::rest;
@@ -58,6 +59,64 @@ impl Walk<'_> {
             self.send(&line).await;
         }
         self.template_requests();
+        self.version_answers();
+    }
+
+    /// Answers with every field: nothing that a test plays has layers or files.
+    fn version_answers(&mut self) {
+        let text = || Some("x".to_owned());
+        let version = rest::VersionSummary {
+            build_id: "b".to_owned(),
+            content_id: text(),
+            status: rest::BuildStatus::Ready,
+            tags: vec!["v1".to_owned()],
+            bytes: Some(1),
+            created_at: Timestamp::UNIX_EPOCH,
+            started_at: Some(Timestamp::UNIX_EPOCH),
+            finished_at: Some(Timestamp::UNIX_EPOCH),
+            reason: text(),
+            cpu_count: 2,
+            memory_mb: 1024,
+            disk_size_mb: 1024,
+        };
+        let versions = rest::TemplateVersions {
+            template_id: "t".to_owned(),
+            names: vec!["team/app".to_owned()],
+            public: false,
+            builds: vec![version.clone()],
+        };
+        self.compare_request("TemplateVersions", &versions);
+        let detail = rest::TemplateVersion {
+            template_id: "t".to_owned(),
+            names: versions.names,
+            public: false,
+            version,
+            from_image: text(),
+            from_template: text(),
+            steps: Vec::new(),
+            user: text(),
+            workdir: text(),
+            env_vars: [("A".to_owned(), "1".to_owned())].into(),
+            start_cmd: text(),
+            ready_cmd: text(),
+            layers: vec![rest::VersionLayer {
+                key: "k".to_owned(),
+                title: text(),
+                bytes: 1,
+            }],
+        };
+        self.compare_request("TemplateVersion", &detail);
+        let files = rest::VersionFiles {
+            files: vec![rest::VersionFile {
+                path: "/a".to_owned(),
+                kind: rest::VersionFileKind::Removed,
+                size: 1,
+                mode: 0o644,
+                modified_at: Timestamp::UNIX_EPOCH,
+            }],
+            has_more: false,
+        };
+        self.compare_request("VersionFiles", &files);
     }
 
     async fn requested(&mut self, path: &str, body: &str) -> (String, String) {
