@@ -26,9 +26,7 @@ pub struct TemplateReference {
 
 /// A text that does not name a template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not a template name; use [namespace/]name[:tag] or name@content of a-z, 0-9, `-` and `_`"
-)]
+#[error("`{0}` is not a template name; use [namespace/]name[:tag] of a-z, 0-9, `-` and `_`")]
 pub struct ReferenceError(String);
 
 impl FromStr for TemplateReference {

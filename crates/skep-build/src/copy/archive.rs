@@ -127,8 +127,9 @@ impl Survey {
             let member = Surveyed {
                 kind,
                 mode: header.mode().map_err(ArchiveError::Damaged)? & 0o7777,
-                uid: header.uid().map_err(ArchiveError::Damaged)?,
-                gid: header.gid().map_err(ArchiveError::Damaged)?,
+                // Clients may leave them out, and only our own are asked for them.
+                uid: header.uid().unwrap_or_default(),
+                gid: header.gid().unwrap_or_default(),
             };
             members.insert(path, member);
             Ok(())
@@ -227,8 +228,8 @@ impl Writer<'_> {
         }
         self.directories(target.parent().unwrap_or(Path::new("/")))?;
         let mode = entry.header().mode().map_err(ArchiveError::Damaged)? & 0o7777;
-        let uid = entry.header().uid().map_err(ArchiveError::Damaged)?;
-        let gid = entry.header().gid().map_err(ArchiveError::Damaged)?;
+        let uid = entry.header().uid().unwrap_or_default();
+        let gid = entry.header().gid().unwrap_or_default();
         let mut header = self.header(self.wanted.mode.unwrap_or(mode), (uid, gid));
         header.set_mtime(entry.header().mtime().unwrap_or_default());
         let path = relative(target);
