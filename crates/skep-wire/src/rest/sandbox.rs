@@ -371,9 +371,6 @@ pub struct SandboxDetail {
     /// Policy for the time after its timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Lifecycle>,
-    /// Rules for its network, if its owner gave some. Nothing in it is ever `null`: clients break.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub network: Option<Network>,
 }
 
 impl std::fmt::Debug for SandboxDetail {
