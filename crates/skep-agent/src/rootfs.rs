@@ -34,9 +34,10 @@ use std::sync::OnceLock;
 use rustix::fs::inotify::{WatchFlags, add_watch};
 use rustix::fs::{
     CWD, FileType, Mode, OFlags, ResolveFlags, Stat, StatVfs, fstat, fstatvfs, major, minor,
-    openat2, readlink,
+    readlink,
 };
 use rustix::io::Errno;
+use skep_linux::open_resolved;
 
 pub(crate) use directory::Directory;
 pub(crate) use entries::Entry;
@@ -46,10 +47,6 @@ pub(crate) use name::Name;
 pub(crate) use refuse::{filesystem_magic, is_virtual};
 
 use refuse::{FileSystem, refuse};
-
-/// Number of attempts at a path walk. Beneath a root the kernel gives up when anything on the host
-/// is renamed or mounted while it climbs by `..`, and asks for another try.
-const ATTEMPTS: usize = 256;
 
 /// Descriptors opened before untrusted code runs and held from then on.
 #[derive(Debug)]
@@ -93,7 +90,7 @@ pub(crate) fn open(
     mode: Mode,
 ) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    admit(guarded(root()?, path, flags, mode, resolve)?, flags)
+    admit(open_resolved(root()?, path, flags, mode, resolve)?, flags)
 }
 
 /// Refuses an open file that must not be had, whatever the way to it.
@@ -193,31 +190,6 @@ pub(crate) fn watch_openings(queue: &OwnedFd, file: BorrowedFd<'_>) -> io::Resul
 /// The path that leads to an open descriptor of this process, for calls that take only paths.
 fn descriptor_path(file: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
-}
-
-/// `openat2`, asked again as long as the kernel wants to be.
-fn guarded(
-    directory: BorrowedFd<'_>,
-    path: impl rustix::path::Arg + Copy,
-    flags: OFlags,
-    mode: Mode,
-    resolve: ResolveFlags,
-) -> io::Result<OwnedFd> {
-    // A pipe without its other end must not hold up a thread, nor a terminal become the agent's.
-    // With O_PATH the kernel refuses such flags, which mean nothing for it.
-    let flags = if flags.contains(OFlags::PATH) {
-        flags | OFlags::CLOEXEC
-    } else {
-        flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK
-    };
-    let mut answer = Err(Errno::AGAIN);
-    for _ in 0..ATTEMPTS {
-        answer = openat2(directory, path, flags, mode, resolve);
-        if !matches!(answer, Err(Errno::AGAIN | Errno::INTR)) {
-            break;
-        }
-    }
-    Ok(answer?)
 }
 
 #[cfg(test)]

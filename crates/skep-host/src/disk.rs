@@ -15,8 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use parking_lot::Mutex;
-use rustix::fs::SeekFrom;
-use rustix::io::Errno;
+use skep_linux::{copy_data, copy_sparse, share_blocks};
 use skep_types::Reserve;
 
 use crate::pool::Pool;
@@ -91,7 +90,7 @@ impl Disks {
             .create_new(true)
             .open(path)
             .map_err(file("make", path))?;
-        copy(&from, &to).map_err(file("write", path))
+        copy_sparse(&from, &to).map_err(file("write", path))
     }
 
     /// An empty disk of this size, made if this is the first time it is asked for.
@@ -257,51 +256,6 @@ fn format(path: &Path, mebibytes: u32) -> Result<(), DiskError> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(DiskError::Tool(said.trim().chars().take(256).collect()))
-}
-
-/// Copies a sparse file: shares the blocks where the filesystem can, else copies what is not
-/// a hole.
-fn copy(from: &File, to: &File) -> io::Result<()> {
-    if share_blocks(from, to)? {
-        return Ok(());
-    }
-    copy_data(from, to)
-}
-
-/// Says whether the file system could.
-fn share_blocks(from: &File, to: &File) -> io::Result<bool> {
-    match rustix::fs::ioctl_ficlone(to, from) {
-        Ok(()) => Ok(true),
-        // The words by which different file systems say that they cannot.
-        Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::INVAL | Errno::XDEV) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn copy_data(from: &File, to: &File) -> io::Result<()> {
-    let length = from.metadata()?.len();
-    to.set_len(length)?;
-    let mut position = 0;
-    while position < length {
-        let start = match rustix::fs::seek(from, SeekFrom::Data(position)) {
-            Ok(start) => start,
-            // There are only holes left.
-            Err(Errno::NXIO) => break,
-            Err(error) => return Err(error.into()),
-        };
-        let end = rustix::fs::seek(from, SeekFrom::Hole(start))?;
-        let (mut source, mut target) = (start, start);
-        while source < end {
-            let left = usize::try_from(end - source).map_err(io::Error::other)?;
-            let copied =
-                rustix::fs::copy_file_range(from, Some(&mut source), to, Some(&mut target), left)?;
-            if copied == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-        position = end;
-    }
-    Ok(())
 }
 
 fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DiskError {

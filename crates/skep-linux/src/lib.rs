@@ -6,6 +6,7 @@
 
 mod clone;
 mod connections;
+mod data_disk;
 mod effective_user;
 mod execute;
 mod file_owner;
@@ -20,6 +21,7 @@ mod mount;
 mod namespace;
 mod netfilter;
 mod open_file;
+mod open_resolved;
 mod overlay_disk;
 pub mod packet;
 pub mod packet_filter;
@@ -27,14 +29,17 @@ mod page_out;
 mod page_out_process;
 mod pidfd;
 mod port;
+mod remove_tree;
 pub mod route;
 mod signals;
+mod sparse_file;
 pub mod spawn_as;
 
 pub use clone::{
     Child, Cloned, clone_process, clone_sibling, exit_now, leave_namespaces, leave_shared_view,
 };
 pub use connections::{RememberedConnection, forget_connections};
+pub use data_disk::{FrozenFilesystem, mount_data_disk, thaw_filesystem};
 pub use effective_user::as_effective_user;
 pub use execute::{Executable, Execution, close_on_execute_from, execute};
 pub use file_owner::as_file_owner;
@@ -43,11 +48,12 @@ pub use first_process::{MARKER, close_first_process, open_first_process, protect
 pub use inherited::{take_inherited, take_standard_input};
 pub use kernel_text::kernel_text;
 pub use keyring::leave_session_keyring;
-pub use loop_device::{LoopDevice, attach_loop_device};
+pub use loop_device::{LoopDevice, attach_loop_device, attached_loop_device};
 pub use memory_file::{bounded_file, sealed_file};
 pub use mount::{add_mount_attributes, map_ids};
 pub use namespace::owner_of_namespace;
 pub use open_file::{is_same_open_file, share_descriptors};
+pub use open_resolved::open_resolved;
 pub use overlay_disk::{
     UPPER, WORK, mount_lower_disk, mount_overlay_disk, mount_used_overlay_disk, sync_loop_disk,
 };
@@ -55,4 +61,6 @@ pub use page_out::page_out;
 pub use page_out_process::{MOST_RANGES, page_out_process};
 pub use pidfd::{Termination, termination};
 pub use port::forget_sharing;
+pub use remove_tree::empty_directory;
 pub use signals::reset_signals;
+pub use sparse_file::{copy_data, copy_sparse, share_blocks};

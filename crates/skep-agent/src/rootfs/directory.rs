@@ -9,10 +9,11 @@ use rustix::fs::{
     llistxattr, mkdirat, readlinkat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
+use skep_linux::open_resolved;
 
 use super::name::Name;
 use super::refuse::{FileSystem, is_link_to_self, refuse};
-use super::{admit, descriptor_path, guarded};
+use super::{admit, descriptor_path};
 
 /// A directory of the sandbox. What happens in it happens there, wherever it is moved.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ impl Directory {
     pub(crate) fn find(path: impl rustix::path::Arg + Copy) -> io::Result<Self> {
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let root = super::root()?;
-        Self::checked(guarded(root, path, FLAGS, Mode::empty(), resolve)?)
+        Self::checked(open_resolved(root, path, FLAGS, Mode::empty(), resolve)?)
     }
 
     /// A directory in this one, through a link if it is one.
@@ -45,7 +46,7 @@ impl Directory {
         }
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let descriptor = self.descriptor.as_fd();
-        Self::checked(guarded(
+        Self::checked(open_resolved(
             descriptor,
             relative,
             FLAGS,
@@ -102,7 +103,7 @@ impl Directory {
     /// climbs, leads no further than there.
     fn resolve(&self, name: &Name, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
         let (directory, resolve) = (self.descriptor.as_fd(), ResolveFlags::NO_MAGICLINKS);
-        guarded(directory, name.as_c_str(), flags, mode, resolve)
+        open_resolved(directory, name.as_c_str(), flags, mode, resolve)
     }
 
     /// Makes a directory that belongs to this user from its first moment.

@@ -6,7 +6,9 @@ use std::io;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{expect_regular, guarded, is_virtual, root};
+use skep_linux::open_resolved;
+
+use super::{expect_regular, is_virtual, root};
 
 /// Longest file of the kernel that is read.
 const LONGEST: u64 = 1 << 20;
@@ -15,7 +17,7 @@ const LONGEST: u64 = 1 << 20;
 /// may have put in its place is not read: with a file of another kind this fails.
 pub(crate) fn kernel_file(path: &str) -> io::Result<String> {
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let file = guarded(root()?, path, OFlags::RDONLY, Mode::empty(), resolve)?;
+    let file = open_resolved(root()?, path, OFlags::RDONLY, Mode::empty(), resolve)?;
     expect_regular(&file)?;
     if !is_virtual(&file)? {
         return Err(Errno::NODEV.into());

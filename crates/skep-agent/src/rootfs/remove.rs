@@ -1,31 +1,12 @@
 //! Removing whole trees.
-//!
-//! The tree may be as deep as somebody liked to make it, and somebody may move its parts while
-//! it is being removed. So the walk holds descriptors and never climbs by `..`; and below a
-//! certain depth it moves what it finds up to the top instead of going on, so that neither the
-//! stack nor the descriptors run out. It does not leave the file system it began on.
 
-use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
 
-use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, openat2, renameat, statat, unlinkat,
-};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::Location;
 use crate::sandbox::identifier;
-
-/// Number of directories held open, where they can be moved.
-const MAX_DEPTH: usize = 32;
-
-/// Number of directories held open where they cannot: those of a template lie on a file system of
-/// their own, and stay there.
-const MAX_FIXED_DEPTH: usize = 1024;
-
-/// Number of times that a directory may turn out not to be empty, because others write into it.
-const MAX_ATTEMPTS: usize = 100;
 
 impl Location {
     /// Removes what is here and everything below it. What does not exist is removed already.
@@ -42,7 +23,8 @@ impl Location {
             Err(Errno::NOENT) => return Ok(()),
             Err(errno) => return Err(errno.into()),
         };
-        empty(root)?;
+        let prefix = format!(".removing-{}", identifier::random(12));
+        skep_linux::empty_directory(root, prefix)?;
         match errno(self.directory.remove_directory(&self.name)) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(errno.into()),
@@ -52,132 +34,4 @@ impl Location {
 
 fn errno<T>(answer: io::Result<T>) -> Result<T, Errno> {
     answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
-}
-
-fn open_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    openat2(parent, name, flags, Mode::empty(), resolve)
-}
-
-/// One directory on the way down, and its name in the one above.
-struct Level {
-    directory: Dir,
-    name: CString,
-}
-
-/// Removes what is in `root`, and leaves it empty for its caller.
-fn empty(root: OwnedFd) -> Result<(), Errno> {
-    let mut way = vec![Level {
-        directory: Dir::new(root)?,
-        name: CString::default(),
-    }];
-    let mut lift = Lift::new();
-    let mut attempts = MAX_ATTEMPTS;
-    while let Some(mut level) = way.pop() {
-        match next_directory(&mut level.directory)? {
-            Some(name) => {
-                let depth = way.len();
-                let is_lifted = match way.first_mut() {
-                    Some(top) if depth >= MAX_DEPTH => lift.up(&level, &name, top)?,
-                    Some(_) | None => false,
-                };
-                if !is_lifted && depth >= MAX_FIXED_DEPTH {
-                    return Err(Errno::NAMETOOLONG);
-                }
-                let below = if is_lifted {
-                    None
-                } else {
-                    enter(&level, name)?
-                };
-                way.push(level);
-                way.extend(below);
-            }
-            None => {
-                let Some(above) = way.last() else {
-                    return Ok(());
-                };
-                match unlinkat(above.directory.fd()?, &level.name, AtFlags::REMOVEDIR) {
-                    Ok(()) | Err(Errno::NOENT) => {}
-                    Err(Errno::NOTEMPTY) if attempts > 0 => {
-                        attempts -= 1;
-                        level.directory.rewind();
-                        way.push(level);
-                    }
-                    Err(errno) => return Err(errno),
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn enter(level: &Level, name: CString) -> Result<Option<Level>, Errno> {
-    match open_directory(level.directory.fd()?, &name) {
-        Ok(directory) => Ok(Some(Level {
-            directory: Dir::new(directory)?,
-            name,
-        })),
-        // Replaced by a file or gone; the end of this directory sees it.
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
-        Err(errno) => Err(errno),
-    }
-}
-
-/// Moves directories that lie too deep to the top, under names that nobody else has thought of:
-/// a removal that broke off may have left some there.
-struct Lift {
-    prefix: String,
-    count: u64,
-}
-
-impl Lift {
-    fn new() -> Self {
-        Self {
-            prefix: format!(".removing-{}", identifier::random(12)),
-            count: 0,
-        }
-    }
-
-    /// Moves a directory to the top. Returns true if it need not be looked at here any more.
-    fn up(&mut self, level: &Level, name: &CStr, top: &mut Level) -> Result<bool, Errno> {
-        self.count += 1;
-        let new_name = format!("{}-{}", self.prefix, self.count);
-        let (from, to) = (level.directory.fd()?, top.directory.fd()?);
-        match renameat(from, name, to, new_name) {
-            Ok(()) => {
-                // Read again from its beginning, or what was moved there would be missed.
-                top.directory.rewind();
-                Ok(true)
-            }
-            Err(Errno::NOENT) => Ok(true),
-            Err(Errno::XDEV) => Ok(false),
-            Err(errno) => Err(errno),
-        }
-    }
-}
-
-/// Removes files until there is a directory, which is answered.
-fn next_directory(directory: &mut Dir) -> Result<Option<CString>, Errno> {
-    while let Some(found) = directory.read() {
-        let found = found?;
-        let name = found.file_name();
-        if name.to_bytes() == b"." || name.to_bytes() == b".." {
-            continue;
-        }
-        let mut kind = found.file_type();
-        if kind == FileType::Unknown {
-            // Some filesystems do not say.
-            kind = statat(directory.fd()?, name, AtFlags::SYMLINK_NOFOLLOW)
-                .map_or(kind, |stat| FileType::from_raw_mode(stat.st_mode));
-        }
-        if kind.is_dir() {
-            return Ok(Some(name.to_owned()));
-        }
-        match unlinkat(directory.fd()?, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(None)
 }
