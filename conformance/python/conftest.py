@@ -5,6 +5,7 @@ import inspect
 import os
 import uuid
 
+import e2b
 import pytest
 
 import results
@@ -131,6 +132,20 @@ def fresh(sdk):
     yield create
     for sandbox in made:
         run_until_complete(sdk.call(sandbox.kill))
+
+
+@pytest.fixture
+def Volume(sdk):
+    """The class of volumes of this SDK."""
+    return e2b.Volume if sdk.name == "sync" else e2b.AsyncVolume
+
+
+@pytest.fixture
+def volume(sdk, Volume):
+    """A volume that only this case uses."""
+    made = run_until_complete(sdk.call(Volume.create, f"conformance-{uuid.uuid4().hex[:12]}"))
+    yield made
+    run_until_complete(sdk.call(Volume.destroy, made.volume_id))
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ STOP_SECONDS = 30
 # `url`: API and sandboxes behind one address, told apart by headers.
 # `domain`: names below a domain, with TLS.
 MODES = ("url", "domain")
-EXTERNAL = ("E2B_API_KEY", "E2B_API_URL", "E2B_SANDBOX_URL", "E2B_DOMAIN", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
+EXTERNAL = ("E2B_API_KEY", "E2B_API_URL", "E2B_SANDBOX_URL", "E2B_VOLUME_API_URL", "E2B_DOMAIN", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
 
 
 @dataclasses.dataclass
@@ -122,6 +122,7 @@ def clients(mode, ready):
             "E2B_API_KEY": ready["apiKey"],
             "E2B_API_URL": ready["apiUrl"],
             "E2B_SANDBOX_URL": ready["sandboxUrl"],
+            "E2B_VOLUME_API_URL": ready["apiUrl"],
             "CONFORMANCE_CA_BUNDLE": ready["caBundle"],
         }
     return {

@@ -124,8 +124,4 @@ group('failures', (box) => {
     const error = await failure(Sandbox.create({ network }))
     assert.match(error.message, /^(400|501): /)
   })
-
-  check('later.volumes', 'volumes fail', { newOnly: true }, async () => {
-    assert.match((await failure(e2b.Volume.create('data'))).message, /501/)
-  })
 })

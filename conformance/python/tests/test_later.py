@@ -20,9 +20,6 @@ NOT_YET = [
     ("later.network", "PUT", "/sandboxes/{id}/network", NAMES),
     ("later.network", "PUT", "/sandboxes/{id}/network", {"rules": {"example.com": [{"transform": {"headers": {"a": "b"}}}]}}),
     ("later.network", "POST", "/v2/sandboxes", {**BASE, "network": NAMES}),
-    ("later.volumes", "POST", "/v2/sandboxes", {**BASE, "volumeMounts": [{"name": "data", "path": "/data"}]}),
-    ("later.volumes", "GET", "/volumes", None),
-    ("later.volumes", "POST", "/volumes", {"name": "data"}),
     ("later.secrets", "GET", "/secrets", None),
     ("later.secrets", "POST", "/v2/sandboxes", {**BASE, "iam": {"tokens": {"a": {"audience": "b", "tokenType": "JWT-SVID"}}}}),
     ("later.mcp", "POST", "/v2/sandboxes", {**BASE, "mcp": {"github": {}}}),
@@ -52,11 +49,3 @@ async def test_host_names_raise_instead_of_being_ignored(sdk):
     network = {"deny_out": [e2b.ALL_TRAFFIC], "allow_out": ["example.com"]}
     error = await sdk.error(sdk.Sandbox.create, network=network)
     assert type(error).__name__ == "SandboxException" and str(error)[:3] in ("400", "501"), repr(error)
-
-
-@feature("later.volumes")
-@pytest.mark.new_only
-async def test_volumes_raise(sdk):
-    volume = e2b.Volume if sdk.name == "sync" else e2b.AsyncVolume
-    error = await sdk.error(volume.create, "data")
-    assert type(error).__name__ == "VolumeException" and "501" in str(error), repr(error)

@@ -167,6 +167,7 @@ fn exports(ready: &Ready) -> Vec<String> {
     if speaks_clear_text(ready) {
         variables.push(export("E2B_API_URL", &ready.url));
         variables.push(export("E2B_SANDBOX_URL", &ready.url));
+        variables.push(export("E2B_VOLUME_API_URL", &ready.url));
     }
     variables
 }
@@ -270,6 +271,7 @@ mod tests {
             "export E2B_DOMAIN=skep.localhost:3000",
             "export E2B_API_URL=http://127.0.0.1:3000",
             "export E2B_SANDBOX_URL=http://127.0.0.1:3000",
+            "export E2B_VOLUME_API_URL=http://127.0.0.1:3000",
         ];
         assert_eq!(exports(&ready()), expected);
         let expected = [

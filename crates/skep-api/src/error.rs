@@ -2,6 +2,7 @@
 
 mod from;
 mod from_version;
+mod from_volume;
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -59,6 +60,11 @@ impl ApiError {
     #[must_use]
     pub fn retry(self, retry: Retry) -> Self {
         Self { retry, ..self }
+    }
+
+    /// The HTTP status.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
     }
 
     pub(crate) fn bad_request(code: &'static str, message: impl Into<String>) -> Self {

@@ -4,8 +4,8 @@ use skep_control::{
     CheckpointRecord, Key, KeyMask, MetricPoint, Order, Sandbox, SandboxRecord, TeamPoint,
 };
 use skep_types::{
-    AccessToken, ImageKind, LogEntry, LogLevel, OnTimeout, Phase, ResumeStart, SandboxStatus,
-    ShownState, Usage,
+    AccessToken, ImageKind, LogEntry, LogLevel, Mount, OnTimeout, Phase, ResumeStart,
+    SandboxStatus, ShownState, Usage,
 };
 use skep_wire::agent::ENVD_VERSION;
 use skep_wire::rest;
@@ -49,7 +49,15 @@ pub(crate) fn listed_sandbox(sandbox: &Sandbox) -> rest::ListedSandbox {
         pause_mode: pause_mode(&sandbox.status),
         envd_unresponsive_at_pause: sandbox.status.agent_was_silent,
         envd_version: ENVD_VERSION.to_owned(),
-        volume_mounts: Vec::new(),
+        volume_mounts: order.mounts.iter().map(volume_mount).collect(),
+    }
+}
+
+fn volume_mount(mount: &Mount) -> rest::VolumeMount {
+    rest::VolumeMount {
+        name: mount.name.to_string(),
+        path: mount.target.as_str().to_owned(),
+        read_only: mount.read_only,
     }
 }
 

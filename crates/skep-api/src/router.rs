@@ -127,6 +127,7 @@ pub fn router(mut options: Options) -> Router {
         .merge(sandboxes())
         .merge(teams())
         .merge(templates())
+        .merge(volumes())
         .merge(not_yet())
         .route("/health", get(routes::health::health))
         .fallback(unknown_route)
@@ -272,13 +273,32 @@ fn templates() -> Router<Edge> {
         )
 }
 
+fn volumes() -> Router<Edge> {
+    use routes::{volume_content, volumes};
+    Router::new()
+        .route("/volumes", get(volumes::list).post(volumes::create))
+        .route("/volumes/{id}", get(volumes::get).delete(volumes::delete))
+        .route(
+            "/volumecontent/{id}/path",
+            get(volume_content::stat)
+                .patch(volume_content::change)
+                .delete(volume_content::remove),
+        )
+        .route(
+            "/volumecontent/{id}/dir",
+            get(volume_content::list).post(volume_content::make_directory),
+        )
+        .route(
+            "/volumecontent/{id}/file",
+            get(volume_content::read).put(volume_content::write),
+        )
+}
+
 /// Routes of the contract that have no work behind them yet. They are listed, so that a client
 /// is told so and is not led to believe that it called the wrong server.
 fn not_yet() -> Router<Edge> {
     use routes::not_yet::feature;
     Router::new()
-        .route("/volumes", get(feature).post(feature))
-        .route("/volumes/{id}", get(feature).delete(feature))
         .route("/secrets", get(feature).post(feature))
         .route("/secrets/{id}", get(feature).post(feature).delete(feature))
 }

@@ -32,3 +32,5 @@ pub(crate) mod template;
 pub(crate) mod template_alias;
 pub(crate) mod template_tags;
 pub(crate) mod versions;
+pub(crate) mod volume_content;
+pub(crate) mod volumes;

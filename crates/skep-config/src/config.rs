@@ -90,6 +90,10 @@ pub struct Limits {
     pub snapshots: u32,
     /// Space that they take.
     pub snapshot_gib: u32,
+    /// Volumes that a team keeps.
+    pub volumes: u32,
+    /// Largest size of a volume, and that of one for which none is asked.
+    pub volume_mib: u32,
     /// Builds of templates that a team runs at a time.
     pub builds: u32,
     /// Limit on one sandbox's reads from the disk, and on its writes to it; 0 is no limit.
@@ -370,6 +374,8 @@ impl Default for Limits {
             lifetime_hours: 24,
             snapshots: 1000,
             snapshot_gib: 100,
+            volumes: 100,
+            volume_mib: 10 * 1024,
             builds: 20,
             disk_mib_per_second: 400,
         }

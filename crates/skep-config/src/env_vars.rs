@@ -217,6 +217,16 @@ pub const ALL: &[EnvVar] = &[
         help: "space that the snapshots of a team take at most, in GiB",
     },
     EnvVar {
+        name: "SKEP_MAX_VOLUMES",
+        key: "limits.volumes",
+        help: "volumes that a team keeps at most",
+    },
+    EnvVar {
+        name: "SKEP_MAX_VOLUME_MIB",
+        key: "limits.volume_mib",
+        help: "size of a volume at most, and of one for which none is asked, in MiB",
+    },
+    EnvVar {
         name: "SKEP_MAX_BUILDS",
         key: "limits.builds",
         help: "builds of templates that a team runs at a time",

@@ -11,7 +11,9 @@ use crate::idempotency::Claims;
 use crate::quota::{Full, Quota};
 use crate::registry::{Entry, Registry};
 use crate::uploads::LinkKey;
-use crate::{Builds, Living, Nodes, TeamLimits, Templates, Uploads};
+use crate::volume_mounts::VolumeUses;
+use crate::volumes::VolumeKey;
+use crate::{Builds, Living, Nodes, TeamLimits, Templates, Uploads, VolumeBackend};
 
 /// The control plane: authorizes callers and runs their requests. Cheap to clone; clones are the
 /// same.
@@ -33,6 +35,8 @@ pub struct Parts {
     pub builds: Arc<dyn Builds>,
     /// Files that builds copy.
     pub uploads: Arc<dyn Uploads>,
+    /// Where volumes are kept.
+    pub volumes: Arc<dyn VolumeBackend>,
     /// Limits of teams without limits of their own.
     pub limits: TeamLimits,
     /// The sandboxes that should live, which the hosts have adopted as far as they could.
@@ -47,6 +51,11 @@ pub(crate) struct Inner {
     pub(crate) builds: Arc<dyn Builds>,
     pub(crate) uploads: Arc<dyn Uploads>,
     pub(crate) link_key: LinkKey,
+    pub(crate) volumes: Arc<dyn VolumeBackend>,
+    pub(crate) volume_key: VolumeKey,
+    pub(crate) volume_uses: VolumeUses,
+    /// Held while a volume is counted and recorded.
+    pub(crate) recording_volume: tokio::sync::Mutex<()>,
     pub(crate) limits: TeamLimits,
     pub(crate) registry: Registry,
     pub(crate) quota: Quota,
@@ -69,9 +78,15 @@ impl Control {
         let keys = parts.store.server_keys();
         let link_key = keys.get_or_insert("uploads", random_bytes()).recorded();
         let link_key = LinkKey(link_key.await?);
+        let volume_key = keys.get_or_insert("volumes", random_bytes()).recorded();
+        let volume_key = VolumeKey(volume_key.await?);
         let control = Self {
             inner: Arc::new(Inner {
                 link_key,
+                volumes: parts.volumes,
+                volume_key,
+                volume_uses: VolumeUses::default(),
+                recording_volume: tokio::sync::Mutex::default(),
                 store: parts.store,
                 nodes: parts.nodes,
                 templates: parts.templates,
@@ -97,6 +112,7 @@ impl Control {
             }
         }
         control.take_up_builds().await?;
+        control.take_up_volumes().await?;
         Ok(control)
     }
 

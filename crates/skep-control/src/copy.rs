@@ -46,6 +46,9 @@ impl Control {
             if status.phase == Phase::Paused {
                 return Err(conflict(&id, status.phase).into());
             }
+            // The copies have them as well, also if their source ends meanwhile.
+            let (source_entry, _) = control.changeable_entry(&caller, &id).await?;
+            let _uses = control.hold_volumes(&source_entry.order.mounts);
             let taken = control.take_checkpoint(&caller, &id, ImageKind::Memory);
             let (source, checkpoint) = taken.await?;
             let template = control.base_of(&caller, &source.base).await;
@@ -102,7 +105,7 @@ impl Control {
             is_open: false,
             ingress: Arc::clone(&order.ingress),
             egress: egress.clone(),
-            mounts: Vec::new(),
+            mounts: order.mounts.clone(),
             checkpoint: Some(checkpoint.clone()),
             lifetime: order.lifetime,
             on_timeout: order.on_timeout,

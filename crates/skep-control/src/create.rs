@@ -8,7 +8,7 @@ use skep_store::{CheckpointRecord, Order, StoreError};
 use skep_telemetry::{Chain, trace};
 use skep_types::{
     AccessToken, Capability, CheckpointId, Egress, EndReason, Ending, HostResource, ImageKind,
-    Ingress, OnTimeout, Placement, Redacted, SandboxId, SandboxKind, SandboxSpec, Secrets,
+    Ingress, NodeId, OnTimeout, Placement, Redacted, SandboxId, SandboxKind, SandboxSpec, Secrets,
     TemplateId, TemplateImage, TemplateReference, TenantId, Unsupported, Usage,
 };
 use tokio::sync::oneshot;
@@ -20,8 +20,8 @@ use crate::idempotency::{Attempt, AttemptError, Claim};
 use crate::quota::QuotaGuard;
 use crate::registry::Entry;
 use crate::{
-    Blocked, Caller, Control, IdempotencyError, IdempotencyKey, KillError, Lifetime,
-    NodeCreateError, RequestDigest, ResolveError,
+    Blocked, Caller, Control, IdempotencyError, IdempotencyKey, InvalidMounts, KillError, Lifetime,
+    MountRequest, NodeCreateError, RequestDigest, ResolveError,
 };
 
 /// Time limit for the host. Clients give up after sixty seconds.
@@ -50,6 +50,8 @@ pub struct CreateRequest {
     pub env: Redacted<Vec<(String, String)>>,
     /// Values that code in it must not show. Kept by its agent alone.
     pub secrets: Secrets,
+    /// Volumes in it.
+    pub mounts: Vec<MountRequest>,
     /// Key and digest that identify the same request when it comes again.
     pub idempotency: Option<(IdempotencyKey, RequestDigest)>,
 }
@@ -82,6 +84,9 @@ pub enum CreateError {
     /// The reference gives no template.
     #[error(transparent)]
     Template(#[from] ResolveError),
+    /// A volume cannot be had as it was asked for.
+    #[error(transparent)]
+    Mounts(#[from] InvalidMounts),
     /// The team has as many sandboxes as it may.
     #[error(transparent)]
     QuotaReached(#[from] QuotaReached),
@@ -189,10 +194,17 @@ impl Control {
         if !self.inner.store.is_writable() {
             return Err(NodeCreateError::NoRoom(HostResource::Disk).into());
         }
+        if (snapshot.as_ref()).is_some_and(|made_of| made_of.checkpoint.kind == ImageKind::Memory)
+            && !request.mounts.is_empty()
+        {
+            return Err(InvalidMounts::on_memory().into());
+        }
+        let (mounts, _uses) = self.resolve_mounts(caller, &request.mounts).await?;
         let quota = self.reserve(caller).await?;
-        let order = self
+        let mut order = self
             .order(caller, &request, &template, names, snapshot.as_ref())
             .await;
+        order.mounts = mounts;
         self.check_fate(&order).await?;
         // Refused before anything is recorded or made: the quota is given back and the idempotency
         // key is free, by being dropped.
@@ -210,7 +222,7 @@ impl Control {
             is_open: request.is_open,
             ingress: Arc::clone(&order.ingress),
             egress: request.egress,
-            mounts: Vec::new(),
+            mounts: order.mounts.clone(),
             checkpoint: snapshot.as_ref().map(|made_of| made_of.checkpoint.clone()),
             lifetime: order.lifetime,
             on_timeout: order.on_timeout,
@@ -327,6 +339,11 @@ impl Control {
                 node: snapshot.node.clone(),
                 id: SandboxId::random(),
             },
+            // No spare either: its root was made without the volumes.
+            None if !request.mounts.is_empty() => Placement {
+                node: NodeId::local(),
+                id: SandboxId::random(),
+            },
             None => self.inner.nodes.place(&kind).await,
         };
         Order {
@@ -344,6 +361,8 @@ impl Control {
             lifetime: request.lifetime.get(),
             on_timeout: request.on_timeout,
             auto_resume: request.auto_resume,
+            // Filled in by whoever has looked for them.
+            mounts: Vec::new(),
             created_at: now(),
         }
     }

@@ -51,6 +51,13 @@ impl Control {
     }
 
     async fn forget_old(&self, retention: Retention) {
+        let resting = self.on_backend(|volumes| {
+            volumes.rest();
+            Ok(())
+        });
+        if let Err(error) = resting.await {
+            tracing::warn!(error = %Chain(&error), "idle volumes stay mounted");
+        }
         match self.forget_records(retention).await {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "forgot old sandboxes"),

@@ -44,6 +44,9 @@ mod version_name;
 mod version_request;
 mod version_start;
 mod version_status;
+mod volume_files;
+mod volume_mounts;
+mod volumes;
 mod warm;
 
 pub use builds::{BuildReports, Builds, FakeBuilds};
@@ -85,9 +88,18 @@ pub use version_request::{
 };
 pub use version_start::{RequestedBase, RequestedStep, StartRequest};
 pub use version_status::{BuildLogQuery, BuildView};
+pub use volume_files::{FilesError, VolumeDownload, VolumeFiles};
+pub use volume_mounts::{InvalidMounts, MountRequest};
+pub use volumes::{NewVolume, VolumeRequestError};
 
 // Rows of sandboxes, templates, keys and teams are the same here.
 pub use skep_store::{
     BuildRecord, BuildStatus, CheckpointRecord, Key, LogLine, Order, SandboxRecord, Standing,
-    StoreError, Team, TemplateRecord,
+    StoreError, Team, TemplateRecord, VolumeRecord,
+};
+
+// And what volumes are made of.
+pub use skep_volume::{
+    Attributes, Backend as VolumeBackend, ContentError, Entry as VolumeEntry, EntryKind,
+    FakeVolumes, Ownership, PathError, VolumeError, VolumePath, VolumeUsage, WriteMode,
 };

@@ -97,6 +97,9 @@ pub enum SnapshotError {
         /// Limit of the team, in words.
         limit: String,
     },
+    /// Its processes have files of volumes open, and a snapshot has no volumes.
+    #[error("a snapshot with the memory of a sandbox with volumes cannot be taken")]
+    HasVolumes,
     /// There is no such snapshot.
     #[error("no snapshot `{0}`")]
     NoSnapshot(TemplateReference),
@@ -128,6 +131,10 @@ impl Control {
         let (control, caller, id) = (self.clone(), caller.clone(), id.clone());
         let taking = self.detached("snapshot sandbox", async move {
             let _under_way = control.begin_snapshot(&caller).await?;
+            let (entry, _) = control.changeable_entry(&caller, &id).await?;
+            if order.kind == ImageKind::Memory && !entry.order.mounts.is_empty() {
+                return Err(SnapshotError::HasVolumes);
+            }
             let taken = control.take_checkpoint(&caller, &id, order.kind).await;
             let (source, checkpoint) = taken?;
             let (name, tag) = match order.name {

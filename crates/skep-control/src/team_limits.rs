@@ -18,6 +18,10 @@ pub struct TeamLimits {
     pub snapshots: u32,
     /// Space that they may take; one that is taken below that limit may go beyond it.
     pub snapshot_bytes: u64,
+    /// Volumes.
+    pub volumes: u32,
+    /// Largest size of a volume, and that of one for which none is asked.
+    pub volume_mib: u32,
     /// Builds at a time.
     pub builds: u32,
     /// Largest limits of the sandboxes of a template.
@@ -48,6 +52,8 @@ impl Default for TeamLimits {
             lifetime: Duration::from_hours(24),
             snapshots: 1000,
             snapshot_bytes: 100 << 30,
+            volumes: 100,
+            volume_mib: 10 * 1024,
             builds: 20,
             largest: Resources {
                 cpus: 32,

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use skep_types::{Capability, Checkpoint, Connections, Egress, ImageKind, Mount, SandboxId};
+use skep_types::{
+    Capability, Checkpoint, Connections, Egress, ImageKind, Mount, MountTarget, SandboxId, VolumeId,
+};
 
 use crate::{
     AdoptError, AfterCheckpoint, ChangeError, Exit, Isolation, LaunchError, LaunchRequest,
@@ -237,8 +239,9 @@ async fn check_mounts(subject: &impl ContractSubject, isolation: &Arc<dyn Isolat
     }
     let request = LaunchRequest {
         mounts: vec![Mount {
-            volume: "none".to_owned(),
-            target: "/mnt/none".to_owned(),
+            volume: VolumeId::random(),
+            name: "none".parse().expect("it is a name"),
+            target: MountTarget::new("/mnt/none").expect("it is a place"),
             read_only: true,
         }],
         ..subject.request()

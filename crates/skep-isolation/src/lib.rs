@@ -9,6 +9,7 @@ mod fake;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{self, BoxFuture};
 use skep_types::{
     Capabilities, Capability, Checkpoint, Connections, Egress, ExecutionId, HostCapacity,
-    ImageKind, Mount, Redacted, Resources, SandboxId, TenantId, Unsupported, Usage,
+    ImageKind, Mount, Redacted, Resources, SandboxId, TenantId, Unsupported, Usage, VolumeId,
 };
 
 pub use contract::{ContractSubject, check_contract};
@@ -67,6 +68,28 @@ pub struct LaunchRequest {
     /// Configuration that the agent reads at its start, from a descriptor nobody else holds. Opaque
     /// here.
     pub agent_config: Redacted<Vec<u8>>,
+}
+
+/// Whoever keeps volumes on this host.
+pub trait VolumeMounts: fmt::Debug + Send + Sync {
+    /// A mount of a volume for one sandbox. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such volume, or it cannot be mounted.
+    fn mount(&self, volume: VolumeId) -> Result<VolumeMount, VolumeSource>;
+}
+
+/// Error of a volume.
+pub type VolumeSource = Box<dyn std::error::Error + Send + Sync>;
+
+/// A mount of a volume, attached nowhere yet.
+#[derive(Debug)]
+pub struct VolumeMount {
+    /// The mount.
+    pub mount: OwnedFd,
+    /// Directory of it that is the volume.
+    pub directory: String,
 }
 
 /// A sandbox to be made of a checkpoint.

@@ -20,6 +20,7 @@ mod root;
 mod settle;
 mod spare_networks;
 mod tree;
+mod volumes;
 
 pub use proc::{covered_proc, read_only_proc};
 
@@ -197,7 +198,8 @@ impl Launch<'_> {
         steps.run(Step::BindFiles, || {
             plan.binds
                 .iter()
-                .try_for_each(|bind| tree::bind(&root, bind, plan.users))
+                .try_for_each(|bind| tree::bind(&root, bind, plan.users))?;
+            volumes::bind_all(&root, plan, users.as_ref(), self.descriptors)
         })?;
         steps.run(Step::PivotRoot, || root::pivot(&root, plan))?;
         // After the pivot: the masks are put over paths, and from now on paths are the sandbox's.

@@ -35,7 +35,7 @@ pub use launcher::{covered_proc, read_only_proc, run};
 pub use plan::{
     Bind, CgroupSettings, CheckpointTool, DumpPlan, LaunchPlan, Lifetime, Link, MAX_PER_PARENT,
     Network, Parent, Passed, PlannedFile, Privileges, Process, Program, Restoration, RestoredFile,
-    Root, Top, Users,
+    Root, Top, Users, VolumeBind,
 };
 pub use report::{Ended, Stage};
 pub use spawn::{Launcher, SpawnError, Started};

@@ -35,6 +35,8 @@ pub struct LaunchPlan {
     pub root: Root,
     /// Host files and directories that appear in the root.
     pub binds: Vec<Bind>,
+    /// Volumes that appear in the root, those above before those below them.
+    pub volumes: Vec<VolumeBind>,
     /// Size limit of `/dev/shm`, in bytes. It counts as memory of whoever writes there.
     pub shared_memory_bytes: u64,
     /// Size limit of `/run`, in bytes. `None` leaves `/run` on the root, where what is
@@ -80,6 +82,7 @@ impl LaunchPlan {
             network: Network::Loopback,
             root,
             binds: Vec::new(),
+            volumes: Vec::new(),
             shared_memory_bytes: 64 << 20,
             run_bytes: Some(16 << 20),
             files: Vec::new(),
@@ -162,6 +165,23 @@ impl LaunchPlan {
         self.process.pass.push(Passed {
             name: name.into(),
             descriptor: None,
+        });
+    }
+
+    /// Shows a directory of a mount that is attached nowhere yet, with the ids of the process's users.
+    pub fn show_volume(
+        &mut self,
+        mount: impl Into<OwnedFd>,
+        directory: impl Into<String>,
+        target: impl Into<String>,
+        writable: bool,
+    ) {
+        let mount = self.descriptors.add(mount);
+        self.volumes.push(VolumeBind {
+            mount,
+            directory: directory.into(),
+            target: target.into(),
+            writable,
         });
     }
 
@@ -369,6 +389,20 @@ pub enum Top {
     Mounted(Descriptor),
     /// Such a disk whose changes will be a layer themselves.
     MountedForLayer(Descriptor),
+}
+
+/// A volume that appears in the root.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeBind {
+    /// A mount that is attached nowhere yet.
+    pub mount: Descriptor,
+    /// Directory of it that is the volume.
+    pub directory: String,
+    /// Absolute, inside the root. Made if it is missing; symlinks on the way are followed inside
+    /// the root only.
+    pub target: String,
+    /// True if it can be written to.
+    pub writable: bool,
 }
 
 /// A file or directory of the host that appears in the root.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use skep_checkpoint::{Criu, ImageKey};
 use skep_host::HostConfig;
+use skep_isolation::VolumeMounts;
 use skep_launch::Launcher;
 use skep_types::Redacted;
 
@@ -34,6 +35,8 @@ pub struct NativeConfig {
     pub zygotes: Option<ZygoteConfig>,
     /// Settings for images with memory; with `None`, none are made.
     pub checkpoints: Option<CheckpointConfig>,
+    /// Whoever keeps volumes; with `None`, no sandbox has any.
+    pub volumes: Option<Arc<dyn VolumeMounts>>,
     /// Key by which images are encrypted that are made from now on; with `None`, none are.
     pub image_key: Option<ImageKey>,
     /// Defences that are left out, so that the attack suite can show what each of them holds.
@@ -54,6 +57,7 @@ impl NativeConfig {
             agent_deadline: Duration::from_secs(10),
             zygotes: None,
             checkpoints: None,
+            volumes: None,
             image_key: None,
             without: Vec::new(),
         }

@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use skep_checkpoint::{ImageKey, SealCheck, SealError, Sealing};
 use skep_host::{Capture, DiskSource, Lease, Leases};
 use skep_isolation::{LaunchRequest, RestoreTarget};
-use skep_types::{Checkpoint, Egress, ExecutionId, ImageKind, Redacted, Resources, SandboxId};
+use skep_types::{
+    Checkpoint, Egress, ExecutionId, ImageKind, Mount, MountTarget, Redacted, Resources, SandboxId,
+};
 
 use crate::cold;
 use crate::encrypted::{ENCRYPTED, PlainForm, PlainForms};
@@ -54,6 +56,38 @@ pub(crate) struct LaunchOrder {
     disk_mib: u32,
     pids: u32,
     agent_config: String,
+    /// Volumes; missing in what older servers have written.
+    #[serde(default)]
+    mounts: Vec<KeptMount>,
+}
+
+/// A volume of a launch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct KeptMount {
+    volume: String,
+    name: String,
+    target: String,
+    read_only: bool,
+}
+
+impl KeptMount {
+    fn of(mount: &Mount) -> Self {
+        Self {
+            volume: mount.volume.to_string(),
+            name: mount.name.to_string(),
+            target: mount.target.as_str().to_owned(),
+            read_only: mount.read_only,
+        }
+    }
+
+    fn read(&self) -> Result<Mount, Source> {
+        Ok(Mount {
+            volume: self.volume.parse()?,
+            name: self.name.parse()?,
+            target: MountTarget::new(&self.target)?,
+            read_only: self.read_only,
+        })
+    }
 }
 
 impl std::fmt::Debug for LaunchOrder {
@@ -115,7 +149,14 @@ impl LaunchOrder {
             disk_mib,
             pids,
             agent_config: text(&request.agent_config)?,
+            mounts: request.mounts.iter().map(KeptMount::of).collect(),
         })
+    }
+
+    /// Places of the volumes.
+    fn places(&self) -> Vec<String> {
+        let places = self.mounts.iter().map(|mount| mount.target.clone());
+        places.collect()
     }
 
     /// Writes it beside the disk of a sandbox, for images that are made of it. It has to survive the
@@ -160,7 +201,11 @@ impl LaunchOrder {
                 pids: self.pids,
             },
             egress,
-            mounts: Vec::new(),
+            mounts: self
+                .mounts
+                .iter()
+                .map(KeptMount::read)
+                .collect::<Result<_, _>>()?,
             becomes_layer: false,
             agent_config: Redacted::new(self.agent_config.into_bytes()),
         })
@@ -284,6 +329,7 @@ impl Images {
         }
         let check = (self.checks).of(&processes, &part.sealed);
         let agent_config = manifest.order.agent_config();
+        let places = manifest.order.places();
         let copied = DiskSource::Copy(path.join(DISK));
         let (request, disk) = match target {
             RestoreTarget::Same {
@@ -315,6 +361,10 @@ impl Images {
                 (LaunchRequest { layers, ..*request }, copied)
             }
         };
+        // Processes have files open there.
+        if LaunchOrder::of(&request)?.places() != places {
+            return Err("the sandbox has other volumes than the image".into());
+        }
         Ok(MemoryImage {
             path,
             processes,

@@ -50,6 +50,8 @@ pub(crate) struct Likeness<'a> {
     pub(crate) programs: &'a [PathBuf],
     /// Places of mounts that the launcher has made, beside those in `/proc`.
     pub(crate) mounts: &'a [&'a str],
+    /// Volumes among them.
+    pub(crate) volumes: &'a [skep_types::Mount],
 }
 
 /// A property in which a task is not as it should be.
@@ -140,7 +142,12 @@ pub(crate) fn inspect_tree(likeness: &Likeness<'_>) -> Result<Vec<i32>, Differen
     for map in ["uid_map", "gid_map"] {
         one_range(first, map, &read(&directory, map)?, likeness.ids)?;
     }
-    mounts::inspect(first, &read(&directory, "mountinfo")?, likeness.mounts)?;
+    mounts::inspect(
+        first,
+        &read(&directory, "mountinfo")?,
+        likeness.mounts,
+        likeness.volumes,
+    )?;
     let unreadable = |error: io::Error| Difference::new(first, "state", error);
     let tree = skep_checkpoint::tree_of(first).map_err(unreadable)?;
     for pid in &tree {
@@ -276,6 +283,7 @@ mod tests {
         groups: &[],
         programs: &[],
         mounts: &[],
+        volumes: &[],
     };
 
     fn check(is_first: bool, changes: &[(&str, &'static str)]) -> Result<(), &'static str> {

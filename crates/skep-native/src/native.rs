@@ -204,9 +204,7 @@ impl Native {
         request: LaunchRequest,
         disk: DiskSource,
     ) -> Result<Launched, LaunchError> {
-        if !request.mounts.is_empty() {
-            return Err(Unsupported(Capability::Mounts).into());
-        }
+        self.check_mounts(&request)?;
         // No task of its own: the caller, a driver or the keeper of spares, owns the launch
         // and drives it to its end.
         let launched = self.launcher.launch(request, disk).await;
@@ -225,13 +223,18 @@ impl Native {
         let leases = Arc::clone(self.leases());
         let read = self.with_images(move |images| images.open_memory(&checkpoint, target, &leases));
         let image = read.await.map_err(failed("read the image"))?;
-        if !image.request.mounts.is_empty() {
-            return Err(Unsupported(Capability::Mounts).into());
-        }
+        self.check_mounts(&image.request)?;
         let restored = self.launcher.restore(image, checkpoints).await;
         let leases = Arc::clone(self.leases());
         drop(skep_telemetry::spawn("fill pools", fill_pools(leases)));
         restored.map(|sandbox| sandbox as Launched)
+    }
+
+    fn check_mounts(&self, request: &LaunchRequest) -> Result<(), Unsupported> {
+        if request.mounts.is_empty() || self.launcher.config.volumes.is_some() {
+            return Ok(());
+        }
+        Err(Unsupported(Capability::Mounts))
     }
 
     fn adopt_recorded(&self, record: &LaunchRecord) -> Result<Arc<NativeSandbox>, AdoptError> {
@@ -298,12 +301,14 @@ impl Isolation for Native {
     fn capabilities(&self) -> Capabilities {
         let always = [Capability::EgressChange];
         // Files are captured while nobody writes to them.
+        let volumes = self.launcher.config.volumes.iter();
+        let volumes = volumes.map(|_| Capability::Mounts);
         if !self.leases().can_freeze() {
-            return always.into_iter().collect();
+            return always.into_iter().chain(volumes).collect();
         }
         let freezing = [Capability::Freeze, Capability::FilesystemImage];
         let memory = self.checkpoints.iter().map(|_| Capability::Checkpoint);
-        let all = always.into_iter().chain(freezing).chain(memory);
+        let all = always.into_iter().chain(freezing).chain(memory).chain(volumes);
         all.collect()
     }
 

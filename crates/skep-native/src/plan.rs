@@ -84,6 +84,7 @@ pub(crate) fn plan(
     if let Some(settings) = parts.join_fds.settings {
         plan.set_cgroups(settings.directory, settings.files);
     }
+    show_volumes(&mut plan, config, request)?;
     if let Some(holder) = holder {
         let namespace = holder.namespace.try_clone();
         let namespace = namespace.map_err(failed("copy a descriptor"))?;
@@ -109,6 +110,24 @@ pub(crate) fn plan(
     let table = plan.process.fd_table();
     plan.process.arguments.extend(["--fds".into(), table]);
     Ok(SandboxPlan { plan, log_fd })
+}
+
+/// Mounts the volumes of a sandbox and adds them to its plan.
+pub(crate) fn show_volumes(
+    plan: &mut LaunchPlan,
+    config: &NativeConfig,
+    request: &LaunchRequest,
+) -> Result<(), LaunchError> {
+    let Some(volumes) = &config.volumes else {
+        return Ok(());
+    };
+    for mount in &request.mounts {
+        let found = volumes.mount(mount.volume);
+        let found = found.map_err(failed("mount a volume"))?;
+        let target = mount.target.as_str();
+        plan.show_volume(found.mount, found.directory, target, !mount.read_only);
+    }
+    Ok(())
 }
 
 /// The agent, without its descriptors.

@@ -170,6 +170,7 @@ impl SandboxLauncher {
         let process = plan::process(config, Program::Path("/".into()));
         let mut plan = LaunchPlan::new(descriptors, plan::users(config, lease), root, process);
         plan.network = plan::network(config, lease);
+        plan::show_volumes(&mut plan, config, request)?;
         let memory = u64::from(request.resources.memory_mib) << 20;
         plan.shared_memory_bytes = memory / 2;
         plan.run_bytes = Some(memory / 8);
@@ -253,6 +254,7 @@ impl SandboxLauncher {
             groups: &lease.group_directories()?,
             programs: &checkpointer.programs_of(lease)?,
             mounts: &mounts,
+            volumes: &image.request.mounts,
         };
         let processes = if self.config.has(Defence::InspectedTasks) {
             likeness::inspect_tree(&likeness)?

@@ -30,6 +30,7 @@ mod store;
 mod tags;
 mod teams;
 mod templates;
+mod volumes;
 mod writer;
 
 pub use builds::{
@@ -49,4 +50,5 @@ pub use teams::{Standing, Team, Teams};
 pub use templates::{
     DeleteOutcome, NewBuild, RequestOutcome, RequestedBuild, TemplateRecord, Templates,
 };
+pub use volumes::{VolumeRecord, Volumes};
 pub use writer::{Metrics, Receipt};

@@ -16,7 +16,7 @@ use crate::reserve::Reserve;
 use crate::writer::{Metrics, WhenFull, Writer};
 use crate::{
     Builds, Checkpoints, Keys, Receipt, Sandboxes, ServerKeys, StoreError, Tags, Teams, Templates,
-    migrations,
+    Volumes, migrations,
 };
 
 /// Time that SQLite waits for another process (`skep key`, say) to finish its own write.
@@ -119,6 +119,11 @@ impl Store {
     /// Tags of templates, and the builds that they mean.
     pub fn tags(&self) -> Tags<'_> {
         Tags(self)
+    }
+
+    /// The volumes.
+    pub fn volumes(&self) -> Volumes<'_> {
+        Volumes(self)
     }
 
     /// Keys of the server itself.

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{
-    LayerKey, LogLevel, Redacted, Resources, TeamId, TemplateId, TemplateImage, random_bytes,
-};
+use crate::uuid::Uuid;
+use crate::{LayerKey, LogLevel, Redacted, Resources, TeamId, TemplateId, TemplateImage};
 
 /// A build of a template, and the version that it makes: a random UUID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct BuildId([u8; 16]);
+pub struct BuildId(Uuid);
 
 /// The text is not the id of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -20,19 +19,13 @@ pub struct BuildIdError;
 impl BuildId {
     /// A new id that nobody can guess.
     pub fn random() -> Self {
-        let mut bytes: [u8; 16] = random_bytes();
-        // Version 4 and the variant of RFC 9562, for clients that look.
-        bytes[6] = (bytes[6] & 0x0f) | 0x40;
-        bytes[8] = (bytes[8] & 0x3f) | 0x80;
-        Self(bytes)
+        Self(Uuid::random())
     }
 }
 
 impl fmt::Display for BuildId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = hex::encode(self.0);
-        let groups = [0..8, 8..12, 12..16, 16..20, 20..32].map(|range| &digits[range]);
-        formatter.write_str(&groups.join("-"))
+        self.0.fmt(formatter)
     }
 }
 
@@ -40,15 +33,7 @@ impl FromStr for BuildId {
     type Err = BuildIdError;
 
     fn from_str(text: &str) -> Result<Self, BuildIdError> {
-        let mut bytes = [0; 16];
-        hex::decode_to_slice(text.replace('-', ""), &mut bytes).map_err(|_| BuildIdError)?;
-        let id = Self(bytes);
-        // Only the one spelling that we write, so that two texts are never one build.
-        if id.to_string() == text {
-            Ok(id)
-        } else {
-            Err(BuildIdError)
-        }
+        Uuid::parse(text).map(Self).ok_or(BuildIdError)
     }
 }
 

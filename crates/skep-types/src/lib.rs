@@ -32,6 +32,8 @@ mod secrets;
 mod template;
 mod tenant;
 mod transition;
+mod uuid;
+mod volume;
 
 pub use authenticated::Authenticated;
 pub use build::{
@@ -58,7 +60,7 @@ pub use ingress::{
 pub use layer_key::{LayerKey, LayerKeyError};
 pub use lifecycle::{OnTimeout, PauseRequest, Restart, ResumeRequest, ResumeStart, Resumed};
 pub use log::{LogEntry, LogLevel};
-pub use mount::Mount;
+pub use mount::{Mount, MountTarget, MountTargetError};
 
 pub use phase::{Event, Phase, Refused, ShownState, Verdict};
 pub use pool::PoolPolicy;
@@ -74,3 +76,4 @@ pub use secrets::{Secrets, SecretsError};
 pub use template::{ReferenceError, TemplateImage, TemplateReference, TemplateStart};
 pub use tenant::{Sharing, TenantId};
 pub use transition::TransitionError;
+pub use volume::{VolumeId, VolumeIdError, VolumeName, VolumeNameError};

@@ -14,6 +14,7 @@ mod snapshot;
 mod team;
 mod template;
 mod version;
+mod volume;
 
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,10 @@ pub use template::{BuildStatus, Template, TemplateAlias};
 pub use version::{
     TemplateVersion, TemplateVersions, VersionFile, VersionFileKind, VersionFiles, VersionLayer,
     VersionSummary,
+};
+pub use volume::{
+    NewVolume, Volume, VolumeAndToken, VolumeDetail, VolumeEntry, VolumeEntryChange,
+    VolumeEntryKind, VolumeError, VolumeOptions,
 };
 
 /// The body of every answer that is not a success.

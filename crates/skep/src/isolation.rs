@@ -8,6 +8,7 @@ use skep_checkpoint::{Criu, ImageKey};
 use skep_cli::{CliError, ExitKind};
 use skep_host::{InstanceError, PageOut, StartError, resolvers_in};
 use skep_install::AgentBuild;
+use skep_isolation::VolumeMounts;
 use skep_native::{CheckpointConfig, Native, NativeConfig, ZygoteConfig};
 use skep_telemetry::Chain;
 
@@ -28,7 +29,11 @@ const DNS: u16 = 53;
 /// # Errors
 ///
 /// If it cannot hold them; `skep doctor` says more.
-pub(crate) async fn open(config: &Config, ends: Ends) -> Result<Native, CliError> {
+pub(crate) async fn open(
+    config: &Config,
+    ends: Ends,
+    volumes: Arc<dyn VolumeMounts>,
+) -> Result<Native, CliError> {
     let agent = match ends {
         Ends::BySignal => agent(&config.data_dir),
         // It starts one sandbox, and its data goes with it: a copy would cost more than it saves.
@@ -42,6 +47,7 @@ pub(crate) async fn open(config: &Config, ends: Ends) -> Result<Native, CliError
     native.host.disk_bytes_per_second = Some(speed).filter(|speed| *speed > 0);
     let policy = config.admission.policy();
     native.host.disk_reserve = policy.enabled.then_some(policy.disk_reserve);
+    native.volumes = Some(volumes);
     native.zygotes = zygotes(&config.pool)?;
     native.checkpoints = checkpoints(config).await;
     native.image_key = image_key(&config.pause)?;

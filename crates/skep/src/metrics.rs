@@ -8,6 +8,7 @@ use skep_node::Node;
 use skep_store::Store;
 use skep_telemetry::{Exposition, Gauge};
 use skep_types::{HostResource, Phase, SandboxStatus};
+use skep_volume::{Backend as _, LocalVolumes};
 
 /// The counters of all parts.
 #[derive(Debug)]
@@ -17,6 +18,7 @@ pub(crate) struct Metrics {
     pub(crate) launches: Arc<LaunchCounts>,
     pub(crate) zygotes: Arc<ZygoteCounts>,
     pub(crate) leftovers: Arc<Gauge>,
+    pub(crate) volumes: Arc<LocalVolumes>,
     /// Set when the proxy is there, which is made last.
     pub(crate) proxy: OnceLock<Arc<skep_proxy::Metrics>>,
 }
@@ -35,6 +37,11 @@ impl ServerMetrics for Metrics {
         self.expose_stuck(&mut text);
         self.launches.expose(&mut text);
         self.zygotes.expose(&mut text);
+        text.gauge(
+            "skep_volume_bytes",
+            "Bytes of this host's disk that volumes take.",
+            self.volumes.bytes(),
+        );
         if let Some(proxy) = self.proxy.get() {
             proxy.expose(&mut text);
         }

@@ -22,6 +22,7 @@ use skep_store::Store;
 use skep_telemetry::Chain;
 use skep_telemetry::trace::TraceOptions;
 use skep_types::{NodeId, Resources, TemplateReference};
+use skep_volume::LocalVolumes;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::net::unix::pipe;
@@ -35,8 +36,8 @@ use crate::isolation;
 use crate::mcp;
 use crate::metrics::Metrics;
 use crate::wiring::{
-    BuildSandboxes, CatalogLayers, CatalogTemplates, HttpAgents, LocalNodes, NodeRoutes,
-    RegistryImages, ReportJournal,
+    BuildSandboxes, CatalogLayers, CatalogTemplates, HostVolumes, HttpAgents, LocalNodes,
+    NodeRoutes, RegistryImages, ReportJournal,
 };
 
 /// Choices for one run, beside the configuration.
@@ -199,8 +200,11 @@ struct Server {
 impl Server {
     async fn assemble(config: &Config, choices: Choices) -> Result<Self, CliError> {
         skep_install::prepare(&config.data_dir).map_err(install_error)?;
+        let volumes = local_volumes(config)?;
+        let host_volumes = Arc::new(HostVolumes(Arc::clone(&volumes)));
         // First, because it makes sure that no other server uses the same data.
-        let isolation = Arc::new(isolation::open(config, choices.ends).await?);
+        let isolation = isolation::open(config, choices.ends, host_volumes).await?;
+        let isolation = Arc::new(isolation);
         let store = Store::open(&config.data_dir.join("skep.db")).map_err(CliError::failure)?;
         let reports = Reports::new(store.clone(), NodeId::local());
         let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
@@ -256,6 +260,7 @@ impl Server {
             catalog,
             living,
             (builds.clone(), uploads),
+            Arc::clone(&volumes),
         )
         .await?;
         let api_key = local_key(config, &control).await?;
@@ -277,6 +282,7 @@ impl Server {
             launches: isolation.launches(),
             zygotes: isolation.zygotes(),
             leftovers: isolation.leftovers(),
+            volumes,
             proxy: OnceLock::new(),
         });
         let (own, own_listener) = mcp::own_way(&door, address).await?;
@@ -394,6 +400,14 @@ fn puller(config: &Config, catalog: &Catalog) -> Result<Puller, CliError> {
     Puller::new(catalog.clone(), unpacker, registries).map_err(CliError::failure)
 }
 
+/// The volumes of this host, which leave the same of its disk free as sandboxes do.
+fn local_volumes(config: &Config) -> Result<Arc<LocalVolumes>, CliError> {
+    let policy = config.admission.policy();
+    let reserve = policy.enabled.then_some(policy.disk_reserve);
+    let volumes = LocalVolumes::new(config.data_dir.join("volumes"), reserve);
+    Ok(Arc::new(volumes.map_err(CliError::failure)?))
+}
+
 async fn open_control(
     config: &Config,
     store: &Store,
@@ -401,6 +415,7 @@ async fn open_control(
     catalog: Arc<Catalog>,
     living: Living,
     (builds, uploads): (Engine, Uploads),
+    volumes: Arc<LocalVolumes>,
 ) -> Result<Control, CliError> {
     let host = if config.share_host_package_settings {
         Some(Arc::new(crate::host_settings()?))
@@ -422,12 +437,15 @@ async fn open_control(
         )),
         builds: Arc::new(builds),
         uploads: Arc::new(uploads),
+        volumes,
         limits: TeamLimits {
             sandboxes: config.limits.sandboxes,
             paused: config.limits.paused,
             lifetime: Duration::from_hours(u64::from(config.limits.lifetime_hours)),
             snapshots: config.limits.snapshots,
             snapshot_bytes: u64::from(config.limits.snapshot_gib) << 30,
+            volumes: config.limits.volumes,
+            volume_mib: config.limits.volume_mib,
             builds: config.limits.builds,
             largest: Resources {
                 cpus: config.limits.cpus,

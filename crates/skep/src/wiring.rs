@@ -9,6 +9,7 @@ mod layers;
 mod nodes;
 mod routes;
 mod templates;
+mod volumes;
 
 pub(crate) use agents::HttpAgents;
 pub(crate) use build_sandboxes::BuildSandboxes;
@@ -18,3 +19,4 @@ pub(crate) use layers::CatalogLayers;
 pub(crate) use nodes::LocalNodes;
 pub(crate) use routes::NodeRoutes;
 pub(crate) use templates::CatalogTemplates;
+pub(crate) use volumes::HostVolumes;

@@ -113,6 +113,12 @@ const TABLE: &[Entry] = &[
         &["skep-isolation", "skep-native", "skep-host"],
     ),
     entry(
+        "skep-volume",
+        Row::Mechanism,
+        Place::Server,
+        &["tokio", "skep-store", "skep-host", "skep-native"],
+    ),
+    entry(
         "skep-oci",
         Row::Mechanism,
         Place::Server,

@@ -99,6 +99,7 @@ impl From<CreateError> for ApiError {
             CreateError::Record(error) => error.into(),
             CreateError::Node(error) => error.into(),
             CreateError::QuotaReached(error) => error.into(),
+            CreateError::Mounts(error) => error.into(),
             CreateError::Unsupported(_) => {
                 Self::not_implemented("pausing a sandbox when its time is over")
             }
@@ -223,6 +224,12 @@ impl From<SnapshotError> for ApiError {
                 format!("you keep {limit} snapshots, as many as you may; delete one first"),
             )
             .retry(Retry::Never),
+            SnapshotError::HasVolumes => Self::bad_request(
+                "snapshot_with_volumes",
+                "a snapshot with memory cannot be taken of a sandbox with volumes, because its \
+                 processes may have files of theirs open; ask for one without memory \
+                 (memory=false), or fork the sandbox",
+            ),
             SnapshotError::NoSnapshot(reference) => Self::not_found(
                 "snapshot_not_found",
                 format!("snapshot '{reference}' not found"),

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use skep_control::{CreateRequest, IdempotencyKey, Lifetime, RequestDigest, TeamLimits};
+use skep_control::{
+    CreateRequest, IdempotencyKey, Lifetime, MountRequest, RequestDigest, TeamLimits,
+};
 use skep_types::{OnTimeout, Redacted, Secrets};
 use skep_wire::headers::SECRET_ENVS;
 use skep_wire::rest;
@@ -107,7 +109,9 @@ fn read(
     let timeout = body.timeout.unwrap_or(generation.usual_timeout());
     let variables = body.env_vars.unwrap_or_default();
     let secrets = secrets(body.skep.unwrap_or_default(), &variables)?;
+    let mounts = body.volume_mounts.unwrap_or_default();
     Ok(CreateRequest {
+        mounts: mounts.into_iter().map(mount_request).collect(),
         template: body.template_id.parse()?,
         lifetime: Lifetime::new(timeout, limits.lifetime)?,
         is_open: !is_secure,
@@ -155,6 +159,19 @@ fn environment(variables: BTreeMap<String, String>) -> Result<Vec<(String, Strin
     Err(ApiError::validation(
         "envVars has a variable with a name, value or size that no process can have",
     ))
+}
+
+/// A volume as it was asked for. Clients whose mounts have only a name and a path write `NAME:ro`.
+fn mount_request(mount: rest::VolumeMount) -> MountRequest {
+    let (name, read_only) = match mount.name.strip_suffix(":ro") {
+        Some(name) => (name.to_owned(), true),
+        None => (mount.name, mount.read_only),
+    };
+    MountRequest {
+        name,
+        path: mount.path,
+        read_only,
+    }
 }
 
 /// Names of secret variables in a header: the SDKs send headers of their users, and no fields.

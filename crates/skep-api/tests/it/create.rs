@@ -197,11 +197,6 @@ async fn what_does_not_work_yet_is_refused_and_never_ignored() {
             "validation error: autoPauseMemory=false only applies when autoPause is true.",
         ),
         (
-            r#""volumeMounts":[{"name":"v","path":"/v"}]"#,
-            400,
-            "Volume mounts are not enabled.",
-        ),
-        (
             r#""mcp":{"server":{}}"#,
             400,
             "MCP servers (mcp) are not available on this server.",

@@ -21,3 +21,4 @@ mod scale;
 mod server;
 mod templates;
 mod transport;
+mod volumes;

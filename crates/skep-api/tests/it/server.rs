@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 use skep_api::{Access, Options};
 use skep_control::{
-    ApiKey, Control, FakeBuilds, FakeNodes, FakeTemplates, FakeUploads, Parts, Reports, TeamLimits,
-    Templates,
+    ApiKey, Control, FakeBuilds, FakeNodes, FakeTemplates, FakeUploads, FakeVolumes, Parts,
+    Reports, TeamLimits, Templates,
 };
 use skep_store::{Standing, Store, Team};
 use skep_types::{SandboxId, TeamId};
@@ -31,6 +31,7 @@ pub(crate) struct Server {
     pub(crate) nodes: FakeNodes,
     pub(crate) builds: FakeBuilds,
     uploads: FakeUploads,
+    pub(crate) volumes: Arc<FakeVolumes>,
     pub(crate) team: Team,
     pub(crate) key: String,
     templates: Arc<dyn Templates>,
@@ -64,7 +65,8 @@ impl Server {
         let nodes = FakeNodes::new(store.clone());
         let templates: Arc<dyn Templates> = Arc::new(templates);
         let (builds, uploads) = (FakeBuilds::default(), FakeUploads::default());
-        let fakes = (&nodes, &builds, &uploads);
+        let volumes = Arc::new(FakeVolumes::default());
+        let fakes = (&nodes, &builds, &uploads, &volumes);
         let control = open(&store, fakes, &templates, limits).await;
         let team = control.default_team().await.unwrap();
         let key = ApiKey::random();
@@ -76,6 +78,7 @@ impl Server {
             nodes,
             builds,
             uploads,
+            volumes,
             team,
             key: key.reveal().to_owned(),
             templates,
@@ -86,7 +89,7 @@ impl Server {
 
     /// The same hosts under a new server, as after a crash.
     pub(crate) async fn restarted(self) -> Self {
-        let fakes = (&self.nodes, &self.builds, &self.uploads);
+        let fakes = (&self.nodes, &self.builds, &self.uploads, &self.volumes);
         let control = open(&self.store, fakes, &self.templates, self.limits).await;
         Self {
             router: router(&control, Access::Keys),
@@ -263,7 +266,7 @@ fn mask(value: &mut Value) {
 
 async fn open(
     store: &Store,
-    (nodes, builds, uploads): (&FakeNodes, &FakeBuilds, &FakeUploads),
+    (nodes, builds, uploads, volumes): (&FakeNodes, &FakeBuilds, &FakeUploads, &Arc<FakeVolumes>),
     templates: &Arc<dyn Templates>,
     limits: TeamLimits,
 ) -> Control {
@@ -273,6 +276,7 @@ async fn open(
         templates: Arc::clone(templates),
         builds: Arc::new(builds.clone()),
         uploads: Arc::new(uploads.clone()),
+        volumes: Arc::<FakeVolumes>::clone(volumes),
         limits,
         living: Reports::new(store.clone(), skep_types::NodeId::local())
             .living()

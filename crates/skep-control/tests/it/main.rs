@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skep_control::{
-    Caller, Control, CreateRequest, FakeBuilds, FakeNodes, FakeTemplates, FakeUploads, Lifetime,
-    Living, Nodes, Parts, Reports, TeamLimits,
+    Caller, Control, CreateRequest, FakeBuilds, FakeNodes, FakeTemplates, FakeUploads, FakeVolumes,
+    Lifetime, Living, Nodes, Parts, Reports, TeamLimits,
 };
 use skep_store::Store;
 use skep_types::{Egress, Ingress, OnTimeout, Redacted, Secrets};
@@ -34,6 +34,7 @@ async fn control_with(store: &Store, nodes: Arc<dyn Nodes>, builds: FakeBuilds) 
         templates: Arc::new(FakeTemplates::named(&["base"])),
         builds: Arc::new(builds),
         uploads: Arc::new(FakeUploads::default()),
+        volumes: Arc::new(FakeVolumes::default()),
         limits: TeamLimits {
             sandboxes: 2,
             ..TeamLimits::default()
@@ -68,6 +69,7 @@ fn request() -> CreateRequest {
         template: "base".parse().unwrap(),
         lifetime: Lifetime::new(300, Duration::from_secs(300)).unwrap(),
         on_timeout: OnTimeout::Kill,
+        mounts: Vec::new(),
         auto_resume: false,
         egress: Egress::default(),
         metadata: BTreeMap::new(),

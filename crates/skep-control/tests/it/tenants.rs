@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use skep_control::{
-    Caller, Control, CreateRequest, FakeBuilds, FakeNodes, FakeTemplates, FakeUploads, Parts,
-    TeamLimits, TemplateInfo,
+    Caller, Control, CreateRequest, FakeBuilds, FakeNodes, FakeTemplates, FakeUploads, FakeVolumes,
+    Parts, TeamLimits, TemplateInfo,
 };
 use skep_store::Team;
 use skep_types::{Resources, Sharing, TeamId, TemplateId, TenantId};
@@ -46,6 +46,7 @@ async fn launch(sharing: Sharing) -> Launched {
         templates: Arc::new(templates.with(brought)),
         builds: Arc::new(FakeBuilds::default()),
         uploads: Arc::new(FakeUploads::default()),
+        volumes: Arc::new(FakeVolumes::default()),
         limits: TeamLimits::default(),
         living: crate::living(&store).await,
     };

@@ -18,6 +18,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 use skep_linux::{Child, Cloned};
 
 use super::criu::Answer;
+use super::volumes;
 use super::{
     ChildGuard, HostProc, Launch, criu, devices, in_child, inside, listeners, map_users, network,
     proc, root, settle, tree,
@@ -78,6 +79,9 @@ pub(super) fn carry_out(
     let own_files = steps.run(Step::MountSystem, || {
         root::mount_system(&root, plan)?;
         proc::OwnFiles::make(&host, plan)
+    })?;
+    steps.run(Step::BindFiles, || {
+        volumes::bind_all(&root, plan, users.as_ref(), launch.descriptors)
     })?;
     let apart = steps.run(Step::FillMemory, || {
         let apart = Apart::set(&root, restoration, &own_files)?;

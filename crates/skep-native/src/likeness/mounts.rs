@@ -32,7 +32,12 @@ impl<'a> Mount<'a> {
 
 /// Requires that everything is covered that a launch covers, that what it mounts read-only is, and
 /// that there is no mount that it does not make. `places` are those outside of `/proc`.
-pub(super) fn inspect(first: i32, mountinfo: &str, places: &[&str]) -> Result<(), Difference> {
+pub(super) fn inspect(
+    first: i32,
+    mountinfo: &str,
+    places: &[&str],
+    volumes: &[skep_types::Mount],
+) -> Result<(), Difference> {
     let differs = |found: &str| Difference::new(first, "mounts", found);
     let mounts = mountinfo.lines().map(|line| Mount::parse(line).ok_or(line));
     let mounts = mounts.collect::<Result<Vec<_>, _>>().map_err(differs)?;
@@ -68,6 +73,16 @@ pub(super) fn inspect(first: i32, mountinfo: &str, places: &[&str]) -> Result<()
                 .iter()
                 .all(|name| mount.has(name));
         require(is_locked, first, "mounts", mount.point)?;
+    }
+    for mount in &mounts {
+        // Of a sandbox only volumes are that.
+        let is_safe = mount.kind != "ext4" || (mount.has("nosuid") && mount.has("nodev"));
+        require(is_safe, first, "mounts", mount.point)?;
+    }
+    for volume in volumes.iter().filter(|volume| volume.read_only) {
+        let point = volume.target.as_str();
+        let is_kept = seen(point).is_none_or(|mount| mount.has("ro"));
+        require(is_kept, first, "mounts", point)?;
     }
     for path in skep_launch::read_only_proc() {
         let is_there = !Path::new(&path).exists() || seen(&path).is_some();

@@ -520,8 +520,9 @@ async fn volumes_are_those_that_were_asked_for() {
     let host = TestHost::default();
     let node = host.node();
     let mounts = vec![Mount {
-        volume: "data".to_owned(),
-        target: "/mnt/data".to_owned(),
+        volume: skep_types::VolumeId::random(),
+        name: "data".parse().unwrap(),
+        target: skep_types::MountTarget::new("/mnt/data").unwrap(),
         read_only: true,
     }];
     let spec = SandboxSpec {

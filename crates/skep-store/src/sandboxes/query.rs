@@ -10,7 +10,7 @@ use skep_types::{
     Usage,
 };
 
-use super::{Order, SandboxFilter, SandboxRecord, Span, Spawns};
+use super::{Order, SandboxFilter, SandboxRecord, Span, Spawns, mounts};
 use crate::column;
 
 pub(super) fn ended_by_age(connection: &Connection) -> rusqlite::Result<Vec<(SandboxId, TeamId)>> {
@@ -152,6 +152,7 @@ fn read_order(row: &Row<'_>) -> rusqlite::Result<Order> {
     let access_token: Option<String> = row.get("access_token")?;
     let template_name: String = row.get("template_name")?;
     let base: Option<String> = row.get("base")?;
+    let mounts: String = row.get("mounts")?;
     Ok(Order {
         id: column::parsed(row, "id")?,
         team: column::parsed(row, "team")?,
@@ -173,6 +174,7 @@ fn read_order(row: &Row<'_>) -> rusqlite::Result<Order> {
         lifetime: column::duration(row, "lifetime")?,
         on_timeout: column::parsed(row, "on_timeout")?,
         auto_resume: row.get("auto_resume")?,
+        mounts: mounts::decode(&mounts)?,
         created_at: column::time(row, "created_at")?,
     })
 }

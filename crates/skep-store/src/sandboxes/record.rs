@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use skep_types::{
-    AccessToken, Egress, Ending, Ingress, NodeId, OnTimeout, Phase, Resources, SandboxId,
+    AccessToken, Egress, Ending, Ingress, Mount, NodeId, OnTimeout, Phase, Resources, SandboxId,
     SandboxRun, TeamId, TemplateId,
 };
 
@@ -43,6 +43,8 @@ pub struct Order {
     pub on_timeout: OnTimeout,
     /// True if requests to it resume it.
     pub auto_resume: bool,
+    /// Volumes in it.
+    pub mounts: Vec<Mount>,
     /// Time of the order.
     pub created_at: Timestamp,
 }

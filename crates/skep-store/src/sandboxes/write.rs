@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 use skep_types::{Ending, HostMask, ImageKind, SandboxId, SandboxRun};
 
-use super::Order;
+use super::{Order, mounts};
 use crate::error::is_taken;
 use crate::{Idempotency, StoreError, column, idempotency};
 
@@ -33,9 +33,9 @@ fn insert_rows(
         .prepare_cached(
             "INSERT INTO sandboxes (id, team, template, template_name, access_token, internet,
              cpus, memory_mib, disk_mib, pids, lifetime, created_at, node,
-             on_timeout, auto_resume, base, is_private, host_mask, https_ports)
+             on_timeout, auto_resume, base, is_private, host_mask, https_ports, mounts)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-             ?18, ?19)",
+             ?18, ?19, ?20)",
         )?
         .execute(params![
             order.id.as_str(),
@@ -57,6 +57,7 @@ fn insert_rows(
             order.ingress.is_private,
             order.ingress.host_mask.as_ref().map(HostMask::as_str),
             column::ports(&order.ingress.https_ports),
+            mounts::encode(&order.mounts),
         ])?;
     let mut metadata = connection
         .prepare_cached("INSERT INTO sandbox_metadata (sandbox, key, value) VALUES (?1, ?2, ?3)")?;

@@ -69,6 +69,7 @@ fn order_for(team: &TeamId) -> Order {
         lifetime: Duration::from_secs(300),
         on_timeout: OnTimeout::Kill,
         auto_resume: false,
+        mounts: Vec::new(),
         created_at: at(1_000),
     }
 }

@@ -182,11 +182,15 @@ pub struct IdentityRequest {
 
 /// A volume in a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct VolumeMount {
     /// The volume's name.
     pub name: String,
     /// Mount point in the sandbox.
     pub path: String,
+    /// `true` if the sandbox may not write to it; ours. `NAME:ro` as the name is the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
 }
 
 /// `POST /sandboxes/{id}/connect`, both generations.

@@ -169,6 +169,7 @@ async fn remember(path: &Path) {
             lifetime: Duration::from_secs(300),
             on_timeout: OnTimeout::Kill,
             auto_resume: false,
+            mounts: Vec::new(),
             created_at: now - age,
         };
         let ending = Ending {

@@ -19,10 +19,6 @@ pub(super) fn check(body: &NewSandbox) -> Result<(), ApiError> {
             (body.iam.as_ref()).is_some_and(|iam| asks(&iam.tokens, BTreeMap::is_empty)),
             "Sandbox IAM workload tokens are not available on this server.",
         ),
-        (
-            asks(&body.volume_mounts, Vec::is_empty),
-            "Volume mounts are not enabled.",
-        ),
     ])
 }
 

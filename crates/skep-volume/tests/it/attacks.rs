@@ -1,0 +1,171 @@
+//! What sandboxes plant for the server. Each has a control: the plain call is led astray.
+
+use std::fs;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use skep_volume::{Attributes, Backend as _, ContentError, EntryKind, WriteMode};
+
+use crate::{Bed, OWNER, path, read, write};
+
+/// The volume as root of a sandbox sees it.
+fn inside(bed: &Bed) -> (OwnedFd, String) {
+    let mount = bed.volumes.mount(bed.volume).unwrap();
+    let inside = format!("/proc/self/fd/{}/data", mount.as_raw_fd());
+    (mount, inside)
+}
+
+#[test]
+fn links_that_lead_out_lead_nowhere() {
+    let bed = Bed::new(16);
+    let (_mount, inside) = inside(&bed);
+    let secret = bed.directory.path().join("secret");
+    fs::write(&secret, "secret").unwrap();
+    symlink(&secret, format!("{inside}/file")).unwrap();
+    symlink("/", format!("{inside}/root")).unwrap();
+    symlink("..", format!("{inside}/up")).unwrap();
+    symlink("/proc/self/root", format!("{inside}/magic")).unwrap();
+    symlink("loop", format!("{inside}/loop")).unwrap();
+    // The control: a plain call follows.
+    assert_eq!(fs::read(format!("{inside}/file")).unwrap(), b"secret");
+
+    let content = &bed.content;
+    let below = secret.to_str().unwrap();
+    for at in [
+        "/file".to_owned(),
+        format!("/root{below}"),
+        format!("/magic{below}"),
+        "/up/staging".to_owned(),
+        "/loop".to_owned(),
+    ] {
+        let refused = content.read(&path(&at)).unwrap_err();
+        assert!(
+            matches!(refused, ContentError::NotFound(_)),
+            "{at} {refused}"
+        );
+        let changes = Attributes {
+            mode: Some(0o777),
+            ..Attributes::default()
+        };
+        content.set_attributes(&path(&at), changes).unwrap_err();
+    }
+    let refused = write(content, &format!("/root{below}"), b"x", WriteMode::Replace);
+    assert!(
+        matches!(refused, Err(ContentError::NotFound(_))),
+        "{refused:?}"
+    );
+    content
+        .make_directory(&path("/up/evil"), OWNER, true)
+        .unwrap_err();
+    content.remove(&path("/up/staging")).unwrap_err();
+    // A link itself is replaced or removed, and never what it leads to.
+    write(content, "/file", b"ours", WriteMode::Replace).unwrap();
+    content.remove(&path("/root")).unwrap();
+    assert_eq!(fs::read(&secret).unwrap(), b"secret");
+    let entry = content.stat(&path("/magic")).unwrap();
+    assert_eq!(entry.kind, EntryKind::Symlink);
+    assert_eq!(entry.target.as_deref(), Some("/proc/self/root"));
+}
+
+#[test]
+fn links_that_stay_in_the_volume_work() {
+    let bed = Bed::new(16);
+    let (_mount, inside) = inside(&bed);
+    write(&bed.content, "/v1/a", b"1", WriteMode::Replace).unwrap();
+    symlink("v1", format!("{inside}/current")).unwrap();
+    assert_eq!(read(&bed.content, "/current/a").unwrap(), b"1");
+    let entry = bed.content.stat(&path("/current")).unwrap();
+    assert_eq!(entry.kind, EntryKind::Directory);
+    assert_eq!(entry.target.as_deref(), Some("v1"));
+    let listed = bed.content.list(&path("/"), 5).unwrap();
+    let listed: Vec<_> = listed.iter().map(|entry| entry.path.as_str()).collect();
+    assert_eq!(
+        listed,
+        ["/current", "/v1", "/v1/a"],
+        "links are not entered"
+    );
+}
+
+#[test]
+fn pipes_sockets_and_devices_are_never_opened() {
+    let bed = Bed::new(16);
+    let (_mount, inside) = inside(&bed);
+    let make = |name: &str, kind, device| {
+        let at = format!("{inside}/{name}");
+        mknodat(CWD, at.as_str(), kind, Mode::RWXU, device).unwrap();
+    };
+    make("pipe", FileType::Fifo, 0);
+    make("zero", FileType::CharacterDevice, rustix::fs::makedev(1, 5));
+    make("disk", FileType::BlockDevice, rustix::fs::makedev(7, 0));
+    let _socket = std::os::unix::net::UnixListener::bind(format!("{inside}/socket")).unwrap();
+    for name in ["pipe", "zero", "disk", "socket"] {
+        let at = path(&format!("/{name}"));
+        assert_eq!(bed.content.stat(&at).unwrap().kind, EntryKind::Other);
+        let refused = bed.content.read(&at).unwrap_err();
+        assert!(
+            matches!(refused, ContentError::NotSupported(_)),
+            "{refused}"
+        );
+    }
+    // The mount itself opens no device, whoever asks.
+    let opened = fs::File::open(format!("{inside}/zero")).unwrap_err();
+    assert_eq!(opened.kind(), std::io::ErrorKind::PermissionDenied);
+    // A pipe is replaced, not written to.
+    write(&bed.content, "/pipe", b"x", WriteMode::Replace).unwrap();
+    assert_eq!(read(&bed.content, "/pipe").unwrap(), b"x");
+    bed.content.remove(&path("/zero")).unwrap();
+}
+
+#[test]
+fn directories_that_are_swapped_for_links_meanwhile_lead_nobody_out() {
+    const ROUNDS: usize = 2000;
+    let bed = Bed::new(16);
+    let (_mount, inside) = inside(&bed);
+    let outside = bed.directory.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("a"), "secret").unwrap();
+    fs::create_dir(format!("{inside}/d")).unwrap();
+    fs::write(format!("{inside}/d/a"), "ours").unwrap();
+    symlink(&outside, format!("{inside}/l")).unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let swapping = {
+        let (is_over, inside) = (Arc::clone(&is_over), inside.clone());
+        std::thread::spawn(move || {
+            let (d, l) = (format!("{inside}/d"), format!("{inside}/l"));
+            while !is_over.load(Ordering::Relaxed) {
+                let flags = rustix::fs::RenameFlags::EXCHANGE;
+                rustix::fs::renameat_with(CWD, &d, CWD, &l, flags).unwrap();
+            }
+        })
+    };
+    let mut control = 0;
+    for _ in 0..ROUNDS {
+        if fs::read(format!("{inside}/d/a")).is_ok_and(|found| found == b"secret") {
+            control += 1;
+        }
+        if let Ok(found) = read(&bed.content, "/d/a") {
+            assert_eq!(found, b"ours");
+        }
+        write(&bed.content, "/d/b", b"x", WriteMode::New).ok();
+        bed.content.remove(&path("/d/b")).ok();
+        let mode = Some(0o600);
+        let changes = Attributes {
+            mode,
+            ..Attributes::default()
+        };
+        bed.content.set_attributes(&path("/d/a"), changes).ok();
+    }
+    is_over.store(true, Ordering::Relaxed);
+    swapping.join().unwrap();
+    assert!(control > 0, "the control is led astray");
+    assert!(!outside.join("b").exists());
+    assert_eq!(fs::read(outside.join("a")).unwrap(), b"secret");
+    let mode = fs::metadata(outside.join("a"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o644);
+}
