@@ -17,6 +17,7 @@ mod target;
 mod template;
 mod terminal;
 mod variables;
+mod volume;
 
 pub use code::{Screen, SessionArgs, TEMPLATES};
 pub(crate) use error::FileError;
@@ -39,3 +40,4 @@ pub use template::{
     DeleteArgs, DiffArgs, DockerfileArgs, HistoryArgs, InspectArgs, PruneArgs, PublishArgs,
     TagArgs, TemplateListArgs, TemplateServerCommand, UntagArgs,
 };
+pub use volume::{VolumeCommand, VolumeCopyArgs};

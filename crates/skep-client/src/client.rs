@@ -14,6 +14,7 @@ use crate::keys::ApiKeys;
 use crate::sandbox::Sandbox;
 use crate::sandboxes::Sandboxes;
 use crate::templates::Templates;
+use crate::volumes::Volumes;
 
 /// Time limit of a call, unless told otherwise. Creating a sandbox is the longest and is bounded by
 /// the server; a new context may have to wait for its kernel.
@@ -159,6 +160,11 @@ impl Client {
         ApiKeys::new(self)
     }
 
+    /// The volumes of the key's team.
+    pub fn volumes(&self) -> Volumes<'_> {
+        Volumes::new(self)
+    }
+
     /// The server's answer to a health check, which needs no key.
     ///
     /// # Errors
@@ -196,6 +202,11 @@ impl Client {
             .pop_if_empty()
             .extend(path);
         url
+    }
+
+    /// A request to the API without the key, for routes that have tokens of their own.
+    pub(crate) fn anonymous_request(&self, method: Method, url: Url) -> RequestBuilder {
+        self.http.request(method, url)
     }
 
     /// A request to the API, with the key and the time limit of calls.

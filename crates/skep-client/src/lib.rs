@@ -56,6 +56,7 @@ mod sleep;
 mod template_build;
 mod templates;
 mod terminals;
+mod volumes;
 
 pub use client::Client;
 pub use command_stream::{CommandEvent, CommandOutput, CommandStream};
@@ -82,7 +83,10 @@ pub use skep_wire::rest::{
     NewSandbox, NewTemplate, SandboxDetail, SandboxOptions, SandboxRecord, SandboxRecordState,
     SandboxState, SandboxUsage, Snapshot, StartBuild, Template, TemplateTag, TemplateVersion,
     TemplateVersions, VersionFile, VersionFileKind, VersionFiles, VersionLayer, VersionSummary,
+    NewVolume, Volume, VolumeAndToken, VolumeDetail, VolumeEntry, VolumeEntryChange,
+    VolumeEntryKind, VolumeMount, VolumeOptions,
 };
 pub use template_build::{TemplateBuild, TemplateBuildLog};
 pub use templates::Templates;
 pub use terminals::{TerminalSize, Terminals};
+pub use volumes::{VolumeFiles, VolumeStream, Volumes};

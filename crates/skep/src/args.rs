@@ -11,6 +11,7 @@ use skep_admin::{TeamCommand, TemplateCommand, UninstallArgs};
 use skep_bench::BenchArgs;
 use skep_cli::{
     ChosenServerArgs, KeyCommand, NotebookCommand, OutputArgs, ReplArgs, RunArgs, SandboxCommand,
+    VolumeCommand,
 };
 
 use crate::config::Config;
@@ -73,6 +74,12 @@ const KEY_EXAMPLES: &str = "\
 Examples:
   skep key create laptop
   sudo skep key rotate";
+
+const VOLUME_EXAMPLES: &str = "\
+Examples:
+  skep volume create data
+  skep volume cp ./models data:/models
+  skep volume snapshot data data-monday";
 
 const TEAM_EXAMPLES: &str = "\
 Examples:
@@ -179,6 +186,9 @@ Examples:
     /// Manage sandboxes and run commands in them
     #[command(subcommand, after_help = SANDBOX_EXAMPLES)]
     Sandbox(SandboxCommand),
+    /// Manage volumes, whose files outlive sandboxes and are shared by them
+    #[command(subcommand, after_help = VOLUME_EXAMPLES)]
+    Volume(VolumeCommand),
     /// Create, list, rotate and revoke API keys
     #[command(subcommand, after_help = KEY_EXAMPLES)]
     Key(KeyCommand),

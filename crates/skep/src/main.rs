@@ -105,7 +105,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             let data_dir = config()?.data_dir;
             runtime()?.block_on(rotate_key::rotate(&data_dir, *output))?;
         }
-        Command::Sandbox(_) | Command::Key(_) | Command::Template(_) => {
+        Command::Sandbox(_) | Command::Volume(_) | Command::Key(_) | Command::Template(_) => {
             let server = default_server(&config()?);
             return client(cli.command, &server, cli.json);
         }
@@ -197,6 +197,7 @@ fn client(command: Command, server: &DefaultServer, json: bool) -> Result<ExitCo
             }
             Command::Template(TemplateCommand::List { list, .. }) => list.run(server).await,
             Command::Template(TemplateCommand::Server(command)) => command.run(server).await,
+            Command::Volume(command) => command.run(server).await,
             Command::Up(_)
             | Command::Serve(_)
             | Command::Run { .. }

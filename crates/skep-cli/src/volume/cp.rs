@@ -1,0 +1,276 @@
+//! `skep volume cp`
+
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use bytes::Bytes;
+use clap::Args;
+use serde_json::json;
+use skep_client::{VolumeEntryKind, VolumeFiles};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::{
+    CliError, DefaultServer, FileError, OutputArgs, ServerArgs, print_bytes, print_json, print_note,
+};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  skep volume cp data.csv data:/in/data.csv
+  skep volume cp ./models data:/models         a directory with everything in it
+  skep volume cp data:/out/plot.png .
+  skep volume cp data:/out/log.txt -           to standard output";
+
+/// Size of the pieces in which a file is read.
+const PIECE: usize = 1 << 20;
+
+/// Arguments of `skep volume cp`.
+#[derive(Debug, Args)]
+pub struct VolumeCopyArgs {
+    /// The server to ask
+    #[command(flatten)]
+    server: ServerArgs,
+    /// File or directory to copy: a path of this host, or VOLUME:PATH
+    #[arg(value_name = "SOURCE")]
+    source: String,
+    /// Path to copy it to; a directory that exists takes it in
+    #[arg(value_name = "DESTINATION")]
+    destination: String,
+    /// Format of the output
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Number of files and bytes that were copied.
+#[derive(Debug, Clone, Copy, Default)]
+struct Copied {
+    files: u64,
+    bytes: u64,
+    /// Links and other things that are no files, which were left out.
+    skipped: u64,
+}
+
+impl VolumeCopyArgs {
+    pub(super) async fn run(self, default: &DefaultServer) -> Result<(), CliError> {
+        let client = self.server.client(default)?;
+        let mut copied = Copied::default();
+        match (volume_place(&self.source), volume_place(&self.destination)) {
+            (None, Some((volume, path))) => {
+                let files = super::open(&client, volume).await?;
+                upload(&files, Path::new(&self.source), path, &mut copied).await?;
+            }
+            (Some((volume, path)), None) => {
+                let files = super::open(&client, volume).await?;
+                download(&files, path, Path::new(&self.destination), &mut copied).await?;
+            }
+            (Some(_), Some(_)) | (None, None) => {
+                return Err(CliError::input(
+                    "one of the two is a path of this host, and the other VOLUME:PATH",
+                    "`skep volume clone` copies a whole volume",
+                ));
+            }
+        }
+        if self.output.json {
+            let Copied {
+                files,
+                bytes,
+                skipped,
+            } = copied;
+            return print_json(&json!({ "files": files, "bytes": bytes, "skipped": skipped }));
+        }
+        let skipped = match copied.skipped {
+            0 => String::new(),
+            count => format!(", {count} links and others left out"),
+        };
+        let (files, bytes) = (copied.files, copied.bytes);
+        print_note(&format!("copied {files} files, {bytes} bytes{skipped}"));
+        Ok(())
+    }
+}
+
+/// A volume and a path, unless the text is a path of this host.
+fn volume_place(text: &str) -> Option<(&str, &str)> {
+    let (volume, path) = text.split_once(':')?;
+    let is_name = !volume.is_empty() && !volume.contains(['/', '.']);
+    is_name.then_some((volume, if path.is_empty() { "/" } else { path }))
+}
+
+async fn upload(
+    files: &VolumeFiles,
+    source: &Path,
+    destination: &str,
+    copied: &mut Copied,
+) -> Result<(), CliError> {
+    let metadata = fs::metadata(source).map_err(FileError::on("copy", source))?;
+    let target = match files.stat(destination).await {
+        Ok(entry) if entry.kind == VolumeEntryKind::Directory => {
+            let whole = fs::canonicalize(source).map_err(FileError::on("find", source))?;
+            join(destination, &name_of(&whole)?)
+        }
+        Ok(_) => destination.to_owned(),
+        Err(error) if error.is_not_found() => destination.to_owned(),
+        Err(error) => return Err(error.into()),
+    };
+    let mut waiting = vec![(source.to_owned(), target, metadata)];
+    while let Some((source, target, metadata)) = waiting.pop() {
+        if metadata.is_file() {
+            send(files, &source, &target, metadata.len(), copied).await?;
+            continue;
+        }
+        if !metadata.is_dir() {
+            copied.skipped += 1;
+            continue;
+        }
+        files.make_directory(&target).await?;
+        let entries = fs::read_dir(&source).map_err(FileError::on("copy", &source))?;
+        for entry in entries {
+            let path = entry.map_err(FileError::on("copy", &source))?.path();
+            let metadata = fs::symlink_metadata(&path).map_err(FileError::on("copy", &path))?;
+            let target = join(&target, &name_of(&path)?);
+            waiting.push((path, target, metadata));
+        }
+    }
+    Ok(())
+}
+
+/// Sends a file piece by piece, so that one of any length needs little memory.
+async fn send(
+    files: &VolumeFiles,
+    source: &Path,
+    target: &str,
+    length: u64,
+    copied: &mut Copied,
+) -> Result<(), CliError> {
+    let file = tokio::fs::File::open(source);
+    let file = file.await.map_err(FileError::on("copy", source))?;
+    // A file that grows meanwhile is copied as long as it was.
+    let pieces = futures_util::stream::try_unfold(file.take(length), async |mut file| {
+        let mut piece = Vec::with_capacity(PIECE);
+        (&mut file)
+            .take(PIECE as u64)
+            .read_to_end(&mut piece)
+            .await?;
+        Ok::<_, io::Error>((!piece.is_empty()).then(|| (Bytes::from(piece), file)))
+    });
+    files.upload(target, length, pieces).await?;
+    copied.files += 1;
+    copied.bytes += length;
+    Ok(())
+}
+
+async fn download(
+    files: &VolumeFiles,
+    source: &str,
+    destination: &Path,
+    copied: &mut Copied,
+) -> Result<(), CliError> {
+    let entry = files.stat(source).await?;
+    if destination == Path::new("-") {
+        let mut stream = files.download(source).await?;
+        while let Some(piece) = stream.next().await? {
+            print_bytes(&piece)?;
+        }
+        return Ok(());
+    }
+    let target = match entry.name.as_str() {
+        name if destination.is_dir() && name != "/" => destination.join(part(name)?),
+        _ => destination.to_owned(),
+    };
+    let mut waiting = vec![(entry, target)];
+    while let Some((entry, target)) = waiting.pop() {
+        match entry.kind {
+            VolumeEntryKind::File => receive(files, &entry.path, &target, copied).await?,
+            VolumeEntryKind::Directory => {
+                fs::create_dir_all(&target).map_err(FileError::on("make", &target))?;
+                for below in files.list(&entry.path, 1).await? {
+                    // What a link leads to is in the volume under its own name, or nowhere.
+                    if below.target.is_some() {
+                        copied.skipped += 1;
+                        continue;
+                    }
+                    let target = target.join(part(&below.name)?);
+                    waiting.push((below, target));
+                }
+            }
+            VolumeEntryKind::Symlink | VolumeEntryKind::Unknown => copied.skipped += 1,
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file beside its place first: what was there stays until all of it has come.
+async fn receive(
+    files: &VolumeFiles,
+    source: &str,
+    target: &Path,
+    copied: &mut Copied,
+) -> Result<(), CliError> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut stream = files.download(source).await?;
+    let directory = match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        Some(_) | None => PathBuf::from("."),
+    };
+    let draft = tempfile::Builder::new()
+        .prefix(".skep-")
+        // As any new file has them; the process's mask takes its part away.
+        .permissions(fs::Permissions::from_mode(0o666))
+        .tempfile_in(&directory)
+        .map_err(FileError::on("write into", &directory))?;
+    let (std_file, path) = draft.into_parts();
+    let mut file = tokio::fs::File::from_std(std_file);
+    while let Some(piece) = stream.next().await? {
+        let written = file.write_all(&piece).await;
+        written.map_err(FileError::on("write", target))?;
+        copied.bytes += piece.len() as u64;
+    }
+    file.flush().await.map_err(FileError::on("write", target))?;
+    path.persist(target)
+        .map_err(|error| FileError::on("write", target)(error.error))?;
+    copied.files += 1;
+    Ok(())
+}
+
+fn join(directory: &str, name: &str) -> String {
+    format!("{}/{name}", directory.trim_end_matches('/'))
+}
+
+fn name_of(path: &Path) -> Result<String, CliError> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.map(str::to_owned).ok_or_else(|| {
+        CliError::input(
+            format!("the name of `{}` is not UTF-8", path.display()),
+            "name the destination in full",
+        )
+    })
+}
+
+/// The name of an entry, if it is one: what is in a volume never chooses where a file of this host
+/// is written.
+fn part(name: &str) -> Result<&Path, CliError> {
+    let path = Path::new(name);
+    let mut components = path.components();
+    match (components.next(), components.next()) {
+        (Some(Component::Normal(_)), None) => Ok(path),
+        _ => Err(CliError::failure(format!(
+            "the volume names a file `{name}`, which is no name"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_comes_before_a_colon_and_chooses_no_file_of_this_host() {
+        assert_eq!(volume_place("data:/a"), Some(("data", "/a")));
+        assert_eq!(volume_place("data:"), Some(("data", "/")));
+        for text in ["data", "./data:x", "/tmp/a:b", ":x"] {
+            assert_eq!(volume_place(text), None, "{text}");
+        }
+        for name in ["", "..", "a/b", "/etc/passwd"] {
+            assert!(part(name).is_err(), "{name}");
+        }
+    }
+}
