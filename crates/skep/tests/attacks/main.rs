@@ -35,6 +35,7 @@ mod suite;
 mod table;
 mod target;
 mod undying;
+mod volumes;
 mod wall;
 mod world;
 

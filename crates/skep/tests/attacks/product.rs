@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
-use skep_client::{Client, ClientError, NewSandbox, ServerCommand, ServerProcess};
+use skep_client::{Client, ClientError, NewSandbox, ServerCommand, ServerProcess, VolumeMount};
 use skep_native::{Native, NativeConfig};
 use skep_wire::agent::AGENT_PORT;
 use tempfile::TempDir;
@@ -231,14 +231,43 @@ impl Product {
         self.order(client, sentinels, &BTreeMap::new()).await
     }
 
+    /// A new sandbox with these volumes.
+    pub(crate) async fn create_on(
+        &self,
+        sentinels: &Sentinels,
+        mounts: Vec<VolumeMount>,
+    ) -> Target {
+        self.try_create_on(sentinels, mounts).await.unwrap()
+    }
+
+    pub(crate) async fn try_create_on(
+        &self,
+        sentinels: &Sentinels,
+        mounts: Vec<VolumeMount>,
+    ) -> Result<Target, ClientError> {
+        let new = NewSandbox {
+            volume_mounts: Some(mounts),
+            ..ordered(self.template(), &BTreeMap::new())
+        };
+        let mut target = create_new(&self.client, &new).await?;
+        target.surroundings.extend(sentinels.surroundings());
+        if restored::all() {
+            restored::sleep_and_wake(self, &target).await;
+        }
+        Ok(target)
+    }
+
+    fn template(&self) -> &'static str {
+        if self.has_zygote { WITH_ZYGOTE } else { "base" }
+    }
+
     async fn order(
         &self,
         client: &Client,
         sentinels: &Sentinels,
         variables: &BTreeMap<String, String>,
     ) -> Target {
-        let template = if self.has_zygote { WITH_ZYGOTE } else { "base" };
-        let mut target = create(client, template, variables).await.unwrap();
+        let mut target = create(client, self.template(), variables).await.unwrap();
         let surroundings = &mut target.surroundings;
         surroundings.extend(sentinels.surroundings());
         surroundings.insert("ATTACK_TOKEN".into(), target.token.clone());
@@ -339,14 +368,21 @@ pub(crate) async fn create(
     template: &str,
     variables: &BTreeMap<String, String>,
 ) -> Result<Target, ClientError> {
-    let new = NewSandbox {
+    create_new(client, &ordered(template, variables)).await
+}
+
+fn ordered(template: &str, variables: &BTreeMap<String, String>) -> NewSandbox {
+    NewSandbox {
         template_id: template.to_owned(),
         timeout: Some(TIMEOUT.as_secs().try_into().unwrap()),
         secure: Some(true),
         env_vars: Some(variables.clone()),
         ..NewSandbox::default()
-    };
-    let sandbox = client.sandboxes().create(&new).await?;
+    }
+}
+
+async fn create_new(client: &Client, new: &NewSandbox) -> Result<Target, ClientError> {
+    let sandbox = client.sandboxes().create(new).await?;
     let token = sandbox.access_token().await?;
     Ok(Target {
         client: client.clone(),

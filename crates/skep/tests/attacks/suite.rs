@@ -21,7 +21,7 @@ use crate::target::{Target, Verdict, command, secret};
 use crate::world::World;
 use crate::{
     bombs, forked, full_host, hoarding, left_behind, remembered, restored, stage, table, undying,
-    wall,
+    volumes, wall,
 };
 
 /// Number of runs of a race where it must be won once.
@@ -160,13 +160,28 @@ fn heavy_trials(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Vec<Trial> {
             runs.block_on(remembered::check(&connected.product, &connected.sentinels)),
         )
     });
+    let (shared, runs) = (Arc::clone(suite), Arc::clone(runtime));
+    let planted = Trial::test("volumes_carry_files_and_nothing_more", move || {
+        tell(
+            "volumes",
+            runs.block_on(volumes::check(&shared.product, &shared.sentinels)),
+        )
+    });
     let runs = Arc::clone(runtime);
     let full = Trial::test("a_full_machine_does_not_break_those_that_run", move || {
         tell("full host", runs.block_on(full_host::check()))
     });
     bombs
         .chain(queues)
-        .chain([flood, deep_groups, undead, clean_up, forgotten, full])
+        .chain([
+            flood,
+            deep_groups,
+            undead,
+            clean_up,
+            forgotten,
+            planted,
+            full,
+        ])
         .collect()
 }
 
