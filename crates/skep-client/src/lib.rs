@@ -80,10 +80,10 @@ pub use skep_wire::interpreter::{
 pub use skep_wire::rest::{
     ApiKey, AssignedTags, BuildLogEntry, BuildReason, BuildStatus, BuildStep, CreatedApiKey,
     FileUpload, ForkedSandbox, ListedSandbox, LogEntry, LogLevel, Metric, Network, NetworkUpdate,
-    NewSandbox, NewTemplate, SandboxDetail, SandboxOptions, SandboxRecord, SandboxRecordState,
-    SandboxState, SandboxUsage, Snapshot, StartBuild, Template, TemplateTag, TemplateVersion,
-    TemplateVersions, VersionFile, VersionFileKind, VersionFiles, VersionLayer, VersionSummary,
-    NewVolume, Volume, VolumeAndToken, VolumeDetail, VolumeEntry, VolumeEntryChange,
+    NewSandbox, NewTemplate, NewVolume, SandboxDetail, SandboxOptions, SandboxRecord,
+    SandboxRecordState, SandboxState, SandboxUsage, Snapshot, StartBuild, Template, TemplateTag,
+    TemplateVersion, TemplateVersions, VersionFile, VersionFileKind, VersionFiles, VersionLayer,
+    VersionSummary, Volume, VolumeAndToken, VolumeDetail, VolumeEntry, VolumeEntryChange,
     VolumeEntryKind, VolumeMount, VolumeOptions,
 };
 pub use template_build::{TemplateBuild, TemplateBuildLog};

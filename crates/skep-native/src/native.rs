@@ -308,7 +308,11 @@ impl Isolation for Native {
         }
         let freezing = [Capability::Freeze, Capability::FilesystemImage];
         let memory = self.checkpoints.iter().map(|_| Capability::Checkpoint);
-        let all = always.into_iter().chain(freezing).chain(memory).chain(volumes);
+        let all = always
+            .into_iter()
+            .chain(freezing)
+            .chain(memory)
+            .chain(volumes);
         all.collect()
     }
 
