@@ -22,9 +22,9 @@ def test_the_client_for_typescript_runs_code(transport):
 
 
 def inspect(*arguments):
-    program = os.path.join(os.environ["CONFORMANCE_NODE_MODULES"], ".bin", "mcp-inspector-cli")
+    program = os.path.join(os.environ["CONFORMANCE_NODE_MODULES"], ".bin", "mcp-inspector")
     done = subprocess.run(
-        [program, *arguments], env={**os.environ, **STDIO}, capture_output=True, text=True, timeout=120
+        [program, "--cli", *arguments], env={**os.environ, **STDIO}, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)

@@ -129,6 +129,7 @@ class ModelContext(TwoGenerations):
     name = "mcp"
     folder = HERE / "mcp"
     has = ("new",)
+    templates = ("mcp-gateway",)
     ended_codes = (0, 1, 5)
 
     def install(self):

@@ -22,7 +22,6 @@ NOT_YET = [
     ("later.network", "POST", "/v2/sandboxes", {**BASE, "network": NAMES}),
     ("later.secrets", "GET", "/secrets", None),
     ("later.secrets", "POST", "/v2/sandboxes", {**BASE, "iam": {"tokens": {"a": {"audience": "b", "tokenType": "JWT-SVID"}}}}),
-    ("later.mcp", "POST", "/v2/sandboxes", {**BASE, "mcp": {"github": {}}}),
 ]
 
 

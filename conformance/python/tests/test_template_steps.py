@@ -176,10 +176,6 @@ async def test_steps_are_found_again_until_told_otherwise(sdk, builder, name):
 
 @feature("builds.vendor")
 async def test_helpers_for_templates_that_only_the_vendor_has_fail_at_their_base(sdk, builder, name):
-    gateway = blank(builder).from_template("mcp-gateway")
-    if hasattr(gateway, "add_mcp_server"):
-        error = await refusal(sdk, builder, gateway.add_mcp_server("exa"), name)
-        assert "template 'mcp-gateway' not found" in str(error)
     container = blank(builder).from_template("devcontainer")
     if hasattr(container, "beta_dev_container_prebuild"):
         error = await refusal(sdk, builder, container.beta_dev_container_prebuild("/w"), name)

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use skep_types::{LayerKey, Sharing, TemplateImage};
+use skep_types::{LayerKey, Sharing, TemplateImage, TemplateStart};
 
 use crate::key::ContentKey;
 use crate::store::{LayerRecord, Store, StoreError};
@@ -197,9 +197,23 @@ impl Catalog {
             workdir: manifest.workdir.clone(),
             resources: manifest.resources,
             sharing: Sharing::default(),
-            start: None,
+            start: start_of(manifest).map(Box::new),
         })
     }
+}
+
+/// Commands of a template, run by its user.
+fn start_of(manifest: &Manifest) -> Option<TemplateStart> {
+    if manifest.start.is_none() && manifest.ready.is_none() {
+        return None;
+    }
+    Some(TemplateStart {
+        command: manifest.start.clone(),
+        ready: manifest.ready.clone(),
+        user: manifest.user.clone(),
+        workdir: manifest.workdir.clone(),
+        env: manifest.env.clone(),
+    })
 }
 
 /// The template that answers to a name while no template of that name is built. One that has

@@ -36,6 +36,10 @@ pub struct Recipe {
     pub steps: Vec<Step>,
     /// The limits of its sandboxes.
     pub resources: Resources,
+    /// Command that each of its sandboxes starts with, if there is one.
+    pub start: Option<String>,
+    /// Command that succeeds when that has done what others wait for.
+    pub ready: Option<String>,
 }
 
 /// Origins of recipes.

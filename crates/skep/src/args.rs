@@ -129,8 +129,9 @@ fn environment() -> String {
 pub(crate) enum Command {
     /// Build missing templates, start the server, and print how to connect; needs root
     ///
-    /// Serves as soon as `code-interpreter-slim` is built. The larger `code-interpreter-v1` is built
-    /// while it serves, at low priority; new sandboxes get it from the moment it is ready.
+    /// Serves as soon as `code-interpreter-slim` is built. `mcp-gateway` and the larger
+    /// `code-interpreter-v1` are built while it serves, at low priority; new sandboxes get them from
+    /// the moment they are ready.
     #[command(after_help = UP_EXAMPLES)]
     Up(UpArgs),
     /// Run a file or a snippet of code in a sandbox
@@ -245,7 +246,7 @@ pub(crate) struct UpArgs {
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
 
-    /// Do not build `code-interpreter-v1`; the smaller template stands in for it
+    /// Do not build `mcp-gateway` and `code-interpreter-v1`; the smaller template stands in for the latter
     #[arg(long)]
     pub(crate) slim: bool,
 }

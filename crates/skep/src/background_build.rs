@@ -1,4 +1,4 @@
-//! A template that is built while the server serves.
+//! Templates that are built while the server serves.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -22,7 +22,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct BackgroundBuild {
     cache_dir: PathBuf,
-    name: String,
+    /// Names of the templates, in the order in which they are built.
+    names: &'static [&'static str],
 }
 
 /// A build that has begun.
@@ -33,10 +34,10 @@ pub(crate) struct RunningBuild {
 }
 
 impl BackgroundBuild {
-    pub(crate) fn new(cache_dir: &Path, name: &str) -> Self {
+    pub(crate) fn new(cache_dir: &Path, names: &'static [&'static str]) -> Self {
         Self {
             cache_dir: cache_dir.to_owned(),
-            name: name.to_owned(),
+            names,
         }
     }
 
@@ -62,21 +63,26 @@ impl BackgroundBuild {
         Ok(RunningBuild { cancel, ended })
     }
 
-    /// Blocks until the template is built.
+    /// Blocks until the templates are built.
     fn build(&self, cancel: &Cancel) -> Result<(), CliError> {
         if let Err(error) = rustix::process::setpriority_process(None, NICE) {
             tracing::warn!(%error, "the template is built at the usual priority");
         }
         let catalog = Catalog::open(&self.cache_dir).map_err(CliError::failure)?;
-        let found = catalog.find(&self.name).map_err(CliError::failure)?;
-        if let Some(image) = found.filter(|image| image.name != self.name) {
-            print_note(&format!(
-                "`{}` is built meanwhile; until then `{}` stands in for it",
-                self.name, image.name
-            ));
+        for &name in self.names {
+            let found = catalog.find(name).map_err(CliError::failure)?;
+            if let Some(image) = found.filter(|image| image.name != name) {
+                print_note(&format!(
+                    "`{name}` is built meanwhile; until then `{}` stands in for it",
+                    image.name
+                ));
+            }
         }
         let (host, launcher) = (host_settings()?, launcher()?);
-        template::build(&catalog, &host, &launcher, &self.name, cancel).map(drop)
+        for &name in self.names {
+            template::build(&catalog, &host, &launcher, name, cancel)?;
+        }
+        Ok(())
     }
 }
 

@@ -22,6 +22,9 @@ use crate::{build_template, environment, host_settings};
 /// `code-interpreter-v1` is not built it stands in for that: the SDKs ask for these two when nobody
 /// names one.
 pub(crate) const FIRST_TEMPLATE: &str = "code-interpreter-slim";
+/// Templates that are built while it serves: what `Sandbox.create(mcp=…)` of the SDKs asks for, which
+/// is small, and the whole interpreter, which takes long.
+const REST: &[&str] = &["mcp-gateway", INTERPRETER];
 /// Time for which the announcement waits for hints about this host.
 const HINT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -38,7 +41,7 @@ pub(crate) fn up(config: Config, args: &UpArgs) -> Result<(), CliError> {
     } else {
         Audience::Person
     };
-    let build = (!args.slim).then(|| BackgroundBuild::new(&config.cache_dir, INTERPRETER));
+    let build = (!args.slim).then(|| BackgroundBuild::new(&config.cache_dir, REST));
     run(config, &args.serve, audience, build)
 }
 

@@ -35,6 +35,8 @@ const PUBLIC_HOSTS: &[&str] = &[
     "man7.org",
     "modelcontextprotocol.io",
     "opencollective.com",
+    "paypal.me",
+    "polar.sh",
     "rust-lang.org",
     "rustup.rs",
     "semver.org",

@@ -23,7 +23,7 @@ async fn every_generation_of_clients_gets_its_sandbox() {
         r#"POST /sandboxes {"templateID":"base","timeout":300,"secure":true,"allow_internet_access":true}"#,
         &format!("POST /sandboxes {YEAR_OLD_PYTHON}"),
         r#"POST /sandboxes {"templateID":"base","secure":true,"network":{"allowPublicTraffic":true}}"#,
-        r#"POST /v2/sandboxes {"templateID":"base","network":{"allowPublicTraffic":null},"volumeMounts":[],"iam":{"tokens":{}},"mcp":null,"autoResume":{"enabled":false},"autoPauseMemory":true}"#,
+        r#"POST /v2/sandboxes {"templateID":"base","network":{"allowPublicTraffic":null},"volumeMounts":[],"iam":{"tokens":{}},"mcp":{"time":{}},"autoResume":{"enabled":false},"autoPauseMemory":true}"#,
     ] {
         server.check(line, CREATED).await;
     }
@@ -195,11 +195,6 @@ async fn what_does_not_work_yet_is_refused_and_never_ignored() {
             r#""autoPauseMemory":false"#,
             400,
             "validation error: autoPauseMemory=false only applies when autoPause is true.",
-        ),
-        (
-            r#""mcp":{"server":{}}"#,
-            400,
-            "MCP servers (mcp) are not available on this server.",
         ),
         (
             r#""iam":{"tokens":{"a":{"audience":"b","tokenType":"JWT-SVID"}}}"#,

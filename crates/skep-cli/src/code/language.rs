@@ -16,6 +16,7 @@ pub const TEMPLATES: &[&str] = &[
     "code-interpreter-slim",
     "code-interpreter-languages",
     "code-interpreter-v1",
+    "mcp-gateway",
 ];
 /// The template with the languages that need a runtime of their own.
 const LANGUAGES_TEMPLATE: &str = "code-interpreter-languages";

@@ -253,6 +253,12 @@ impl Context {
         ] {
             writer.part(&number.to_le_bytes());
         }
+        // Nothing is written where there is none: keys of other templates stay what they were.
+        for (name, command) in [("start", &recipe.start), ("ready", &recipe.ready)] {
+            if let Some(command) = command {
+                writer.text(name).text(command);
+            }
+        }
         Manifest {
             name: recipe.name.clone(),
             description: recipe.description.clone(),
@@ -263,6 +269,8 @@ impl Context {
             user: self.user,
             workdir: self.workdir,
             resources,
+            start: recipe.start.clone(),
+            ready: recipe.ready.clone(),
         }
     }
 }

@@ -20,6 +20,10 @@ pub(crate) struct Manifest {
     pub(crate) user: String,
     pub(crate) workdir: Option<String>,
     pub(crate) resources: Resources,
+    /// Command that each of its sandboxes starts with.
+    pub(crate) start: Option<String>,
+    /// Command that succeeds when that is ready.
+    pub(crate) ready: Option<String>,
 }
 
 /// The form on disk. It is apart from the types of the domain, which may change.
@@ -41,6 +45,11 @@ struct Document {
     memory_mib: u32,
     disk_mib: u32,
     pids: u32,
+    /// Left out where there is none, as in templates of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    start: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ready: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -65,6 +74,8 @@ impl Manifest {
             memory_mib: self.resources.memory_mib,
             disk_mib: self.resources.disk_mib,
             pids: self.resources.pids,
+            start: self.start.clone(),
+            ready: self.ready.clone(),
         };
         serde_json::to_vec_pretty(&document).expect("texts and numbers")
     }
@@ -87,6 +98,8 @@ impl Manifest {
                 disk_mib: document.disk_mib,
                 pids: document.pids,
             },
+            start: document.start,
+            ready: document.ready,
         })
     }
 }
@@ -108,6 +121,8 @@ mod tests {
             user: "user".to_owned(),
             workdir: None,
             resources: Resources::default(),
+            start: Some("x &".to_owned()),
+            ready: None,
         };
         let bytes = manifest.to_bytes();
         assert_eq!(Manifest::from_bytes(&bytes).unwrap(), manifest);

@@ -38,6 +38,17 @@ const RECIPES: &[Embedded] = recipes! {
         "slim.in",
     ],
     "code-interpreter-v1": ["packages.in", "packages.txt"],
+    "mcp-gateway": [
+        "gateway/mcp_gateway/__init__.py",
+        "gateway/mcp_gateway/catalogue.json",
+        "gateway/mcp_gateway/child.py",
+        "gateway/mcp_gateway/command.py",
+        "gateway/mcp_gateway/gateway.py",
+        "gateway/mcp_gateway/installing.py",
+        "gateway/mcp_gateway/servers.py",
+        "gateway/requirements.in",
+        "gateway/requirements.txt",
+    ],
 };
 
 /// The kernels, listed by the build script.

@@ -54,8 +54,8 @@ struct Document {
     step: Vec<StepDocument>,
     #[serde(default)]
     resources: ResourcesDocument,
-    start: Option<toml::Value>,
-    ready: Option<toml::Value>,
+    start: Option<String>,
+    ready: Option<String>,
     preload: Option<toml::Value>,
 }
 
@@ -110,16 +110,20 @@ pub(super) fn parse(source: &RecipeSource) -> Result<Recipe, RecipeError> {
         hint: nearest_key(error.message()),
         source: Box::new(error),
     })?;
-    let reserved = [
-        ("start", document.start.is_some()),
-        ("ready", document.ready.is_some()),
-        ("preload", document.preload.is_some()),
-    ];
-    if let Some((key, _)) = reserved.into_iter().find(|(_, used)| *used) {
+    if document.preload.is_some() {
         return Err(meaning(
-            format!("`{key}`"),
+            "`preload`",
             "is reserved and has no effect yet",
             "leave it out",
+        ));
+    }
+    let is_blank =
+        |command: &Option<String>| command.as_ref().is_some_and(|text| text.trim().is_empty());
+    if is_blank(&document.start) || is_blank(&document.ready) {
+        return Err(meaning(
+            "`start` or `ready`",
+            "is empty",
+            "write a command, or leave it out",
         ));
     }
     if !is_word(&document.name, b"-_") {
@@ -153,6 +157,8 @@ pub(super) fn parse(source: &RecipeSource) -> Result<Recipe, RecipeError> {
         origin: read_origin(document.from)?,
         steps,
         resources: read_resources(&document.resources)?,
+        start: document.start,
+        ready: document.ready,
     })
 }
 

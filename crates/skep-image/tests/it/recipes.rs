@@ -57,7 +57,8 @@ fn a_key_that_is_missing_or_means_nothing_yet_is_named() {
     insta::assert_snapshot!(
         [
             refusal("name = \"x\"\n"),
-            refusal(&format!("start = \"x\"\n{HEAD}")),
+            refusal(&format!("preload = \"x\"\n{HEAD}")),
+            refusal(&format!("start = \" \"\n{HEAD}")),
         ]
         .join("\n")
     );

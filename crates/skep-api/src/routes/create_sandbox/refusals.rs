@@ -1,37 +1,19 @@
 //! Refusal of options that a sandbox cannot have yet, in the contract's own words where it has
 //! some. None is accepted and ignored.
 
-use std::collections::BTreeMap;
-
-use serde_json::Value;
 use skep_wire::rest::NewSandbox;
 
 use crate::error::ApiError;
 
 pub(super) fn check(body: &NewSandbox) -> Result<(), ApiError> {
     lifecycle(body)?;
-    refuse_first(&[
-        (
-            asks(&body.mcp, Value::is_null),
-            "MCP servers (mcp) are not available on this server.",
-        ),
-        (
-            (body.iam.as_ref()).is_some_and(|iam| asks(&iam.tokens, BTreeMap::is_empty)),
+    let tokens = body.iam.as_ref().and_then(|iam| iam.tokens.as_ref());
+    if tokens.is_some_and(|tokens| !tokens.is_empty()) {
+        return Err(unavailable(
             "Sandbox IAM workload tokens are not available on this server.",
-        ),
-    ])
-}
-
-/// Returns true if an option has a value that asks for something.
-fn asks<T>(option: &Option<T>, is_empty: impl FnOnce(&T) -> bool) -> bool {
-    option.as_ref().is_some_and(|value| !is_empty(value))
-}
-
-fn refuse_first(refusals: &[(bool, &str)]) -> Result<(), ApiError> {
-    match refusals.iter().find(|(asked, _)| *asked) {
-        Some((_, message)) => Err(unavailable(message)),
-        None => Ok(()),
+        ));
     }
+    Ok(())
 }
 
 fn lifecycle(body: &NewSandbox) -> Result<(), ApiError> {
