@@ -1,15 +1,17 @@
 //! The tasks that own builds.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use skep_control::{BuildReports, Builds};
+use skep_control::{BuildReports, Builds, CollectError};
 use skep_image::Catalog;
 use skep_telemetry::Tasks;
-use skep_types::{BuildFailure, BuildId, BuildOrder, BuiltTemplate};
+use skep_types::{BuildFailure, BuildId, BuildOrder, BuiltTemplate, LayerKey};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -168,6 +170,30 @@ impl Builds for Engine {
         if let Some(cancelled) = self.inner.running.lock().get(&build) {
             cancelled.cancel();
         }
+    }
+
+    fn collect(
+        &self,
+        needed: HashSet<LayerKey>,
+        before: SystemTime,
+    ) -> BoxFuture<'_, Result<u64, CollectError>> {
+        let catalog = Arc::clone(&self.inner.catalog);
+        // What a running build uses it has used since it began.
+        let began = SystemTime::now().checked_sub(self.inner.limits.time);
+        let before = began.map_or(before, |began| began.min(before));
+        let collecting = tokio::task::spawn_blocking(move || catalog.collect(&needed, before));
+        async move {
+            let collected = collecting
+                .await
+                .map_err(|panic| CollectError(panic.into()))?;
+            let collected = collected.map_err(|error| CollectError(error.into()))?;
+            if collected.steps + collected.layers > 0 {
+                let (steps, layers) = (collected.steps, collected.layers);
+                tracing::info!(steps, layers, "collected what no build uses");
+            }
+            Ok(collected.bytes)
+        }
+        .boxed()
     }
 }
 

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -60,13 +61,14 @@ impl Uploads {
         }
     }
 
-    /// Returns true if a team has uploaded these files completely.
+    /// Returns true if a team has uploaded these files completely. They are in use from then on:
+    /// their client will not upload them again.
     ///
     /// # Errors
     ///
     /// Whatever the file system says.
     pub fn is_present(&self, team: &TeamId, files: &FilesHash) -> io::Result<bool> {
-        self.path(team, files).try_exists()
+        self.open(team, files).map(|found| found.is_some())
     }
 
     /// Opens an archive; `None` if there is none. It stays what it is, whatever is uploaded later.
@@ -76,10 +78,38 @@ impl Uploads {
     /// Whatever the file system says.
     pub fn open(&self, team: &TeamId, files: &FilesHash) -> io::Result<Option<File>> {
         match File::open(self.path(team, files)) {
-            Ok(file) => Ok(Some(file)),
+            Ok(file) => {
+                file.set_modified(SystemTime::now())?;
+                Ok(Some(file))
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Removes archives that were not asked for since `before`, and returns their bytes.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the file system says.
+    pub fn forget_unused(&self, before: SystemTime) -> io::Result<u64> {
+        let mut bytes = 0;
+        for team in entries(&self.directory)? {
+            let is_of_a_team = team.is_dir() && !team.ends_with(INCOMING);
+            let archives = if is_of_a_team {
+                entries(&team)?
+            } else {
+                Vec::new()
+            };
+            for archive in archives {
+                let found = archive.metadata()?;
+                if found.is_file() && found.modified()? < before {
+                    std::fs::remove_file(&archive)?;
+                    bytes += found.len();
+                }
+            }
+        }
+        Ok(bytes)
     }
 
     fn path(&self, team: &TeamId, files: &FilesHash) -> PathBuf {
@@ -142,6 +172,11 @@ impl skep_control::Uploads for Uploads {
         blocking(move || uploads.is_present(&team, &files)).boxed()
     }
 
+    fn forget_unused(&self, before: SystemTime) -> BoxFuture<'_, io::Result<u64>> {
+        let uploads = self.clone();
+        blocking(move || uploads.forget_unused(before)).boxed()
+    }
+
     fn receive<'a>(
         &'a self,
         team: &'a TeamId,
@@ -150,6 +185,15 @@ impl skep_control::Uploads for Uploads {
     ) -> BoxFuture<'a, Result<(), UploadError>> {
         self.receive_now(team, files, upload).boxed()
     }
+}
+
+/// The entries of a directory; none if there is no such directory.
+fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let found = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        found => found?,
+    };
+    found.map(|entry| Ok(entry?.path())).collect()
 }
 
 /// Puts an archive in its place if it is complete.

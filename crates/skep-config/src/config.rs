@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use skep_types::{Resources, Sharing, WhenStopped};
 
-use crate::{Admission, TraceHeaders};
+use crate::{Admission, Builds, TraceHeaders};
 
 /// Name of the template that the code-interpreter SDKs ask for by default.
 const DEFAULT_INTERPRETER: &str = "code-interpreter-v1";
@@ -41,6 +41,8 @@ pub struct Config {
     pub pause: Pause,
     /// Retention of ended sandboxes.
     pub records: Records,
+    /// Builds of templates.
+    pub builds: Builds,
     /// Destinations beyond the public internet that sandboxes reach, and their DNS resolvers.
     pub network: Network,
     /// Registries of images that the operator knows, and the host that is asked in place of each.
@@ -311,6 +313,7 @@ impl Default for Config {
             pool: Pool::default(),
             pause: Pause::default(),
             records: Records::default(),
+            builds: Builds::default(),
             network: Network::default(),
             registries: BTreeMap::new(),
             registries_auth_file: None,

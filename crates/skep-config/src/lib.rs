@@ -3,12 +3,14 @@
 //! It knows nothing of the parts that it configures: the binary makes their settings of it.
 
 mod admission;
+mod builds;
 mod config;
 pub mod env_vars;
 mod load;
 mod trace_headers;
 
 pub use admission::Admission;
+pub use builds::Builds;
 pub use config::{
     Config, Limits, Mcp, Network, Pause, Pool, Records, Security, Server, Tls, Traces,
 };

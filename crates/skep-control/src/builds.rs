@@ -2,10 +2,13 @@
 
 mod fake;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use skep_types::{BuildFailure, BuildId, BuildLogEntry, BuildOrder, BuiltTemplate};
+use futures_util::future::BoxFuture;
+use skep_types::{BuildFailure, BuildId, BuildLogEntry, BuildOrder, BuiltTemplate, LayerKey};
 
 pub use fake::FakeBuilds;
 
@@ -20,7 +23,24 @@ pub trait Builds: fmt::Debug + Send + Sync {
     /// Ends a build that runs. Its end is reported as of any other; a build that is over or
     /// unknown is none to end.
     fn cancel(&self, build: BuildId);
+
+    /// Removes what builds have made or fetched that was not used since `before`, apart from the
+    /// `needed` layers and what running builds use. Returns the bytes of the layers.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps it from being looked at.
+    fn collect(
+        &self,
+        needed: HashSet<LayerKey>,
+        before: SystemTime,
+    ) -> BoxFuture<'_, Result<u64, CollectError>>;
 }
+
+/// Failure to remove what nobody needs. It stays until the next time.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot collect what builds have left")]
+pub struct CollectError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
 /// Whoever is told what happens to a build.
 pub trait BuildReports: fmt::Debug + Send + Sync {

@@ -1,4 +1,4 @@
-//! Retention of ended sandboxes and of their logs.
+//! Retention of ended sandboxes and of their logs, of snapshots, and of builds.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const BATCH: u32 = 500;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The ended sandboxes that are remembered.
+/// The ended sandboxes that are remembered, and what else is kept for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     /// Days for which one is remembered.
@@ -31,6 +31,12 @@ pub struct Retention {
     pub log_mib: u32,
     /// Days for which a snapshot is kept; `None` is until somebody forgets it.
     pub snapshot_days: Option<u32>,
+    /// Days for which results of steps, uploads and failed builds are kept since they were last used;
+    /// `None` is for ever.
+    pub build_days: Option<u32>,
+    /// Days for which a version of a template is kept that no tag means and nothing uses; `None` is
+    /// until its template is deleted.
+    pub version_days: Option<u32>,
 }
 
 impl Control {
@@ -72,6 +78,7 @@ impl Control {
                 tracing::warn!(error = %Chain(&error), "builds that never started go on waiting");
             }
         }
+        self.forget_builds(retention).await;
         match self.forget_old_snapshots(retention).await {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "forgot old snapshots"),

@@ -7,6 +7,7 @@
 //! A sandbox of another team does not exist: every look-up takes the caller, and nothing here
 //! says more than "not found".
 
+mod build_housekeeping;
 mod builds;
 mod caller;
 mod connect;
@@ -49,7 +50,7 @@ mod volume_mounts;
 mod volumes;
 mod warm;
 
-pub use builds::{BuildReports, Builds, FakeBuilds};
+pub use builds::{BuildReports, Builds, CollectError, FakeBuilds};
 pub use caller::{AuthError, Blocked, Caller};
 pub use connect::{ConnectOrder, Connected, IfRunning};
 pub use control::{Control, Parts};

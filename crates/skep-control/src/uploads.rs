@@ -3,6 +3,7 @@
 mod fake;
 mod link;
 
+use std::time::SystemTime;
 use std::{fmt, io};
 
 use bytes::Bytes;
@@ -26,6 +27,14 @@ pub trait Uploads: fmt::Debug + Send + Sync {
         team: &'a TeamId,
         files: &'a FilesHash,
     ) -> BoxFuture<'a, io::Result<bool>>;
+
+    /// Removes archives that no client and no build has asked for since `before`. Returns their
+    /// bytes.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps them from being looked at.
+    fn forget_unused(&self, before: SystemTime) -> BoxFuture<'_, io::Result<u64>>;
 
     /// Takes an archive and keeps it if it is complete. One of the same name is replaced; whoever
     /// reads that one goes on reading it.

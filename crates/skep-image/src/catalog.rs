@@ -17,6 +17,8 @@ pub(crate) use manifest::Manifest;
 #[derive(Debug, Clone)]
 pub struct Catalog {
     store: Store,
+    /// The store whose layers those of this one lie on, if it is not the lowest.
+    below: Option<Store>,
 }
 
 /// A template as it is listed.
@@ -58,6 +60,20 @@ impl Catalog {
     pub fn open(dir: &Path) -> Result<Self, CatalogError> {
         Ok(Self {
             store: Store::open(dir)?,
+            below: None,
+        })
+    }
+
+    /// Opens the store in `dir` for layers that lie on those of this one: paths of both are known,
+    /// and everything else is of the new one alone.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::Store`] if the directory cannot be used.
+    pub fn open_above(&self, dir: &Path) -> Result<Self, CatalogError> {
+        Ok(Self {
+            store: Store::open(dir)?,
+            below: Some(self.store.clone()),
         })
     }
 
@@ -176,7 +192,11 @@ impl Catalog {
 
     /// Directory of a layer's files on this host.
     pub fn layer_path(&self, key: LayerKey) -> PathBuf {
-        self.store.layer_root(&key)
+        let own = self.store.layer_root(&key);
+        match &self.below {
+            Some(below) if !own.exists() => below.layer_root(&key),
+            _ => own,
+        }
     }
 
     /// Directories of the layers of an image, the lowest first.

@@ -35,14 +35,14 @@ impl Catalog {
     /// [`StoreError`] if the store cannot be read or written.
     pub fn start_layer(&self, key: &ContentKey) -> Result<LayerStart, StoreError> {
         let store = self.store();
-        if let Some(record) = store.layer(key)? {
+        if let Some(record) = store.use_layer(key)? {
             return Ok(LayerStart::Made(record));
         }
         let LockOutcome::Held(lock) = store.try_lock(key)? else {
             return Ok(LayerStart::Busy);
         };
         // It may have been finished between the look and the lock.
-        if let Some(record) = store.layer(key)? {
+        if let Some(record) = store.use_layer(key)? {
             return Ok(LayerStart::Made(record));
         }
         Ok(LayerStart::Draft(LayerDraft {

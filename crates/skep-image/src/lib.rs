@@ -36,4 +36,4 @@ pub use recipe::{Action, DebianOrigin, Origin, Recipe, RecipeError, RecipeSource
 pub use runner::LaunchRunner;
 pub use step::{Bootstrap, StepError, StepLaunch, StepRunner, Surroundings};
 pub use step_record::{StepContext, StepRecord};
-pub use store::{LayerRecord, StoreError};
+pub use store::{Collected, LayerRecord, StoreError};

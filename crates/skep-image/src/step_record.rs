@@ -47,25 +47,35 @@ struct Document {
 }
 
 impl Catalog {
-    /// The result of the step with this key, if it was carried out and its layer is there.
+    /// The result of the step with this key, if it was carried out and its layer is there. Both are
+    /// in use from then on: they are not collected as long as what was used is kept.
     ///
     /// # Errors
     ///
     /// [`StoreError`] if it cannot be read.
     pub fn step(&self, key: &ContentKey) -> Result<Option<StepRecord>, StoreError> {
+        self.store().while_nothing_goes(|| self.step_now(key))
+    }
+
+    fn step_now(&self, key: &ContentKey) -> Result<Option<StepRecord>, StoreError> {
         let path = self.step_path(key);
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(StoreError::files("read", path)(error)),
         };
-        let record = StepRecord::from_bytes(&bytes)
-            .map_err(|source| StoreError::Damaged { path, source })?;
-        if let Some(layer) = &record.layer
-            && self.store().layer(layer)?.is_none()
-        {
-            return Ok(None);
+        let record = StepRecord::from_bytes(&bytes).map_err(|source| StoreError::Damaged {
+            path: path.clone(),
+            source,
+        })?;
+        let store = self.store();
+        if let Some(layer) = &record.layer {
+            if store.layer(layer)?.is_none() {
+                return Ok(None);
+            }
+            store.touch(&store.layer_record(layer))?;
         }
+        store.touch(&path)?;
         Ok(Some(record))
     }
 
@@ -91,7 +101,7 @@ impl Catalog {
 }
 
 impl StepRecord {
-    fn from_bytes(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         let document: Document = serde_json::from_slice(bytes)?;
         let key = |text: &String| text.parse().map_err(serde::de::Error::custom);
         Ok(Self {

@@ -10,9 +10,12 @@
 //! steps/<key>.json        the result of a step of somebody's build
 //! ```
 //!
+//! What callers build is in a store of its own, which lies above the one of the built-in templates.
+//!
 //! A layer is made in `building/` and renamed into `layers/` when it is complete and on disk.
 //! A crash leaves something in `building/` that the next build removes.
 
+mod collect;
 mod lock;
 mod seal;
 
@@ -20,14 +23,18 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use skep_telemetry::Chain;
 use skep_types::{LayerKey, random_bytes};
 
 use crate::key::ContentKey;
 
+pub use collect::Collected;
 pub(crate) use lock::{Lock, LockOutcome};
 
 /// Failure to read or change the store.
@@ -97,6 +104,8 @@ pub struct LayerRecord {
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
     dir: PathBuf,
+    /// Held for a look at something that is to be used, and for taking something away that is not.
+    uses: Arc<Mutex<()>>,
 }
 
 /// A layer that is being made. Dropped before [`Draft::commit`], it disappears.
@@ -116,7 +125,10 @@ impl Store {
             make_dir(&path, 0o700)?;
         }
         let dir = fs::canonicalize(dir).map_err(StoreError::files("open", dir))?;
-        Ok(Self { dir })
+        Ok(Self {
+            dir,
+            uses: Arc::default(),
+        })
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -130,11 +142,7 @@ impl Store {
 
     /// Metadata of a layer; `None` if it has not been made.
     pub(crate) fn layer(&self, key: &ContentKey) -> Result<Option<LayerRecord>, StoreError> {
-        let path = self
-            .dir
-            .join("layers")
-            .join(key.to_string())
-            .join("layer.json");
+        let path = self.layer_record(key);
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -143,6 +151,40 @@ impl Store {
         serde_json::from_slice(&bytes)
             .map(Some)
             .map_err(|source| StoreError::Damaged { path, source })
+    }
+
+    /// Notes that a file of the store is used now, which keeps it from being collected. One that is
+    /// gone stays so.
+    pub(crate) fn touch(&self, path: &Path) -> Result<(), StoreError> {
+        let now = SystemTime::now();
+        let touched = fs::File::options()
+            .write(true)
+            .open(path)
+            .and_then(|file| file.set_modified(now));
+        match touched {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(StoreError::files("date", path)(error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Metadata of a layer that is used from now on; `None` if it has not been made.
+    pub(crate) fn use_layer(&self, key: &ContentKey) -> Result<Option<LayerRecord>, StoreError> {
+        let _nothing_goes = self.uses.lock();
+        self.touch(&self.layer_record(key))?;
+        self.layer(key)
+    }
+
+    /// Calls `look` while nothing is collected.
+    pub(crate) fn while_nothing_goes<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _nothing_goes = self.uses.lock();
+        look()
+    }
+
+    pub(crate) fn layer_record(&self, key: &ContentKey) -> PathBuf {
+        let directory = self.dir.join("layers").join(key.to_string());
+        directory.join("layer.json")
     }
 
     /// File for the output of a step.

@@ -2,16 +2,18 @@
 
 pub(crate) mod encoding;
 mod log;
+mod prune;
 mod record;
 mod versions;
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
-use skep_types::{
-    BuildFailure, BuildId, BuildOrder, BuiltTemplate, TeamId, TemplateId, TemplateImage,
-};
+use skep_types::{BuildFailure, BuildId, BuildOrder, BuiltTemplate, LayerKey, TeamId, TemplateId};
 
 pub use log::{BuildLog, LogFilter, LogLine};
+pub use prune::{BuildRetention, PrunedBuilds};
 pub(crate) use record::read_resources;
 pub use record::{BuildRecord, BuildStatus, StartOutcome, StartedBuild, UnfinishedBuild};
 pub use versions::{BuildDetail, VersionDeletion};
@@ -161,7 +163,7 @@ impl Builds<'_> {
             .read(operation, move |connection| {
                 connection
                     .prepare_cached(
-                        "SELECT * FROM builds WHERE template = ?1
+                        "SELECT * FROM builds WHERE template = ?1 AND removed_at IS NULL
                          ORDER BY created_at DESC, rowid DESC",
                     )
                     .and_then(|mut query| {
@@ -174,16 +176,25 @@ impl Builds<'_> {
             .await
     }
 
-    /// What ready builds of templates made that are not deleted: their layers are in use.
+    /// Takes versions away that nothing means any more, and forgets builds for good, as `limits` say.
+    pub fn prune(&self, limits: BuildRetention) -> Receipt<PrunedBuilds> {
+        let operation = "forget old builds";
+        self.0.write(operation, move |connection| {
+            prune::prune(connection, &limits).map_err(|source| StoreError::of(operation, source))
+        })
+    }
+
+    /// Layers that something in the record stands on: every version that is not forgotten, and what
+    /// builds that run begin with.
     ///
     /// # Errors
     ///
-    /// Any [`StoreError`].
-    pub async fn images(&self) -> Result<Vec<TemplateImage>, StoreError> {
-        let operation = "list what was built";
+    /// Any [`StoreError`], also if a record cannot be read: then nobody knows what it needs.
+    pub async fn layers(&self) -> Result<HashSet<LayerKey>, StoreError> {
+        let operation = "list the layers that are needed";
         self.0
             .read(operation, move |connection| {
-                record::images(connection).map_err(|source| StoreError::of(operation, source))
+                prune::layers(connection).map_err(|source| StoreError::of(operation, source))
             })
             .await
     }

@@ -34,8 +34,8 @@ mod volumes;
 mod writer;
 
 pub use builds::{
-    BuildDetail, BuildLog, BuildRecord, BuildStatus, Builds, LogFilter, LogLine, StartOutcome,
-    StartedBuild, UnfinishedBuild, VersionDeletion,
+    BuildDetail, BuildLog, BuildRecord, BuildRetention, BuildStatus, Builds, LogFilter, LogLine,
+    PrunedBuilds, StartOutcome, StartedBuild, UnfinishedBuild, VersionDeletion,
 };
 pub use checkpoint::CHECKPOINT_INTERVAL;
 pub use checkpoints::{CheckpointFilter, CheckpointRecord, CheckpointTotal, Checkpoints};

@@ -24,6 +24,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("migrations/0011_templates_of_teams.sql"),
     include_str!("migrations/0012_ingress.sql"),
     include_str!("migrations/0013_volumes.sql"),
+    include_str!("migrations/0014_versions_that_go.sql"),
 ];
 
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

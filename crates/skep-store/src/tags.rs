@@ -209,8 +209,8 @@ fn version(
     connection
         .prepare_cached(
             "SELECT builds.* FROM builds
-             LEFT JOIN template_tags ON build = builds.id AND tag = ?2 AND removed_at IS NULL
-             WHERE builds.template = ?1 AND status = 'ready'
+             LEFT JOIN template_tags ON build = builds.id AND tag = ?2 AND template_tags.removed_at IS NULL
+             WHERE builds.template = ?1 AND status = 'ready' AND builds.removed_at IS NULL
                AND (template_tags.number IS NOT NULL OR builds.id = ?2)
              ORDER BY template_tags.number DESC LIMIT 1",
         )?
@@ -226,7 +226,7 @@ fn version_of_content(
     digits: &str,
 ) -> rusqlite::Result<Option<Version>> {
     let mut query = connection.prepare_cached(
-        "SELECT * FROM builds WHERE template = ?1 AND status = 'ready'
+        "SELECT * FROM builds WHERE template = ?1 AND status = 'ready' AND removed_at IS NULL
          ORDER BY created_at DESC, rowid DESC",
     )?;
     let versions = query.query_map([template.as_str()], read_version)?;

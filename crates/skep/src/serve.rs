@@ -107,7 +107,9 @@ pub(crate) async fn serve(
 
     let stop = shutdown.clone();
     let listeners = std::mem::take(&mut parts.listeners);
-    parts.control.keep_house(retention(config.records));
+    parts
+        .control
+        .keep_house(retention(config.records, config.builds));
     let serving = skep_telemetry::spawn("front", parts.front.serve(listeners, stop));
     let mut building = build.map(BackgroundBuild::start).transpose()?;
     tokio::select! {
@@ -208,10 +210,14 @@ impl Server {
         let store = Store::open(&config.data_dir.join("skep.db")).map_err(CliError::failure)?;
         let reports = Reports::new(store.clone(), NodeId::local());
         let catalog = Catalog::open(&config.cache_dir).map_err(CliError::failure)?;
+        // What callers build is this server's alone, and no cache: it cannot be made again by anybody
+        // else.
+        let built = catalog.open_above(&config.data_dir.join("builds"));
+        let built = Arc::new(built.map_err(CliError::failure)?);
         let catalog = Arc::new(catalog);
         let node = Node::new(NodeOptions {
             isolation: Arc::<Native>::clone(&isolation),
-            layers: Arc::new(CatalogLayers(Arc::clone(&catalog))),
+            layers: Arc::new(CatalogLayers(Arc::clone(&built))),
             journal: Arc::new(ReportJournal(reports.clone())),
             agents: Arc::new(HttpAgents),
             spares: config.pool.ready as usize,
@@ -241,17 +247,17 @@ impl Server {
             tracing::warn!(%error, "unfinished uploads of the last server are not removed");
         }
         let builds = Engine::new(EngineOptions {
-            catalog: Arc::clone(&catalog),
+            catalog: Arc::clone(&built),
             sandboxes: Arc::new(BuildSandboxes {
                 isolation: Arc::<Native>::clone(&isolation),
                 node: node.clone(),
-                catalog: Arc::clone(&catalog),
+                catalog: Arc::clone(&built),
             }),
             archives: Arc::new(uploads.clone()),
-            images: Arc::new(RegistryImages(puller(config, &catalog)?)),
+            images: Arc::new(RegistryImages(puller(config, &built)?)),
             host_settings: settings_for_images(config)?,
             scratch: config.data_dir.clone(),
-            limits: BuildLimits::default(),
+            limits: build_limits(config.builds),
         });
         let control = open_control(
             config,
@@ -332,12 +338,26 @@ impl Server {
     }
 }
 
-fn retention(records: Records) -> Retention {
+fn build_limits(builds: config::Builds) -> BuildLimits {
+    let bytes = u64::from(builds.template_gib.get()) << 30;
+    BuildLimits {
+        time: Duration::from_mins(builds.minutes.get().into()),
+        layer_bytes: bytes,
+        template_bytes: bytes,
+        concurrent: usize::try_from(builds.concurrent.get()).unwrap_or(usize::MAX),
+        ..BuildLimits::default()
+    }
+}
+
+fn retention(records: Records, builds: config::Builds) -> Retention {
+    let days = |days: u32| (days > 0).then_some(days);
     Retention {
         days: records.days,
         count: records.count,
         log_mib: records.log_mib,
-        snapshot_days: (records.snapshot_days > 0).then_some(records.snapshot_days),
+        snapshot_days: days(records.snapshot_days),
+        build_days: days(builds.keep_days),
+        version_days: days(builds.version_days),
     }
 }
 

@@ -185,3 +185,21 @@ async fn what_a_dead_server_was_receiving_is_removed() {
     place.uploads.clear_incoming().unwrap();
     assert_eq!(place.count(), 0);
 }
+
+#[tokio::test]
+async fn an_archive_that_nobody_has_asked_for_since_goes() {
+    let place = Place::new();
+    place.send(None, &tar(7)).await.unwrap();
+    let later = SystemTime::now() + std::time::Duration::from_secs(60);
+    let earlier = SystemTime::now() - std::time::Duration::from_secs(60);
+    assert_eq!(place.uploads.forget_unused(earlier).unwrap(), 0);
+    let path = place.uploads.path(&place.team, &place.files);
+    let file = File::options().write(true).open(path).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    // A client that hears that it is there does not send it again.
+    assert!(place.is_present());
+    assert_eq!(place.uploads.forget_unused(earlier).unwrap(), 0);
+    assert!(place.uploads.forget_unused(later).unwrap() > 0);
+    assert!(!place.is_present());
+    assert_eq!(place.count(), 0);
+}

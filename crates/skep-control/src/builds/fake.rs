@@ -1,14 +1,18 @@
 //! Builds that a test carries out by hand.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use skep_types::{
     BuildBase, BuildContext, BuildFailure, BuildId, BuildLogEntry, BuildOrder, BuildPhase,
-    BuiltTemplate, LogLevel, Sharing, TemplateImage,
+    BuiltTemplate, LayerKey, LogLevel, Sharing, TemplateImage,
 };
 
-use super::{BuildReports, Builds};
+use super::{BuildReports, Builds, CollectError};
 
 /// Builder that builds nothing: it keeps its orders until a test says what becomes of them. Clones
 /// are the same.
@@ -80,6 +84,15 @@ impl Builds for FakeBuilds {
 
     fn cancel(&self, build: BuildId) {
         self.state.lock().cancelled.push(build);
+    }
+
+    fn collect(
+        &self,
+        _needed: HashSet<LayerKey>,
+        _before: SystemTime,
+    ) -> BoxFuture<'_, Result<u64, CollectError>> {
+        // It has made no layers.
+        std::future::ready(Ok(0)).boxed()
     }
 }
 

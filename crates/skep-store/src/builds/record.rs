@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use rusqlite::{Connection, Row};
-use skep_types::{BuildFailure, BuildId, BuildOrder, Resources, TeamId, TemplateId, TemplateImage};
+use skep_types::{BuildFailure, BuildId, BuildOrder, Resources, TeamId, TemplateId};
 
 use super::{encoding, log};
 use crate::column;
@@ -158,21 +158,6 @@ pub(super) fn unfinished(connection: &Connection) -> rusqlite::Result<Vec<Unfini
                 order: ordered.and_then(|text| encoding::decode_order(&text, &record).ok()),
                 had_credentials: row.get("had_secrets")?,
             })
-        })?
-        .collect()
-}
-
-pub(super) fn images(connection: &Connection) -> rusqlite::Result<Vec<TemplateImage>> {
-    connection
-        .prepare_cached(
-            "SELECT result FROM builds JOIN templates ON templates.id = builds.template
-             WHERE status = 'ready' AND deleted_at IS NULL",
-        )?
-        .query_map([], |row| {
-            let result: String = row.get("result")?;
-            let built = encoding::decode_result(&result, 0);
-            let built = built.map_err(|error| column::unreadable("result", error))?;
-            Ok(built.image)
         })?
         .collect()
 }

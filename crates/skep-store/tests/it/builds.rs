@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use skep_store::{
-    BuildStatus, DeleteOutcome, LogFilter, LogLine, NewBuild, RequestOutcome, StartOutcome,
-    StartedBuild, TemplateRecord,
+    BuildRetention, BuildStatus, DeleteOutcome, LogFilter, LogLine, NewBuild, RequestOutcome,
+    StartOutcome, StartedBuild, TemplateRecord,
 };
 use skep_types::{
     BuildBase, BuildContext, BuildFailure, BuildId, BuildLogEntry, BuildOrder, BuildPhase,
-    BuildStep, BuiltTemplate, Instruction, LogLevel, Redacted, RegistryCredentials, Resources,
-    Sharing, TemplateId, TemplateImage, TemplateStart,
+    BuildStep, BuiltTemplate, EndReason, Ending, Instruction, LogLevel, Redacted,
+    RegistryCredentials, Resources, SandboxId, Sharing, TemplateId, TemplateImage, TemplateStart,
+    Usage,
 };
 
 use crate::Record;
@@ -112,6 +113,28 @@ impl Record {
             .unwrap()
             .unwrap()
             .status
+    }
+}
+
+impl Record {
+    /// Makes a sandbox of a version, and returns its id.
+    async fn sandbox_of(&self, template: &TemplateRecord, build: BuildId) -> SandboxId {
+        let mut order = self.sandbox();
+        order.base = format!("{}:{build}", template.id);
+        let id = order.id.clone();
+        let inserting = self.store.sandboxes().insert(order, None);
+        inserting.recorded().await.unwrap();
+        id
+    }
+
+    async fn end_sandbox(&self, id: SandboxId) {
+        let ending = Ending {
+            reason: EndReason::Killed,
+            usage: Usage::default(),
+            at: Timestamp::now(),
+        };
+        let ending = self.store.sandboxes().ended(id, ending);
+        ending.recorded().await.unwrap();
     }
 }
 
@@ -289,15 +312,81 @@ async fn a_tag_means_the_newest_build_that_is_ready() {
 async fn a_template_in_use_is_not_deleted() {
     let record = Record::new().await;
     let (template, build) = record.build("app", &["default"]).await;
-    let mut order = record.sandbox();
-    order.base = format!("{}:{build}", template.id);
-    let inserting = record.store.sandboxes().insert(order, None);
-    inserting.recorded().await.unwrap();
+    record.sandbox_of(&template, build).await;
     let deleting = record
         .store
         .templates()
         .delete(template.id, Timestamp::now());
     assert_eq!(deleting.recorded().await.unwrap(), DeleteOutcome::Running);
+}
+
+/// Everything that may go goes.
+fn now_or_never() -> BuildRetention {
+    let soon = Timestamp::now() + jiff::SignedDuration::from_secs(60);
+    BuildRetention {
+        now: Timestamp::now(),
+        failed_before: Some(soon),
+        untagged_before: Some(soon),
+        removed_before: soon,
+    }
+}
+
+#[tokio::test]
+async fn a_version_goes_when_no_tag_no_sandbox_and_no_snapshot_needs_it() {
+    let record = Record::new().await;
+    let builds = record.store.builds();
+    let prune = async |limits| {
+        let pruned = builds.prune(limits).recorded().await.unwrap();
+        (pruned.removed, pruned.forgotten)
+    };
+    let (template, old) = record.build("app", &["default"]).await;
+    let (_, new) = record.build("app", &["default"]).await;
+    let (_, failed) = record.request("app", &["v2"]).await;
+    record.end(failed, Err(failure())).await;
+
+    // A paused sandbox has no end, and names the version that it was made of.
+    let id = record.sandbox_of(&template, old).await;
+    assert_eq!(prune(now_or_never()).await, (0, 1), "only what failed goes");
+    assert_eq!(builds.find(failed).await.unwrap(), None);
+    assert_eq!(record.version(&template, &old.to_string()).await, Some(old));
+
+    record.end_sandbox(id).await;
+    let never = BuildRetention {
+        failed_before: None,
+        untagged_before: None,
+        ..now_or_never()
+    };
+    assert_eq!(
+        prune(never).await,
+        (0, 0),
+        "it is kept until the operator says otherwise"
+    );
+    let not_yet = BuildRetention {
+        removed_before: Timestamp::UNIX_EPOCH,
+        ..now_or_never()
+    };
+    assert_eq!(prune(not_yet).await, (1, 0));
+    assert_eq!(record.version(&template, &old.to_string()).await, None);
+    assert_eq!(record.version(&template, "default").await, Some(new));
+    // A create that had found it before comes to its record only now.
+    let id = record.sandbox_of(&template, old).await;
+    assert_eq!(prune(now_or_never()).await, (0, 0));
+    assert_eq!(record.version(&template, &old.to_string()).await, Some(old));
+    record.end_sandbox(id).await;
+    assert_eq!(prune(now_or_never()).await, (1, 1));
+    assert_eq!(builds.find(old).await.unwrap(), None);
+    assert_eq!(builds.layers().await.unwrap().len(), 1);
+
+    let deleting = record
+        .store
+        .templates()
+        .delete(template.id, Timestamp::now());
+    assert!(matches!(
+        deleting.recorded().await.unwrap(),
+        DeleteOutcome::Deleted(_)
+    ));
+    assert_eq!(prune(now_or_never()).await, (0, 1));
+    assert!(builds.layers().await.unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@
 )]
 
 mod bench;
+mod builds;
 mod commands;
 mod examples;
 mod full_disk;
