@@ -2,7 +2,9 @@
 
 import os
 import time
+import uuid
 
+import e2b
 import pytest
 
 import web
@@ -85,6 +87,50 @@ async def test_first_kernels_new_contexts_and_restarted_ones_are_forked(sdk):
             if zygotes_started() == 0:
                 pytest.skip("this server has no zygotes")
             pytest.fail("no kernel was ever forked")
+
+
+# A module that only the built template has, and that it wants to be imported beforehand.
+OWN_MODULE = """
+printf 'import os\nMAKER = os.getpid()\n' > /opt/venv/lib/python3.13/site-packages/own_module.py
+echo own_module > /usr/local/share/skep/preload.txt
+"""
+
+OWN_ORIGIN = """
+import sys
+print("skep_kernel.zygote" in sys.orig_argv, "own_module" in sys.modules)
+"""
+
+
+@feature("interpreter.default")
+@pytest.mark.new_only
+@pytest.mark.deadline(WARMING_SECONDS + 60)
+@pytest.mark.own_kernel("only our kernel can be forked")
+async def test_kernels_of_a_template_that_a_caller_built_are_forked_with_its_own_modules(sdk):
+    if os.environ.get("SKEP_POOL_ZYGOTES") == "false":
+        pytest.skip("this run has zygotes switched off")
+    builder = e2b.Template if sdk.name == "sync" else e2b.AsyncTemplate
+    name = f"conformance-{uuid.uuid4().hex[:12]}"
+    template = builder().from_template("code-interpreter-slim").run_cmd(OWN_MODULE, user="root")
+    await sdk.call(builder.build, template, alias=name)
+    deadline = time.monotonic() + WARMING_SECONDS
+    try:
+        while True:
+            interpreter = await Interpreter.create(sdk, name)
+            try:
+                printed = await interpreter.printed(OWN_ORIGIN)
+                if printed == "True True\n":
+                    # It was imported by another process, before this sandbox was asked for.
+                    maker = "import os, own_module; print(own_module.MAKER != os.getpid())"
+                    assert await interpreter.printed(maker) == "True\n"
+                    return
+            finally:
+                await interpreter.kill()
+            if time.monotonic() > deadline:
+                if zygotes_started() == 0:
+                    pytest.skip("this server has no zygotes")
+                pytest.fail(f"no kernel was ever forked with its module: {printed}")
+    finally:
+        web.api("DELETE", f"/templates/{name}", None)
 
 
 def zygotes_started():

@@ -32,6 +32,10 @@ pub trait Nodes: fmt::Debug + Send + Sync {
     /// Makes spares of this kind before anybody asks for one. Returns at once.
     fn warm(&self, kind: SandboxKind);
 
+    /// Makes spares of a template that was just built, where its first sandbox would start slower than
+    /// others. Returns at once.
+    fn warm_built(&self, kind: SandboxKind);
+
     /// Abilities of a host beyond creating and ending sandboxes.
     fn capabilities<'a>(&'a self, node: &'a NodeId) -> BoxFuture<'a, Capabilities>;
 

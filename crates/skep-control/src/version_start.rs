@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use skep_store::{BuildLog, LogLine, StartOutcome, StartedBuild, Store};
-use skep_telemetry::{Chain, Tasks};
+use skep_store::{BuildLog, BuildRecord, BuildStatus, LogLine, StartOutcome, StartedBuild};
+use skep_telemetry::Chain;
 use skep_types::{
     BuildBase, BuildContext, BuildFailure, BuildId, BuildLogEntry, BuildOrder, BuildPhase,
     BuildStep, BuiltTemplate, Instruction, LogLevel, RegistryCredentials, TemplateImage,
@@ -185,8 +185,7 @@ impl Control {
     fn recorder(&self, build: BuildId) -> Recorder {
         Recorder {
             log: self.inner.store.builds().log(build),
-            store: self.inner.store.clone(),
-            tasks: self.inner.tasks.clone(),
+            control: self.clone(),
         }
     }
 
@@ -311,9 +310,8 @@ fn in_words(error: impl std::error::Error) -> String {
 /// Writes what happens to one build to the database.
 #[derive(Debug)]
 struct Recorder {
-    store: Store,
+    control: Control,
     log: BuildLog,
-    tasks: Tasks,
 }
 
 impl Recorder {
@@ -345,12 +343,14 @@ impl BuildReports for Recorder {
     }
 
     fn end(&self, build: BuildId, result: Result<BuiltTemplate, BuildFailure>) {
-        let store = self.store.clone();
-        let stop = self.tasks.stopping();
+        let control = self.control.clone();
+        let store = control.inner.store.clone();
+        let stop = control.inner.tasks.stopping();
         let at = now();
         // A first try at once, so that an end is recorded in the order of the calls.
         let mut ending = store.builds().end(build, result.clone(), at);
-        self.tasks.spawn("record the end of a build", async move {
+        let tasks = self.control.inner.tasks.clone();
+        tasks.spawn("record the end of a build", async move {
             while let Err(error) = ending.recorded().await {
                 tracing::error!(error = %Chain(&error), %build, "the end of a build is not recorded");
                 tokio::select! {
@@ -359,6 +359,12 @@ impl BuildReports for Recorder {
                     () = stop.cancelled() => return,
                 }
                 ending = store.builds().end(build, result.clone(), at);
+            }
+            if let Ok(Some(record)) = store.builds().find(build).await
+                && record.status == BuildStatus::Ready
+            {
+                let BuildRecord { team, template, .. } = record;
+                control.warm_version(team, template, build).await;
             }
         });
     }

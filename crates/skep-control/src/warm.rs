@@ -2,9 +2,17 @@
 
 use skep_store::StoreError;
 use skep_telemetry::Chain;
-use skep_types::{SandboxKind, TemplateReference, TenantId};
+use skep_types::{
+    BuildId, SandboxKind, TeamId, TemplateId, TemplateImage, TemplateReference, TenantId,
+};
 
 use crate::{Control, ResolveError};
+
+/// Sandboxes of a template as most callers order them.
+fn usual_kind(team: &TeamId, template: TemplateImage) -> SandboxKind {
+    let tenant = TenantId::new(team, template.sharing);
+    SandboxKind { template, tenant }
+}
 
 impl Control {
     /// Makes sandboxes of these templates ready for the default team, which the local key belongs
@@ -27,10 +35,7 @@ impl Control {
                 Err(error) => Err(error),
             };
             match resolved {
-                Ok(template) => {
-                    let tenant = TenantId::new(&team.id, template.sharing);
-                    self.inner.nodes.warm(SandboxKind { template, tenant });
-                }
+                Ok(template) => self.inner.nodes.warm(usual_kind(&team.id, template)),
                 Err(error @ (ResolveError::NotFound { .. } | ResolveError::NotReady(_))) => {
                     tracing::debug!(error = %Chain(&error), "a template is not made ready");
                 }
@@ -42,5 +47,27 @@ impl Control {
             }
         }
         Ok(())
+    }
+
+    /// Makes sandboxes of a version ready for its team, which asks for one as soon as it is built.
+    pub(crate) async fn warm_version(&self, team: TeamId, template: TemplateId, build: BuildId) {
+        let reference = TemplateReference {
+            namespace: None,
+            identifier: template.to_string(),
+            tag: Some(build.to_string()),
+        };
+        let warming = async {
+            let Some(team) = self.inner.store.teams().find(team).await? else {
+                return Ok(());
+            };
+            if let Some(version) = self.find_version(&team, &reference).await? {
+                let kind = usual_kind(&team.id, version.image);
+                self.inner.nodes.warm_built(kind);
+            }
+            Ok::<_, ResolveError>(())
+        };
+        if let Err(error) = warming.await {
+            tracing::debug!(error = %Chain(&error), "a new version is not made ready");
+        }
     }
 }

@@ -379,6 +379,12 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     /// can use it; a caller who waits for a sandbox does not wait for this.
     fn warm<'a>(&'a self, layers: &'a [PathBuf], tenant: &'a TenantId) -> BoxFuture<'a, ()>;
 
+    /// Returns true if there would be something to warm for these layers, so that the first sandbox of
+    /// them starts slower than others. Blocks for a look at files.
+    fn has_warmth(&self, _layers: &[PathBuf]) -> bool {
+        false
+    }
+
     /// Resources that the host has for sandboxes now. Takes a few system calls.
     ///
     /// # Errors

@@ -405,6 +405,11 @@ impl Isolation for Native {
         async move { self.zygotes.warm(&key).await }.boxed()
     }
 
+    fn has_warmth(&self, layers: &[PathBuf]) -> bool {
+        // Of layers that cannot be read nothing is made, either.
+        self.zygotes.is_on() && crate::has_zygote(layers).unwrap_or(false)
+    }
+
     fn capacity(&self) -> BoxFuture<'_, io::Result<HostCapacity>> {
         self.blocking(Leases::capacity)
     }

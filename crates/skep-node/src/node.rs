@@ -187,6 +187,17 @@ impl Node {
         self.inner.tasks.spawn("warm a template", inner.warm(kind));
     }
 
+    /// Does the same for a template that was just built, if the first sandbox of it would start slower
+    /// than others: its kernels are forked, or a command runs in each.
+    pub fn warm_built(&self, kind: SandboxKind) {
+        let inner = Arc::clone(&self.inner);
+        self.inner.tasks.spawn("warm a template", async move {
+            if inner.is_worth_warming(&kind).await {
+                inner.warm(kind).await;
+            }
+        });
+    }
+
     /// Strength of the isolation of this node's sandboxes.
     pub fn tier(&self) -> Tier {
         self.inner.isolation.tier()

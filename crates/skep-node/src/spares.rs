@@ -146,6 +146,15 @@ impl Inner {
         self.tend_spares();
     }
 
+    /// Returns true if sandboxes of a kind start slower before something was warmed.
+    pub(crate) async fn is_worth_warming(&self, kind: &SandboxKind) -> bool {
+        let layers = self.layers.paths(&kind.template.layers);
+        let isolation = Arc::clone(&self.isolation);
+        let has_start = kind.template.start.is_some();
+        let looking = tokio::task::spawn_blocking(move || isolation.has_warmth(&layers));
+        has_start || looking.await.unwrap_or(false)
+    }
+
     /// Sees to it that spares are made where they are wanted. Called when somebody has got a
     /// sandbox, and not when it was asked for: that one goes first.
     pub(crate) fn tend_spares(self: &Arc<Self>) {

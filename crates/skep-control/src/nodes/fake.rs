@@ -233,6 +233,10 @@ impl Nodes for FakeNodes {
         self.state.lock().warmed.push(warmed);
     }
 
+    fn warm_built(&self, kind: SandboxKind) {
+        self.warm(kind);
+    }
+
     fn capabilities<'a>(&'a self, _node: &'a NodeId) -> BoxFuture<'a, Capabilities> {
         let capabilities = self.state.lock().capabilities;
         std::future::ready(capabilities).boxed()

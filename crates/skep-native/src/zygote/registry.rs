@@ -15,6 +15,9 @@ use super::specification::{self, Specification};
 /// Time for which a template is left alone after its zygote could not be made.
 const REST: Duration = Duration::from_secs(60);
 
+/// Number of templates whose specifications are remembered. Callers make new versions all the time.
+const MOST_SPECIFICATIONS: usize = 256;
+
 /// The template and tenant a zygote is for. Only sandboxes of these layers and of this tenant are
 /// ever below it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -48,6 +51,9 @@ impl Registry {
     /// The specification of a template's zygote. Looks at files the first time.
     pub(super) fn specification(&mut self, layers: &[PathBuf]) -> Option<&Specification> {
         if !self.specifications.contains_key(layers) {
+            if self.specifications.len() >= MOST_SPECIFICATIONS {
+                self.specifications.clear();
+            }
             match specification::find(layers) {
                 Ok(found) => self.specifications.insert(layers.to_vec(), found),
                 Err(error) => {

@@ -32,6 +32,10 @@ impl Nodes for LocalNodes {
         self.0.warm(kind);
     }
 
+    fn warm_built(&self, kind: SandboxKind) {
+        self.0.warm_built(kind);
+    }
+
     fn capabilities<'a>(&'a self, _node: &'a NodeId) -> BoxFuture<'a, Capabilities> {
         ready(self.0.capabilities()).boxed()
     }
