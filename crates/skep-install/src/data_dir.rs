@@ -24,6 +24,8 @@ const STICKY: u32 = 0o1000;
 const AGENTS: &[u8] = crate::agents::DIRECTORY.as_bytes();
 /// Name of the directories with links to them, in images and sandboxes.
 const PROGRAMS: &[u8] = b"programs";
+/// Name of the directory with layers of templates, whose files have owners and modes of their own.
+const BUILDS: &[u8] = b"builds";
 /// Depth limit: nothing of ours lies deeper.
 const DEEPEST: usize = 16;
 
@@ -181,11 +183,13 @@ impl Walk {
                 Err(Errno::NOENT | Errno::XDEV) => continue,
                 Err(error) => return Err(failed("open", &below)(error)),
             };
-            // Executables for everybody in a directory for nobody: closing the directory is enough.
+            // Executables for everybody in a directory for nobody, or files of a sandbox's root: closing
+            // the directory is enough.
             let is_top = deepest == DEEPEST;
             let name = name.to_bytes();
-            let is_agents = is_folder && (is_top && name == AGENTS || !is_top && name == PROGRAMS);
-            closed += if is_folder && deepest > 0 && !is_agents {
+            let is_open_within = is_top && (name == AGENTS || name == BUILDS);
+            let is_door = is_folder && (is_open_within || !is_top && name == PROGRAMS);
+            closed += if is_folder && deepest > 0 && !is_door {
                 self.close_directory(opened, &below, deepest - 1)?
             } else {
                 let changed = close_one(opened.as_fd());
@@ -278,6 +282,20 @@ mod tests {
         fs::hard_link(agents.join("1"), programs.join("0")).unwrap();
         close(&data).unwrap();
         assert_eq!((mode(&programs), mode(&agents.join("1"))), (0o700, 0o555));
+    }
+
+    #[test]
+    fn layers_keep_their_modes_in_a_directory_that_nobody_enters() {
+        let (_folder, data) = open_installation();
+        let root = data.join("builds/layers/1/root");
+        fs::create_dir_all(&root).unwrap();
+        fs::write(root.join("file"), "").unwrap();
+        for (path, bits) in [(&data.join("builds"), 0o755), (&root.join("file"), 0o4755)] {
+            set(path, bits);
+        }
+        close(&data).unwrap();
+        assert_eq!(mode(&data.join("builds")), 0o700);
+        assert_eq!(mode(&root.join("file")), 0o4755);
     }
 
     #[test]

@@ -28,7 +28,7 @@ struct Started {
 impl Builder {
     fn of(installation: &Installation) -> Self {
         let (url, key) = installation.address_and_key();
-        let http = reqwest::Client::new();
+        let http = skep_http::http_client().build().unwrap();
         Self { http, url, key }
     }
 
