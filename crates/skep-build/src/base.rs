@@ -28,6 +28,7 @@ pub(crate) async fn begin<'a>(
         place,
         layers: Vec::new(),
         state: ContentKey::of("build-nothing-1", []),
+        scope: ContentKey::of("build-nothing-1", []),
         context: Context {
             user: "root".to_owned(),
             work_directory: None,
@@ -79,6 +80,7 @@ fn from_template<'a>(
         environment,
     };
     build.state = steps::base_key(build.order, &build.layers, &build.context);
+    build.scope = build.state;
     let key = build.state.short();
     let log = build.log.of(BuildPhase::Base);
     log.info(format!("CACHED [base] FROM TEMPLATE {reference} [{key}]"));
@@ -106,6 +108,7 @@ async fn from_image<'a>(
     let host = build.engine.host_settings.environment.iter().cloned();
     build.context.environment = host.chain(variables).collect();
     build.state = steps::base_key(build.order, &build.layers, &build.context);
+    build.scope = build.state;
     let named = if reference.contains('@') {
         reference.to_owned()
     } else {

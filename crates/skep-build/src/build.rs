@@ -120,6 +120,8 @@ pub(crate) struct Build<'a> {
     pub(crate) layers: Vec<LayerKey>,
     /// Everything that led here.
     pub(crate) state: ContentKey,
+    /// What the steps begin with.
+    pub(crate) scope: ContentKey,
     pub(crate) context: Context,
     /// Bytes beyond the base.
     pub(crate) bytes: u64,
@@ -325,6 +327,7 @@ impl Build<'_> {
             team: self.order.team.clone(),
             template: self.order.template.clone(),
             resources: self.order.resources,
+            scope: self.scope,
         };
         let deadline = tokio::time::Instant::now() + ROOM_TIMEOUT;
         loop {

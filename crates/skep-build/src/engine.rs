@@ -181,7 +181,13 @@ impl Builds for Engine {
         // What a running build uses it has used since it began.
         let began = SystemTime::now().checked_sub(self.inner.limits.time);
         let before = began.map_or(before, |began| began.min(before));
-        let collecting = tokio::task::spawn_blocking(move || catalog.collect(&needed, before));
+        let sandboxes = Arc::clone(&self.inner.sandboxes);
+        let collecting = tokio::task::spawn_blocking(move || {
+            if let Err(error) = sandboxes.forget_unused(before) {
+                tracing::warn!(%error, "old downloads of builds are not removed");
+            }
+            catalog.collect(&needed, before)
+        });
         async move {
             let collected = collecting
                 .await

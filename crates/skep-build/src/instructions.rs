@@ -68,8 +68,13 @@ impl Build<'_> {
         prefix: &str,
         log: &Log,
     ) -> Result<(), StepFailure> {
-        let command = context::shell(context, user, text, COMMAND_TIMEOUT);
+        let mut command = context::shell(context, user, text, COMMAND_TIMEOUT);
         let sandbox = self.sandbox().await?;
+        for (name, value) in sandbox.variables(&command.user) {
+            // What the caller has set is meant.
+            let name = name.to_owned();
+            command.environment.entry(name).or_insert(value);
+        }
         let lines = log.output(prefix, LogLevel::Info);
         let ended = sandbox.run(&command, lines.clone()).await;
         lines.finish();

@@ -12,6 +12,7 @@ mod base;
 mod build;
 mod context;
 mod copy;
+mod downloads;
 mod engine;
 mod expand;
 pub mod fake;
@@ -26,6 +27,7 @@ mod steps;
 mod uploads;
 
 pub use archives::Archives;
+pub use downloads::{DOWNLOADS, Downloads, Generation, variables};
 pub use engine::{Engine, EngineOptions, HostSettings, Limits};
 pub use images::{Images, NoImages, PullError, PulledImage};
 pub use sandboxes::{

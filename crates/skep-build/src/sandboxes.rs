@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
+use skep_image::ContentKey;
 use skep_types::{LayerKey, Resources, TeamId, TemplateId};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
@@ -25,6 +27,16 @@ pub trait Sandboxes: fmt::Debug + Send + Sync {
     ///
     /// [`OpenError`]; nothing of it is left.
     fn open(&self, order: SandboxOrder) -> BoxFuture<'_, Result<Arc<dyn BuildSandbox>, OpenError>>;
+
+    /// Removes what is kept for sandboxes and was not used since `before`. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the file system says.
+    fn forget_unused(&self, before: SystemTime) -> io::Result<()> {
+        let _ = before;
+        Ok(())
+    }
 }
 
 /// A sandbox for a build.
@@ -38,6 +50,8 @@ pub struct SandboxOrder {
     pub template: TemplateId,
     /// Its limits.
     pub resources: Resources,
+    /// Builds that it may share downloads of packages with.
+    pub scope: ContentKey,
 }
 
 /// A sandbox in which a step is carried out.
@@ -56,6 +70,12 @@ pub trait BuildSandbox: fmt::Debug + Send + Sync {
         command: &'a Command,
         output: Arc<dyn Output>,
     ) -> BoxFuture<'a, Result<Exit, RunError>>;
+
+    /// Variables by which commands of a user find what is kept for them.
+    fn variables(&self, user: &str) -> Vec<(&'static str, String)> {
+        let _ = user;
+        Vec::new()
+    }
 
     /// Writes a file as root, from the beginning of `content`.
     ///

@@ -20,6 +20,8 @@ pub struct Builds {
     /// Days for which a version is kept that no tag means and nothing uses; 0 is until its template is
     /// deleted.
     pub version_days: u32,
+    /// Space for what package clients download during builds, for a team and a base; 0 keeps nothing.
+    pub download_gib: u32,
 }
 
 impl Default for Builds {
@@ -31,6 +33,7 @@ impl Default for Builds {
             concurrent: number(4),
             keep_days: 30,
             version_days: 0,
+            download_gib: 5,
         }
     }
 }

@@ -92,6 +92,18 @@ pub struct VolumeMount {
     pub directory: String,
 }
 
+/// A directory of a sandbox's root whose changes are copied to a place of their own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Apart {
+    /// Name of the directory, in the root itself.
+    pub name: &'static str,
+    /// An empty directory for its changes. It is removed if they cannot be copied, or are more than the
+    /// limit; that is no error.
+    pub into: PathBuf,
+    /// Most bytes that are copied.
+    pub limit: u64,
+}
+
 /// A sandbox to be made of a checkpoint.
 #[derive(Debug, Clone)]
 pub struct RestoreRequest {
@@ -245,14 +257,20 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
     /// nothing but to be destroyed.
     ///
     /// The files that every launch writes (`/etc/hosts` and the like) are left out, and so are
-    /// sockets and pipes. Nothing is written beyond `limit` bytes.
+    /// sockets and pipes. Nothing is written beyond `limit` bytes. What was changed in a directory that
+    /// is kept `apart` is no part of the layer.
     ///
     /// # Errors
     ///
     /// [`ChangeError`]; what is in the directory then is no layer. If there is more than the limit the
     /// source is an [`io::Error`] of the kind [`io::ErrorKind::FileTooLarge`].
-    fn copy_changes(&self, into: PathBuf, limit: u64) -> BoxFuture<'_, Result<u64, ChangeError>> {
-        drop((into, limit));
+    fn copy_changes(
+        &self,
+        into: PathBuf,
+        limit: u64,
+        apart: Option<Apart>,
+    ) -> BoxFuture<'_, Result<u64, ChangeError>> {
+        drop((into, limit, apart));
         unsupported(Capability::of_image(ImageKind::Filesystem))
     }
 

@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps};
 use rustix::io::Errno;
 
+use skep_isolation::Apart;
+
 use crate::plan::LAUNCH_FILES;
 
 /// Most entries of one layer: each costs an inode of the host.
@@ -38,24 +40,41 @@ pub(crate) enum CopyError {
     TooMany,
 }
 
-/// Copies the changes on a disk, whose sandbox stands, into an empty directory. Returns the bytes of
-/// all files. Blocks.
-pub(crate) fn copy(disk: &OwnedFd, into: &Path, limit: u64) -> Result<u64, CopyError> {
+/// Copies the changes on a disk, whose sandbox stands, into an empty directory, without those of a
+/// directory that is kept apart. Returns the bytes of all files. Blocks.
+pub(crate) fn copy(
+    disk: &OwnedFd,
+    into: &Path,
+    limit: u64,
+    apart: Option<&Apart>,
+) -> Result<u64, CopyError> {
     // A detached mount has no path but this one.
     let disk = Path::new("/proc/self/fd").join(disk.as_raw_fd().to_string());
     // Its ids are shown as those of the sandbox on the host. The root of the disk is root's, and no
     // sandbox reaches it.
     let root = fs::metadata(&disk).map_err(failed("look at", &disk))?;
-    let mut copier = Copier {
-        first_user: root.uid(),
-        first_group: root.gid(),
-        links: HashMap::new(),
-        bytes: 0,
-        entries: 0,
-        limit,
-    };
-    copier.tree(&disk.join(skep_linux::UPPER), into)?;
+    let upper = disk.join(skep_linux::UPPER);
+    let mut copier = Copier::new(&root, limit);
+    copier.without = apart.map(|apart| apart.name);
+    copier.tree(&upper, into)?;
+    if let Some(apart) = apart {
+        copy_apart(&root, &upper.join(apart.name), apart)?;
+    }
     Ok(copier.bytes)
+}
+
+/// Copies what is kept apart, if it was changed.
+fn copy_apart(root: &Metadata, from: &Path, apart: &Apart) -> Result<(), CopyError> {
+    // What is there instead of a directory is nothing to keep.
+    let copied = match fs::symlink_metadata(from) {
+        Ok(found) if found.is_dir() => Copier::new(root, apart.limit).tree(from, &apart.into),
+        Ok(_) | Err(_) => Ok(()),
+    };
+    if let Err(error) = copied {
+        tracing::debug!(%error, "changes that are kept apart are not copied");
+        fs::remove_dir_all(&apart.into).map_err(failed("remove", &apart.into))?;
+    }
+    Ok(())
 }
 
 struct Copier {
@@ -66,9 +85,24 @@ struct Copier {
     bytes: u64,
     entries: u64,
     limit: u64,
+    /// A name in the root that is left out.
+    without: Option<&'static str>,
 }
 
 impl Copier {
+    /// Copies what is on a disk with this root.
+    fn new(root: &Metadata, limit: u64) -> Self {
+        Self {
+            first_user: root.uid(),
+            first_group: root.gid(),
+            links: HashMap::new(),
+            bytes: 0,
+            entries: 0,
+            limit,
+            without: None,
+        }
+    }
+
     fn tree(&mut self, from: &Path, into: &Path) -> Result<(), CopyError> {
         let mut waiting = vec![PathBuf::new()];
         let mut directories = Vec::new();
@@ -77,7 +111,8 @@ impl Copier {
             for entry in fs::read_dir(&source).map_err(failed("list", &source))? {
                 let entry = entry.map_err(failed("list", &source))?;
                 let name = directory.join(entry.file_name());
-                if is_of_launch(&name) {
+                let is_apart = self.without.is_some_and(|apart| name == Path::new(apart));
+                if is_apart || is_of_launch(&name) {
                     continue;
                 }
                 self.entries += 1;
@@ -221,8 +256,39 @@ mod tests {
     fn copied(disk: &Path, limit: u64) -> (tempfile::TempDir, Result<u64, CopyError>) {
         let into = tempfile::tempdir().unwrap();
         let disk = OwnedFd::from(File::open(disk).unwrap());
-        let result = copy(&disk, into.path(), limit);
+        let result = copy(&disk, into.path(), limit, None);
         (into, result)
+    }
+
+    #[test]
+    fn what_is_kept_apart_is_in_no_layer() {
+        let (disk, upper) = disk();
+        fs::create_dir_all(upper.join("kept/a")).unwrap();
+        fs::write(upper.join("kept/a/file"), "x").unwrap();
+        fs::write(upper.join("etc/file"), "x").unwrap();
+        fs::hard_link(upper.join("kept/a/file"), upper.join("etc/linked")).unwrap();
+        let (into, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let disk = OwnedFd::from(File::open(disk.path()).unwrap());
+        let mut apart = Apart {
+            name: "kept",
+            into: beside.path().to_owned(),
+            limit: 1 << 20,
+        };
+        copy(&disk, into.path(), 1 << 20, Some(&apart)).unwrap();
+        assert!(!into.path().join("kept").exists());
+        assert!(into.path().join("etc/linked").exists());
+        assert!(beside.path().join("a/file").exists());
+
+        // More than may be kept is nothing to fail for.
+        let (into, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        apart = Apart {
+            into: beside.path().to_owned(),
+            limit: 0,
+            ..apart
+        };
+        copy(&disk, into.path(), 1 << 20, Some(&apart)).unwrap();
+        assert!(into.path().join("etc/file").exists());
+        assert!(!beside.path().exists());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 use skep_host::{Capture, LastLook, Lease, ReleaseError};
 use skep_isolation::{
-    AfterCheckpoint, ChangeError, DestroyError, Exit, LaunchRecord, Sandbox, UsageError,
+    AfterCheckpoint, Apart, ChangeError, DestroyError, Exit, LaunchRecord, Sandbox, UsageError,
 };
 use skep_linux::Termination;
 use skep_telemetry::Chain;
@@ -427,12 +427,17 @@ impl Sandbox for NativeSandbox {
         }
     }
 
-    fn copy_changes(&self, into: PathBuf, limit: u64) -> BoxFuture<'_, Result<u64, ChangeError>> {
+    fn copy_changes(
+        &self,
+        into: PathBuf,
+        limit: u64,
+        apart: Option<Apart>,
+    ) -> BoxFuture<'_, Result<u64, ChangeError>> {
         let disk = self.layer_disk.lock().clone();
         self.changing("copy the changes of the sandbox", move |lease| {
             let disk = disk.ok_or("it was not launched for that")?;
             lease.freeze(Instant::now() + FREEZE_TIMEOUT)?;
-            let copied = changes::copy(&disk, &into, limit);
+            let copied = changes::copy(&disk, &into, limit, apart.as_ref());
             copied.map_err(|error| match error {
                 // The kind tells callers that it is theirs.
                 CopyError::TooLarge(_) | CopyError::TooMany => {

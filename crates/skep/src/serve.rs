@@ -9,7 +9,7 @@ use std::time::Duration;
 use skep_admin::announce::Ready;
 use skep_admin::{install_error, local_key};
 use skep_api::Access;
-use skep_build::{Engine, EngineOptions, HostSettings, Limits as BuildLimits, Uploads};
+use skep_build::{Downloads, Engine, EngineOptions, HostSettings, Limits as BuildLimits, Uploads};
 use skep_cli::CliError;
 use skep_control::{ApiKey, Control, KeyError, Living, Parts, Reports, Retention, TeamLimits};
 use skep_image::Catalog;
@@ -252,6 +252,7 @@ impl Server {
                 isolation: Arc::<Native>::clone(&isolation),
                 node: node.clone(),
                 catalog: Arc::clone(&built),
+                downloads: downloads(config),
             }),
             archives: Arc::new(uploads.clone()),
             images: Arc::new(RegistryImages(puller(config, &built)?)),
@@ -336,6 +337,13 @@ impl Server {
             ready,
         })
     }
+}
+
+/// Downloads of package clients, if the operator wants them to be kept.
+fn downloads(config: &Config) -> Option<Arc<Downloads>> {
+    let gibibytes = u64::from(config.builds.download_gib);
+    let directory = config.data_dir.join("builds/downloads");
+    (gibibytes > 0).then(|| Arc::new(Downloads::new(directory, gibibytes << 30)))
 }
 
 fn build_limits(builds: config::Builds) -> BuildLimits {

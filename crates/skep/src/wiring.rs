@@ -2,6 +2,7 @@
 
 mod agent_commands;
 mod agents;
+mod build_downloads;
 mod build_sandboxes;
 mod images;
 mod journal;

@@ -4,13 +4,15 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use skep_agent_protocol::AgentConfig;
 use skep_build::{
-    BuildSandbox, Command, Exit, OpenError, Output, RunError, SandboxOrder, Sandboxes, SealError,
-    Stream, TransferError,
+    BuildSandbox, Command, Downloads, Exit, OpenError, Output, RunError, SandboxOrder, Sandboxes,
+    SealError, Stream, TransferError,
 };
 use skep_image::Catalog;
 use skep_isolation::{ChangeError, Isolation, LaunchError, LaunchRequest, Launched};
@@ -18,6 +20,7 @@ use skep_node::{Node, Reservation};
 use skep_types::{AccessToken, Egress, ExecutionId, Redacted, SandboxId, Sharing, TenantId};
 
 use super::agent_commands::{AgentAddress, AgentCommand, CommandError, Printed};
+use super::build_downloads::BuildDownloads;
 
 /// Lends sandboxes of this host to builds. They have no driver, no record and no route: a server that
 /// finds one at its start sweeps it away.
@@ -26,6 +29,8 @@ pub(crate) struct BuildSandboxes {
     pub(crate) isolation: Arc<dyn Isolation>,
     pub(crate) node: Node,
     pub(crate) catalog: Arc<Catalog>,
+    /// Downloads of package clients, if they are kept.
+    pub(crate) downloads: Option<Arc<Downloads>>,
 }
 
 impl Sandboxes for BuildSandboxes {
@@ -35,7 +40,16 @@ impl Sandboxes for BuildSandboxes {
             let admitted = self.node.admit(&id, order.resources).await;
             let reservation = admitted.map_err(|_no_room| OpenError::NoRoom)?;
             let token = AccessToken::random();
-            let request = self.request(id, &order, &token)?;
+            let downloads = match &self.downloads {
+                Some(all) => {
+                    let seen = BuildDownloads::of(Arc::clone(all), order.scope).await;
+                    Some(seen.map_err(|error| OpenError::Failed(error.into()))?)
+                }
+                None => None,
+            };
+            let mut request = self.request(id, &order, &token)?;
+            let layer = downloads.iter().map(BuildDownloads::layer);
+            request.layers.extend(layer);
             let launched = self
                 .isolation
                 .launch(request)
@@ -55,11 +69,19 @@ impl Sandboxes for BuildSandboxes {
             let sandbox: Arc<dyn BuildSandbox> = Arc::new(LaunchedSandbox {
                 agent,
                 launched,
+                downloads: Mutex::new(downloads),
                 _reservation: reservation,
             });
             Ok(sandbox)
         }
         .boxed()
+    }
+
+    fn forget_unused(&self, before: SystemTime) -> io::Result<()> {
+        match &self.downloads {
+            Some(downloads) => downloads.forget_unused(before),
+            None => Ok(()),
+        }
     }
 }
 
@@ -100,6 +122,8 @@ impl BuildSandboxes {
 struct LaunchedSandbox {
     agent: AgentAddress,
     launched: Launched,
+    /// Until it is closed.
+    downloads: Mutex<Option<BuildDownloads>>,
     /// It counts until it is gone.
     _reservation: Option<Reservation>,
 }
@@ -158,7 +182,19 @@ impl BuildSandbox for LaunchedSandbox {
 
     fn seal(&self, into: PathBuf, limit: u64) -> BoxFuture<'_, Result<u64, SealError>> {
         async move {
-            let copied = self.launched.copy_changes(into, limit).await;
+            let downloads = self.downloads.lock().clone();
+            let draft = match &downloads {
+                Some(downloads) => {
+                    let draft = downloads.draft().await;
+                    Some(draft.map_err(|error| SealError::Failed(error.into()))?)
+                }
+                None => None,
+            };
+            let apart = draft.as_ref().map(BuildDownloads::apart);
+            let copied = self.launched.copy_changes(into, limit, apart).await;
+            if let (Ok(_), Some(downloads), Some(draft)) = (&copied, &downloads, draft) {
+                downloads.keep(draft).await;
+            }
             copied.map_err(|error| {
                 let is_too_large = match &error {
                     ChangeError::Failed { source, .. } => source
@@ -177,6 +213,23 @@ impl BuildSandbox for LaunchedSandbox {
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        self.launched.dispose()
+        async move {
+            self.launched.dispose().await;
+            let downloads = self.downloads.lock().take();
+            // What nobody else sees goes with this, and that blocks.
+            let dropping = tokio::task::spawn_blocking(move || drop(downloads));
+            if let Err(error) = dropping.await {
+                tracing::warn!(%error, "old downloads of builds are not removed");
+            }
+        }
+        .boxed()
+    }
+
+    fn variables(&self, user: &str) -> Vec<(&'static str, String)> {
+        if self.downloads.lock().is_some() {
+            skep_build::variables(user)
+        } else {
+            Vec::new()
+        }
     }
 }

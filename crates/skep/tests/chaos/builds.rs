@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use skep_client::Command;
 use skep_testkit::{wait_for, wait_until};
 
 use crate::installation::Installation;
@@ -11,6 +12,10 @@ use crate::sleep::{create_from, run};
 
 /// Time limit for a step, or for a build to end.
 const BUILT: Duration = Duration::from_secs(60);
+
+/// What holds whoever runs this: filter, rights, users, devices, memory and processors.
+const HELD_BY: &str = "echo held $(grep -E '^(Seccomp|NoNewPrivs|CapBnd|CapEff)' /proc/self/status; \
+                       cut -c 22- /proc/self/uid_map; ls /dev; grep MemTotal /proc/meminfo; nproc)";
 
 /// A caller with nothing but HTTP.
 struct Builder {
@@ -119,6 +124,7 @@ async fn a_build_whose_server_is_killed_goes_on_at_its_last_layer() {
     let mut installation = Installation::start();
     let builder = Builder::of(&installation);
     let commands = [
+        HELD_BY,
         "head -c 16 /dev/urandom | base64 > /first && echo made $(cat /first)",
         "echo first: $(cat /first) && sleep 3 && cp /first /second",
     ];
@@ -132,14 +138,20 @@ async fn a_build_whose_server_is_killed_goes_on_at_its_last_layer() {
     let (state, log, reason) = builder.wait_for_end(&started).await;
     assert_eq!(state, "ready", "{reason}: {log}");
     let after = log.split_once("The server was restarted").unwrap().1;
-    assert!(after.contains("CACHED [builder 1/2]"), "{after}");
-    assert!(!after.contains("CACHED [builder 2/2]"), "{after}");
+    assert!(after.contains("CACHED [builder 2/3]"), "{after}");
+    assert!(!after.contains("CACHED [builder 3/3]"), "{after}");
     let sandbox = create_from(&installation.client(), "survivor").await;
     let made = printed(&before, "made");
     assert_eq!(
         run(&sandbox, "cat /first /second").await,
         format!("{made}\n{made}")
     );
+    // A step is held by what holds a sandbox.
+    let command = Command::new("/bin/bash").args(["-c", HELD_BY]).user("root");
+    let held = sandbox.commands().run(command).await.unwrap();
+    let held = String::from_utf8(held.stdout.to_vec()).unwrap();
+    assert_eq!(held.trim(), format!("held {}", printed(&before, "held")));
+    assert!(held.contains("Seccomp: 2"), "{held}");
     sandbox.kill().await.unwrap();
     installation.stop();
     assert_eq!(Traces::find(&installation), Traces::default());
