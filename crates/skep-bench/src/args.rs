@@ -153,6 +153,8 @@ pub(crate) enum What {
         #[arg(long, default_value_t = 256, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=4096))]
         disk: u32,
     },
+    /// Builds of a template: cold, cached, and with its last file changed, beside Debian's buildah
+    Build,
     /// Comparison with ipykernel, a bare IPython shell, bare namespaces and a Jupyter server
     Compare,
 }
@@ -174,6 +176,7 @@ impl What {
             Self::Pause { .. } => "pause",
             Self::Fork { .. } => "fork",
             Self::Snapshot { .. } => "snapshot",
+            Self::Build => "build",
             Self::Compare => "compare",
         }
     }
@@ -182,7 +185,12 @@ impl What {
     fn arguments(self) -> Vec<String> {
         let option = |name: &str, value: u32| vec![name.to_owned(), value.to_string()];
         match self {
-            Self::Tti | Self::Exec | Self::Restart | Self::Context | Self::Compare => Vec::new(),
+            Self::Tti
+            | Self::Exec
+            | Self::Restart
+            | Self::Context
+            | Self::Build
+            | Self::Compare => Vec::new(),
             Self::Burst { count } => vec![count.to_string()],
             Self::Density { count, window } => {
                 [vec![count.to_string()], option("--window", window)].concat()
@@ -219,6 +227,7 @@ impl What {
             Self::Pause { .. } => (2, 20),
             Self::Fork { .. } => (1, 10),
             Self::Snapshot { .. } => (1, 10),
+            Self::Build => (1, 10),
             Self::Compare => (2, 20),
         };
         Rounds { warmup, measured }
@@ -248,6 +257,7 @@ impl BenchArgs {
         match (&self.against, self.what) {
             (Some(_), _) => Vec::new(),
             (None, What::Compare) => vec![&self.template, &self.plain_template],
+            (None, What::Build) => vec![&self.plain_template],
             (None, _) => vec![&self.template],
         }
     }
@@ -317,6 +327,7 @@ mod tests {
             "pause --memory 9 --rounds 4",
             "fork --memory 9 3",
             "snapshot --memory 9 --disk 10",
+            "build --rounds 1",
             "compare --plain-template base",
         ] {
             let typed: Vec<OsString> = line.split(' ').map(OsString::from).collect();

@@ -7,6 +7,7 @@
 
 mod args;
 mod bench;
+mod build;
 mod burst;
 mod compare;
 mod context;

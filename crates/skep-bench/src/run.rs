@@ -14,7 +14,7 @@ use crate::report::{Report, Subject};
 use crate::sandbox::CALL_TIMEOUT;
 use crate::server::{OwnServer, Setup};
 use crate::{
-    burst, compare, context, copies, density, exec, files, languages, pause, proxy, restart,
+    build, burst, compare, context, copies, density, exec, files, languages, pause, proxy, restart,
     stream, targets, tti,
 };
 
@@ -102,6 +102,7 @@ async fn measure(bench: &mut Bench<'_>) -> Result<(), BenchError> {
             languages::measure(bench, settle).await
         }
         What::Proxy { size } => proxy::measure(bench, size).await,
+        What::Build => build::measure(bench).await,
         What::Compare => compare::measure(bench).await,
         What::Pause { memory } => pause::measure(bench, memory).await,
         What::Fork { memory, count } => copies::measure_forks(bench, memory, count).await,

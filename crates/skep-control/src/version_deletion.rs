@@ -42,7 +42,7 @@ impl Control {
     ) -> Result<(), VersionError> {
         caller.may_change()?;
         self.find_build(caller, template, build).await?;
-        let deleting = self.inner.store.builds().delete(build);
+        let deleting = self.inner.store.builds().delete(build, now());
         let reason = match deleting.recorded().await? {
             VersionDeletion::Deleted => return Ok(()),
             VersionDeletion::Unknown => return Err(VersionError::UnknownBuild(build)),

@@ -128,6 +128,10 @@ impl Catalog {
             .collect()
     }
 
+    pub(crate) fn below(&self) -> Option<&Store> {
+        self.below.as_ref()
+    }
+
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }

@@ -33,7 +33,10 @@ impl Catalog {
     pub fn layer(&self, key: LayerKey) -> Result<Option<LayerRecord>, CatalogError> {
         let key = key.to_string().parse();
         let Ok(key) = key else { return Ok(None) };
-        Ok(self.store().layer(&key)?)
+        match (self.store().layer(&key)?, self.below()) {
+            (None, Some(below)) => Ok(below.layer(&key)?),
+            (found, _) => Ok(found),
+        }
     }
 
     /// Calls `look` with the path from the root and the description of each file of a layer, until it

@@ -112,7 +112,7 @@ impl Builds<'_> {
         self.0
             .read(operation, move |connection| {
                 connection
-                    .prepare_cached("SELECT * FROM builds WHERE id = ?1")
+                    .prepare_cached("SELECT * FROM builds WHERE id = ?1 AND removed_at IS NULL")
                     .and_then(|mut query| {
                         let row = query.query_row([build.to_string()], record::read);
                         row.optional()

@@ -61,7 +61,7 @@ pub(super) fn prune(
     let mut forgotten = forget(
         connection,
         &format!(
-            "SELECT id FROM builds WHERE status = 'ready' AND NOT {IS_USED}
+            "SELECT id FROM builds WHERE status IN ('ready', 'error') AND NOT {IS_USED}
              AND (removed_at < ?1 OR EXISTS (SELECT 1 FROM templates
                   WHERE templates.id = builds.template AND deleted_at < ?1))"
         ),

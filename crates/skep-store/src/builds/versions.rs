@@ -1,7 +1,7 @@
 //! Builds as versions: what made them, and their end by somebody's wish.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, params};
 use skep_types::{BuildId, BuildOrder, BuiltTemplate};
 
 use super::{BuildStatus, Builds, CANCELLED, encoding, fail, record};
@@ -45,11 +45,12 @@ impl Builds<'_> {
         })
     }
 
-    /// Deletes a version that no tag means, no sandbox uses that lives, and no snapshot.
-    pub fn delete(&self, build: BuildId) -> Receipt<VersionDeletion> {
+    /// Deletes a version that no tag means, no sandbox uses that lives, and no snapshot. Nobody can ask
+    /// for it from then on; it is forgotten by [`Builds::prune`].
+    pub fn delete(&self, build: BuildId, at: Timestamp) -> Receipt<VersionDeletion> {
         let operation = "delete a version of a template";
         self.0.write(operation, move |connection| {
-            delete(connection, build).map_err(|source| StoreError::of(operation, source))
+            delete(connection, build, at).map_err(|source| StoreError::of(operation, source))
         })
     }
 
@@ -87,10 +88,14 @@ fn detail(connection: &Connection, build: BuildId) -> rusqlite::Result<Option<Bu
         .optional()
 }
 
-fn delete(connection: &Connection, build: BuildId) -> rusqlite::Result<VersionDeletion> {
+fn delete(
+    connection: &Connection,
+    build: BuildId,
+    at: Timestamp,
+) -> rusqlite::Result<VersionDeletion> {
     let id = build.to_string();
     let found = connection
-        .prepare_cached("SELECT * FROM builds WHERE id = ?1")?
+        .prepare_cached("SELECT * FROM builds WHERE id = ?1 AND removed_at IS NULL")?
         .query_row([&id], record::read)
         .optional()?;
     let Some(found) = found else {
@@ -122,12 +127,11 @@ fn delete(connection: &Connection, build: BuildId) -> rusqlite::Result<VersionDe
     if exists("SELECT EXISTS (SELECT 1 FROM checkpoints WHERE template_name = ?1)")? {
         return Ok(VersionDeletion::Snapshots);
     }
-    for sql in [
-        "DELETE FROM build_logs WHERE build = ?1",
-        "DELETE FROM template_tags WHERE build = ?1",
-        "DELETE FROM builds WHERE id = ?1",
-    ] {
-        connection.prepare_cached(sql)?.execute([&id])?;
-    }
+    connection
+        .prepare_cached("DELETE FROM template_tags WHERE build = ?1")?
+        .execute([&id])?;
+    connection
+        .prepare_cached("UPDATE builds SET removed_at = ?2 WHERE id = ?1")?
+        .execute(params![id, column::micros(at)])?;
     Ok(VersionDeletion::Deleted)
 }

@@ -22,6 +22,8 @@ const OWNER: Option<&TeamId> = None;
 #[derive(Debug, Clone)]
 pub(crate) struct CatalogTemplates {
     catalog: Arc<Catalog>,
+    /// The layers of all templates, also of those that teams have built.
+    built: Arc<Catalog>,
     /// Package registry settings for sandboxes, if the operator wants that.
     host: Option<Arc<PackageSettings>>,
     /// Largest limits of a sandbox.
@@ -32,9 +34,10 @@ pub(crate) struct CatalogTemplates {
 }
 
 impl CatalogTemplates {
-    /// The templates of the catalog that was opened in `cache_dir`.
+    /// The templates of the catalog that was opened in `cache_dir`, and the layers of those that are
+    /// built on them.
     pub(crate) fn new(
-        catalog: Arc<Catalog>,
+        (catalog, built): (Arc<Catalog>, Arc<Catalog>),
         cache_dir: &Path,
         host: Option<Arc<PackageSettings>>,
         limits: Limits,
@@ -42,6 +45,7 @@ impl CatalogTemplates {
     ) -> Self {
         Self {
             catalog,
+            built,
             host,
             limits,
             pool,
@@ -170,7 +174,7 @@ impl Templates for CatalogTemplates {
         async move {
             self.blocking(move |templates| {
                 let info = |key: LayerKey| {
-                    let record = templates.catalog.layer(key)?;
+                    let record = templates.built.layer(key)?;
                     Ok(LayerInfo {
                         key,
                         bytes: record.as_ref().map_or(0, |record| record.bytes),
@@ -191,7 +195,7 @@ impl Templates for CatalogTemplates {
     ) -> BoxFuture<'a, Result<LayerFiles, ResolveError>> {
         let keys = keys.to_vec();
         async move {
-            self.blocking(move |templates| files_of(&templates.catalog, &keys, most))
+            self.blocking(move |templates| files_of(&templates.built, &keys, most))
                 .await
         }
         .boxed()
