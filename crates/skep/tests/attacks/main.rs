@@ -21,6 +21,7 @@
 mod attack;
 mod bombs;
 mod control;
+mod copied;
 mod forked;
 mod full_host;
 mod hoarding;

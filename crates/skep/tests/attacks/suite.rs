@@ -20,12 +20,14 @@ use crate::sentinels::Sentinels;
 use crate::target::{Target, Verdict, command, secret};
 use crate::world::World;
 use crate::{
-    bombs, forked, full_host, hoarding, left_behind, remembered, restored, stage, table, undying,
-    volumes, wall,
+    bombs, copied, forked, full_host, hoarding, left_behind, remembered, restored, stage, table,
+    undying, volumes, wall,
 };
 
 /// Number of runs of a race where it must be won once.
 const RACES: usize = 4;
+/// Name of the attack with copies of contexts.
+const IMPOSTORS: &str = "copies::impostors";
 /// Controls that run at a time.
 const CONTROLS: usize = 3;
 
@@ -48,7 +50,7 @@ pub(crate) fn run() -> ExitCode {
     let attacks = attack::all();
     let chosen: Vec<Attack> = attacks
         .iter()
-        .filter(|attack| is_chosen(&arguments, attack))
+        .filter(|attack| is_chosen(&arguments, &attack.full_name()))
         .cloned()
         .collect();
     if arguments.list {
@@ -62,7 +64,7 @@ pub(crate) fn run() -> ExitCode {
     let image = image_of("base");
     let beside_zygote = chosen.iter().any(|attack| attack.control.has_zygote());
     let zygote_image = beside_zygote.then(|| image_of(WITH_ZYGOTE));
-    if chosen.iter().any(is_between_teams) {
+    if is_chosen(&arguments, IMPOSTORS) || chosen.iter().any(is_between_teams) {
         image_of(WITH_ZYGOTE);
     }
     let can_restore = restored::fetch_criu();
@@ -182,7 +184,22 @@ fn heavy_trials(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Vec<Trial> {
             planted,
             full,
         ])
+        .chain([impostors(suite, runtime)])
         .collect()
+}
+
+/// Attacks with copies of contexts, on a server whose sandboxes have an interpreter.
+fn impostors(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Trial {
+    let (suite, runtime) = (Arc::clone(suite), Arc::clone(runtime));
+    Trial::test(IMPOSTORS, move || {
+        let attacked = runtime.block_on(async {
+            let product = Product::start(true);
+            let attacked = copied::impostors(&product, &suite.sentinels).await;
+            product.finish().await;
+            attacked
+        });
+        tell("impostors", attacked)
+    })
 }
 
 #[expect(clippy::print_stdout, reason = "figures are for readers of the log")]
@@ -196,8 +213,7 @@ fn is_between_teams(attack: &Attack) -> bool {
     attack.control == Control::SharedZygote
 }
 
-fn is_chosen(arguments: &Arguments, attack: &Attack) -> bool {
-    let name = attack.full_name();
+fn is_chosen(arguments: &Arguments, name: &str) -> bool {
     let skipped = arguments.skip.iter().any(|skip| name.contains(skip));
     let filter = arguments.filter.as_deref().unwrap_or_default();
     !skipped
