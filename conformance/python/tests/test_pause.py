@@ -47,6 +47,7 @@ async def test_a_paused_sandbox_goes_on_as_it_was(sdk):
 
         paused = await state(sandbox)
         assert (paused["state"], paused["pauseMode"]) == ("paused", "full")
+        assert (paused["keptIn"], paused["lost"]) == ("memory", []), "SDKs pass over what they do not know"
         assert not await sdk.call(sandbox.is_running)
         again = await sdk.call(sdk.Sandbox.connect, sandbox.sandbox_id, timeout=120)
         assert again.sandbox_id == sandbox.sandbox_id
@@ -233,10 +234,12 @@ async def test_a_pause_without_memory_keeps_the_files_and_starts_anew(sdk):
         assert await output(sdk, sandbox, BOOT_ID) != boot
         assert await output(sdk, sandbox, "echo $COLOUR $(whoami) $PWD") == "green user /home/user"
         assert await sdk.call(sandbox.commands.list) == []
-        # And once more, on what was written since.
+        # And once more, on what was written since, by the deprecated route.
         await sdk.call(sandbox.files.write, "note.txt", "kept again")
         await in_thread(web.api, "POST", f"/sandboxes/{sandbox.sandbox_id}/pause", {"memory": False})
-        await sdk.call(sandbox.connect)
+        answer = await in_thread(web.api, "POST", f"/sandboxes/{sandbox.sandbox_id}/resume", {"timeout": 120})
+        assert (answer.status, answer.json["keptIn"]) == (201, "files"), answer
+        assert "processes" in answer.json["lost"], "said in the answer"
         assert await sdk.call(sandbox.files.read, "note.txt") == "kept again"
     finally:
         await sdk.call(sandbox.kill)
@@ -293,9 +296,13 @@ async def test_a_sandbox_that_is_paused_without_memory_reboots(sdk):
         async def mode():
             return (await state(sandbox)).get("pauseMode")
 
-        assert await eventually(mode, "the pause at the deadline", 5) == "filesystem"
-        await sdk.call(sandbox.connect, timeout=120)
-        assert await output(sdk, sandbox, BOOT_ID) != boot
+        # The rule outlives the resume.
+        for timeout in (2, 120):
+            assert await eventually(mode, "the pause at the deadline", 5) == "filesystem"
+            await sdk.call(sandbox.connect, timeout=timeout)
+            again = await output(sdk, sandbox, BOOT_ID)
+            assert again != boot
+            boot = again
     finally:
         await sdk.call(sandbox.kill)
 

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
-use skep_types::{Departure, SandboxId};
+use skep_types::{Departure, Obstacle, SandboxId};
 use skep_wire::rest;
 
 /// The words by which clients know that there is no such sandbox for them.
@@ -120,6 +120,15 @@ impl ApiError {
 
     pub(crate) fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message)
+    }
+
+    /// The sandbox holds what is in no image, and is as it was.
+    pub(crate) fn unwritable(status: StatusCode, obstacle: Obstacle) -> Self {
+        let message = format!(
+            "the sandbox has {obstacle}, which cannot be written; it is as it was. End that and try \
+             again"
+        );
+        Self::new(status, "sandbox_unwritable", message).retry(Retry::Never)
     }
 
     pub(crate) fn not_implemented(what: &str) -> Self {

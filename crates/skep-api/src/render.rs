@@ -4,7 +4,7 @@ use skep_control::{
     CheckpointRecord, Key, KeyMask, MetricPoint, Order, Sandbox, SandboxRecord, TeamPoint,
 };
 use skep_types::{
-    AccessToken, ImageKind, LogEntry, LogLevel, Mount, OnTimeout, Phase, ResumeStart,
+    AccessToken, ImageKind, KeptIn, LogEntry, LogLevel, Mount, OnTimeout, Phase, ResumeStart,
     SandboxStatus, ShownState, Usage,
 };
 use skep_wire::agent::ENVD_VERSION;
@@ -25,6 +25,37 @@ pub(crate) fn sandbox(order: &Order, domain: &str) -> rest::Sandbox {
         envd_access_token: revealed_token(order),
         traffic_access_token: order.access_token.as_ref().map(revealed_traffic_token),
         domain: Some(domain.to_owned()),
+        kept: None,
+    }
+}
+
+/// A sandbox that goes on from the form in which it was kept.
+pub(crate) fn resumed_sandbox(sandbox: &Sandbox, domain: &str) -> rest::Sandbox {
+    rest::Sandbox {
+        kept: kept(&sandbox.status),
+        ..self::sandbox(&sandbox.order, domain)
+    }
+}
+
+/// A new sandbox that was made of an image with memory.
+pub(crate) fn copied_sandbox(order: &Order, domain: &str) -> rest::Sandbox {
+    rest::Sandbox {
+        kept: Some(kept_in(KeptIn::Checkpoint)),
+        ..sandbox(order, domain)
+    }
+}
+
+fn kept(status: &SandboxStatus) -> Option<rest::Kept> {
+    let kept = kept_in(status.kept_in?);
+    let obstacle = status.obstacle.map(|part| part.as_str().to_owned());
+    Some(rest::Kept { obstacle, ..kept })
+}
+
+fn kept_in(form: KeptIn) -> rest::Kept {
+    rest::Kept {
+        kept_in: form.as_str().to_owned(),
+        lost: form.lost().iter().map(|&part| part.to_owned()).collect(),
+        obstacle: None,
     }
 }
 
@@ -48,6 +79,7 @@ pub(crate) fn listed_sandbox(sandbox: &Sandbox) -> rest::ListedSandbox {
         },
         pause_mode: pause_mode(&sandbox.status),
         envd_unresponsive_at_pause: sandbox.status.agent_was_silent,
+        kept: kept(&sandbox.status),
         envd_version: ENVD_VERSION.to_owned(),
         volume_mounts: order.mounts.iter().map(volume_mount).collect(),
     }

@@ -210,7 +210,8 @@ impl Sandbox {
     /// Lets a paused sandbox go on, as `sandbox.connect()` does.
     pub(crate) async fn resume(&self) -> Result<(), BenchError> {
         let lifetime = Duration::from_secs(LIFETIME_SECONDS.unsigned_abs());
-        Ok(self.inner.resume(Some(lifetime)).await?)
+        self.inner.resume(Some(lifetime)).await?;
+        Ok(())
     }
 
     /// Makes copies of the running sandbox, as `sandbox.fork(count=count)` does.

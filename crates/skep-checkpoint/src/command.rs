@@ -93,9 +93,10 @@ pub fn error_in(log: &str) -> &str {
 
 /// Reason of a failed dump or restore, as a word for counters, from CRIU's log.
 pub fn reason_of(log: &str) -> &'static str {
-    const REASONS: [(&str, &str); 8] = [
+    const REASONS: [(&str, &str); 9] = [
         ("Unseizable non-zombie", "debugger"),
         ("mqueue", "message_queue"),
+        ("ctty inheritance", "terminal"),
         ("Can't dump that handle", "watch"),
         ("fsnotify", "watch"),
         ("exceeds ghost limit", "deleted_file"),

@@ -31,6 +31,6 @@ pub use proc::{of_tree, tree_of};
 pub use rewrite::{NewPlace, RewriteError, rewrite};
 pub use seal::{SealCheck, SealError, Sealed, Sealing, seal};
 pub use survey::{
-    ExternalFile, ExternalMount, Origin, PipeOwner, Surroundings, Survey, SurveyError, WATCHES,
-    foreign_files, own_pipes,
+    ExternalFile, ExternalMount, MESSAGE_QUEUE, Origin, PipeOwner, Surroundings, Survey,
+    SurveyError, WATCHES, foreign_files, own_pipes,
 };

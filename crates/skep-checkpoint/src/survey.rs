@@ -78,6 +78,12 @@ pub struct PipeOwner {
     pub mode: u32,
 }
 
+/// The error about an open POSIX message queue.
+pub const MESSAGE_QUEUE: &str = "a message queue is in no image";
+
+/// Number of the file system of message queues.
+const MQUEUE_MAGIC: rustix::fs::FsWord = 0x1980_0202;
+
 /// Part of a tree that cannot be seen if it watches something that cannot be found again.
 pub const WATCHES: &str = "the watches";
 
@@ -294,10 +300,13 @@ impl<'a> Found<'a> {
             origin = Origin::MemoryInfo;
         }
         if matches!(origin, Origin::Template(_)) && !is_of_template(path)? {
-            return Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                "it is of a file system that no image holds",
-            ));
+            let is_queue = rustix::fs::statfs(path).is_ok_and(|found| found.f_type == MQUEUE_MAGIC);
+            let what = if is_queue {
+                MESSAGE_QUEUE
+            } else {
+                "it is of a file system that no image holds"
+            };
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
         }
         let inode = metadata.ino();
         let key = format!("{mount:x}:{inode:x}");

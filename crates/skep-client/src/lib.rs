@@ -79,8 +79,8 @@ pub use skep_wire::interpreter::{
 };
 pub use skep_wire::rest::{
     ApiKey, AssignedTags, BuildLogEntry, BuildReason, BuildStatus, BuildStep, CreatedApiKey,
-    FileUpload, ForkedSandbox, ListedSandbox, LogEntry, LogLevel, Metric, Network, NetworkUpdate,
-    NewSandbox, NewTemplate, NewVolume, SandboxDetail, SandboxOptions, SandboxRecord,
+    FileUpload, ForkedSandbox, Kept, ListedSandbox, LogEntry, LogLevel, Metric, Network,
+    NetworkUpdate, NewSandbox, NewTemplate, NewVolume, SandboxDetail, SandboxOptions, SandboxRecord,
     SandboxRecordState, SandboxState, SandboxUsage, Snapshot, StartBuild, Template, TemplateTag,
     TemplateVersion, TemplateVersions, VersionFile, VersionFileKind, VersionFiles, VersionLayer,
     VersionSummary, Volume, VolumeAndToken, VolumeDetail, VolumeEntry, VolumeEntryChange,

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use skep_wire::rest::{self, Connect, Fork, ForkedSandbox, NewSnapshot, Pause, Rollback, Snapshot};
+use skep_wire::rest::{
+    self, Connect, Fork, ForkedSandbox, Kept, NewSnapshot, Pause, Rollback, Snapshot,
+};
 
 use crate::client::Client;
 use crate::error::ClientError;
@@ -26,12 +28,13 @@ impl Sandbox {
         self.client.send(&operation, request).await.map(drop)
     }
 
-    /// Lets the sandbox go on if it is paused, and live for at least this long.
+    /// Lets the sandbox go on if it is paused, and live for at least this long. Tells what it went on from, and
+    /// what is not kept there; `None` if it ran, or if the server is none of ours.
     ///
     /// # Errors
     ///
     /// [`ClientError`]; not found if it is gone.
-    pub async fn resume(&self, timeout: Option<Duration>) -> Result<(), ClientError> {
+    pub async fn resume(&self, timeout: Option<Duration>) -> Result<Option<Kept>, ClientError> {
         let body = Connect {
             timeout: timeout.map(seconds),
             memory: None,
@@ -39,7 +42,8 @@ impl Sandbox {
         let url = self.client.url(&["v2", "sandboxes", &self.id, "connect"]);
         let request = self.client.request(Method::POST, url).json(&body);
         let operation = format!("resume sandbox `{}`", self.id);
-        self.client.send(&operation, request).await.map(drop)
+        let answer: rest::Sandbox = self.client.call(&operation, request).await?;
+        Ok(answer.kept)
     }
 
     /// Keeps the sandbox as it is now, as a template.

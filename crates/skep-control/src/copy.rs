@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use skep_store::Order;
 use skep_types::{
-    AccessToken, Checkpoint, Egress, ImageKind, Phase, Redacted, SandboxId, SandboxSpec, Secrets,
-    TemplateImage, TenantId,
+    AccessToken, Checkpoint, Egress, ImageKind, ImagePurpose, Phase, Redacted, SandboxId,
+    SandboxSpec, Secrets, TemplateImage, TenantId,
 };
 
 use crate::control::now;
@@ -49,7 +49,8 @@ impl Control {
             // The copies have them as well, also if their source ends meanwhile.
             let (source_entry, _) = control.changeable_entry(&caller, &id).await?;
             let _uses = control.hold_volumes(&source_entry.order.mounts);
-            let taken = control.take_checkpoint(&caller, &id, ImageKind::Memory);
+            let what = (ImageKind::Memory, ImagePurpose::Copy);
+            let taken = control.take_checkpoint(&caller, &id, what);
             let (source, checkpoint) = taken.await?;
             let template = control.base_of(&caller, &source.base).await;
             let copies = match &template {

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use skep_types::{
-    Capabilities, Checkpoint, DeadlineMode, Egress, HostResource, ImageKind, LogEntry, NodeId,
-    NotHere, PauseRequest, Placement, Resources, ResumeRequest, Resumed, SandboxId, SandboxKind,
-    SandboxSpec, SandboxStatus, TransitionError, Usage,
+    Capabilities, Checkpoint, DeadlineMode, Egress, HostResource, ImageKind, ImagePurpose,
+    LogEntry, NodeId, NotHere, PauseRequest, Placement, Resources, ResumeRequest, Resumed,
+    SandboxId, SandboxKind, SandboxSpec, SandboxStatus, TransitionError, Usage,
 };
 
 pub use fake::FakeNodes;
@@ -130,6 +130,7 @@ pub trait Nodes: fmt::Debug + Send + Sync {
         &self,
         id: SandboxId,
         kind: ImageKind,
+        purpose: ImagePurpose,
     ) -> BoxFuture<'_, Result<Checkpoint, TransitionError>>;
 
     /// Deletes the image of a checkpoint, as far as that is possible.

@@ -156,6 +156,7 @@ pub(crate) fn refused(id: &SandboxId, error: TransitionError) -> ChangeError {
         | TransitionError::NoRoom(_)
         | TransitionError::AgentSilent
         | TransitionError::AgentWasSilent
+        | TransitionError::Unwritable(_)
         | TransitionError::Failed(_)) => ChangeError::Node(error),
     }
 }

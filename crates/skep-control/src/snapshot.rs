@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use skep_store::{CheckpointFilter, Order, StoreError};
 use skep_types::{
-    Checkpoint, CheckpointId, ImageKind, Phase, SandboxId, TemplateId, TemplateImage,
+    Checkpoint, CheckpointId, ImageKind, ImagePurpose, Phase, SandboxId, TemplateId, TemplateImage,
     TemplateReference,
 };
 
@@ -135,7 +135,8 @@ impl Control {
             if order.kind == ImageKind::Memory && !entry.order.mounts.is_empty() {
                 return Err(SnapshotError::HasVolumes);
             }
-            let taken = control.take_checkpoint(&caller, &id, order.kind).await;
+            let what = (order.kind, ImagePurpose::Keep);
+            let taken = control.take_checkpoint(&caller, &id, what).await;
             let (source, checkpoint) = taken?;
             let (name, tag) = match order.name {
                 Some(SnapshotName { name, tag }) => (Some(name), tag),
@@ -325,7 +326,7 @@ impl Control {
         &self,
         caller: &Caller,
         id: &SandboxId,
-        kind: ImageKind,
+        (kind, purpose): (ImageKind, ImagePurpose),
     ) -> Result<(Arc<Order>, Checkpoint), ChangeError> {
         let (entry, status) = self.changeable_entry(caller, id).await?;
         match status.phase {
@@ -338,7 +339,7 @@ impl Control {
             | Phase::Stuck
             | Phase::Gone => return Err(conflict(id, status.phase)),
         }
-        let taking = self.inner.nodes.snapshot(id.clone(), kind);
+        let taking = self.inner.nodes.snapshot(id.clone(), kind, purpose);
         let checkpoint = taking.await.map_err(|error| refused(id, error))?;
         Ok((Arc::clone(&entry.order), checkpoint))
     }

@@ -129,6 +129,8 @@ pub enum DiskSource {
 pub enum Capture {
     /// A copy, which shares nothing with the disk that could change.
     Copy,
+    /// The same, for somebody who uses it at once: nobody waits until it would survive the host.
+    PassingCopy,
     /// The disk itself, for a sandbox that ends: it stays when the sandbox has gone.
     Keep,
 }
@@ -182,15 +184,17 @@ impl Disks {
     }
 
     /// Captures the disk at `path`, which nobody writes to, in a new file. Returns when that would
-    /// survive the host. Blocks. A capture that fails leaves nothing.
+    /// survive the host, if it is to. Blocks. A capture that fails leaves nothing.
     pub(crate) fn capture(&self, path: &Path, to: &Path, how: Capture) -> Result<u64, DiskError> {
         match how {
-            Capture::Copy => self.copy_file(path, to)?,
+            Capture::Copy | Capture::PassingCopy => self.copy_file(path, to)?,
             Capture::Keep => fs::hard_link(path, to).map_err(file("link", path))?,
         }
         let captured = stack::link_below(path, to).and_then(|()| {
             let kept = File::open(to).map_err(file("open", to))?;
-            kept.sync_all().map_err(file("sync", to))?;
+            if how != Capture::PassingCopy {
+                kept.sync_all().map_err(file("sync", to))?;
+            }
             used_by_all(to).map_err(file("look at", to))
         });
         captured.inspect_err(|_| {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skep_types::{
-    Capability, Checkpoint, Connections, Egress, ImageKind, Mount, MountTarget, SandboxId, VolumeId,
+    Capability, Checkpoint, Connections, Egress, ImageKind, ImagePurpose, Mount, MountTarget,
+    SandboxId, VolumeId,
 };
 
 use crate::{
@@ -155,7 +156,7 @@ async fn check_checkpoint(
     let request = subject.request();
     let (id, egress) = (request.id.clone(), request.egress.clone());
     let sandbox = isolation.launch(request).await.expect("it launches");
-    let taken = sandbox.checkpoint(kind, AfterCheckpoint::Continue);
+    let taken = sandbox.checkpoint(kind, AfterCheckpoint::Continue(ImagePurpose::Keep));
     let needed = Capability::of_image(kind);
     if !isolation.capabilities().has(needed) {
         check_unsupported(taken.await, needed);
@@ -258,7 +259,7 @@ async fn check_mounts(subject: &impl ContractSubject, isolation: &Arc<dyn Isolat
 fn check_unsupported<T: std::fmt::Debug>(answer: Result<T, ChangeError>, capability: Capability) {
     match answer {
         Err(ChangeError::Unsupported(unsupported)) => assert_eq!(unsupported.0, capability),
-        Ok(_) | Err(ChangeError::Failed { .. }) => {
+        Ok(_) | Err(ChangeError::Unwritable { .. } | ChangeError::Failed { .. }) => {
             panic!("{capability} is not among the capabilities: {answer:?}")
         }
     }

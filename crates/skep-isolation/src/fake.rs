@@ -27,6 +27,24 @@ use crate::{
 pub struct FakeIsolation {
     /// The living sandboxes and the next failure to report.
     state: Arc<Mutex<State>>,
+    gate: Arc<Gate>,
+}
+
+/// A place at which changes wait while a test looks at what else is possible meanwhile.
+#[derive(Debug, Default)]
+struct Gate {
+    is_closed: watch::Sender<bool>,
+    waiting: watch::Sender<usize>,
+}
+
+impl Gate {
+    async fn pass(&self) {
+        self.waiting.send_modify(|count| *count += 1);
+        let mut is_closed = self.is_closed.subscribe();
+        let opened = is_closed.wait_for(|is_closed| !is_closed).await;
+        opened.expect("the sender is in self");
+        self.waiting.send_modify(|count| *count -= 1);
+    }
 }
 
 #[derive(Debug)]
@@ -186,6 +204,28 @@ impl FakeIsolation {
         self.state.lock().capacity = capacity;
     }
 
+    /// Lets whatever changes a sandbox wait until [`FakeIsolation::release_changes`].
+    pub fn hold_changes(&self) {
+        self.gate.is_closed.send_replace(true);
+    }
+
+    /// Lets waiting and future changes through.
+    pub fn release_changes(&self) {
+        self.gate.is_closed.send_replace(false);
+    }
+
+    /// Number of changes that wait.
+    pub fn held_changes(&self) -> usize {
+        *self.gate.waiting.borrow()
+    }
+
+    /// Waits until a change waits.
+    pub async fn held_change(&self) {
+        let mut waiting = self.gate.waiting.subscribe();
+        let waiting = waiting.wait_for(|count| *count > 0).await;
+        waiting.expect("the sender is in self");
+    }
+
     /// Lets the disk of a sandbox lose what was written to it.
     pub fn damage(&self, id: &SandboxId) {
         self.state.lock().damaged.push(id.clone());
@@ -286,6 +326,7 @@ impl FakeIsolation {
         Arc::new(FakeHandle {
             sandbox,
             state: Arc::clone(&self.state),
+            gate: Arc::clone(&self.gate),
         })
     }
 }
@@ -308,6 +349,7 @@ impl Isolation for FakeIsolation {
         async move {
             self.capabilities()
                 .need(Capability::of_image(request.kind))?;
+            self.gate.pass().await;
             let image = self.image(&request.checkpoint)?;
             let sandbox = match request.target {
                 RestoreTarget::Copy(launch) => FakeSandbox::of(*launch),
@@ -350,10 +392,14 @@ impl Isolation for FakeIsolation {
     }
 
     fn compress_checkpoint(&self, checkpoint: Checkpoint) -> BoxFuture<'_, io::Result<()>> {
-        let mut state = self.state.lock();
-        let is_there = state.images.contains_key(&checkpoint.record);
-        state.compressed += usize::from(is_there);
-        async { Ok(()) }.boxed()
+        async move {
+            self.gate.pass().await;
+            let mut state = self.state.lock();
+            let is_there = state.images.contains_key(&checkpoint.record);
+            state.compressed += usize::from(is_there);
+            Ok(())
+        }
+        .boxed()
     }
 
     fn forget_checkpoint(&self, checkpoint: Checkpoint) -> BoxFuture<'_, io::Result<()>> {
@@ -444,6 +490,7 @@ impl Isolation for FakeIsolation {
 struct FakeHandle {
     sandbox: Arc<FakeSandbox>,
     state: Arc<Mutex<State>>,
+    gate: Arc<Gate>,
 }
 
 impl FakeHandle {
@@ -493,11 +540,19 @@ impl Sandbox for FakeHandle {
     }
 
     fn freeze(&self) -> BoxFuture<'_, Result<(), ChangeError>> {
-        async { self.set_frozen(true, "freeze the sandbox") }.boxed()
+        async {
+            self.gate.pass().await;
+            self.set_frozen(true, "freeze the sandbox")
+        }
+        .boxed()
     }
 
     fn thaw(&self) -> BoxFuture<'_, Result<(), ChangeError>> {
-        async { self.set_frozen(false, "thaw the sandbox") }.boxed()
+        async {
+            self.gate.pass().await;
+            self.set_frozen(false, "thaw the sandbox")
+        }
+        .boxed()
     }
 
     fn page_out(&self) -> BoxFuture<'_, Result<u64, ChangeError>> {
@@ -523,6 +578,7 @@ impl Sandbox for FakeHandle {
     ) -> BoxFuture<'_, Result<Checkpoint, ChangeError>> {
         async move {
             let needed = Capability::of_image(kind);
+            self.gate.pass().await;
             self.try_change(needed, "checkpoint the sandbox")?;
             let image = Image {
                 tenant: self.sandbox.tenant.clone(),
@@ -558,6 +614,7 @@ impl Sandbox for FakeHandle {
 
     fn destroy(&self) -> BoxFuture<'_, Result<Usage, DestroyError>> {
         async move {
+            self.gate.pass().await;
             self.sandbox.exit.send_if_modified(|exit| {
                 let first = exit.is_none();
                 exit.get_or_insert(Exit::Signal(9));

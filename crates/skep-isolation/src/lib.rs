@@ -17,7 +17,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::{self, BoxFuture};
 use skep_types::{
     Capabilities, Capability, Checkpoint, Connections, Egress, ExecutionId, HostCapacity,
-    ImageKind, Mount, Redacted, Resources, SandboxId, TenantId, Unsupported, Usage, VolumeId,
+    ImageKind, ImagePurpose, Mount, Obstacle, Redacted, Resources, SandboxId, TenantId,
+    Unsupported, Usage, VolumeId,
 };
 
 pub use contract::{ContractSubject, check_contract};
@@ -152,7 +153,7 @@ pub enum RestoreTarget {
 pub enum AfterCheckpoint {
     /// It is as it was, as if nothing had happened: it goes on, or stands if it was frozen. The
     /// image shares nothing with it that either could change.
-    Continue,
+    Continue(ImagePurpose),
     /// It stands, as one that is frozen: its owner writes the image down and then destroys it, so
     /// that it is never lost in between. If it goes on instead, the image is worth nothing: it may
     /// be the sandbox's own disk. Such an image is restored once, as the same sandbox.
@@ -522,6 +523,16 @@ pub enum ChangeError {
     /// The backend has no such ability.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
+    /// It holds what is in no image.
+    #[error("cannot {operation}: it has {obstacle}")]
+    Unwritable {
+        /// The operation, with its object.
+        operation: String,
+        /// The part that is in no image.
+        obstacle: Obstacle,
+        /// What was said of it.
+        source: Source,
+    },
     /// The host did not do it this time.
     #[error("cannot {operation}")]
     Failed {

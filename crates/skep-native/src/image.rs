@@ -6,18 +6,21 @@
 //! them, so it is root's alone. The manifest is written last: a directory without one is no image.
 //! If the operator has a key, manifest and processes are encrypted; the disk is not.
 
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use skep_checkpoint::{ImageKey, SealCheck, SealError, Sealing};
+use skep_checkpoint::{ImageKey, SealCheck, SealError, Sealed, Sealing};
 use skep_host::{Capture, DiskSource, Lease, Leases};
-use skep_isolation::{LaunchRequest, RestoreTarget};
+use skep_isolation::{AfterCheckpoint, LaunchRequest, RestoreTarget};
 use skep_types::{
-    Checkpoint, Egress, ExecutionId, ImageKind, Mount, MountTarget, Redacted, Resources, SandboxId,
+    Checkpoint, Egress, ExecutionId, ImageKind, ImagePurpose, Mount, MountTarget, Redacted,
+    Resources, SandboxId,
 };
 
 use crate::cold;
@@ -235,7 +238,12 @@ pub(crate) struct Images {
     checks: Arc<SealChecks>,
     key: Option<ImageKey>,
     plain: Arc<PlainForms>,
+    passing: Passing,
 }
+
+/// Records of images that this server has made for copies, and hashed nothing of. Held only for a look-up or a
+/// change.
+type Passing = Arc<Mutex<HashSet<String>>>;
 
 impl Images {
     /// Opens the directory of images and removes what is none: a server was killed while it made
@@ -259,6 +267,7 @@ impl Images {
             checks: Arc::default(),
             key,
             plain: Arc::default(),
+            passing: Arc::default(),
         })
     }
 
@@ -278,8 +287,9 @@ impl Images {
     }
 
     /// Begins an image with memory. Blocks.
-    pub(crate) fn begin_memory(&self) -> Result<NewImage, Source> {
-        let new = self.begin(MEMORY)?;
+    pub(crate) fn begin_memory(&self, after: AfterCheckpoint) -> Result<NewImage, Source> {
+        let mut new = self.begin(MEMORY)?;
+        new.is_passing = after == AfterCheckpoint::Continue(ImagePurpose::Copy);
         DirBuilder::new().mode(0o700).create(new.processes())?;
         Ok(new)
     }
@@ -327,7 +337,11 @@ impl Images {
         if plain.is_none() {
             expand(leases, &processes, &part)?;
         }
-        let check = (self.checks).of(&processes, &part.sealed);
+        let check = if self.passing.lock().contains(&checkpoint.record) {
+            Arc::new(SealCheck::passing(processes.clone(), part.sealed.clone()))
+        } else {
+            (self.checks).of(&processes, &part.sealed)
+        };
         let agent_config = manifest.order.agent_config();
         let places = manifest.order.places();
         let copied = DiskSource::Copy(path.join(DISK));
@@ -434,6 +448,7 @@ impl Images {
     /// Removes an image. One that is not there is no error. Blocks.
     pub(crate) fn forget(&self, checkpoint: &Checkpoint) -> io::Result<()> {
         let path = self.path(&checkpoint.record)?;
+        self.passing.lock().remove(&checkpoint.record);
         // It goes at once: whoever opens it meanwhile finds all of it or nothing. What a killed server
         // leaves is unknown to the next one, which removes it.
         let going = self.directory.join(format!("{GOING}{}", checkpoint.record));
@@ -468,6 +483,8 @@ impl Images {
             record,
             path,
             key: self.key.clone(),
+            passing: Arc::clone(&self.passing),
+            is_passing: false,
             is_finished: false,
         })
     }
@@ -531,7 +548,29 @@ pub(crate) struct NewImage {
     record: String,
     path: PathBuf,
     key: Option<ImageKey>,
+    passing: Passing,
+    /// True if it is for copies that are made at once.
+    is_passing: bool,
     is_finished: bool,
+}
+
+/// The seal of the processes of an image that is being made.
+#[derive(Debug)]
+pub(crate) enum NewSeal {
+    /// Of one that is kept.
+    Sealing(Sealing),
+    /// Of one that only this server uses, and soon forgets.
+    Passing(PathBuf),
+}
+
+impl NewSeal {
+    /// Waits until everything is hashed, and on the disk if it is to survive the host.
+    pub(crate) fn finish(self) -> Result<Sealed, SealError> {
+        match self {
+            Self::Sealing(sealing) => sealing.finish(),
+            Self::Passing(processes) => Sealed::passing(&processes),
+        }
+    }
 }
 
 impl NewImage {
@@ -551,14 +590,19 @@ impl NewImage {
     }
 
     /// Begins to seal the processes, whose memory is written.
-    pub(crate) fn begin_seal(&self) -> Result<Sealing, SealError> {
-        match self.key {
-            Some(_) => Sealing::begin_passing(&self.processes()),
-            None => Sealing::begin(&self.processes()),
+    pub(crate) fn begin_seal(&self) -> Result<NewSeal, SealError> {
+        let processes = self.processes();
+        if self.is_passing {
+            return Ok(NewSeal::Passing(processes));
         }
+        let sealing = match self.key {
+            Some(_) => Sealing::begin_passing(&processes),
+            None => Sealing::begin(&processes),
+        };
+        sealing.map(NewSeal::Sealing)
     }
 
-    /// Writes the manifest, and returns when the image would survive the host. Blocks.
+    /// Writes the manifest, and returns when the image would survive the host, if it is to. Blocks.
     pub(crate) fn finish(
         mut self,
         is_last: bool,
@@ -579,15 +623,18 @@ impl NewImage {
         let text = serde_json::to_vec(&manifest)?;
         match &self.key {
             Some(key) => {
-                self.encrypt_processes(key)?;
+                // One that passes is readable for no longer than what CRIU writes of any other.
+                if !self.is_passing {
+                    self.encrypt_processes(key)?;
+                }
                 let file = write_private(&self.path.join(ENCRYPTED_MANIFEST), b"")?;
                 key.encrypt(ENCRYPTED_MANIFEST, &mut text.as_slice(), &mut &file)?;
-                file.sync_all()?;
+                self.survive(&file)?;
             }
-            None => write_private(&self.path.join(MANIFEST), &text)?.sync_all()?,
+            None => self.survive(&write_private(&self.path.join(MANIFEST), &text)?)?,
         }
-        for directory in [&self.path, &self.directory] {
-            File::open(directory)?.sync_all()?;
+        if self.is_passing {
+            self.passing.lock().insert(self.record.clone());
         }
         self.is_finished = true;
         Ok(Checkpoint {
@@ -599,6 +646,19 @@ impl NewImage {
 }
 
 impl NewImage {
+    /// Waits until the manifest and the names of the files are on the disk, unless the image is to survive
+    /// nothing.
+    fn survive(&self, manifest: &File) -> io::Result<()> {
+        if self.is_passing {
+            return Ok(());
+        }
+        manifest.sync_all()?;
+        for directory in [&self.path, &self.directory] {
+            File::open(directory)?.sync_all()?;
+        }
+        Ok(())
+    }
+
     /// Puts the encrypted form of the processes in the place of what CRIU has written. A copy of an
     /// image has it already.
     fn encrypt_processes(&self, key: &ImageKey) -> io::Result<()> {

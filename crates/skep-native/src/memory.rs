@@ -15,14 +15,16 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use serde::{Deserialize, Serialize};
-use skep_checkpoint::{Criu, Origin, Sealed, Sealing, Surroundings, Survey, SurveyError, WATCHES};
+use skep_checkpoint::{
+    Criu, MESSAGE_QUEUE, Origin, Sealed, Surroundings, Survey, SurveyError, WATCHES,
+};
 use skep_host::{Capture, Lease, Subgroup};
 use skep_isolation::AfterCheckpoint;
 use skep_launch::{CheckpointTool, Descriptors, DumpPlan, Launcher, SpawnError, Stage};
 use skep_telemetry::Chain;
-use skep_types::Checkpoint;
+use skep_types::{Checkpoint, ImagePurpose};
 
-use crate::image::{Images, LaunchOrder};
+use crate::image::{Images, LaunchOrder, NewSeal};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -195,7 +197,7 @@ impl Checkpointer {
         dumped: Dumped,
     ) -> Result<Checkpoint, DumpError> {
         let order = LaunchOrder::kept(lease)?;
-        let new = images.begin_memory()?;
+        let new = images.begin_memory(dumped.after)?;
         let usage = lease.usage()?;
         // Files that are deleted and still open are on the disk, and go into the image.
         let deleted = usage.disk_bytes.min(DELETED_FILES);
@@ -216,11 +218,12 @@ impl Checkpointer {
             plan.enter_cgroups(File::open(format!("/proc/{}/ns/cgroup", dumped.pid))?);
         }
         let how = match dumped.after {
-            AfterCheckpoint::Continue => Capture::Copy,
+            AfterCheckpoint::Continue(ImagePurpose::Keep) => Capture::Copy,
+            AfterCheckpoint::Continue(ImagePurpose::Copy) => Capture::PassingCopy,
             AfterCheckpoint::Stand => Capture::Keep,
         };
         let stands = dumped.was_frozen || dumped.after == AfterCheckpoint::Stand;
-        let mut captured: Option<Result<(u64, Sealing), Source>> = None;
+        let mut captured: Option<Result<(u64, NewSeal), Source>> = None;
         let written = self.launcher.dump(&plan, DUMP_TIMEOUT, &mut |stage, _| {
             // The memory is written, and is hashed while the rest is captured and CRIU ends.
             let sealing = new.begin_seal();
@@ -322,6 +325,7 @@ fn not_seen(source: Source) -> DumpError {
     let lacks = survey.filter(|error| error.source.kind() == io::ErrorKind::Unsupported);
     let reason = match lacks {
         Some(error) if error.what == WATCHES => "watch",
+        Some(error) if error.source.to_string() == MESSAGE_QUEUE => "message_queue",
         Some(_) => "foreign_file",
         None if source.is::<TooManyFiles>() => "too_many_kernels",
         None => "host",

@@ -21,7 +21,8 @@ use skep_isolation::{
 use skep_linux::Termination;
 use skep_telemetry::Chain;
 use skep_types::{
-    Capability, Checkpoint, Connections, Egress, ImageKind, Redacted, Unsupported, Usage,
+    Capability, Checkpoint, Connections, Egress, ImageKind, ImagePurpose, Obstacle, Redacted,
+    Unsupported, Usage,
 };
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Semaphore, watch};
@@ -231,9 +232,16 @@ impl NativeSandbox {
         if !stands {
             self.go_on().await;
         }
-        made.map_err(|DumpError { source, reason, .. }| ChangeError::Failed {
-            operation: format!("{OPERATION} ({reason})"),
-            source,
+        made.map_err(|DumpError { source, reason, .. }| {
+            let operation = format!("{OPERATION} ({reason})");
+            match Obstacle::named(reason) {
+                Some(obstacle) => ChangeError::Unwritable {
+                    operation,
+                    obstacle,
+                    source,
+                },
+                None => ChangeError::Failed { operation, source },
+            }
         })
     }
 
@@ -302,7 +310,8 @@ fn remove(
 fn capture(lease: &Lease, images: &Images, after: AfterCheckpoint) -> Result<Checkpoint, Source> {
     let was_frozen = lease.is_frozen()?;
     let how = match after {
-        AfterCheckpoint::Continue => Capture::Copy,
+        AfterCheckpoint::Continue(ImagePurpose::Keep) => Capture::Copy,
+        AfterCheckpoint::Continue(ImagePurpose::Copy) => Capture::PassingCopy,
         AfterCheckpoint::Stand => Capture::Keep,
     };
     lease.freeze(Instant::now() + FREEZE_TIMEOUT)?;

@@ -13,9 +13,9 @@ use jiff::Timestamp;
 use skep_isolation::{Exit, Launched, UsageError};
 use skep_telemetry::Chain;
 use skep_types::{
-    Checkpoint, DeadlineMode, Egress, EndReason, Ending, Event, ImageKind, OnTimeout, PauseRequest,
-    Phase, Resources, ResumeRequest, Resumed, SandboxSpec, SandboxStatus, TransitionError, Usage,
-    Verdict,
+    Checkpoint, DeadlineMode, Egress, EndReason, Ending, Event, ImageKind, ImagePurpose, OnTimeout,
+    PauseRequest, Phase, Resources, ResumeRequest, Resumed, SandboxSpec, SandboxStatus,
+    TransitionError, Usage, Verdict,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -64,6 +64,7 @@ pub(crate) enum Request {
     /// Write it to an image while it goes on.
     Snapshot {
         kind: ImageKind,
+        purpose: ImagePurpose,
         answer: Transition<Checkpoint>,
     },
     /// Change what it may reach.
@@ -190,6 +191,7 @@ impl Driver {
             on_timeout: spec.on_timeout,
             auto_resume: spec.auto_resume,
             agent_was_silent: false,
+            kept_in: spec.checkpoint.as_ref().map(|image| image.kind.into()),
             ending: None,
             earlier: Usage::default(),
         };
@@ -327,8 +329,9 @@ impl Driver {
             } => answer(caller, self.roll_back(held, checkpoint, lifetime).await),
             Request::Snapshot {
                 kind,
+                purpose,
                 answer: caller,
-            } => answer(caller, self.snapshot(held, kind).await),
+            } => answer(caller, self.snapshot(held, kind, purpose).await),
             Request::Egress {
                 egress,
                 answer: caller,
@@ -378,6 +381,8 @@ impl Driver {
             status.on_timeout = held.record.on_timeout;
             status.egress = held.record.egress.clone();
             status.paused = None;
+            status.kept_in = held.record.kept_in;
+            status.obstacle = None;
             status.agent_was_silent = false;
         });
     }

@@ -83,7 +83,7 @@ impl Node {
         );
         text.counters(
             "skep_sandbox_store_failures_total",
-            "Frozen sandboxes that could not be written to an image, by where it failed.",
+            "Sandboxes that could not be written to an image, paused or for a copy, by where it failed.",
             "step",
             metrics.store_failures(),
         );

@@ -22,7 +22,7 @@ pub struct Metrics {
     pub stored: Counter,
     /// Images of paused sandboxes that were compressed.
     pub compressed: Counter,
-    /// Number of frozen sandboxes that could not be, by the step that failed. Held only for a
+    /// Number of sandboxes that could not be written to an image, by the step that failed. Held only for a
     /// look-up or a change.
     store_failures: Mutex<BTreeMap<String, u64>>,
     endings: [Counter; EndReason::ALL.len()],
@@ -43,7 +43,7 @@ impl Metrics {
         self.failures.lock().clone()
     }
 
-    /// Number of frozen sandboxes that could not be written to an image, by the step that failed.
+    /// Number of sandboxes that could not be written to an image, by the step that failed.
     pub fn store_failures(&self) -> BTreeMap<String, u64> {
         self.store_failures.lock().clone()
     }
@@ -51,7 +51,9 @@ impl Metrics {
     pub(crate) fn store_failed(&self, error: &ChangeError) {
         let step = match error {
             ChangeError::Unsupported(unsupported) => unsupported.to_string(),
-            ChangeError::Failed { operation, .. } => without_thing(operation),
+            ChangeError::Unwritable { operation, .. } | ChangeError::Failed { operation, .. } => {
+                without_thing(operation)
+            }
         };
         *self.store_failures.lock().entry(step).or_default() += 1;
     }

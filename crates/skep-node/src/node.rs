@@ -16,7 +16,7 @@ use skep_types::{
     ExecutionId, LogEntry, NotHere, OnTimeout, Phase, Resources, SandboxId, SandboxKind,
     SandboxSpec, SandboxStatus, Usage, WhenStopped,
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::admission::Admission;
 use crate::agents::Agents;
@@ -135,6 +135,8 @@ pub(crate) struct Inner {
     pub(crate) spares: Spares,
     pub(crate) admission: Admission,
     pub(crate) pauses: PausePolicy,
+    /// The turn of the one image that is being compressed: it takes a processor for seconds.
+    pub(crate) compressing: Semaphore,
     /// True while some resource of the host is used up.
     pub(crate) is_tight: AtomicBool,
     pub(crate) metrics: Metrics,
@@ -164,6 +166,7 @@ impl Node {
                 spares: Spares::new(options.spares),
                 admission: Admission::new(options.admission),
                 pauses: options.pauses,
+                compressing: Semaphore::new(1),
                 is_tight: AtomicBool::new(false),
                 metrics: Metrics::default(),
                 departures: Departures::default(),
@@ -492,6 +495,8 @@ pub(crate) fn starting(id: &SandboxId, started_at: Timestamp) -> SandboxStatus {
         on_timeout: OnTimeout::default(),
         egress: Egress::default(),
         paused: None,
+        kept_in: None,
+        obstacle: None,
         agent_was_silent: false,
         ending: None,
     }

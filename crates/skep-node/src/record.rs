@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use skep_isolation::LaunchRecord;
 use skep_types::{
     AccessToken, Checkpoint, Egress, EgressRules, EndReason, ExecutionId, HttpsPorts, Ingress,
-    OnTimeout, Redacted, SandboxRun, SandboxStatus, Usage,
+    KeptIn, OnTimeout, Redacted, SandboxRun, SandboxStatus, Usage,
 };
 
 use crate::clock::Deadline;
@@ -39,6 +39,8 @@ pub(crate) struct DriverRecord {
     pub(crate) auto_resume: bool,
     /// True if its agent did not answer when it was paused.
     pub(crate) agent_was_silent: bool,
+    /// The form in which it was kept before this run of it; `None` for the first.
+    pub(crate) kept_in: Option<KeptIn>,
     /// Reason for which it is being ended, from before anything of it is removed.
     pub(crate) ending: Option<EndReason>,
     /// Usage of runs whose counters are gone, or go: those before the image that it has or had.
@@ -89,6 +91,8 @@ struct Written {
     auto_resume: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     agent_was_silent: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kept_in: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ending: Option<String>,
     /// Missing if there was no run before, and in records of older servers.
@@ -276,6 +280,7 @@ impl DriverRecord {
             on_timeout: Some(self.on_timeout.as_str().to_owned()),
             auto_resume: self.auto_resume,
             agent_was_silent: self.agent_was_silent,
+            kept_in: self.kept_in.map(|form| form.as_str().to_owned()),
             ending: self.ending.map(|reason| reason.to_string()),
             earlier: WrittenUsage::of(&self.earlier),
         };
@@ -323,6 +328,11 @@ impl DriverRecord {
                 .map_err(ReadError::Word)?,
             auto_resume: written.auto_resume,
             agent_was_silent: written.agent_was_silent,
+            kept_in: written
+                .kept_in
+                .map(|form| form.parse())
+                .transpose()
+                .map_err(ReadError::Word)?,
             ending: written
                 .ending
                 .map(|reason| reason.parse())
@@ -370,6 +380,7 @@ mod tests {
             on_timeout: OnTimeout::Pause(ImageKind::Filesystem),
             auto_resume: true,
             agent_was_silent: true,
+            kept_in: Some(KeptIn::Checkpoint),
             ending: Some(EndReason::Killed),
             earlier: Usage {
                 cpu_time: Duration::from_millis(7),
@@ -388,6 +399,7 @@ mod tests {
         assert_eq!(read.image, record.image);
         assert_eq!(read.egress, record.egress);
         assert_eq!(read.ending, record.ending);
+        assert_eq!(read.kept_in, record.kept_in);
         assert_eq!(read.earlier, record.earlier);
         assert!(read.is_open);
         assert_eq!(read.ingress, record.ingress);

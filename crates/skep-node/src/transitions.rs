@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use skep_types::{
-    Checkpoint, Egress, ImageKind, NotHere, PauseRequest, ResumeRequest, Resumed, SandboxId,
-    SandboxStatus, TransitionError,
+    Checkpoint, Egress, ImageKind, ImagePurpose, NotHere, PauseRequest, ResumeRequest, Resumed,
+    SandboxId, SandboxStatus, TransitionError,
 };
 
 use crate::driver::{Request, Transition};
@@ -71,9 +71,14 @@ impl Node {
         &self,
         id: &SandboxId,
         kind: ImageKind,
+        purpose: ImagePurpose,
     ) -> Result<Checkpoint, TransitionError> {
-        self.transition(id, |answer| Request::Snapshot { kind, answer })
-            .await
+        let request = |answer| Request::Snapshot {
+            kind,
+            purpose,
+            answer,
+        };
+        self.transition(id, request).await
     }
 
     /// Changes what a sandbox may reach.

@@ -42,6 +42,15 @@ impl FromStr for ImageKind {
     }
 }
 
+/// Purpose of an image of a sandbox that goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ImagePurpose {
+    /// It is kept, and survives the host.
+    Keep,
+    /// The server that makes it makes copies of it at once and forgets it. It survives nothing.
+    Copy,
+}
+
 /// A checkpoint of a sandbox, by which its backend finds the image again.
 ///
 /// An image belongs to the host that took it. It may be restored any number of times until it is

@@ -16,6 +16,7 @@ mod end;
 mod fair_share;
 mod id;
 mod ingress;
+mod kept;
 mod layer_key;
 mod lifecycle;
 mod log;
@@ -43,7 +44,7 @@ pub use build::{
 };
 pub use capability::{Capabilities, Capability, Unsupported};
 pub use capacity::{AdmissionPolicy, Capacity, HostCapacity, HostResource, Promised, Reserve};
-pub use checkpoint::{Checkpoint, ImageKind};
+pub use checkpoint::{Checkpoint, ImageKind, ImagePurpose};
 pub use closest::closest;
 pub use departure::Departure;
 pub use domain::DomainName;
@@ -57,6 +58,7 @@ pub use id::{CheckpointId, ExecutionId, IdError, NodeId, SandboxId, TeamId, Temp
 pub use ingress::{
     HostMask, HostMaskError, HttpsPorts, HttpsPortsError, Ingress, MOST_HTTPS_PORTS,
 };
+pub use kept::{KeptIn, Obstacle};
 pub use layer_key::{LayerKey, LayerKeyError};
 pub use lifecycle::{OnTimeout, PauseRequest, Restart, ResumeRequest, ResumeStart, Resumed};
 pub use log::{LogEntry, LogLevel};

@@ -8,8 +8,8 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use crate::{
-    Checkpoint, Egress, Ending, ExecutionId, ImageKind, Ingress, Mount, NodeId, OnTimeout, Phase,
-    Redacted, SandboxId, Secrets, TemplateImage, TenantId, random_bytes,
+    Checkpoint, Egress, Ending, ExecutionId, ImageKind, Ingress, KeptIn, Mount, NodeId, Obstacle,
+    OnTimeout, Phase, Redacted, SandboxId, Secrets, TemplateImage, TenantId, random_bytes,
 };
 
 /// Token that opens a sandbox's agent: 64 hexadecimal characters.
@@ -136,6 +136,11 @@ pub struct SandboxStatus {
     pub egress: Egress,
     /// The parts of it that are kept, if it is paused.
     pub paused: Option<ImageKind>,
+    /// The form in which it is kept if it is paused, or was kept before this run of it; `None` if it was
+    /// never paused.
+    pub kept_in: Option<KeptIn>,
+    /// What keeps a paused one from being written to an image, as far as that was tried.
+    pub obstacle: Option<Obstacle>,
     /// True if its agent did not answer when it was paused.
     pub agent_was_silent: bool,
     /// Reason and usage of its end, if it has ended.

@@ -1,6 +1,6 @@
 //! Failures of requests that change the phase of a sandbox, or what it may reach.
 
-use crate::{HostResource, NotHere, Refused, Unsupported};
+use crate::{HostResource, NotHere, Obstacle, Refused, Unsupported};
 
 /// Failure to pause, resume, copy or change a sandbox, which is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +24,9 @@ pub enum TransitionError {
     /// files.
     #[error("the agent of the sandbox did not answer when it was paused")]
     AgentWasSilent,
+    /// It holds what is in no image. It is as it was.
+    #[error("the sandbox has {0}, which cannot be written")]
+    Unwritable(Obstacle),
     /// The host did not do it this time.
     #[error("sandbox could not be changed")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -28,7 +28,7 @@ pub use log::{LogEntry, LogLevel, LogLine, Logs, LogsV2};
 pub use metric::{MaxTeamMetric, Metric, Metrics, TeamMetric};
 pub use record::{SandboxRecord, SandboxRecordState, SandboxUsage};
 pub use sandbox::{
-    AutoResume, Connect, IdentityRequest, Lifecycle, ListedSandbox, Network, NetworkUpdate,
+    AutoResume, Connect, IdentityRequest, Kept, Lifecycle, ListedSandbox, Network, NetworkUpdate,
     NewSandbox, OnTimeout, Pause, PauseMode, Refresh, Resume, Sandbox, SandboxDetail,
     SandboxOptions, SandboxState, SetTimeout, VolumeMount,
 };

@@ -8,6 +8,8 @@ mod images;
 mod journal;
 mod layers;
 mod nodes;
+#[cfg(test)]
+mod races;
 mod routes;
 mod templates;
 mod volumes;

@@ -187,6 +187,9 @@ impl From<ChangeError> for ApiError {
             ChangeError::Node(TransitionError::NoRoom(resource)) => {
                 NodeCreateError::NoRoom(*resource).into()
             }
+            ChangeError::Node(TransitionError::Unwritable(obstacle)) => {
+                Self::unwritable(StatusCode::CONFLICT, *obstacle)
+            }
             // The sandbox is as it was, and clients may ask again.
             ChangeError::Node(
                 TransitionError::NotHere(_)

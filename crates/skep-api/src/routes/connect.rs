@@ -65,11 +65,12 @@ async fn connect(
     let id = path.id()?;
     let connecting = edge.control().connect(caller, &id, order);
     let connected = connecting.await?;
-    let status = if connected.was_resumed {
-        StatusCode::CREATED
+    let (sandbox, domain) = (&connected.sandbox, edge.domain());
+    let (status, body) = if connected.was_resumed {
+        let body = render::resumed_sandbox(sandbox, domain);
+        (StatusCode::CREATED, body)
     } else {
-        StatusCode::OK
+        (StatusCode::OK, render::sandbox(&sandbox.order, domain))
     };
-    let body = render::sandbox(&connected.sandbox.order, edge.domain());
     Ok((status, Json(body)))
 }

@@ -37,7 +37,7 @@ pub(crate) async fn fork(
     let forked = edge.control().fork(caller, &id, request).await;
     let copies = forked.map_err(fork_error)?;
     let items = copies.into_iter().map(|copy| match copy {
-        Ok(order) => rest::ForkedSandbox::Sandbox(render::sandbox(&order, edge.domain())),
+        Ok(order) => rest::ForkedSandbox::Sandbox(render::copied_sandbox(&order, edge.domain())),
         Err(error) => rest::ForkedSandbox::Error(ApiError::from(error).into()),
     });
     Ok((StatusCode::CREATED, Json(items.collect())))

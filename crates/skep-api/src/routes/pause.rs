@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri};
 use skep_control::{ChangeError, PauseOrder};
-use skep_types::{Capability, ImageKind, Phase, SandboxId};
+use skep_types::{Capability, ImageKind, Phase, SandboxId, TransitionError};
 
 use super::not_yet::not_yet;
 use crate::authorized::Authorized;
@@ -39,6 +39,11 @@ pub(crate) async fn pause(
     match control.pause(caller, &id, order).await {
         Ok(_) => Ok(StatusCode::NO_CONTENT),
         Err(ChangeError::Conflict { id, phase }) => Err(cannot_be_paused(&id, phase)),
+        // Clients take a conflict for a sandbox that is paused already.
+        Err(ChangeError::Node(TransitionError::Unwritable(obstacle))) => Err(ApiError::unwritable(
+            StatusCode::SERVICE_UNAVAILABLE,
+            obstacle,
+        )),
         Err(error) => Err(error.into()),
     }
 }

@@ -40,7 +40,7 @@ pub(crate) async fn resume(
     };
     match control.connect(caller, &id, order).await {
         Ok(connected) => {
-            let body = render::sandbox(&connected.sandbox.order, edge.domain());
+            let body = render::resumed_sandbox(&connected.sandbox, edge.domain());
             Ok((StatusCode::CREATED, Json(body)))
         }
         Err(ChangeError::Conflict { id, phase }) => Err(cannot_be_resumed(&id, phase)),

@@ -35,7 +35,7 @@ pub(crate) async fn rollback(
     let control = edge.control();
     let rolling = control.roll_back(caller, &id, reference, lifetime.get());
     let sandbox = rolling.await?;
-    Ok(Json(render::sandbox(&sandbox.order, edge.domain())))
+    Ok(Json(render::resumed_sandbox(&sandbox, edge.domain())))
 }
 
 /// The checkpoints of a sandbox that are kept, the newest first. Each names the one before it, so

@@ -1,6 +1,6 @@
 //! Pausing and resuming, on a host that can and on one that cannot.
 
-use skep_types::Capabilities;
+use skep_types::{Capabilities, Obstacle};
 
 use crate::server::Server;
 
@@ -117,6 +117,45 @@ async fn a_silent_agent_is_told_as_such() {
         .send(&format!(r#"{connect} {{"memory":false}}"#))
         .await;
     assert_eq!(anew.status, 201);
+}
+
+#[tokio::test]
+async fn what_a_pause_does_not_keep_is_said_in_the_answers() {
+    let server = Server::new().await;
+    server.nodes.set_capabilities(Capabilities::all());
+    let id = server.create(r#"{"templateID":"base"}"#).await;
+    let shown = server.send(&format!("GET /sandboxes/{id}")).await.json();
+    assert_eq!(shown.get("keptIn"), None);
+    let pause = format!("POST /sandboxes/{id}/pause");
+    assert_eq!(server.send(&pause).await.status, 204);
+    server.nodes.set_obstacle(&id, Obstacle::Debugger);
+    for line in [
+        format!("GET /sandboxes/{id}"),
+        "GET /v2/sandboxes?state=paused".to_owned(),
+    ] {
+        let shown = server.send(&line).await.json();
+        let shown = shown.get(0).unwrap_or(&shown);
+        assert_eq!(
+            (&shown["keptIn"], &shown["obstacle"]),
+            (&"memory".into(), &"debugger".into())
+        );
+        assert_eq!(shown["lost"], serde_json::json!([]));
+    }
+    let connect = format!("POST /v2/sandboxes/{id}/connect");
+    let resumed = server.send(&connect).await.json();
+    assert_eq!(resumed["keptIn"], "memory");
+    let running = server.send(&connect).await.json();
+    assert_eq!(running.get("keptIn"), None, "nothing was resumed");
+    assert_eq!(
+        server
+            .send(&format!(r#"{pause} {{"memory":false}}"#))
+            .await
+            .status,
+        204
+    );
+    let resumed = server.send(&connect).await.json();
+    assert_eq!(resumed["keptIn"], "files");
+    assert_eq!(resumed["lost"][0], "processes");
 }
 
 #[tokio::test]

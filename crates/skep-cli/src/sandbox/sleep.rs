@@ -1,7 +1,7 @@
 //! `skep sandbox pause`, `resume`, `snapshot`, `fork` and `rollback`
 
 use clap::Subcommand;
-use skep_client::{ForkedSandbox, Snapshot};
+use skep_client::{ForkedSandbox, Kept, Snapshot};
 
 use super::{Among, whole_id};
 use crate::{
@@ -128,8 +128,8 @@ impl SleepCommand {
                 let client = server.client(default)?;
                 for text in ids {
                     let id = whole_id(&client, &text, Among::Living).await?;
-                    client.sandbox(&id).resume(None).await?;
-                    print_note(&format!("runs: {id}"));
+                    let kept = client.sandbox(&id).resume(None).await?;
+                    print_note(&format!("runs: {id}{}", not_kept(kept.as_ref())));
                 }
             }
             Self::Snapshot {
@@ -177,6 +177,15 @@ impl SleepCommand {
         }
         Ok(0)
     }
+}
+
+/// What a resumed sandbox lacks, as the end of a sentence.
+fn not_kept(kept: Option<&Kept>) -> String {
+    let lost = kept.filter(|kept| !kept.lost.is_empty());
+    lost.map_or_else(String::new, |kept| {
+        let lost = kept.lost.join(", ").replace('_', " ");
+        format!(" (kept in: {}; not kept: {lost})", kept.kept_in)
+    })
 }
 
 fn show(snapshots: &[Snapshot], output: OutputArgs) -> Result<(), CliError> {

@@ -12,9 +12,10 @@ use parking_lot::Mutex;
 use skep_store::Store;
 use skep_types::{
     Capabilities, Capability, Checkpoint, DeadlineMode, Egress, EndReason, Ending, ExecutionId,
-    HostResource, ImageKind, LogEntry, NodeId, NotHere, PauseRequest, Phase, Placement, Resources,
-    ResumeRequest, ResumeStart, Resumed, SandboxId, SandboxKind, SandboxRun, SandboxSpec,
-    SandboxStatus, TemplateId, TenantId, TransitionError, Usage,
+    HostResource, ImageKind, ImagePurpose, KeptIn, LogEntry, NodeId, NotHere, Obstacle,
+    PauseRequest, Phase, Placement, Resources, ResumeRequest, ResumeStart, Resumed, SandboxId,
+    SandboxKind, SandboxRun, SandboxSpec, SandboxStatus, TemplateId, TenantId, TransitionError,
+    Usage,
 };
 use tokio::sync::Notify;
 
@@ -152,6 +153,13 @@ impl FakeNodes {
         }
     }
 
+    /// Says what keeps a sandbox from being written to an image.
+    pub fn set_obstacle(&self, id: &SandboxId, obstacle: Obstacle) {
+        if let Some(held) = self.state.lock().sandboxes.get_mut(id) {
+            held.status.obstacle = Some(obstacle);
+        }
+    }
+
     /// Lets a sandbox say something.
     pub fn log(&self, id: &SandboxId, entry: LogEntry) {
         if let Some(held) = self.state.lock().sandboxes.get_mut(id) {
@@ -192,6 +200,8 @@ impl FakeNodes {
             egress: spec.egress.clone(),
             agent_was_silent: false,
             paused: None,
+            kept_in: None,
+            obstacle: None,
             ending: None,
         };
         // The order may be refused by the database at the same time, which is control's business.
@@ -323,6 +333,10 @@ impl Nodes for FakeNodes {
                 if status.phase == Phase::Running && is_of_that_run {
                     status.phase = Phase::Paused;
                     status.paused = Some(kind);
+                    status.kept_in = Some(match kind {
+                        ImageKind::Memory => KeptIn::Memory,
+                        ImageKind::Filesystem => KeptIn::Files,
+                    });
                     status.agent_was_silent = is_silent;
                     status.ends_at = now();
                 }
@@ -383,6 +397,7 @@ impl Nodes for FakeNodes {
                 }
                 status.phase = Phase::Running;
                 status.paused = None;
+                status.kept_in = Some(checkpoint.kind.into());
                 status.execution = ExecutionId::random();
                 status.started_at = now();
             })?;
@@ -397,6 +412,7 @@ impl Nodes for FakeNodes {
         &self,
         id: SandboxId,
         kind: ImageKind,
+        _purpose: ImagePurpose,
     ) -> BoxFuture<'_, Result<Checkpoint, TransitionError>> {
         let taken = self
             .change(&id, Capability::of_image(kind), |_status| {})

@@ -11,8 +11,8 @@ use skep_control::{
 };
 use skep_testkit::wait_until;
 use skep_types::{
-    Capabilities, Checkpoint, DeadlineMode, Egress, EndReason, ImageKind, LogEntry, NodeId,
-    NotHere, PauseRequest, Phase, Placement, Resources, ResumeRequest, Resumed, SandboxId,
+    Capabilities, Checkpoint, DeadlineMode, Egress, EndReason, ImageKind, ImagePurpose, LogEntry,
+    NodeId, NotHere, PauseRequest, Phase, Placement, Resources, ResumeRequest, Resumed, SandboxId,
     SandboxKind, SandboxSpec, SandboxStatus, TransitionError, Usage,
 };
 use tempfile::TempDir;
@@ -110,8 +110,9 @@ impl Nodes for Broken {
         &self,
         id: SandboxId,
         kind: ImageKind,
+        purpose: ImagePurpose,
     ) -> BoxFuture<'_, Result<Checkpoint, TransitionError>> {
-        self.whole.snapshot(id, kind)
+        self.whole.snapshot(id, kind, purpose)
     }
 
     fn forget_checkpoint(&self, node: NodeId, checkpoint: Checkpoint) -> BoxFuture<'_, ()> {

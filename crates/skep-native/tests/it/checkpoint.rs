@@ -17,7 +17,7 @@ use skep_isolation::{
 };
 use skep_native::{CheckpointConfig, CheckpointedAgents, Defence, NativeConfig};
 use skep_packages::PackageSettings;
-use skep_types::{Capability, Checkpoint, ExecutionId, ImageKind, Redacted};
+use skep_types::{Capability, Checkpoint, ExecutionId, ImageKind, ImagePurpose, Redacted};
 
 use crate::bench::{Bench, DEADLINE, ask, ask_at, has_unified_cgroups};
 
@@ -235,7 +235,7 @@ async fn copies_have_ids_addresses_and_configurations_of_their_own() {
     let sandbox = bench.launch().await;
     start_work(&sandbox, "keep").await;
     kept(&sandbox).await;
-    let snapshot = dump(&sandbox, AfterCheckpoint::Continue).await;
+    let snapshot = dump(&sandbox, AfterCheckpoint::Continue(ImagePurpose::Copy)).await;
     assert!(kept(&sandbox).await.starts_with("2 "), "it goes on");
 
     let copy = |config: &str| {
@@ -462,7 +462,10 @@ async fn a_sandbox_that_cannot_be_written_runs_on_or_stands_as_it_did() {
     assert_eq!(ask(&sandbox, "work write=/tmp/file").await, "ok");
     start_work(&sandbox, "watch=/tmp/file").await;
     wait_for_content(&sandbox, "/tmp/watching", "").await;
-    for after in [AfterCheckpoint::Continue, AfterCheckpoint::Stand] {
+    for after in [
+        AfterCheckpoint::Continue(ImagePurpose::Keep),
+        AfterCheckpoint::Stand,
+    ] {
         let failed = sandbox.checkpoint(ImageKind::Memory, after).await;
         let text = skep_telemetry::Chain(&failed.unwrap_err()).to_string();
         assert!(text.contains("(watch)"), "{text}");
@@ -525,7 +528,7 @@ async fn a_sandbox_that_is_put_back_to_anothers_memory_stays_who_it_is() {
     };
     let other = bench.native().launch(named("other")).await.unwrap();
     ask(&other, "remember 41").await;
-    let snapshot = dump(&other, AfterCheckpoint::Continue).await;
+    let snapshot = dump(&other, AfterCheckpoint::Continue(ImagePurpose::Keep)).await;
     let request = named("own");
     let sandbox = bench.native().launch(request.clone()).await.unwrap();
     let own = dump(&sandbox, AfterCheckpoint::Stand).await;

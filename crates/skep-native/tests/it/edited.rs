@@ -16,7 +16,7 @@ use skep_isolation::{
     AfterCheckpoint, Isolation as _, LaunchError, LaunchRequest, Launched, RestoreRequest,
 };
 use skep_native::Defence;
-use skep_types::{Checkpoint, ImageKind};
+use skep_types::{Checkpoint, ImageKind, ImagePurpose};
 
 use crate::bench::{Bench, ask};
 use crate::checkpoint::{checkpoints, dump, kept, same, start_work};
@@ -248,7 +248,7 @@ impl Original {
         start_work(&sandbox, "keep").await;
         kept(&sandbox).await;
         // One that goes on keeps its disk, so that the image can be restored more than once.
-        let checkpoint = dump(&sandbox, AfterCheckpoint::Continue).await;
+        let checkpoint = dump(&sandbox, AfterCheckpoint::Continue(ImagePurpose::Keep)).await;
         sandbox.destroy().await.unwrap();
         drop(sandbox);
         let image = (bench.config.host.data_dir.join("images")).join(&checkpoint.record);

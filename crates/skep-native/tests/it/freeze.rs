@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use skep_isolation::{
     AfterCheckpoint, Isolation, LaunchRequest, Launched, RestoreRequest, RestoreTarget,
 };
-use skep_types::{Capability, ExecutionId, ImageKind, Redacted, Resources};
+use skep_types::{Capability, ExecutionId, ImageKind, ImagePurpose, Redacted, Resources};
 
 use crate::bench::{Bench, ask};
 
@@ -101,7 +101,9 @@ async fn a_sandbox_that_is_put_back_to_anothers_files_stays_who_it_is() {
     };
     let files = ImageKind::Filesystem;
     let other = bench.native().launch(named("other", 256)).await.unwrap();
-    let snapshot = other.checkpoint(files, AfterCheckpoint::Continue).await;
+    let snapshot = other
+        .checkpoint(files, AfterCheckpoint::Continue(ImagePurpose::Keep))
+        .await;
     let snapshot = snapshot.unwrap();
     let request = named("own", 128);
     let (id, egress) = (request.id.clone(), request.egress.clone());

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use skep_isolation::{AfterCheckpoint, RestoreTarget};
+use skep_isolation::{AfterCheckpoint, ChangeError, RestoreTarget};
 use skep_types::{
-    Capability, Checkpoint, Connections, Egress, Event, ExecutionId, ImageKind, NotHere, Phase,
-    Refused, SandboxStatus, TransitionError,
+    Capability, Checkpoint, Connections, Egress, Event, ExecutionId, ImageKind, ImagePurpose,
+    NotHere, Phase, Refused, SandboxStatus, TransitionError,
 };
 
 use super::pause::change_error;
@@ -18,28 +18,39 @@ impl Driver {
         &mut self,
         held: &mut Held,
         kind: ImageKind,
+        purpose: ImagePurpose,
     ) -> Result<Checkpoint, TransitionError> {
         if self.status.borrow().phase == Phase::Paused {
-            return self.snapshot_paused(held, kind).await;
+            return self.snapshot_paused(held, kind, purpose).await;
         }
         self.verdict(Event::Snapshot)?;
         let capabilities = self.node.isolation.capabilities();
         capabilities.need(Capability::of_image(kind))?;
         let launched = held.launched.clone().ok_or(NotHere)?;
         self.enter(Event::Snapshot);
-        let taken = launched.checkpoint(kind, AfterCheckpoint::Continue).await;
+        let taken = launched
+            .checkpoint(kind, AfterCheckpoint::Continue(purpose))
+            .await;
         self.enter(Event::SnapshotDone);
-        taken.map_err(change_error)
+        taken.map_err(|error| self.not_written(error))
+    }
+
+    /// Counts why a sandbox is in no image.
+    fn not_written(&self, error: ChangeError) -> TransitionError {
+        self.node.metrics.store_failed(&error);
+        change_error(error)
     }
 
     async fn snapshot_paused(
         &self,
         held: &Held,
         kind: ImageKind,
+        purpose: ImagePurpose,
     ) -> Result<Checkpoint, TransitionError> {
         if let Some(launched) = &held.launched {
-            let taken = launched.checkpoint(kind, AfterCheckpoint::Continue).await;
-            return taken.map_err(change_error);
+            let after = AfterCheckpoint::Continue(purpose);
+            let taken = launched.checkpoint(kind, after).await;
+            return taken.map_err(|error| self.not_written(error));
         }
         let image = held.record.image.clone().ok_or(NotHere)?;
         if kind == ImageKind::Memory && image.kind == ImageKind::Filesystem {
@@ -85,6 +96,7 @@ impl Driver {
             self.enter(Event::ResumeFailed);
             return Err(error);
         }
+        held.record.kept_in = Some(kind.into());
         self.go_on(held, execution, lifetime, None).await;
         Ok(self.status.borrow().clone())
     }
@@ -122,7 +134,7 @@ impl Driver {
                     self.enter(Event::PauseFailed);
                     self.open(held);
                 }
-                Err(change_error(error))
+                Err(self.not_written(error))
             }
         }
     }

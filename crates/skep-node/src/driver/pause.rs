@@ -17,8 +17,8 @@ use jiff::Timestamp;
 use skep_isolation::{AfterCheckpoint, ChangeError};
 use skep_telemetry::Chain;
 use skep_types::{
-    Capabilities, Capability, Checkpoint, Event, HostResource, ImageKind, NotHere, PauseRequest,
-    SandboxStatus, TransitionError, Unsupported, Verdict,
+    Capabilities, Capability, Checkpoint, Event, HostResource, ImageKind, KeptIn, NotHere,
+    PauseRequest, SandboxStatus, TransitionError, Unsupported, Verdict,
 };
 use tokio::time::Instant;
 
@@ -28,6 +28,9 @@ use crate::route::Sleeper;
 
 /// Pause before an image is tried again that could not be written.
 const STORE_AGAIN: Duration = Duration::from_mins(5);
+
+/// Pause before an image is compressed that was due while another one was.
+const COMPRESS_AGAIN: Duration = Duration::from_secs(20);
 
 /// Delay of a pause at the deadline that was not to be had. The sandbox runs on meanwhile: whoever
 /// asked for a pause did not ask for its end.
@@ -172,6 +175,11 @@ impl Driver {
         let Some(image) = held.record.image.clone() else {
             return;
         };
+        // One at a time, and none waits for its turn here: whoever is resumed meanwhile would wait, too.
+        let Ok(_turn) = self.node.compressing.try_acquire() else {
+            held.compress_at = Some(Instant::now() + COMPRESS_AGAIN);
+            return;
+        };
         match self.node.isolation.compress_checkpoint(image).await {
             Ok(()) => self.node.metrics.compressed.add_one(),
             Err(error) => {
@@ -198,6 +206,7 @@ impl Driver {
                 self.node.metrics.store_failed(&error);
                 tracing::warn!(error = %Chain(&error), "paused sandbox stays in memory: it cannot be checkpointed");
                 held.is_hard_to_store = true;
+                self.publish_obstacle(&error);
                 self.schedule_store(held, STORE_AGAIN);
             }
         }
@@ -227,6 +236,7 @@ impl Driver {
         self.journal_record(&held.record).await;
         self.let_go(held).await;
         self.journal_record(&held.record).await;
+        self.publish_form(held);
         self.forget_image(old).await;
         self.schedule_compression(held);
     }
@@ -267,12 +277,32 @@ impl Driver {
 
     pub(super) fn publish_paused(&mut self, held: &Held, kind: ImageKind, at: Timestamp) {
         self.fall_asleep(held, kind);
+        self.publish_form(held);
         self.status.send_modify(|status| {
             status.paused = Some(kind);
             status.agent_was_silent = held.record.agent_was_silent;
             status.ends_at = at;
         });
         self.enter(Event::PauseDone);
+    }
+
+    /// Publishes the form in which a paused sandbox is kept.
+    fn publish_form(&self, held: &Held) {
+        let image = held.record.image.as_ref();
+        let form = image.map_or(KeptIn::Memory, |image| image.kind.into());
+        self.status.send_modify(|status| {
+            status.kept_in = Some(form);
+            status.obstacle = None;
+        });
+    }
+
+    /// Publishes what keeps a frozen sandbox from an image, if it is something of its own.
+    fn publish_obstacle(&self, error: &ChangeError) {
+        let obstacle = match error {
+            ChangeError::Unwritable { obstacle, .. } => Some(*obstacle),
+            ChangeError::Unsupported(_) | ChangeError::Failed { .. } => None,
+        };
+        self.status.send_modify(|status| status.obstacle = obstacle);
     }
 
     pub(super) fn schedule_store(&self, held: &mut Held, after: Duration) {
@@ -296,6 +326,7 @@ impl Driver {
 pub(super) fn change_error(error: ChangeError) -> TransitionError {
     match error {
         ChangeError::Unsupported(unsupported) => unsupported.into(),
+        ChangeError::Unwritable { obstacle, .. } => TransitionError::Unwritable(obstacle),
         error @ ChangeError::Failed { .. } if is_full_disk(&error) => {
             TransitionError::NoRoom(HostResource::Disk)
         }

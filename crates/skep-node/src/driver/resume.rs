@@ -8,7 +8,7 @@ use skep_isolation::{
 use skep_telemetry::Chain;
 use skep_types::{
     Capability, Checkpoint, Connections, DeadlineMode, Event, ExecutionId, HostResource, ImageKind,
-    NotHere, Restart, ResumeRequest, ResumeStart, Resumed, TransitionError, Verdict,
+    KeptIn, NotHere, Restart, ResumeRequest, ResumeStart, Resumed, TransitionError, Verdict,
 };
 
 use super::pause::{change_error, is_full_disk};
@@ -35,14 +35,15 @@ impl Driver {
         }
         self.enter(Event::Resume);
         let execution = ExecutionId::random();
-        let kept_memory = match self.wake(held, execution, request.start).await {
-            Ok(kind) => kind == ImageKind::Memory,
+        let form = match self.wake(held, execution, request.start).await {
+            Ok(form) => form,
             Err(error) => {
                 self.enter(Event::ResumeFailed);
                 return Err(error);
             }
         };
-        let restart = request.restart.filter(|_| !kept_memory);
+        held.record.kept_in = Some(form);
+        let restart = request.restart.filter(|_| form == KeptIn::Files);
         if let Some(on_timeout) = request.on_timeout {
             held.record.on_timeout = on_timeout;
         }
@@ -117,16 +118,16 @@ impl Driver {
         launched.thaw().await
     }
 
-    /// Has the processes of a paused sandbox, or new ones. Returns what of it goes on.
+    /// Lets the processes of a sandbox go on, or makes new ones, and tells of what.
     async fn wake(
         &mut self,
         held: &mut Held,
         execution: ExecutionId,
         start: ResumeStart,
-    ) -> Result<ImageKind, TransitionError> {
+    ) -> Result<KeptIn, TransitionError> {
         match start {
             ResumeStart::AsPaused if held.launched.is_some() => {
-                return self.thaw(held).await.map(|()| ImageKind::Memory);
+                return self.thaw(held).await.map(|()| KeptIn::Memory);
             }
             ResumeStart::AsPaused if held.record.agent_was_silent => {
                 return Err(TransitionError::AgentWasSilent);
@@ -144,7 +145,8 @@ impl Driver {
             execution,
             egress: held.record.egress.clone(),
         };
-        self.restore(held, image, kind, target).await.map(|()| kind)
+        self.restore(held, image, kind, target).await?;
+        Ok(kind.into())
     }
 
     /// Lets the processes of a frozen sandbox go on. One whose agent said nothing when it was

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use skep_isolation::FakeIsolation;
 use skep_node::{Journal, MemoryJournal, Noted};
-use skep_types::{EndReason, Ending, ImageKind, Phase, SandboxId, SandboxRun, Usage};
+use skep_types::{EndReason, Ending, ImageKind, ImagePurpose, Phase, SandboxId, SandboxRun, Usage};
 
 use crate::TestHost;
 use crate::pause::{HOUR, copy, created, pausing, resume, stored};
@@ -73,6 +73,33 @@ async fn an_image_that_nobody_asks_for_is_compressed_once() {
     assert_eq!(host.isolation.compressed(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn images_that_are_due_at_the_same_moment_are_compressed_one_after_the_other() {
+    let host = TestHost::default();
+    let node = host.node();
+    let ids = [created(&node).await.id, created(&node).await.id];
+    for id in &ids {
+        node.pause(id, pausing(ImageKind::Memory)).await.unwrap();
+    }
+    for id in &ids {
+        stored(&host, id).await;
+    }
+    host.isolation.hold_changes();
+    tokio::time::advance(HOUR).await;
+    host.isolation.held_change().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(host.isolation.held_changes(), 1);
+    // Whose turn it is not can be had at any moment.
+    host.isolation.release_changes();
+    skep_testkit::wait_until(Duration::from_secs(60), async || {
+        match host.isolation.compressed() {
+            2 => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
+}
+
 /// A journal that knows whether a sandbox stood when it was written down to run.
 #[derive(Debug, Clone, Default)]
 struct Witness {
@@ -116,7 +143,7 @@ async fn a_sandbox_from_an_image_stands_until_it_is_written_down_that_it_runs() 
     assert_eq!(*witness.stood.lock(), [true]);
     assert!(!host.isolation.is_frozen(&id), "it goes on");
     let kind = ImageKind::Memory;
-    let checkpoint = node.snapshot(&id, kind).await.unwrap();
+    let checkpoint = node.snapshot(&id, kind, ImagePurpose::Keep).await.unwrap();
     let copy = node.create(copy(&checkpoint)).await.unwrap();
     assert!(!host.isolation.is_frozen(&copy.id), "so do copies");
 }

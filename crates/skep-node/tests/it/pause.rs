@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use skep_node::Node;
 use skep_types::{
-    Capabilities, Capability, Checkpoint, Egress, EndReason, ImageKind, Mount, NotHere, OnTimeout,
-    PauseRequest, Phase, Refused, Restart, ResumeRequest, ResumeStart, SandboxId, SandboxSpec,
-    SandboxStatus, TemplateStart, TransitionError, WhenStopped,
+    Capabilities, Capability, Checkpoint, Egress, EndReason, ImageKind, ImagePurpose, Mount,
+    NotHere, OnTimeout, PauseRequest, Phase, Refused, Restart, ResumeRequest, ResumeStart,
+    SandboxId, SandboxSpec, SandboxStatus, TemplateStart, TransitionError, WhenStopped,
 };
 
 use crate::{TestHost, spec};
@@ -197,7 +197,7 @@ async fn what_the_backend_cannot_do_is_said_and_changes_nothing() {
     for kind in ImageKind::ALL {
         let answer = node.pause(id, pausing(kind)).await.map(drop);
         unsupported(answer, Capability::of_image(kind));
-        let answer = node.snapshot(id, kind).await.map(drop);
+        let answer = node.snapshot(id, kind, ImagePurpose::Keep).await.map(drop);
         unsupported(answer, Capability::of_image(kind));
     }
     let answer = node.set_egress(id, Egress::closed()).await;
@@ -211,7 +211,10 @@ async fn copies_of_a_running_sandbox_are_sandboxes_of_their_own() {
     let host = TestHost::default();
     let node = host.node();
     let source = created(&node).await;
-    let checkpoint = node.snapshot(&source.id, ImageKind::Memory).await.unwrap();
+    let checkpoint = node
+        .snapshot(&source.id, ImageKind::Memory, ImagePurpose::Keep)
+        .await
+        .unwrap();
     assert_eq!(node.status(&source.id).unwrap(), source, "it goes on");
 
     let copies = [copy(&checkpoint), copy(&checkpoint)].map(|spec| node.create(spec));
@@ -237,10 +240,15 @@ async fn a_paused_sandbox_is_copied_and_stays_paused() {
     let node = host.node();
     let id = created(&node).await.id;
     node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
-    node.snapshot(&id, ImageKind::Memory).await.unwrap();
+    node.snapshot(&id, ImageKind::Memory, ImagePurpose::Keep)
+        .await
+        .unwrap();
     assert!(host.isolation.is_frozen(&id));
     stored(&host, &id).await;
-    let files = node.snapshot(&id, ImageKind::Filesystem).await.unwrap();
+    let files = node
+        .snapshot(&id, ImageKind::Filesystem, ImagePurpose::Keep)
+        .await
+        .unwrap();
     assert_eq!(files.kind, ImageKind::Filesystem);
     assert_eq!(host.isolation.image_count(), 3, "its own, and two others");
     assert_eq!(node.status(&id).unwrap().phase, Phase::Paused);
@@ -248,7 +256,10 @@ async fn a_paused_sandbox_is_copied_and_stays_paused() {
     node.pause(&id, pausing(ImageKind::Filesystem))
         .await
         .unwrap();
-    let refused = node.snapshot(&id, ImageKind::Memory).await.unwrap_err();
+    let refused = node
+        .snapshot(&id, ImageKind::Memory, ImagePurpose::Keep)
+        .await
+        .unwrap_err();
     assert!(matches!(refused, TransitionError::Refused(Refused { .. })));
     node.kill(&id, EndReason::Killed).await.unwrap();
     let paused = node.pause(&id, pausing(ImageKind::Memory)).await;
@@ -262,7 +273,10 @@ async fn a_sandbox_goes_back_to_a_checkpoint_or_is_paused_as_it_was() {
     let node = host.node();
     let before = created(&node).await;
     let id = &before.id;
-    let checkpoint = node.snapshot(id, ImageKind::Memory).await.unwrap();
+    let checkpoint = node
+        .snapshot(id, ImageKind::Memory, ImagePurpose::Keep)
+        .await
+        .unwrap();
 
     let back = node.roll_back(id, checkpoint.clone(), HOUR).await.unwrap();
 
@@ -300,7 +314,10 @@ async fn a_sandbox_that_goes_back_to_anothers_checkpoint_stays_who_it_is() {
     let config = |id: &SandboxId| host.isolation.agent_config(id).unwrap().reveal().clone();
     let (own, anothers) = (config(&one), config(&other));
     assert_ne!(own, anothers, "the control: each has tokens of its own");
-    let checkpoint = node.snapshot(&other, ImageKind::Filesystem).await.unwrap();
+    let checkpoint = node
+        .snapshot(&other, ImageKind::Filesystem, ImagePurpose::Keep)
+        .await
+        .unwrap();
 
     node.roll_back(&one, checkpoint.clone(), HOUR)
         .await

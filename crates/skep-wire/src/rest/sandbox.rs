@@ -274,6 +274,9 @@ pub struct Sandbox {
     /// Domain under which its ports are reached; absent where the client knows better.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
+    /// The form in which it was kept, if this answer is of one that goes on from there.
+    #[serde(flatten)]
+    pub kept: Option<Kept>,
 }
 
 impl std::fmt::Debug for Sandbox {
@@ -284,6 +287,19 @@ impl std::fmt::Debug for Sandbox {
             .field("template_id", &self.template_id)
             .finish_non_exhaustive()
     }
+}
+
+/// The form in which a sandbox was kept while nothing of it ran. Clients of others do not look at it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kept {
+    /// `memory` of the host, where it stood; a `checkpoint` with its memory; or its `files` alone.
+    pub kept_in: String,
+    /// Names of its parts that are not kept in this form.
+    pub lost: Vec<String>,
+    /// Name of the part that keeps a paused one from being written to a checkpoint; absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub obstacle: Option<String>,
 }
 
 /// State of a sandbox that exists.
@@ -345,6 +361,9 @@ pub struct ListedSandbox {
     /// True if its agent did not answer when it was paused; absent otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub envd_unresponsive_at_pause: bool,
+    /// The form in which it is kept if it is paused, or was before it went on; absent for others.
+    #[serde(flatten)]
+    pub kept: Option<Kept>,
     /// Version of the agent's protocol that it speaks.
     pub envd_version: String,
     /// Volumes in it.
@@ -448,6 +467,7 @@ mod tests {
             envd_access_token: None,
             traffic_access_token: None,
             domain: None,
+            kept: None,
         };
         assert_eq!(
             serde_json::to_string(&sandbox).unwrap(),

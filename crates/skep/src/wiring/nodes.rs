@@ -10,9 +10,9 @@ use skep_control::{Admitted, KillError, NodeCreateError, Nodes};
 use skep_isolation::LaunchError;
 use skep_node::{CreateError, NoRoom, Node};
 use skep_types::{
-    Capabilities, Checkpoint, DeadlineMode, Egress, EndReason, HostResource, ImageKind, LogEntry,
-    NodeId, NotHere, PauseRequest, Placement, Resources, ResumeRequest, Resumed, SandboxId,
-    SandboxKind, SandboxSpec, SandboxStatus, TransitionError, Usage,
+    Capabilities, Checkpoint, DeadlineMode, Egress, EndReason, HostResource, ImageKind,
+    ImagePurpose, LogEntry, NodeId, NotHere, PauseRequest, Placement, Resources, ResumeRequest,
+    Resumed, SandboxId, SandboxKind, SandboxSpec, SandboxStatus, TransitionError, Usage,
 };
 
 /// The node of this very process.
@@ -110,8 +110,9 @@ impl Nodes for LocalNodes {
         &self,
         id: SandboxId,
         kind: ImageKind,
+        purpose: ImagePurpose,
     ) -> BoxFuture<'_, Result<Checkpoint, TransitionError>> {
-        async move { self.0.snapshot(&id, kind).await }.boxed()
+        async move { self.0.snapshot(&id, kind, purpose).await }.boxed()
     }
 
     fn forget_checkpoint(&self, _node: NodeId, checkpoint: Checkpoint) -> BoxFuture<'_, ()> {

@@ -73,6 +73,7 @@ fn wake_error(error: ChangeError) -> WakeError {
             | TransitionError::NoRoom(_)
             | TransitionError::AgentSilent
             | TransitionError::AgentWasSilent
+            | TransitionError::Unwritable(_)
             | TransitionError::Failed(_),
         ) => {
             tracing::warn!(error = %Chain(&error), "a request did not wake its sandbox");
