@@ -280,6 +280,9 @@ impl From<NodeCreateError> for ApiError {
                     "the sandbox could not be started; the operator finds the reason in the log",
                 )
             }
+            NodeCreateError::StartCommand(_) => {
+                Self::bad_request("start_command_failed", error.to_string())
+            }
             NodeCreateError::Stopping => {
                 Self::unavailable("server_stopping", "the server is about to stop")
                     .retry(Retry::After(2))

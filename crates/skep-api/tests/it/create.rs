@@ -119,7 +119,7 @@ async fn a_bad_request_is_refused_before_anything_runs() {
         ),
         (
             r#"{"templateID":"no such name"}"#,
-            r#"400 {"code":400,"error_code":"invalid_template","message":"Invalid template: `no such name` is not a template name; use [namespace/]name[:tag] of a-z, 0-9, `-` and `_`"}"#,
+            r#"400 {"code":400,"error_code":"invalid_template","message":"Invalid template: `no such name` is not a template name; use [namespace/]name[:tag] or name@content of a-z, 0-9, `-` and `_`"}"#,
         ),
         (
             r#"{"templateID":"nope"}"#,
@@ -414,6 +414,11 @@ async fn a_failed_start_is_told_with_advice_and_gives_its_place_back() {
             None,
         ),
         (
+            NodeCreateError::StartCommand("it ended".to_owned()),
+            r#"400 {"code":400,"error_code":"start_command_failed","message":"the template's start command did not make the sandbox ready: it ended"}"#,
+            None,
+        ),
+        (
             NodeCreateError::Stopping,
             r#"503 {"code":503,"error_code":"server_stopping","message":"the server is about to stop"}"#,
             Some("2"),
@@ -440,7 +445,7 @@ async fn a_failed_start_is_told_with_advice_and_gives_its_place_back() {
         .iter()
         .map(|item| &item["endReason"])
         .collect();
-    assert_eq!(reasons, ["start_failed"; 4]);
+    assert_eq!(reasons, ["start_failed"; 5]);
     server.create(r#"{"templateID":"base"}"#).await;
 }
 

@@ -22,7 +22,16 @@ pub(super) struct Started {
 impl Driver {
     /// Takes the spare that was promised, or else launches a sandbox.
     pub(super) async fn start(&self, spec: &SandboxSpec) -> Result<Started, LaunchError> {
-        if let Some(spare) = self.policed_spare(spec).await {
+        let mut spare = self.policed_spare(spec).await;
+        // What a spare has started does not know the variables of whoever gets it.
+        let has_variables = !spec.env.reveal().is_empty();
+        if has_variables
+            && spec.template.start.is_some()
+            && let Some(unfit) = spare.take()
+        {
+            unfit.launched.dispose().await;
+        }
+        if let Some(spare) = spare {
             let config = agent_config(spec, spare.control_token.reveal());
             let address = spare.launched.address();
             let written = Redacted::new(to_bytes(&config));

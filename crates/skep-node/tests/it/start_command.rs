@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use skep_node::CreateError;
-use skep_types::{SandboxSpec, TemplateStart};
+use skep_testkit::wait_until;
+use skep_types::{Redacted, SandboxSpec, TemplateStart};
 
 use crate::{TestHost, spec};
 
@@ -39,4 +40,31 @@ async fn a_sandbox_that_does_not_become_ready_is_none() {
         "{refused:?}"
     );
     assert_eq!(host.isolation.living(), []);
+}
+
+#[tokio::test]
+async fn a_start_command_knows_the_variables_of_whoever_asked() {
+    let host = TestHost::default();
+    let node = host.node_with_spares(1);
+    let mut spec = spec_with_start();
+    node.warm(spec.kind());
+    wait_until(Duration::from_secs(10), async || {
+        match node.spares().ready {
+            1 => Ok(()),
+            ready => Err(format!("{ready} are ready")),
+        }
+    })
+    .await;
+    let variable = ("WHO".to_owned(), "me".to_owned());
+    spec.env = Redacted::new(vec![variable]);
+    spec.id = node.id_for(&spec.kind());
+    let id = spec.id.to_string();
+    node.create(spec).await.unwrap();
+    let started = host.agents.started.lock().clone();
+    let mine = started.iter().filter(|(sandbox, _)| *sandbox == id);
+    assert_eq!(
+        mine.count(),
+        2,
+        "in the spare, and with the variables: {started:?}"
+    );
 }

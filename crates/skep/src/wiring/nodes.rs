@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use skep_control::{Admitted, KillError, NodeCreateError, Nodes};
 use skep_isolation::LaunchError;
-use skep_node::{CreateError, NoRoom, Node};
+use skep_node::{CreateError, NoRoom, Node, StartCommandError};
 use skep_types::{
     Capabilities, Checkpoint, DeadlineMode, Egress, EndReason, HostResource, ImageKind,
     ImagePurpose, LogEntry, NodeId, NotHere, PauseRequest, Placement, Resources, ResumeRequest,
@@ -145,6 +145,11 @@ impl Nodes for LocalNodes {
 }
 
 fn create_error(error: CreateError) -> NodeCreateError {
+    if let CreateError::Launch(LaunchError::Host { source, .. }) = &error
+        && let Some(StartCommandError(reason)) = source.downcast_ref()
+    {
+        return NodeCreateError::StartCommand(reason.to_string());
+    }
     match error {
         CreateError::Stopping => NodeCreateError::Stopping,
         CreateError::Launch(LaunchError::NoRoom(_)) => NodeCreateError::NoRoom(HostResource::Slots),
