@@ -170,9 +170,12 @@ impl Control {
             let _alone = self.inner.recording_volume.lock().await;
             self.check_new_volume(caller, &name).await?;
             let recorded = self.inner.store.volumes().insert(volume).recorded().await;
-            recorded.map_err(|error| match error {
-                StoreError::Taken { .. } => VolumeRequestError::NameTaken(name),
-                other => VolumeRequestError::Record(other),
+            recorded.map_err(|error| {
+                if matches!(error, StoreError::Taken { .. }) {
+                    VolumeRequestError::NameTaken(name)
+                } else {
+                    VolumeRequestError::Record(error)
+                }
             })?;
         }
         self.inner.store.flush().await?;

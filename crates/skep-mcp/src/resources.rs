@@ -88,10 +88,13 @@ pub(crate) async fn read_content(sandbox: &Sandbox, path: &str) -> Result<Conten
         }
         bytes.extend_from_slice(&piece);
     }
-    match content(bytes.to_vec()) {
-        Content::Bytes(bytes) if bytes.len() > LARGEST_BLOB => Err(too_large(path)),
-        content => Ok(content),
+    let content = content(bytes.to_vec());
+    if let Content::Bytes(bytes) = &content
+        && bytes.len() > LARGEST_BLOB
+    {
+        return Err(too_large(path));
     }
+    Ok(content)
 }
 
 fn too_large(path: &str) -> Failure {

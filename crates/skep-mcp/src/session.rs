@@ -169,7 +169,7 @@ impl Session {
         if let Some(usual) = &made.usual {
             let usual = usual.through(client);
             match usual.resume(Some(self.settings.lifetime)).await {
-                Ok(()) => {
+                Ok(_kept) => {
                     return Ok(Found {
                         sandbox: usual,
                         note: None,
@@ -217,7 +217,8 @@ impl Session {
     }
 
     async fn wake(&self, sandbox: &Sandbox) -> Result<(), ClientError> {
-        sandbox.resume(Some(self.settings.lifetime)).await
+        sandbox.resume(Some(self.settings.lifetime)).await?;
+        Ok(())
     }
 
     async fn create(&self, client: &Client, order: &Order) -> Result<Sandbox, Failure> {

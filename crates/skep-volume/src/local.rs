@@ -7,6 +7,7 @@
 
 mod image;
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
@@ -78,14 +79,13 @@ impl LocalVolumes {
         work: impl FnOnce(&Mounted) -> Result<T, VolumeError>,
     ) -> Result<T, VolumeError> {
         let mut all = self.mounted.lock();
-        if !all.contains_key(&volume) {
-            let mounted = mount(&self.image(volume));
-            all.insert(
-                volume,
-                mounted.map_err(VolumeError::host("mount a volume"))?,
-            );
-        }
-        let mounted = all.get_mut(&volume).expect("it was put there");
+        let mounted = match all.entry(volume) {
+            Entry::Occupied(mounted) => mounted.into_mut(),
+            Entry::Vacant(place) => {
+                let mounted = mount(&self.image(volume));
+                place.insert(mounted.map_err(VolumeError::host("mount a volume"))?)
+            }
+        };
         mounted.used_at = Instant::now();
         work(mounted)
     }

@@ -165,9 +165,10 @@ pub(crate) async fn write(
     body: Body,
 ) -> Answer<rest::VolumeEntry> {
     let owner = opened.ownership(FILE_MODE)?;
-    let mode = match opened.force()? {
-        true => WriteMode::Replace,
-        false => WriteMode::New,
+    let mode = if opened.force()? {
+        WriteMode::Replace
+    } else {
+        WriteMode::New
     };
     let announced = headers
         .get(header::CONTENT_LENGTH)

@@ -33,10 +33,8 @@ impl<'a> Volume<'a> {
     async fn check(&self, method: &str, rest: &str, expected: &str) -> Value {
         let answer = self.send(method, rest).await;
         let json = serde_json::from_str(&answer.body).unwrap_or(Value::Null);
-        let code = match &json["code"] {
-            Value::String(code) => format!(" {code}"),
-            _ => String::new(),
-        };
+        let code = json["code"].as_str();
+        let code = code.map(|code| format!(" {code}")).unwrap_or_default();
         let found = format!("{}{code}", answer.status);
         assert_eq!(found, expected, "{method} {rest}: {}", answer.body);
         json

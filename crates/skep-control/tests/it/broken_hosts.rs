@@ -41,6 +41,10 @@ impl Nodes for Broken {
         self.whole.warm(kind);
     }
 
+    fn warm_built(&self, kind: SandboxKind) {
+        self.whole.warm_built(kind);
+    }
+
     fn capabilities<'a>(&'a self, node: &'a NodeId) -> BoxFuture<'a, Capabilities> {
         self.whole.capabilities(node)
     }

@@ -118,9 +118,8 @@ pub(crate) async fn read(
 /// Lines of a text from `offset` on, and the number of the first that is left out.
 fn lines(text: &str, offset: usize, limit: usize) -> (String, Option<usize>) {
     let mut part = String::new();
-    let mut lines = text.split_inclusive('\n').enumerate().skip(offset);
-    let mut count = 0;
-    for (number, line) in &mut lines {
+    let lines = text.split_inclusive('\n').enumerate().skip(offset);
+    for (count, (number, line)) in lines.enumerate() {
         let is_full = count == limit || (count > 0 && part.len() + line.len() > MOST_CHARACTERS);
         if is_full {
             return (part, Some(number));
@@ -132,7 +131,6 @@ fn lines(text: &str, offset: usize, limit: usize) -> (String, Option<usize>) {
         } else {
             part.push_str(line);
         }
-        count += 1;
     }
     (part, None)
 }

@@ -65,10 +65,10 @@ async fn a_policy_holds_from_the_first_packet_and_another_one_at_once() {
     let uplink = Uplink::new();
     let bench = Bench::new().await;
     let (public, world) = (uplink.public().to_string(), uplink.world().to_string());
-    let sandbox = launch(&bench, egress(&[], &[public.clone()])).await;
+    let sandbox = launch(&bench, egress(&[], std::slice::from_ref(&public))).await;
     assert_reach(&sandbox, &uplink, false, true).await;
     let set = |egress| sandbox.set_egress(egress, Connections::Cut);
-    set(egress(&[public.clone()], &[everything()]))
+    set(egress(std::slice::from_ref(&public), &[everything()]))
         .await
         .unwrap();
     assert_reach(&sandbox, &uplink, true, false).await;
@@ -76,7 +76,9 @@ async fn a_policy_holds_from_the_first_packet_and_another_one_at_once() {
     assert_reach(&sandbox, &uplink, true, true).await;
     // What is allowed goes before what is denied, at the ends of ranges, too.
     let around = format!("{}/30", uplink.host());
-    set(egress(&[world.clone()], &[around])).await.unwrap();
+    set(egress(std::slice::from_ref(&world), &[around]))
+        .await
+        .unwrap();
     assert_reach(&sandbox, &uplink, false, true).await;
     set(Egress::closed()).await.unwrap();
     assert_reach(&sandbox, &uplink, false, false).await;

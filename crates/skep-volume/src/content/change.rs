@@ -29,9 +29,10 @@ impl Content {
     ) -> Result<Entry, ContentError> {
         let failed = || ContentError::of("make", path);
         let Some((above, name)) = path.split() else {
-            return match force {
-                true => self.stat(path),
-                false => Err(ContentError::Exists(path.clone())),
+            return if force {
+                self.stat(path)
+            } else {
+                Err(ContentError::Exists(path.clone()))
             };
         };
         let parent = self.parent(path, &above, owner, force)?;

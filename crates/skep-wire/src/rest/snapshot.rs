@@ -56,6 +56,10 @@ pub struct Fork {
 /// A copy of a sandbox, or the reason why there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are at most a hundred of them, and nearly all are copies"
+)]
 pub enum ForkedSandbox {
     /// The copy.
     Sandbox(Sandbox),

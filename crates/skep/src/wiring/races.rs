@@ -16,7 +16,8 @@ use futures_util::future::BoxFuture;
 use skep_agent_protocol::AgentConfig;
 use skep_api::Access;
 use skep_control::{
-    ApiKey, Control, FakeBuilds, FakeTemplates, FakeUploads, Parts, Reports, TeamLimits,
+    ApiKey, Control, FakeBuilds, FakeTemplates, FakeUploads, FakeVolumes, Parts, Reports,
+    TeamLimits,
 };
 use skep_isolation::FakeIsolation;
 use skep_node::{
@@ -117,6 +118,7 @@ impl Server {
             templates: Arc::new(FakeTemplates::named(&["base"])),
             builds: Arc::new(FakeBuilds::default()),
             uploads: Arc::new(FakeUploads::default()),
+            volumes: Arc::new(FakeVolumes::default()),
             limits: TeamLimits::default(),
         };
         let control = Control::open(parts).await.unwrap();
@@ -130,6 +132,7 @@ impl Server {
             is_secure: false,
             requests_per_team: 64,
             metrics: Arc::new(NoMetrics),
+            beside: axum::Router::new(),
         });
         Self {
             router,
