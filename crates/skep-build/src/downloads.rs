@@ -235,7 +235,10 @@ fn make_empty(root: &Path) -> io::Result<()> {
         fs::create_dir(&path)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
     }
-    fs::write(downloads.join("apt.conf"), APT)
+    let apt = downloads.join("apt.conf");
+    fs::write(&apt, APT)?;
+    // Whatever the server's mask is: apt of any user fails if it cannot read it.
+    fs::set_permissions(&apt, fs::Permissions::from_mode(0o644))
 }
 
 /// Size of a tree.
@@ -367,6 +370,8 @@ mod tests {
         let downloads = Downloads::new(directory.path(), 1 << 20);
         let (ours, theirs) = (scope("ours"), scope("theirs"));
         let first = downloads.of(&ours).unwrap();
+        let apt = first.layer().join(DOWNLOADS).join("apt.conf");
+        assert_eq!(apt.metadata().unwrap().mode() & 0o777, 0o644);
         downloads
             .add(&ours, draft("root/pip/a", "1").path())
             .unwrap();
