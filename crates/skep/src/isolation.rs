@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use skep_agents::HttpAgents;
 use skep_checkpoint::{Criu, ImageKey};
 use skep_cli::{CliError, ExitKind};
 use skep_host::{InstanceError, PageOut, StartError, resolvers_in};
@@ -14,7 +15,6 @@ use skep_telemetry::Chain;
 
 use crate::config::{Config, Network, Pause, Pool};
 use crate::serve::Ends;
-use crate::wiring::HttpAgents;
 
 /// This very program, whatever has become of the file it was started from: an upgrade replaces
 /// that while the server runs, and a launcher of another version might not understand it.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use skep_admin::announce::Ready;
 use skep_admin::{install_error, local_key};
+use skep_agents::{BuildSandboxes, HttpAgents};
 use skep_api::Access;
 use skep_build::{Downloads, Engine, EngineOptions, HostSettings, Limits as BuildLimits, Uploads};
 use skep_cli::CliError;
@@ -36,8 +37,8 @@ use crate::isolation;
 use crate::mcp;
 use crate::metrics::Metrics;
 use crate::wiring::{
-    BuildSandboxes, CatalogLayers, CatalogTemplates, HostVolumes, HttpAgents, LocalNodes,
-    NodeRoutes, RegistryImages, ReportJournal,
+    CatalogLayers, CatalogTemplates, HostVolumes, LocalNodes, NodeRoutes, RegistryImages,
+    ReportJournal,
 };
 
 /// Choices for one run, beside the configuration.

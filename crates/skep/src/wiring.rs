@@ -1,9 +1,5 @@
 //! Adapters between the parts: each fills the port of one part with another.
 
-mod agent_commands;
-mod agents;
-mod build_downloads;
-mod build_sandboxes;
 mod images;
 mod journal;
 mod layers;
@@ -14,8 +10,6 @@ mod routes;
 mod templates;
 mod volumes;
 
-pub(crate) use agents::HttpAgents;
-pub(crate) use build_sandboxes::BuildSandboxes;
 pub(crate) use images::RegistryImages;
 pub(crate) use journal::ReportJournal;
 pub(crate) use layers::CatalogLayers;

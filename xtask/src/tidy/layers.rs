@@ -67,6 +67,13 @@ const TABLE: &[Entry] = &[
     entry("skep-api", Row::Edge, Place::Server, NODE_INTERNALS),
     entry("skep-proxy", Row::Edge, Place::Server, NODE_INTERNALS),
     entry("skep-otlp", Row::Edge, Place::Server, NODE_INTERNALS),
+    // It fills ports of the node, the backend and builds, and so knows all three.
+    entry(
+        "skep-agents",
+        Row::Edge,
+        Place::Server,
+        &["skep-store", "skep-host"],
+    ),
     entry("skep-cli", Row::Edge, Place::Client, &["axum"]),
     entry("skep-bench", Row::Edge, Place::Client, &["axum"]),
     entry("skep-mcp", Row::Edge, Place::Client, &["axum", "skep-wire"]),

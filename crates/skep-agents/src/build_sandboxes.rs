@@ -19,18 +19,21 @@ use skep_isolation::{ChangeError, Isolation, LaunchError, LaunchRequest, Launche
 use skep_node::{Node, Reservation};
 use skep_types::{AccessToken, Egress, ExecutionId, Redacted, SandboxId, Sharing, TenantId};
 
-use super::agent_commands::{AgentAddress, AgentCommand, CommandError, Printed};
-use super::build_downloads::BuildDownloads;
+use crate::build_downloads::BuildDownloads;
+use crate::commands::{AgentAddress, AgentCommand, CommandError, Printed};
 
 /// Lends sandboxes of this host to builds. They have no driver, no record and no route: a server that
 /// finds one at its start sweeps it away.
 #[derive(Debug)]
-pub(crate) struct BuildSandboxes {
-    pub(crate) isolation: Arc<dyn Isolation>,
-    pub(crate) node: Node,
-    pub(crate) catalog: Arc<Catalog>,
+pub struct BuildSandboxes {
+    /// The backend that launches them.
+    pub isolation: Arc<dyn Isolation>,
+    /// Whoever says if there is room.
+    pub node: Node,
+    /// The store of layers.
+    pub catalog: Arc<Catalog>,
     /// Downloads of package clients, if they are kept.
-    pub(crate) downloads: Option<Arc<Downloads>>,
+    pub downloads: Option<Arc<Downloads>>,
 }
 
 impl Sandboxes for BuildSandboxes {

@@ -22,7 +22,7 @@ use skep_wire::headers::CONTROL_TOKEN;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use super::agent_commands::{AgentAddress, AgentCommand, Printed};
+use crate::commands::{AgentAddress, AgentCommand, Printed};
 
 /// Time limit for an agent. One that is well needs a millisecond.
 const CONFIGURE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ const READY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Agents at the addresses of their sandboxes.
 #[derive(Debug)]
-pub(crate) struct HttpAgents;
+pub struct HttpAgents;
 
 impl Agents for HttpAgents {
     fn configure<'a>(
