@@ -20,8 +20,7 @@ NOT_YET = [
     ("later.network", "PUT", "/sandboxes/{id}/network", NAMES),
     ("later.network", "PUT", "/sandboxes/{id}/network", {"rules": {"example.com": [{"transform": {"headers": {"a": "b"}}}]}}),
     ("later.network", "POST", "/v2/sandboxes", {**BASE, "network": NAMES}),
-    ("later.secrets", "GET", "/secrets", None),
-    ("later.secrets", "POST", "/v2/sandboxes", {**BASE, "iam": {"tokens": {"a": {"audience": "b", "tokenType": "JWT-SVID"}}}}),
+    ("later.identity", "POST", "/v2/sandboxes", {**BASE, "iam": {"tokens": {"a": {"audience": "b", "tokenType": "JWT-SVID"}}}}),
 ]
 
 

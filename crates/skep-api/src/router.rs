@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
-use axum::http::StatusCode;
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, patch, post, put};
+use axum::routing::{any, delete, get, patch, post, put};
 use futures_util::FutureExt;
 use skep_control::{Control, Full, Quota, QuotaGuard};
 use skep_telemetry::trace::{self, EndOnDrop};
@@ -78,6 +79,8 @@ pub enum Access {
 pub(crate) struct Edge {
     options: Arc<Options>,
     requests: Quota,
+    /// Streams of events.
+    streams: Quota,
 }
 
 impl Edge {
@@ -95,6 +98,10 @@ impl Edge {
 
     pub(crate) fn is_secure(&self) -> bool {
         self.options.is_secure
+    }
+
+    pub(crate) fn streams(&self) -> &Quota {
+        &self.streams
     }
 
     pub(crate) fn metrics(&self) -> &dyn ServerMetrics {
@@ -122,12 +129,15 @@ pub fn router(mut options: Options) -> Router {
     let edge = Edge {
         options: Arc::new(options),
         requests: Quota::default(),
+        streams: Quota::default(),
     };
     let routes = Router::new()
         .merge(sandboxes())
         .merge(teams())
         .merge(templates())
         .merge(volumes())
+        .merge(secrets())
+        .merge(events())
         .merge(not_yet())
         .route("/health", get(routes::health::health))
         .fallback(unknown_route)
@@ -294,13 +304,41 @@ fn volumes() -> Router<Edge> {
         )
 }
 
+/// What happened to the sandboxes of a team.
+fn events() -> Router<Edge> {
+    use routes::events::{follow, list, list_of_sandbox};
+    Router::new()
+        .route("/events/sandboxes", get(list))
+        .route("/events/sandboxes/{id}", get(list_of_sandbox))
+        .route("/skep/events", get(follow))
+}
+
+/// Secrets of a team. No answer about one is kept by anybody on the way.
+fn secrets() -> Router<Edge> {
+    use routes::secrets::{create, delete, get as find, list, nowhere, update};
+    Router::new()
+        .route("/secrets", get(list).post(create))
+        .route("/secrets/{id}", get(find).post(update).delete(delete))
+        .route("/secrets/{id}/{*rest}", any(nowhere))
+        .layer(middleware::map_response(never_stored))
+}
+
+async fn never_stored(mut response: Response) -> Response {
+    let no_store = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(CACHE_CONTROL, no_store);
+    response
+}
+
 /// Routes of the contract that have no work behind them yet. They are listed, so that a client
 /// is told so and is not led to believe that it called the wrong server.
 fn not_yet() -> Router<Edge> {
     use routes::not_yet::feature;
     Router::new()
-        .route("/secrets", get(feature).post(feature))
-        .route("/secrets/{id}", get(feature).post(feature).delete(feature))
+        .route("/events/webhooks", get(feature).post(feature))
+        .route(
+            "/events/webhooks/{id}",
+            get(feature).patch(feature).delete(feature),
+        )
 }
 
 async fn unknown_route() -> ApiError {

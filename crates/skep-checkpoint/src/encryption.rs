@@ -5,19 +5,15 @@
 //! the last are its nonce. So chunks that are exchanged, left out, added or cut off are found out, and
 //! so is a file under the name of another.
 
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use ring::hkdf::{HKDF_SHA256, Salt};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce};
 use ring::rand::{SecureRandom as _, SystemRandom};
+use skep_seal::{KeyError, MasterKey};
 
-const KEY_BYTES: usize = 32;
-/// Longest file that is taken for one with a key: the digits, and an end of line.
-const KEY_FILE_BYTES: u64 = 2 * KEY_BYTES as u64 + 2;
 const MAGIC: [u8; 8] = *b"skepenc1";
 const SALT_BYTES: usize = 32;
 const HEADER_BYTES: usize = MAGIC.len() + SALT_BYTES;
@@ -25,38 +21,8 @@ const PURPOSE: &[u8] = b"skep image file";
 const CHUNK: usize = 256 << 10;
 
 /// The operator's key for images.
-#[derive(Clone)]
-pub struct ImageKey([u8; KEY_BYTES]);
-
-impl fmt::Debug for ImageKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("ImageKey(..)")
-    }
-}
-
-/// Failure to read a key.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyError {
-    /// The file cannot be read.
-    #[error("cannot read the key in `{}`", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
-    /// Others than its owner may use the file, so it is no secret.
-    #[error("`{}` can be read by others than its owner (mode {mode:o})", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// Its rights.
-        mode: u32,
-    },
-    /// It holds something else.
-    #[error("`{}` does not hold {} hexadecimal digits", .0.display(), 2 * KEY_BYTES)]
-    NoKey(PathBuf),
-}
+#[derive(Debug, Clone)]
+pub struct ImageKey(MasterKey);
 
 impl ImageKey {
     /// Reads a key: 64 hexadecimal digits in a file that nobody but its owner may read.
@@ -65,25 +31,7 @@ impl ImageKey {
     ///
     /// [`KeyError`]
     pub fn read(path: &Path) -> Result<Self, KeyError> {
-        let failed = |source| KeyError::File {
-            path: path.to_owned(),
-            source,
-        };
-        let file = File::open(path).map_err(failed)?;
-        let mode = file.metadata().map_err(failed)?.mode() & 0o777;
-        if mode & 0o077 != 0 {
-            let path = path.to_owned();
-            return Err(KeyError::Open { path, mode });
-        }
-        let mut text = String::new();
-        let mut start = file.take(KEY_FILE_BYTES + 1);
-        start.read_to_string(&mut text).map_err(failed)?;
-        let mut key = [0; KEY_BYTES];
-        let digits = text.trim();
-        match hex::decode_to_slice(digits, &mut key) {
-            Ok(()) => Ok(Self(key)),
-            Err(_) => Err(KeyError::NoKey(path.to_owned())),
-        }
+        MasterKey::read(path).map(Self)
     }
 
     /// Encrypts the file at `from` to a new one at `to`, which is the owner's alone, and returns when
@@ -173,12 +121,9 @@ struct Cipher {
 
 impl Cipher {
     fn new(key: &ImageKey, header: [u8; HEADER_BYTES], name: &str) -> io::Result<Self> {
-        let salt = Salt::new(HKDF_SHA256, &header[MAGIC.len()..]);
-        let derived = salt.extract(&key.0);
-        let derived = derived.expand(&[PURPOSE], &AES_256_GCM);
-        let derived = derived.map_err(|_| io::Error::other("no key can be derived"))?;
+        let key = key.0.derive(&header[MAGIC.len()..], PURPOSE)?;
         Ok(Self {
-            key: LessSafeKey::new(UnboundKey::from(derived)),
+            key,
             bound: [&header, name.as_bytes()].concat(),
         })
     }
@@ -240,12 +185,10 @@ pub fn encrypt_directory(key: &ImageKey, from: &Path, to: &Path) -> io::Result<(
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     fn key(byte: u8) -> ImageKey {
-        ImageKey([byte; KEY_BYTES])
+        ImageKey(MasterKey::from_bytes([byte; 32]))
     }
 
     fn encrypted(plain: &[u8]) -> Vec<u8> {
@@ -303,30 +246,5 @@ mod tests {
         }
         is_refused(&written[..written.len() - 1]);
         is_refused(b"");
-    }
-
-    #[test]
-    fn a_key_is_read_from_a_file_that_nobody_else_reads() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("key");
-        let write = |text: &str, mode: u32| {
-            fs::write(&path, text).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            ImageKey::read(&path)
-        };
-        let digits = "5a".repeat(KEY_BYTES);
-        let read = write(&format!("{digits}\n"), 0o400).unwrap();
-        assert_eq!(read.0, [0x5a; KEY_BYTES]);
-        assert_eq!(format!("{read:?}"), "ImageKey(..)");
-        let open = write(&digits, 0o640);
-        assert!(matches!(open, Err(KeyError::Open { mode: 0o640, .. })));
-        for text in ["", "5a", "no key", &format!("{digits}5a"), &digits[1..]] {
-            assert!(
-                matches!(write(text, 0o600), Err(KeyError::NoKey(_))),
-                "{text}"
-            );
-        }
-        let missing = ImageKey::read(&directory.path().join("none"));
-        assert!(matches!(missing, Err(KeyError::File { .. })));
     }
 }

@@ -25,11 +25,12 @@ pub use command::{
     ANSWER, CGROUPS, HOOK, STAGE, dump_arguments, error_in, reason_of, restore_arguments,
 };
 pub use criu::{Criu, CriuError, MINIMUM_VERSION};
-pub use encryption::{ImageKey, KeyError, encrypt_directory};
+pub use encryption::{ImageKey, encrypt_directory};
 pub use fetch::{FetchError, SUITE, fetch};
 pub use proc::{of_tree, tree_of};
 pub use rewrite::{NewPlace, RewriteError, rewrite};
 pub use seal::{SealCheck, SealError, Sealed, Sealing, seal};
+pub use skep_seal::KeyError;
 pub use survey::{
     ExternalFile, ExternalMount, MESSAGE_QUEUE, Origin, PipeOwner, Surroundings, Survey,
     SurveyError, WATCHES, foreign_files, own_pipes,

@@ -5,6 +5,7 @@
 
 mod code;
 mod error;
+mod events;
 mod key;
 mod listener;
 mod notebook;
@@ -12,6 +13,7 @@ mod output;
 mod repl;
 mod run;
 mod sandbox;
+mod secret;
 mod suggested;
 mod target;
 mod template;
@@ -22,6 +24,7 @@ mod volume;
 pub use code::{Screen, SessionArgs, TEMPLATES};
 pub(crate) use error::FileError;
 pub use error::{CliError, ExitKind};
+pub use events::EventsArgs;
 pub use key::KeyCommand;
 pub use notebook::{NotebookCommand, NotebookExportArgs, NotebookRunArgs, PreparedNotebook};
 pub use output::{
@@ -34,6 +37,7 @@ pub use sandbox::{
     ConnectArgs, CopyArgs, CreateArgs, ExecArgs, InfoArgs, KillArgs, Level, ListArgs, LogArgs,
     LsArgs, MetricsArgs, NetworkArgs, RmArgs, SandboxCommand, SleepCommand, TimeoutArgs,
 };
+pub use secret::SecretCommand;
 pub use suggested::Suggested;
 pub use target::{ChosenServerArgs, DefaultServer, ServerArgs, key_of_host};
 pub use template::{

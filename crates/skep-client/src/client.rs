@@ -10,9 +10,11 @@ use skep_http::{http_client, is_localhost};
 use skep_wire::headers::{API_KEY, SANDBOX_ID, SANDBOX_PORT};
 
 use crate::error::{Cause, ClientError};
+use crate::events::Events;
 use crate::keys::ApiKeys;
 use crate::sandbox::Sandbox;
 use crate::sandboxes::Sandboxes;
+use crate::secrets::Secrets;
 use crate::templates::Templates;
 use crate::volumes::Volumes;
 
@@ -155,6 +157,16 @@ impl Client {
         Templates::new(self)
     }
 
+    /// What happens to the sandboxes of the key's team.
+    pub fn events(&self) -> Events<'_> {
+        Events::new(self)
+    }
+
+    /// The secrets of the key's team.
+    pub fn secrets(&self) -> Secrets<'_> {
+        Secrets::new(self)
+    }
+
     /// The API keys of the key's team.
     pub fn api_keys(&self) -> ApiKeys<'_> {
         ApiKeys::new(self)
@@ -220,6 +232,13 @@ impl Client {
     /// An upload to an address that the server has given, without the key and without a time limit.
     pub(crate) fn put(&self, url: &str, length: u64) -> RequestBuilder {
         self.http.put(url).header(header::CONTENT_LENGTH, length)
+    }
+
+    /// The same without a time limit, for an answer that has no end.
+    pub(crate) fn endless(&self, method: Method, url: Url) -> RequestBuilder {
+        self.http
+            .request(method, url)
+            .header(API_KEY, &self.api_key)
     }
 
     /// A request to a port of a sandbox, without a time limit.

@@ -39,6 +39,8 @@ pub struct Config {
     pub pool: Pool,
     /// Sandboxes that are paused.
     pub pause: Pause,
+    /// Key that seals the secrets of teams.
+    pub vault: Vault,
     /// Retention of ended sandboxes.
     pub records: Records,
     /// Builds of templates.
@@ -144,6 +146,17 @@ impl Default for Pause {
             encryption_key_file: None,
         }
     }
+}
+
+/// Place of the key that seals the secrets of teams. None means a file beside the data directory,
+/// which is made when the first secret is kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Vault {
+    /// File with the key, or keys, the newest first.
+    pub key_file: Option<PathBuf>,
+    /// Program that prints them.
+    pub key_command: Option<PathBuf>,
 }
 
 /// Retention of ended sandboxes, with the reasons of their ends and their logs.
@@ -312,6 +325,7 @@ impl Default for Config {
             admission: Admission::default(),
             pool: Pool::default(),
             pause: Pause::default(),
+            vault: Vault::default(),
             records: Records::default(),
             builds: Builds::default(),
             network: Network::default(),

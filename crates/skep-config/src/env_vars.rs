@@ -257,6 +257,16 @@ pub const ALL: &[EnvVar] = &[
         help: "file with 64 hexadecimal digits, readable by its owner alone: the key by which memory on the disk is encrypted",
     },
     EnvVar {
+        name: "SKEP_VAULT_KEY_FILE",
+        key: "vault.key_file",
+        help: "file with 64 hexadecimal digits in each line, readable by its owner alone: the keys that seal secrets, the newest first",
+    },
+    EnvVar {
+        name: "SKEP_VAULT_KEY_COMMAND",
+        key: "vault.key_command",
+        help: "program that prints the same, without arguments",
+    },
+    EnvVar {
         name: "SKEP_RECORD_DAYS",
         key: "records.days",
         help: "days for which an ended sandbox is remembered",

@@ -12,7 +12,7 @@ mod trace_headers;
 pub use admission::Admission;
 pub use builds::Builds;
 pub use config::{
-    Config, Limits, Mcp, Network, Pause, Pool, Records, Security, Server, Tls, Traces,
+    Config, Limits, Mcp, Network, Pause, Pool, Records, Security, Server, Tls, Traces, Vault,
 };
 pub use load::{ConfigError, DEFAULT_PATH};
 pub use trace_headers::TraceHeaders;

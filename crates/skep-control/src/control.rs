@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::{Timestamp, Unit};
+use skep_seal::KeySource;
 use skep_store::{Standing, Store, StoreError, Team};
 use skep_telemetry::Tasks;
 use skep_types::{Phase, SandboxStatus, TeamId, random_bytes};
@@ -11,6 +12,7 @@ use crate::idempotency::Claims;
 use crate::quota::{Full, Quota};
 use crate::registry::{Entry, Registry};
 use crate::uploads::LinkKey;
+use crate::vault::Vault;
 use crate::volume_mounts::VolumeUses;
 use crate::volumes::VolumeKey;
 use crate::{Builds, Living, Nodes, TeamLimits, Templates, Uploads, VolumeBackend};
@@ -37,6 +39,8 @@ pub struct Parts {
     pub uploads: Arc<dyn Uploads>,
     /// Where volumes are kept.
     pub volumes: Arc<dyn VolumeBackend>,
+    /// The place of the key that seals secrets.
+    pub vault: KeySource,
     /// Limits of teams without limits of their own.
     pub limits: TeamLimits,
     /// The sandboxes that should live, which the hosts have adopted as far as they could.
@@ -56,6 +60,7 @@ pub(crate) struct Inner {
     pub(crate) volume_uses: VolumeUses,
     /// Held while a volume is counted and recorded.
     pub(crate) recording_volume: tokio::sync::Mutex<()>,
+    pub(crate) vault: Vault,
     pub(crate) limits: TeamLimits,
     pub(crate) registry: Registry,
     pub(crate) quota: Quota,
@@ -92,6 +97,7 @@ impl Control {
                 templates: parts.templates,
                 builds: parts.builds,
                 uploads: parts.uploads,
+                vault: Vault::new(parts.vault),
                 limits: parts.limits,
                 registry: Registry::default(),
                 quota: Quota::default(),

@@ -79,6 +79,13 @@ impl Control {
             }
         }
         self.forget_builds(retention).await;
+        match self.forget_events().await {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(count, "forgot old events"),
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "old events are not forgotten");
+            }
+        }
         match self.forget_old_snapshots(retention).await {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "forgot old snapshots"),

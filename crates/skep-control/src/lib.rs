@@ -15,6 +15,8 @@ mod control;
 mod copy;
 mod create;
 mod deadline;
+mod events;
+mod fill;
 mod housekeeping;
 mod idempotency;
 mod key;
@@ -38,6 +40,7 @@ mod template_list;
 mod template_tags;
 mod templates;
 mod uploads;
+mod vault;
 mod vendor_images;
 mod version_deletion;
 mod version_detail;
@@ -57,6 +60,8 @@ pub use control::{Control, Parts};
 pub use copy::ForkRequest;
 pub use create::{CreateError, CreateRequest, QuotaReached};
 pub use deadline::{DeadlineError, Lifetime, LifetimeError};
+pub use events::{EventQuery, EventStream};
+pub use fill::FillError;
 pub use housekeeping::Retention;
 pub use idempotency::{IdempotencyError, IdempotencyKey, IdempotencyKeyError, RequestDigest};
 pub use key::{ApiKey, MalformedKey};
@@ -82,6 +87,7 @@ pub use templates::{
     FakeTemplates, LayerFile, LayerFiles, LayerInfo, ResolveError, TemplateInfo, Templates,
 };
 pub use uploads::{FakeUploads, FileLink, LinkError, Upload, UploadError, UploadLink, Uploads};
+pub use vault::{SecretError, SecretValue, SecretValueError};
 pub use version_detail::{VersionDetail, VersionHistory, VersionRow};
 pub use version_name::{Tag, TagError, VersionName, VersionNameError};
 pub use version_request::{
@@ -95,8 +101,8 @@ pub use volumes::{NewVolume, VolumeRequestError};
 
 // Rows of sandboxes, templates, keys and teams are the same here.
 pub use skep_store::{
-    BuildRecord, BuildStatus, CheckpointRecord, Key, LogLine, Order, SandboxRecord, Standing,
-    StoreError, Team, TemplateRecord, VolumeRecord,
+    BuildRecord, BuildStatus, CheckpointRecord, EventRecord, Key, LogLine, Order, SandboxRecord,
+    SecretRecord, Standing, StoreError, Team, TemplateRecord, VolumeRecord,
 };
 
 // And what volumes are made of.

@@ -65,25 +65,31 @@ impl Reports {
 
     /// A sandbox runs, for the first time or again.
     pub fn started(&self, id: SandboxId, run: SandboxRun) -> Reported {
-        reported(self.store.sandboxes().started(id, run))
+        self.reported(self.store.sandboxes().started(id, run))
     }
 
     /// The record of a sandbox's driver has changed, its deadline, or whether it is paused.
     pub fn changed(&self, id: SandboxId, run: SandboxRun) -> Reported {
-        reported(self.store.sandboxes().changed(id, run))
+        self.reported(self.store.sandboxes().changed(id, run))
     }
 
     /// A sandbox is gone.
     pub fn ended(&self, id: SandboxId, ending: Ending) -> Reported {
-        reported(self.store.sandboxes().ended(id, ending))
+        self.reported(self.store.sandboxes().ended(id, ending))
     }
 }
 
-fn reported<T: Send + 'static>(receipt: Receipt<T>) -> Reported {
-    let writing = async move {
-        if let Err(error) = receipt.recorded().await {
-            tracing::error!(error = %Chain(&error), "the database missed a change of a sandbox");
-        }
-    };
-    writing.boxed()
+impl Reports {
+    fn reported<T: Send + 'static>(&self, receipt: Receipt<T>) -> Reported {
+        let store = self.store.clone();
+        let writing = async move {
+            match receipt.recorded().await {
+                Ok(_) => store.events().announce(),
+                Err(error) => {
+                    tracing::error!(error = %Chain(&error), "the database missed a change of a sandbox");
+                }
+            }
+        };
+        writing.boxed()
+    }
 }

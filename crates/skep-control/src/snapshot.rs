@@ -341,6 +341,7 @@ impl Control {
         }
         let taking = self.inner.nodes.snapshot(id.clone(), kind, purpose);
         let checkpoint = taking.await.map_err(|error| refused(id, error))?;
+        self.note_checkpoint(id.clone());
         Ok((Arc::clone(&entry.order), checkpoint))
     }
 

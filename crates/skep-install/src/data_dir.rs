@@ -50,10 +50,20 @@ enum DataDirError {
 
 /// The directory, beside the data directory, of what users may read: whom to trust.
 pub fn trust_dir(data_dir: &Path) -> PathBuf {
+    beside(data_dir, "-ca")
+}
+
+/// The file, beside the data directory, of the key that seals what is in its database: a copy of the
+/// one is not a copy of the other.
+pub fn vault_key_file(data_dir: &Path) -> PathBuf {
+    beside(data_dir, ".vault-key")
+}
+
+fn beside(data_dir: &Path, suffix: &str) -> PathBuf {
     let found = data_dir.canonicalize();
     let data_dir = found.unwrap_or_else(|_| data_dir.to_owned());
     let mut name = data_dir.file_name().unwrap_or_default().to_owned();
-    name.push("-ca");
+    name.push(suffix);
     data_dir.with_file_name(name)
 }
 

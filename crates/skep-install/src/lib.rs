@@ -13,7 +13,7 @@ mod uninstall;
 
 pub use agents::{AgentBuild, AgentsError, install_agent, prune_agents};
 pub use cache_users::register;
-pub use data_dir::{prepare, trust_dir};
+pub use data_dir::{prepare, trust_dir, vault_key_file};
 pub use dismantle::{dismantle, remove};
 pub use error::{Cause, InstallError};
 pub use plan::{Action, Installation, Plan, Row};

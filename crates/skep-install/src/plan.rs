@@ -119,6 +119,7 @@ impl Plan {
         rows.extend(unit_files(installation)?);
         rows.extend(cache(installation, &found.others)?);
         rows.extend(trusted(installation));
+        rows.extend(vault_key(installation));
         rows.extend(data(installation)?);
         let is_sandbox = |row: &&Row| row.kind == Kind::Sandbox.name();
         Ok(Self {
@@ -253,6 +254,19 @@ fn trusted(installation: &Installation) -> Option<Row> {
     } else {
         let detail = "the authority that users trust".to_owned();
         row(Action::Remove, "certificates", &path, detail)
+    })
+}
+
+/// The key of the secrets that are among the data.
+fn vault_key(installation: &Installation) -> Option<Row> {
+    let path = crate::vault_key_file(&installation.data_dir);
+    path.is_file().then(|| {
+        if installation.keep_data {
+            let detail = "`--keep-data`".to_owned();
+            return row(Action::Keep, "vault key", &path, detail);
+        }
+        let detail = "the key of the secrets in the data".to_owned();
+        row(Action::Remove, "vault key", &path, detail)
     })
 }
 

@@ -25,6 +25,8 @@ const SCRIPTS: &[&str] = &[
     include_str!("migrations/0012_ingress.sql"),
     include_str!("migrations/0013_volumes.sql"),
     include_str!("migrations/0014_versions_that_go.sql"),
+    include_str!("migrations/0015_secrets.sql"),
+    include_str!("migrations/0016_events.sql"),
 ];
 
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

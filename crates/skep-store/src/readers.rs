@@ -28,6 +28,10 @@ impl Readers {
         }
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(crate) fn turns(&self) -> &Semaphore {
         &self.turns
     }

@@ -6,6 +6,8 @@ mod query;
 mod record;
 mod write;
 
+pub(crate) use query::metadata;
+
 use jiff::Timestamp;
 use skep_types::{Ending, NodeId, SandboxId, SandboxRun, TeamId};
 

@@ -9,14 +9,15 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use rusqlite::Connection;
+use tokio::sync::watch;
 
 use crate::checkpoint::{self, Checkpointer};
 use crate::readers::Readers;
 use crate::reserve::Reserve;
 use crate::writer::{Metrics, WhenFull, Writer};
 use crate::{
-    Builds, Checkpoints, Keys, Receipt, Sandboxes, ServerKeys, StoreError, Tags, Teams, Templates,
-    Volumes, migrations,
+    Builds, Checkpoints, Events, Keys, Receipt, Sandboxes, Secrets, ServerKeys, StoreError, Tags,
+    Teams, Templates, Volumes, migrations,
 };
 
 /// Time that SQLite waits for another process (`skep key`, say) to finish its own write.
@@ -39,6 +40,8 @@ struct Inner {
     has_checkpoints: Arc<AtomicBool>,
     /// The same of templates.
     has_templates: Arc<AtomicBool>,
+    /// Fires when there may be new events.
+    news: watch::Sender<()>,
     /// The file itself. Closing any descriptor of it would give up the locks that SQLite holds
     /// on it for this process, so it goes last.
     _file: Arc<File>,
@@ -81,6 +84,7 @@ impl Store {
                 readers: Readers::new(path),
                 has_checkpoints: Arc::new(AtomicBool::new(has_checkpoints)),
                 has_templates: Arc::new(AtomicBool::new(has_templates)),
+                news: watch::Sender::new(()),
                 _file: file,
             }),
         })
@@ -91,6 +95,11 @@ impl Store {
         Teams(self)
     }
 
+    /// The file of the database.
+    pub fn path(&self) -> &Path {
+        self.inner.readers.path()
+    }
+
     /// Access to API keys, of which only digests are kept.
     pub fn keys(&self) -> Keys<'_> {
         Keys(self)
@@ -99,6 +108,20 @@ impl Store {
     /// Sandboxes, the living and the ended.
     pub fn sandboxes(&self) -> Sandboxes<'_> {
         Sandboxes(self)
+    }
+
+    /// What happened to sandboxes.
+    pub fn events(&self) -> Events<'_> {
+        Events(self)
+    }
+
+    pub(crate) fn news(&self) -> &watch::Sender<()> {
+        &self.inner.news
+    }
+
+    /// Secrets of teams, sealed.
+    pub fn secrets(&self) -> Secrets<'_> {
+        Secrets(self)
     }
 
     /// Checkpoints of sandboxes that are kept.

@@ -175,6 +175,7 @@ fn delete(connection: &Connection, team: &TeamId, at: Timestamp) -> rusqlite::Re
         "SELECT EXISTS (SELECT 1 FROM teams WHERE id = ?1 AND is_default = 0)
          AND NOT EXISTS (SELECT 1 FROM sandboxes WHERE team = ?1)
          AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE team = ?1)
+         AND NOT EXISTS (SELECT 1 FROM secrets WHERE team = ?1)
          AND NOT EXISTS (SELECT 1 FROM templates WHERE team = ?1 AND deleted_at IS NULL)",
         [team],
         |row| row.get(0),

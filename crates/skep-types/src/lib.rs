@@ -13,6 +13,7 @@ mod departure;
 mod domain;
 mod egress;
 mod end;
+mod event;
 mod fair_share;
 mod id;
 mod ingress;
@@ -23,6 +24,7 @@ mod log;
 mod mount;
 
 mod phase;
+mod placeholder;
 mod pool;
 mod random;
 mod redacted;
@@ -34,6 +36,7 @@ mod template;
 mod tenant;
 mod transition;
 mod uuid;
+mod vault;
 mod volume;
 
 pub use authenticated::Authenticated;
@@ -53,6 +56,7 @@ pub use egress::{
     HostPattern, Names, PLATFORM_DENIED, Reach,
 };
 pub use end::{EndReason, Ending, Usage};
+pub use event::EventKind;
 pub use fair_share::fair_share;
 pub use id::{CheckpointId, ExecutionId, IdError, NodeId, SandboxId, TeamId, TemplateId};
 pub use ingress::{
@@ -65,6 +69,7 @@ pub use log::{LogEntry, LogLevel};
 pub use mount::{Mount, MountTarget, MountTargetError};
 
 pub use phase::{Event, Phase, Refused, ShownState, Verdict};
+pub use placeholder::{HeaderTemplate, MalformedPlaceholder, TemplatePart};
 pub use pool::PoolPolicy;
 pub use random::random_bytes;
 pub use redacted::Redacted;
@@ -78,4 +83,7 @@ pub use secrets::{Secrets, SecretsError};
 pub use template::{ReferenceError, TemplateImage, TemplateReference, TemplateStart};
 pub use tenant::{Sharing, TenantId};
 pub use transition::TransitionError;
+pub use vault::{
+    SecretId, SecretMetadata, SecretMetadataError, SecretName, SecretNameError, SecretSelector,
+};
 pub use volume::{VolumeId, VolumeIdError, VolumeName, VolumeNameError};

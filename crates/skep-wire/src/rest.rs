@@ -5,11 +5,13 @@
 //! and on `null` where it expects an object, so optional values are left out.
 
 mod build;
+mod event;
 mod health;
 mod log;
 mod metric;
 mod record;
 mod sandbox;
+mod secret;
 mod snapshot;
 mod team;
 mod template;
@@ -23,6 +25,7 @@ pub use build::{
     FileUpload, ImageRegistry, NewTemplate, RemoveTags, RequestedTemplate, StartBuild,
     TemplateBuild, TemplateTag, TemplateWithBuilds, UpdateTemplate, UpdatedTemplate,
 };
+pub use event::{EVENT_TYPE_PREFIX, SandboxEvent, SandboxEventData, SandboxExecution};
 pub use health::{Health, HealthProblem, HealthStatus};
 pub use log::{LogEntry, LogLevel, LogLine, Logs, LogsV2};
 pub use metric::{MaxTeamMetric, Metric, Metrics, TeamMetric};
@@ -32,6 +35,7 @@ pub use sandbox::{
     NewSandbox, OnTimeout, Pause, PauseMode, Refresh, Resume, Sandbox, SandboxDetail,
     SandboxOptions, SandboxState, SetTimeout, VolumeMount,
 };
+pub use secret::{NewSecret, Secret, UpdateSecret};
 pub use snapshot::{Fork, ForkedSandbox, NewSnapshot, Rollback, Snapshot};
 pub use team::{ApiKey, ApiKeyName, CreatedApiKey, KeyMask, Team};
 pub use template::{BuildStatus, Template, TemplateAlias};

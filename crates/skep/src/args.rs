@@ -10,8 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use skep_admin::{TeamCommand, TemplateCommand, UninstallArgs};
 use skep_bench::BenchArgs;
 use skep_cli::{
-    ChosenServerArgs, KeyCommand, NotebookCommand, OutputArgs, ReplArgs, RunArgs, SandboxCommand,
-    VolumeCommand,
+    ChosenServerArgs, EventsArgs, KeyCommand, NotebookCommand, OutputArgs, ReplArgs, RunArgs,
+    SandboxCommand, SecretCommand, VolumeCommand,
 };
 
 use crate::config::Config;
@@ -80,6 +80,11 @@ Examples:
   skep volume create data
   skep volume cp ./models data:/models
   skep volume snapshot data data-monday";
+
+const SECRET_EXAMPLES: &str = "\
+Examples:
+  skep secret create github-token
+  skep secret list";
 
 const TEAM_EXAMPLES: &str = "\
 Examples:
@@ -193,6 +198,15 @@ Examples:
     /// Create, list, rotate and revoke API keys
     #[command(subcommand, after_help = KEY_EXAMPLES)]
     Key(KeyCommand),
+    /// Keep secrets that requests of sandboxes carry and code in them never sees
+    #[command(subcommand, after_help = SECRET_EXAMPLES)]
+    Secret(SecretCommand),
+    /// Show what happened to sandboxes, and what happens
+    #[command(after_help = "\
+Examples:
+  skep events
+  skep events --follow --type created --type killed --json")]
+    Events(EventsArgs),
     /// Manage teams and their limits, in the database of this host
     #[command(subcommand, after_help = TEAM_EXAMPLES)]
     Team(TeamCommand),

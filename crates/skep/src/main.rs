@@ -13,6 +13,7 @@ mod private_server;
 mod serve;
 mod suggest;
 mod up;
+mod vault;
 mod wiring;
 
 use std::path::Path;
@@ -105,7 +106,12 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
             let data_dir = config()?.data_dir;
             runtime()?.block_on(rotate_key::rotate(&data_dir, *output))?;
         }
-        Command::Sandbox(_) | Command::Volume(_) | Command::Key(_) | Command::Template(_) => {
+        Command::Sandbox(_)
+        | Command::Volume(_)
+        | Command::Key(_)
+        | Command::Template(_)
+        | Command::Secret(_)
+        | Command::Events(_) => {
             let server = default_server(&config()?);
             return client(cli.command, &server, cli.json);
         }
@@ -198,6 +204,8 @@ fn client(command: Command, server: &DefaultServer, json: bool) -> Result<ExitCo
             Command::Template(TemplateCommand::List { list, .. }) => list.run(server).await,
             Command::Template(TemplateCommand::Server(command)) => command.run(server).await,
             Command::Volume(command) => command.run(server).await,
+            Command::Secret(command) => command.run(server).await,
+            Command::Events(arguments) => arguments.run(server).await,
             Command::Up(_)
             | Command::Serve(_)
             | Command::Run { .. }

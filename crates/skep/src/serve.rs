@@ -36,6 +36,7 @@ use crate::front_door::{FrontDoor, Protocol};
 use crate::isolation;
 use crate::mcp;
 use crate::metrics::Metrics;
+use crate::vault;
 use crate::wiring::{
     CatalogLayers, CatalogTemplates, HostVolumes, LocalNodes, NodeRoutes, RegistryImages,
     ReportJournal,
@@ -271,6 +272,8 @@ impl Server {
             Arc::clone(&volumes),
         )
         .await?;
+        vault::leave_no_dump();
+        vault::open(&control).await?;
         let api_key = local_key(config, &control).await?;
 
         // Not earlier: from here on connections are queued, and no request may miss a sandbox that
@@ -467,6 +470,7 @@ async fn open_control(
         builds: Arc::new(builds),
         uploads: Arc::new(uploads),
         volumes,
+        vault: vault::key_source(config)?,
         limits: TeamLimits {
             sandboxes: config.limits.sandboxes,
             paused: config.limits.paused,

@@ -183,6 +183,12 @@ const TABLE: &[Entry] = &[
         &["tokio", "skep-image"],
     ),
     entry(
+        "skep-seal",
+        Row::Mechanism,
+        Place::Server,
+        &["tokio", "rusqlite", "skep-store"],
+    ),
+    entry(
         "skep-checkpoint",
         Row::Mechanism,
         Place::Server,

@@ -199,6 +199,7 @@ impl Walk<'_> {
             format!("POST /v2/sandboxes/{id}/connect {{}}"),
             format!("POST /sandboxes/{id}/resume"),
             format!("DELETE /sandboxes/{ended}"),
+            format!("GET /events/sandboxes/{ended}"),
             "GET /skep/sandboxes?all=true".to_owned(),
         ] {
             self.send(&line).await;
@@ -214,6 +215,11 @@ impl Walk<'_> {
 
     /// Calls every operation that the other steps do not.
     async fn the_rest(&mut self) {
+        drop(self.server.stream("GET /skep/events").await);
+        self.statuses
+            .entry("get /skep/events".to_owned())
+            .or_default()
+            .insert(200);
         let team = self.server.team.id.clone();
         let key = self.send(r#"POST /api-keys {"name":"desk"}"#).await.json();
         let id = key["id"].as_str().unwrap();
@@ -227,6 +233,12 @@ impl Walk<'_> {
             format!("GET /teams/{team}/metrics"),
             format!("GET /teams/{team}/metrics/max?metric=concurrent_sandboxes"),
             "GET /api-keys".to_owned(),
+            r#"POST /secrets {"name":"desk","value":"x","metadata":{"k":"v"}}"#.to_owned(),
+            "GET /secrets".to_owned(),
+            "GET /events/sandboxes?limit=100".to_owned(),
+            "GET /secrets/desk".to_owned(),
+            r#"POST /secrets/desk {"value":"y"}"#.to_owned(),
+            "DELETE /secrets/desk".to_owned(),
             format!(r#"PATCH /api-keys/{id} {{"name":"shelf"}}"#),
             format!("DELETE /api-keys/{id}"),
             "POST /access-tokens".to_owned(),
@@ -286,6 +298,17 @@ impl Walk<'_> {
             }]),
         };
         self.compare_request("NewSandbox", &new_sandbox);
+        let secret = rest::NewSecret {
+            name: "x".to_owned(),
+            value: "x".to_owned(),
+            metadata: Some(BTreeMap::from([("k".to_owned(), "v".to_owned())])),
+        };
+        self.compare_request("NewSecret", &secret);
+        let secret = rest::UpdateSecret {
+            value: secret.value,
+            metadata: secret.metadata,
+        };
+        self.compare_request("UpdateSecret", &secret);
         let connect = rest::Connect {
             timeout: Some(60),
             memory: Some(true),

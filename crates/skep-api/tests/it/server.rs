@@ -145,6 +145,17 @@ impl Server {
         self.run(request.body(Body::from(body)).unwrap()).await
     }
 
+    /// Sends a line whose answer has no end, and gives the answer's body.
+    pub(crate) async fn stream(&self, line: &str) -> Body {
+        let (method, uri) = line.split_once(' ').unwrap();
+        let request = Request::builder().method(method).uri(uri);
+        let request = request.header("X-API-Key", &self.key);
+        let request = request.body(Body::empty()).unwrap();
+        let response: Response<Body> = self.router.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 200, "{line}");
+        response.into_body()
+    }
+
     /// Sends a request, and compares the answer with the OpenAPI file.
     pub(crate) async fn run(&self, request: Request<Body>) -> Answer {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -277,6 +288,7 @@ async fn open(
         builds: Arc::new(builds.clone()),
         uploads: Arc::new(uploads.clone()),
         volumes: Arc::<FakeVolumes>::clone(volumes),
+        vault: skep_seal::KeySource::OwnFile(store.path().with_extension("key")),
         limits,
         living: Reports::new(store.clone(), skep_types::NodeId::local())
             .living()

@@ -20,6 +20,7 @@ use skep_control::{
     Caller, Control, CreateRequest, FakeBuilds, FakeNodes, FakeTemplates, FakeUploads, FakeVolumes,
     Lifetime, Living, Nodes, Parts, Reports, TeamLimits,
 };
+use skep_seal::KeySource;
 use skep_store::Store;
 use skep_types::{Egress, Ingress, OnTimeout, Redacted, Secrets};
 
@@ -35,6 +36,7 @@ async fn control_with(store: &Store, nodes: Arc<dyn Nodes>, builds: FakeBuilds) 
         builds: Arc::new(builds),
         uploads: Arc::new(FakeUploads::default()),
         volumes: Arc::new(FakeVolumes::default()),
+        vault: KeySource::OwnFile(store.path().with_extension("key")),
         limits: TeamLimits {
             sandboxes: 2,
             ..TeamLimits::default()

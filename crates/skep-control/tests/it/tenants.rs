@@ -47,6 +47,7 @@ async fn launch(sharing: Sharing) -> Launched {
         builds: Arc::new(FakeBuilds::default()),
         uploads: Arc::new(FakeUploads::default()),
         volumes: Arc::new(FakeVolumes::default()),
+        vault: skep_seal::KeySource::OwnFile(store.path().with_extension("key")),
         limits: TeamLimits::default(),
         living: crate::living(&store).await,
     };

@@ -131,13 +131,19 @@ fn with_metadata(
     connection: &Connection,
     mut record: SandboxRecord,
 ) -> rusqlite::Result<SandboxRecord> {
-    record.order.metadata = connection
-        .prepare_cached("SELECT key, value FROM sandbox_metadata WHERE sandbox = ?1")?
-        .query_map([record.order.id.as_str()], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })?
-        .collect::<rusqlite::Result<BTreeMap<String, String>>>()?;
+    record.order.metadata = metadata(connection, &record.order.id)?;
     Ok(record)
+}
+
+/// Key-value pairs of a sandbox that is remembered.
+pub(crate) fn metadata(
+    connection: &Connection,
+    id: &SandboxId,
+) -> rusqlite::Result<BTreeMap<String, String>> {
+    connection
+        .prepare_cached("SELECT key, value FROM sandbox_metadata WHERE sandbox = ?1")?
+        .query_map([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect()
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<SandboxRecord> {

@@ -1,11 +1,12 @@
 //! Statements that change sandboxes.
 
-use rusqlite::{Connection, params};
-use skep_types::{Ending, HostMask, ImageKind, SandboxId, SandboxRun};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use skep_types::{Ending, EventKind, HostMask, ImageKind, SandboxId, SandboxRun};
 
 use super::{Order, mounts};
 use crate::error::is_taken;
-use crate::{Idempotency, StoreError, column, idempotency};
+use crate::{Idempotency, StoreError, column, events, idempotency};
 
 pub(super) fn insert(
     connection: &Connection,
@@ -81,6 +82,12 @@ pub(super) fn started(
     id: &SandboxId,
     run: &SandboxRun,
 ) -> Result<(), StoreError> {
+    let operation = "record the start of a sandbox";
+    let kind = match ran_before(connection, id) {
+        Ok(true) => EventKind::Resumed,
+        Ok(false) => EventKind::Created,
+        Err(source) => return Err(StoreError::of(operation, source)),
+    };
     let changed = connection
         .prepare_cached(
             "UPDATE sandboxes SET execution = ?2, driver_record = ?3, started_at = ?4,
@@ -96,8 +103,41 @@ pub(super) fn started(
                 run.paused.map(ImageKind::as_str),
             ])
         })
-        .map_err(|source| StoreError::of("record the start of a sandbox", source))?;
-    one("living sandbox", id, changed)
+        .map_err(|source| StoreError::of(operation, source))?;
+    one("living sandbox", id, changed)?;
+    let recorded = events::record(connection, id, kind, run.started_at);
+    recorded.map_err(|source| StoreError::of(operation, source))
+}
+
+fn ran_before(connection: &Connection, id: &SandboxId) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached("SELECT 1 FROM sandboxes WHERE id = ?1 AND started_at IS NOT NULL")?
+        .exists([id.as_str()])
+}
+
+/// The event that a change of a run is, if it is one: other changes are the driver's own business.
+fn event_of_change(
+    connection: &Connection,
+    id: &SandboxId,
+    run: &SandboxRun,
+) -> rusqlite::Result<Option<EventKind>> {
+    let before: Option<(bool, i64)> = connection
+        .prepare_cached(
+            "SELECT paused IS NOT NULL, ends_at FROM sandboxes
+             WHERE id = ?1 AND execution = ?2 AND ended_at IS NULL",
+        )?
+        .query_row(params![id.as_str(), run.execution.to_string()], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .optional()?;
+    Ok(before.and_then(
+        |(was_paused, ended_at)| match (was_paused, run.paused.is_some()) {
+            (false, true) => Some(EventKind::Paused),
+            (true, false) => Some(EventKind::Resumed),
+            (false, false) if ended_at != column::micros(run.ends_at) => Some(EventKind::Updated),
+            (false, false) | (true, true) => None,
+        },
+    ))
 }
 
 pub(super) fn changed(
@@ -105,6 +145,9 @@ pub(super) fn changed(
     id: &SandboxId,
     run: &SandboxRun,
 ) -> Result<(), StoreError> {
+    let operation = "record a change of a run";
+    let event = event_of_change(connection, id, run);
+    let event = event.map_err(|source| StoreError::of(operation, source))?;
     let changed = connection
         .prepare_cached(
             "UPDATE sandboxes SET driver_record = ?3, ends_at = ?4, paused = ?5
@@ -119,8 +162,13 @@ pub(super) fn changed(
                 run.paused.map(ImageKind::as_str),
             ])
         })
-        .map_err(|source| StoreError::of("record a change of a run", source))?;
-    one("such run of sandbox", id, changed)
+        .map_err(|source| StoreError::of(operation, source))?;
+    one("such run of sandbox", id, changed)?;
+    match event {
+        Some(kind) => events::record(connection, id, kind, Timestamp::now())
+            .map_err(|source| StoreError::of(operation, source)),
+        None => Ok(()),
+    }
 }
 
 pub(super) fn ended(
@@ -159,6 +207,8 @@ pub(super) fn ended(
         })
         .map_err(|source| StoreError::of(operation, source))?;
     if changed > 0 {
+        let recorded = events::record(connection, id, EventKind::Killed, ending.at);
+        recorded.map_err(|source| StoreError::of(operation, source))?;
         return Ok(true);
     }
     let known = connection

@@ -119,6 +119,7 @@ impl Server {
             builds: Arc::new(FakeBuilds::default()),
             uploads: Arc::new(FakeUploads::default()),
             volumes: Arc::new(FakeVolumes::default()),
+            vault: skep_seal::KeySource::OwnFile(directory.path().join("key")),
             limits: TeamLimits::default(),
         };
         let control = Control::open(parts).await.unwrap();

@@ -1,0 +1,90 @@
+//! Headers of requests that leave a sandbox, filled with what the sandbox must not see.
+
+use skep_seal::Zeroizing;
+use skep_telemetry::Chain;
+use skep_types::{HeaderTemplate, SandboxId, SecretName, TemplatePart};
+
+use crate::{Control, SecretError};
+
+/// Longest header that is filled, in bytes.
+const LONGEST_HEADER: usize = 256 * 1024;
+
+/// Failure to fill a header. The request must not leave.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FillError {
+    /// There is no such sandbox.
+    #[error("no such sandbox")]
+    NoSandbox,
+    /// Its team has no such secret, or no longer.
+    #[error("no secret `{0}`")]
+    NoSecret(SecretName),
+    /// The sandbox has no such identity token.
+    #[error("no identity token `{0}`")]
+    NoToken(String),
+    /// The header would be too long.
+    #[error("header is too long")]
+    TooLong,
+    /// The vault did not give the secret; it is in the log.
+    #[error("vault cannot be read")]
+    Unavailable,
+}
+
+impl Control {
+    /// Fills the placeholders of a header for a request of this sandbox: secrets of its team as they
+    /// are now, and tokens that are minted for it. For whoever sends the request, outside the sandbox.
+    ///
+    /// # Errors
+    ///
+    /// [`FillError`]; the placeholder itself must never be sent.
+    pub async fn fill_header(
+        &self,
+        sandbox: &SandboxId,
+        template: &HeaderTemplate,
+    ) -> Result<Zeroizing<String>, FillError> {
+        let entry = self.inner.registry.find_anywhere(sandbox);
+        let entry = entry.ok_or(FillError::NoSandbox)?;
+        let order = &entry.order;
+        let mut values = Vec::with_capacity(template.parts().len());
+        for part in template.parts() {
+            values.push(match part {
+                TemplatePart::Text(text) => Zeroizing::new(text.clone()),
+                TemplatePart::Secret(name) => {
+                    let value = self.secret_value(&order.team, name).await;
+                    let value = value.map_err(|error| refused(name, &error))?;
+                    Zeroizing::new(value.reveal().to_owned())
+                }
+                TemplatePart::Token(name) => return Err(FillError::NoToken(name.clone())),
+            });
+        }
+        joined(&values)
+    }
+}
+
+/// The values one after another. A text that grows leaves its old bytes behind, so it does not.
+fn joined(values: &[Zeroizing<String>]) -> Result<Zeroizing<String>, FillError> {
+    let length = values.iter().map(|value| value.len()).sum();
+    if length > LONGEST_HEADER {
+        return Err(FillError::TooLong);
+    }
+    let mut filled = Zeroizing::new(String::with_capacity(length));
+    for value in values {
+        filled.push_str(value);
+    }
+    Ok(filled)
+}
+
+fn refused(name: &SecretName, error: &SecretError) -> FillError {
+    match error {
+        SecretError::NotFound => FillError::NoSecret(name.clone()),
+        SecretError::Taken
+        | SecretError::TooMany { .. }
+        | SecretError::Key(_)
+        | SecretError::Sealed { .. }
+        | SecretError::Sealing(_)
+        | SecretError::BrokeOff
+        | SecretError::Record(_) => {
+            tracing::error!(error = %Chain(error), "a secret cannot be read");
+            FillError::Unavailable
+        }
+    }
+}
