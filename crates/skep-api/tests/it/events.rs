@@ -41,8 +41,8 @@ async fn the_life_of_a_sandbox_is_told_in_the_words_of_the_contract() {
         "killed",
     ];
     assert_eq!(kinds(&server, &all).await, told);
-    let only = format!("GET /events/sandboxes?types=sandbox.lifecycle.killed&types=paused");
-    assert_eq!(kinds(&server, &only).await, ["killed", "paused"]);
+    let only = "GET /events/sandboxes?types=sandbox.lifecycle.killed&types=paused";
+    assert_eq!(kinds(&server, only).await, ["killed", "paused"]);
     let page = "GET /events/sandboxes?limit=2&offset=1";
     assert_eq!(kinds(&server, page).await, ["resumed", "paused"]);
 
