@@ -32,7 +32,7 @@ pub(crate) fn sandbox(order: &Order, domain: &str) -> rest::Sandbox {
 /// A sandbox that goes on from the form in which it was kept.
 pub(crate) fn resumed_sandbox(sandbox: &Sandbox, domain: &str) -> rest::Sandbox {
     rest::Sandbox {
-        kept: kept(&sandbox.status),
+        kept: sandbox.status.kept_in.map(kept_in),
         ..self::sandbox(&sandbox.order, domain)
     }
 }

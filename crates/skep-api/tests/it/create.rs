@@ -119,7 +119,7 @@ async fn a_bad_request_is_refused_before_anything_runs() {
         ),
         (
             r#"{"templateID":"no such name"}"#,
-            r#"400 {"code":400,"error_code":"invalid_template","message":"Invalid template: `no such name` is not a template name; use [namespace/]name[:tag] or name@content of a-z, 0-9, `-` and `_`"}"#,
+            r#"400 {"code":400,"error_code":"invalid_template","message":"Invalid template: `no such name` is not a template name; use [namespace/]name[:tag] of a-z, 0-9, `-` and `_`"}"#,
         ),
         (
             r#"{"templateID":"nope"}"#,

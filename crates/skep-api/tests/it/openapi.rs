@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
-use skep_types::{Capabilities, LogEntry, LogLevel};
+use skep_types::{Capabilities, LogEntry, LogLevel, Obstacle};
 use skep_wire::rest;
 
 use crate::server::{Answer, Server};
@@ -158,8 +158,9 @@ impl Walk<'_> {
         self.server.nodes.log(&id, entry);
         self.server.nodes.set_capabilities(Capabilities::all());
         self.server.nodes.silence_agents(true);
+        self.send(&format!("POST /sandboxes/{id}/pause")).await;
+        self.server.nodes.set_obstacle(&id, Obstacle::Debugger);
         for line in [
-            format!("POST /sandboxes/{id}/pause"),
             "GET /v2/sandboxes".to_owned(),
             format!("GET /sandboxes/{id}"),
             format!(r#"POST /sandboxes/{id}/resume {{"memory":false}}"#),
