@@ -12,9 +12,9 @@ group('secrets', () => {
     const name = `conformance-${randomUUID()}`
     const made = await Secret.create(name, 'first value', { metadata: { owner: 'ci' } })
     try {
-      assert.deepEqual([made.name, made.currentVersion, made.metadata], [name, 1, { owner: 'ci' }])
+      assert.deepEqual([made.name, made.version, made.metadata], [name, 1, { owner: 'ci' }])
       const changed = await Secret.update(made.secretId, 'second value')
-      assert.equal(changed.currentVersion, 2)
+      assert.equal(changed.version, 2)
       assert.equal((await Secret.getInfo(name)).secretId, made.secretId)
       const listed = await Secret.list().nextItems()
       assert.ok(listed.some((secret) => secret.secretId === made.secretId))

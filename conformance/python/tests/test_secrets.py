@@ -26,14 +26,14 @@ async def test_a_secret_is_kept_changed_and_destroyed_by_name_and_by_id(sdk, nam
     secret = vault(sdk)
     made = await sdk.call(secret.create, name, "first value", metadata={"owner": "ci"})
     try:
-        assert (made.name, made.current_version, made.metadata) == (name.lower(), 1, {"owner": "ci"})
+        assert (made.name, made.version, made.metadata) == (name.lower(), 1, {"owner": "ci"})
         assert made.secret_id.startswith("sec_")
         found = await sdk.call(secret.get_info, name)
         assert found.secret_id == made.secret_id
         changed = await sdk.call(secret.update, made.secret_id, "second value")
-        assert (changed.current_version, changed.metadata) == (2, {"owner": "ci"})
+        assert (changed.version, changed.metadata) == (2, {"owner": "ci"})
         cleared = await sdk.call(secret.update, name, "third value", metadata={})
-        assert (cleared.current_version, cleared.metadata) == (3, {})
+        assert (cleared.version, cleared.metadata) == (3, {})
         listed = await sdk.every(secret.list())
         assert [one.secret_id for one in listed].count(made.secret_id) == 1
         error = await sdk.error(secret.create, name.upper(), "another")

@@ -5,7 +5,9 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustls::client::Resumption;
@@ -13,7 +15,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -23,12 +25,53 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 static CONNECTOR: LazyLock<TlsConnector> = LazyLock::new(|| TlsConnector::from(config()));
 
 /// Speaks TLS on a connection to a service at `address`.
-pub(super) async fn wrap<I>(io: I, address: IpAddr) -> io::Result<TlsStream<I>>
+pub(super) async fn wrap<I>(io: I, address: IpAddr) -> io::Result<Secured<I>>
 where
     I: AsyncRead + AsyncWrite + Unpin,
 {
     let name = ServerName::IpAddress(address.into());
-    tokio::time::timeout(HANDSHAKE_TIMEOUT, CONNECTOR.connect(name, io)).await?
+    let connecting = tokio::time::timeout(HANDSHAKE_TIMEOUT, CONNECTOR.connect(name, io));
+    Ok(Secured(connecting.await??))
+}
+
+/// A connection to a service that may end without a word of farewell.
+///
+/// Many programs close a connection without TLS's own notice, and answers that last until the end
+/// of the connection would break off for it. The notice tells of somebody who cuts connections on
+/// their way, and between this host and its own sandbox there is nobody.
+#[derive(Debug)]
+pub(super) struct Secured<I>(TlsStream<I>);
+
+impl<I: AsyncRead + AsyncWrite + Unpin> AsyncRead for Secured<I> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = ready!(Pin::new(&mut self.0).poll_read(context, buffer));
+        Poll::Ready(match read {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+            read => read,
+        })
+    }
+}
+
+impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<I> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
 }
 
 fn config() -> Arc<ClientConfig> {
