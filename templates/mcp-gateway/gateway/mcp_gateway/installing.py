@@ -11,9 +11,13 @@ from . import servers
 KEPT = ("PATH", "LANG", "TERM", "SSL_", "REQUESTS_", "CURL_", "NODE_", "npm_config_", "NPM_CONFIG_", "UV_", "PIP_", "HTTP", "HTTPS", "NO_PROXY", "http", "https", "no_proxy", "ALL_PROXY", "all_proxy")
 
 
+# Caches of whoever called belong to that user, and servers are fetched as another.
+OF_THE_CALLER = ("UV_CACHE_DIR", "PIP_CACHE_DIR", "npm_config_cache")
+
+
 def environment():
     """The variables of everything that the gateway runs: not its own token."""
-    kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
+    kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT) and name not in OF_THE_CALLER}
     return {**kept, "HOME": "/home/user", "USER": "user", "LOGNAME": "user", "UV_LINK_MODE": "copy"}
 
 
