@@ -18,6 +18,7 @@ mod suggested;
 mod target;
 mod template;
 mod terminal;
+mod transfer;
 mod variables;
 mod volume;
 

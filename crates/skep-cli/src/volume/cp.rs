@@ -1,15 +1,13 @@
 //! `skep volume cp`
 
 use std::fs;
-use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
-use bytes::Bytes;
 use clap::Args;
 use serde_json::json;
 use skep_client::{VolumeEntryKind, VolumeFiles};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use crate::transfer::{self, Draft, entry_name};
 use crate::{
     CliError, DefaultServer, FileError, OutputArgs, ServerArgs, print_bytes, print_json, print_note,
 };
@@ -20,9 +18,6 @@ Examples:
   skep volume cp ./models data:/models         a directory with everything in it
   skep volume cp data:/out/plot.png .
   skep volume cp data:/out/log.txt -           to standard output";
-
-/// Size of the pieces in which a file is read.
-const PIECE: usize = 1 << 20;
 
 /// Arguments of `skep volume cp`.
 #[derive(Debug, Args)]
@@ -133,7 +128,6 @@ async fn upload(
     Ok(())
 }
 
-/// Sends a file piece by piece, so that one of any length needs little memory.
 async fn send(
     files: &VolumeFiles,
     source: &Path,
@@ -141,17 +135,7 @@ async fn send(
     length: u64,
     copied: &mut Copied,
 ) -> Result<(), CliError> {
-    let file = tokio::fs::File::open(source);
-    let file = file.await.map_err(FileError::on("copy", source))?;
-    // A file that grows meanwhile is copied as long as it was.
-    let pieces = futures_util::stream::try_unfold(file.take(length), async |mut file| {
-        let mut piece = Vec::with_capacity(PIECE);
-        (&mut file)
-            .take(PIECE as u64)
-            .read_to_end(&mut piece)
-            .await?;
-        Ok::<_, io::Error>((!piece.is_empty()).then(|| (Bytes::from(piece), file)))
-    });
+    let pieces = transfer::pieces(source, length).await?;
     files.upload(target, length, pieces).await?;
     copied.files += 1;
     copied.bytes += length;
@@ -173,7 +157,9 @@ async fn download(
         return Ok(());
     }
     let target = match entry.name.as_str() {
-        name if destination.is_dir() && name != "/" => destination.join(part(name)?),
+        name if destination.is_dir() && name != "/" => {
+            destination.join(entry_name("volume", name)?)
+        }
         _ => destination.to_owned(),
     };
     let mut waiting = vec![(entry, target)];
@@ -188,7 +174,7 @@ async fn download(
                         copied.skipped += 1;
                         continue;
                     }
-                    let target = target.join(part(&below.name)?);
+                    let target = target.join(entry_name("volume", &below.name)?);
                     waiting.push((below, target));
                 }
             }
@@ -198,35 +184,19 @@ async fn download(
     Ok(())
 }
 
-/// Writes a file beside its place first: what was there stays until all of it has come.
 async fn receive(
     files: &VolumeFiles,
     source: &str,
     target: &Path,
     copied: &mut Copied,
 ) -> Result<(), CliError> {
-    use std::os::unix::fs::PermissionsExt as _;
     let mut stream = files.download(source).await?;
-    let directory = match target.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        Some(_) | None => PathBuf::from("."),
-    };
-    let draft = tempfile::Builder::new()
-        .prefix(".skep-")
-        // As any new file has them; the process's mask takes its part away.
-        .permissions(fs::Permissions::from_mode(0o666))
-        .tempfile_in(&directory)
-        .map_err(FileError::on("write into", &directory))?;
-    let (std_file, path) = draft.into_parts();
-    let mut file = tokio::fs::File::from_std(std_file);
+    let mut draft = Draft::of(target)?;
     while let Some(piece) = stream.next().await? {
-        let written = file.write_all(&piece).await;
-        written.map_err(FileError::on("write", target))?;
+        draft.write(&piece).await?;
         copied.bytes += piece.len() as u64;
     }
-    file.flush().await.map_err(FileError::on("write", target))?;
-    path.persist(target)
-        .map_err(|error| FileError::on("write", target)(error.error))?;
+    draft.finish().await?;
     copied.files += 1;
     Ok(())
 }
@@ -245,19 +215,6 @@ fn name_of(path: &Path) -> Result<String, CliError> {
     })
 }
 
-/// The name of an entry, if it is one: what is in a volume never chooses where a file of this host
-/// is written.
-fn part(name: &str) -> Result<&Path, CliError> {
-    let path = Path::new(name);
-    let mut components = path.components();
-    match (components.next(), components.next()) {
-        (Some(Component::Normal(_)), None) => Ok(path),
-        _ => Err(CliError::failure(format!(
-            "the volume names a file `{name}`, which is no name"
-        ))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,7 +227,7 @@ mod tests {
             assert_eq!(volume_place(text), None, "{text}");
         }
         for name in ["", "..", "a/b", "/etc/passwd"] {
-            assert!(part(name).is_err(), "{name}");
+            assert!(entry_name("volume", name).is_err(), "{name}");
         }
     }
 }

@@ -123,18 +123,10 @@ pub(crate) async fn run(call: &Call<'_>, arguments: Arguments) -> Result<CallToo
     let limit = call.timeout(arguments.timeout_seconds, USUAL_TIMEOUT);
     let language = arguments.language.trim().to_lowercase();
     let ran = match arguments.state {
-        State::Keep => {
-            execute(
-                call,
-                &sandbox,
-                &arguments.code,
-                ContextRef::Language(&language),
-                limit,
-            )
-            .await?
-        }
-        State::Fresh => {
-            forget(&sandbox, &language).await?;
+        State::Keep | State::Fresh => {
+            if arguments.state == State::Fresh {
+                forget(&sandbox, &language).await?;
+            }
             execute(
                 call,
                 &sandbox,

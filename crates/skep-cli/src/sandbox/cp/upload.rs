@@ -4,15 +4,10 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
 use skep_client::{Entry, EntryKind, Files};
-use tokio::io::AsyncReadExt as _;
 
 use super::{Copied, below};
-use crate::{CliError, FileError};
-
-/// Size of the pieces in which a file is read.
-const PIECE: usize = 1 << 20;
+use crate::{CliError, FileError, transfer};
 
 /// Copies a file, a directory or standard input to `destination`.
 pub(super) async fn upload(
@@ -116,7 +111,6 @@ fn last_name(path: &Path) -> Result<String, CliError> {
     })
 }
 
-/// Copies a file piece by piece, so that one of any length needs little memory.
 async fn file(
     files: &Files,
     source: &Path,
@@ -124,18 +118,7 @@ async fn file(
     length: u64,
     copied: &mut Copied,
 ) -> Result<(), CliError> {
-    let file = tokio::fs::File::open(source)
-        .await
-        .map_err(FileError::on("copy", source))?;
-    // A file that grows meanwhile is copied as long as it was.
-    let pieces = futures_util::stream::try_unfold(file.take(length), async |mut file| {
-        let mut piece = Vec::with_capacity(PIECE);
-        (&mut file)
-            .take(PIECE as u64)
-            .read_to_end(&mut piece)
-            .await?;
-        Ok::<_, std::io::Error>((!piece.is_empty()).then(|| (Bytes::from(piece), file)))
-    });
+    let pieces = transfer::pieces(source, length).await?;
     files.upload(target, length, pieces).await?;
     copied.add(length);
     Ok(())
