@@ -358,7 +358,7 @@ mod tests {
     /// The words of an example, without what a shell does with it and what is said about it.
     fn words(example: &str) -> Vec<String> {
         let command = example.trim_start_matches("sudo ").split("  ").next();
-        let command = command.and_then(|text| text.split([';', '|', '>']).next());
+        let command = command.and_then(|text| text.split([';', '|', '>', '<']).next());
         let mut words = Vec::new();
         for (index, part) in command.unwrap_or_default().split('\'').enumerate() {
             if index % 2 == 1 {

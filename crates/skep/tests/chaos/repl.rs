@@ -94,7 +94,8 @@ fn a_prompt_goes_back_to_a_checkpoint_and_on_in_a_copy() {
     screen.type_in("print('back to', fruit)\r");
     screen.expect("back to apples");
     screen.type_in(":lang js\r:checkpoint\r");
-    screen.expect("cannot be forked");
+    // The end of input is a key of the prompt; what a terminal makes of it before is lost.
+    screen.expect_after("cannot be forked", "js> ");
     screen.type_in("\u{4}");
     let ended = wait_for(TERMINAL_TIMEOUT, || {
         screen.program.try_wait().unwrap().ok_or("it goes on")
