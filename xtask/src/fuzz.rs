@@ -41,7 +41,7 @@ pub(crate) struct Options {
     /// Duration of the search for something new, all targets together.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Where the search begins; 0 begins somewhere else each time.
+    /// Seed of the search; 0 takes another each time.
     ///
     /// The same inputs are tried by everybody who does not say otherwise, so that a change is not
     /// held up by what was there before it.

@@ -6,6 +6,7 @@
 mod agent_paths;
 mod configuration;
 mod dependencies;
+mod doc_comments;
 mod environment_variables;
 mod file_length;
 mod file_names;
@@ -96,6 +97,7 @@ fn check(root: &Path) -> anyhow::Result<Findings> {
         agent_paths::check(&tree),
         lengths.violations,
         file_names::check(&tree),
+        doc_comments::check(&tree),
         todo::check(&tree),
         places::check(&tree),
         links::check(&tree, root),

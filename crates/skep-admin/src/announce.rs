@@ -1,4 +1,4 @@
-//! What a server tells when clients can connect.
+//! Announcement of a server to which clients can connect.
 
 use std::net::SocketAddr;
 use std::path::Path;

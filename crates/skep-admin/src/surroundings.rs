@@ -1,4 +1,4 @@
-//! What the programs of this host's users find: names of sandboxes, Python's environments.
+//! Surroundings of the programs of this host's users: names of sandboxes, Python's environments.
 
 use std::process::Stdio;
 use std::time::Duration;

@@ -36,14 +36,14 @@ Examples:
   skep template list
   sudo skep template list --cache-dir /var/cache/skep    what is built on this host, without a server")]
     List {
-        /// What is asked of a server
+        /// Commands that ask a server
         #[command(flatten)]
         list: TemplateListArgs,
         /// List what is built in this directory of this host instead
         #[arg(long, value_name = "DIR")]
         cache_dir: Option<PathBuf>,
     },
-    /// What else is asked of a server
+    /// Further commands that ask a server
     #[command(flatten)]
     Server(TemplateServerCommand),
 }
@@ -57,7 +57,7 @@ pub struct BuildArgs {
     /// Path of a Dockerfile or of its directory; or the name of a built-in template
     #[arg(value_name = "SOURCE", value_parser = Suggested(TEMPLATES))]
     pub what: String,
-    /// How a Dockerfile is built
+    /// Options of a build from a Dockerfile
     #[command(flatten)]
     pub dockerfile: DockerfileArgs,
     /// Built-in templates: directory of layers [default: /var/cache/skep]

@@ -1,4 +1,4 @@
-//! What package clients have downloaded, as the sandbox of a step sees it.
+//! Downloads of package clients, as the sandbox of a step sees them.
 
 use std::io;
 use std::path::PathBuf;

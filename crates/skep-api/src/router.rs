@@ -304,7 +304,7 @@ fn volumes() -> Router<Edge> {
         )
 }
 
-/// What happened to the sandboxes of a team.
+/// Events of a team's sandboxes.
 fn events() -> Router<Edge> {
     use routes::events::{follow, list, list_of_sandbox};
     Router::new()

@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(2);
 
 const BASE: &str = "skep-bench-base";
 
-/// What both build: a directory, files, work on them, a variable, and one more file.
+/// Dockerfile that both build: a directory, files, work on them, a variable, and one more file.
 const RUN_FIRST: &str = "mkdir -p /srv/app";
 const RUN_WORK: &str = "cat /srv/app/*.txt | sha256sum > /srv/sum";
 
@@ -189,7 +189,7 @@ struct Buildah {
 }
 
 impl Buildah {
-    /// Whether it is installed.
+    /// True if it is installed.
     async fn is_installed() -> bool {
         let mut command = Command::new("buildah");
         command.arg("--version").stdout(Stdio::null());

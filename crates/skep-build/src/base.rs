@@ -1,4 +1,4 @@
-//! What a build begins with.
+//! Base of a build.
 
 use skep_image::ContentKey;
 use skep_telemetry::Chain;

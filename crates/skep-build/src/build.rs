@@ -36,10 +36,10 @@ const ROOM_PAUSE: Duration = Duration::from_secs(1);
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a part of a build failed.
+/// Failure of a part of a build.
 #[derive(Debug)]
 pub(crate) enum StepFailure {
-    /// What the caller ordered cannot be done, in words for the caller.
+    /// The caller's order cannot be done, in words for the caller.
     Caller(String),
     /// We could not do it.
     Platform(Source),
@@ -120,7 +120,7 @@ pub(crate) struct Build<'a> {
     pub(crate) layers: Vec<LayerKey>,
     /// Everything that led here.
     pub(crate) state: ContentKey,
-    /// What the steps begin with.
+    /// Base of the steps.
     pub(crate) scope: ContentKey,
     pub(crate) context: Context,
     /// Bytes beyond the base.
@@ -377,7 +377,7 @@ impl Build<'_> {
     }
 }
 
-/// Whether a step has changed files.
+/// True if a step has changed files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Changed {
     Files,

@@ -1,4 +1,4 @@
-//! What one step leaves to the next, as commands see it.
+//! State that one step leaves to the next, as commands see it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

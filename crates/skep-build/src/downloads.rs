@@ -1,4 +1,4 @@
-//! What package clients download during builds, kept for the next ones.
+//! Downloads of package clients during builds, kept for the next ones.
 //!
 //! ```text
 //! <scope>/<generation>/root/.skep-downloads   what steps of the scope find there
@@ -43,7 +43,7 @@ pub struct Downloads {
     scopes: Mutex<HashMap<ContentKey, Arc<Generation>>>,
 }
 
-/// What a scope has. It goes when there is a newer one and no step uses it any more.
+/// Downloads of a scope. They go when there are newer ones and no step uses them any more.
 #[derive(Debug)]
 pub struct Generation {
     directory: PathBuf,
@@ -351,7 +351,7 @@ mod tests {
         ContentKey::of("test", [name.as_bytes()])
     }
 
-    /// What a step with one file of the downloads leaves.
+    /// Downloads that a step leaves which was given one file of them.
     fn draft(name: &str, content: &str) -> tempfile::TempDir {
         let draft = tempfile::tempdir().unwrap();
         let file = draft.path().join(name);

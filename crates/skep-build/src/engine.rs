@@ -108,7 +108,7 @@ pub(crate) struct Inner {
     tasks: Tasks,
 }
 
-/// Why a build was broken off.
+/// Reason for which a build was broken off.
 enum Stopped {
     Cancelled,
     TimedOut(Duration),

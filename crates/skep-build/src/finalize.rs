@@ -25,7 +25,7 @@ const READY_PAUSE: Duration = Duration::from_millis(500);
 /// Time limit for a start command: it may run as long as anybody waits.
 const START_TIMEOUT: Duration = Duration::from_mins(15);
 
-/// What a start command is waited for by, if nothing is said.
+/// Default ready command of a start command.
 const DEFAULT_READY: &str = "sleep 20";
 
 impl Build<'_> {

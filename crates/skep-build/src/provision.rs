@@ -1,4 +1,4 @@
-//! What an image of a registry gets before the first step: a user, and the commands that SDKs use.
+//! Provisions an image of a registry before the first step: a user, and the commands that SDKs use.
 
 use std::io::{Seek as _, Write as _};
 

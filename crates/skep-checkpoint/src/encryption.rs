@@ -115,7 +115,7 @@ impl ImageKey {
 /// The cipher of one file.
 struct Cipher {
     key: LessSafeKey,
-    /// What is bound to every chunk: the header and the name.
+    /// Associated data of every chunk: the header and the name.
     bound: Vec<u8>,
 }
 

@@ -27,7 +27,7 @@ Examples:
         server: ServerArgs,
         /// Name: letters, digits, - and _
         name: String,
-        /// What stands beside it
+        /// Remarks beside it
         #[command(flatten)]
         beside: Beside,
         /// Format of the output
@@ -57,7 +57,7 @@ Examples:
         server: ServerArgs,
         /// Name or ID of the secret, as `skep secret list` shows it
         secret: String,
-        /// What stands beside it; without any, it stays
+        /// Remarks beside it; without any, they stay
         #[command(flatten)]
         beside: Beside,
         /// Format of the output

@@ -157,7 +157,7 @@ impl Client {
         Templates::new(self)
     }
 
-    /// What happens to the sandboxes of the key's team.
+    /// Follows the events of the sandboxes of the key's team.
     pub fn events(&self) -> Events<'_> {
         Events::new(self)
     }

@@ -1,4 +1,4 @@
-//! What happens to the sandboxes of a team.
+//! Events of the sandboxes of a team.
 
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;

@@ -131,7 +131,7 @@ pub struct Pause {
     pub checkpoint_after: u32,
     /// Seconds after which the memory of one that is on the disk is compressed; 0 is never.
     pub compress_after: u32,
-    /// Whether memory of sandboxes that stay frozen goes to the host's swap, if there is any.
+    /// Memory of sandboxes that stay frozen goes to the host's swap, if there is any.
     pub page_out: bool,
     /// File with the key by which images are encrypted; none means that they are not.
     pub encryption_key_file: Option<PathBuf>,

@@ -247,7 +247,7 @@ impl Control {
         Ok((!was_running).then_some(sandbox))
     }
 
-    /// What the template of a sandbox starts. One that cannot be found starts nothing: its sandbox is
+    /// Finds the start command of a sandbox's template. One that cannot be found starts nothing: its sandbox is
     /// resumed all the same.
     async fn restart(&self, caller: &Caller, entry: &Entry) -> Option<Box<Restart>> {
         let template = match self.base_of(caller, &entry.order.base).await {

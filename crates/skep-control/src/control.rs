@@ -37,7 +37,7 @@ pub struct Parts {
     pub builds: Arc<dyn Builds>,
     /// Files that builds copy.
     pub uploads: Arc<dyn Uploads>,
-    /// Where volumes are kept.
+    /// Store of volumes.
     pub volumes: Arc<dyn VolumeBackend>,
     /// The place of the key that seals secrets.
     pub vault: KeySource,

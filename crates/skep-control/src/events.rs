@@ -1,4 +1,4 @@
-//! What happened to the sandboxes of a team, and what happens next.
+//! Events of a team's sandboxes, those of the past and those to come.
 
 use jiff::{SignedDuration, Timestamp};
 use skep_store::{EventFilter, EventRecord, Store, StoreError};

@@ -184,7 +184,7 @@ pub enum NodeCreateError {
     /// It cannot come up, however often it is asked for.
     #[error("sandbox cannot come up")]
     Refused(#[source] Source),
-    /// What its template starts failed, or did not become ready. The words are for the caller, whose
+    /// The start command of its template failed, or did not become ready. The words are for the caller, whose
     /// template it is.
     #[error("the template's start command did not make the sandbox ready: {0}")]
     StartCommand(String),

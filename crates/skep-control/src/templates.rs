@@ -50,7 +50,7 @@ pub trait Templates: fmt::Debug + Send + Sync {
     fn list<'a>(&'a self, team: &'a Team)
     -> BoxFuture<'a, Result<Vec<TemplateInfo>, ResolveError>>;
 
-    /// What is known of layers, in the order of their keys. One that is gone has no title.
+    /// Describes layers, in the order of their keys. One that is gone has no title.
     ///
     /// # Errors
     ///

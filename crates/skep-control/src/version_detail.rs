@@ -20,9 +20,9 @@ pub struct VersionDetail {
     pub build: Option<BuildRecord>,
     /// Tags that mean it.
     pub tags: Vec<String>,
-    /// What was ordered, if the caller's team did.
+    /// Order, if the caller's team gave it.
     pub order: Option<BuildOrder>,
-    /// What sandboxes are made of, if it is ready.
+    /// Layers of its sandboxes, if it is ready.
     pub image: Option<TemplateImage>,
     /// Its layers, the lowest first.
     pub layers: Vec<LayerInfo>,

@@ -144,7 +144,7 @@ pub enum VersionError {
     VersionInUse {
         /// The version.
         build: BuildId,
-        /// What uses it, and what to do about it.
+        /// Users of it, with a hint for the caller.
         reason: String,
     },
     /// The build has ended, so it cannot be cancelled.

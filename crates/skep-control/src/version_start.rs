@@ -27,9 +27,9 @@ const END_RETRY: Duration = Duration::from_secs(1);
 /// A request to carry out a build that waits.
 #[derive(Debug, Clone)]
 pub struct StartRequest {
-    /// What it begins with.
+    /// Base that it begins with.
     pub base: RequestedBase,
-    /// What is done then; or why it cannot be done, which is told as a failure of the build, so that
+    /// Steps that follow; or the reason why they cannot be done, which is told as a failure of the build, so that
     /// the client can name the line of its caller.
     pub steps: Result<Vec<RequestedStep>, BuildFailure>,
     /// Command that runs in every sandbox of the template.
@@ -42,7 +42,7 @@ pub struct StartRequest {
     pub digest: RequestDigest,
 }
 
-/// What a caller wants a build to begin with.
+/// Base that a caller wants for a build.
 #[derive(Debug, Clone)]
 pub enum RequestedBase {
     /// An image of a registry.

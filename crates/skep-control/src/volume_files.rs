@@ -24,7 +24,7 @@ const GATHERED: usize = 256 << 10;
 pub struct VolumeFiles {
     control: Control,
     volume: Arc<VolumeRecord>,
-    /// Why its team may not write, if it may not.
+    /// Reason for which its team may not write, if it may not.
     blocked: Option<String>,
 }
 

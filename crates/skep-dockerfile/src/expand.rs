@@ -1,6 +1,6 @@
 //! Quotes, escapes and variables in a word.
 
-/// What is known of a variable.
+/// State of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Known {
     /// It has this value.

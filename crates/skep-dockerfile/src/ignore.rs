@@ -1,6 +1,6 @@
 //! Patterns of paths: those of `.dockerignore`, and those of sources.
 
-/// What a pattern is made of.
+/// Part of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     /// This character.

@@ -22,7 +22,7 @@ pub use words::quoted;
 pub struct Dockerfile {
     /// Its stages, in their order; the last one is the result.
     pub stages: Vec<Stage>,
-    /// What is accepted but does nothing here.
+    /// Instructions that are accepted but do nothing here.
     pub warnings: Vec<Note>,
 }
 
@@ -33,16 +33,16 @@ pub struct Stage {
     pub at: Position,
     /// Name by which others refer to it, in lower case.
     pub name: Option<String>,
-    /// What it begins with.
+    /// Base that it begins with.
     pub base: Base,
-    /// What is done, in this order.
+    /// Steps, in this order.
     pub instructions: Vec<Placed<Instruction>>,
     /// Command that `ENTRYPOINT` and `CMD` make together, for a shell, and the place of the last of
     /// them.
     pub start_command: Option<Placed<String>>,
 }
 
-/// What a stage begins with.
+/// Base of a stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Base {
     /// An image of a registry, as it was written, with arguments expanded.
@@ -56,7 +56,7 @@ pub enum Base {
 /// Something with its place in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed<T> {
-    /// Where it begins.
+    /// Position at which it begins.
     pub at: Position,
     /// The thing.
     pub value: T,
@@ -71,7 +71,7 @@ pub struct Position {
     pub column: usize,
 }
 
-/// What a stage does in one instruction.
+/// Instruction of a stage.
 ///
 /// In texts, variables whose value only the base image knows are left as `${NAME}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,9 +93,9 @@ pub enum Instruction {
 /// Files that are copied into a stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copy {
-    /// Where they are from.
+    /// Source of the files.
     pub from: CopySource,
-    /// Where they are put; a directory if it ends with a slash.
+    /// Destination; a directory if it ends with a slash.
     pub destination: String,
     /// Owner, `user` or `user:group`.
     pub owner: Option<String>,
@@ -103,7 +103,7 @@ pub struct Copy {
     pub mode: Option<u32>,
 }
 
-/// Where copied files are from.
+/// Source of copied files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CopySource {
     /// Patterns below the directory of the build.

@@ -10,9 +10,9 @@ const DEFAULT_ESCAPE: char = '\\';
 pub(crate) struct Line {
     /// Name of the instruction, in upper case.
     pub(crate) keyword: String,
-    /// What follows it, without blanks around.
+    /// Arguments, without blanks around.
     pub(crate) text: String,
-    /// Where the instruction begins.
+    /// Position of the instruction.
     pub(crate) at: Position,
     /// Here-documents that belong to it, in their order.
     pub(crate) documents: Vec<Document>,

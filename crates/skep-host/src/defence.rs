@@ -9,7 +9,7 @@ pub enum Defence {
     NoIpv6,
     /// Private ranges are not reached.
     DeniedRanges,
-    /// What their owners deny is not reached.
+    /// Ranges that their owners deny are not reached.
     OwnersRules,
     /// Connections that a changed policy denies are cut.
     CutConnections,

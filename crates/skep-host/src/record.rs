@@ -71,7 +71,7 @@ impl LeaseRecord {
         &self.boot
     }
 
-    /// What it may reach until its owner says more.
+    /// Destinations that it may reach until its owner says more.
     pub(crate) fn egress(&self) -> Egress {
         if self.internet {
             Egress::default()

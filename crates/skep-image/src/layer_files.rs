@@ -25,7 +25,7 @@ pub struct FileInLayer {
 }
 
 impl Catalog {
-    /// What is known of a layer; `None` if it is not there.
+    /// Describes a layer; `None` if it is not there.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Catalog {
     }
 }
 
-/// What a directory below the root has, in the order of names.
+/// Lists a directory below the root, in the order of names.
 fn names_in(root: &Path, directory: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let full = root.join(directory);
     let failed = || StoreError::files("read", full.clone());

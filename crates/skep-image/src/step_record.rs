@@ -20,7 +20,7 @@ pub struct StepRecord {
     pub layer: Option<ContentKey>,
     /// Bytes of the layer.
     pub bytes: u64,
-    /// What it leaves to the next step.
+    /// State that it leaves to the next step.
     pub context: StepContext,
 }
 

@@ -530,7 +530,7 @@ pub enum ChangeError {
         operation: String,
         /// The part that is in no image.
         obstacle: Obstacle,
-        /// What was said of it.
+        /// Reports about it.
         source: Source,
     },
     /// The host did not do it this time.

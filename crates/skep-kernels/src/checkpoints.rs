@@ -55,7 +55,7 @@ pub enum CopyError {
     TooMany {
         /// Largest number of them.
         limit: usize,
-        /// Whether the context or the sandbox has too many.
+        /// True if the context or the sandbox has too many.
         place: &'static str,
     },
     /// The context has no such checkpoint.

@@ -44,7 +44,7 @@ pub(crate) struct SocketKernel {
     /// A descriptor that goes with the next bytes.
     attachment: Option<OwnedFd>,
     heap_limit: Option<u64>,
-    /// Whether it forks copies of itself.
+    /// True if it forks copies of itself.
     forks: bool,
     /// Number of copies that it was asked for.
     copies: u64,

@@ -29,7 +29,7 @@ const FAMILY: [u8; 4] = [1, 0, 0, 0];
 /// Flag of a set of ranges, and of an element at which a range has ended.
 const INTERVALS: u32 = 4;
 const INTERVAL_END: u32 = 1;
-/// How `nft` shows the keys of a set.
+/// Notation in which `nft` shows the keys of a set.
 const IPV4_ADDRESS: u32 = 7;
 /// Ranges in one message: an attribute has no more than 64 KiB.
 const RANGES_IN_MESSAGE: usize = 1000;

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-/// What a terminal would show of the output of a program, without its colours: the last version
+/// Renders the output of a program as a terminal would show it, without its colours: the last version
 /// of a line that was written over, and no sequences of control.
 pub(crate) fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

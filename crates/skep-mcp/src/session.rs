@@ -43,7 +43,7 @@ struct Made {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) sandbox: Sandbox,
-    /// What the caller has to know about it, if anything.
+    /// Remark for the caller, if there is any.
     pub(crate) note: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What an operator or a user decides about the sandboxes of this server.
+//! Settings of an operator or a user for the sandboxes of this server.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ pub enum Defence {
     OwnNetwork,
     /// Private ranges are not reached.
     DeniedRanges,
-    /// What their owners deny is not reached.
+    /// Ranges that their owners deny are not reached.
     OwnersRules,
     /// Connections that a changed policy denies are cut.
     CutConnections,

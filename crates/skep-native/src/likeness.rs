@@ -1,4 +1,4 @@
-//! What a task of a sandbox may be, as the host's `/proc` tells it.
+//! Comparison of a sandbox's tasks with what they may be, as the host's `/proc` tells it.
 //!
 //! Two kinds of tasks come into being where the launcher does not decide about them: those that
 //! are restored, whose users, capabilities and filters come from an image, and those that a zygote

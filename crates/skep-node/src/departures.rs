@@ -1,4 +1,4 @@
-//! What is remembered of sandboxes that have ended.
+//! Memory of sandboxes that have ended.
 //!
 //! Whoever used one a moment ago asks the proxy for it again, with the token that opened it. The
 //! token proves that they may know why it ended; to everybody else it never existed.

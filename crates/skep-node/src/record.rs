@@ -186,7 +186,7 @@ impl WrittenEgress {
     }
 }
 
-/// What of a usage is counted on.
+/// The part of a usage that is counted on.
 #[derive(Serialize, Deserialize)]
 struct WrittenUsage {
     cpu_ns: u64,

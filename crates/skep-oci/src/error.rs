@@ -58,10 +58,10 @@ pub enum PullReason {
         /// Innermost cause, in the words of the client.
         cause: String,
     },
-    /// What came is not what its digest says.
+    /// The content does not match its digest.
     #[error("the registry sent something else than {0}")]
     Digest(String),
-    /// What came is not an image.
+    /// The content is not an image.
     #[error("the registry sent what is not an image: {0}")]
     Malformed(&'static str),
     /// A layer cannot be unpacked.
@@ -69,7 +69,7 @@ pub enum PullReason {
     Layer {
         /// Digest of the layer, shortened.
         layer: String,
-        /// What is wrong with it.
+        /// Description of the fault.
         cause: String,
     },
     /// It took too long.

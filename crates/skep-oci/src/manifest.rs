@@ -11,7 +11,7 @@ pub(crate) const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, \
     application/vnd.oci.image.manifest.v1+json, \
     application/vnd.docker.distribution.manifest.v2+json";
 
-/// What a reference leads to.
+/// Target of a reference.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Document {
     /// The manifest of an image.
@@ -35,7 +35,7 @@ pub(crate) struct Part {
     pub(crate) size: u64,
 }
 
-/// What is used of the configuration of an image.
+/// The fields of an image's configuration that are used.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Configuration {
     /// Digests of the layers, uncompressed.

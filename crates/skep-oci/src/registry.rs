@@ -35,7 +35,7 @@ pub(crate) struct Repository {
     pub(crate) is_trusted: bool,
     pub(crate) name: String,
     pub(crate) credentials: Option<Basic>,
-    /// What the registry last took as an answer to its challenge. The lock is held for a copy.
+    /// Authorization that the registry took last. The lock is held for a copy.
     pub(crate) authorization: Mutex<Option<HeaderValue>>,
 }
 

@@ -74,7 +74,7 @@ pub struct Unpacker {
     arguments: Vec<OsString>,
 }
 
-/// What has become of a layer.
+/// Result of unpacking a layer.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Unpacked {
     /// Digest of the archive.

@@ -1,4 +1,4 @@
-//! Where an operator keeps keys.
+//! Places in which an operator keeps keys.
 
 use std::io::{self, Read as _};
 use std::path::PathBuf;
@@ -132,7 +132,7 @@ fn printed(program: &PathBuf) -> Result<Vec<MasterKey>, SourceError> {
     MasterKey::parse_all(&text).ok_or_else(|| SourceError::NoKey(program.clone()))
 }
 
-/// What a program printed, and how it ended. One that takes too long is killed.
+/// Runs a program for its output and its exit status. One that takes too long is killed.
 fn ended(child: &mut Child) -> io::Result<(Zeroizing<String>, ExitStatus)> {
     let output = child.stdout.take().expect("it was asked for");
     let (sender, receiver) = mpsc::sync_channel(1);

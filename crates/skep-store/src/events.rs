@@ -1,4 +1,4 @@
-//! What happened to sandboxes.
+//! Events of sandboxes.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub struct EventRecord {
     pub execution: ExecutionId,
     /// Template that it is made of.
     pub template: TemplateId,
-    /// What happened.
+    /// Kind of the event.
     pub kind: EventKind,
     /// Time at which it was recorded.
     pub at: Timestamp,

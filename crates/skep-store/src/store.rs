@@ -110,7 +110,7 @@ impl Store {
         Sandboxes(self)
     }
 
-    /// What happened to sandboxes.
+    /// Events of sandboxes.
     pub fn events(&self) -> Events<'_> {
         Events(self)
     }

@@ -23,7 +23,7 @@ pub struct TagAssignment {
 pub struct Version {
     /// The build.
     pub build: BuildId,
-    /// What it made.
+    /// Content that it made.
     pub built: BuiltTemplate,
     /// Limits that were asked for.
     pub resources: Resources,

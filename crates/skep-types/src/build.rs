@@ -46,9 +46,9 @@ pub struct BuildOrder {
     pub template: TemplateId,
     /// The team that pays for it; layers and uploads are reused within it and nowhere else.
     pub team: TeamId,
-    /// What it begins with.
+    /// Base that it begins with.
     pub base: BuildBase,
-    /// What is done then, in this order.
+    /// Steps that follow, in this order.
     pub steps: Vec<BuildStep>,
     /// Command that runs in every sandbox of the template; `None` if there is none, or if that of
     /// the base template is kept.
@@ -61,7 +61,7 @@ pub struct BuildOrder {
     pub force: bool,
 }
 
-/// What a build begins with.
+/// Base of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuildBase {
     /// An image of a registry, with the credentials for it. They are in no record and in no log.
@@ -111,13 +111,13 @@ pub enum RegistryCredentials {
 /// One step of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuildStep {
-    /// What is done.
+    /// Action of the step.
     pub instruction: Instruction,
     /// True to do it and all that follow, even if their layers are there.
     pub force: bool,
 }
 
-/// What a step does.
+/// Action of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Instruction {
     /// Runs a command in a login shell.
@@ -239,9 +239,9 @@ pub struct BuildLogEntry {
 /// A build that has ended well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuiltTemplate {
-    /// What sandboxes are made of.
+    /// Layers of its sandboxes.
     pub image: TemplateImage,
-    /// What a build begins with that takes this one as its base.
+    /// State for builds that take this one as their base.
     pub context: BuildContext,
     /// Bytes that it takes on the disk beyond its base.
     pub size: u64,
@@ -251,7 +251,7 @@ pub struct BuiltTemplate {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct BuildFailure {
-    /// Where; `None` if it was cancelled or the platform failed.
+    /// Step that failed; `None` if it was cancelled or the platform failed.
     pub phase: Option<BuildPhase>,
     /// The reason, in words that the caller may see.
     pub message: String,

@@ -1,4 +1,4 @@
-//! What somebody may have meant who mistyped a name.
+//! Suggestions for a name that was mistyped.
 
 /// The name among `known` that is most like `text`; `None` if none is like it enough to be meant.
 ///

@@ -1,4 +1,4 @@
-//! What is told of a sandbox that has ended to those who may know.
+//! Report of a sandbox that has ended, for those who may know.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -1,4 +1,4 @@
-//! What a sandbox may reach.
+//! Policy of what a sandbox may reach.
 //!
 //! The policy is its owner's; what no policy opens is [`PLATFORM_DENIED`]. A packet is judged in
 //! this order: a connection that was accepted, ranges that the operator allows, ranges that the

@@ -1,4 +1,4 @@
-//! What happens to sandboxes, as it is told to their owners.
+//! Events of sandboxes, as they are told to their owners.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! What may reach a sandbox's own ports, and how it gets there.
+//! Policy of who may reach a sandbox's own ports, and how requests get there.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};

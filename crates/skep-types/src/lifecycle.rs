@@ -73,11 +73,11 @@ pub struct ResumeRequest {
     pub start: ResumeStart,
     /// Another fate when that time is over; `None` leaves it as it is.
     pub on_timeout: Option<OnTimeout>,
-    /// What is started again if it goes on without its memory.
+    /// Start command that is run again if it goes on without its memory.
     pub restart: Option<Box<Restart>>,
 }
 
-/// What a template starts in its sandboxes, for one whose processes are gone.
+/// Start command of a template, for a sandbox whose processes are gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restart {
     /// The commands.

@@ -139,7 +139,7 @@ pub struct SandboxStatus {
     /// The form in which it is kept if it is paused, or was kept before this run of it; `None` if it was
     /// never paused.
     pub kept_in: Option<KeptIn>,
-    /// What keeps a paused one from being written to an image, as far as that was tried.
+    /// Obstacle that keeps a paused one from being written to an image, as far as that was tried.
     pub obstacle: Option<Obstacle>,
     /// True if its agent did not answer when it was paused.
     pub agent_was_silent: bool,

@@ -84,7 +84,7 @@ impl FromStr for SecretName {
     }
 }
 
-/// What a caller names a secret by.
+/// Reference to a secret: its id or its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretSelector {
     /// Its id.

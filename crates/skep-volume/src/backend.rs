@@ -1,4 +1,4 @@
-//! Where volumes are kept.
+//! Store of volumes.
 
 use std::collections::HashSet;
 use std::fmt;

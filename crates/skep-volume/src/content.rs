@@ -66,7 +66,7 @@ pub struct Entry {
     pub name: String,
     /// Path in the volume.
     pub path: String,
-    /// What it is; of a link that leads to something, what it leads to.
+    /// Kind of the entry; of a link that leads to something, the kind of its target.
     pub kind: EntryKind,
     /// Bytes in it.
     pub size: u64,

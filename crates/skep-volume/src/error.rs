@@ -12,7 +12,7 @@ pub enum VolumeError {
     /// A file of the host could not be handled.
     #[error("cannot {operation}")]
     Host {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
         /// The system's answer.
         source: io::Error,
@@ -58,7 +58,7 @@ pub enum ContentError {
     /// A listing would be longer than anybody can hold.
     #[error("'{path}' has more than {most} entries; ask for a smaller depth or a part of it")]
     TooMany {
-        /// What was to be listed.
+        /// Path that was to be listed.
         path: VolumePath,
         /// Limit on the number of entries.
         most: usize,
@@ -72,7 +72,7 @@ pub enum ContentError {
     /// The system refused. Some of it may have been done.
     #[error("cannot {operation} '{path}'")]
     System {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
         /// The path as it was asked for.
         path: VolumePath,

@@ -13,7 +13,7 @@ pub enum PathError {
     /// There is none.
     #[error("path cannot be empty")]
     Empty,
-    /// What is above would be another volume's or nobody's.
+    /// A path above the volume would be another's or nobody's.
     #[error("path must not contain '..'")]
     Upwards,
     /// No file has such a name.

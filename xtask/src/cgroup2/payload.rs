@@ -1,4 +1,4 @@
-//! What is brought to the machines: the executable, the tests, and the list of checks.
+//! Payload of the machines: the executable, the tests, and the list of checks.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -17,24 +17,24 @@ use super::counts::{Counts, without_colour};
 /// Failures above this number are not run again.
 const MOST: usize = 5;
 
-/// What `cargo test` said of failed cases.
+/// Reads what `cargo test` said of failed cases.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Failures {
     targets: Vec<Target>,
     /// Cases of the target that is running.
     names: Vec<String>,
-    /// Whether the lines are the list of failed cases at the end of a target.
+    /// True if the lines are the list of failed cases at the end of a target.
     is_in_list: bool,
-    /// Whether the target that is running came to its end.
+    /// True if the target that is running came to its end.
     is_summed_up: bool,
-    /// Whether something failed that has no name: a target that crashed, did not compile, or is documentation.
+    /// True if something failed that has no name: a target that crashed, did not compile, or is documentation.
     is_nameless: bool,
 }
 
 /// Failed cases of one test executable.
 #[derive(Debug, PartialEq, Eq)]
 struct Target {
-    /// How cargo is told to run it: `-p skep --test chaos`.
+    /// Arguments of cargo that run it: `-p skep --test chaos`.
     selection: Vec<String>,
     names: Vec<String>,
 }

@@ -15,7 +15,7 @@ use super::flaky::Failures;
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) is_quick: bool,
-    /// Whether it is `cargo test`, whose failed cases can be run again one by one.
+    /// True if it is `cargo test`, whose failed cases can be run again one by one.
     has_cases: bool,
     command: Command,
 }

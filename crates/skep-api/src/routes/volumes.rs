@@ -73,7 +73,7 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What is no id is no volume, because the clients know what to make of that.
+/// Answers text that is no id like a volume that is not there, because the clients know what to make of that.
 fn parse(id: &str) -> Result<VolumeId, ApiError> {
     id.parse().map_err(|_| VolumeRequestError::NotFound.into())
 }

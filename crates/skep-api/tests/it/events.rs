@@ -1,4 +1,4 @@
-//! What happened to sandboxes.
+//! Events of sandboxes.
 
 use http_body_util::BodyExt as _;
 use skep_types::{Capabilities, EndReason};

@@ -169,7 +169,7 @@ async fn a_new_key_seals_everything_and_the_old_one_can_go() {
     );
 }
 
-/// What was logged, for a look at it.
+/// Log of the server, kept for a look at it.
 #[derive(Clone, Default)]
 struct Logged(Arc<Mutex<Vec<u8>>>);
 

@@ -42,7 +42,7 @@ pub(crate) enum ArchiveError {
     Write(#[source] io::Error),
 }
 
-/// What a member is.
+/// Kind of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
@@ -74,7 +74,7 @@ pub(crate) struct Owner {
     pub(crate) gid: u64,
 }
 
-/// What is copied, and how.
+/// Sources of a copy, with owner and mode.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     /// Part of the archive, as [`source`] gives it.
@@ -144,7 +144,7 @@ impl Survey {
         Ok(Self { members })
     }
 
-    /// What the source is.
+    /// Kind of the source.
     pub(crate) fn kind(&self, source: &Path, text: &str) -> Result<Kind, ArchiveError> {
         if source.as_os_str().is_empty() {
             return Ok(Kind::Directory);

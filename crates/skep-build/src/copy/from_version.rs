@@ -87,7 +87,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// What the sources mean in a sandbox.
+    /// Paths in a sandbox that the sources mean.
     async fn find(
         &self,
         sandbox: &dyn BuildSandbox,

@@ -40,7 +40,7 @@ pub struct CreateArgs {
     /// Attach a value under this name, which `info` shows
     #[arg(long, short = 'm', value_name = "NAME=VALUE")]
     metadata: Vec<String>,
-    /// What it may reach
+    /// Destinations that it may reach
     #[command(flatten)]
     egress: EgressArgs,
     /// Format of the output

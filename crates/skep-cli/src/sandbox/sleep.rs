@@ -179,7 +179,7 @@ impl SleepCommand {
     }
 }
 
-/// What a resumed sandbox lacks, as the end of a sentence.
+/// Names the things that a resumed sandbox lacks, as the end of a sentence.
 fn not_kept(kept: Option<&Kept>) -> String {
     let lost = kept.filter(|kept| !kept.lost.is_empty());
     lost.map_or_else(String::new, |kept| {

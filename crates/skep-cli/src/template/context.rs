@@ -15,7 +15,7 @@ pub(super) struct Context {
     ignore: Ignore,
 }
 
-/// Why files cannot be copied.
+/// Reason for which files cannot be copied.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ContextError {
     /// A file cannot be read.
@@ -33,7 +33,7 @@ pub(super) enum ContextError {
         path: PathBuf,
         /// Line of the rule.
         line: usize,
-        /// What is wrong with it.
+        /// Description of the fault.
         message: String,
     },
     /// A source is no pattern.
@@ -191,7 +191,7 @@ impl Context {
         Ok(names)
     }
 
-    /// What a source is once links are followed. It must be in the directory of the build.
+    /// Follows the links of a source. Its target must be in the directory of the build.
     fn real(&self, path: &str) -> Result<PathBuf, ContextError> {
         let canonical = |path: PathBuf| {
             let real = fs::canonicalize(&path);

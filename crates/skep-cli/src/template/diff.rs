@@ -35,7 +35,7 @@ pub struct DiffArgs {
     output: OutputArgs,
 }
 
-/// What differs between two versions.
+/// Differences between two versions.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Difference {
@@ -53,7 +53,7 @@ struct Difference {
     added_layers: Vec<VersionLayer>,
     removed_steps: Vec<String>,
     added_steps: Vec<String>,
-    /// What else differs: base, user, directory, variables, commands and limits.
+    /// Other differences: base, user, directory, variables, commands and limits.
     changed: Vec<Change>,
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<FileChanges>,

@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 
-/// What the name of an upload begins with: how it is made is part of it.
+/// Prefix of an upload's name: how it is made is part of it.
 const KIND: &str = "skep-context-1";
 /// Bytes that are read of a file at once.
 const PIECE: usize = 64 << 10;
@@ -30,7 +30,7 @@ pub(super) struct Member {
     pub(super) content: Content,
 }
 
-/// What is in a member.
+/// Content of a member.
 #[derive(Debug, Clone)]
 pub(super) enum Content {
     Directory,

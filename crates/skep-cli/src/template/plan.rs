@@ -1,4 +1,4 @@
-//! What a Dockerfile becomes: builds of the stages that its result needs, each a list of steps.
+//! Plan for a Dockerfile: builds of the stages that its result needs, each a list of steps.
 
 use skep_client::BuildStep;
 use skep_dockerfile::{
@@ -21,12 +21,12 @@ pub(super) struct PlannedStage {
     pub(super) base: PlannedBase,
     pub(super) steps: Vec<PlannedStep>,
     pub(super) start: Option<Placed<String>>,
-    /// Whether the file says which user and which directory it ends with.
+    /// True if the file says which user and which directory it ends with.
     pub(super) sets_user: bool,
     pub(super) sets_directory: bool,
 }
 
-/// What a build begins with.
+/// Base of a build.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PlannedBase {
     /// A template or an image; the server knows which.
@@ -42,10 +42,10 @@ pub(super) struct PlannedStep {
     pub(super) action: Action,
 }
 
-/// What a step does.
+/// Action of a step.
 #[derive(Debug)]
 pub(super) enum Action {
-    /// What is sent as it is.
+    /// Step that is sent as it is.
     Step(BuildStep),
     /// A copy of files that are uploaded.
     Files(Copy),
@@ -78,7 +78,7 @@ pub(super) fn plan(file: &Dockerfile) -> Result<Plan, Vec<Note>> {
 
 struct Planner {
     stages: Vec<PlannedStage>,
-    /// Where the stages of the file are in the plan.
+    /// Indices of the file's stages in the plan.
     places: Vec<Option<usize>>,
     errors: Vec<Note>,
 }

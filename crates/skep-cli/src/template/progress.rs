@@ -323,7 +323,7 @@ impl Progress {
     }
 }
 
-/// What a line of the server's says of a step.
+/// Reads a line of the server's log about a step.
 #[derive(Debug, PartialEq, Eq)]
 enum Said<'a> {
     Began { cached: bool },

@@ -49,7 +49,7 @@ struct Pruned {
     created_at: Timestamp,
     bytes: Option<u64>,
     deleted: bool,
-    /// Why it is still there.
+    /// Reason for which it is kept.
     reason: Option<String>,
 }
 

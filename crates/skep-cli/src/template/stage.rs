@@ -18,7 +18,7 @@ use crate::{CliError, print_note};
 /// that fails at once to be noticed.
 const USUAL_READY: &str = "sleep 1";
 
-/// What is to be built.
+/// Stage to build.
 #[derive(Debug)]
 pub(super) struct Order {
     /// Name of the template, perhaps with a tag.
@@ -33,7 +33,7 @@ pub(super) enum Ended {
     Cancelled,
 }
 
-/// What was built.
+/// Result of a stage.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) name: String,
@@ -63,7 +63,7 @@ struct Done {
     directory: String,
 }
 
-/// What a stage begins with.
+/// Base of a stage.
 #[derive(Debug)]
 struct Found {
     image: Option<String>,
@@ -339,7 +339,7 @@ impl<'a> StageBuilder<'a> {
     }
 }
 
-/// Where in the file the part of a build is from that failed.
+/// Finds the line of the file that a failed part of a build is from.
 fn place(stage: &PlannedStage, step: &str) -> Position {
     let number: Option<usize> = step.parse().ok();
     let of_step = number.and_then(|number| stage.steps.get(number.checked_sub(1)?));

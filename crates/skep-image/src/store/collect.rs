@@ -14,7 +14,7 @@ use crate::catalog::Catalog;
 use crate::key::ContentKey;
 use crate::step_record::StepRecord;
 
-/// What was removed from a store.
+/// Summary of what was removed from a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Collected {
     /// Number of results of steps.

@@ -102,7 +102,7 @@ async fn a_refusal_shows_no_secret() {
     assert_eq!(asked.unwrap_err().to_string(), "ValueError: ***");
 }
 
-/// What it said was always there before the deadline was looked at, so nobody else had a turn.
+/// Its output was always there before the deadline was looked at, so nobody else had a turn.
 #[tokio::test(start_paused = true)]
 async fn a_kernel_that_never_stops_speaking_is_as_late_as_a_silent_one() {
     let world = world();

@@ -1,4 +1,4 @@
-//! What is left to a process that is confined to a directory.
+//! Rights that are left to a process that is confined to a directory.
 
 use std::fs;
 use std::io::{self, Write as _};

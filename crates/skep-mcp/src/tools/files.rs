@@ -226,7 +226,7 @@ pub(crate) struct ListArguments {
 pub(crate) struct ListOutput {
     /// ID of the sandbox that has it.
     sandbox: String,
-    /// What is in it.
+    /// Content.
     entries: Vec<EntryOutput>,
     /// True if there are more.
     truncated: bool,

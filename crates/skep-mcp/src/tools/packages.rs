@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     /// Packages, with versions if need be, such as `pandas==2.2.0`.
     #[schemars(length(min = 1, max = 100))]
     packages: Vec<String>,
-    /// Where they come from.
+    /// Registry that they come from.
     #[serde(default)]
     manager: Manager,
     /// Seconds after which the installation is killed.

@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// java, too.
     #[serde(default = "python")]
     language: String,
-    /// What becomes of variables: `keep` has those of earlier calls, `fresh` forgets them first,
+    /// Fate of variables: `keep` has those of earlier calls, `fresh` forgets them first,
     /// and `isolated` runs beside them and leaves nothing behind.
     #[serde(default)]
     state: State,
@@ -66,14 +66,14 @@ enum State {
     Isolated,
 }
 
-/// What the code did.
+/// Result of an execution.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Output {
     /// ID of the sandbox that it ran in.
     sandbox: String,
-    /// What it printed.
+    /// Standard output of the code.
     stdout: String,
-    /// What it wrote to standard error.
+    /// Standard error of the program.
     stderr: String,
     /// Values and displays by their media types; images are in the content.
     results: Vec<Map<String, Value>>,
@@ -95,9 +95,9 @@ struct RaisedOutput {
     name: String,
     /// Its text.
     value: String,
-    /// Where it came from.
+    /// Traceback of the error.
     traceback: String,
-    /// What kind of end it is in every language, such as `exception`, `timeout` or `out_of_memory`.
+    /// Kind of the end in every language, such as `exception`, `timeout` or `out_of_memory`.
     kind: Option<String>,
 }
 
@@ -220,7 +220,7 @@ fn hangs(execution: &Execution, limit: Duration) -> Failure {
     )
 }
 
-/// What is usual to go wrong before code runs.
+/// Explains the usual failures before code runs.
 fn explained(error: skep_client::ClientError) -> Failure {
     Failure::from(error).advise(
         "The template of the sandbox may lack the language: `code-interpreter-languages` has r \

@@ -46,16 +46,16 @@ pub(crate) struct Arguments {
     sandbox: Option<String>,
 }
 
-/// What the command did.
+/// Result of a command.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Output {
     /// ID of the sandbox that it ran in.
     sandbox: String,
     /// Exit code; -1 if a signal ended it, nothing if it still runs.
     exit_code: Option<i32>,
-    /// What it wrote to standard output.
+    /// Standard output of the program.
     stdout: String,
-    /// What it wrote to standard error.
+    /// Standard error of the program.
     stderr: String,
     /// Process ID of a command that runs in the background.
     process: Option<u32>,

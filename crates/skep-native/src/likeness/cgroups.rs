@@ -1,4 +1,4 @@
-//! Where a task is in the hierarchies of cgroups.
+//! Place of a task in the hierarchies of cgroups.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What stands while an image is made or used, although its agent goes on.
+//! Processes that stand while an image is made or used, although its agent goes on.
 
 use std::fs;
 use std::io;
@@ -149,7 +149,7 @@ async fn nothing_that_was_paused_runs_while_the_agent_prepares() {
     finish(bench).await;
 }
 
-/// What stands by itself does not die on v1 when the rest of its sandbox does.
+/// A frozen process does not die on v1 when the rest of its sandbox does.
 async fn a_sandbox_whose_agent_alone_goes_on_is_killed_at_once() {
     let (bench, unwilling, _, sandbox) = busy().await;
     let killed = Arc::new(Mutex::new(None));

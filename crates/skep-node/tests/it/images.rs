@@ -1,4 +1,4 @@
-//! What becomes of paused sandboxes that are in images.
+//! Fate of paused sandboxes that are in images.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,7 +123,7 @@ impl Journal for Witness {
     }
 }
 
-/// What a restored sandbox writes goes to the disk of its image. A server that was killed in between
+/// A restored sandbox writes to the disk of its image. A server that was killed in between
 /// had an image whose disk was newer than its memory, and resumed from it.
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_from_an_image_stands_until_it_is_written_down_that_it_runs() {

@@ -21,7 +21,7 @@ const LARGEST_ANSWER: usize = 64 << 10;
 #[derive(Debug, Clone)]
 pub(crate) struct Ecr {
     client: reqwest::Client,
-    /// Where it is, if not where AWS has it.
+    /// Address, if it is not AWS's own.
     endpoint: Option<String>,
 }
 

@@ -17,7 +17,7 @@ const RESERVED: &[u8] = b".wh..wh.";
 /// Name of a member that hides what is in its directory in lower layers.
 const OPAQUE: &[u8] = b".wh..wh..opq";
 
-/// What a member of an archive does to the layer.
+/// Change that a member of an archive makes to the layer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// Something is there.
@@ -79,7 +79,7 @@ pub(super) fn read_members(reader: impl Read, sink: &mut impl Sink) -> io::Resul
     Ok(())
 }
 
-/// What a member does; `None` if it says something about the archive.
+/// Reads the change that a member makes; `None` if it says something about the archive.
 fn change<R: Read>(entry: &mut Entry<'_, R>) -> io::Result<Option<Change>> {
     let kind = entry.header().entry_type();
     if matches!(

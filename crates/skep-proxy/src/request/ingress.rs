@@ -96,7 +96,7 @@ impl Gate<'_> {
     }
 }
 
-/// What a browser shows, if it shows anything that counts: `Some(None)` is a wrong token.
+/// Reads the token that a browser shows, if it shows any that counts: `Some(None)` is a wrong one.
 fn browser(traffic: &AccessToken, target: &Target, parts: &Parts) -> Option<Option<Passed>> {
     // On a host of all sandboxes a cookie would be shown to all of them.
     if target.named_by != NamedBy::Host {

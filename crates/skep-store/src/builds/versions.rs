@@ -7,12 +7,12 @@ use skep_types::{BuildId, BuildOrder, BuiltTemplate};
 use super::{BuildStatus, Builds, CANCELLED, encoding, fail, record};
 use crate::{Receipt, StoreError, column, tags};
 
-/// What was ordered, and what came of it.
+/// Order and outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuildDetail {
     /// The order, without credentials, if it was started and can be read.
     pub order: Option<BuildOrder>,
-    /// What it made, if it is ready.
+    /// Content that it made, if it is ready.
     pub built: Option<BuiltTemplate>,
 }
 
@@ -54,7 +54,7 @@ impl Builds<'_> {
         })
     }
 
-    /// What a build was ordered to do, and what came of it.
+    /// Order and outcome of a build.
     ///
     /// # Errors
     ///

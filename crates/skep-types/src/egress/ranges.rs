@@ -25,7 +25,7 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// What is allowed, and everything that is not denied.
+    /// Ranges that are allowed, and everything that is not denied.
     pub(super) fn new<'a>(
         allowed: impl Iterator<Item = &'a AddressRange>,
         denied: impl Iterator<Item = &'a AddressRange>,

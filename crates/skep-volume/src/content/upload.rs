@@ -14,7 +14,7 @@ use super::change::{give, is_directory, sync};
 use super::{Content, Entry, Ownership};
 use crate::{ContentError, VolumePath};
 
-/// What becomes of a file that is there already.
+/// Treatment of a file that is there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteMode {
     /// It stays, and the new one is refused.

@@ -1,4 +1,4 @@
-//! What sandboxes plant for the server. Each has a control: the plain call is led astray.
+//! Traps that sandboxes plant for the server. Each has a control: the plain call is led astray.
 
 use std::fs;
 use std::os::fd::{AsRawFd as _, OwnedFd};

@@ -76,7 +76,7 @@ pub struct StartBuild {
     /// True to reuse nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
-    /// What is done, in this order.
+    /// Steps, in this order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<Vec<BuildStep>>,
     /// Command that runs in every sandbox of the template.

@@ -1,4 +1,4 @@
-//! What happened to sandboxes.
+//! Events of sandboxes.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct SandboxEvent {
     pub id: String,
     /// Version of this shape.
     pub version: String,
-    /// What happened: `sandbox.lifecycle.` and a word.
+    /// Kind of the event: `sandbox.lifecycle.` and a word.
     #[serde(rename = "type")]
     pub kind: String,
     /// Time at which it happened.
@@ -25,7 +25,7 @@ pub struct SandboxEvent {
     pub event_category: String,
     /// The last word of the type.
     pub event_label: String,
-    /// What else is known.
+    /// Details of the event.
     pub event_data: SandboxEventData,
     /// The sandbox.
     pub sandbox_id: String,
@@ -39,7 +39,7 @@ pub struct SandboxEvent {
     pub sandbox_team_id: String,
 }
 
-/// What else is known of an event.
+/// Details of an event.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxEventData {
     /// Key-value pairs of the sandbox.

@@ -27,7 +27,7 @@ pub struct TemplateVersion {
     /// Template that it was built from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_template: Option<String>,
-    /// What was done then.
+    /// Steps of the build.
     pub steps: Vec<BuildStep>,
     /// User of its commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,7 +139,7 @@ pub struct VersionFile {
     pub modified_at: Timestamp,
 }
 
-/// What a file in a layer is.
+/// Kind of a file in a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VersionFileKind {

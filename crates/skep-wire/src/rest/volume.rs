@@ -41,7 +41,7 @@ pub struct Volume {
     pub skep: VolumeDetail,
 }
 
-/// What only this server says about a volume.
+/// Fields of a volume that are not in the contract.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeDetail {
@@ -78,7 +78,7 @@ pub struct VolumeAndToken {
 pub struct VolumeEntry {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Kind of the entry.
     #[serde(rename = "type")]
     pub kind: VolumeEntryKind,
     /// Absolute path in the volume.
@@ -135,6 +135,6 @@ pub struct VolumeEntryChange {
 pub struct VolumeError {
     /// A stable word.
     pub code: String,
-    /// What happened, and what to do.
+    /// Message with a hint.
     pub message: String,
 }

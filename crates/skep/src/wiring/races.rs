@@ -192,7 +192,7 @@ fn line(verb: &str, id: &str) -> String {
     }
 }
 
-/// What is under way, what arrives, how that is answered, and the state afterwards.
+/// Table: operation under way, request that arrives, its answer, and the state afterwards.
 type Meeting = (&'static str, &'static str, u16, Option<&'static str>);
 
 /// Section 4.2 of the contract; where that has two answers, the better one.
@@ -267,7 +267,7 @@ async fn requests_that_meet_are_answered_as_the_contract_says() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// How a paused sandbox answers, when nothing is under way.
+/// Answers of a paused sandbox, when nothing is under way.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_sandbox_answers_as_the_contract_says() {
     let server = Server::new().await;

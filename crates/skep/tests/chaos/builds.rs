@@ -13,7 +13,7 @@ use crate::sleep::{create_from, run};
 /// Time limit for a step, or for a build to end.
 const BUILT: Duration = Duration::from_secs(60);
 
-/// What holds whoever runs this: filter, rights, users, devices, memory and processors.
+/// Prints the confinement of whoever runs this: filter, rights, users, devices, memory and processors.
 const HELD_BY: &str = "echo held $(grep -E '^(Seccomp|NoNewPrivs|CapBnd|CapEff)' /proc/self/status; \
                        cut -c 22- /proc/self/uid_map; ls /dev; grep MemTotal /proc/meminfo; nproc)";
 
@@ -113,7 +113,7 @@ impl Builder {
     }
 }
 
-/// What a command of a build has printed after a word.
+/// Finds the text that a command of a build has printed after a word.
 fn printed<'a>(log: &'a str, word: &str) -> &'a str {
     let (_, rest) = log.split_once(&format!("[stdout]: {word} ")).unwrap();
     rest.split('\n').next().unwrap()

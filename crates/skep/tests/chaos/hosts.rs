@@ -1,4 +1,4 @@
-//! What must be true on every kind of host. `cargo xtask cgroup2` runs these tests on others than
+//! Requirements on every kind of host. `cargo xtask cgroup2` runs these tests on others than
 //! this one.
 
 mod memory;

@@ -43,7 +43,7 @@ fn file(bytes: &[u8]) -> File {
     file
 }
 
-/// What a sandbox would unpack, one line for each member.
+/// Lists the members that a sandbox would unpack, one line for each.
 fn copied(
     members: &[Member<'_>],
     (from, target): (&str, &str),

@@ -17,7 +17,7 @@ fn traffic() -> String {
     token().traffic().reveal().to_owned()
 }
 
-/// What becomes of `GET uri` at a port of a private sandbox, in a word.
+/// Sends `GET uri` to a port of a private sandbox, and tells the outcome in a word.
 fn outcome(uri: &str, headers: &[(&str, &str)], port: u16, named_by: NamedBy) -> String {
     let mut request = Request::get(uri).header("host", HOST);
     for (name, value) in headers {
