@@ -232,6 +232,14 @@ impl Cgroups {
         }
     }
 
+    /// Processor time that all groups have used together, also those that are gone.
+    pub(crate) fn processor_time_of_all(&self) -> Result<Duration, CgroupError> {
+        match self {
+            Self::V1(hierarchies) => hierarchies.processor_time_of_all(),
+            Self::V2(tree) => tree.processor_time_of_all(),
+        }
+    }
+
     /// Memory limit of everything that user code starts, in bytes.
     pub(crate) fn memory_limit(&self, group: &Group) -> Result<u64, CgroupError> {
         let (directory, file) = match self {

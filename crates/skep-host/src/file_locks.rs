@@ -14,6 +14,9 @@
 //!
 //! In a pid namespace other than the host's first, the list leaves out locks whose makers are gone. A
 //! server in a container therefore looks at descriptors whatever the list says.
+//!
+//! Whoever makes a lock takes processor time for it. As long as no sandbox runs, somebody looks only now and
+//! then, for what a sample did not show, so that hundreds of idle sandboxes cost nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -48,14 +51,15 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// whoever made it, must not keep anybody from looking.
 const SHARE: u32 = 20;
 const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval between two looks while no sandbox runs.
+const IDLE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Finds the sandboxes that hold too many locks.
 #[derive(Debug)]
 pub(crate) struct LockWatch {
     /// The inode that event descriptors share, as the kernel's list writes it.
     shared_inode: Option<String>,
-    /// Time of the next look.
-    next: Mutex<Instant>,
+    schedule: Mutex<Schedule>,
     shares: Shares,
     /// True if the list has locks of processes that are gone.
     lists_all: bool,
@@ -68,26 +72,31 @@ impl LockWatch {
         });
         Self {
             shared_inode: shared_inode.ok(),
-            next: Mutex::new(Instant::now()),
+            schedule: Mutex::new(Schedule::new(Instant::now())),
             shares,
             lists_all: is_first_namespace(),
         }
     }
 
     /// The sandboxes that hold too many locks, of those that `sandboxes` names with their first
-    /// processes, if it is time to look.
+    /// processes, if it is time to look. `processor_time` is what all sandboxes have used, if that is known.
     pub(crate) fn look(
         &self,
         sandboxes: impl FnOnce() -> Vec<(SandboxId, i32)>,
+        processor_time: impl FnOnce() -> Option<Duration>,
     ) -> io::Result<Vec<SandboxId>> {
-        let mut next = self.next.lock();
+        let mut schedule = self.schedule.lock();
         let began = Instant::now();
-        if began < *next {
+        if began < schedule.earliest {
+            return Ok(Vec::new());
+        }
+        // Read before anything else: locks that are made during the look are found by the next one.
+        let used = processor_time();
+        if !schedule.is_due(began, used) {
             return Ok(Vec::new());
         }
         let found = self.find(Path::new("/proc"), &sandboxes());
-        let pause = (began.elapsed() * SHARE).clamp(INTERVAL, LONGEST_INTERVAL);
-        *next = Instant::now() + pause;
+        schedule.looked(Instant::now(), began.elapsed(), used);
         found
     }
 
@@ -106,6 +115,40 @@ impl LockWatch {
             held.is_too_much().then(|| id.clone())
         });
         Ok(found.collect())
+    }
+}
+
+/// Schedule of looks.
+#[derive(Debug)]
+struct Schedule {
+    /// Time before which no look is taken.
+    earliest: Instant,
+    /// Time at which a look is taken although no sandbox has run.
+    latest: Instant,
+    /// Processor time that all sandboxes had used before the last look, if that was known.
+    used: Option<Duration>,
+}
+
+impl Schedule {
+    fn new(now: Instant) -> Self {
+        Self {
+            earliest: now,
+            latest: now,
+            used: None,
+        }
+    }
+
+    /// Returns true if it is time to look, at sandboxes that have used so much processor time.
+    fn is_due(&self, now: Instant, used: Option<Duration>) -> bool {
+        let has_run = used.is_none() || used != self.used;
+        now >= self.earliest && (has_run || now >= self.latest)
+    }
+
+    /// Remembers a look that took so long, at sandboxes that had used so much processor time.
+    fn looked(&mut self, ended: Instant, took: Duration, used: Option<Duration>) {
+        self.earliest = ended + (took * SHARE).clamp(INTERVAL, LONGEST_INTERVAL);
+        self.latest = ended + IDLE_INTERVAL;
+        self.used = used;
     }
 }
 
@@ -343,7 +386,7 @@ mod tests {
         fn check(&self, expected: &[usize]) {
             let watch = LockWatch {
                 shared_inode: Some(SHARED.to_owned()),
-                next: Mutex::new(Instant::now()),
+                schedule: Mutex::new(Schedule::new(Instant::now())),
                 shares: |_, _| false,
                 lists_all: self.lists_all,
             };
@@ -353,6 +396,24 @@ mod tests {
                 .collect();
             assert_eq!(found, expected);
         }
+    }
+
+    #[test]
+    fn sandboxes_that_do_not_run_are_seldom_looked_at() {
+        let start = Instant::now();
+        let used = |milliseconds| Some(Duration::from_millis(milliseconds));
+        let mut schedule = Schedule::new(start);
+        assert!(schedule.is_due(start, used(7)), "the first look");
+        schedule.looked(start, Duration::ZERO, used(7));
+        let soon = start + INTERVAL;
+        assert!(!schedule.is_due(soon, used(7)));
+        assert!(schedule.is_due(soon, used(8)));
+        assert!(schedule.is_due(soon, None), "nobody knows");
+        assert!(schedule.is_due(start + IDLE_INTERVAL, used(7)));
+        // A look that takes long is not taken at once again, whoever runs.
+        schedule.looked(start, Duration::from_millis(100), used(8));
+        assert!(!schedule.is_due(soon, used(9)));
+        assert!(schedule.is_due(start + 2 * INTERVAL, used(9)));
     }
 
     #[test]

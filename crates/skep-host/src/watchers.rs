@@ -60,7 +60,8 @@ impl Watchers {
             }
             Err(error) => add(Err(error), "memory of the host"),
         }
-        add(self.locks.look(&sandboxes), "locks");
+        let of_all = || cgroups.processor_time_of_all().ok();
+        add(self.locks.look(&sandboxes, of_all), "locks");
         hoarding
     }
 }

@@ -247,6 +247,11 @@ impl Hierarchies {
         read_number(&directory, "cpuacct.usage").map(Duration::from_nanos)
     }
 
+    pub(super) fn processor_time_of_all(&self) -> Result<Duration, CgroupError> {
+        let used = read_number(self.parent("cpuacct"), "cpuacct.usage");
+        used.map(Duration::from_nanos)
+    }
+
     pub(super) fn memory_directory(&self, group: &Group) -> PathBuf {
         self.parent("memory").join(&group.name)
     }

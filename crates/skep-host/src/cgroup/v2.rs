@@ -238,6 +238,11 @@ impl Tree {
         Ok(Duration::from_micros(used))
     }
 
+    pub(super) fn processor_time_of_all(&self) -> Result<Duration, CgroupError> {
+        let used = read_field(&self.parent, "cpu.stat", "usage_usec")?;
+        Ok(Duration::from_micros(used))
+    }
+
     pub(super) fn in_use(&self, group: &Group) -> Result<(u64, u64), CgroupError> {
         let directory = self.directory(group);
         Ok((
