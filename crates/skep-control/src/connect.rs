@@ -221,7 +221,7 @@ impl Control {
         let restart = if keeps_memory {
             None
         } else {
-            self.restart(caller, entry).await
+            self.restart(caller, &entry.order.base, entry).await
         };
         let request = ResumeRequest {
             lifetime,
@@ -247,10 +247,15 @@ impl Control {
         Ok((!was_running).then_some(sandbox))
     }
 
-    /// Finds the start command of a sandbox's template. One that cannot be found starts nothing: its sandbox is
+    /// Finds the start command of the template that a sandbox's files are made of. One that cannot be found starts nothing: its sandbox is
     /// resumed all the same.
-    async fn restart(&self, caller: &Caller, entry: &Entry) -> Option<Box<Restart>> {
-        let template = match self.base_of(caller, &entry.order.base).await {
+    pub(crate) async fn restart(
+        &self,
+        caller: &Caller,
+        base: &str,
+        entry: &Entry,
+    ) -> Option<Box<Restart>> {
+        let template = match self.base_of(caller, base).await {
             Ok(template) => template,
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "the template of a resumed sandbox is not found");

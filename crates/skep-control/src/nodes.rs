@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use skep_types::{
     Capabilities, Checkpoint, DeadlineMode, Egress, HostResource, ImageKind, ImagePurpose,
     LogEntry, NodeId, NotHere, PauseRequest, Placement, Resources, ResumeRequest, Resumed,
-    SandboxId, SandboxKind, SandboxSpec, SandboxStatus, TransitionError, Usage,
+    RollBackRequest, SandboxId, SandboxKind, SandboxSpec, SandboxStatus, TransitionError, Usage,
 };
 
 pub use fake::FakeNodes;
@@ -107,8 +107,7 @@ pub trait Nodes: fmt::Debug + Send + Sync {
         request: ResumeRequest,
     ) -> BoxFuture<'_, Result<Resumed, TransitionError>>;
 
-    /// Puts a sandbox back to a checkpoint. One that runs keeps its deadline, a paused one gets
-    /// `lifetime`.
+    /// Puts a sandbox back to a checkpoint.
     ///
     /// # Errors
     ///
@@ -116,8 +115,7 @@ pub trait Nodes: fmt::Debug + Send + Sync {
     fn roll_back(
         &self,
         id: SandboxId,
-        checkpoint: Checkpoint,
-        lifetime: Duration,
+        request: RollBackRequest,
     ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>>;
 
     /// Takes a checkpoint of a sandbox, which goes on or is paused as it was. [`Nodes::create`] makes copies of it on the

@@ -8,8 +8,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use skep_store::{CheckpointFilter, Order, StoreError};
 use skep_types::{
-    Checkpoint, CheckpointId, ImageKind, ImagePurpose, Phase, SandboxId, TemplateId, TemplateImage,
-    TemplateReference,
+    Checkpoint, CheckpointId, ImageKind, ImagePurpose, Phase, RollBackRequest, SandboxId,
+    TemplateId, TemplateImage, TemplateReference,
 };
 
 use crate::control::now;
@@ -285,10 +285,20 @@ impl Control {
             let turn = entry.resuming.lock().await;
             let quota = control.part_for_resume(&caller, &entry).await;
             let quota = quota.map_err(ChangeError::from)?;
-            let rolling = control
-                .inner
-                .nodes
-                .roll_back(id.clone(), checkpoint, lifetime);
+            let request = RollBackRequest {
+                restart: match checkpoint.kind {
+                    ImageKind::Memory => None,
+                    // The files may be those of another sandbox, and of its template.
+                    ImageKind::Filesystem => {
+                        control
+                            .restart(&caller, &record.template_name, &entry)
+                            .await
+                    }
+                },
+                checkpoint,
+                lifetime,
+            };
+            let rolling = control.inner.nodes.roll_back(id.clone(), request);
             let rolled = rolling.await.map_err(|error| refused(&id, error));
             if let (Ok(_), Some(quota)) = (&rolled, quota) {
                 entry.set_quota(quota);

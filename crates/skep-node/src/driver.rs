@@ -7,15 +7,15 @@ mod resume;
 mod start;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use skep_isolation::{Exit, Launched, UsageError};
 use skep_telemetry::Chain;
 use skep_types::{
     Checkpoint, DeadlineMode, Egress, EndReason, Ending, Event, ImageKind, ImagePurpose, OnTimeout,
-    PauseRequest, Phase, Resources, ResumeRequest, Resumed, SandboxSpec, SandboxStatus,
-    TransitionError, Usage, Verdict,
+    PauseRequest, Phase, Resources, ResumeRequest, Resumed, RollBackRequest, SandboxSpec,
+    SandboxStatus, TransitionError, Usage, Verdict,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -57,8 +57,7 @@ pub(crate) enum Request {
     Store,
     /// Put it back to an image.
     RollBack {
-        checkpoint: Checkpoint,
-        lifetime: Duration,
+        request: RollBackRequest,
         answer: Transition<SandboxStatus>,
     },
     /// Write it to an image while it goes on.
@@ -323,10 +322,9 @@ impl Driver {
             }
             Request::Store => {}
             Request::RollBack {
-                checkpoint,
-                lifetime,
+                request,
                 answer: caller,
-            } => answer(caller, self.roll_back(held, checkpoint, lifetime).await),
+            } => answer(caller, self.roll_back(held, request).await),
             Request::Snapshot {
                 kind,
                 purpose,

@@ -1,10 +1,8 @@
 //! Requests that change the phase of a sandbox, or what it may reach.
 
-use std::time::Duration;
-
 use skep_types::{
     Checkpoint, Egress, ImageKind, ImagePurpose, NotHere, PauseRequest, ResumeRequest, Resumed,
-    SandboxId, SandboxStatus, TransitionError,
+    RollBackRequest, SandboxId, SandboxStatus, TransitionError,
 };
 
 use crate::driver::{Request, Transition};
@@ -41,8 +39,7 @@ impl Node {
             .await
     }
 
-    /// Puts a sandbox back to a checkpoint, as another execution. One that runs keeps its deadline,
-    /// a paused one gets `lifetime`.
+    /// Puts a sandbox back to a checkpoint, as another execution.
     ///
     /// # Errors
     ///
@@ -50,15 +47,10 @@ impl Node {
     pub async fn roll_back(
         &self,
         id: &SandboxId,
-        checkpoint: Checkpoint,
-        lifetime: Duration,
+        request: RollBackRequest,
     ) -> Result<SandboxStatus, TransitionError> {
-        let request = |answer| Request::RollBack {
-            checkpoint,
-            lifetime,
-            answer,
-        };
-        self.transition(id, request).await
+        self.transition(id, |answer| Request::RollBack { request, answer })
+            .await
     }
 
     /// Takes a checkpoint of a sandbox, which goes on or is paused as it was. [`Node::create`] makes copies of it until

@@ -64,7 +64,9 @@ pub use ingress::{
 };
 pub use kept::{KeptIn, Obstacle};
 pub use layer_key::{LayerKey, LayerKeyError};
-pub use lifecycle::{OnTimeout, PauseRequest, Restart, ResumeRequest, ResumeStart, Resumed};
+pub use lifecycle::{
+    OnTimeout, PauseRequest, Restart, ResumeRequest, ResumeStart, Resumed, RollBackRequest,
+};
 pub use log::{LogEntry, LogLevel};
 pub use mount::{Mount, MountTarget, MountTargetError};
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::{AccessToken, ExecutionId, ImageKind, SandboxStatus, TemplateStart};
+use crate::{AccessToken, Checkpoint, ExecutionId, ImageKind, SandboxStatus, TemplateStart};
 
 /// Fate of a sandbox when its time is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -74,6 +74,17 @@ pub struct ResumeRequest {
     /// Another fate when that time is over; `None` leaves it as it is.
     pub on_timeout: Option<OnTimeout>,
     /// Start command that is run again if it goes on without its memory.
+    pub restart: Option<Box<Restart>>,
+}
+
+/// A request to put a sandbox back to a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RollBackRequest {
+    /// The checkpoint, which may be one of another sandbox.
+    pub checkpoint: Checkpoint,
+    /// Time to live of one that is paused. One that runs keeps its deadline.
+    pub lifetime: Duration,
+    /// Start command, which runs again if the checkpoint is one without memory.
     pub restart: Option<Box<Restart>>,
 }
 

@@ -13,9 +13,9 @@ use skep_store::Store;
 use skep_types::{
     Capabilities, Capability, Checkpoint, DeadlineMode, Egress, EndReason, Ending, ExecutionId,
     HostResource, ImageKind, ImagePurpose, KeptIn, LogEntry, NodeId, NotHere, Obstacle,
-    PauseRequest, Phase, Placement, Resources, ResumeRequest, ResumeStart, Resumed, SandboxId,
-    SandboxKind, SandboxRun, SandboxSpec, SandboxStatus, TemplateId, TenantId, TransitionError,
-    Usage,
+    PauseRequest, Phase, Placement, Resources, ResumeRequest, ResumeStart, Resumed,
+    RollBackRequest, SandboxId, SandboxKind, SandboxRun, SandboxSpec, SandboxStatus, TemplateId,
+    TenantId, TransitionError, Usage,
 };
 use tokio::sync::Notify;
 
@@ -45,7 +45,7 @@ struct State {
     images: Vec<String>,
     image_count: u64,
     /// Images that sandboxes were put back to.
-    rolled_back: Vec<Checkpoint>,
+    rolled_back: Vec<RollBackRequest>,
     are_agents_silent: bool,
 }
 
@@ -78,7 +78,7 @@ impl FakeNodes {
     }
 
     /// The images that sandboxes were put back to.
-    pub fn rolled_back(&self) -> Vec<Checkpoint> {
+    pub fn rolled_back(&self) -> Vec<RollBackRequest> {
         self.state.lock().rolled_back.clone()
     }
 
@@ -386,22 +386,21 @@ impl Nodes for FakeNodes {
     fn roll_back(
         &self,
         id: SandboxId,
-        checkpoint: Checkpoint,
-        lifetime: Duration,
+        request: RollBackRequest,
     ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>> {
         async move {
-            let needed = Capability::of_image(checkpoint.kind);
+            let needed = Capability::of_image(request.checkpoint.kind);
             let status = self.change(&id, needed, |status| {
                 if status.phase == Phase::Paused {
-                    status.ends_at = later(now(), lifetime);
+                    status.ends_at = later(now(), request.lifetime);
                 }
                 status.phase = Phase::Running;
                 status.paused = None;
-                status.kept_in = Some(checkpoint.kind.into());
+                status.kept_in = Some(request.checkpoint.kind.into());
                 status.execution = ExecutionId::random();
                 status.started_at = now();
             })?;
-            self.state.lock().rolled_back.push(checkpoint);
+            self.state.lock().rolled_back.push(request);
             self.reports.started(id, run(&status)).await;
             Ok(status)
         }

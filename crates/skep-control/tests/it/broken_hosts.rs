@@ -12,8 +12,8 @@ use skep_control::{
 use skep_testkit::wait_until;
 use skep_types::{
     Capabilities, Checkpoint, DeadlineMode, Egress, EndReason, ImageKind, ImagePurpose, LogEntry,
-    NodeId, NotHere, PauseRequest, Phase, Placement, Resources, ResumeRequest, Resumed, SandboxId,
-    SandboxKind, SandboxSpec, SandboxStatus, TransitionError, Usage,
+    NodeId, NotHere, PauseRequest, Phase, Placement, Resources, ResumeRequest, Resumed,
+    RollBackRequest, SandboxId, SandboxKind, SandboxSpec, SandboxStatus, TransitionError, Usage,
 };
 use tempfile::TempDir;
 
@@ -104,10 +104,9 @@ impl Nodes for Broken {
     fn roll_back(
         &self,
         id: SandboxId,
-        checkpoint: Checkpoint,
-        lifetime: Duration,
+        request: RollBackRequest,
     ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>> {
-        self.whole.roll_back(id, checkpoint, lifetime)
+        self.whole.roll_back(id, request)
     }
 
     fn snapshot(

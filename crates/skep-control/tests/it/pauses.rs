@@ -9,8 +9,8 @@ use skep_control::{
 };
 use skep_store::Store;
 use skep_types::{
-    Capabilities, Capability, Egress, ImageKind, Phase, ResumeStart, SandboxId, TransitionError,
-    Unsupported,
+    Capabilities, Capability, Egress, ImageKind, Phase, ResumeStart, RollBackRequest, SandboxId,
+    TransitionError, Unsupported,
 };
 use tempfile::TempDir;
 
@@ -238,10 +238,12 @@ async fn a_sandbox_goes_back_to_a_snapshot_and_its_history_branches() {
         .await
         .unwrap();
     assert_eq!(back.status.phase, Phase::Running);
-    assert_eq!(
-        stage.nodes.rolled_back(),
-        std::slice::from_ref(&first.checkpoint)
-    );
+    let wanted = RollBackRequest {
+        checkpoint: first.checkpoint.clone(),
+        lifetime: HOUR,
+        restart: None,
+    };
+    assert_eq!(stage.nodes.rolled_back(), [wanted]);
     let third = control.snapshot(&caller, &id, unnamed()).await.unwrap();
     assert_eq!(second.parent, Some(first.id.clone()));
     assert_eq!(third.parent, Some(first.id), "a second branch");

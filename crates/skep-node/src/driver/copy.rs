@@ -1,11 +1,9 @@
 //! Images of sandboxes that others are made of, and the way back to one.
 
-use std::time::Duration;
-
 use skep_isolation::{AfterCheckpoint, ChangeError, RestoreTarget};
 use skep_types::{
     Capability, Checkpoint, Connections, Egress, Event, ExecutionId, ImageKind, ImagePurpose,
-    NotHere, Phase, Refused, SandboxStatus, TransitionError,
+    NotHere, Phase, Refused, RollBackRequest, SandboxStatus, TransitionError,
 };
 
 use super::pause::change_error;
@@ -64,19 +62,17 @@ impl Driver {
     }
 
     /// Puts a sandbox back to a checkpoint, as another run. Until that has succeeded there is an
-    /// image of what it was before: a sandbox that cannot go back is paused as it was. One that
-    /// runs keeps its deadline, a paused one gets `lifetime`.
+    /// image of what it was before: a sandbox that cannot go back is paused as it was.
     pub(super) async fn roll_back(
         &mut self,
         held: &mut Held,
-        checkpoint: Checkpoint,
-        lifetime: Duration,
+        request: RollBackRequest,
     ) -> Result<SandboxStatus, TransitionError> {
-        let kind = checkpoint.kind;
+        let kind = request.checkpoint.kind;
         let capabilities = self.node.isolation.capabilities();
         capabilities.need(Capability::of_image(kind))?;
         let lifetime = if held.is_paused() {
-            lifetime
+            request.lifetime
         } else {
             held.record.deadline.left()
         };
@@ -91,13 +87,15 @@ impl Driver {
             egress: held.record.egress.clone(),
             own,
         };
-        let restored = self.restore(held, checkpoint, kind, target).await;
+        let restored = self.restore(held, request.checkpoint, kind, target).await;
         if let Err(error) = restored {
             self.enter(Event::ResumeFailed);
             return Err(error);
         }
         held.record.kept_in = Some(kind.into());
-        self.go_on(held, execution, lifetime, None).await;
+        let restart = request.restart.filter(|_| kind == ImageKind::Filesystem);
+        self.go_on(held, execution, lifetime, restart.as_deref())
+            .await;
         Ok(self.status.borrow().clone())
     }
 

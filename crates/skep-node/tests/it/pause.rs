@@ -6,7 +6,8 @@ use skep_node::Node;
 use skep_types::{
     Capabilities, Capability, Checkpoint, Egress, EndReason, ImageKind, ImagePurpose, Mount,
     NotHere, OnTimeout, PauseRequest, Phase, Refused, Restart, ResumeRequest, ResumeStart,
-    SandboxId, SandboxSpec, SandboxStatus, TemplateStart, TransitionError, WhenStopped,
+    RollBackRequest, SandboxId, SandboxSpec, SandboxStatus, TemplateStart, TransitionError,
+    WhenStopped,
 };
 
 use crate::{TestHost, spec};
@@ -267,6 +268,14 @@ async fn a_paused_sandbox_is_copied_and_stays_paused() {
     assert_eq!(host.isolation.image_count(), 2, "copies outlive it");
 }
 
+fn back_to(checkpoint: &Checkpoint) -> RollBackRequest {
+    RollBackRequest {
+        checkpoint: checkpoint.clone(),
+        lifetime: HOUR,
+        restart: None,
+    }
+}
+
 #[tokio::test]
 async fn a_sandbox_goes_back_to_a_checkpoint_or_is_paused_as_it_was() {
     let host = TestHost::default();
@@ -278,7 +287,7 @@ async fn a_sandbox_goes_back_to_a_checkpoint_or_is_paused_as_it_was() {
         .await
         .unwrap();
 
-    let back = node.roll_back(id, checkpoint.clone(), HOUR).await.unwrap();
+    let back = node.roll_back(id, back_to(&checkpoint)).await.unwrap();
 
     assert_eq!(back.phase, Phase::Running);
     assert_ne!(back.execution, before.execution);
@@ -296,10 +305,10 @@ async fn a_sandbox_goes_back_to_a_checkpoint_or_is_paused_as_it_was() {
 
     host.isolation
         .fail_next_launch(skep_isolation::LaunchError::NoRoom("slot"));
-    let failed = node.roll_back(id, checkpoint.clone(), HOUR).await;
+    let failed = node.roll_back(id, back_to(&checkpoint)).await;
     assert!(matches!(failed, Err(TransitionError::NoRoom(_))));
     assert_eq!(node.status(id).unwrap().phase, Phase::Paused);
-    let back = node.roll_back(id, checkpoint, HOUR).await.unwrap();
+    let back = node.roll_back(id, back_to(&checkpoint)).await.unwrap();
     assert_eq!(back.phase, Phase::Running);
     assert_eq!(host.isolation.image_count(), 1);
 }
@@ -319,15 +328,13 @@ async fn a_sandbox_that_goes_back_to_anothers_checkpoint_stays_who_it_is() {
         .await
         .unwrap();
 
-    node.roll_back(&one, checkpoint.clone(), HOUR)
-        .await
-        .unwrap();
+    node.roll_back(&one, back_to(&checkpoint)).await.unwrap();
 
     assert_eq!(config(&one), own);
     node.pause(&one, pausing(ImageKind::Filesystem))
         .await
         .unwrap();
-    node.roll_back(&one, checkpoint, HOUR).await.unwrap();
+    node.roll_back(&one, back_to(&checkpoint)).await.unwrap();
     assert_eq!(config(&one), own, "one that was paused, too");
 }
 
@@ -413,12 +420,15 @@ async fn a_sandbox_without_its_memory_starts_what_its_template_starts() {
         workdir: None,
         env: Vec::new(),
     };
-    let request = || ResumeRequest {
-        restart: Some(Box::new(Restart {
+    let restart = || {
+        Some(Box::new(Restart {
             start: start.clone(),
             env: Vec::new(),
             access_token: None,
-        })),
+        }))
+    };
+    let request = || ResumeRequest {
+        restart: restart(),
         ..resuming(HOUR)
     };
     node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
@@ -428,8 +438,19 @@ async fn a_sandbox_without_its_memory_starts_what_its_template_starts() {
         .await
         .unwrap();
     node.resume(&id, request()).await.unwrap();
-    let started = host.agents.started.lock().clone();
-    assert_eq!(started, [(String::new(), "serve".to_owned())]);
+    let serve = (String::new(), "serve".to_owned());
+    assert_eq!(host.agents.started.lock().clone(), vec![serve.clone(); 1]);
+
+    for (kind, count) in [(ImageKind::Memory, 1), (ImageKind::Filesystem, 2)] {
+        let taken = node.snapshot(&id, kind, ImagePurpose::Keep).await.unwrap();
+        let back = RollBackRequest {
+            restart: restart(),
+            ..back_to(&taken)
+        };
+        node.roll_back(&id, back).await.unwrap();
+        let started = host.agents.started.lock().clone();
+        assert_eq!(started, vec![serve.clone(); count], "back to {kind:?}");
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,8 @@ use skep_node::{CreateError, NoRoom, Node, StartCommandError};
 use skep_types::{
     Capabilities, Checkpoint, DeadlineMode, Egress, EndReason, HostResource, ImageKind,
     ImagePurpose, LogEntry, NodeId, NotHere, PauseRequest, Placement, Resources, ResumeRequest,
-    Resumed, SandboxId, SandboxKind, SandboxSpec, SandboxStatus, TransitionError, Usage,
+    Resumed, RollBackRequest, SandboxId, SandboxKind, SandboxSpec, SandboxStatus, TransitionError,
+    Usage,
 };
 
 /// The node of this very process.
@@ -100,10 +101,9 @@ impl Nodes for LocalNodes {
     fn roll_back(
         &self,
         id: SandboxId,
-        checkpoint: Checkpoint,
-        lifetime: Duration,
+        request: RollBackRequest,
     ) -> BoxFuture<'_, Result<SandboxStatus, TransitionError>> {
-        async move { self.0.roll_back(&id, checkpoint, lifetime).await }.boxed()
+        async move { self.0.roll_back(&id, request).await }.boxed()
     }
 
     fn snapshot(
