@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 use crate::measurement::{Measurement, Series};
-use crate::{burst, compare, context, copies, density, files, pause, tti};
+use crate::{build, burst, compare, context, copies, density, files, pause, tti};
 
 /// Something that we want to reach.
 struct Target {
@@ -164,6 +164,34 @@ const TARGETS: &[Target] = &[
         first_step: f64::INFINITY,
         goal: 2.0,
         unit: "×",
+    },
+    Target {
+        measure: "build, nothing cached ÷ buildah",
+        value: Value::Ratio(build::COLD, build::RIVAL_COLD),
+        first_step: 1.0,
+        goal: 1.0,
+        unit: "×",
+    },
+    Target {
+        measure: "build, everything cached ÷ buildah",
+        value: Value::Ratio(build::CACHED, build::RIVAL_CACHED),
+        first_step: 1.0,
+        goal: 1.0,
+        unit: "×",
+    },
+    Target {
+        measure: "build, last COPY changed ÷ buildah",
+        value: Value::Ratio(build::CHANGED, build::RIVAL_CHANGED),
+        first_step: 1.0,
+        goal: 1.0,
+        unit: "×",
+    },
+    Target {
+        measure: "build, everything cached",
+        value: Value::Milliseconds(build::CACHED),
+        first_step: 100.0,
+        goal: 100.0,
+        unit: "ms",
     },
 ];
 
