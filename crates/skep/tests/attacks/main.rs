@@ -20,6 +20,7 @@
 
 mod attack;
 mod bombs;
+mod builds;
 mod control;
 mod copied;
 mod forked;

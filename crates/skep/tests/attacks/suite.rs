@@ -20,8 +20,8 @@ use crate::sentinels::Sentinels;
 use crate::target::{Target, Verdict, command, secret};
 use crate::world::World;
 use crate::{
-    bombs, copied, forked, full_host, hoarding, left_behind, remembered, restored, stage, table,
-    undying, volumes, wall,
+    bombs, builds, copied, forked, full_host, hoarding, left_behind, remembered, restored, stage,
+    table, undying, volumes, wall,
 };
 
 /// Number of runs of a race where it must be won once.
@@ -169,6 +169,12 @@ fn heavy_trials(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Vec<Trial> {
             runs.block_on(volumes::check(&shared.product, &shared.sentinels)),
         )
     });
+    let (building, runs) = (Arc::clone(suite), Arc::clone(runtime));
+    let steps = Trial::test("a_step_of_a_build_is_a_sandbox_of_its_team", move || {
+        let attacks = attack::all();
+        let check = builds::check(&building.product, &building.sentinels, &attacks);
+        tell("builds", runs.block_on(check))
+    });
     let runs = Arc::clone(runtime);
     let full = Trial::test("a_full_machine_does_not_break_those_that_run", move || {
         tell("full host", runs.block_on(full_host::check()))
@@ -182,6 +188,7 @@ fn heavy_trials(suite: &Arc<Suite>, runtime: &Arc<Runtime>) -> Vec<Trial> {
             clean_up,
             forgotten,
             planted,
+            steps,
             full,
         ])
         .chain([impostors(suite, runtime)])
