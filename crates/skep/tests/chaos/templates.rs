@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 use skep_client::NewSandbox;
-use skep_testkit::wait_until;
+use skep_testkit::{wait_for, wait_until};
 
 use crate::installation::Installation;
+use crate::terminal::{Screen, TERMINAL_TIMEOUT};
 
 const DOCKERFILE: &str = r#"ARG WORD=nothing
 FROM base AS builder
@@ -278,6 +279,37 @@ async fn ctrl_c_cancels_the_build_on_the_server() {
     assert!(read("err").contains("was cancelled"), "{}", read("err"));
     let history = json(&installation, &["history", "slow"]);
     assert_eq!(history["builds"][0]["reason"], "build was cancelled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_in_a_terminal_shows_what_runs_and_then_what_it_took() {
+    let installation = Installation::start();
+    let waits = "RUN echo said-$((40+2)); until [ -e /go ]; do sleep 0.1; done";
+    let context = directory(&format!("FROM base\nCOPY data /data\n{waits}\n"));
+    let mut command = installation.client_command(&["template", "build"]);
+    command.arg(context.path()).args(["-n", "seen"]);
+    let mut screen = Screen::open(&command);
+    screen.expect("uploaded ");
+    screen.expect("COPY data /data  ");
+    // One line that is drawn again and again, with the last words of what runs.
+    wait_for(TERMINAL_TIMEOUT, || {
+        let drawn = screen.shown().matches("] said-42").count();
+        (drawn > 2).then_some(()).ok_or(drawn)
+    });
+
+    let mut again = installation.client_command(&["template", "build"]);
+    let short = directory("FROM base\nCOPY data /data\nRUN echo said-so\n");
+    again.arg(short.path()).args(["-n", "seen"]);
+    let newer = Screen::open(&again);
+    newer.expect("CACHED COPY data /data");
+    newer.expect("RUN echo said-so  ");
+    newer.expect("seen:");
+    // The newer build has ended the older one, which says so and leaves the terminal.
+    screen.expect("build was cancelled");
+    let ended = wait_for(TERMINAL_TIMEOUT, || {
+        screen.program.try_wait().unwrap().ok_or("it goes on")
+    });
+    assert!(!ended.success(), "{}", screen.shown());
 }
 
 fn interrupt(pid: u32) {
