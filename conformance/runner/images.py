@@ -1,7 +1,9 @@
 """Container images made here, and registries on this machine that stand for Docker Hub and for a private one."""
 
 import contextlib
+import hashlib
 import io
+import json
 import pathlib
 import re
 import subprocess
@@ -25,6 +27,11 @@ TOP = {"etc/conformance": "image\n", "etc/.wh.issue": ""}
 # Images that cannot be used: another distribution, and one without a shell.
 FEDORA = {"usr/lib/os-release": "ID=fedora\nVERSION_ID=44\n"}
 BARE = {"hello": "hello\n"}
+# A root like Alpine's, of BusyBox and musl, which Debian has, too; but nothing to install packages from.
+BOX = ("busybox-static", "musl")
+BOX_FILES = {"etc/os-release": "ID=alpine\nVERSION_ID=3.24\n", "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n", "etc/group": "root:x:0:root\n"}
+BOX_PROGRAMS = ("sh", "cat", "id", "mkdir", "pgrep", "rm", "tail", "tar")
+ZSTD = "application/vnd.oci.image.layer.v1.tar+zstd"
 
 USER, PASSWORD = "bee", "hunter2"
 # The name with which a key of Google's is shown.
@@ -51,22 +58,63 @@ def push_all(storage, scratch):
     make(layout, "debian", [tree, layer(scratch, TOP)], CONFIGURATION)
     make(layout, "fedora", [tree, layer(scratch, FEDORA)])
     make(layout, "bare", [layer(scratch, BARE)])
+    make(layout, "box", [*packages(scratch, BOX), layer(scratch, BOX_FILES, {f"bin/{name}": "busybox" for name in BOX_PROGRAMS})])
+    compress_by_zstd(layout, "debian", "zstd")
     with registry(storage) as host:
         for name in DEBIAN:
             push(layout, "debian", host, name)
         push(layout, "debian", host, "private/debian:13")
         push(layout, "fedora", host, "library/fedora:44")
         push(layout, "bare", host, "library/bare:latest")
+        push(layout, "box", host, "library/alpine:3.24")
+        push(layout, "zstd", host, "library/debian:zstd")
 
 
-def layer(scratch, files):
-    """An archive with these files."""
+def packages(scratch, names):
+    """Archives with what is in packages of Debian, in the places of a root without merged directories."""
+    for name in names:
+        folder = scratch / name
+        folder.mkdir()
+        environments.command(["apt-get", "download", "-qq", name], folder=folder)
+        environments.command(["dpkg-deb", "--extract", *folder.glob("*.deb"), folder / "root"])
+        path = scratch / f"{name}.tar"
+        with tarfile.open(path, "w") as archive:
+            for file in sorted((folder / "root").rglob("*")):
+                archive.add(file, str(file.relative_to(folder / "root")).removeprefix("usr/"), recursive=False)
+        yield path
+
+
+def compress_by_zstd(layout, source, tag):
+    """The same image under another tag, with layers that are compressed by zstd."""
+    index = json.loads((layout / "index.json").read_text())
+    named = {entry["annotations"]["org.opencontainers.image.ref.name"]: entry for entry in index["manifests"]}
+    blob = lambda digest: layout / "blobs" / "sha256" / digest.removeprefix("sha256:")  # noqa: E731
+    manifest = json.loads(blob(named[source]["digest"]).read_text())
+    for entry in manifest["layers"]:
+        unpacked = subprocess.run(["gzip", "-dc", blob(entry["digest"])], check=True, stdout=subprocess.PIPE).stdout
+        packed = subprocess.run(["zstd", "-q", "-c"], check=True, input=unpacked, stdout=subprocess.PIPE).stdout
+        entry |= {"mediaType": ZSTD, "digest": f"sha256:{hashlib.sha256(packed).hexdigest()}", "size": len(packed)}
+        blob(entry["digest"]).write_bytes(packed)
+    text = json.dumps(manifest).encode()
+    digest = f"sha256:{hashlib.sha256(text).hexdigest()}"
+    blob(digest).write_bytes(text)
+    name = {"org.opencontainers.image.ref.name": tag}
+    index["manifests"].append({**named[source], "digest": digest, "size": len(text), "annotations": name})
+    (layout / "index.json").write_text(json.dumps(index))
+
+
+def layer(scratch, files, links={}):
+    """An archive with these files, and symbolic links to others."""
     path = pathlib.Path(tempfile.mkstemp(suffix=".tar", dir=scratch)[1])
     with tarfile.open(path, "w") as archive:
         for name, text in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(text.encode())
             archive.addfile(member, io.BytesIO(text.encode()))
+        for name, target in links.items():
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.SYMTYPE, target
+            archive.addfile(member)
     return path
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import subprocess
 
 import pytest
 
@@ -39,6 +40,13 @@ async def test_images_with_a_call_of_their_own_are_found(sdk, builder, name, cal
 
 @feature("builds.from_image")
 @pytest.mark.once
+async def test_layers_may_be_compressed_by_zstd(sdk, builder, name):
+    await build(sdk, builder, blank(builder).from_image("debian:zstd"), name)
+    assert await output(sdk, name, "cat /etc/conformance; ls /etc/issue || id -un") == "image\nuser\n"
+
+
+@feature("builds.from_image")
+@pytest.mark.once
 async def test_packages_are_installed_in_an_image(sdk, builder, name):
     template = blank(builder).from_image("debian:stable").apt_install(["python3-pip"], no_install_recommends=True)
     template = template.pip_install(["--break-system-packages", "six"])
@@ -61,6 +69,23 @@ async def test_a_dockerfile_is_built(sdk, builder, name, tmp_path):
     lines = await build(sdk, builder, blank(builder, tmp_path).from_dockerfile(str(tmp_path / "Dockerfile")), name)
     assert any(line.startswith("[base] FROM debian:13@sha256:") for line in lines), lines
     assert await output(sdk, name, "cat /tmp/a /tmp/note.txt", user="root") == "1\nnote"
+
+
+@feature("builds.from_dockerfile")
+@pytest.mark.once
+@pytest.mark.skipif("E2B_API_URL" not in os.environ, reason="the names of a domain are resolved for the SDKs alone")
+async def test_a_dockerfile_of_an_image_is_built_by_the_command_line(sdk, name, tmp_path):
+    (tmp_path / "note.txt").write_text("note\n")
+    (tmp_path / "Dockerfile").write_text(
+        "ARG VERSION=13\nFROM debian:${VERSION} AS first\nRUN cat /etc/conformance > /out\n"
+        "FROM debian:stable\nCOPY --from=first /out /srv/\nCOPY note.txt /srv/\n"
+    )
+    command = [os.environ["CONFORMANCE_EXECUTABLE"], "template", "build", str(tmp_path), "-n", name]
+    variables = {**os.environ, "SKEP_SERVER": os.environ["E2B_API_URL"]}
+    done = await in_thread(subprocess.run, command, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "FROM debian:13@sha256:" in done.stderr and done.stdout.startswith(f"{name}:"), done
+    assert await output(sdk, name, "cat /srv/*; id -un") == "note\nimage\nuser\n"
 
 
 @feature("builds.registries")
@@ -93,6 +118,7 @@ async def test_an_image_that_cannot_be_used_is_named_at_its_line(sdk, builder, n
         ("debian:$NONE", "image 'debian:$NONE' has a variable 'NONE', which nothing sets; write the image itself"),
         ("10.0.0.1/x", "registry `10.0.0.1` is at a private address"),
         ("fedora:44", "the image cannot be used: ID='fedora' is not supported; images of Debian, Ubuntu and Alpine Linux"),
+        ("alpine:3.24", "exit status 1: the packages for bash sudo curl git ss useradd cannot be installed:"),
         ("bare", "the image cannot be used: its shell cannot be run"),
     ]:
         error = await refusal(sdk, builder, blank(builder).from_image(image), name)

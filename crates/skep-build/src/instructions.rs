@@ -11,6 +11,7 @@ use crate::context::{self, Context};
 use crate::copy::normal;
 use crate::expand::expand;
 use crate::log::{Kept, Log};
+use crate::pip;
 use crate::sandboxes::{Command, RunError};
 
 /// Time limit for a command of the caller's.
@@ -76,6 +77,17 @@ impl Build<'_> {
             command.environment.entry(name).or_insert(value);
         }
         let lines = log.output(prefix, LogLevel::Info);
+        if let Some(by_uv) = pip::by_uv(&command, text)
+            && command.environment.contains_key("UV_CACHE_DIR")
+        {
+            let ended = sandbox.run(&by_uv, lines.clone()).await;
+            lines.finish();
+            match ended {
+                Ok(exit) if exit.is_success() => return Ok(()),
+                Ok(exit) if exit.code == Some(pip::ONLY_PIP) => {}
+                Ok(_) | Err(_) => log.info(format!("{prefix} uv could not install it; by pip:")),
+            }
+        }
         let ended = sandbox.run(&command, lines.clone()).await;
         lines.finish();
         let reason = match ended {

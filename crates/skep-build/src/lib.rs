@@ -21,6 +21,7 @@ mod images;
 mod instructions;
 mod log;
 mod login_path;
+mod pip;
 mod provision;
 mod sandboxes;
 mod steps;
