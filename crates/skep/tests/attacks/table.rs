@@ -13,6 +13,9 @@ and in one that was written to the disk and restored, where it must be held, and
 one wall alone would hold, too, the control lacks all that would. Network attacks run in namespaces of the test, which answer as
 every address there is; no packet leaves the machine. This page is written by the suite (`SKEP_BLESS=1`).
 
+A step of a build, which is launched in another way, makes those on walls once more as root, and asks for uploads, results of steps, downloads and versions of another team,
+whose owner finds them (`a_step_of_a_build_is_a_sandbox_of_its_team`).
+
 Bombs (`bombs::`), queues (`queues::`) and clean-ups, which are no rows here, run in launched sandboxes; with `SKEP_ATTACKS_RESTORED=true` every sandbox of the
 suite is restored before it is used. One of them is known not to be held then: `bombs::timers`, see [known weaknesses](../SECURITY.md#known-weaknesses).
 
