@@ -27,11 +27,13 @@ pub const DOWNLOADS: &str = ".skep-downloads";
 /// Most files of a generation. With more a scope begins anew.
 const MOST_FILES: u64 = 200_000;
 
-/// Configuration of apt for a step. It removes what it has installed otherwise.
+/// Configuration of apt for a step. It removes what it has installed otherwise, and dpkg waits for the
+/// disk after every file, though a step that is cut short leaves nothing.
 const APT: &str = "Dir::Cache::archives \"/.skep-downloads/root/apt/\";\n\
                    APT::Keep-Downloaded-Packages \"true\";\n\
                    Binary::apt::APT::Keep-Downloaded-Packages \"true\";\n\
-                   Binary::apt-get::APT::Keep-Downloaded-Packages \"true\";\n";
+                   Binary::apt-get::APT::Keep-Downloaded-Packages \"true\";\n\
+                   DPkg::Options:: \"--force-unsafe-io\";\n";
 
 /// The downloads of all teams.
 #[derive(Debug)]

@@ -38,7 +38,7 @@ case $family in
         if [ -n "$missing" ]; then
             export DEBIAN_FRONTEND=noninteractive
             apt-get -q update >/tmp/.provision.log 2>&1 &&
-            apt-get -q install -y --no-install-recommends bash sudo curl ca-certificates git tar iproute2 procps passwd >>/tmp/.provision.log 2>&1 || {
+            apt-get -q install -y --no-install-recommends -o DPkg::Options::=--force-unsafe-io bash sudo curl ca-certificates git tar iproute2 procps passwd >>/tmp/.provision.log 2>&1 || {
                 echo "the packages for$missing cannot be installed:"
                 tail -n 5 /tmp/.provision.log
                 exit 1
