@@ -16,6 +16,15 @@ use crate::sandboxes::{BuildSandbox, Exit, RunError};
 /// Time limit for a sandbox of the template to become ready.
 const READY_TIMEOUT: Duration = Duration::from_mins(10);
 
+/// Port that the agent of every sandbox holds for the interpreter.
+const INTERPRETER_PORT: u16 = 49999;
+
+/// Description of that port, for whoever serves there or waits for an answer.
+const INTERPRETERS: &str = "is the interpreter's in every sandbox here, so nothing else serves there; it runs kernels that a template brings without a start command";
+
+/// Time limit for the interpreter to become ready.
+const INTERPRETER_TIMEOUT: Duration = Duration::from_mins(1);
+
 /// Time limit for one run of the ready command.
 const READY_RUN_TIMEOUT: Duration = Duration::from_mins(2);
 
@@ -99,6 +108,10 @@ async fn try_start(
         work_directory: start.workdir.clone(),
         environment: start.env.iter().cloned().collect(),
     };
+    let is_about_interpreter = names_interpreter(start);
+    if is_about_interpreter {
+        log.warn(format!("Port {INTERPRETER_PORT} {INTERPRETERS}"));
+    }
     let started = async {
         let Some(text) = &start.command else {
             return std::future::pending().await;
@@ -119,30 +132,53 @@ async fn try_start(
     };
     let ready = async {
         match &start.ready {
-            Some(text) => wait_until_ready(sandbox.as_ref(), &context, text, log).await,
+            Some(text) => {
+                // It answers at once, or never.
+                let limit = if is_about_interpreter {
+                    INTERPRETER_TIMEOUT
+                } else {
+                    READY_TIMEOUT
+                };
+                wait_until_ready(sandbox.as_ref(), &context, (text, limit), log).await
+            }
             None => Ok(()),
         }
     };
-    tokio::select! {
+    let tried = tokio::select! {
         biased;
         failure = started => Err(failure),
-        ready = ready => {
-            ready?;
+        ready = ready => ready,
+    };
+    match tried {
+        Ok(()) => {
             log.info("Template is ready");
             Ok(())
         }
+        Err(StepFailure::Caller(message)) if is_about_interpreter => Err(StepFailure::Caller(
+            format!("{message} (port {INTERPRETER_PORT} {INTERPRETERS})"),
+        )),
+        Err(failure) => Err(failure),
     }
+}
+
+/// Returns true if the commands serve at the interpreter's port, or ask it.
+fn names_interpreter(start: &TemplateStart) -> bool {
+    let port = INTERPRETER_PORT.to_string();
+    [&start.command, &start.ready]
+        .into_iter()
+        .flatten()
+        .any(|text| text.contains(&port))
 }
 
 async fn wait_until_ready(
     sandbox: &dyn BuildSandbox,
     context: &Context,
-    text: &str,
+    (text, limit): (&str, Duration),
     log: &Log,
 ) -> Result<(), StepFailure> {
     log.info(format!("Waiting for template to be ready: {text}"));
     let command = context::shell(context, None, text, READY_RUN_TIMEOUT);
-    let deadline = Instant::now() + READY_TIMEOUT;
+    let deadline = Instant::now() + limit;
     loop {
         let lines = log.output("[ready]", LogLevel::Debug);
         let ended = sandbox.run(&command, lines.clone()).await;
@@ -159,7 +195,7 @@ async fn wait_until_ready(
         if Instant::now() > deadline {
             return Err(StepFailure::caller(format!(
                 "ready command failed: ready command timed out after {}m0s",
-                READY_TIMEOUT.as_secs() / 60
+                limit.as_secs() / 60
             )));
         }
         tokio::time::sleep(READY_PAUSE).await;

@@ -132,6 +132,49 @@ async fn a_start_command_is_tried_and_kept() {
     );
 }
 
+#[tokio::test]
+async fn a_start_command_at_the_interpreters_port_is_told_why_it_fails() {
+    let host = Host::new();
+    let serve = "serve --port 49999";
+    host.sandboxes.answer(serve, Answer::Exit(1, ""));
+    let mut order = order(&TeamId::random(), vec![env("A", "1")]);
+    order.start_command = Some(serve.to_owned());
+    let (log, end) = host.build(order).await;
+    let failure = end.unwrap_err();
+    assert!(
+        failure.message.starts_with(
+            "start command failed: error running start command: exit status 1 (port 49999 is the interpreter's"
+        ),
+        "{failure}"
+    );
+    assert!(log.iter().any(|line| line.starts_with("Port 49999 is")));
+}
+
+#[tokio::test]
+async fn pip_installs_by_uv_if_downloads_are_kept_and_by_itself_if_uv_cannot() {
+    let host = Host::new();
+    let ran = async |text: &str, steps: Vec<Instruction>| {
+        let before = host.sandboxes.commands().len();
+        let (_, end) = host.build(order(&TeamId::random(), steps)).await;
+        end.unwrap();
+        let commands = host.sandboxes.commands().split_off(before);
+        let installs = commands.into_iter().filter_map(|mut command| {
+            let last = command.arguments.pop().unwrap();
+            [text, "six"].contains(&last.as_str()).then_some(last)
+        });
+        installs.collect::<Vec<_>>()
+    };
+    let text = "pip install six";
+    let kept = || vec![env("UV_CACHE_DIR", "/kept"), run(text)];
+    assert_eq!(ran(text, vec![run(text)]).await, [text]);
+    assert_eq!(ran(text, kept()).await, ["six"]);
+    host.sandboxes.answer("six", Answer::Exit(21, ""));
+    assert_eq!(ran(text, kept()).await, ["six", text]);
+    host.sandboxes
+        .answer("six", Answer::Exit(1, "no such version"));
+    assert_eq!(ran(text, kept()).await, ["six", text]);
+}
+
 /// An archive as a sandbox would print it.
 fn printed_archive(name: &str, content: &str) -> &'static str {
     let mut archive = tar::Builder::new(Vec::new());
