@@ -6,6 +6,8 @@
 //! file system, no device can be made or opened there, it has no network, and the kernel answers
 //! only the few system calls that files need.
 
+mod relay;
+
 use std::io;
 use std::os::fd::AsFd;
 
@@ -17,6 +19,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
 
 use crate::capabilities::cut_bounding_set_to;
 use crate::filter::filter_of_calls;
+pub use relay::{RelayLimits, confine_relay};
 
 /// Capabilities by which files get the owners, modes and attributes that a layer says. Not the one
 /// to make devices: the mark of a removed file, which is one in form, needs none.
@@ -150,13 +153,17 @@ fn limit(limits: ConfinedLimits) -> io::Result<()> {
         (Resource::Nofile, limits.open_files),
         (Resource::Core, 0),
     ] {
-        let limit = Rlimit {
-            current: Some(most),
-            maximum: Some(most),
-        };
-        setrlimit(resource, limit)?;
+        setrlimit(resource, rlimit(most))?;
     }
     Ok(())
+}
+
+/// A limit that nobody raises again.
+fn rlimit(most: u64) -> Rlimit {
+    Rlimit {
+        current: Some(most),
+        maximum: Some(most),
+    }
 }
 
 /// Makes the working directory the root of this process, as a mount of its own on which no

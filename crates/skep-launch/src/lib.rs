@@ -25,7 +25,7 @@ mod step_runner;
 mod worker;
 
 pub use capabilities::sandbox_capabilities;
-pub use confine::{ConfineError, ConfinedLimits, confine};
+pub use confine::{ConfineError, ConfinedLimits, RelayLimits, confine, confine_relay};
 #[doc(hidden)]
 pub use defence::Defence;
 pub use descriptors::{Descriptor, Descriptors};

@@ -56,6 +56,9 @@ pub enum Expression<'a> {
     DestinationPort(u16),
     /// Accepts the packet.
     Accept,
+    /// Leads the connection to this address and port of the host. For chains of address
+    /// translation.
+    Redirect(Ipv4Addr, u16),
 }
 
 /// A value in a map of the packet filter.
@@ -63,8 +66,6 @@ pub enum Expression<'a> {
 pub enum MapValue<'a> {
     /// Packets jump to this chain.
     Jump(&'a str),
-    /// A port.
-    Port(u16),
 }
 
 /// A transaction on one table, which must be there.
@@ -137,7 +138,6 @@ impl<'a> FilterChange<'a> {
                 let verdict = [number(1, JUMP.cast_unsigned()), text(2, chain)].concat();
                 nested(2, &nested(2, &verdict))
             }
-            MapValue::Port(port) => nested(2, &data(&port.to_be_bytes())),
         };
         self.change_interface(NEW_ELEMENTS, CREATE, map, interface, &value);
     }
@@ -241,7 +241,30 @@ fn encode(expression: &Expression<'_>) -> Vec<Vec<u8>> {
             let verdict = [number(1, VERDICT), nested(2, &verdict)].concat();
             vec![named("immediate", &verdict)]
         }
+        Expression::Redirect(address, port) => redirect(*address, *port),
     }
+}
+
+/// Changes the destination of a connection.
+fn redirect(address: Ipv4Addr, port: u16) -> Vec<Vec<u8>> {
+    const DESTINATION: u32 = 1;
+    const IPV4: u32 = 2;
+    const SECOND: u32 = 2;
+    let load = |register, value: &[u8]| {
+        let immediate = [number(1, register), nested(2, &data(value))].concat();
+        named("immediate", &immediate)
+    };
+    let translate = [
+        number(1, DESTINATION),
+        number(2, IPV4),
+        number(3, DATA),
+        number(5, SECOND),
+    ];
+    vec![
+        load(DATA, &address.octets()),
+        load(SECOND, &port.to_be_bytes()),
+        named("nat", &translate.concat()),
+    ]
 }
 
 /// Goes on with packets of IPv4, and loads their destination.

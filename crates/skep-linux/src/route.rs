@@ -235,20 +235,55 @@ impl Routes {
         )
     }
 
+    /// Returns true if packets to this address stay on the host.
+    ///
+    /// # Errors
+    ///
+    /// The error of the kernel, such as `ENETUNREACH` if there is no way to it.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign list that grows")]
+    pub fn is_local(&mut self, address: Ipv4Addr) -> io::Result<bool> {
+        let mut question = RouteMessage::default();
+        question.header.address_family = AddressFamily::Inet;
+        question.header.destination_prefix_length = 32;
+        question.attributes = vec![RouteAttribute::Destination(RouteAddress::Inet(address))];
+        self.send(RouteNetlinkMessage::GetRoute(question), 0)?;
+        let answer = self.receive()?;
+        if let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) = &answer {
+            return Ok(route.header.kind == RouteType::Local);
+        }
+        Err(match answer {
+            NetlinkPayload::Error(error) => error.to_io(),
+            _ => io::ErrorKind::InvalidData.into(),
+        })
+    }
+
     fn ask(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.send(message, NLM_F_ACK | flags)?;
+        loop {
+            if let NetlinkPayload::Error(error) = self.receive()? {
+                return match error.code {
+                    None => Ok(()),
+                    Some(_) => Err(error.to_io()),
+                };
+            }
+        }
+    }
+
+    fn send(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        header.flags = NLM_F_REQUEST | flags;
         header.sequence_number = self.sequence;
         let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
         message.finalize();
         let mut bytes = vec![0; message.buffer_len()];
         message.serialize(&mut bytes);
         rustix::net::send(&self.socket, &bytes, SendFlags::empty())?;
-        self.answer()
+        Ok(())
     }
 
-    fn answer(&self) -> io::Result<()> {
+    /// The next message about what was asked last.
+    fn receive(&self) -> io::Result<NetlinkPayload<RouteNetlinkMessage>> {
         let mut buffer = vec![0; ANSWER_BYTES];
         loop {
             let (length, _) = rustix::io::retry_on_intr(|| {
@@ -260,14 +295,8 @@ impl Routes {
             })?;
             let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&buffer[..length])
                 .map_err(io::Error::other)?;
-            if message.header.sequence_number != self.sequence {
-                continue;
-            }
-            if let NetlinkPayload::Error(error) = message.payload {
-                return match error.code {
-                    None => Ok(()),
-                    Some(_) => Err(error.to_io()),
-                };
+            if message.header.sequence_number == self.sequence {
+                return Ok(message.payload);
             }
         }
     }

@@ -5,6 +5,7 @@
 //! platform denies, what the owner allows, what the owner denies, and the rest is accepted.
 
 mod destination;
+mod host_name;
 mod host_pattern;
 mod ranges;
 
@@ -13,6 +14,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 pub use destination::{AddressRange, Destination};
+pub use host_name::{HostName, HostNameError};
 pub use host_pattern::HostPattern;
 pub use ranges::{AddressSpan, Reach};
 
@@ -183,6 +185,17 @@ impl Egress {
     /// Hosts that may be reached by their names.
     pub fn hosts(&self) -> impl Iterator<Item = &HostPattern> {
         self.0.allowed.iter().filter_map(Destination::host)
+    }
+
+    /// The rule that lets this host be reached by its name, if there is one.
+    pub fn rule_for(&self, host: &HostName) -> Option<&HostPattern> {
+        self.hosts().find(|pattern| pattern.matches(host.as_str()))
+    }
+
+    /// Returns true if hosts are reached by their names that are not reached by their addresses, so
+    /// that somebody has to look at names.
+    pub fn judges_names(&self) -> bool {
+        self.hosts().next().is_some() && self.reach() != Reach::Everything
     }
 
     /// The names that are resolved for it. Where every address is denied, only those that it may
@@ -391,6 +404,24 @@ mod tests {
         ] {
             assert_eq!(hosts.names().include(name), resolved, "{name}");
         }
+    }
+
+    #[test]
+    fn hosts_are_reached_by_the_rule_that_names_them() {
+        let hosts = policy(&["1.1.1.1", "*.b.test", "a.test"], &["0.0.0.0/0"]);
+        assert!(hosts.judges_names());
+        for (name, rule) in [
+            ("A.test.", Some("a.test")),
+            ("x.a.test", None),
+            ("x.b.test", Some("*.b.test")),
+            ("b.test", None),
+        ] {
+            let found = hosts.rule_for(&name.parse().unwrap());
+            assert_eq!(found.map(ToString::to_string).as_deref(), rule, "{name}");
+        }
+        assert!(!policy(&["1.1.1.1"], &["0.0.0.0/0"]).judges_names());
+        let all = policy(&["a.test", "0.0.0.0/0"], &["0.0.0.0/0"]);
+        assert!(!all.judges_names(), "every address is reached anyway");
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod placeholder;
 mod pool;
 mod random;
 mod redacted;
+mod request;
 mod resources;
 mod run;
 mod sandbox;
@@ -53,7 +54,7 @@ pub use departure::Departure;
 pub use domain::DomainName;
 pub use egress::{
     AddressRange, AddressSpan, Connections, Destination, Egress, EgressError, EgressRules,
-    HostPattern, Names, PLATFORM_DENIED, Reach,
+    HostName, HostNameError, HostPattern, Names, PLATFORM_DENIED, Reach,
 };
 pub use end::{EndReason, Ending, Usage};
 pub use event::EventKind;
@@ -75,6 +76,7 @@ pub use placeholder::{HeaderTemplate, MalformedPlaceholder, TemplatePart};
 pub use pool::PoolPolicy;
 pub use random::random_bytes;
 pub use redacted::Redacted;
+pub use request::LoggedRequest;
 pub use resources::Resources;
 pub use run::{LivingSandbox, SandboxRun};
 pub use sandbox::{

@@ -75,7 +75,7 @@ impl fmt::Display for HostPattern {
 }
 
 /// Returns true for names of hosts; addresses, which end in a number, are none.
-fn is_host_name(name: &str) -> bool {
+pub(super) fn is_host_name(name: &str) -> bool {
     let is_label = |label: &str| {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         (1..=LONGEST_LABEL).contains(&label.len())

@@ -1,0 +1,20 @@
+//! The egress proxy: sandboxes that may reach only hosts that their owners name.
+//!
+//! Each such sandbox has a process of its own, which reads what the sandbox sends: the first bytes
+//! of TLS, or requests of HTTP. It is confined to that ([`run`]); it cannot connect to anything. For
+//! every connection it tells the server the name that it has read, and the server judges the
+//! name, resolves it, connects, and hands the connected socket over ([`Proxy`]).
+//! [ADR 0028](../../../docs/adr/0028-a-proxy-for-each-sandbox.md) tells why.
+
+mod channel;
+mod client_hello;
+mod message;
+mod process;
+mod server;
+
+pub use process::{EGRESS_PROXY, run};
+pub use server::{Gate, Lookup, Program, Proxy, RequestLog, Seat};
+
+/// Ports at which hosts are reached by name: what is said at the first begins with a request of
+/// HTTP, what is said at the second with TLS.
+pub const WEB_PORTS: [u16; 2] = [80, 443];

@@ -1,0 +1,130 @@
+//! The process of a sandbox: reads what the sandbox sends, and passes on what the server lets it.
+
+mod desk;
+mod tls;
+mod upstream;
+mod web;
+
+use std::ffi::OsString;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use skep_launch::{RelayLimits, confine_relay};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use crate::channel::Channel;
+use desk::Desk;
+
+/// First argument of such a process.
+pub const EGRESS_PROXY: &str = "egress-proxy";
+
+/// Connections that a sandbox may have at a time. Others wait until one of these is over.
+pub(crate) const MOST_CONNECTIONS: usize = 512;
+/// Time limit for a client to say which host it wants.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Two descriptors for each connection, and a few of its own.
+const OPEN_FILES: u64 = 2 * MOST_CONNECTIONS as u64 + 32;
+/// Address space. The heap is far below: each connection has two buffers.
+const MEMORY: u64 = 1 << 30;
+
+/// The terms under which a process works.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Terms {
+    /// User id that it takes on, which nobody else has.
+    pub(crate) user: u32,
+    /// Address of the sandbox, the only one that is served.
+    pub(crate) sandbox: Ipv4Addr,
+}
+
+/// Serves a sandbox, whose connections arrive at the standard output. The server is at the standard
+/// input; the process ends with it.
+///
+/// The process is confined before it reads a byte, which takes root and a process without other
+/// threads.
+pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let terms = arguments
+        .next()
+        .and_then(|text| serde_json::from_str(text.to_str()?).ok());
+    match terms
+        .ok_or(io::ErrorKind::InvalidInput.into())
+        .and_then(serve)
+    {
+        Ok(()) => ExitCode::SUCCESS,
+        // The server sees that it has ended; there is nobody else to tell.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn serve(terms: Terms) -> io::Result<()> {
+    // The server starts programs without any code between fork and exec, and so has no other place
+    // for the two.
+    let channel = io::stdin().as_fd().try_clone_to_owned()?;
+    let listener = io::stdout().as_fd().try_clone_to_owned()?;
+    // It makes sockets for itself, and no thread.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()?;
+    confine_relay(RelayLimits {
+        user: terms.user,
+        memory: MEMORY,
+        open_files: OPEN_FILES,
+    })
+    .map_err(io::Error::other)?;
+    runtime.block_on(async {
+        let channel = Arc::new(Channel::new(channel)?);
+        let desk = Desk::new(Arc::clone(&channel));
+        let listener = TcpListener::from_std(listener.into())?;
+        tokio::select! {
+            () = accept(&listener, &desk, terms.sandbox) => Ok(()),
+            ended = desk.hear() => ended,
+            ended = desk.tell() => ended,
+        }
+    })
+}
+
+async fn accept(listener: &TcpListener, desk: &Arc<Desk>, sandbox: Ipv4Addr) {
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await;
+        let place = place.expect("nobody closes the semaphore");
+        let (stream, client) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            // The client has gone again, or there is no descriptor at this moment.
+            Err(_) => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        // The packet filter leads nobody else here; this is the second lock.
+        if client.ip() != sandbox {
+            continue;
+        }
+        let desk = Arc::clone(desk);
+        drop(skep_telemetry::spawn("connection", async move {
+            converse(stream, desk).await;
+            drop(place);
+        }));
+    }
+}
+
+async fn converse(stream: TcpStream, desk: Arc<Desk>) {
+    // What the client wanted to reach, before the packet filter led it here.
+    let Ok(meant) = rustix::net::sockopt::ip_original_dst(&stream) else {
+        return;
+    };
+    let meant = SocketAddr::V4(meant);
+    let [web, _] = crate::WEB_PORTS;
+    if meant.port() == web {
+        web::serve(stream, desk, meant.port()).await;
+    } else {
+        tls::serve(stream, desk, meant.port()).await;
+    }
+}

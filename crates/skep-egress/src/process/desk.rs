@@ -1,0 +1,145 @@
+//! The desk at which connections ask the server for hosts.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use skep_types::HostName;
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, oneshot};
+
+use super::upstream::Upstream;
+use crate::channel::Channel;
+use crate::message::{Connection, Ended, FromProxy, Refusal, ToProxy};
+
+/// Ended requests that wait to be told. Beyond that the oldest are forgotten: a sandbox that makes
+/// so many has a server that lags behind.
+const MOST_UNTOLD: usize = 1024;
+
+type Answer = Result<(OwnedFd, String), Refusal>;
+
+/// The desk at which connections ask the server for hosts.
+#[derive(Debug)]
+pub(super) struct Desk {
+    channel: Arc<Channel>,
+    last: AtomicU64,
+    waiting: Mutex<HashMap<Connection, oneshot::Sender<Answer>>>,
+    untold: Mutex<Untold>,
+    told: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Untold {
+    /// Questions and ends of connections, of which there are no more than connections.
+    connections: VecDeque<FromProxy>,
+    requests: VecDeque<Ended>,
+}
+
+impl Desk {
+    pub(super) fn new(channel: Arc<Channel>) -> Arc<Self> {
+        Arc::new(Self {
+            channel,
+            last: AtomicU64::new(0),
+            waiting: Mutex::default(),
+            untold: Mutex::default(),
+            told: Notify::new(),
+        })
+    }
+
+    /// Asks for a host. The server waits for its answer, and gives up in time.
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        host: &HostName,
+        port: u16,
+    ) -> Result<Upstream, Refusal> {
+        let connection = self.last.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        self.waiting.lock().insert(connection, sender);
+        let mut unused = Unused(self, Some(connection));
+        self.say(FromProxy::Dial {
+            connection,
+            host: host.as_str().to_owned(),
+            port,
+        });
+        let answer = answer.await.map_err(|_| Refusal::NoAnswer)?;
+        let (socket, rule) = answer.inspect_err(|_| unused.1 = None)?;
+        let stream = std::net::TcpStream::from(socket);
+        let stream = TcpStream::from_std(stream).map_err(|_| Refusal::NoAnswer)?;
+        unused.1 = None;
+        Ok(Upstream::new(stream, Arc::clone(self), connection, rule))
+    }
+
+    /// Tells the server that a connection is over.
+    pub(super) fn done(&self, connection: Connection) {
+        self.say(FromProxy::Done { connection });
+    }
+
+    /// Tells the server of a request that has ended.
+    pub(super) fn note(&self, ended: Ended) {
+        let mut untold = self.untold.lock();
+        if untold.requests.len() >= MOST_UNTOLD {
+            untold.requests.pop_front();
+        }
+        untold.requests.push_back(ended);
+        drop(untold);
+        self.told.notify_one();
+    }
+
+    fn say(&self, message: FromProxy) {
+        self.untold.lock().connections.push_back(message);
+        self.told.notify_one();
+    }
+
+    /// Tells the server what there is to tell, until it is gone.
+    pub(super) async fn tell(&self) -> io::Result<()> {
+        loop {
+            while let Some(message) = self.next() {
+                self.channel.send(&message, None).await?;
+            }
+            self.told.notified().await;
+        }
+    }
+
+    fn next(&self) -> Option<FromProxy> {
+        let mut untold = self.untold.lock();
+        let connection = untold.connections.pop_front();
+        connection.or_else(|| untold.requests.pop_front().map(FromProxy::Ended))
+    }
+
+    /// Hears the server's answers, until it is gone.
+    pub(super) async fn hear(&self) -> io::Result<()> {
+        while let Some((message, socket)) = self.channel.receive::<ToProxy>().await? {
+            let (connection, answer) = match message {
+                ToProxy::Connected { connection, rule } => {
+                    let socket = socket.ok_or(io::ErrorKind::InvalidData)?;
+                    (connection, Ok((socket, rule)))
+                }
+                ToProxy::Refused {
+                    connection,
+                    refusal,
+                } => (connection, Err(refusal)),
+            };
+            let waiting = self.waiting.lock().remove(&connection);
+            // One that has gone has told the server so.
+            if let Some(waiting) = waiting {
+                drop(waiting.send(answer));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A connection that was asked for and is not used yet. Who goes before it comes gives it back.
+struct Unused<'a>(&'a Arc<Desk>, Option<Connection>);
+
+impl Drop for Unused<'_> {
+    fn drop(&mut self) {
+        if let Some(connection) = self.1 {
+            self.0.waiting.lock().remove(&connection);
+            self.0.done(connection);
+        }
+    }
+}

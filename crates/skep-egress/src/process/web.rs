@@ -1,0 +1,291 @@
+//! Connections of plain HTTP: every request is read, judged by the host that it names, and written
+//! anew, so that the host reads what was judged.
+
+mod counted;
+mod host;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1 as client;
+use hyper::header::{
+    CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, UPGRADE,
+};
+use hyper::server::conn::http1 as server;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use skep_types::HostName;
+use tokio::io::copy_bidirectional;
+use tokio::net::TcpStream;
+
+use super::HELLO_TIMEOUT;
+use super::desk::Desk;
+use super::upstream::Traffic;
+use crate::message::{Ended, Refusal};
+use counted::Counted;
+
+/// The largest head of a request or an answer.
+const HEAD_BYTES: usize = 32 * 1024;
+/// Time limit for a host to begin its answer. Long, because some compute before they speak.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
+
+type Body = BoxBody<Bytes, hyper::Error>;
+
+/// A client's connection, and the host that its last request went to.
+struct Visitor {
+    desk: Arc<Desk>,
+    port: u16,
+    last: Mutex<Option<Route>>,
+}
+
+/// A host that is connected.
+struct Route {
+    host: HostName,
+    rule: String,
+    traffic: Arc<Traffic>,
+    sender: client::SendRequest<Incoming>,
+}
+
+/// Passes the requests of a connection on, each to the host that it names.
+pub(super) async fn serve(stream: TcpStream, desk: Arc<Desk>, port: u16) {
+    let visitor = Arc::new(Visitor {
+        desk,
+        port,
+        last: Mutex::default(),
+    });
+    let passing = service_fn(move |request| {
+        let visitor = Arc::clone(&visitor);
+        async move { Ok::<_, Infallible>(visitor.pass(request).await) }
+    });
+    let connection = server::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HELLO_TIMEOUT)
+        .max_buf_size(HEAD_BYTES)
+        .preserve_header_case(true)
+        // Some have no more to say when they have asked, and wait for the answer.
+        .half_close(true)
+        .serve_connection(TokioIo::new(stream), passing)
+        .with_upgrades();
+    // What is wrong with a connection is told on it; a client that goes away is no error.
+    drop(connection.await);
+}
+
+impl Visitor {
+    async fn pass(&self, request: Request<Incoming>) -> Response<Body> {
+        let named = host::of(&request, self.port);
+        let mut ended = Ended {
+            host: named.as_ref().ok().map(HostName::to_string),
+            port: self.port,
+            method: Some(request.method().to_string()),
+            path: Some(request.uri().path().to_owned()),
+            ..Ended::default()
+        };
+        let passed = match named {
+            Ok(host) => self.pass_to(host, request, &mut ended).await,
+            Err(refusal) => Err(refusal),
+        };
+        passed.unwrap_or_else(|refusal| {
+            let answer = refused(refusal, ended.host.as_deref());
+            ended.status = Some(answer.status().as_u16());
+            ended.refusal = Some(refusal);
+            self.desk.note(ended);
+            answer
+        })
+    }
+
+    async fn pass_to(
+        &self,
+        host: HostName,
+        mut request: Request<Incoming>,
+        ended: &mut Ended,
+    ) -> Result<Response<Body>, Refusal> {
+        let mut route = self.route(host).await?;
+        ended.rule = Some(route.rule.clone());
+        let upgrade = upgrade_of(request.headers());
+        let ours = upgrade.as_ref().map(|_| hyper::upgrade::on(&mut request));
+        prepare(request.headers_mut(), upgrade.as_ref());
+        to_origin_form(&mut request)?;
+        let before = route.traffic.so_far();
+        let sending = route.sender.send_request(request);
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, sending).await;
+        let mut answer = answer
+            .map_err(|_| Refusal::BrokenOff)?
+            .map_err(|_| Refusal::BrokenOff)?;
+        let mut ended = std::mem::take(ended);
+        ended.status = Some(answer.status().as_u16());
+        let counted = Noted {
+            desk: Arc::clone(&self.desk),
+            traffic: Arc::clone(&route.traffic),
+            before,
+            ended: Some(ended),
+        };
+        if let Some(ours) = ours
+            && answer.status() == StatusCode::SWITCHING_PROTOCOLS
+        {
+            tunnel(ours, hyper::upgrade::on(&mut answer), counted);
+            return Ok(answer.map(|_| empty()));
+        }
+        let upgrade = None;
+        prepare(answer.headers_mut(), upgrade);
+        *self.last.lock() = Some(route);
+        Ok(answer.map(|body| Counted::new(body, counted).boxed()))
+    }
+
+    /// The way to a host: the one of the last request, if it is the same host and still open.
+    async fn route(&self, host: HostName) -> Result<Route, Refusal> {
+        let last = self.last.lock().take();
+        if let Some(mut route) = last
+            && route.host == host
+            && route.sender.ready().await.is_ok()
+        {
+            return Ok(route);
+        }
+        let upstream = self.desk.ask(&host, self.port).await?;
+        let (rule, traffic) = (upstream.rule.clone(), upstream.traffic());
+        let (sender, connection) = client::Builder::new()
+            .max_buf_size(HEAD_BYTES)
+            .preserve_header_case(true)
+            .handshake(TokioIo::new(upstream))
+            .await
+            .map_err(|_| Refusal::NoAnswer)?;
+        let connection = async move { drop(connection.with_upgrades().await) };
+        drop(skep_telemetry::spawn("host", connection));
+        Ok(Route {
+            host,
+            rule,
+            traffic,
+            sender,
+        })
+    }
+}
+
+/// A request that is noted when nobody reads its answer any more.
+pub(super) struct Noted {
+    desk: Arc<Desk>,
+    traffic: Arc<Traffic>,
+    /// Bytes of requests before it on the same connection.
+    before: (u64, u64),
+    ended: Option<Ended>,
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        let Some(mut ended) = self.ended.take() else {
+            return;
+        };
+        let (sent, received) = self.traffic.so_far();
+        ended.sent = sent.saturating_sub(self.before.0);
+        ended.received = received.saturating_sub(self.before.1);
+        self.desk.note(ended);
+    }
+}
+
+/// Passes on what is said in another protocol, until one side has no more to say.
+fn tunnel(ours: hyper::upgrade::OnUpgrade, theirs: hyper::upgrade::OnUpgrade, noted: Noted) {
+    drop(skep_telemetry::spawn("tunnel", async move {
+        if let (Ok(ours), Ok(theirs)) = tokio::join!(ours, theirs) {
+            let (mut ours, mut theirs) = (TokioIo::new(ours), TokioIo::new(theirs));
+            drop(copy_bidirectional(&mut ours, &mut theirs).await);
+        }
+        drop(noted);
+    }));
+}
+
+/// The protocol that a request wants to go on in, if it is one in which no other host can be named:
+/// in HTTP/2 every request could.
+fn upgrade_of(headers: &HeaderMap) -> Option<HeaderValue> {
+    const WEB_SOCKET: &str = "websocket";
+    let has_option = headers.get_all(CONNECTION).iter().any(|value| {
+        let options = value.to_str().unwrap_or_default().split(',');
+        let mut options = options.map(str::trim);
+        options.any(|option| option.eq_ignore_ascii_case("upgrade"))
+    });
+    let protocol = headers.get(UPGRADE)?;
+    let is_web_socket = protocol
+        .as_bytes()
+        .eq_ignore_ascii_case(WEB_SOCKET.as_bytes());
+    (has_option && is_web_socket).then(|| protocol.clone())
+}
+
+/// Takes out what is said for the next hop alone, and what others name as such.
+fn prepare(headers: &mut HeaderMap, upgrade: Option<&HeaderValue>) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        // How long a body is stays said, whatever a client calls it.
+        .filter(|name| *name != "content-length" && *name != "transfer-encoding" && *name != "host")
+        .collect();
+    let own = [
+        CONNECTION,
+        UPGRADE,
+        TE,
+        TRAILER,
+        PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION,
+        HeaderName::from_static("keep-alive"),
+        HeaderName::from_static("proxy-connection"),
+        HeaderName::from_static("http2-settings"),
+    ];
+    for name in named.iter().chain(&own) {
+        headers.remove(name);
+    }
+    if let Some(protocol) = upgrade {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, protocol.clone());
+    }
+}
+
+/// Leaves the path alone in the first line: the host is named in its own header.
+fn to_origin_form(request: &mut Request<Incoming>) -> Result<(), Refusal> {
+    if request.uri().scheme().is_none() {
+        return Ok(());
+    }
+    let path = request.uri().path_and_query();
+    let path = path.map_or("/", |path| path.as_str());
+    *request.uri_mut() = path.parse().map_err(|_| Refusal::NotUnderstood)?;
+    Ok(())
+}
+
+/// The answer to a request that is not passed on.
+fn refused(refusal: Refusal, host: Option<&str>) -> Response<Body> {
+    let status = match refusal {
+        Refusal::NotAllowed | Refusal::NoName | Refusal::EncryptedName | Refusal::Tunnel => {
+            StatusCode::FORBIDDEN
+        }
+        Refusal::NotUnderstood | Refusal::TwoNames => StatusCode::BAD_REQUEST,
+        Refusal::NoAddress | Refusal::NoAnswer | Refusal::BrokenOff => StatusCode::BAD_GATEWAY,
+        Refusal::TooMany => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let about = host.map(|host| format!(" {host}")).unwrap_or_default();
+    let text = format!(
+        "Not reached from this sandbox{about}: {}.\n",
+        refusal.text()
+    );
+    let body = Full::new(Bytes::from(text)).map_err(|never| match never {});
+    let mut response = Response::new(body.boxed());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    headers.insert(CONTENT_TYPE, plain);
+    headers.insert(
+        HeaderName::from_static("x-skep-egress"),
+        HeaderValue::from_static("refused"),
+    );
+    response
+}
+
+fn empty() -> Body {
+    let body = http_body_util::Empty::new().map_err(|never: Infallible| match never {});
+    body.boxed()
+}
