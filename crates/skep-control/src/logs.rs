@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use skep_store::StoreError;
-use skep_types::{LogEntry, LogLevel, SandboxId};
+use skep_types::{LogEntry, LogLevel, LoggedRequest, SandboxId};
 
 use crate::{Caller, Control};
 
@@ -61,6 +61,22 @@ impl Control {
         }
         let entries = self.inner.nodes.logs(id.clone()).await;
         Ok(select(entries, query))
+    }
+
+    /// Requests of a running sandbox of the caller's team to hosts that it reaches by name, the oldest
+    /// first, from the one that follows the number `after`. Empty if there is no such sandbox.
+    pub async fn requests(
+        &self,
+        caller: &Caller,
+        id: &SandboxId,
+        after: u64,
+    ) -> Vec<LoggedRequest> {
+        if self.inner.registry.find(&caller.team.id, id).is_none() {
+            return Vec::new();
+        }
+        let mut requests = self.inner.nodes.requests(id.clone()).await;
+        requests.retain(|request| request.number > after);
+        requests
     }
 }
 

@@ -9,8 +9,9 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use skep_types::{
     Capabilities, Checkpoint, DeadlineMode, Egress, HostResource, ImageKind, ImagePurpose,
-    LogEntry, NodeId, NotHere, PauseRequest, Placement, Resources, ResumeRequest, Resumed,
-    RollBackRequest, SandboxId, SandboxKind, SandboxSpec, SandboxStatus, TransitionError, Usage,
+    LogEntry, LoggedRequest, NodeId, NotHere, PauseRequest, Placement, Resources, ResumeRequest,
+    Resumed, RollBackRequest, SandboxId, SandboxKind, SandboxSpec, SandboxStatus, TransitionError,
+    Usage,
 };
 
 pub use fake::FakeNodes;
@@ -155,6 +156,10 @@ pub trait Nodes: fmt::Debug + Send + Sync {
     /// Log of a sandbox, the oldest entry first: what its start and its processes wrote, never what
     /// the platform did. Empty if nothing is kept, also after its end.
     fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>>;
+
+    /// The last requests of a sandbox to hosts that it reaches by name, the oldest first. Empty if it
+    /// does not run.
+    fn requests(&self, id: SandboxId) -> BoxFuture<'_, Vec<LoggedRequest>>;
 
     /// The logs of ended sandboxes that are kept, and their sizes in bytes.
     ///

@@ -1,5 +1,6 @@
 //! Configuration of what a host lends.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub struct HostConfig {
     pub allowed_ranges: Vec<Ipv4Net>,
     /// Upstream DNS resolvers for sandboxes, in the order in which they are tried.
     pub resolvers: Vec<SocketAddr>,
+    /// The program of egress proxies; without it no host is reached by its name.
+    pub egress_proxy: Option<ProxyCommand>,
     /// Rule for the memory of sandboxes that stand.
     pub page_out: PageOut,
     /// Defences that are left out, so that the attack suite can show what each of them holds.
@@ -54,6 +57,7 @@ impl HostConfig {
             disk_reserve: None,
             allowed_ranges: Vec::new(),
             resolvers: Vec::new(),
+            egress_proxy: None,
             page_out: PageOut::default(),
             without: Vec::new(),
         }
@@ -62,6 +66,26 @@ impl HostConfig {
     /// Returns true unless this defence is left out, which only controls of the attack suite do.
     pub(crate) fn has(&self, defence: Defence) -> bool {
         !self.without.contains(&defence)
+    }
+}
+
+/// The program of egress proxies: an executable that, started with these arguments, calls
+/// [`skep_egress::run`] with those that follow them.
+#[derive(Debug, Clone)]
+pub struct ProxyCommand {
+    /// The file that is executed.
+    pub executable: PathBuf,
+    /// Its first arguments.
+    pub arguments: Vec<OsString>,
+}
+
+impl ProxyCommand {
+    /// The program of this executable.
+    pub fn new(executable: impl Into<PathBuf>) -> Self {
+        Self {
+            executable: executable.into(),
+            arguments: vec![skep_egress::EGRESS_PROXY.into()],
+        }
     }
 }
 

@@ -21,6 +21,8 @@ pub enum Defence {
     CheckedSenders,
     /// Names do not lead into denied ranges.
     CheckedNames,
+    /// Hosts are reached by their names only if a rule names them.
+    NamedHosts,
     /// Memory held by sockets is counted.
     CountedSockets,
     /// Questions for names leave nothing in the host's table of connections.

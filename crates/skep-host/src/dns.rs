@@ -6,6 +6,7 @@
 //! filter would stop the connection anyway; this stops the question from being useful.
 
 mod answer;
+mod lookup;
 mod upstream;
 
 use std::collections::HashMap;
@@ -53,7 +54,8 @@ pub(crate) struct DnsConfig {
     pub(crate) allowed: Vec<Ipv4Net>,
 }
 
-struct Service {
+/// Answers questions of sandboxes for names, and of those who reach hosts on their behalf.
+pub(crate) struct Service {
     upstreams: Upstreams,
     denied: Vec<Ipv4Net>,
     allowed: Vec<Ipv4Net>,
@@ -62,7 +64,7 @@ struct Service {
     in_flight: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// Listens and answers until `tasks` are stopped. Returns the address it listens on.
+/// Listens and answers until `tasks` are stopped. Returns the address it listens on, and who answers.
 ///
 /// # Errors
 ///
@@ -71,7 +73,7 @@ pub(crate) async fn serve(
     config: DnsConfig,
     clients: Arc<dyn Clients>,
     tasks: &Tasks,
-) -> io::Result<SocketAddr> {
+) -> io::Result<(SocketAddr, Arc<Service>)> {
     let udp = UdpSocket::bind(config.listen).await?;
     let address = udp.local_addr()?;
     let tcp = TcpListener::bind(address).await?;
@@ -92,14 +94,14 @@ pub(crate) async fn serve(
         }
     });
     let stop = tasks.stopping();
-    let tcp_tasks = tasks.clone();
+    let (tcp_service, tcp_tasks) = (Arc::clone(&service), tasks.clone());
     tasks.spawn("dns over tcp", async move {
         tokio::select! {
             () = stop.cancelled() => {}
-            () = service.serve_tcp(tcp, &tcp_tasks) => {}
+            () = tcp_service.serve_tcp(tcp, &tcp_tasks) => {}
         }
     });
-    Ok(address)
+    Ok((address, service))
 }
 
 impl Service {
@@ -332,7 +334,7 @@ mod tests {
         loop {
             match serve(config.clone(), Arc::new(Everybody(egress.clone())), tasks).await {
                 Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
-                served => return served.unwrap(),
+                served => return served.unwrap().0,
             }
         }
     }

@@ -29,8 +29,8 @@ use nft::{
     Table, accept, ask_nft, differ, discard, equal, goto, known, meta, payload, range, refuse,
     reset, run_nft, state,
 };
-use policies::POLICIES;
 pub(crate) use policies::{Allowance, Policies};
+use policies::{POLICIES, REDIRECTS};
 pub(crate) use shared::is_shared;
 
 /// Groups of interfaces, which only mean something together with their names.
@@ -136,7 +136,9 @@ fn rules(naming: Naming, config: &HostConfig, bystanders: &Bystanders) -> Value 
     table.ranges("denied", &denied());
     table.ranges("allowed", &config.allowed_ranges);
     table.chains_by_interface(POLICIES);
+    table.chains_by_interface(REDIRECTS);
     arriving(&mut table, naming, config);
+    redirecting(&mut table, naming);
     to_host(&mut table, naming, config);
     through_host(&mut table, naming, config);
     leaving(&mut table, naming);
@@ -172,7 +174,14 @@ fn arriving(table: &mut Table, naming: Naming, config: &HostConfig) {
     );
 }
 
-/// To the host itself: names, and nothing else.
+/// To the egress proxy, where a sandbox has one.
+fn redirecting(table: &mut Table, naming: Naming) {
+    // At the place where destinations are changed (-100).
+    table.base("redirecting", "nat", "prerouting", -100);
+    table.rule("redirecting", [from_ours(naming), by_interface(REDIRECTS)]);
+}
+
+/// To the host itself: names, the sandbox's own egress proxy, and nothing else.
 fn to_host(table: &mut Table, naming: Naming, config: &HostConfig) {
     // At -10, before the operator's own filters at 0. A drop is final; an accept is still judged
     // by theirs.
@@ -186,6 +195,15 @@ fn to_host(table: &mut Table, naming: Naming, config: &HostConfig) {
         let question = equal(payload(protocol, "dport"), json!(DNS));
         table.rule("to_machine", [to_gateway, question, accept()]);
     }
+    // What was led to a proxy by the rules of the sandbox, and not who knows the proxy of another.
+    let is_redirected = json!({"match": {
+        "op": "in", "left": {"ct": {"key": "status"}}, "right": "dnat",
+    }});
+    let too_many = too_many_connections("redirected");
+    let is_tcp = equal(meta("l4proto"), json!("tcp"));
+    let counted = [is_redirected.clone(), too_many, refuse()];
+    table.rule("to_machine", counted);
+    table.rule("to_machine", [is_redirected, is_tcp, accept()]);
     table.rule(
         "to_machine",
         [verdict(config, Defence::ClosedHost, refuse())],
@@ -212,7 +230,7 @@ fn through_host(table: &mut Table, naming: Naming, config: &HostConfig) {
     let has_no_internet = differ(meta("iifgroup"), json!({"set": [OPEN, RULED]}));
     table.rule("outward", [has_no_internet, goto("refused")]);
     // Counts new connections only, because packets of known ones were accepted above.
-    table.rule("outward", [too_many_connections(), refuse()]);
+    table.rule("outward", [too_many_connections("connections"), refuse()]);
     // No owner opens what the platform denies; the operator does.
     let is_denied = equal(payload("ip", "daddr"), json!("@denied"));
     let is_no_exception = differ(payload("ip", "daddr"), json!("@allowed"));
@@ -314,9 +332,9 @@ fn strange_sender() -> Value {
 }
 
 /// The sender has more connections open than it may.
-fn too_many_connections() -> Value {
+fn too_many_connections(meter: &str) -> Value {
     json!({"meter": {
-        "name": "connections",
+        "name": meter,
         "key": payload("ip", "saddr"),
         "stmt": {"ct count": {"val": CONNECTIONS, "inv": true}},
     }})

@@ -69,7 +69,11 @@ impl Installation {
         })??;
         let leases = Arc::new(leases);
         let tasks = Tasks::default();
-        serve_names(&leases, &tasks).await?;
+        let names = serve_names(&leases, &tasks).await?;
+        (leases.proxies.open(&leases.config, names, &tasks)).map_err(|source| {
+            let operation = "prepare for egress proxies";
+            StartError::Host { operation, source }
+        })?;
         let stop = tasks.stopping();
         let stopped = async move { stop.cancelled().await };
         let retrying = leftovers::retry(Arc::clone(&leases), stopped);
@@ -162,7 +166,7 @@ fn set_up(config: HostConfig) -> Result<(Leases, Instance, Bystanders), StartErr
 }
 
 /// Starts the DNS forwarder at the gateway.
-async fn serve_names(leases: &Arc<Leases>, tasks: &Tasks) -> Result<(), StartError> {
+async fn serve_names(leases: &Arc<Leases>, tasks: &Tasks) -> Result<Arc<dns::Service>, StartError> {
     let address = SocketAddr::from((leases.gateway(), dns::PORT));
     let config = dns::DnsConfig {
         listen: address,
@@ -176,8 +180,8 @@ async fn serve_names(leases: &Arc<Leases>, tasks: &Tasks) -> Result<(), StartErr
     };
     let clients = Arc::clone(leases) as Arc<dyn dns::Clients>;
     let served = dns::serve(config, clients, tasks).await;
-    served.map_err(|source| StartError::Dns { address, source })?;
-    Ok(())
+    let (_, names) = served.map_err(|source| StartError::Dns { address, source })?;
+    Ok(names)
 }
 
 /// Puts back what was changed of the kernel, if this is the last installation.

@@ -27,6 +27,8 @@ const ADDRESSES: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 const ADDRESSES_PREFIX: u8 = 15;
 /// A thirty-second of it for each server.
 const SUBNET_PREFIX: u8 = 20;
+/// The host's first user id that an egress proxy may have: each slot has one.
+const FIRST_PROXY_ID: u32 = 0x0ff0_0000;
 /// The host's first user id that a sandbox may have.
 const FIRST_ID: u32 = 0x1000_0000;
 /// Number of user ids that each sandbox has.
@@ -253,6 +255,12 @@ impl Slot {
         Ipv4Addr::from(u32::from(self.naming.gateway()) + 1 + u32::from(self.number))
     }
 
+    /// User id of the sandbox's egress proxy, which is nobody else's.
+    pub(crate) fn proxy_user(self) -> u32 {
+        let instance = u32::from(self.naming.number) * u32::from(SLOTS);
+        FIRST_PROXY_ID + instance + u32::from(self.number)
+    }
+
     /// Name of the interface at the host's end of its link.
     pub fn interface(self) -> String {
         format!("{}{}", self.naming.interface_prefix(), self.number)
@@ -373,6 +381,7 @@ mod tests {
                 assert!(slot.address() < subnet.broadcast());
                 assert!(all_subnets().contains(&subnet));
                 assert!(slot.first_id().checked_add(IDS).is_some());
+                assert!(slot.proxy_user() < FIRST_ID);
                 assert!(last < Some((slot.address(), slot.first_id())));
                 last = Some((slot.address(), slot.first_id()));
                 assert!(slot.interface().len() <= 15);

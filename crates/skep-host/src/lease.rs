@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use skep_egress::{Proxy, RequestLog};
 use skep_telemetry::Chain;
-use skep_types::{Egress, SandboxId, Usage};
+use skep_types::{Egress, LoggedRequest, SandboxId, Usage};
 
 use crate::cgroup::{Child, Group, JoinFds, Settings, Subgroup};
 use crate::directory::SandboxDirectory;
@@ -46,6 +47,9 @@ pub struct Lease {
     number: Slot,
     /// Held while it is changed, in the packet filter, too.
     egress: Mutex<Egress>,
+    /// Its egress proxy, while it reaches hosts by name. Locked after the policy.
+    proxy: Mutex<Option<Proxy>>,
+    requests: Arc<RequestLog>,
     meter: Option<DiskMeter>,
     log: Option<Log>,
     state: Mutex<State>,
@@ -120,6 +124,8 @@ impl Lease {
             id,
             number: slot.slot(),
             egress: Mutex::new(egress),
+            proxy: Mutex::default(),
+            requests: Arc::default(),
             meter: None,
             log: None,
             state: Mutex::new(State::Acquired(slot)),
@@ -156,7 +162,7 @@ impl Lease {
     pub fn link(&self) -> Link {
         Link {
             interface: self.number.interface(),
-            group: firewall::group(&Allowance::of(&self.egress.lock())),
+            group: firewall::group(&self.allowance(&self.egress.lock())),
         }
     }
 
@@ -191,6 +197,11 @@ impl Lease {
     /// If the memory cannot be read.
     pub fn read_log(&self) -> io::Result<Vec<u8>> {
         self.log.as_ref().map_or(Ok(Vec::new()), Log::read)
+    }
+
+    /// The last requests that its egress proxy has passed on or refused, the oldest first.
+    pub fn requests(&self) -> Vec<LoggedRequest> {
+        self.requests.read()
     }
 
     /// Keeps the log beyond the end of the sandbox. Blocks.
@@ -500,6 +511,7 @@ impl Lease {
     /// limits, files and slot stay; only their network goes.
     pub fn release(&self, deadline: Instant) -> Result<(), ReleaseError> {
         self.leases.remove(&self.id, Some(self.number), deadline)?;
+        drop(self.proxy.lock().take());
         let state = std::mem::replace(&mut *self.state.lock(), State::Over);
         if let State::Acquired(slot) | State::Kept(slot) = state {
             self.leases.unregister(&self.id);

@@ -26,6 +26,7 @@ use crate::lease::{Lease, Parts, Source};
 use crate::leftovers::Leftovers;
 use crate::log::{KeptLogs, Log, LogHolder};
 use crate::pools::{Launching, Pools};
+use crate::proxies::Proxies;
 use crate::record::LeaseRecord;
 use crate::slots::{KeptRun, Run, Slots, TakenSlot};
 use crate::watchers::Watchers;
@@ -42,6 +43,7 @@ pub struct Leases {
     pub(crate) leftovers: Leftovers,
     /// Policies of sandboxes, as the packet filter has them.
     pub(crate) policies: Policies,
+    pub(crate) proxies: Proxies,
     pools: Pools,
     logs: KeptLogs,
     watchers: Watchers,
@@ -54,6 +56,8 @@ pub struct Leases {
 struct Holder {
     slot: Slot,
     egress: Egress,
+    /// Port of its egress proxy, while it has one.
+    proxy: Option<u16>,
 }
 
 /// The terms of a lease.
@@ -135,6 +139,7 @@ impl Leases {
             slots: Arc::new(Slots::new(naming)),
             leftovers: Leftovers::default(),
             policies: Policies::new(naming),
+            proxies: Proxies::default(),
             pools: Pools::new(groups, disks),
             logs: KeptLogs::open(config.data_dir.join("logs"))?,
             watchers: Watchers::new(),
@@ -199,16 +204,12 @@ impl Leases {
         if !self.register(&id, slot.slot(), egress.clone()) {
             return Err(LeaseError::Leased);
         }
-        let allowance = Allowance::of(&egress);
         let log = Log::new(slot.slot().first_id());
         // From here on everything is the lease's, and goes with it if the rest cannot be made.
         let mut lease = Lease::new(Arc::clone(self), id, slot, egress);
         lease.set_log(log.map_err(failed("make the sandbox's log"))?);
         // Before the link is made, so that there is none without its policy.
-        if matches!(allowance, Allowance::Some { .. }) {
-            let set = self.policies.set(lease.slot(), &allowance);
-            set.map_err(failed("put the sandbox's policy in force"))?;
-        }
+        (lease.begin_policy()).map_err(failed("put the sandbox's policy in force"))?;
         let directory = lease.directory();
         let path = directory.path().display().to_string();
         (directory.create()).map_err(failed(&format!("make `{path}`")))?;
@@ -417,17 +418,29 @@ impl Leases {
         match self.holders.lock().entry(id.clone()) {
             hash_map::Entry::Occupied(_) => false,
             hash_map::Entry::Vacant(vacant) => {
-                vacant.insert(Holder { slot, egress });
+                let proxy = None;
+                vacant.insert(Holder {
+                    slot,
+                    egress,
+                    proxy,
+                });
                 true
             }
         }
     }
 
-    /// Takes note of what a sandbox may reach.
-    pub(crate) fn note_egress(&self, id: &SandboxId, egress: Egress) {
+    /// Takes note of what a sandbox may reach, and of its egress proxy.
+    pub(crate) fn note_egress(&self, id: &SandboxId, egress: Egress, proxy: Option<u16>) {
         if let Some(holder) = self.holders.lock().get_mut(id) {
             holder.egress = egress;
+            holder.proxy = proxy;
         }
+    }
+
+    /// Policy of a sandbox, as it was noted last.
+    pub(crate) fn egress_of(&self, id: &SandboxId) -> Option<Egress> {
+        let holders = self.holders.lock();
+        holders.get(id).map(|holder| holder.egress.clone())
     }
 
     /// Installs the packet filter anew, with the policies of all sandboxes. Blocks.
@@ -437,7 +450,7 @@ impl Leases {
     ) -> Result<(), FirewallError> {
         self.policies.reinstall(install, || {
             let holders = self.holders.lock();
-            let policy = |holder: &Holder| match Allowance::of(&holder.egress) {
+            let policy = |holder: &Holder| match Allowance::of(&holder.egress, holder.proxy) {
                 Allowance::Everything | Allowance::Nothing => None,
                 some @ Allowance::Some { .. } => Some((holder.slot, some)),
             };

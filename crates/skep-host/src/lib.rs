@@ -36,6 +36,7 @@ mod page_out;
 mod pool;
 mod pools;
 mod probe;
+mod proxies;
 mod queues;
 mod record;
 mod slots;
@@ -45,7 +46,7 @@ mod watchers;
 
 pub use capacity::host_capacity;
 pub use cgroup::{JoinFds, Settings, Subgroup};
-pub use config::{HostConfig, resolvers_in};
+pub use config::{HostConfig, ProxyCommand, resolvers_in};
 #[doc(hidden)]
 pub use defence::Defence;
 pub use disk::{Capture, DiskSource, Room};

@@ -10,8 +10,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use skep_types::{
-    Capabilities, Capability, Checkpoint, Connections, Egress, HostCapacity, ImageKind, Mount,
-    Redacted, SandboxId, TenantId, Usage,
+    Capabilities, Capability, Checkpoint, Connections, Egress, HostCapacity, ImageKind,
+    LoggedRequest, Mount, Redacted, SandboxId, TenantId, Usage,
 };
 use tokio::sync::watch;
 
@@ -458,6 +458,10 @@ impl Isolation for FakeIsolation {
     /// Sandboxes in memory say nothing.
     fn log(&self, _id: SandboxId) -> BoxFuture<'_, io::Result<Vec<u8>>> {
         async { Ok(Vec::new()) }.boxed()
+    }
+
+    fn requests(&self, _id: SandboxId) -> BoxFuture<'_, Vec<LoggedRequest>> {
+        async { Vec::new() }.boxed()
     }
 
     fn kept_logs(&self) -> BoxFuture<'_, io::Result<Vec<(SandboxId, u64)>>> {

@@ -17,8 +17,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::{self, BoxFuture};
 use skep_types::{
     Capabilities, Capability, Checkpoint, Connections, Egress, ExecutionId, HostCapacity,
-    ImageKind, ImagePurpose, Mount, Obstacle, Redacted, Resources, SandboxId, TenantId,
-    Unsupported, Usage, VolumeId,
+    ImageKind, ImagePurpose, LoggedRequest, Mount, Obstacle, Redacted, Resources, SandboxId,
+    TenantId, Unsupported, Usage, VolumeId,
 };
 
 pub use contract::{ContractSubject, check_contract};
@@ -438,6 +438,10 @@ pub trait Isolation: fmt::Debug + Send + Sync {
     ///
     /// If it is there and cannot be read.
     fn log(&self, id: SandboxId) -> BoxFuture<'_, io::Result<Vec<u8>>>;
+
+    /// The last requests of a sandbox to hosts that it reaches by name, the oldest first. Empty if it
+    /// does not run.
+    fn requests(&self, id: SandboxId) -> BoxFuture<'_, Vec<LoggedRequest>>;
 
     /// The logs of ended sandboxes that are kept, and their sizes in bytes.
     ///

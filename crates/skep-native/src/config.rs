@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use skep_checkpoint::{Criu, ImageKey};
-use skep_host::HostConfig;
+use skep_host::{HostConfig, ProxyCommand};
 use skep_isolation::VolumeMounts;
 use skep_launch::Launcher;
 use skep_types::Redacted;
@@ -45,12 +45,14 @@ pub struct NativeConfig {
 }
 
 impl NativeConfig {
-    /// The usual settings for an installation in `data_dir` that runs `executable` both as the
-    /// launcher (`launch`) and as the agent (`agent`).
+    /// The usual settings for an installation in `data_dir` that runs `executable` as the
+    /// launcher (`launch`), as the agent (`agent`) and as egress proxies (`egress-proxy`).
     pub fn new(data_dir: impl Into<PathBuf>, executable: impl Into<PathBuf>) -> Self {
         let executable = executable.into();
+        let mut host = HostConfig::new(data_dir);
+        host.egress_proxy = Some(ProxyCommand::new(&executable));
         Self {
-            host: HostConfig::new(data_dir),
+            host,
             launcher: Launcher::new(&executable, ["launch"]),
             agent: executable,
             agent_arguments: vec!["skep".into(), "agent".into()],

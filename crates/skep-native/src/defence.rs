@@ -25,6 +25,8 @@ pub enum Defence {
     CheckedSenders,
     /// Names do not lead into denied ranges.
     CheckedNames,
+    /// Hosts are reached by their names only if a rule names them.
+    NamedHosts,
     /// Memory held by sockets is counted.
     CountedSockets,
     /// Questions for names leave nothing in the host's table of connections.
@@ -51,6 +53,7 @@ impl Defence {
             | Self::ClosedNeighbours
             | Self::CheckedSenders
             | Self::CheckedNames
+            | Self::NamedHosts
             | Self::CountedSockets
             | Self::UntrackedNames
             | Self::ApartNetworks
@@ -71,6 +74,7 @@ impl Defence {
             Self::ClosedNeighbours => Some(skep_host::Defence::ClosedNeighbours),
             Self::CheckedSenders => Some(skep_host::Defence::CheckedSenders),
             Self::CheckedNames => Some(skep_host::Defence::CheckedNames),
+            Self::NamedHosts => Some(skep_host::Defence::NamedHosts),
             Self::CountedSockets => Some(skep_host::Defence::CountedSockets),
             Self::UntrackedNames => Some(skep_host::Defence::UntrackedNames),
             Self::ApartNetworks => Some(skep_host::Defence::ApartNetworks),

@@ -14,7 +14,8 @@ use skep_isolation::{
 };
 use skep_telemetry::{Chain, Gauge, Tasks};
 use skep_types::{
-    Capabilities, Capability, Checkpoint, HostCapacity, ImageKind, SandboxId, TenantId, Unsupported,
+    Capabilities, Capability, Checkpoint, HostCapacity, ImageKind, LoggedRequest, SandboxId,
+    TenantId, Unsupported,
 };
 use tokio::sync::Semaphore;
 
@@ -461,6 +462,12 @@ impl Isolation for Native {
             Some(sandbox) => sandbox.lease().read_log(),
             None => leases.kept_log(&id),
         })
+    }
+
+    fn requests(&self, id: SandboxId) -> BoxFuture<'_, Vec<LoggedRequest>> {
+        let sandbox = self.running.get(&id);
+        let requests = sandbox.map(|sandbox| sandbox.lease().requests());
+        async move { requests.unwrap_or_default() }.boxed()
     }
 
     fn kept_logs(&self) -> BoxFuture<'_, io::Result<Vec<(SandboxId, u64)>>> {

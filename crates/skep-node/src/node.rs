@@ -13,8 +13,8 @@ use skep_isolation::{Isolation, LaunchError, Tier};
 use skep_telemetry::Tasks;
 use skep_types::{
     AccessToken, AdmissionPolicy, Capabilities, DeadlineMode, Departure, Egress, EndReason,
-    ExecutionId, LogEntry, NotHere, OnTimeout, Phase, Resources, SandboxId, SandboxKind,
-    SandboxSpec, SandboxStatus, Usage, WhenStopped,
+    ExecutionId, LogEntry, LoggedRequest, NotHere, OnTimeout, Phase, Resources, SandboxId,
+    SandboxKind, SandboxSpec, SandboxStatus, Usage, WhenStopped,
 };
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
@@ -323,6 +323,12 @@ impl Node {
                 Vec::new()
             }
         }
+    }
+
+    /// The last requests of a sandbox to hosts that it reaches by name, the oldest first. Empty if it
+    /// does not run.
+    pub async fn requests(&self, id: &SandboxId) -> Vec<LoggedRequest> {
+        self.inner.isolation.requests(id.clone()).await
     }
 
     /// The logs of ended sandboxes that are kept, and their sizes in bytes.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use skep_agents::HttpAgents;
 use skep_checkpoint::{Criu, ImageKey};
 use skep_cli::{CliError, ExitKind};
-use skep_host::{InstanceError, PageOut, StartError, resolvers_in};
+use skep_host::{InstanceError, PageOut, ProxyCommand, StartError, resolvers_in};
 use skep_install::AgentBuild;
 use skep_isolation::VolumeMounts;
 use skep_native::{CheckpointConfig, Native, NativeConfig, ZygoteConfig};
@@ -42,6 +42,8 @@ pub(crate) async fn open(
     let executable = agent.clone().unwrap_or_else(|| THIS.into());
     let mut native = NativeConfig::new(&config.data_dir, executable);
     native.host.resolvers = resolvers(&config.network)?;
+    // The agent is a smaller program, without the proxy.
+    native.host.egress_proxy = Some(ProxyCommand::new(THIS));
     let speed = u64::from(config.limits.disk_mib_per_second) << 20;
     native.host.ready_parts = config.pool.disks as usize;
     native.host.disk_bytes_per_second = Some(speed).filter(|speed| *speed > 0);

@@ -37,13 +37,17 @@ fn main() -> ExitCode {
     if let Some(code) = skep_guest::run(std::env::args_os()) {
         return code;
     }
-    // As for a launcher: whoever unpacks a layer leaves namespaces.
+    // As for a launcher: whoever reads what strangers wrote leaves namespaces.
     let mut arguments = std::env::args_os().skip(1);
-    if arguments
-        .next()
+    let part = arguments.next();
+    if part
+        .as_deref()
         .is_some_and(|part| part == skep_oci::UNPACK_LAYER)
     {
         return skep_oci::unpack_layer(arguments);
+    }
+    if part.is_some_and(|part| part == skep_egress::EGRESS_PROXY) {
+        return skep_egress::run(arguments);
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

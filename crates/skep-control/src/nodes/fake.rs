@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use skep_store::Store;
 use skep_types::{
     Capabilities, Capability, Checkpoint, DeadlineMode, Egress, EndReason, Ending, ExecutionId,
-    HostResource, ImageKind, ImagePurpose, KeptIn, LogEntry, NodeId, NotHere, Obstacle,
-    PauseRequest, Phase, Placement, Resources, ResumeRequest, ResumeStart, Resumed,
+    HostResource, ImageKind, ImagePurpose, KeptIn, LogEntry, LoggedRequest, NodeId, NotHere,
+    Obstacle, PauseRequest, Phase, Placement, Resources, ResumeRequest, ResumeStart, Resumed,
     RollBackRequest, SandboxId, SandboxKind, SandboxRun, SandboxSpec, SandboxStatus, TemplateId,
     TenantId, TransitionError, Usage,
 };
@@ -55,6 +55,7 @@ struct Held {
     spec: SandboxSpec,
     usage: Usage,
     logs: Vec<LogEntry>,
+    requests: Vec<LoggedRequest>,
 }
 
 impl FakeNodes {
@@ -167,6 +168,13 @@ impl FakeNodes {
         }
     }
 
+    /// Lets a sandbox ask for something.
+    pub fn request(&self, id: &SandboxId, request: LoggedRequest) {
+        if let Some(held) = self.state.lock().sandboxes.get_mut(id) {
+            held.requests.push(request);
+        }
+    }
+
     /// Ends a sandbox for a reason of its own; says whether it was there.
     pub async fn end(&self, id: &SandboxId, reason: EndReason) -> bool {
         let held = self.state.lock().sandboxes.remove(id);
@@ -211,6 +219,7 @@ impl FakeNodes {
             spec,
             usage: Usage::default(),
             logs: Vec::new(),
+            requests: Vec::new(),
         };
         self.state.lock().sandboxes.insert(status.id.clone(), held);
         Ok(status)
@@ -464,6 +473,12 @@ impl Nodes for FakeNodes {
 
     fn forget_log(&self, _id: SandboxId) -> BoxFuture<'_, ()> {
         std::future::ready(()).boxed()
+    }
+
+    fn requests(&self, id: SandboxId) -> BoxFuture<'_, Vec<LoggedRequest>> {
+        let state = self.state.lock();
+        let requests = state.sandboxes.get(&id).map(|held| held.requests.clone());
+        async move { requests.unwrap_or_default() }.boxed()
     }
 
     fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>> {

@@ -12,8 +12,9 @@ use skep_control::{
 use skep_testkit::wait_until;
 use skep_types::{
     Capabilities, Checkpoint, DeadlineMode, Egress, EndReason, ImageKind, ImagePurpose, LogEntry,
-    NodeId, NotHere, PauseRequest, Phase, Placement, Resources, ResumeRequest, Resumed,
-    RollBackRequest, SandboxId, SandboxKind, SandboxSpec, SandboxStatus, TransitionError, Usage,
+    LoggedRequest, NodeId, NotHere, PauseRequest, Phase, Placement, Resources, ResumeRequest,
+    Resumed, RollBackRequest, SandboxId, SandboxKind, SandboxSpec, SandboxStatus, TransitionError,
+    Usage,
 };
 use tempfile::TempDir;
 
@@ -140,6 +141,10 @@ impl Nodes for Broken {
 
     fn forget_log(&self, id: SandboxId) -> BoxFuture<'_, ()> {
         self.whole.forget_log(id)
+    }
+
+    fn requests(&self, id: SandboxId) -> BoxFuture<'_, Vec<LoggedRequest>> {
+        self.whole.requests(id)
     }
 
     fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>> {

@@ -1,8 +1,9 @@
 //! The rules on DNS queries and answers, without any sockets.
 
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
-use hickory_proto::rr::{RData, Record, RecordType};
+use hickory_proto::rr::{Name, RData, Record, RecordType};
 use ipnet::Ipv4Net;
+use skep_types::HostName;
 
 /// Decision on a packet received from a client.
 #[derive(Debug)]
@@ -51,6 +52,15 @@ pub(super) fn judge(bytes: &[u8], may_resolve: impl Fn(&str) -> bool) -> Verdict
 }
 
 impl Question {
+    /// A question of our own, for the addresses of a host.
+    pub(super) fn for_addresses(host: &HostName) -> Option<Self> {
+        let mut name = Name::from_ascii(host.as_str()).ok()?;
+        name.set_fqdn(true);
+        let mut message = Message::new(0, MessageType::Query, OpCode::Query);
+        message.add_query(Query::query(name, RecordType::A));
+        Some(Self { message })
+    }
+
     fn query(&self) -> Option<&Query> {
         match self.message.queries.as_slice() {
             [query] => Some(query),

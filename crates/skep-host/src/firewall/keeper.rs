@@ -18,7 +18,7 @@ use crate::leases::Leases;
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Chains that packets enter by themselves. Without one of them the table is not whole.
-const ENTRANCES: [&str; 4] = ["arriving", "input", "forward", "leaving"];
+const ENTRANCES: [&str; 5] = ["arriving", "redirecting", "input", "forward", "leaving"];
 
 /// Puts back what others have removed, until `stop`.
 pub(crate) async fn keep(

@@ -1,7 +1,8 @@
 //! Sandboxes with a policy of their own, in the packet filter.
 //!
 //! Each has a chain that accepts what it may reach, and a set of addresses that the chain looks at;
-//! a map leads to the chain by the sandbox's interface. A sandbox that may reach everything or
+//! a map leads to the chain by the sandbox's interface. Where hosts are reached by name, another
+//! chain leads what goes to the web elsewhere to the sandbox's egress proxy. A sandbox that may reach everything or
 //! nothing has none of that: its interface's group says so. So does the group of one that has a
 //! policy: one that is not in the map, because a server has just started, reaches nothing new.
 
@@ -10,6 +11,7 @@ use std::io;
 use std::net::Ipv4Addr;
 
 use parking_lot::Mutex;
+use skep_egress::WEB_PORTS;
 use skep_linux::packet_filter::{Expression, FilterChange, MapValue};
 use skep_types::{AddressSpan, Egress, Names, Reach};
 
@@ -18,6 +20,8 @@ use crate::instance::{Naming, Slot};
 
 /// Map from interfaces to the chains of their sandboxes.
 pub(super) const POLICIES: &str = "policies";
+/// Map from interfaces to the chains that lead to their egress proxies.
+pub(super) const REDIRECTS: &str = "redirects";
 
 const DNS: u16 = crate::dns::PORT;
 const TCP: u8 = 6;
@@ -36,11 +40,16 @@ pub(crate) enum Allowance {
         spans: Vec<AddressSpan>,
         /// Resolvers that may be asked for names.
         resolvers: Vec<Ipv4Addr>,
+        /// Port of the egress proxy, which looks at names, if there is one.
+        proxy: Option<u16>,
     },
 }
 
 impl Allowance {
-    pub(crate) fn of(egress: &Egress) -> Self {
+    /// The allowance of a policy. Where it judges names, `proxy` is the port of who does; without one,
+    /// no host is reached by its name.
+    pub(crate) fn of(egress: &Egress, proxy: Option<u16>) -> Self {
+        let proxy = proxy.filter(|_| egress.judges_names());
         let resolvers = match egress.names() {
             Names::Only(_) => egress.resolvers().unwrap_or_default(),
             // They are among the addresses, or there is nothing to ask them for.
@@ -48,13 +57,14 @@ impl Allowance {
         };
         let spans = match egress.reach() {
             Reach::Everything => return Self::Everything,
-            Reach::Nothing if resolvers.is_empty() => return Self::Nothing,
+            Reach::Nothing if resolvers.is_empty() && proxy.is_none() => return Self::Nothing,
             Reach::Nothing => Vec::new(),
             Reach::Some(spans) => spans,
         };
         Self::Some {
             spans,
             resolvers: resolvers.to_vec(),
+            proxy,
         }
     }
 }
@@ -69,11 +79,18 @@ pub(crate) struct Policies {
 
 #[derive(Debug, Default)]
 struct Live {
-    /// Number of the chain and set of each interface that has some.
-    numbers: HashMap<String, u64>,
+    /// The chains and set of each interface that has some.
+    numbers: HashMap<String, Numbered>,
     /// The last number. None is used twice while a table lives: what has been replaced is
     /// deleted in the transaction that replaces it.
     last: u64,
+}
+
+/// The chains and set of an interface.
+#[derive(Debug, Clone, Copy)]
+struct Numbered {
+    number: u64,
+    is_redirected: bool,
 }
 
 impl Policies {
@@ -95,29 +112,46 @@ impl Policies {
         let interface = slot.interface();
         let number = live.last + 1;
         let former = live.numbers.get(&interface).copied();
-        if former.is_some() {
+        if let Some(former) = former {
             change.unmap_interface(POLICIES, &interface);
+            if former.is_redirected {
+                change.unmap_interface(REDIRECTS, &interface);
+            }
         }
-        let is_ruled = match allowance {
-            Allowance::Everything | Allowance::Nothing => false,
-            Allowance::Some { spans, resolvers } => {
+        let current = match allowance {
+            Allowance::Everything | Allowance::Nothing => None,
+            Allowance::Some {
+                spans,
+                resolvers,
+                proxy,
+            } => {
                 add(&mut change, number, spans, resolvers);
-                let chain = chain(number);
-                change.map_interface(POLICIES, &interface, MapValue::Jump(&chain));
-                true
+                change.map_interface(POLICIES, &interface, MapValue::Jump(&chain(number)));
+                if let Some(port) = proxy {
+                    add_redirect(&mut change, number, self.naming.gateway(), *port);
+                    let chain = redirect(number);
+                    change.map_interface(REDIRECTS, &interface, MapValue::Jump(&chain));
+                }
+                let is_redirected = proxy.is_some();
+                Some(Numbered {
+                    number,
+                    is_redirected,
+                })
             }
         };
         if let Some(former) = former {
-            change.delete_chain(&chain(former));
-            change.delete_set(&set(former));
+            change.delete_chain(&chain(former.number));
+            if former.is_redirected {
+                change.delete_chain(&redirect(former.number));
+            }
+            change.delete_set(&set(former.number));
         }
         change.commit()?;
         live.last = number;
-        if is_ruled {
-            live.numbers.insert(interface, number);
-        } else {
-            live.numbers.remove(&interface);
-        }
+        match current {
+            Some(current) => live.numbers.insert(interface, current),
+            None => live.numbers.remove(&interface),
+        };
         Ok(())
     }
 
@@ -157,6 +191,26 @@ fn add(change: &mut FilterChange<'_>, number: u64, spans: &[AddressSpan], resolv
     }
 }
 
+/// Leads connections to the web to a proxy, unless their addresses are reached anyway.
+fn add_redirect(change: &mut FilterChange<'_>, number: u64, gateway: Ipv4Addr, port: u16) {
+    let (set, chain) = (set(number), redirect(number));
+    change.add_chain(&chain);
+    let reached = [Expression::DestinationIn(&set), Expression::Accept];
+    change.add_rule(&chain, &reached);
+    for web in WEB_PORTS {
+        let led = [
+            Expression::Protocol(TCP),
+            Expression::DestinationPort(web),
+            Expression::Redirect(gateway, port),
+        ];
+        change.add_rule(&chain, &led);
+    }
+}
+
+fn redirect(number: u64) -> String {
+    format!("redirect-{number}")
+}
+
 fn chain(number: u64) -> String {
     format!("policy-{number}")
 }
@@ -183,13 +237,19 @@ mod tests {
             })
             .unwrap()
         };
-        let named = Allowance::of(&egress(&["example.com"], &["0.0.0.0/0"]));
-        let resolvers = vec![Ipv4Addr::new(9, 9, 9, 9)];
-        let spans = Vec::new();
-        assert_eq!(named, Allowance::Some { spans, resolvers });
-        let all = Allowance::of(&egress(&[], &["0.0.0.0/0"]));
+        let named = |proxy| Allowance::of(&egress(&["example.com"], &["0.0.0.0/0"]), proxy);
+        for proxy in [None, Some(7)] {
+            let expected = Allowance::Some {
+                spans: Vec::new(),
+                resolvers: vec![Ipv4Addr::new(9, 9, 9, 9)],
+                proxy,
+            };
+            assert_eq!(named(proxy), expected);
+        }
+        let without = |egress: &Egress| Allowance::of(egress, Some(7));
+        let all = without(&egress(&[], &["0.0.0.0/0"]));
         assert_eq!(all, Allowance::Nothing);
-        assert_eq!(Allowance::of(&Egress::default()), Allowance::Everything);
-        assert_eq!(Allowance::of(&Egress::closed()), Allowance::Nothing);
+        assert_eq!(without(&Egress::default()), Allowance::Everything);
+        assert_eq!(without(&Egress::closed()), Allowance::Nothing);
     }
 }

@@ -22,6 +22,7 @@ mod freeze;
 mod life;
 mod limits;
 mod measure;
+mod named_hosts;
 mod network;
 mod policy;
 mod probe;
@@ -29,6 +30,7 @@ mod router;
 mod standing;
 mod tenants;
 mod uplink;
+mod web;
 mod zygote;
 
 use std::process::ExitCode;
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
         Some("launch") => skep_launch::run(),
+        Some(skep_egress::EGRESS_PROXY) => skep_egress::run(std::env::args_os().skip(2)),
         Some("agent") => agent::run(&arguments[2..]),
         Some("probe") => probe::run(&arguments[2..]),
         Some("be-zygote") => double::run(&arguments[2..]),
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
                 limits::TESTS,
                 network::TESTS,
                 policy::TESTS,
+                named_hosts::TESTS,
                 life::TESTS,
                 checks::TESTS,
                 crash::TESTS,

@@ -140,14 +140,14 @@ async fn no_policy_opens_what_the_platform_denies() {
 }
 
 /// A connection that somebody in the network of a sandbox holds.
-struct Conversation {
+pub(crate) struct Conversation {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
 impl Conversation {
-    fn begin(sandbox: &Launched, address: SocketAddr) -> Self {
+    pub(crate) fn begin(sandbox: &Launched, address: SocketAddr) -> Self {
         let namespace = format!("--net=/proc/{}/ns/net", first_process(sandbox));
         let mut child = Command::new("nsenter")
             .arg(namespace)
@@ -164,14 +164,14 @@ impl Conversation {
         }
     }
 
-    fn say(&mut self, word: &str) -> String {
+    pub(crate) fn say(&mut self, word: &str) -> String {
         writeln!(self.input, "{word}").unwrap();
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line.trim().to_owned()
     }
 
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         drop(self.input);
         self.child.wait().unwrap();
     }

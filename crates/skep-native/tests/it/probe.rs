@@ -14,6 +14,8 @@ use hickory_proto::rr::{Name, RecordType};
 
 /// Time after which something that is not allowed is taken for never happening.
 const NEVER: Duration = Duration::from_millis(700);
+/// Time limit for somebody who is there to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let answer = answer(&arguments[0]);
@@ -47,6 +49,14 @@ pub(crate) fn answer(question: &str) -> String {
         "link" => said(fs::read_link(argument).map(|path| path.display().to_string())),
         "connect" => connect(argument.parse().unwrap()),
         "converse" => converse(argument.parse().unwrap()),
+        "say" => {
+            let (server, words) = argument.split_once('/').unwrap();
+            said(say(server.parse().unwrap(), &hex(words)))
+        }
+        "silent" => {
+            let (server, count) = argument.split_once('/').unwrap();
+            silent(server.parse().unwrap(), count.parse().unwrap())
+        }
         "datagram" => datagram(argument.parse().unwrap()),
         "resolve" => {
             let (server, name) = argument.split_once('/').unwrap();
@@ -356,13 +366,56 @@ fn converse(address: SocketAddr) -> String {
     stream.set_read_timeout(Some(NEVER)).unwrap();
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
-        let mut back = vec![0; line.len()];
-        let spoken = stream.write_all(line.as_bytes());
+        let digits = line.strip_prefix("hex:");
+        let words = digits.map_or_else(|| line.clone().into_bytes(), hex);
+        let mut back = vec![0; words.len()];
+        let spoken = stream.write_all(&words);
         let answer = spoken.and_then(|()| stream.read_exact(&mut back));
-        let answer = said(answer.map(|()| String::from_utf8(back).unwrap()));
+        let answer = said(answer.map(|()| match digits {
+            Some(_) => (back == words).to_string(),
+            None => String::from_utf8(back).unwrap(),
+        }));
         println!("{answer}");
     }
     String::new()
+}
+
+/// Says something, and returns all that comes back until the other side has no more to say.
+fn say(address: SocketAddr, words: &[u8]) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, NEVER)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.write_all(words)?;
+    stream.shutdown(std::net::Shutdown::Write)?;
+    let mut heard = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(length) => heard.extend_from_slice(&buffer[..length]),
+            // Cut off after it was answered.
+            Err(_) if !heard.is_empty() => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(heard.iter().map(|byte| char::from(*byte)).collect())
+}
+
+/// The bytes that digits stand for.
+fn hex(digits: &str) -> Vec<u8> {
+    let pairs = digits.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    pairs.map(byte).collect()
+}
+
+/// Opens so many connections, tells how many there are, and says nothing on them until it is killed.
+#[expect(clippy::print_stdout, reason = "the number is for who asked")]
+fn silent(address: SocketAddr, count: usize) -> String {
+    let connect = |_| TcpStream::connect_timeout(&address, ANSWER_TIMEOUT).ok();
+    let held: Vec<_> = (0..count).map_while(connect).collect();
+    println!("{}", held.len());
+    loop {
+        std::thread::park();
+    }
 }
 
 fn datagram(address: SocketAddr) -> String {

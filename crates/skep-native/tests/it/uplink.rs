@@ -152,6 +152,7 @@ pub(crate) fn serve() -> ExitCode {
             }
         });
     }
+    crate::web::serve();
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut out = std::io::stdout();

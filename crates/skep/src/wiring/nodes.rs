@@ -11,9 +11,9 @@ use skep_isolation::LaunchError;
 use skep_node::{CreateError, NoRoom, Node, StartCommandError};
 use skep_types::{
     Capabilities, Checkpoint, DeadlineMode, Egress, EndReason, HostResource, ImageKind,
-    ImagePurpose, LogEntry, NodeId, NotHere, PauseRequest, Placement, Resources, ResumeRequest,
-    Resumed, RollBackRequest, SandboxId, SandboxKind, SandboxSpec, SandboxStatus, TransitionError,
-    Usage,
+    ImagePurpose, LogEntry, LoggedRequest, NodeId, NotHere, PauseRequest, Placement, Resources,
+    ResumeRequest, Resumed, RollBackRequest, SandboxId, SandboxKind, SandboxSpec, SandboxStatus,
+    TransitionError, Usage,
 };
 
 /// The node of this very process.
@@ -137,6 +137,10 @@ impl Nodes for LocalNodes {
 
     fn forget_log(&self, id: SandboxId) -> BoxFuture<'_, ()> {
         async move { self.0.forget_log(&id).await }.boxed()
+    }
+
+    fn requests(&self, id: SandboxId) -> BoxFuture<'_, Vec<LoggedRequest>> {
+        async move { self.0.requests(&id).await }.boxed()
     }
 
     fn logs(&self, id: SandboxId) -> BoxFuture<'_, Vec<LogEntry>> {
