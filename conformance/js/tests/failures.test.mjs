@@ -119,9 +119,10 @@ group('failures', (box) => {
     assert.equal((await sandbox.getInfo()).network, undefined)
   })
 
-  check('later.network', 'host names fail instead of being ignored', async () => {
-    const network = { denyOut: [e2b.ALL_TRAFFIC], allowOut: ['example.com'] }
-    const error = await failure(Sandbox.create({ network }))
-    assert.match(error.message, /^(400|501): /)
+  check('network.names', 'a host that no rule names is refused', async ({ fresh }) => {
+    const sandbox = await fresh({ network: { denyOut: [e2b.ALL_TRAFFIC], allowOut: ['example.com'] } })
+    const ask = 'printf "GET / HTTP/1.1\\r\\nHost: other.test\\r\\nConnection: close\\r\\n\\r\\n"'
+    const said = await sandbox.commands.run(`bash -c 'exec 3<>/dev/tcp/192.0.2.7/80; ${ask} >&3; cat <&3'`, { timeoutMs: 30_000 })
+    assert.match(said.stdout, /^HTTP\/1.1 403 [^]*network rules do not allow this host/)
   })
 })

@@ -14,6 +14,8 @@ feature = pytest.mark.feature
 
 # Addresses for documentation, which nobody has.
 DENIED, OTHER = "192.0.2.7", "198.51.100.0/24"
+HEAD = "GET /x?q HTTP/1.1\\r\\nHost: other.test\\r\\nConnection: close\\r\\n\\r\\n"
+ASK = f"bash -c 'exec 3<>/dev/tcp/{DENIED}/80; printf \"{HEAD}\" >&3; cat <&3'"
 REACH = f"bash -c 'exec 3<>/dev/tcp/{DENIED}/9' 2>&1; true"
 
 
@@ -37,6 +39,20 @@ async def test_what_is_denied_is_refused_at_once_and_shown(sdk, fresh):
     await refused(sdk, sandbox)
     info = await sdk.call(sandbox.get_info)
     assert info.sandbox_id == sandbox.sandbox_id
+
+
+@feature("network.names")
+async def test_a_host_that_no_rule_names_is_refused_so_that_a_person_understands(sdk, fresh):
+    sandbox = await fresh(network={"deny_out": [e2b.ALL_TRAFFIC], "allow_out": ["Example.com", "*.example.org"]})
+    assert (await detail(sandbox))["network"]["allowOut"] == ["example.com", "*.example.org"]
+    await refused(sdk, sandbox)
+    said = (await sdk.call(sandbox.commands.run, ASK, timeout=30)).stdout
+    assert said.startswith("HTTP/1.1 403 ") and "network rules do not allow this host" in said, said
+    path = f"/skep/sandboxes/{sandbox.sandbox_id}/requests"
+    requests = (await in_thread(web.api, "GET", path)).json
+    told = [(request["host"], request["path"], request["status"]) for request in requests]
+    assert told == [("other.test", "/x", 403)], requests
+    assert requests[0]["refusal"] and (await in_thread(web.api, "GET", f"{path}?after=1")).json == []
 
 
 @feature("network.update")

@@ -54,12 +54,6 @@ impl EgressBody {
             denied: self.deny_out.unwrap_or_default(),
             resolvers: self.dns_servers,
         })?;
-        if egress.hosts().next().is_some() {
-            return Err(unavailable(
-                "Domains in network.allowOut are not available on this server; addresses and \
-                 ranges are.",
-            ));
-        }
         if self.rules.is_some_and(|rules| !rules.is_empty()) {
             return Err(unavailable(
                 "Network transform rules are not available on this server.",

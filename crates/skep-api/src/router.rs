@@ -200,6 +200,10 @@ fn sandboxes() -> Router<Edge> {
             "/skep/sandboxes/{id}/checkpoints",
             get(routes::rollback::checkpoints),
         )
+        .route(
+            "/skep/sandboxes/{id}/requests",
+            get(routes::sandbox_requests::sandbox_requests),
+        )
         .route("/skep/sandboxes", get(routes::list_records::list_records))
         .route("/skep/metrics", get(routes::server_metrics::server_metrics))
 }

@@ -23,6 +23,7 @@ pub(crate) mod resume;
 pub(crate) mod rollback;
 pub(crate) mod sandbox_logs;
 pub(crate) mod sandbox_metrics;
+pub(crate) mod sandbox_requests;
 pub(crate) mod secrets;
 pub(crate) mod server_metrics;
 pub(crate) mod set_network;

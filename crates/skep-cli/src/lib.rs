@@ -36,7 +36,8 @@ pub use repl::ReplArgs;
 pub use run::{PreparedRun, RunArgs, duration};
 pub use sandbox::{
     ConnectArgs, CopyArgs, CreateArgs, ExecArgs, InfoArgs, KillArgs, Level, ListArgs, LogArgs,
-    LsArgs, MetricsArgs, NetworkArgs, RmArgs, SandboxCommand, SleepCommand, TimeoutArgs,
+    LsArgs, MetricsArgs, NetworkArgs, RequestArgs, RmArgs, SandboxCommand, SleepCommand,
+    TimeoutArgs,
 };
 pub use secret::SecretCommand;
 pub use suggested::Suggested;

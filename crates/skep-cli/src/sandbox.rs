@@ -13,12 +13,14 @@ mod ls;
 mod metrics;
 mod network;
 mod place;
+mod requests;
 mod rm;
 mod sleep;
 mod timeout;
 
 use clap::Subcommand;
 use jiff::Timestamp;
+use skep_client::Client;
 
 use crate::{CliError, DefaultServer};
 
@@ -34,6 +36,7 @@ pub use logs::{Level, LogArgs};
 pub use ls::LsArgs;
 pub use metrics::MetricsArgs;
 pub use network::NetworkArgs;
+pub use requests::RequestArgs;
 pub use rm::RmArgs;
 pub use sleep::SleepCommand;
 pub use timeout::TimeoutArgs;
@@ -95,6 +98,9 @@ Examples:
 Examples:
   skep sandbox logs i8f6 --follow")]
     Logs(LogArgs),
+    /// Show what a sandbox has asked hosts for that it reaches by name
+    #[command(after_help = requests::EXAMPLES)]
+    Requests(RequestArgs),
     /// Show the resource usage of a sandbox
     #[command(after_help = "\
 Examples:
@@ -127,6 +133,7 @@ impl SandboxCommand {
             Self::Sleep(command) => command.run(default).await,
             Self::Kill(args) => args.run(default).await,
             Self::Logs(args) => args.run(default).await,
+            Self::Requests(args) => args.run(default).await,
             Self::Metrics(args) => args.run(default).await,
         }
     }
@@ -148,8 +155,18 @@ impl SandboxCommand {
             | Self::Sleep(_)
             | Self::Kill(_)
             | Self::Logs(_)
+            | Self::Requests(_)
             | Self::Metrics(_) => None,
         }
+    }
+}
+
+/// Returns true if a sandbox runs or sleeps.
+async fn runs(client: &Client, id: &str) -> Result<bool, CliError> {
+    match client.sandbox(id).info().await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -85,10 +85,10 @@ pub use skep_wire::rest::{
     ApiKey, AssignedTags, BuildLogEntry, BuildReason, BuildStatus, BuildStep, CreatedApiKey,
     FileUpload, ForkedSandbox, Kept, ListedSandbox, LogEntry, LogLevel, Metric, Network,
     NetworkUpdate, NewSandbox, NewTemplate, NewVolume, SandboxDetail, SandboxOptions,
-    SandboxRecord, SandboxRecordState, SandboxState, SandboxUsage, Snapshot, StartBuild, Template,
-    TemplateTag, TemplateVersion, TemplateVersions, VersionFile, VersionFileKind, VersionFiles,
-    VersionLayer, VersionSummary, Volume, VolumeAndToken, VolumeDetail, VolumeEntry,
-    VolumeEntryChange, VolumeEntryKind, VolumeMount, VolumeOptions,
+    SandboxRecord, SandboxRecordState, SandboxRequest, SandboxState, SandboxUsage, Snapshot,
+    StartBuild, Template, TemplateTag, TemplateVersion, TemplateVersions, VersionFile,
+    VersionFileKind, VersionFiles, VersionLayer, VersionSummary, Volume, VolumeAndToken,
+    VolumeDetail, VolumeEntry, VolumeEntryChange, VolumeEntryKind, VolumeMount, VolumeOptions,
 };
 pub use template_build::{TemplateBuild, TemplateBuildLog};
 pub use templates::Templates;

@@ -7,7 +7,7 @@ use reqwest::Method;
 use skep_wire::agent::AGENT_PORT;
 use skep_wire::interpreter::INTERPRETER_PORT;
 use skep_wire::rest::{
-    LogEntry, LogLevel, LogsV2, Metric, NetworkUpdate, SandboxDetail, SetTimeout,
+    LogEntry, LogLevel, LogsV2, Metric, NetworkUpdate, SandboxDetail, SandboxRequest, SetTimeout,
 };
 use tokio::sync::OnceCell;
 
@@ -176,6 +176,22 @@ impl Sandbox {
         let operation = format!("read the log of sandbox `{}`", self.id);
         let page: LogsV2 = self.client.call(&operation, request).await?;
         Ok(page.logs)
+    }
+
+    /// Requests of the sandbox to hosts that it reaches by name, the oldest first, from the one that
+    /// follows the number `after`. Only Skep has them.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]
+    pub async fn requests(&self, after: u64) -> Result<Vec<SandboxRequest>, ClientError> {
+        let path = ["skep", "sandboxes", &self.id, "requests"];
+        let mut url = self.client.url(&path);
+        url.query_pairs_mut()
+            .append_pair("after", &after.to_string());
+        let request = self.client.request(Method::GET, url);
+        let operation = format!("read the requests of sandbox `{}`", self.id);
+        self.client.call(&operation, request).await
     }
 
     /// Resource usage of the sandbox over time, the oldest sample first.

@@ -27,7 +27,7 @@ pub use build::{
 };
 pub use event::{EVENT_TYPE_PREFIX, SandboxEvent, SandboxEventData, SandboxExecution};
 pub use health::{Health, HealthProblem, HealthStatus};
-pub use log::{LogEntry, LogLevel, LogLine, Logs, LogsV2};
+pub use log::{LogEntry, LogLevel, LogLine, Logs, LogsV2, SandboxRequest};
 pub use metric::{MaxTeamMetric, Metric, Metrics, TeamMetric};
 pub use record::{SandboxRecord, SandboxRecordState, SandboxUsage};
 pub use sandbox::{

@@ -212,11 +212,6 @@ async fn what_does_not_work_yet_is_refused_and_never_ignored() {
             "Network transform rules are not available on this server.",
         ),
         (
-            r#""network":{"allowOut":["example.com"],"denyOut":["0.0.0.0/0"]}"#,
-            400,
-            "Domains in network.allowOut are not available on this server; addresses and ranges are.",
-        ),
-        (
             r#""network":{"allowOut":["example.com"]},"allow_internet_access":false"#,
             400,
             "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to block all other traffic.",

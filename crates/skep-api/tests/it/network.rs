@@ -1,6 +1,8 @@
 //! Rules for what leaves a sandbox.
 
-use skep_types::{Capabilities, Egress, EgressRules};
+use jiff::Timestamp;
+use serde_json::json;
+use skep_types::{Capabilities, Egress, EgressRules, LoggedRequest};
 
 use crate::server::Server;
 
@@ -68,6 +70,44 @@ async fn an_update_replaces_everything_and_is_what_is_shown() {
             egress.internet()
         );
     }
+}
+
+#[tokio::test]
+async fn requests_are_told_from_a_number_on_and_without_null() {
+    let server = Server::new().await;
+    let body = r#"{"templateID":"base","network":{"allowOut":["A.test"],"denyOut":["0.0.0.0/0"]}}"#;
+    let id = server.create(body).await;
+    let egress = rules(&["a.test"], &["0.0.0.0/0"]);
+    assert_eq!(server.nodes.spec(&id).unwrap().egress, egress);
+    for number in [1, 2] {
+        let request = LoggedRequest {
+            number,
+            at: Timestamp::UNIX_EPOCH,
+            host: Some("a.test".into()),
+            port: 443,
+            method: None,
+            path: None,
+            status: None,
+            sent: 3,
+            received: 4,
+            rule: Some("a.test".into()),
+            refusal: None,
+        };
+        server.nodes.request(&id, request);
+    }
+    let second = json!([{
+        "number": 2, "timestamp": "1970-01-01T00:00:00Z", "host": "a.test", "port": 443,
+        "sentBytes": 3, "receivedBytes": 4, "rule": "a.test",
+    }]);
+    let line = format!("GET /skep/sandboxes/{id}/requests?after=1");
+    assert_eq!(server.send(&line).await.json(), second);
+    let all = server
+        .send(&format!("GET /skep/sandboxes/{id}/requests"))
+        .await;
+    assert_eq!(all.json().as_array().unwrap().len(), 2);
+    server
+        .check("GET /skep/sandboxes/inotthere/requests", "200 []")
+        .await;
 }
 
 #[tokio::test]

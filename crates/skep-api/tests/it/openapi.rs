@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
-use skep_types::{Capabilities, LogEntry, LogLevel, Obstacle};
+use skep_types::{Capabilities, LogEntry, LogLevel, LoggedRequest, Obstacle};
 use skep_wire::rest;
 
 use crate::server::{Answer, Server};
@@ -156,6 +156,23 @@ impl Walk<'_> {
             fields: BTreeMap::from([("pid".to_owned(), "1".to_owned())]),
         };
         self.server.nodes.log(&id, entry);
+        let text = |text: &str| Some(text.to_owned());
+        let request = LoggedRequest {
+            number: 1,
+            at: Timestamp::now(),
+            host: text("a.test"),
+            port: 80,
+            method: text("GET"),
+            path: text("/"),
+            status: Some(502),
+            sent: 1,
+            received: 2,
+            rule: text("*.test"),
+            refusal: text("the host does not answer"),
+        };
+        self.server.nodes.request(&id, request);
+        self.send(&format!("GET /skep/sandboxes/{id}/requests"))
+            .await;
         self.server.nodes.set_capabilities(Capabilities::all());
         self.server.nodes.silence_agents(true);
         self.send(&format!("POST /sandboxes/{id}/pause")).await;

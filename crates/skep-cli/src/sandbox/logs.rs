@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use skep_client::{Client, LogEntry, LogLevel, LogQuery};
 
-use super::{Among, id, whole_id};
+use super::{Among, id, runs, whole_id};
 use crate::{
     CliError, DefaultServer, OutputArgs, ServerArgs, print_json_line, print_line, print_note,
 };
@@ -123,14 +123,6 @@ async fn logs(client: &Client, id: &str, args: &LogArgs) -> Result<u8, CliError>
         print_note("it has said nothing");
     }
     Ok(0)
-}
-
-async fn runs(client: &Client, id: &str) -> Result<bool, CliError> {
-    match client.sandbox(id).info().await {
-        Ok(_) => Ok(true),
-        Err(error) if error.is_not_found() => Ok(false),
-        Err(error) => Err(error.into()),
-    }
 }
 
 async fn show_new(

@@ -12,13 +12,14 @@ Examples:
   skep sandbox network i8f6                                      what it may reach
   skep sandbox network i8f6 --deny 198.51.100.0/24               everything else
   skep sandbox network i8f6 --no-internet --allow 203.0.113.7    nothing else
+  skep sandbox network i8f6 --deny 0.0.0.0/0 --allow pypi.org    one host, by name
   skep sandbox network i8f6 --clear                              everything";
 
 /// Rules for what leaves a sandbox.
 #[derive(Debug, Default, Args)]
 pub(super) struct EgressArgs {
-    /// Allow an address or a range, whatever is denied; may be given more than once
-    #[arg(long, value_name = "ADDRESS")]
+    /// Allow an address, a range, a host or all hosts below one (`*.pypi.org`), whatever is denied; may be given more than once
+    #[arg(long, value_name = "ADDRESS|HOST")]
     allow: Vec<String>,
     /// Deny an address or a range; may be given more than once
     #[arg(long, value_name = "ADDRESS")]
