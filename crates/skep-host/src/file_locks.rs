@@ -79,19 +79,14 @@ impl LockWatch {
     }
 
     /// The sandboxes that hold too many locks, of those that `sandboxes` names with their first
-    /// processes, if it is time to look. `processor_time` is what all sandboxes have used, if that is known.
+    /// processes, if it is time to look. `used` is the processor time of all sandboxes, if that is known.
     pub(crate) fn look(
         &self,
         sandboxes: impl FnOnce() -> Vec<(SandboxId, i32)>,
-        processor_time: impl FnOnce() -> Option<Duration>,
+        used: Option<Duration>,
     ) -> io::Result<Vec<SandboxId>> {
         let mut schedule = self.schedule.lock();
         let began = Instant::now();
-        if began < schedule.earliest {
-            return Ok(Vec::new());
-        }
-        // Read before anything else: locks that are made during the look are found by the next one.
-        let used = processor_time();
         if !schedule.is_due(began, used) {
             return Ok(Vec::new());
         }

@@ -59,16 +59,16 @@ pub(crate) struct OpenFileWatch {
 
 impl OpenFileWatch {
     /// The sandboxes whose open files hold too much, of those that `sandboxes` names with their
-    /// first processes, if it is time to look, with this memory of the host. `memory` is what a sandbox may use, and
+    /// first processes, if it is time to look, with this memory of the host and processor time of all sandboxes. `memory` is what a sandbox may use, and
     /// `processor_time` what it has used.
     pub(crate) fn look(
         &self,
-        host: Capacity,
+        (host, used): (Capacity, Option<Duration>),
         sandboxes: impl FnOnce() -> Vec<(SandboxId, i32)>,
         memory: impl Fn(&SandboxId) -> io::Result<u64>,
         processor_time: impl Fn(&SandboxId) -> io::Result<Duration>,
     ) -> io::Result<Vec<SandboxId>> {
-        self.look.if_due(host, || {
+        self.look.if_due(host, used, || {
             self.find(Path::new("/proc"), &sandboxes(), memory, processor_time)
         })
     }

@@ -13,6 +13,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
+use std::time::Duration;
 
 use skep_types::{Capacity, SandboxId};
 
@@ -41,15 +42,15 @@ pub(crate) struct QueueWatch {
 
 impl QueueWatch {
     /// The sandboxes whose sockets hold too much, of those that `sandboxes` names with their
-    /// first processes, if it is time to look, with this memory of the host. `memory` is what a
+    /// first processes, if it is time to look, with this memory of the host and processor time of all sandboxes. `memory` is what a
     /// sandbox may use.
     pub(crate) fn look(
         &self,
-        host: Capacity,
+        (host, used): (Capacity, Option<Duration>),
         sandboxes: impl FnOnce() -> Vec<(SandboxId, i32)>,
         memory: impl Fn(&SandboxId) -> io::Result<u64>,
     ) -> io::Result<Vec<SandboxId>> {
-        self.look.if_due(host, || {
+        self.look.if_due(host, used, || {
             let host = Host::read(Path::new("/proc"))?;
             let mut sandboxes = sandboxes();
             sandboxes.retain(|(id, pid)| {

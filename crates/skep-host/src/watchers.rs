@@ -47,21 +47,23 @@ impl Watchers {
             }
         };
         let host = host_memory(Path::new("/proc/meminfo"));
+        // Read before anything else: what is taken during a look is found by the next one.
+        let used = cgroups.processor_time_of_all().ok();
         let processor_time = |id: &SandboxId| {
             let time = cgroups.processor_time(&Group::new(id));
             time.map_err(io::Error::other)
         };
         match host {
             Ok(host) => {
-                let with_queues = self.queues.look(host, &sandboxes, memory);
+                let with_queues = self.queues.look((host, used), &sandboxes, memory);
                 add(with_queues, "sockets");
-                let with_files = (self.open_files).look(host, &sandboxes, memory, processor_time);
+                let with_files =
+                    (self.open_files).look((host, used), &sandboxes, memory, processor_time);
                 add(with_files, "open files");
             }
             Err(error) => add(Err(error), "memory of the host"),
         }
-        let of_all = || cgroups.processor_time_of_all().ok();
-        add(self.locks.look(&sandboxes, of_all), "locks");
+        add(self.locks.look(&sandboxes, used), "locks");
         hoarding
     }
 }
