@@ -203,7 +203,9 @@ impl BuildSandbox for LaunchedSandbox {
                     ChangeError::Failed { source, .. } => source
                         .downcast_ref::<io::Error>()
                         .is_some_and(|error| error.kind() == io::ErrorKind::FileTooLarge),
-                    ChangeError::Unsupported(_) | ChangeError::Unwritable { .. } => false,
+                    ChangeError::Unsupported(_)
+                    | ChangeError::Unwritable { .. }
+                    | ChangeError::Damaged { .. } => false,
                 };
                 if is_too_large {
                     SealError::TooLarge(limit)

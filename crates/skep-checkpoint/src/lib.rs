@@ -11,6 +11,7 @@
 mod archive;
 mod command;
 mod criu;
+mod cure;
 mod encryption;
 mod fetch;
 mod message;
@@ -25,6 +26,7 @@ pub use command::{
     ANSWER, CGROUPS, HOOK, STAGE, dump_arguments, error_in, reason_of, restore_arguments,
 };
 pub use criu::{Criu, CriuError, MINIMUM_VERSION};
+pub use cure::is_in_the_hands_of_criu;
 pub use encryption::{ImageKey, encrypt_directory};
 pub use fetch::{FetchError, SUITE, fetch};
 pub use proc::{of_tree, tree_of};

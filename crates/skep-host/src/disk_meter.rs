@@ -75,13 +75,17 @@ impl DiskMeter {
     ///
     /// # Errors
     ///
-    /// If the sandbox has lost the device, or it cannot be written.
+    /// If it cannot be written.
     pub(crate) fn sync(&self, image: &Path) -> io::Result<()> {
         let directory = Path::new(BLOCK_DEVICES).join(format!("loop{}", self.device));
-        if !holds(&directory, image)? {
-            return Err(io::Error::other("the device is another sandbox's now"));
+        match holds(&directory, image) {
+            Ok(true) => skep_linux::sync_loop_disk(self.device),
+            // A device is let go when nobody has its file system mounted any more, and that is when all of it was
+            // written: the processes of the sandbox are gone.
+            Ok(false) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
         }
-        skep_linux::sync_loop_disk(self.device)
     }
 
     /// Adds the traffic of a disk to the usage of its sandbox, as far as it is known.

@@ -259,7 +259,12 @@ async fn check_mounts(subject: &impl ContractSubject, isolation: &Arc<dyn Isolat
 fn check_unsupported<T: std::fmt::Debug>(answer: Result<T, ChangeError>, capability: Capability) {
     match answer {
         Err(ChangeError::Unsupported(unsupported)) => assert_eq!(unsupported.0, capability),
-        Ok(_) | Err(ChangeError::Unwritable { .. } | ChangeError::Failed { .. }) => {
+        Ok(_)
+        | Err(
+            ChangeError::Unwritable { .. }
+            | ChangeError::Failed { .. }
+            | ChangeError::Damaged { .. },
+        ) => {
             panic!("{capability} is not among the capabilities: {answer:?}")
         }
     }

@@ -47,13 +47,20 @@ impl Gate {
     }
 }
 
+/// Ways in which a change fails.
+#[derive(Debug)]
+enum Failing {
+    LeavesAll,
+    Damages,
+}
+
 #[derive(Debug)]
 struct State {
     capabilities: Capabilities,
     living: Vec<Arc<FakeSandbox>>,
     fail_next: Option<LaunchError>,
     /// Set if the next change of a sandbox is to fail.
-    fail_change: bool,
+    fail_change: Option<Failing>,
     /// Images of checkpoints, by their record.
     images: HashMap<String, Image>,
     /// Number of images that were compressed.
@@ -94,7 +101,7 @@ impl Default for State {
             capabilities: Capabilities::all(),
             living: Vec::new(),
             fail_next: None,
-            fail_change: false,
+            fail_change: None,
             images: HashMap::new(),
             compressed: 0,
             image_count: 0,
@@ -165,7 +172,12 @@ impl FakeIsolation {
 
     /// Makes the next freeze, thaw, checkpoint or change of egress fail.
     pub fn fail_next_change(&self) {
-        self.state.lock().fail_change = true;
+        self.state.lock().fail_change = Some(Failing::LeavesAll);
+    }
+
+    /// The same, and the processes of that sandbox are lost.
+    pub fn damage_at_next_change(&self) {
+        self.state.lock().fail_change = Some(Failing::Damages);
     }
 
     /// Returns true if a living sandbox stands.
@@ -502,13 +514,12 @@ impl FakeHandle {
     fn try_change(&self, capability: Capability, operation: &str) -> Result<(), ChangeError> {
         let mut state = self.state.lock();
         state.capabilities.need(capability)?;
-        if std::mem::take(&mut state.fail_change) {
-            return Err(ChangeError::Failed {
-                operation: operation.to_owned(),
-                source: "as the test wants".into(),
-            });
+        let (operation, source) = (operation.to_owned(), "as the test wants".into());
+        match state.fail_change.take() {
+            None => Ok(()),
+            Some(Failing::LeavesAll) => Err(ChangeError::Failed { operation, source }),
+            Some(Failing::Damages) => Err(ChangeError::Damaged { operation, source }),
         }
-        Ok(())
     }
 
     fn set_frozen(&self, is_frozen: bool, operation: &str) -> Result<(), ChangeError> {

@@ -243,7 +243,7 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// [`ChangeError`]; there is no image, and the sandbox is as it was, whatever was to become
-    /// of it afterwards.
+    /// of it afterwards. With [`ChangeError::Damaged`] its files are.
     fn checkpoint(
         &self,
         kind: ImageKind,
@@ -521,7 +521,7 @@ impl LaunchError {
     }
 }
 
-/// Failure to change a sandbox, which is as it was.
+/// Failure to change a sandbox, which is as it was unless it says otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
     /// The backend has no such ability.
@@ -543,6 +543,15 @@ pub enum ChangeError {
         /// The operation, with its object.
         operation: String,
         /// The error of the system.
+        source: Source,
+    },
+    /// Its processes are not what they were. They stand, if they did before, and an image of the files can still be
+    /// made; of one that ran they are gone.
+    #[error("cannot {operation}, and its processes are lost")]
+    Damaged {
+        /// The operation, with its object.
+        operation: String,
+        /// Reason of that.
         source: Source,
     },
 }

@@ -47,6 +47,8 @@ const DUMP_TIMEOUT: Duration = Duration::from_mins(2);
 const CRIU_TIMEOUT: Duration = Duration::from_secs(150);
 /// Room for deleted files in an image, of which there are few.
 const DELETED_FILES: u64 = 512 << 20;
+/// Time limit for processes to recover from a CRIU that was killed.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the processes to stand while they are looked at.
 const STAND_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -373,6 +375,32 @@ fn open_mount(root: &File, point: &str) -> io::Result<OwnedFd> {
         Mode::empty(),
         resolve,
     )?)
+}
+
+/// Waits until processes that CRIU had hold of when it was killed have recovered. Blocks.
+///
+/// # Errors
+///
+/// If some do not, or the first of them is gone.
+pub(crate) fn recover(lease: &Lease, first: i32) -> Result<(), Source> {
+    let deadline = Instant::now() + RECOVERY_TIMEOUT;
+    loop {
+        let processes = lease.processes()?;
+        if !processes.contains(&first) {
+            return Err("its first process is gone".into());
+        }
+        if !skep_checkpoint::is_in_the_hands_of_criu(&processes)? {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err("some are still held, or in code of criu".into());
+        }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "called where blocking is allowed, and nobody tells when they have recovered"
+        )]
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Explains a failed dump, with the reason that CRIU gave.

@@ -119,6 +119,8 @@ impl SandboxLauncher {
             }
         });
         let started = restored.map_err(|error| {
+            // What stands is killed before it is thawed.
+            lease.kill_frozen();
             let log = fs::read_to_string(lease.file(WORK).join("criu.log")).unwrap_or_default();
             let last = skep_checkpoint::error_in(&log);
             tracing::warn!(sandbox = %lease.id(), error = %Chain(&error), criu = last, "restore failed");
@@ -240,6 +242,9 @@ impl SandboxLauncher {
         first: i32,
         checkpointer: &Checkpointer,
     ) -> Result<(), Source> {
+        // Before anything that takes time: if CRIU dies meanwhile, the kernel lets go of whom it has stopped, and what they
+        // wrote would be in an image that is older than that.
+        lease.order_work(true)?;
         let first_id = lease.slot().first_id();
         let survey = &image.part.survey;
         let mounts: Vec<&str> = (survey.mounts.iter())
@@ -263,7 +268,7 @@ impl SandboxLauncher {
         };
         image.check.pages()?;
         skep_checkpoint::own_pipes(&processes, &survey.pipes, first_id)?;
-        lease.order_work(true)
+        Ok(())
     }
 }
 

@@ -30,7 +30,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::changes::{self, CopyError};
 use crate::config::CheckpointedAgents;
 use crate::image::{self, Images, LaunchOrder};
-use crate::memory::{Checkpointer, DumpError, Dumped};
+use crate::memory::{self, Checkpointer, DumpError, Dumped};
 use crate::record::Record;
 use crate::running::RunningSandboxes;
 use crate::stderr::Stderr;
@@ -214,27 +214,27 @@ impl NativeSandbox {
                 })
             }
         };
+        let mut is_lost = false;
         if let Err(DumpError { is_damaged, .. }) = &made {
-            if *is_damaged {
-                // Thawed first, or it would not die.
-                tracing::error!(sandbox = %self.lease.id(), "criu was killed while it held the sandbox, which is ended");
-                self.changing(OPERATION, Lease::thaw).await?;
-                kill(self.process.get_ref());
-            } else if was_frozen {
+            is_lost = *is_damaged && !self.recovers(&checkpoints).await;
+            if was_frozen {
                 let deadline = Instant::now() + FREEZE_TIMEOUT;
                 self.changing(OPERATION, move |lease| lease.freeze(deadline))
                     .await?;
+            } else if is_lost {
+                kill(self.process.get_ref());
             } else {
                 self.changing(OPERATION, Lease::thaw).await?;
             }
         }
         let stands = was_frozen || (made.is_ok() && after == AfterCheckpoint::Stand);
-        if !stands {
+        if !stands && !is_lost {
             self.go_on().await;
         }
         made.map_err(|DumpError { source, reason, .. }| {
             let operation = format!("{OPERATION} ({reason})");
             match Obstacle::named(reason) {
+                _ if is_lost => ChangeError::Damaged { operation, source },
                 Some(obstacle) => ChangeError::Unwritable {
                     operation,
                     obstacle,
@@ -243,6 +243,33 @@ impl NativeSandbox {
                 None => ChangeError::Failed { operation, source },
             }
         })
+    }
+
+    /// Lets processes go on that CRIU had hold of when it was killed, and returns false if they do not.
+    async fn recovers(&self, checkpoints: &Checkpoints) -> bool {
+        let pid = self.record.pid;
+        let recovering = move |lease: &Lease| {
+            // Whoever stands neither recovers nor dies.
+            lease.thaw()?;
+            memory::recover(lease, pid)
+        };
+        let recovering = self.changing("let go of the sandbox", recovering);
+        let recovered = match recovering.await {
+            // One that is about to die of what CRIU has left in it does not answer any more.
+            Ok(()) => self.tell_to_go_on(checkpoints).await,
+            Err(error) => Err(error.into()),
+        };
+        match recovered {
+            Ok(()) => {
+                self.is_prepared.store(false, Ordering::Relaxed);
+                tracing::warn!(sandbox = %self.lease.id(), "criu was killed, and let go of the sandbox");
+                true
+            }
+            Err(error) => {
+                tracing::error!(sandbox = %self.lease.id(), error = %Chain(error.as_ref()), "criu was killed, and the sandbox has not recovered");
+                false
+            }
+        }
     }
 
     async fn prepare(&self, checkpoints: &Checkpoints) -> Result<(), Source> {
@@ -260,16 +287,15 @@ impl NativeSandbox {
         if !self.is_prepared.swap(false, Ordering::Relaxed) {
             return;
         }
-        let told = match self.agent_config().await {
-            Ok(config) => {
-                let telling = checkpoints.agents.go_on(self.address(), &config, None);
-                telling.await.map_err(Source::from)
-            }
-            Err(error) => Err(error),
-        };
-        if let Err(error) = told {
+        if let Err(error) = self.tell_to_go_on(checkpoints).await {
             tracing::warn!(sandbox = %self.lease.id(), error = %Chain(error.as_ref()), "an agent does not know that it goes on");
         }
+    }
+
+    async fn tell_to_go_on(&self, checkpoints: &Checkpoints) -> Result<(), Source> {
+        let config = self.agent_config().await?;
+        let telling = checkpoints.agents.go_on(self.address(), &config, None);
+        Ok(telling.await?)
     }
 
     async fn agent_config(&self) -> Result<Redacted<Vec<u8>>, Source> {

@@ -51,9 +51,9 @@ impl Metrics {
     pub(crate) fn store_failed(&self, error: &ChangeError) {
         let step = match error {
             ChangeError::Unsupported(unsupported) => unsupported.to_string(),
-            ChangeError::Unwritable { operation, .. } | ChangeError::Failed { operation, .. } => {
-                without_thing(operation)
-            }
+            ChangeError::Unwritable { operation, .. }
+            | ChangeError::Failed { operation, .. }
+            | ChangeError::Damaged { operation, .. } => without_thing(operation),
         };
         *self.store_failures.lock().entry(step).or_default() += 1;
     }

@@ -248,24 +248,35 @@ impl Tree<'_> {
             passed.push(descriptor);
         }
         let mut first = None;
-        criu::run(tool, &arguments, &passed, |stage, pid| match stage {
-            "post-restore" => end_unless(limit_namespaces(host, pid).is_ok(), pid),
+        let ended = criu::run(tool, &arguments, &passed, |stage, pid| match stage {
+            "post-restore" => {
+                first = hold(pid).ok();
+                end_unless(first.is_some() && limit_namespaces(host, pid).is_ok(), pid)
+            }
             "pre-resume" => {
-                first = Some(pid);
-                let goes_on = listeners::forget_sharing(host).is_ok()
-                    && criu::is_allowed(channel, Stage::Restored, pid);
+                // The server is asked first: it has everything stand, whatever becomes of CRIU.
+                let goes_on = criu::is_allowed(channel, Stage::Restored, pid)
+                    && listeners::forget_sharing(host).is_ok();
                 end_unless(goes_on, pid)
             }
             _ => Answer::Go,
-        })?;
-        let pid = first.ok_or(Errno::PROTO).about(|| "criu".into())?;
-        let number = Pid::from_raw(pid).ok_or(Errno::SRCH)?;
-        let pidfd = rustix::process::pidfd_open(number, PidfdFlags::empty())?;
-        Ok(ChildGuard {
-            child: Child { pid, pidfd },
-            kept: false,
-        })
+        });
+        if let (Err(_), Some(first)) = (&ended, &first) {
+            // If CRIU was killed at the last stage, what it has let go of runs. It is the end of all of them, and is
+            // not waited for: those who stand do not die before they are thawed.
+            rustix::process::pidfd_send_signal(&first.pidfd, Signal::KILL).ok();
+        }
+        ended?;
+        let child = first.ok_or(Errno::PROTO).about(|| "criu".into())?;
+        Ok(ChildGuard { child, kept: false })
     }
+}
+
+/// Holds a process by a descriptor, so that its number cannot become another's.
+fn hold(pid: i32) -> Result<Child, StepError> {
+    let number = Pid::from_raw(pid).ok_or(Errno::SRCH)?;
+    let pidfd = rustix::process::pidfd_open(number, PidfdFlags::empty())?;
+    Ok(Child { pid, pidfd })
 }
 
 /// Ends what was restored unless it may go on. CRIU would let it run all the same at the last

@@ -40,15 +40,20 @@ impl Driver {
     }
 
     async fn snapshot_paused(
-        &self,
-        held: &Held,
+        &mut self,
+        held: &mut Held,
         kind: ImageKind,
         purpose: ImagePurpose,
     ) -> Result<Checkpoint, TransitionError> {
-        if let Some(launched) = &held.launched {
+        if let Some(launched) = held.launched.clone() {
             let after = AfterCheckpoint::Continue(purpose);
-            let taken = launched.checkpoint(kind, after).await;
-            return taken.map_err(|error| self.not_written(error));
+            return match launched.checkpoint(kind, after).await {
+                Ok(image) => Ok(image),
+                Err(error) => {
+                    self.is_rescued(held, &error).await;
+                    Err(self.not_written(error))
+                }
+            };
         }
         let image = held.record.image.clone().ok_or(NotHere)?;
         if kind == ImageKind::Memory && image.kind == ImageKind::Filesystem {
@@ -128,7 +133,9 @@ impl Driver {
                 Ok(())
             }
             Err(error) => {
-                if !was_paused {
+                if was_paused {
+                    self.is_rescued(held, &error).await;
+                } else {
                     self.enter(Event::PauseFailed);
                     self.open(held);
                 }

@@ -204,10 +204,32 @@ impl Driver {
             }
             Err(error) => {
                 self.node.metrics.store_failed(&error);
+                if self.is_rescued(held, &error).await {
+                    return;
+                }
                 tracing::warn!(error = %Chain(&error), "paused sandbox stays in memory: it cannot be checkpointed");
                 held.is_hard_to_store = true;
                 self.publish_obstacle(&error);
                 self.schedule_store(held, STORE_AGAIN);
+            }
+        }
+    }
+
+    /// Keeps the files of a paused sandbox whose processes are lost: to be paused without its memory is less than
+    /// was promised, to be gone would be worse. Returns false if there is nothing to be rescued, or if that
+    /// fails.
+    pub(super) async fn is_rescued(&mut self, held: &mut Held, error: &ChangeError) -> bool {
+        let ChangeError::Damaged { .. } = error else {
+            return false;
+        };
+        match self.keep_files(held).await {
+            Ok(()) => {
+                tracing::error!(error = %Chain(error), "a paused sandbox has lost its memory and keeps its files");
+                true
+            }
+            Err(error) => {
+                tracing::error!(error = %Chain(&error), "a paused sandbox has lost its processes, and its files cannot be kept");
+                false
             }
         }
     }
@@ -300,7 +322,9 @@ impl Driver {
     fn publish_obstacle(&self, error: &ChangeError) {
         let obstacle = match error {
             ChangeError::Unwritable { obstacle, .. } => Some(*obstacle),
-            ChangeError::Unsupported(_) | ChangeError::Failed { .. } => None,
+            ChangeError::Unsupported(_)
+            | ChangeError::Failed { .. }
+            | ChangeError::Damaged { .. } => None,
         };
         self.status.send_modify(|status| status.obstacle = obstacle);
     }
@@ -330,7 +354,9 @@ pub(super) fn change_error(error: ChangeError) -> TransitionError {
         error @ ChangeError::Failed { .. } if is_full_disk(&error) => {
             TransitionError::NoRoom(HostResource::Disk)
         }
-        error @ ChangeError::Failed { .. } => TransitionError::Failed(error.into()),
+        error @ (ChangeError::Failed { .. } | ChangeError::Damaged { .. }) => {
+            TransitionError::Failed(error.into())
+        }
     }
 }
 

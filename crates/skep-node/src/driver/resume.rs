@@ -164,7 +164,7 @@ impl Driver {
 
     /// Makes an image of the files of a frozen sandbox, which is to start anew on them, and lets
     /// go of its processes.
-    async fn keep_files(&mut self, held: &mut Held) -> Result<(), TransitionError> {
+    pub(super) async fn keep_files(&mut self, held: &mut Held) -> Result<(), TransitionError> {
         let Some(launched) = held.launched.clone() else {
             return Ok(());
         };

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use skep_node::Node;
 use skep_types::{
-    Capabilities, Capability, Checkpoint, Egress, EndReason, ImageKind, ImagePurpose, Mount,
-    NotHere, OnTimeout, PauseRequest, Phase, Refused, Restart, ResumeRequest, ResumeStart,
+    Capabilities, Capability, Checkpoint, Egress, EndReason, ImageKind, ImagePurpose, KeptIn,
+    Mount, NotHere, OnTimeout, PauseRequest, Phase, Refused, Restart, ResumeRequest, ResumeStart,
     RollBackRequest, SandboxId, SandboxSpec, SandboxStatus, TemplateStart, TransitionError,
     WhenStopped,
 };
@@ -146,6 +146,39 @@ async fn one_that_cannot_be_written_to_an_image_stands_and_is_tried_again() {
     tokio::time::advance(Duration::from_mins(5)).await;
     stored(&host, &id).await;
     assert_eq!(host.isolation.image_count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_loses_its_processes_while_it_is_written_keeps_its_files() {
+    let host = TestHost::default();
+    let node = host.node();
+    let id = created(&node).await.id;
+    let lost_by_store = async || {
+        host.isolation.damage_at_next_change();
+        stored(&host, &id).await;
+    };
+    let lost_by_copy = async || {
+        host.isolation.damage_at_next_change();
+        let copied = node.snapshot(&id, ImageKind::Memory, ImagePurpose::Keep);
+        let copied = copied.await;
+        assert!(matches!(copied, Err(TransitionError::Failed(_))));
+    };
+    for is_copied in [false, true] {
+        node.pause(&id, pausing(ImageKind::Memory)).await.unwrap();
+        if is_copied {
+            lost_by_copy().await;
+        } else {
+            lost_by_store().await;
+        }
+        assert!(host.isolation.living().is_empty());
+        assert_eq!(host.isolation.image_count(), 1);
+        let paused = node.status(&id).unwrap();
+        assert_eq!(paused.phase, Phase::Paused);
+        assert_eq!(paused.paused, Some(ImageKind::Filesystem));
+        let resumed = resume(&node, &id, HOUR).await.unwrap();
+        assert_eq!(resumed.kept_in, Some(KeptIn::Files));
+        assert_eq!(host.isolation.living(), std::slice::from_ref(&id));
+    }
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ const ENDING: Duration = Duration::from_secs(20);
 /// Owner of the witness in the ledger.
 const NOBODY: u64 = u64::MAX;
 
-fn rounds() -> u64 {
+pub(crate) fn rounds() -> u64 {
     let rounds = std::env::var_os("SKEP_CHAOS_ROUNDS");
     rounds.map_or(ROUNDS, |text| text.to_str().unwrap().parse().unwrap())
 }

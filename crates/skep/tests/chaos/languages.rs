@@ -1,7 +1,7 @@
 //! The guarantees of every language, in real sandboxes: a language is a row, a guarantee a column.
 
-mod answer;
-mod rows;
+pub(crate) mod answer;
+pub(crate) mod rows;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ use answer::Answer;
 use rows::{ROWS, Row};
 
 /// A template with kernels for all of them.
-const TEMPLATE: &str = "code-interpreter-languages";
+pub(crate) const TEMPLATE: &str = "code-interpreter-languages";
 /// Time limit for one wait on a busy host.
 const TIMEOUT: Duration = Duration::from_secs(180);
 /// Processor time, in microseconds, that a waiting kernel may use from look to look.
@@ -100,7 +100,7 @@ async fn every_language_keeps_every_guarantee() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-fn build_template(cache: &OsStr) {
+pub(crate) fn build_template(cache: &OsStr) {
     let mut build = Command::new(env!("CARGO_BIN_EXE_skep"));
     build.args(["template", "build", TEMPLATE, "--cache-dir"]);
     let built = build.arg(cache).output().unwrap();

@@ -13,6 +13,7 @@
 mod bench;
 mod builds;
 mod commands;
+mod criu;
 mod examples;
 mod full_disk;
 mod hosts;
@@ -28,6 +29,7 @@ mod metrics;
 mod private;
 mod repl;
 mod restarts;
+mod resumes;
 mod run;
 mod scale;
 mod sleep;

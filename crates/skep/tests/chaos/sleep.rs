@@ -291,11 +291,11 @@ async fn a_server_that_is_killed_while_it_writes_memory_loses_no_sandbox() {
 
 /// Writes one number after another to the end of a file, from its memory. A disk that is not of the
 /// moment of the memory has numbers twice, or lacks some, and so has one that two write to.
-const LEDGER: &str = "nohup sh -c 'i=0; while :; do i=$((i+1)); echo $i >> ledger; sleep 0.01; done' \
+pub(crate) const LEDGER: &str = "nohup sh -c 'i=0; while :; do i=$((i+1)); echo $i >> ledger; sleep 0.01; done' \
                       > /dev/null 2>&1 &";
 
 /// Waits until the ledger has grown, and requires that every number is there once.
-async fn read_ledger(sandbox: &Sandbox, moment: u64) {
+pub(crate) async fn read_ledger(sandbox: &Sandbox, moment: u64) {
     let script = "old=$(wc -l < ledger); while [ $(wc -l < ledger) -le $((old + 2)) ]; do sleep 0.01; done; \
                   awk '$1 != NR { print NR, $1; exit }' ledger";
     let wrong = run(sandbox, script).await;
