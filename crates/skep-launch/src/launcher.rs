@@ -14,6 +14,7 @@ mod inside;
 mod listeners;
 mod nested_users;
 mod network;
+mod pending_signals;
 mod proc;
 mod restore;
 mod root;

@@ -193,7 +193,7 @@ pub(crate) const COUNTERS: &[Counter] = &[
     most(
         "pending signals and timers",
         "`RLIMIT_SIGPENDING` for each user",
-        "as many as any user, or the 128th below a zygote",
+        "as many as any user, or the 128th below a zygote and after a restore",
         OWN_USERS,
         Needs::Nothing,
     ),

@@ -21,7 +21,7 @@ use super::criu::Answer;
 use super::volumes;
 use super::{
     ChildGuard, HostProc, Launch, criu, devices, in_child, inside, listeners, map_users, network,
-    proc, root, settle, tree,
+    pending_signals, proc, root, settle, tree,
 };
 use crate::channel::Channel;
 use crate::report::Stage;
@@ -44,7 +44,10 @@ pub(super) fn carry_out(
 ) -> Result<ChildGuard, Failure> {
     let plan = launch.plan;
     steps.run(Step::JoinCgroups, || launch.join(&plan.cgroups))?;
-    steps.run(Step::SetLimits, || launch.set_limits())?;
+    let pending_signals = steps.run(Step::SetLimits, || {
+        launch.set_limits()?;
+        pending_signals::leave_half_to_root()
+    })?;
     let (host, link) = steps.run(Step::LeaveNamespaces, || {
         let host = HostProc::open()?;
         let link = network::Outside::open(&plan.network)?;
@@ -94,6 +97,7 @@ pub(super) fn carry_out(
             staged: &staged,
             apart: &apart,
             own_files: &own_files,
+            pending_signals,
         };
         tree.restore(launch, &host, channel)
     })
@@ -196,6 +200,7 @@ struct Tree<'a> {
     staged: &'a crate::Root,
     apart: &'a Apart,
     own_files: &'a proc::OwnFiles,
+    pending_signals: pending_signals::Part,
 }
 
 impl Tree<'_> {
@@ -210,6 +215,7 @@ impl Tree<'_> {
             staged,
             apart,
             own_files,
+            pending_signals,
         } = *self;
         let tool = &restoration.tool;
         let template = open_template_files(staged, restoration)?;
@@ -256,7 +262,8 @@ impl Tree<'_> {
             "pre-resume" => {
                 // The server is asked first: it has everything stand, whatever becomes of CRIU.
                 let goes_on = criu::is_allowed(channel, Stage::Restored, pid)
-                    && listeners::forget_sharing(host).is_ok();
+                    && listeners::forget_sharing(host).is_ok()
+                    && pending_signals.limit_tree(pid).is_ok();
                 end_unless(goes_on, pid)
             }
             _ => Answer::Go,

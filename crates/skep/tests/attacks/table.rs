@@ -17,7 +17,7 @@ A step of a build, which is launched in another way, makes those on walls once m
 whose owner finds them (`a_step_of_a_build_is_a_sandbox_of_its_team`).
 
 Bombs (`bombs::`), queues (`queues::`) and clean-ups, which are no rows here, run in launched sandboxes; with `SKEP_ATTACKS_RESTORED=true` every sandbox of the
-suite is restored before it is used. One of them is known not to be held then: `bombs::timers`, see [known weaknesses](../SECURITY.md#known-weaknesses).
+suite is restored before it is used.
 
 ";
 
