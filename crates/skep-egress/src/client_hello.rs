@@ -10,7 +10,7 @@ use skep_types::HostName;
 pub(crate) const LONGEST: usize = 16 * 1024;
 
 /// Content type of handshake messages, and the type of the first of them.
-const HANDSHAKE: u8 = 22;
+pub(crate) const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const RECORD_HEAD: usize = 5;
 /// A record has no more than this.

@@ -14,7 +14,3 @@ mod server;
 
 pub use process::{EGRESS_PROXY, run};
 pub use server::{Gate, Lookup, Program, Proxy, RequestLog, Seat};
-
-/// Ports at which hosts are reached by name: what is said at the first begins with a request of
-/// HTTP, what is said at the second with TLS.
-pub const WEB_PORTS: [u16; 2] = [80, 443];

@@ -7,7 +7,7 @@ mod web;
 
 use std::ffi::OsString;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::channel::Channel;
+use crate::client_hello;
 use desk::Desk;
 
 /// First argument of such a process.
@@ -26,6 +27,9 @@ pub const EGRESS_PROXY: &str = "egress-proxy";
 
 /// Connections that a sandbox may have at a time. Others wait until one of these is over.
 pub(crate) const MOST_CONNECTIONS: usize = 512;
+/// Ports at which nothing else is spoken.
+const WEB: u16 = 80;
+const TLS: u16 = 443;
 /// Time limit for a client to say which host it wants.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -120,11 +124,20 @@ async fn converse(stream: TcpStream, desk: Arc<Desk>) {
     let Ok(meant) = rustix::net::sockopt::ip_original_dst(&stream) else {
         return;
     };
-    let meant = SocketAddr::V4(meant);
-    let [web, _] = crate::WEB_PORTS;
-    if meant.port() == web {
-        web::serve(stream, desk, meant.port()).await;
+    let port = meant.port();
+    let speaks_tls = match port {
+        WEB => false,
+        TLS => true,
+        // Both are spoken at other ports, and the first byte tells them apart.
+        _ => {
+            let mut first = [0];
+            let said = tokio::time::timeout(HELLO_TIMEOUT, stream.peek(&mut first)).await;
+            matches!(said, Ok(Ok(_))) && first == [client_hello::HANDSHAKE]
+        }
+    };
+    if speaks_tls {
+        tls::serve(stream, desk, port).await;
     } else {
-        tls::serve(stream, desk, meant.port()).await;
+        web::serve(stream, desk, port).await;
     }
 }

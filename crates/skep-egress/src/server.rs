@@ -41,14 +41,14 @@ pub enum Lookup {
 
 /// The policy of a sandbox, as it is in force at the moment.
 pub trait Gate: Send + Sync + 'static {
-    /// The rule that allows a host, in its owner's words.
-    fn rule_for(&self, host: &HostName) -> Option<String>;
+    /// The rule that allows a host at a port, in its owner's words.
+    fn rule_for(&self, host: &HostName, port: u16) -> Option<String>;
 
     /// Addresses of a host, without those that no sandbox reaches.
     fn look_up<'a>(&'a self, host: &'a HostName) -> BoxFuture<'a, Lookup>;
 
     /// Returns true if a connection to this address of a host that is there may stay.
-    fn may_stay(&self, host: &HostName, address: Ipv4Addr) -> bool;
+    fn may_stay(&self, host: &HostName, port: u16, address: Ipv4Addr) -> bool;
 }
 
 /// The place of a process.

@@ -100,20 +100,20 @@ impl SandboxGate {
 }
 
 impl Gate for SandboxGate {
-    fn rule_for(&self, host: &HostName) -> Option<String> {
+    fn rule_for(&self, host: &HostName, port: u16) -> Option<String> {
         if !self.leases.config.has(Defence::NamedHosts) {
             return Some("*".to_owned());
         }
-        self.egress().rule_for(host).map(ToString::to_string)
+        self.egress().rule_for(host, port).map(ToString::to_string)
     }
 
     fn look_up<'a>(&'a self, host: &'a HostName) -> BoxFuture<'a, Lookup> {
         async move { self.names.look_up(host, &self.egress()).await }.boxed()
     }
 
-    fn may_stay(&self, host: &HostName, address: Ipv4Addr) -> bool {
+    fn may_stay(&self, host: &HostName, port: u16, address: Ipv4Addr) -> bool {
         let egress = self.egress();
-        egress.rule_for(host).is_some() || egress.reach().contains(address)
+        egress.rule_for(host, port).is_some() || egress.reach().contains(address)
     }
 }
 

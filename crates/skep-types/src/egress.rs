@@ -7,8 +7,10 @@
 mod destination;
 mod host_name;
 mod host_pattern;
+mod host_rule;
 mod ranges;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use std::sync::Arc;
 pub use destination::{AddressRange, Destination};
 pub use host_name::{HostName, HostNameError};
 pub use host_pattern::HostPattern;
+pub use host_rule::HostRule;
 pub use ranges::{AddressSpan, Reach};
 
 /// Address ranges no sandbox reaches, whatever its owner allows: private networks, link-local
@@ -37,6 +40,9 @@ const ALL_TRAFFIC: &str = "0.0.0.0/0";
 
 /// Limit on what a policy allows, and on what it denies.
 const MOST_DESTINATIONS: usize = 512;
+
+/// Limit on the ports at which a policy allows hosts: each is a rule of the packet filter.
+const MOST_PORTS: usize = 16;
 
 /// Limit on the resolvers of a policy.
 const MOST_RESOLVERS: usize = 10;
@@ -139,12 +145,15 @@ impl Egress {
             return Err(EgressError::NamesWithoutDenial);
         }
         let resolvers = rules.resolvers.map(resolvers).transpose()?;
-        Ok(Self(Arc::new(Policy {
+        let policy = Self(Arc::new(Policy {
             internet: rules.internet,
             allowed,
             denied,
             resolvers,
-        })))
+        }));
+        let ports = policy.ports_of_hosts().len();
+        check_count("ports of hosts in allowOut", ports, MOST_PORTS)?;
+        Ok(policy)
     }
 
     /// The policy of an owner who has chosen nothing but internet access, if that.
@@ -183,13 +192,19 @@ impl Egress {
     }
 
     /// Hosts that may be reached by their names.
-    pub fn hosts(&self) -> impl Iterator<Item = &HostPattern> {
+    pub fn hosts(&self) -> impl Iterator<Item = &HostRule> {
         self.0.allowed.iter().filter_map(Destination::host)
     }
 
-    /// The rule that lets this host be reached by its name, if there is one.
-    pub fn rule_for(&self, host: &HostName) -> Option<&HostPattern> {
-        self.hosts().find(|pattern| pattern.matches(host.as_str()))
+    /// The rule that lets this host be reached by its name at a port, if there is one.
+    pub fn rule_for(&self, host: &HostName, port: u16) -> Option<&HostRule> {
+        self.hosts().find(|rule| rule.allows(host, port))
+    }
+
+    /// Ports at which hosts are reached by name.
+    pub fn ports_of_hosts(&self) -> BTreeSet<u16> {
+        let ports = self.hosts().flat_map(HostRule::ports);
+        ports.copied().collect()
     }
 
     /// Returns true if hosts are reached by their names that are not reached by their addresses, so
@@ -236,7 +251,7 @@ impl Names<'_> {
             Self::None => false,
             Self::Only(destinations) => {
                 let mut hosts = destinations.iter().filter_map(Destination::host);
-                hosts.any(|host| host.matches(name))
+                hosts.any(|host| host.names(name))
             }
         }
     }
@@ -416,9 +431,19 @@ mod tests {
             ("x.b.test", Some("*.b.test")),
             ("b.test", None),
         ] {
-            let found = hosts.rule_for(&name.parse().unwrap());
+            let found = hosts.rule_for(&name.parse().unwrap(), 443);
             assert_eq!(found.map(ToString::to_string).as_deref(), rule, "{name}");
+            assert_eq!(hosts.rule_for(&name.parse().unwrap(), 22), None);
         }
+        let ported = policy(&["a.test:8443", "b.test"], &["0.0.0.0/0"]);
+        let ports: Vec<_> = ported.ports_of_hosts().into_iter().collect();
+        assert_eq!(ports, [80, 443, 8443]);
+        assert!(ported.names().include("a.test"));
+        let many: Vec<_> = (1..=17).map(|port| format!("a.test:{port}")).collect();
+        let many: Vec<_> = many.iter().map(String::as_str).collect();
+        let refused = Egress::new(rules(&many, &["0.0.0.0/0"])).unwrap_err();
+        let said = "ports of hosts in allowOut can have at most 16 entries.";
+        assert_eq!(refused.to_string(), said);
         assert!(!policy(&["1.1.1.1"], &["0.0.0.0/0"]).judges_names());
         let all = policy(&["a.test", "0.0.0.0/0"], &["0.0.0.0/0"]);
         assert!(!all.judges_names(), "every address is reached anyway");

@@ -54,7 +54,7 @@ pub use departure::Departure;
 pub use domain::DomainName;
 pub use egress::{
     AddressRange, AddressSpan, Connections, Destination, Egress, EgressError, EgressRules,
-    HostName, HostNameError, HostPattern, Names, PLATFORM_DENIED, Reach,
+    HostName, HostNameError, HostPattern, HostRule, Names, PLATFORM_DENIED, Reach,
 };
 pub use end::{EndReason, Ending, Usage};
 pub use event::EventKind;

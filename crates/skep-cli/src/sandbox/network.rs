@@ -18,7 +18,7 @@ Examples:
 /// Rules for what leaves a sandbox.
 #[derive(Debug, Default, Args)]
 pub(super) struct EgressArgs {
-    /// Allow an address, a range, a host or all hosts below one (`*.pypi.org`), whatever is denied; may be given more than once
+    /// Allow an address, a range, a host (`pypi.org`, `pypi.org:8443`) or all hosts below one (`*.pypi.org`), whatever is denied; may be given more than once
     #[arg(long, value_name = "ADDRESS|HOST")]
     allow: Vec<String>,
     /// Deny an address or a range; may be given more than once

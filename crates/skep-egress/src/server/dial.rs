@@ -9,7 +9,6 @@ use tokio::net::TcpStream;
 
 use super::Lookup;
 use super::live::Live;
-use crate::WEB_PORTS;
 use crate::message::{Connection, Refusal};
 
 /// Time limit for a host to be reached, at any of its addresses, and at one of several.
@@ -26,11 +25,8 @@ pub(super) async fn reach(
 ) -> Result<(OwnedFd, String), Refusal> {
     // The process may say anything.
     let host: HostName = host.parse().map_err(|_| Refusal::NoName)?;
-    if !WEB_PORTS.contains(&port) {
-        return Err(Refusal::NotAllowed);
-    }
     // Before anybody is asked for the name: a question carries out what is written into it.
-    live.rule_for(&host).ok_or(Refusal::NotAllowed)?;
+    live.rule_for(&host, port).ok_or(Refusal::NotAllowed)?;
     if live.is_full() {
         return Err(Refusal::TooMany);
     }
@@ -38,7 +34,7 @@ pub(super) async fn reach(
     let (stream, address) = reached.map_err(|_| Refusal::NoAnswer)??;
     let socket = stream.into_std().map_err(|_| Refusal::NoAnswer)?;
     // The policy may have changed meanwhile.
-    let rule = live.add(connection, host, address, &socket)?;
+    let rule = live.add(connection, host, (address, port), &socket)?;
     Ok((socket.into(), rule))
 }
 

@@ -26,6 +26,7 @@ pub(super) struct Live {
 struct Held {
     host: HostName,
     address: Ipv4Addr,
+    port: u16,
     socket: TcpStream,
 }
 
@@ -37,8 +38,8 @@ impl Live {
         }
     }
 
-    pub(super) fn rule_for(&self, host: &HostName) -> Option<String> {
-        self.gate.rule_for(host)
+    pub(super) fn rule_for(&self, host: &HostName, port: u16) -> Option<String> {
+        self.gate.rule_for(host, port)
     }
 
     pub(super) async fn look_up(&self, host: &HostName) -> Lookup {
@@ -58,18 +59,19 @@ impl Live {
         &self,
         connection: Connection,
         host: HostName,
-        address: Ipv4Addr,
+        (address, port): (Ipv4Addr, u16),
         socket: &TcpStream,
     ) -> Result<String, Refusal> {
         let socket = socket.try_clone().map_err(|_| Refusal::TooMany)?;
         let mut connections = self.connections.lock();
-        let rule = self.gate.rule_for(&host).ok_or(Refusal::NotAllowed)?;
+        let rule = self.gate.rule_for(&host, port).ok_or(Refusal::NotAllowed)?;
         if connections.len() >= MOST_CONNECTIONS || connections.contains_key(&connection) {
             return Err(Refusal::TooMany);
         }
         let held = Held {
             host,
             address,
+            port,
             socket,
         };
         connections.insert(connection, held);
@@ -84,7 +86,7 @@ impl Live {
     pub(super) fn cut(&self) {
         let mut connections = self.connections.lock();
         connections.retain(|_, held| {
-            let stays = self.gate.may_stay(&held.host, held.address);
+            let stays = self.gate.may_stay(&held.host, held.port, held.address);
             if !stays {
                 held.end();
             }

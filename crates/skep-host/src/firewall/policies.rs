@@ -2,7 +2,7 @@
 //!
 //! Each has a chain that accepts what it may reach, and a set of addresses that the chain looks at;
 //! a map leads to the chain by the sandbox's interface. Where hosts are reached by name, another
-//! chain leads what goes to the web elsewhere to the sandbox's egress proxy. A sandbox that may reach everything or
+//! chain leads what goes to their ports elsewhere to the sandbox's egress proxy. A sandbox that may reach everything or
 //! nothing has none of that: its interface's group says so. So does the group of one that has a
 //! policy: one that is not in the map, because a server has just started, reaches nothing new.
 
@@ -11,7 +11,6 @@ use std::io;
 use std::net::Ipv4Addr;
 
 use parking_lot::Mutex;
-use skep_egress::WEB_PORTS;
 use skep_linux::packet_filter::{Expression, FilterChange, MapValue};
 use skep_types::{AddressSpan, Egress, Names, Reach};
 
@@ -40,9 +39,18 @@ pub(crate) enum Allowance {
         spans: Vec<AddressSpan>,
         /// Resolvers that may be asked for names.
         resolvers: Vec<Ipv4Addr>,
-        /// Port of the egress proxy, which looks at names, if there is one.
-        proxy: Option<u16>,
+        /// The way to the egress proxy, which looks at names, if there is one.
+        proxy: Option<WayToProxy>,
     },
+}
+
+/// The way to an egress proxy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WayToProxy {
+    /// Port at which it listens.
+    port: u16,
+    /// Ports of the world whose connections are led there.
+    from: Vec<u16>,
 }
 
 impl Allowance {
@@ -50,6 +58,10 @@ impl Allowance {
     /// no host is reached by its name.
     pub(crate) fn of(egress: &Egress, proxy: Option<u16>) -> Self {
         let proxy = proxy.filter(|_| egress.judges_names());
+        let proxy = proxy.map(|port| WayToProxy {
+            port,
+            from: egress.ports_of_hosts().into_iter().collect(),
+        });
         let resolvers = match egress.names() {
             Names::Only(_) => egress.resolvers().unwrap_or_default(),
             // They are among the addresses, or there is nothing to ask them for.
@@ -127,8 +139,8 @@ impl Policies {
             } => {
                 add(&mut change, number, spans, resolvers);
                 change.map_interface(POLICIES, &interface, MapValue::Jump(&chain(number)));
-                if let Some(port) = proxy {
-                    add_redirect(&mut change, number, self.naming.gateway(), *port);
+                if let Some(way) = proxy {
+                    add_redirect(&mut change, number, self.naming.gateway(), way);
                     let chain = redirect(number);
                     change.map_interface(REDIRECTS, &interface, MapValue::Jump(&chain));
                 }
@@ -191,17 +203,17 @@ fn add(change: &mut FilterChange<'_>, number: u64, spans: &[AddressSpan], resolv
     }
 }
 
-/// Leads connections to the web to a proxy, unless their addresses are reached anyway.
-fn add_redirect(change: &mut FilterChange<'_>, number: u64, gateway: Ipv4Addr, port: u16) {
+/// Leads connections to a proxy, unless their addresses are reached anyway.
+fn add_redirect(change: &mut FilterChange<'_>, number: u64, gateway: Ipv4Addr, way: &WayToProxy) {
     let (set, chain) = (set(number), redirect(number));
     change.add_chain(&chain);
     let reached = [Expression::DestinationIn(&set), Expression::Accept];
     change.add_rule(&chain, &reached);
-    for web in WEB_PORTS {
+    for from in &way.from {
         let led = [
             Expression::Protocol(TCP),
-            Expression::DestinationPort(web),
-            Expression::Redirect(gateway, port),
+            Expression::DestinationPort(*from),
+            Expression::Redirect(gateway, way.port),
         ];
         change.add_rule(&chain, &led);
     }
@@ -242,7 +254,10 @@ mod tests {
             let expected = Allowance::Some {
                 spans: Vec::new(),
                 resolvers: vec![Ipv4Addr::new(9, 9, 9, 9)],
-                proxy,
+                proxy: proxy.map(|port| WayToProxy {
+                    port,
+                    from: vec![80, 443],
+                }),
             };
             assert_eq!(named(proxy), expected);
         }

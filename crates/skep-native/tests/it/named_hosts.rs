@@ -12,7 +12,7 @@ use skep_types::{Connections, Egress, EgressRules, LoggedRequest, SandboxId};
 use crate::bench::{Bench, DEADLINE, ask};
 use crate::network::{connect, first_process, gateway_of};
 use crate::policy::Conversation;
-use crate::uplink::Uplink;
+use crate::uplink::{ECHO, Uplink};
 use crate::web::{TLS, WEB, hello, resolver};
 
 crate::tests![
@@ -158,6 +158,18 @@ async fn hosts_are_reached_by_the_names_that_rules_have() {
     .await;
     let requests = bench.native().requests(id).await;
     assert!(requests[0].received > 0 && requests[3].sent > 0);
+    // A rule may be about another port; there both protocols are spoken.
+    let ported = only(&["a.test:7"]);
+    sandbox.set_egress(ported, Connections::Cut).await.unwrap();
+    for (name, port, is_passed) in [("a.test", ECHO, true), ("c.test", ECHO, false)] {
+        let hello = hello(Some(name), false);
+        let heard = say(&sandbox, port, &hello).await;
+        let whole: String = hello.iter().map(|byte| char::from(*byte)).collect();
+        assert_eq!(heard, if is_passed { &whole } else { DENIED }, "{name}");
+    }
+    let plain = say(&sandbox, ECHO, b"GET / HTTP/1.1\r\nHost: c.test:7\r\n\r\n").await;
+    assert_eq!(status(&plain), "403");
+    assert_eq!(get(&sandbox, "a.test").await, "error: ConnectionRefused");
     // Where an address is allowed, nobody looks at names.
     let direct = only(&["a.test", &uplink.world().to_string()]);
     sandbox.set_egress(direct, Connections::Cut).await.unwrap();

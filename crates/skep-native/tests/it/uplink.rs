@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Port of the service that sends everything back.
-const ECHO: u16 = 7;
+pub(crate) const ECHO: u16 = 7;
 
 /// The world outside.
 #[derive(Debug)]

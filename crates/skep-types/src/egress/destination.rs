@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use ipnet::{IpNet, Ipv4Net};
 
-use super::HostPattern;
+use super::HostRule;
 
 /// A text that is no destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum Destination {
     /// Addresses.
     Range(AddressRange),
     /// Hosts, by name.
-    Host(HostPattern),
+    Host(HostRule),
 }
 
 impl AddressRange {
@@ -104,7 +104,7 @@ impl Destination {
     }
 
     /// The hosts, if it names some.
-    pub fn host(&self) -> Option<&HostPattern> {
+    pub fn host(&self) -> Option<&HostRule> {
         match self {
             Self::Range(_) => None,
             Self::Host(host) => Some(host),
