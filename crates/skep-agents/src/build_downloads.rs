@@ -30,9 +30,9 @@ impl BuildDownloads {
         blocking(looking).await
     }
 
-    /// The layer that shows them.
-    pub(super) fn layer(&self) -> PathBuf {
-        self.seen.layer()
+    /// The layers that show them, the lowest first.
+    pub(super) fn layers(&self) -> impl Iterator<Item = PathBuf> {
+        self.seen.layers()
     }
 
     /// A directory for what is added.

@@ -51,8 +51,8 @@ impl Sandboxes for BuildSandboxes {
                 None => None,
             };
             let mut request = self.request(id, &order, &token)?;
-            let layer = downloads.iter().map(BuildDownloads::layer);
-            request.layers.extend(layer);
+            let layers = downloads.iter().flat_map(BuildDownloads::layers);
+            request.layers.extend(layers);
             let launched = self
                 .isolation
                 .launch(request)

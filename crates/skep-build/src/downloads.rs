@@ -1,18 +1,21 @@
 //! Downloads of package clients during builds, kept for the next ones.
 //!
 //! ```text
-//! <scope>/<generation>/root/.skep-downloads   what steps of the scope find there
+//! <scope>/<number>/root/.skep-downloads   the files that one step has added
 //! ```
 //!
-//! A step gets the newest generation of its scope as one more layer of its root, below what it writes,
-//! and never as a part of its own layer. What it adds is a new generation, which shares the files of the
-//! one before: none is ever changed that a step may see. A scope is a team and the base that its build
-//! began with, so nobody reads what code of another team, or of another base, has put there.
+//! A step gets what was added to its scope before as more layers of its root, below what it writes,
+//! and never as a part of its own layer. Its own additions are one more of them. When there are many
+//! they are merged into one, which shares their files: none is ever changed that a step may see. A
+//! scope is a team and the base that its build began with, so nobody reads what code of another team,
+//! or of another base, has put there.
+
+mod trees;
 
 use std::collections::HashMap;
-use std::fs::{self, Metadata};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,11 +24,16 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use skep_image::ContentKey;
 
+use trees::{Size, entries, has_file, link_tree, move_over, size_of};
+
 /// Directory of downloads in the root of a step.
 pub const DOWNLOADS: &str = ".skep-downloads";
 
-/// Most files of a generation. With more a scope begins anew.
+/// Most files of a scope. With more it begins anew.
 const MOST_FILES: u64 = 200_000;
+
+/// Most additions that are layers of their own. With more they are merged.
+const MOST_ADDITIONS: usize = 16;
 
 /// Configuration of apt for a step. It removes what it has installed otherwise, and dpkg waits for the
 /// disk after every file, though a step that is cut short leaves nothing.
@@ -45,22 +53,36 @@ pub struct Downloads {
     scopes: Mutex<HashMap<ContentKey, Arc<Generation>>>,
 }
 
-/// Downloads of a scope. They go when there are newer ones and no step uses them any more.
+/// Everything that a scope has at a time.
 #[derive(Debug)]
 pub struct Generation {
+    /// The oldest first, and never none.
+    additions: Vec<Arc<Addition>>,
+    size: Size,
+}
+
+/// The downloads of one step. They go when they are replaced and no step uses them any more.
+#[derive(Debug)]
+struct Addition {
     directory: PathBuf,
     number: u64,
     is_replaced: AtomicBool,
 }
 
 impl Generation {
-    /// The layer that a step gets.
-    pub fn layer(&self) -> PathBuf {
-        self.directory.join("root")
+    /// The layers that a step gets, the lowest first.
+    pub fn layers(&self) -> impl Iterator<Item = PathBuf> {
+        let additions = self.additions.iter();
+        additions.map(|addition| addition.directory.join("root"))
+    }
+
+    fn next_number(&self) -> u64 {
+        let newest = self.additions.last();
+        newest.map_or(0, |newest| newest.number + 1)
     }
 }
 
-impl Drop for Generation {
+impl Drop for Addition {
     fn drop(&mut self) {
         if self.is_replaced.load(Ordering::Acquire)
             && let Err(error) = fs::remove_dir_all(&self.directory)
@@ -110,7 +132,8 @@ impl Downloads {
             .tempdir_in(directory)
     }
 
-    /// Adds what a step has downloaded, for the steps that begin from now on. Blocks.
+    /// Adds what a step has downloaded, for the steps that begin from now on, and takes it out of the
+    /// draft. Blocks.
     ///
     /// # Errors
     ///
@@ -119,31 +142,81 @@ impl Downloads {
         if !has_file(draft)? {
             return Ok(());
         }
+        let added = size_of(draft)?;
         let before = self.of(scope)?;
         let mut scopes = self.scopes.lock();
         // Another build may have added something meanwhile.
         let before = scopes.get(scope).cloned().unwrap_or(before);
-        let number = before.number + 1;
-        let making = self.draft(scope)?;
-        let root = making.path().join("root");
-        fs::create_dir(&root)?;
-        let size = size_of(&before.layer())?.plus(&size_of(draft)?);
-        if size.bytes <= self.limit && size.files <= MOST_FILES {
-            link_tree(&before.layer(), &root)?;
+        let size = before.size.plus(&added);
+        let is_too_large = size.bytes > self.limit || size.files > MOST_FILES;
+        let newest = if is_too_large {
+            self.begin_anew(scope, &before, draft)?
+        } else if before.additions.len() < MOST_ADDITIONS {
+            let addition = self.make(scope, before.next_number(), |root| {
+                fs::rename(draft, root.join(DOWNLOADS))
+            })?;
+            let mut additions = before.additions.clone();
+            additions.push(Arc::new(addition));
+            Generation { additions, size }
         } else {
-            make_empty(&root)?;
-        }
-        move_over(draft, &root.join(DOWNLOADS))?;
-        let directory = self.generation(scope, number);
-        fs::rename(making.keep(), &directory)?;
-        before.is_replaced.store(true, Ordering::Release);
-        let newest = Generation {
-            directory,
-            number,
-            is_replaced: AtomicBool::new(false),
+            self.merge(scope, &before, draft)?
         };
         scopes.insert(*scope, Arc::new(newest));
         Ok(())
+    }
+
+    /// A generation with one addition, instead of all those before.
+    fn begin_anew(
+        &self,
+        scope: &ContentKey,
+        before: &Generation,
+        draft: &Path,
+    ) -> io::Result<Generation> {
+        let addition = self.make(scope, before.next_number(), |root| {
+            make_empty(root)?;
+            move_over(draft, &root.join(DOWNLOADS))
+        })?;
+        replace(before, addition)
+    }
+
+    /// A generation with everything of the one before in one layer, and the draft.
+    fn merge(
+        &self,
+        scope: &ContentKey,
+        before: &Generation,
+        draft: &Path,
+    ) -> io::Result<Generation> {
+        let addition = self.make(scope, before.next_number(), |root| {
+            for layer in before.layers() {
+                let copy = self.draft(scope)?;
+                link_tree(&layer, copy.path())?;
+                move_over(copy.path(), root)?;
+            }
+            move_over(draft, &root.join(DOWNLOADS))
+        })?;
+        replace(before, addition)
+    }
+
+    /// Makes an addition, complete or not at all.
+    fn make(
+        &self,
+        scope: &ContentKey,
+        number: u64,
+        fill: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> io::Result<Addition> {
+        let making = self.draft(scope)?;
+        let root = making.path().join("root");
+        fs::create_dir(&root)?;
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o755))?;
+        fill(&root)?;
+        let scope = self.directory.join(scope.to_string());
+        let directory = scope.join(number.to_string());
+        fs::rename(making.keep(), &directory)?;
+        Ok(Addition {
+            directory,
+            number,
+            is_replaced: AtomicBool::new(false),
+        })
     }
 
     /// Removes scopes that no step has used since `before`. Blocks.
@@ -169,42 +242,45 @@ impl Downloads {
         Ok(())
     }
 
-    fn generation(&self, scope: &ContentKey, number: u64) -> PathBuf {
-        let scope = self.directory.join(scope.to_string());
-        scope.join(number.to_string())
-    }
-
-    /// The newest generation on the disk, or an empty one. Older ones and drafts are of a server that
-    /// died.
+    /// The additions on the disk, or an empty one. Drafts are of a server that died.
     fn open(&self, scope: &ContentKey) -> io::Result<Generation> {
         let directory = self.directory.join(scope.to_string());
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&directory)?;
-        let number = |path: &Path| path.file_name()?.to_str()?.parse::<u64>().ok();
-        let found = entries(&directory)?;
-        let newest = found.iter().filter_map(|path| number(path)).max();
-        for path in found
-            .iter()
-            .filter(|path| number(path) != newest || newest.is_none())
-        {
-            fs::remove_dir_all(path)?;
+        let mut additions = Vec::new();
+        for path in entries(&directory)? {
+            let name = path.file_name().and_then(|name| name.to_str());
+            let Some(number) = name.and_then(|name| name.parse().ok()) else {
+                fs::remove_dir_all(&path)?;
+                continue;
+            };
+            additions.push(Arc::new(Addition {
+                directory: path,
+                number,
+                is_replaced: AtomicBool::new(false),
+            }));
         }
-        let number = newest.unwrap_or(0);
-        if newest.is_none() {
-            let making = self.draft(scope)?;
-            let root = making.path().join("root");
-            fs::create_dir(&root)?;
-            make_empty(&root)?;
-            fs::rename(making.keep(), self.generation(scope, number))?;
+        additions.sort_by_key(|addition| addition.number);
+        if additions.is_empty() {
+            additions.push(Arc::new(self.make(scope, 0, make_empty)?));
         }
-        Ok(Generation {
-            directory: self.generation(scope, number),
-            number,
-            is_replaced: AtomicBool::new(false),
-        })
+        let size = size_of(&directory)?;
+        Ok(Generation { additions, size })
     }
+}
+
+/// The generation of an addition that has everything of those before.
+fn replace(before: &Generation, addition: Addition) -> io::Result<Generation> {
+    let size = size_of(&addition.directory)?;
+    for replaced in &before.additions {
+        replaced.is_replaced.store(true, Ordering::Release);
+    }
+    Ok(Generation {
+        additions: vec![Arc::new(addition)],
+        size,
+    })
 }
 
 /// Variables by which package clients find the downloads: root's are its own, because clients refuse
@@ -225,7 +301,6 @@ pub fn variables(user: &str) -> Vec<(&'static str, String)> {
 
 /// Makes the directories of a scope in which nothing was downloaded yet.
 fn make_empty(root: &Path) -> io::Result<()> {
-    fs::set_permissions(root, fs::Permissions::from_mode(0o755))?;
     let downloads = root.join(DOWNLOADS);
     for (name, mode) in [
         ("", 0o755),
@@ -243,110 +318,10 @@ fn make_empty(root: &Path) -> io::Result<()> {
     fs::set_permissions(&apt, fs::Permissions::from_mode(0o644))
 }
 
-/// Size of a tree.
-struct Size {
-    bytes: u64,
-    files: u64,
-}
-
-impl Size {
-    fn plus(&self, other: &Self) -> Self {
-        Self {
-            bytes: self.bytes + other.bytes,
-            files: self.files + other.files,
-        }
-    }
-}
-
-fn size_of(root: &Path) -> io::Result<Size> {
-    let mut size = Size { bytes: 0, files: 0 };
-    walk(root, |_, found| {
-        size.bytes += found.blocks() * 512;
-        size.files += 1;
-        Ok(())
-    })?;
-    Ok(size)
-}
-
-fn has_file(root: &Path) -> io::Result<bool> {
-    let mut has_file = false;
-    walk(root, |_, found| {
-        has_file |= found.is_file();
-        Ok(())
-    })?;
-    Ok(has_file)
-}
-
-/// Shows everything below a directory, each directory before what is in it. No link is followed.
-fn walk(root: &Path, mut see: impl FnMut(&Path, &Metadata) -> io::Result<()>) -> io::Result<()> {
-    let mut waiting = vec![root.to_owned()];
-    while let Some(directory) = waiting.pop() {
-        for path in entries(&directory)? {
-            let found = path.symlink_metadata()?;
-            see(&path, &found)?;
-            if found.is_dir() {
-                waiting.push(path);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Makes a tree with the same files: the content is shared.
-fn link_tree(from: &Path, to: &Path) -> io::Result<()> {
-    same_as(&from.symlink_metadata()?, to)?;
-    walk(from, |path, found| {
-        let target = to.join(path.strip_prefix(from).unwrap_or(path));
-        if found.is_dir() {
-            fs::create_dir(&target)?;
-            same_as(found, &target)
-        } else {
-            // A link to a link is one of its own, and leads nowhere here.
-            fs::hard_link(path, &target)
-        }
-    })
-}
-
-/// Gives a directory the owner and mode of another.
-fn same_as(found: &Metadata, directory: &Path) -> io::Result<()> {
-    std::os::unix::fs::chown(directory, Some(found.uid()), Some(found.gid()))?;
-    fs::set_permissions(directory, fs::Permissions::from_mode(found.mode() & 0o7777))
-}
-
-/// Moves everything in one directory into another, over what is there.
-fn move_over(from: &Path, to: &Path) -> io::Result<()> {
-    for path in entries(from)? {
-        let Some(name) = path.file_name() else {
-            continue;
-        };
-        let target = to.join(name);
-        let is_directory = path.symlink_metadata()?.is_dir();
-        match target.symlink_metadata() {
-            Ok(there) if there.is_dir() && is_directory => {
-                move_over(&path, &target)?;
-                continue;
-            }
-            Ok(there) if there.is_dir() => fs::remove_dir_all(&target)?,
-            Ok(_) => fs::remove_file(&target)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        fs::rename(&path, &target)?;
-    }
-    Ok(())
-}
-
-/// The entries of a directory; none if there is no such directory.
-fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let found = match fs::read_dir(directory) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        found => found?,
-    };
-    found.map(|entry| Ok(entry?.path())).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
 
     fn scope(name: &str) -> ContentKey {
@@ -363,7 +338,9 @@ mod tests {
     }
 
     fn read(generation: &Generation, name: &str) -> Option<String> {
-        fs::read_to_string(generation.layer().join(DOWNLOADS).join(name)).ok()
+        let layers: Vec<_> = generation.layers().collect();
+        let files = layers.iter().map(|layer| layer.join(DOWNLOADS).join(name));
+        files.rev().find_map(|file| fs::read_to_string(file).ok())
     }
 
     #[test]
@@ -372,7 +349,8 @@ mod tests {
         let downloads = Downloads::new(directory.path(), 1 << 20);
         let (ours, theirs) = (scope("ours"), scope("theirs"));
         let first = downloads.of(&ours).unwrap();
-        let apt = first.layer().join(DOWNLOADS).join("apt.conf");
+        let lowest = first.layers().next().unwrap();
+        let apt = lowest.join(DOWNLOADS).join("apt.conf");
         assert_eq!(apt.metadata().unwrap().mode() & 0o777, 0o644);
         downloads
             .add(&ours, draft("root/pip/a", "1").path())
@@ -386,17 +364,27 @@ mod tests {
         assert_eq!(read(&downloads.of(&theirs).unwrap(), "root/pip/a"), None);
         // A step that runs sees what it saw, until it is over.
         assert_eq!(read(&first, "root/pip/a"), None);
-        assert!(first.layer().exists());
-        let gone = first.layer();
+        for number in 0..MOST_ADDITIONS {
+            let content = number.to_string();
+            let more = draft("root/pip/a", &content);
+            downloads.add(&ours, more.path()).unwrap();
+        }
+        let merged = downloads.of(&ours).unwrap();
+        assert!(merged.layers().count() < MOST_ADDITIONS);
+        assert_eq!(read(&merged, "root/pip/a").as_deref(), Some("15"));
+        assert_eq!(read(&merged, "root/pip/b").as_deref(), Some("2"));
+        assert_eq!(read(&second, "root/pip/a").as_deref(), Some("1"));
         drop(first);
-        assert!(!gone.exists());
+        assert!(lowest.exists(), "another step sees it");
+        drop(second);
+        assert!(!lowest.exists());
 
         let again = Downloads::new(directory.path(), 1 << 20);
         assert_eq!(
             read(&again.of(&ours).unwrap(), "root/pip/b").as_deref(),
             Some("2")
         );
-        drop(second);
+        drop(merged);
         let later = SystemTime::now() + std::time::Duration::from_secs(60);
         again.forget_unused(later).unwrap();
         assert!(entries(directory.path()).unwrap().is_empty());
