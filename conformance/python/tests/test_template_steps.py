@@ -130,6 +130,10 @@ async def test_packages_of_pypi_npm_and_debian_are_installed(sdk, builder, name)
     assert {"is-odd", "is-even", "/usr/games/sl"} <= set(shown.split())
 
 
+# Who has made the bytecode of two packages.
+BYTECODE = "python3 -c 'import importlib.util as u; print(*[u.find_spec(n).cached for n in (\"six\", \"toolz\")])' | xargs -n 1 stat -c %U"
+
+
 @feature("builds.cache")
 @pytest.mark.once
 @pytest.mark.deadline(240)
@@ -137,12 +141,11 @@ async def test_packages_are_downloaded_and_compiled_once(sdk, builder, name):
     for number in range(2):
         template = blank(builder).from_template("base").set_envs({"BUILD": f"{name}-{number}"}).pip_install(["six", "toolz"])
         lines = await build(sdk, builder, template, name)
+        assert await output(sdk, name, BYTECODE) == "root\nroot\n"
     said = [line.split("]: ", 1)[-1] for line in lines]
     # What is fetched is prepared then.
     assert any(line.startswith("Installed 2 packages") for line in said), lines
     assert not any(line.startswith("Prepared") for line in said), lines
-    check = "python3 -c 'import importlib.util as u; print(*[u.find_spec(n).cached for n in (\"six\", \"toolz\")])' | xargs -n 1 stat -c %U"
-    assert await output(sdk, name, check) == "root\nroot\n"
 
 
 @feature("builds.packages")

@@ -65,7 +65,7 @@ for name in os.listdir(kept):
         folder, module = os.path.split(os.path.relpath(path, package))
         for site in sites:
             target = os.path.join(site, folder)
-            if os.path.exists(os.path.join(target, "..", module.removesuffix(end) + ".py")):
+            if os.path.exists(os.path.join(os.path.dirname(target), module.removesuffix(end) + ".py")):
                 os.makedirs(target, exist_ok=True)
                 shutil.copyfile(path, os.path.join(target, module))
 "#;
