@@ -133,6 +133,13 @@ async fn hosts_are_reached_by_the_names_that_rules_have() {
         let expected = if is_passed { &whole } else { DENIED };
         assert_eq!(heard, expected, "{name:?} {is_encrypted}");
     }
+    let socket = "GET /socket HTTP/1.1\r\nHost: a.test\r\nConnection: keep-alive, Upgrade\r\n\
+                  Upgrade: websocket\r\n\r\nsaid in another protocol";
+    let heard = say(&sandbox, WEB, socket.as_bytes()).await;
+    assert!(
+        heard.starts_with("HTTP/1.1 101 ") && heard.ends_with("\r\n\r\nsaid in another protocol"),
+        "{heard}"
+    );
     // Other ports are for addresses.
     let other = connect(&sandbox, uplink.at(uplink.public())).await;
     assert_eq!(other, "error: ConnectionRefused");
@@ -145,6 +152,7 @@ async fn hosts_are_reached_by_the_names_that_rules_have() {
         "b.test - - - - refused",
         "- - - - - refused",
         "- - - - - refused",
+        "a.test GET /socket 101 a.test",
     ];
     wait_until(DEADLINE, || async {
         let requests = bench.native().requests(id.clone()).await;

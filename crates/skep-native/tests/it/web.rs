@@ -35,7 +35,8 @@ pub(crate) fn serve() {
     });
 }
 
-/// Answers every request with its head, as it has arrived, and the address that it came to.
+/// Answers every request with its head, as it has arrived, and the address that it came to. On a
+/// connection that goes on as a WebSocket everything is sent back.
 fn answer(stream: &TcpStream) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     loop {
@@ -44,6 +45,13 @@ fn answer(stream: &TcpStream) -> std::io::Result<()> {
             if reader.read_line(&mut head)? == 0 {
                 return Ok(());
             }
+        }
+        if head.to_ascii_lowercase().contains("upgrade: websocket") {
+            let switched = "HTTP/1.1 101 Switching Protocols\r\n\
+                            connection: upgrade\r\nupgrade: websocket\r\n\r\n";
+            (&*stream).write_all(switched.as_bytes())?;
+            std::io::copy(&mut reader, &mut &*stream)?;
+            return Ok(());
         }
         let length = head.lines().find_map(|line| {
             let (name, value) = line.split_once(':')?;
